@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 )
 
-// newChecker returns a checker without a database, for passkeys alone.
+// newChecker returns a checker without a database, which is enough for passkeys.
 func newChecker(f *testing.F) *Checker {
 	f.Helper()
 	c, err := New(nil, &url.URL{Scheme: "http", Host: "localhost:8080"}, secret.NewKey(), time.Now)
@@ -24,15 +24,15 @@ func newChecker(f *testing.F) *Checker {
 	return c
 }
 
-// What a device answered to the challenge below, once.
+// Recorded responses of an authenticator to the challenge.
 const (
 	fuzzChallenge = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"
 	fuzzMade      = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","response":{"attestationObject":"o2NmbXRkbm9uZWdhdHRTdG10oGhhdXRoRGF0YVieSZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2NFAAAAAAAAAAAAAAAAAAAAAAAAAAAAGkNaM1JHWjNHTFlXSEhRT1laTEhOT1hWWFlPpQECAyYgASFYIArIRGhNqn4qc1nmSOvDObC1HhC6oBfZApzlijgJRXl4IlggAL_SysBdpKeUKLvOv-2sHIzWft7Mqsg7B4kTgr18t14","clientDataJSON":"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3NPcmlnaW4iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn0"},"type":"public-key"}`
 	fuzzSigned    = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","response":{"authenticatorData":"SZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2MFAAAAAQ","clientDataJSON":"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3NPcmlnaW4iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uZ2V0In0","signature":"MEUCIQCjLsQkK9E-9M6TSuZf-7l9D5u2reAEXLgK38uOPscgZQIgfu_eR3-i0qqJ6Z9IoL5SsI4KIRXXoHG_bZZH7bAS5Ts","userHandle":"vZkGZBBd5BkxKJ5IXcPxXUZKIyPISUmxsHA2eW2ZSRE"},"type":"public-key"}`
 )
 
-// FuzzPasskeyAnswer presents assertions. Every one that is accepted answers
-// the challenge, on one of our pages.
+// FuzzPasskeyAnswer presents assertions. Every accepted assertion has signed the challenge on
+// one of our pages.
 func FuzzPasskeyAnswer(f *testing.F) {
 	s := newChecker(f)
 	a := passkeyUser{

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 )
 
-// answering is a network in which hosts that begin with "hang" do not answer,
-// and all others are issuers with those keys.
+// answering is a network in which hosts whose names begin with "hang" do not respond. All
+// other hosts are issuers with those keys.
 func answering(keys ...key) *transport {
 	set := string(keySet(keys...))
 	return &transport{answer: func(r *http.Request) (*http.Response, error) {
@@ -29,8 +29,8 @@ func answering(keys ...key) *transport {
 	}}
 }
 
-// flood has a tenant present tokens of that many issuers at the same time, and
-// returns when all of them wait or have been refused.
+// flood presents tokens of that many issuers for a tenant at the same time. It returns when
+// all of them wait or were refused.
 func flood(t *testing.T, trusted *issuers.Issuers, k key, a issuers.QuotaKey, format string, n int) *sync.WaitGroup {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -42,8 +42,8 @@ func flood(t *testing.T, trusted *issuers.Issuers, k key, a issuers.QuotaKey, fo
 	return &wg
 }
 
-// TestAttackOfOneTenant has one tenant with thousands of issuers that do not
-// answer. They do not delay other tenants.
+// TestAttackOfOneTenant: a tenant has thousands of issuers that do not respond. They do not
+// delay other tenants.
 func TestAttackOfOneTenant(t *testing.T) {
 	for name, attacker := range map[string]issuers.QuotaKey{
 		"by a pattern": {Tenant: "b", Reason: issuers.Matched},
@@ -65,7 +65,8 @@ func TestAttackOfOneTenant(t *testing.T) {
 				}
 				begin := time.Now()
 				for n, a := range []issuers.QuotaKey{
-					{Tenant: "a", Reason: issuers.Named}, {Tenant: "a", Reason: issuers.Matched}, {Tenant: "a", Reason: issuers.Person},
+					{Tenant: "a", Reason: issuers.Named}, {Tenant: "a", Reason: issuers.Matched},
+					{Tenant: "a", Reason: issuers.Person},
 					{Tenant: "b", Reason: (attacker.Reason + 1) % 3}, // another pool of the same tenant
 				} {
 					if err := trusted.Verify(t.Context(), a, k.token(t, good(fmt.Sprintf("https://fresh%d.example", n)))); err != nil {
@@ -83,15 +84,15 @@ func TestAttackOfOneTenant(t *testing.T) {
 				if took := time.Since(begin); took > 10*time.Second {
 					t.Errorf("the last of the attack was answered after %v", took)
 				}
-				time.Sleep(10 * time.Minute) // what waits for its turn ends
+				time.Sleep(10 * time.Minute) // all queued fetches end
 			})
 		})
 	}
 }
 
-// TestAttackOfManyTenants has more tenants than there are fetches. Fetches
-// alternate between tenants, so another waits for one fetch of each and not
-// for all that are queued.
+// TestAttackOfManyTenants: there are more tenants than concurrent fetches. Fetches alternate
+// between tenants, so a further tenant waits for one fetch of each tenant and not for the
+// whole queue.
 func TestAttackOfManyTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -117,8 +118,8 @@ func TestAttackOfManyTenants(t *testing.T) {
 	})
 }
 
-// TestAttackByQueue has a tenant queue the issuer of another at the end of its
-// own queue. The other does not wait in that queue and gets no error from it.
+// TestAttackByQueue: a tenant puts the issuer of another tenant at the end of its own queue.
+// The other tenant does not wait in that queue and gets no error from it.
 func TestAttackByQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -140,9 +141,8 @@ func TestAttackByQueue(t *testing.T) {
 	})
 }
 
-// TestAttackOnMemory has tenants with more keys than are cached. A tenant with
-// few keys loses none, and within a tenant issuers without keys evict none
-// with keys.
+// TestAttackOnMemory: tenants have more keys than the cache holds. A tenant with few keys
+// loses none. Within a tenant, issuers without keys do not evict issuers with keys.
 func TestAttackOnMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -185,8 +185,8 @@ func TestAttackOnMemory(t *testing.T) {
 	})
 }
 
-// TestSharedIssuer has tenants trust the same issuer: its keys are fetched
-// once, and all see a changed key at the same time.
+// TestSharedIssuer: several tenants trust the same issuer. Its keys are fetched once, and all
+// tenants see a changed key at the same time.
 func TestSharedIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "one"), newKey(t, "two")

@@ -40,7 +40,7 @@ func newKey(t testing.TB, id string) key {
 	return key{id, k}
 }
 
-// jwk is the public key as key sets have it.
+// jwk returns the public key in the form of key sets.
 func (k key) jwk() map[string]string {
 	point, err := k.private.PublicKey.Bytes() // 4, X, Y
 	if err != nil {
@@ -108,7 +108,7 @@ func good(iss string) map[string]any {
 	return map[string]any{"iss": iss, "sub": "s", "aud": "a", "exp": time.Now().Add(time.Hour).Unix()}
 }
 
-// A transport answers in place of the network, and counts requests.
+// A transport responds instead of the network, and counts requests.
 type transport struct {
 	mu     sync.Mutex
 	asked  []string
@@ -137,7 +137,7 @@ const name = "https://issuer.example"
 // named is the quota of an identity that names its issuer.
 var named = issuers.QuotaKey{Tenant: "a", Reason: issuers.Named}
 
-// issuing answers as an issuer with those keys.
+// issuing responds like an issuer with those keys.
 func issuing(keys ...key) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/keys" {
@@ -176,7 +176,7 @@ func TestRemembers(t *testing.T) {
 		verify(one, nil, 2) // discovery and keys
 		verify(one, nil, 0)
 		for range 100 {
-			verify(two, issuers.ErrUnknownKey, 0) // they were fetched just now
+			verify(two, issuers.ErrUnknownKey, 0) // the keys were just fetched
 		}
 		time.Sleep(time.Minute)
 		verify(two, issuers.ErrUnknownKey, 2)
@@ -188,10 +188,10 @@ func TestRemembers(t *testing.T) {
 		verify(two, nil, 2)
 		verify(one, issuers.ErrUnknownKey, 0)
 		time.Sleep(10*time.Minute + time.Second)
-		verify(two, nil, 2) // at once, and fetched again meanwhile
+		verify(two, nil, 2) // from the cache; a fetch starts in the background
 		net.answer = func(*http.Request) (*http.Response, error) { return nil, errors.New("away") }
 		time.Sleep(time.Hour)
-		verify(two, nil, 1) // a dead issuer's tokens stay good for a while
+		verify(two, nil, 1) // tokens of an unreachable issuer stay valid for a while
 		verify(two, nil, 0)
 		time.Sleep(6 * time.Hour)
 		var away *issuers.Unreachable
@@ -199,7 +199,7 @@ func TestRemembers(t *testing.T) {
 			t.Errorf("after six hours: %v", err)
 		}
 		before := net.count()
-		for range 100 { // it is not asked more often for being dead
+		for range 100 { // an unreachable issuer does not get more requests
 			if err := trusted.Verify(t.Context(), named, two.token(t, good(name))); !errors.As(err, &away) {
 				t.Errorf("error = %v", err)
 			}
@@ -240,8 +240,7 @@ func TestHammered(t *testing.T) {
 	})
 }
 
-// TestSlowIssuerKeepsNobody has one issuer that does not answer and one that
-// does.
+// TestSlowIssuerKeepsNobody: an issuer that does not respond does not delay another issuer.
 func TestSlowIssuerKeepsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -281,11 +280,11 @@ func TestSlowIssuerKeepsNobody(t *testing.T) {
 		if err := trusted.Verify(leaving, named, slow); !errors.Is(err, context.Canceled) {
 			t.Errorf("one who has left: %v", err)
 		}
-		time.Sleep(time.Minute) // the fetch ends without
+		time.Sleep(time.Minute) // the fetch ends with an error
 	})
 }
 
-// TestBadIssuers has issuers whose answers are refused.
+// TestBadIssuers: invalid responses of issuers are refused.
 func TestBadIssuers(t *testing.T) {
 	k := newKey(t, "one")
 	var stray atomic.Int32
@@ -313,9 +312,9 @@ func TestBadIssuers(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
 	}
 	tests := map[string]struct {
-		discovery http.HandlerFunc // nil: a good one
+		discovery http.HandlerFunc // nil is a valid one
 		keys      http.HandlerFunc
-		reason    string // "" if there is nothing wrong
+		reason    string // part of the error; "" if there is none
 	}{
 		"a good one":                   {nil, good, ""},
 		"redirecting discovery":        {redirect, good, "302"},
@@ -369,7 +368,7 @@ func TestBadIssuers(t *testing.T) {
 			})
 			timeout := time.Minute
 			if strings.HasPrefix(name, "slow") {
-				timeout = 2 * time.Second // in which discovery comes, on a slow machine too
+				timeout = 2 * time.Second // enough for the discovery on a slow machine
 			}
 			trusted, err := issuers.New(
 				issuers.Config{Client: outbound.Client(outbound.Config{Loopback: true, Timeout: timeout})},
@@ -399,7 +398,7 @@ func TestBadIssuers(t *testing.T) {
 	}
 }
 
-// TestGivenKeys has issuers whose keys are configured.
+// TestGivenKeys verifies tokens of issuers whose keys are configured.
 func TestGivenKeys(t *testing.T) {
 	k := newKey(t, "one")
 	net := &transport{answer: func(r *http.Request) (*http.Response, error) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPoolsAddUp does at random what requests and fetches do to the pools, and
-// checks the invariants in between.
+// TestPoolsAddUp changes the pools at random, as requests and fetches do, and checks the
+// invariants after each change.
 func TestPoolsAddUp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	issuers, err := New(Config{Now: func() time.Time { return time.Unix(1, 0) }})

@@ -17,19 +17,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 )
 
-// TestAttackRebinding has an issuer whose name leads to a public address when its
-// discovery document is fetched, and to another, with the same certificate, when
-// its keys are.
+// TestAttackRebinding: the name of an issuer resolves to a public address when its discovery
+// document is fetched, and to another address with the same certificate when its keys are
+// fetched.
 func TestAttackRebinding(t *testing.T) {
 	k := newKey(t, "one")
 	public, private := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
 	var reached [2]atomic.Int32
-	var at atomic.Int32 // which address the name leads to
+	var at atomic.Int32 // index of the address to which the name resolves
 	var port int
 	handler := func(n int) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			reached[n].Add(1)
-			w.Header().Set("Connection", "close") // or there would be no second question
+			w.Header().Set("Connection", "close") // otherwise the client would not resolve the name again
 			if r.URL.Path == "/keys" {
 				_, _ = w.Write(keySet(k))
 				return
@@ -44,7 +44,7 @@ func TestAttackRebinding(t *testing.T) {
 	cas := x509.NewCertPool()
 	cas.AddCert(first.Certificate())
 	for name, tt := range map[string]struct {
-		leads []netip.Addr // for the discovery document, and for the keys
+		leads []netip.Addr // addresses for the discovery document and for the keys
 		ok    bool
 	}{
 		"one that stays":     {[]netip.Addr{public, public}, true},

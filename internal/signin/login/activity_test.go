@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// An entry is an event with the activity that it tells.
+// An entry is an event with its activity.
 type entry struct {
 	resource.Event
 	resource.Activity
 }
 
-// activities returns what the outbox has of sign-ins, with all refusals.
+// activities returns the sign-in events of the outbox, including all refusals.
 func (x *site) activities(t *testing.T, kinds ...resource.EventType) (all []entry) {
 	t.Helper()
 	x.refusals.Flush(t.Context())
@@ -38,9 +38,9 @@ func (x *site) activities(t *testing.T, kinds ...resource.EventType) (all []entr
 	return all
 }
 
-// Fourteen wrong passwords, then the right one, and everything that the owner
-// does afterwards: each is in the audit log of the organization, with who, how
-// and from where, and in the log.
+// Fourteen wrong passwords, the right password, and all later actions of the owner are in the
+// audit log of the organization and in the log of the server, with the person, the method and
+// the network address.
 func TestSignInsLeaveTraces(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -59,7 +59,7 @@ func TestSignInsLeaveTraces(t *testing.T) {
 		if counts[resource.RefusedPassword] != 10 || counts[resource.RefusedLimit] != 4 {
 			t.Errorf("the refusals are %v", counts)
 		}
-		x.clock.move(time.Hour + time.Second) // the limits of wrong passwords are over
+		x.clock.move(time.Hour + time.Second) // after this time the limits are reset
 		b := x.browser(t)
 		b.signIn()
 		csrf := b.csrf()
@@ -110,9 +110,9 @@ func TestSignInsLeaveTraces(t *testing.T) {
 	})
 }
 
-// What a stranger types where the name belongs may be a password: it is neither
-// in the audit log nor in the log. The organization that was named learns that
-// somebody tried, and others do not.
+// The text that a stranger types as the e-mail address may be a password, so it is neither in
+// the audit log nor in the log of the server. Only the named organization learns about the
+// attempt.
 func TestTypedNamesStayOut(t *testing.T) {
 	x := sqlite(t)
 	const typed = "hunter2-is-my-password"
@@ -140,8 +140,9 @@ func TestTypedNamesStayOut(t *testing.T) {
 	}
 }
 
-// Whoever makes an account with somebody else's address learns that a password
-// was tried with it, and not from where. A sign-in elsewhere tells them nothing.
+// An organization that creates an account with the e-mail address of a stranger learns that a
+// password was tried, but not the network address. It learns nothing about sign-ins to other
+// organizations.
 func TestAttackWatchedAddress(t *testing.T) {
 	x := sqlite(t)
 	other, squatted := x.second(t, "evil")
@@ -159,7 +160,7 @@ func TestAttackWatchedAddress(t *testing.T) {
 			t.Errorf("the other organization learns %+v", e)
 		}
 	}
-	c := x.browser(t) // naming an organization does not hide guesses from it
+	c := x.browser(t) // guesses at a named organization are not hidden from it
 	c.password(c.start("idp_id=acme&exit=redirect&redirect="+callback), ownerEmail, "a guess")
 	all := x.activities(t, resource.SignInRefused)
 	if !slices.ContainsFunc(all, func(e entry) bool { return e.Group == x.org.UID && e.Address == "127.0.0.1" }) {
@@ -169,8 +170,8 @@ func TestAttackWatchedAddress(t *testing.T) {
 
 var requestShown = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// Every request id on an error page is in the log. A stranger who asks for many
-// error pages gets them, without ids, and does not fill the log.
+// Every request id on an error page is in the log. Many error pages of a stranger have no ids
+// and do not fill the log.
 func TestErrorPagesAreLogged(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Each test here takes a part of one ceremony and uses it in another: of another
-// account, another sign-in, or another time.
+// Each test in this file uses a part of one ceremony in a ceremony of another account,
+// another sign-in, or another time.
 
 const otherEmail = "other@example.test"
 
@@ -58,9 +58,8 @@ func (b *browser) set(cookies []*http.Cookie) {
 	b.Jar.SetCookies(must[*url.URL](b.t)(url.Parse(b.x.url)), cookies)
 }
 
-// A registration ceremony belongs to one account and one session, and expires
-// after 15 minutes: a password typed once does not allow adding passkeys
-// forever.
+// A registration ceremony belongs to one account and one session. It expires after 15
+// minutes, so that a person who has typed the password once cannot add passkeys forever.
 func TestRegistrationCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -89,7 +88,7 @@ func TestRegistrationCrossed(t *testing.T) {
 	}
 }
 
-// A registration is not accepted as an assertion or the reverse, and a
+// A registration is not accepted as an assertion, and an assertion not as a registration. A
 // response is valid only in its own flow.
 func TestPasskeyCrossed(t *testing.T) {
 	x := sqlite(t)
@@ -145,7 +144,7 @@ func TestPasskeyCrossed(t *testing.T) {
 			t.Errorf("%s signs in: %d %s", name, a.status, a.body)
 		}
 	}
-	// An assertion is no registration either.
+	// An assertion is not accepted as a registration.
 	q = ask(t, owner.script("/account/passkeys/start", map[string]any{"csrf": owner.csrf(), "current": password}))
 	if a := owner.script("/account/passkeys", map[string]any{"csrf": owner.csrf(), "credential": d.sign(q)}); a.status != http.StatusBadRequest {
 		t.Errorf("an assertion registers a passkey: %d %s", a.status, a.body)
@@ -197,7 +196,7 @@ func TestTOTPCrossed(t *testing.T) {
 			b.session() != "" {
 			t.Errorf("%s with the code of %s: %d", email, crossed, a.status)
 		}
-		// A code of A after the password of A, once the flow has gone on to B.
+		// A code of A after the password of A, when the flow already belongs to B.
 		b.password(flow, crossed, password)
 		code = must[string](t)(totp.GenerateCode(secrets[email], x.clock.now()))
 		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized ||
@@ -266,7 +265,7 @@ func TestPasskeyAfterGuesses(t *testing.T) {
 	x.signedInAs(t, ownerEmail).register(d)
 	b := x.browser(t)
 	flow := b.start(forCommand(""))
-	for i := range 120 { // as many as one address has, and more
+	for i := range 120 { // more than the limit of one network
 		b.password(flow, fmt.Sprintf("owner%d@example.test", i/10), "wrong")
 	}
 	if a := b.password(flow, ownerEmail, password); a.status != http.StatusTooManyRequests {
@@ -277,8 +276,8 @@ func TestPasskeyAfterGuesses(t *testing.T) {
 	}
 }
 
-// Wrong guesses on the sign-in page do not keep a person who is signed in from
-// changing the password.
+// A person who is signed in can change the password in spite of wrong guesses on the sign-in
+// page.
 func TestGuessesOutside(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)
@@ -292,7 +291,7 @@ func TestGuessesOutside(t *testing.T) {
 	}
 }
 
-// Changing how one signs in requires the password, not only a session.
+// A change of credentials requires the password. A session is not enough.
 func TestOpenBrowser(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)

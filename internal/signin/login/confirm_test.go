@@ -17,7 +17,7 @@ import (
 
 var fact = regexp.MustCompile(`(?s)<div><dt>(.*?)</dt><dd>(.*?)</dd></div>`)
 
-// facts returns what the page says about the request that needs consent.
+// facts returns the names and values that the consent page shows about a request.
 func facts(a answer) map[string]string {
 	all := map[string]string{}
 	for _, m := range fact.FindAllStringSubmatch(a.body, -1) {
@@ -55,9 +55,9 @@ func form(fields ...string) url.Values {
 	return all
 }
 
-// The page shows who requests the sign-in, from where, since when, for what
-// and for how long, and as whom the person would approve it, so that somebody
-// who was sent a code or an address by an attacker can see it.
+// The consent page shows which program requests the sign-in, its address, the time of the
+// request, the permissions and life of its token, and the account that would approve it. A
+// person who got a code or an address from an attacker can notice it.
 func TestConfirmationTells(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -104,7 +104,7 @@ func TestConfirmationTells(t *testing.T) {
 	}
 }
 
-// A device gets exactly what the page has shown.
+// A device gets exactly the permissions that the page has shown.
 func TestDeviceIsNarrowed(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -124,8 +124,8 @@ func TestDeviceIsNarrowed(t *testing.T) {
 	}
 }
 
-// A device code is decided once, in the browser that was asked and for that
-// device only.
+// A device code is decided once, only in the browser that showed the page, and only for that
+// device.
 func TestDeviceCrossed(t *testing.T) {
 	x := sqlite(t)
 	b, attacker := x.browser(t), x.browser(t)
@@ -157,8 +157,8 @@ func TestDeviceCrossed(t *testing.T) {
 	}
 }
 
-// A page that asked one person cannot be answered by another who has signed in
-// since, in another window of the same browser.
+// If another person has signed in in another window of the same browser, they cannot submit
+// the consent page that was shown to the first person.
 func TestConfirmationOfAnother(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -179,8 +179,8 @@ func TestConfirmationOfAnother(t *testing.T) {
 	}
 }
 
-// TestAccountTellsProvider: the account page says which provider vouched for whoever
-// looks at it, and none for an account of ours.
+// TestAccountTellsProvider: the account page shows the provider that vouched for the person,
+// and no provider for a local account.
 func TestAccountTellsProvider(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)

@@ -27,8 +27,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// Each test here is an attack of RFC 9700, or of its neighbours, and fails
-// without the defence.
+// Each test in this file is an attack from RFC 9700 or a related document. It fails without
+// the defence.
 
 func TestOpenRedirect(t *testing.T) {
 	x := sqlite(t)
@@ -186,7 +186,7 @@ func TestLoginCSRF(t *testing.T) {
 	if a := victim.get(answer); a.status != http.StatusBadRequest || victim.session() != "" {
 		t.Errorf("the victim is let in with the attacker's answer: %d %s", a.status, a.location)
 	}
-	// Nor do they with an answer that names their sign-in, which is no secret.
+	// A response with the id of their own sign-in, which is no secret, does not help either.
 	_, flow, _ := strings.Cut(victim.get("/signin").location, "flow=")
 	victim.get("/signin/provider?flow=" + flow + "&provider=" + url.QueryEscape(string(idp.UID)))
 	forged := must[*url.URL](t)(url.Parse(answer))
@@ -237,11 +237,11 @@ func TestTokenInjection(t *testing.T) {
 	}
 }
 
-// upstreamHash is the left half of the SHA-256 of the access token that a
-// provider gives.
+// upstreamHash is the left half of the SHA-256 of the access token that the test provider
+// issues.
 var upstreamHash = fmt.Sprintf("%x", sha256.Sum256([]byte("upstream-token")))[:32]
 
-// A response of one provider is not accepted as another's.
+// The response of one provider is not accepted as the response of another.
 func TestMixUp(t *testing.T) {
 	x := sqlite(t)
 	honest, evil := newProvider(t), newProvider(t)
@@ -249,8 +249,8 @@ func TestMixUp(t *testing.T) {
 	good, bad := x.keep(t, honest), x.keep(t, evil)
 	b := x.browser(t)
 	question := b.ask(bad)
-	// The evil provider sends the browser on to the honest one, whose answer
-	// comes back where that one's answers do.
+	// The evil provider redirects the browser to the honest provider, whose response arrives at
+	// the redirect URI of the honest provider.
 	q := query(t, question)
 	forwarded := honest.URL + "/authorize?" + url.Values{
 		"state": {q.Get("state")}, "nonce": {q.Get("nonce")}, "code_challenge": {q.Get("code_challenge")},
@@ -286,7 +286,7 @@ func lastSegment(uid resource.UID) string {
 	return string(uid)[strings.LastIndexByte(string(uid), '/')+1:]
 }
 
-// Everything that can be used once is refused the second time, also by another
+// Each code or response that is valid once is refused the second time, also by another
 // replica.
 func TestReplay(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -296,14 +296,14 @@ func TestReplay(t *testing.T) {
 		idp := x.keep(t, p)
 		b := x.browser(t)
 		here := must[*url.URL](t)(url.Parse(x.url))
-		// For the browser alone: nothing is handed over.
+		// A sign-in of the browser itself delivers no token.
 		asked := b.get("/oauth?idp_id=" + url.QueryEscape(string(idp.UID)))
 		answer := p.answerTo(t, asked.location)
 		cookies := b.Jar.Cookies(here)
 		if a := b.get(answer); a.location != "/account" {
 			t.Fatalf("%d %s", a.status, a.location)
 		}
-		b.Jar.SetCookies(here, cookies) // the flow's cookie, as it was
+		b.Jar.SetCookies(here, cookies) // restores the cookie of the flow
 		if a := b.get(answer); a.status != http.StatusForbidden || a.location != "" {
 			t.Errorf("an answer of a provider, again: %d %s", a.status, a.location)
 		}
@@ -446,7 +446,7 @@ func TestClickjacking(t *testing.T) {
 }
 
 // The page is the same for an unknown address and for a wrong password.
-// password_internal_test.go checks that it also takes as long.
+// password_internal_test.go checks that it also takes the same time.
 func TestEnumerationByText(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -499,7 +499,7 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// Of two concurrent uses of something that can be used once, one succeeds.
+// If a code that is valid once is used twice at the same time, one use succeeds.
 func TestRacedHandOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -568,7 +568,7 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
-// Whoever has an invite learns why it cannot be used, and nobody else does.
+// The owner of an invite learns why it cannot be used, and nobody else does.
 func TestInvites(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -632,14 +632,14 @@ func TestInvites(t *testing.T) {
 			t.Errorf("expired: %q", why)
 		}
 		joined := must[[]resource.Join](t)(x.store.Joins(t.Context(), x.org.UID))
-		slices.SortFunc(joined, func(a, b resource.Join) int { return strings.Compare(a.Name, b.Name) }) // at one moment
+		slices.SortFunc(joined, func(a, b resource.Join) int { return strings.Compare(a.Name, b.Name) }) // all joined at the same time
 		if len(joined) != 2 || joined[0].Invite != once.UID || joined[0].Email != "ann@example.test" {
 			t.Errorf("joined: %+v", joined)
 		}
 	})
 }
 
-// An issuer that anybody can run does not verify e-mail addresses for an
+// An issuer that the operator does not trust cannot verify e-mail addresses for an
 // organization.
 func TestInviteOfStrangeIssuer(t *testing.T) {
 	x := sqlite(t)
@@ -710,8 +710,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Guessing is limited also after sign-in: for the password that every change
-// requires, and for codes of a new app.
+// Guesses are also limited after the sign-in: guesses of the password that every change
+// requires, and guesses of the code of a new app.
 func TestBruteForceInside(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -727,7 +727,7 @@ func TestBruteForceInside(t *testing.T) {
 		"the password, for an app": {"/account/totp/remove", "current", func(*browser, string) string { return password }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x.clock.move(15 * time.Minute) // for the limits
+			x.clock.move(15 * time.Minute) // resets the limits
 			csrf := b.csrf()
 			secret := strings.ReplaceAll(
 				secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
@@ -747,7 +747,7 @@ func TestBruteForceInside(t *testing.T) {
 	}
 }
 
-// An address can have only a limited number of devices waiting.
+// Only a limited number of devices of one network can wait.
 func TestManyDevices(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

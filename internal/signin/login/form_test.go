@@ -17,8 +17,8 @@ var oddTexts = map[string]string{
 	"a NUL": "a\x00b", "not UTF-8": "\xff\xfe", "a line break": "a\r\nSet-Cookie: x=y", "markup": `"><script>alert(1)</script>`, "without end": strings.Repeat("x", 8<<10),
 }
 
-// TestBadForms sends odd texts in every field of every form. The response is
-// an error that is not ours.
+// TestBadForms sends odd texts in every field of every form. The response is never a server
+// error.
 func TestBadForms(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -71,7 +71,7 @@ func TestBadForms(t *testing.T) {
 							break
 						}
 					}
-					x.clock.move(15 * time.Minute) // for the limits
+					x.clock.move(15 * time.Minute) // resets the limits
 				}
 			}
 			for path, fields := range queries {

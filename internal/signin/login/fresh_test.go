@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fresh reports whether the session of a browser is good for what is sensitive.
+// fresh reports whether the session of a browser allows sensitive operations.
 func (b *browser) fresh() bool {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.x.url, nil)
@@ -25,8 +25,8 @@ func (b *browser) fresh() bool {
 	return fresh
 }
 
-// TestFresh: a sign-in is good for what is sensitive for ten minutes, and only if the person has
-// shown a factor. A provider that answers with a session of its own has asked for none.
+// TestFresh: a sign-in allows sensitive operations for ten minutes, and only if the person has
+// entered a credential. A provider that uses an existing session has asked for none.
 func TestFresh(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -91,7 +91,7 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// againAt returns what a provider is asked when its person is to sign in again.
+// againAt returns the authorization request for a person who must sign in again.
 func (b *browser) againAt(provider string) string {
 	b.t.Helper()
 	_, flow, _ := strings.Cut(b.get("/signin?again=1").location, "flow=")

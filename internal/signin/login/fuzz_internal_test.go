@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// fuzzed returns a service with only what parsing needs.
+// fuzzed returns a service without a database, which is enough for parsing.
 func fuzzed(f *testing.F) *Service {
 	f.Helper()
 	cfg := Config{Key: secret.NewKey(), Now: func() time.Time { return time.Unix(1_900_000_000, 0) }}
@@ -35,8 +35,8 @@ func withCookie(t *testing.T, name, value string) *http.Request {
 	return r
 }
 
-// FuzzFlowCookie presents cookies. Only one that we sealed is a flow, under
-// its own name and until it expires.
+// FuzzFlowCookie presents cookies. Only a cookie that we have sealed is a flow, under its own
+// name and until it expires.
 func FuzzFlowCookie(f *testing.F) {
 	s := fuzzed(f)
 	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -30,7 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// through signs a browser in with a provider.
+// through signs in a browser with a provider.
 func (b *browser) through(p *provider, idp resource.IdentityProvider) answer {
 	b.t.Helper()
 	return b.get(p.answerTo(b.t, b.ask(idp)))
@@ -48,9 +48,8 @@ func rolesOf(x *site, identity resource.UID) (all []string) {
 	return all
 }
 
-// TestProviders checks what a sign-in with a provider gives: the identity that
-// could be bound before, the default role once, and the roles of groups while
-// the person is a member.
+// TestProviders: a sign-in with a provider gives the identity to which roles could be bound
+// before, the default role once, and the roles of groups while the person is a member.
 func TestProviders(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -117,7 +116,7 @@ func (x *site) unbind(t *testing.T, identity resource.UID) error {
 	return nil
 }
 
-// Mappings remove neither roles that were given manually nor the last owner.
+// A mapping removes neither a role that was given manually nor the last owner.
 func TestMappingsLeaveAlone(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -292,7 +291,7 @@ func TestDevice(t *testing.T) {
 	})
 }
 
-// TestHeadless decrypts what was encrypted for a program's key.
+// TestHeadless decrypts the tokens that were encrypted for the key of a program.
 func TestHeadless(t *testing.T) {
 	x := sqlite(t)
 	key := must[*ecdh.PrivateKey](t)(ecdh.X25519().GenerateKey(rand.Reader))
@@ -325,7 +324,7 @@ func TestHeadless(t *testing.T) {
 	if len(h.RefreshToken) == 0 {
 		t.Error("there is no refresh token")
 	}
-	low := base64.RawURLEncoding.EncodeToString(make([]byte, 32)) // anybody knows the secret of this key
+	low := base64.RawURLEncoding.EncodeToString(make([]byte, 32)) // everybody knows the shared secret of this key
 	c := x.browser(t)
 	flow = c.start("headless_code=" + low)
 	c.password(flow, ownerEmail, password)
@@ -385,7 +384,7 @@ func TestTOTP(t *testing.T) {
 	}
 }
 
-// A one-time link sets the password once and ends the sessions of before.
+// A one-time link sets the password once and ends the previous sessions.
 func TestLink(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -418,7 +417,7 @@ func TestLink(t *testing.T) {
 		if a := d.password(d.start(forCommand("")), ownerEmail, password); a.status != http.StatusUnauthorized {
 			t.Errorf("the password of before: %d", a.status)
 		}
-		// Who is less than the person cannot become them.
+		// A caller with fewer permissions than the person cannot create a link for them.
 		clerk := resource.NewRoot()
 		bind := resource.RoleBinding{
 			UID: x.org.UID.NewChild(), Identity: clerk, Role: resource.ManagedRoleUID("editor"),
@@ -431,8 +430,8 @@ func TestLink(t *testing.T) {
 	})
 }
 
-// Accounts can be switched off once an owner has signed in with a provider,
-// and nobody is ever locked out.
+// Local accounts can be switched off only after an owner has signed in with a provider, so
+// that the owners are never locked out.
 func TestSwitchOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -471,7 +470,7 @@ func TestSwitchOff(t *testing.T) {
 	})
 }
 
-// TestSessions ends sessions, one's own and those of others, and lets them
+// TestSessions ends own sessions and sessions of other people, and waits until sessions
 // expire.
 func TestSessions(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -520,7 +519,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// An invite creates an account or admits somebody who has one.
+// An invite creates an account, or admits the owner of an existing account.
 func TestJoin(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

@@ -23,9 +23,8 @@ func changed(t *testing.T, address, path string, values url.Values) string {
 	return u.String()
 }
 
-// A browser uses two providers at the same time, in two windows. No part of
-// the response of one can be used in the sign-in with the other, and each
-// sign-in finishes.
+// A browser uses two providers at the same time in two windows. No part of the response of one
+// provider can be used in the sign-in with the other, and both sign-ins finish.
 func TestTwoProviders(t *testing.T) {
 	for name, tt := range map[string]struct{ lax, shared bool }{
 		"that look at challenges":           {false, false},
@@ -80,8 +79,8 @@ func TestTwoProviders(t *testing.T) {
 	}
 }
 
-// Two providers of one issuer with different clients are separate: a token for
-// one client is not accepted for the other.
+// Two providers with the same issuer and different clients are separate. A token for one
+// client is not accepted for the other.
 func TestTwoClientsOfAnIssuer(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -101,21 +100,20 @@ func TestTwoClientsOfAnIssuer(t *testing.T) {
 
 func shared(i *resource.IdentityProvider) { i.SharedRedirect = true }
 
-// public makes our client at a provider one without a secret.
+// public removes the secret of our client at a provider.
 func public(i *resource.IdentityProvider) { i.OIDC.ClientSecret = resource.Secret{} }
 
-// An attacker owns an organization and its provider. The attacker starts a
-// sign-in with the victim's provider, and has the victim start one with the
-// attacker's. There the victim's browser is sent on to the victim's provider,
-// with the question of the attacker's sign-in and the state of the victim's.
-// So the code that the victim's provider issues arrives as the answer of the
-// attacker's, and the attacker uses it in the sign-in that its challenge and
-// nonce are of.
+// An attacker owns an organization and its provider. The attacker starts a sign-in with the
+// victim's provider, and makes the victim start a sign-in with the attacker's provider. The
+// attacker's provider redirects the victim's browser to the victim's provider, with the
+// challenge and nonce of the attacker's sign-in and the state of the victim's sign-in. The
+// code of the victim's provider then arrives as the response of the attacker's provider. The
+// attacker uses the code in the sign-in with that challenge and nonce.
 func TestMixUpAtTheSharedAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(*resource.IdentityProvider)
-		issNote bool // the victim's provider names itself
-		leaks   bool // the attacker's provider is sent the code
+		issNote bool // the victim's provider identifies itself in responses
+		leaks   bool // the attacker's provider gets the code
 	}{
 		"a client with a secret":                       {func(*resource.IdentityProvider) {}, false, true},
 		"a client with a secret, and a named issuer":   {func(*resource.IdentityProvider) {}, true, false},
@@ -157,8 +155,8 @@ func TestMixUpAtTheSharedAddress(t *testing.T) {
 	}
 }
 
-// TestRedirectAddresses: a provider uses the address that its client is
-// registered with, and answers at another are refused.
+// TestRedirectAddresses: a provider uses the redirect URI of its client. Responses at another
+// address are refused.
 func TestRedirectAddresses(t *testing.T) {
 	x := sqlite(t)
 	p, named := newProvider(t), newProvider(t)
@@ -190,8 +188,8 @@ func TestRedirectAddresses(t *testing.T) {
 	}
 }
 
-// TestRedirectOfTheVersionBefore: a replica of the version before asks a
-// provider to answer at the provider's own address, whatever is stored.
+// TestRedirectOfTheVersionBefore: a replica of the previous version requests the response at
+// the separate redirect URI of a provider, whatever is stored.
 func TestRedirectOfTheVersionBefore(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)

@@ -16,8 +16,7 @@ import (
 
 var offeredProvider = regexp.MustCompile(`>Continue with ([^<]+)<`)
 
-// offers returns the providers that the sign-in page of an address offers, first
-// the one that stands first.
+// offers returns the providers on the sign-in page of an address, in their order.
 func (b *browser) offers(target string) (all []string) {
 	b.t.Helper()
 	a := b.get(target)
@@ -30,8 +29,8 @@ func (b *browser) offers(target string) (all []string) {
 	return all
 }
 
-// A browser offers the provider first that it was last used with, as long as that
-// provider is in use. Others learn of providers only by naming the organization.
+// The sign-in page offers the last provider of the browser first, unless the provider is
+// disabled. In another browser, a person must name the organization to see its providers.
 func TestLastProvider(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -70,7 +69,7 @@ func TestLastProvider(t *testing.T) {
 		expect("afterwards", b, "/signin", "beta (acme)")
 		expect("afterwards, by name", b, "/signin?organization=acme", "beta", "alpha")
 
-		stranger.set(renamed(stranger.cookies("hf_flow_"), "hf_provider")) // sealed by us, for something else
+		stranger.set(renamed(stranger.cookies("hf_flow_"), "hf_provider")) // sealed by us for another purpose
 		expect("with a cookie of another kind", stranger, "/signin")
 		expect("with the cookie of a browser", withCookies(x.browser(t), b.cookies("hf_provider")), "/signin", "beta (acme)")
 		x.clock.move(181 * 24 * time.Hour)
@@ -101,8 +100,8 @@ func withCookies(b *browser, cookies []*http.Cookie) *browser {
 	return b
 }
 
-// Whoever joins is told what they may do there. The page shows nobody anything but
-// their own roles, whatever group its address names.
+// A new member of a group sees their permissions there. The page shows only roles of the
+// person, whatever group its address names.
 func TestWelcome(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -146,8 +145,8 @@ func TestWelcome(t *testing.T) {
 	})
 }
 
-// The account page lists a person's own roles, and where each comes from. Roles
-// that a stranger's organization gives come last and say so.
+// The account page lists the roles of a person and their origin. Roles in an organization
+// that the person has not joined come last and say so.
 func TestAccountRoles(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -200,7 +199,7 @@ func TestAccountRoles(t *testing.T) {
 	}
 }
 
-// Recovery codes can be downloaded from the page, which no cache keeps.
+// Recovery codes can be downloaded from the page. The page is not cached.
 func TestRecoveryFile(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -215,8 +214,8 @@ func TestRecoveryFile(t *testing.T) {
 	}
 }
 
-// The page for the code of a device shows what was typed, as text. Of what an
-// address says it shows only what can be in a code.
+// The page for the user code of a device shows the typed text again. It shows only the
+// letters of a code from an address.
 func TestDeviceEcho(t *testing.T) {
 	x := sqlite(t)
 	for typed, want := range map[string]string{

@@ -24,12 +24,12 @@ var b64 = base64.RawURLEncoding.EncodeToString
 type authenticator struct {
 	key     *ecdsa.PrivateKey
 	id      []byte
-	count   uint32 // of its answers; most stay at 0
-	handle  []byte // of whom the passkey is
-	origin  string // that the browser says the page is of
-	host    string // that the passkey is for
-	flags   byte   // present, and verified
-	changed string // the challenge, if it is another
+	count   uint32 // signature counter; 0 for most authenticators
+	handle  []byte // user handle of the owner
+	origin  string // origin of the page, as the browser reports it
+	host    string // host of the passkey
+	flags   byte   // user present and user verified
+	changed string // challenge to sign instead of the real one, or ""
 }
 
 func (x *site) authenticator(t *testing.T) *authenticator {
@@ -39,7 +39,7 @@ func (x *site) authenticator(t *testing.T) *authenticator {
 	}
 }
 
-// A question is the options of a WebAuthn ceremony.
+// A question contains the options of a WebAuthn ceremony.
 type question struct {
 	PublicKey struct {
 		Challenge string
@@ -80,14 +80,14 @@ func (d *authenticator) make(q question) map[string]any {
 	if err != nil {
 		panic(err)
 	}
-	data[32] |= 0x40 // it holds a key
+	data[32] |= 0x40 // contains a key
 	data = append(data, make([]byte, 16)...)
 	data = binary.BigEndian.AppendUint16(data, uint16(len(d.id)))
 	data = slices.Concat(
 		data, d.id, []byte("\xa5\x01\x02\x03\x26\x20\x01\x21\x58\x20"), point[1:33], []byte("\x22\x58\x20"),
 		point[33:],
 	)
-	// In CBOR.
+	// The key and the attestation are encoded in CBOR.
 	object := slices.Concat(
 		[]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data,
 	)
@@ -113,7 +113,7 @@ func (d *authenticator) sign(q question) map[string]any {
 	}}
 }
 
-// script sends what the script of a page sends.
+// script sends a request like the script of a page.
 func (b *browser) script(target string, fields map[string]any, headers ...string) answer {
 	b.t.Helper()
 	body := string(must[[]byte](b.t)(json.Marshal(fields)))
@@ -161,7 +161,7 @@ func TestPasskeys(t *testing.T) {
 	if a := c.prove(flow, credential); !strings.Contains(a.body, "token=") || a.location != "" {
 		t.Fatalf("a passkey alone: %d %s", a.status, a.body)
 	}
-	c.Jar.SetCookies(here, cookies) // the flow, as it was
+	c.Jar.SetCookies(here, cookies) // restores the flow
 	if a := c.prove(flow, credential); a.status != http.StatusUnauthorized {
 		t.Errorf("the same answer again: %d %s", a.status, a.body)
 	}
@@ -171,13 +171,13 @@ func TestPasskeys(t *testing.T) {
 		!strings.Contains(a.body, `data-passkey="factor"`) {
 		t.Fatalf("a password is enough: %d %s", a.status, a.location)
 	}
-	d.flags = 0x01 // as a second factor it need not look who presses it
+	d.flags = 0x01 // a second factor need not verify the user
 	if a := c.prove(flow, d.sign(c.begin(flow))); !strings.Contains(a.body, "token=") {
 		t.Errorf("a passkey after the password: %d %s", a.status, a.body)
 	}
 }
 
-// Every response that is not the device's answer to this challenge is refused.
+// A response that the authenticator has not made for this challenge is refused.
 func TestPasskeyAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -211,7 +211,7 @@ func TestPasskeyAttacks(t *testing.T) {
 		if a := c.prove(flow, d.sign(q)); a.status != http.StatusUnauthorized || c.session() != "" {
 			t.Errorf("an answer %s: %d %s", name, a.status, a.body)
 		}
-		x.clock.move(15 * time.Minute) // for the limits
+		x.clock.move(15 * time.Minute) // resets the limits
 	}
 	c, e := x.browser(t), x.browser(t)
 	flow := c.start(forCommand(""))
@@ -222,7 +222,7 @@ func TestPasskeyAttacks(t *testing.T) {
 	if a := e.prove(e.start(forCommand("")), good); a.status != http.StatusUnauthorized {
 		t.Errorf("an answer to what was not asked: %d", a.status)
 	}
-	for range 100 { // many: whoever shares an address with the owner must not keep them out easily
+	for range 100 { // many, because somebody who shares a network with the owner must not lock them out easily
 		c.prove(flow, "x")
 	}
 	if a := c.prove(flow, other.sign(c.begin(flow))); a.status != http.StatusTooManyRequests {
@@ -257,8 +257,8 @@ func TestPasskeyOfAnother(t *testing.T) {
 	}
 }
 
-// A passkey is added only by a page of the session, by the device that it
-// asked, and once.
+// A passkey is added only by a page of the session, only by the authenticator of the
+// ceremony, and once.
 func TestPasskeyForeign(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -299,7 +299,7 @@ func TestPasskeyForeign(t *testing.T) {
 	q := ask(t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": password}))
 	cookies := b.Jar.Cookies(here)
 	for i, want := range []int{http.StatusOK, http.StatusBadRequest} {
-		b.Jar.SetCookies(here, cookies) // the question, as it was
+		b.Jar.SetCookies(here, cookies) // restores the ceremony
 		if a := b.script("/account/passkeys", map[string]any{"csrf": csrf, "credential": x.authenticator(t).make(q)}); a.status != want {
 			t.Errorf("answer %d to one question: %d %s, want %d", i, a.status, a.body, want)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// The response waits for the hasher whether or not the address is known.
+// The response waits for the hasher whether or not there is an account with the address.
 func TestEnumerationByTimeOfAddress(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	g := resource.Group{UID: resource.NewRoot(), Name: "acme"}
@@ -44,7 +44,7 @@ func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB), hashes: password.NewHasher(1), tried: newTried()}
 	hash := s.hashes.Dummy
-	s.hashes.Dummy = "malformed" // to see whether it is used
+	s.hashes.Dummy = "malformed" // an error shows that it was used
 	for n := range maxAccountsTried + 3 {
 		_, _, err := s.accountsWithPassword(t.Context(), credentials{Email: "ann@example.test", Password: "x"})
 		if full := n >= maxAccountsTried; full != errors.Is(err, fault.Unauthenticated) {

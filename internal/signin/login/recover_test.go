@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// The link of an owner who is locked out takes away what else signs in, and lets accounts sign in again that were
-// switched off: the owner may have lost the one, or the provider.
+// The link of an owner who is locked out removes the other factors of the account, because
+// the owner may have lost them. It also allows local accounts again, because the provider may
+// be lost.
 func TestRecoverOwner(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -54,7 +55,8 @@ func TestRecoverOwner(t *testing.T) {
 	})
 }
 
-// If it is not clear who is meant, RecoverOwner says what to do, and makes nothing.
+// If the choice of the owner is not clear, RecoverOwner returns an error that says what to
+// do, and creates nothing.
 func TestRecoverOwnerAsks(t *testing.T) {
 	x := open(t, storetest.Open(t, storetest.SQLite(t)))
 	org := x.org

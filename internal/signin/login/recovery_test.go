@@ -53,7 +53,7 @@ func (x *site) halfway(t *testing.T) (b *browser, flow string) {
 	return b, flow
 }
 
-// recovers reports whether a recovery code signs somebody in.
+// recovers reports whether a recovery code signs in.
 func (x *site) recovers(t *testing.T, code string) bool {
 	t.Helper()
 	b, flow := x.halfway(t)
@@ -100,7 +100,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// New codes require the password, and only they void the old ones.
+// Creating new codes requires the password. Only new codes void the old ones.
 func TestRecoveryAnew(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -135,8 +135,8 @@ func TestRecoveryAnew(t *testing.T) {
 	}
 }
 
-// A code is useless without the password, for another account, or for
-// guessing.
+// A code does not sign in without the password or to another account, and guesses are
+// limited.
 func TestRecoveryAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -183,7 +183,7 @@ func TestRecoveryAttacks(t *testing.T) {
 	}
 }
 
-// Of many concurrent uses of one code, one succeeds.
+// One of many concurrent uses of a code succeeds.
 func TestRacedRecovery(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

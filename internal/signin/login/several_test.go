@@ -28,9 +28,9 @@ func (x *site) second(t *testing.T, name string) (resource.Group, resource.Accou
 
 var accountField = regexp.MustCompile(`name="account" value="([^"]+)">([^<]+)<`)
 
-// Somebody with the same password in two organizations is asked which one they
-// mean, but only after the password was right. Nobody is asked who names the
-// organization or returns in the same browser.
+// A person with the same password in two organizations must choose one, but only after the
+// password was right. They need not choose if they name the organization or return in the
+// same browser.
 func TestSeveralAccounts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -89,7 +89,7 @@ func TestSeveralAccountsFactor(t *testing.T) {
 			t.Errorf("%s: %d %s\n%s", name, a.status, a.location, a.body)
 		}
 	}
-	// Having come halfway into one account opens nothing of the other.
+	// The right password of one account gives no access to the other.
 	c := x.browser(t)
 	flow = c.start(forCommand(""))
 	c.password(flow, ownerEmail, password)

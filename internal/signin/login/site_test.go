@@ -46,7 +46,7 @@ const (
 	callback   = "http://127.0.0.1:7777/callback?token=true&error=true"
 )
 
-// A clock stands still until it is moved.
+// A clock shows the same time until a test moves it.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -80,7 +80,7 @@ type site struct {
 	key     secret.Key
 	metrics *prometheus.Registry
 
-	refusals *denials.Recorder // writes when it is flushed
+	refusals *denials.Recorder // writes its records when a test flushes it
 }
 
 func (x *site) sealed(secret string) []byte { return x.key.Seal("client secret", []byte(secret)) }
@@ -132,7 +132,7 @@ func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site
 	log := slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	checker := must[*authz.Checker](t)(authz.Load(t.Context(), s.DB, log))
 	front := httptest.NewUnstartedServer(nil)
-	// Passkeys are for names.
+	// Passkeys need a host name.
 	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1)
 	key, metrics := secret.NewKey(), prometheus.NewRegistry()
 	client := outbound.Client(outbound.Config{Loopback: true})
@@ -158,7 +158,7 @@ func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site
 		Service: svc, admin: managed, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
 		key: key, metrics: metrics, refusals: refusals,
 	}
-	// A hash says how it was made: this one is cheap.
+	// A hash contains its parameters. This one has cheap parameters.
 	salt := []byte("0123456789abcdef")
 	enc := base64.RawStdEncoding.EncodeToString
 	hash := "$argon2id$v=19$m=64,t=1,p=1$" + enc(salt) + "$" + enc(argon2.IDKey([]byte(password), salt, 1, 64, 1, 32))
@@ -175,7 +175,7 @@ func sqlite(t *testing.T) *site {
 	return open(t, storetest.Open(t, storetest.SQLite(t)))
 }
 
-// A browser keeps cookies and does not follow redirects by itself.
+// A browser stores cookies and does not follow redirects.
 type browser struct {
 	*http.Client
 	t *testing.T
@@ -189,7 +189,7 @@ func (x *site) browser(t *testing.T) *browser {
 	}}, t, x}
 }
 
-// An answer is the response to a browser.
+// An answer is a response to a browser.
 type answer struct {
 	status   int
 	body     string
@@ -279,7 +279,7 @@ func (b *browser) csrf() string {
 	return m[1]
 }
 
-// allow gives consent on the page that asks for it.
+// allow gives consent on the consent page.
 func (b *browser) allow(flow string) answer {
 	b.t.Helper()
 	csrf := ""
@@ -305,14 +305,14 @@ type provider struct {
 	*httptest.Server
 	key     *ecdsa.PrivateKey
 	mu      sync.Mutex
-	claims  map[string]any    // beside those of the protocol
-	info    map[string]any    // of the userinfo endpoint
-	codes   map[string]string // code → nonce of the question
+	claims  map[string]any    // additional claims of ID tokens
+	info    map[string]any    // claims of the userinfo endpoint
+	codes   map[string]string // code → nonce of the request
 	proofs  map[string]string // code → challenge
 	back    map[string]string // code → redirect URI
-	lax     bool              // does not look at challenges
-	issNote bool              // names itself in answers
-	seen    []string          // codes that somebody came with
+	lax     bool              // does not check challenges
+	issNote bool              // identifies itself in responses (iss)
+	seen    []string          // codes that were presented
 }
 
 func newProvider(t *testing.T) *provider {
@@ -392,8 +392,8 @@ func (p *provider) sign(claims map[string]any) string {
 	return text + "." + enc(signature)
 }
 
-// answerTo returns where the provider redirects the browser that came with an
-// authorization request: back, with a code.
+// answerTo returns the address to which the provider redirects the browser after an
+// authorization request. It contains a code.
 func (p *provider) answerTo(t *testing.T, question string) string {
 	t.Helper()
 	q := query(t, question)
@@ -408,7 +408,7 @@ func (p *provider) answerTo(t *testing.T, question string) string {
 	return q.Get("redirect_uri") + "?" + back.Encode()
 }
 
-// keep stores the provider as one of the organization.
+// keep stores the provider in the organization.
 func (x *site) keep(t *testing.T, p *provider, change ...func(*resource.IdentityProvider)) resource.IdentityProvider {
 	t.Helper()
 	idp := resource.IdentityProvider{

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestSessionsOfOthers has a person known to two organizations, through
-// providers that the operator trusts. Each sees and ends the sessions that
-// were started with its own provider, and no others.
+// TestSessionsOfOthers: a person signs in to two organizations with providers that the
+// operator trusts. Each organization sees and ends only the sessions that were started with
+// its own provider.
 func TestSessionsOfOthers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -81,7 +81,7 @@ func TestSessionsOfOthers(t *testing.T) {
 				x.checker.Revoked(two),
 			)
 		}
-		// Whoever is only bound somewhere is nobody's there.
+		// An organization in which a person only has a role does not manage their sessions.
 		loner := resource.UserUID("https://people.example", "friend")
 		b := resource.RoleBinding{
 			UID: other.UID.NewChild(), Identity: loner, Role: resource.ManagedRoleUID("viewer"),
@@ -94,8 +94,8 @@ func TestSessionsOfOthers(t *testing.T) {
 	})
 }
 
-// TestNarrowedSession signs in for a token that is narrowed to a group: tokens
-// from its refresh token are narrowed, too.
+// TestNarrowedSession signs in for a token that is narrowed to a group. Tokens from its
+// refresh token are narrowed too.
 func TestNarrowedSession(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -127,15 +127,15 @@ func TestNarrowedSession(t *testing.T) {
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Errorf("a wish for more: %v", err)
 		}
-		flow = b.start(forCommand("&create_refresh_token=true")) // and without a wish nothing is narrowed
+		flow = b.start(forCommand("&create_refresh_token=true")) // a sign-in without a scope is not narrowed
 		if c := x.caller(t, query(t, b.allow(flow).location).Get("token")); c.Scopes != nil {
 			t.Errorf("a token that nobody narrowed: %v", c.Scopes)
 		}
 	})
 }
 
-// TestLinkRaced promotes an account while its one-time link is followed: that
-// does not make anybody an owner.
+// TestLinkRaced promotes an account while its one-time link is followed. The person who made
+// the link must not become an owner by this.
 func TestLinkRaced(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -173,7 +173,7 @@ func TestLinkRaced(t *testing.T) {
 			if err := <-promoted; err != nil {
 				t.Fatal(err)
 			}
-			// Followed before or refused after; but once it is refused, it stays so.
+			// The link is followed before the promotion or refused after it. A refused link stays refused.
 			late := x.browser(t)
 			late.get(u.RequestURI())
 			if got := late.post("/link", "password", "another long pass phrase"); got.status < 400 {

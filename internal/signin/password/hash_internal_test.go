@@ -33,8 +33,8 @@ func TestPasswordHash(t *testing.T) {
 	}
 }
 
-// The password of an unknown address is hashed like any other, because
-// skipping that would be faster.
+// The password of an unknown address is hashed too, because otherwise the response would be
+// faster.
 func TestEnumerationByTime(t *testing.T) {
 	h := NewHasher(1)
 	h.slots <- struct{}{} // the hasher is busy
@@ -53,8 +53,7 @@ func TestEnumerationByTime(t *testing.T) {
 	}
 }
 
-// Only a few passwords are hashed in parallel, some wait, and the rest is
-// refused.
+// Only a few passwords are hashed at the same time, some wait, and further ones are refused.
 func TestHashingIsBounded(t *testing.T) {
 	h := NewHasher(2)
 	var now, most, away atomic.Int64
@@ -97,7 +96,7 @@ func TestHashingIsFair(t *testing.T) {
 			}
 		})
 	}
-	for { // until all of them wait
+	for { // until all hashes wait
 		h.mu.Lock()
 		n := h.waiting
 		h.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/ccojocar/zxcvbn-go/frequency"
 )
 
-// Passwords that are guessed first are refused, and the reason is told. Long ones
-// do not take long to judge.
+// Passwords that are easy to guess are refused with the reason. Long passwords do not take
+// long to estimate.
 func TestPasswordsThatAreGuessed(t *testing.T) {
 	tests := map[string]bool{
 		"password1234": false, "Password1234!": false, "qwertyuiop12": false, "123456789012": false,
@@ -39,8 +39,8 @@ func TestPasswordsThatAreGuessed(t *testing.T) {
 	}
 }
 
-// What the whole of zxcvbn refuses is refused: passwords of common words, names and keys, in the ways in which people
-// put them together. (Of dates it misses the end.)
+// Every password that zxcvbn refuses is refused. The test uses passwords of common words, names and keys, combined as
+// people combine them. (zxcvbn misses dates at the end of a password.)
 func TestStrengthIsThatOfZxcvbn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	known := []string{"holdfast", "olga@acme.example", "olga"}
@@ -61,7 +61,7 @@ func TestStrengthIsThatOfZxcvbn(t *testing.T) {
 	}
 }
 
-// likelyPassword returns a password as people make them.
+// likelyPassword returns a password like those that people choose.
 func likelyPassword(r *rand.Rand) string {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	list := func(name string) string { return pick(frequency.Lists[name].List[:1000]...) }
@@ -80,8 +80,8 @@ func likelyPassword(r *rand.Rand) string {
 	return b.String()
 }
 
-// A process that judges no password reads no list of words: the packages of zxcvbn that do so when a process starts
-// are part of tests alone.
+// A process that checks no password reads no word list. Only tests may import the packages of zxcvbn that read them
+// when a process starts.
 func TestWordsAreReadWhenNeeded(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../../cmd/holdfastd").Output()
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/input"
 )
 
-// FuzzClaims presents claims of a provider. Those that are kept are bounded
-// and can be stored.
+// FuzzClaims presents claims of a provider. The accepted claims are bounded and can be stored.
 func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"groups":["a","b"],"email":"a@b.test","email_verified":true,"oid":"x"}`), "groups", "sub", true)
 	f.Add([]byte(`{"groups":"a","email_verified":"true"}`), "groups", "sub", false)
@@ -47,12 +46,12 @@ func FuzzClaims(f *testing.F) {
 			t.Errorf("%v is verified", claims["email_verified"])
 		}
 		for name, value := range claims {
-			if shown := text2(name, value); strings.ContainsAny(shown, "\r\n\x00") || len(shown) > 500 {
+			if shown := shownClaim(name, value); strings.ContainsAny(shown, "\r\n\x00") || len(shown) > 500 {
 				t.Errorf("shown as %q", shown)
 			}
 		}
 	})
 }
 
-// text2 returns a claim as the trial page shows it.
-func text2(name string, value any) string { return input.Short(name) + " " + Text(value) }
+// shownClaim returns a claim in the form of the trial page.
+func shownClaim(name string, value any) string { return input.Short(name) + " " + Text(value) }

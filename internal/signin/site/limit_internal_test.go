@@ -19,7 +19,7 @@ func from(address string) *http.Request {
 	return r
 }
 
-// A limited is a service that only counts attempts, and its clock.
+// A limited is a site that only counts attempts, with a clock.
 type limited struct {
 	*Site
 	at time.Time
@@ -48,7 +48,7 @@ func TestLimitOfAddresses(t *testing.T) {
 	if wait > 0 {
 		t.Fatal("another network has to wait")
 	}
-	for range 2 * (PerAddress + freeTries) { // tries that were right do not count
+	for range 2 * (PerAddress + freeTries) { // successful attempts do not count
 		got.Release()
 		if got, wait = s.AcquireAttempt(from("192.0.2.1"), "another", nil); wait > 0 {
 			t.Fatal("who is right has to wait")
@@ -97,8 +97,8 @@ func TestDelayGrows(t *testing.T) {
 	}
 }
 
-// A browser that has signed in to an account has a few attempts of its own,
-// for that account only.
+// A browser that has signed in to an account has a few additional attempts, for that account
+// only.
 func TestLimitOfKnownBrowsers(t *testing.T) {
 	s := newLimited(t)
 	known := []string{"x"}
@@ -122,8 +122,8 @@ func TestLimitOfKnownBrowsers(t *testing.T) {
 	}
 }
 
-// A counter takes the same memory however long its name is, and none after a
-// successful attempt.
+// A counter takes the same memory for a name of any length, and none after a successful
+// attempt.
 func TestLimitsForget(t *testing.T) {
 	s := newLimited(t)
 	got, _ := s.AcquireAttempt(from("192.0.2.1"), strings.Repeat("x", 1<<20), nil)

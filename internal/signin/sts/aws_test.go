@@ -30,7 +30,7 @@ func proofReader() *Service {
 // A proof is a signed request before encoding.
 type proof struct {
 	line, host, body string
-	headers          []string // each a name and a value
+	headers          []string // alternating names and values
 	authorization    string
 }
 
@@ -74,9 +74,8 @@ func (p *proof) with(name, value string) {
 	p.headers = append(p.headers, name+": "+value)
 }
 
-// badProofs are signed requests that are not for us, not for this identity,
-// not only for GetCallerIdentity, or not recent, and the claim that the error
-// names.
+// badProofs are signed requests for another service, for another identity, for more than
+// GetCallerIdentity, or not recent, with the claim that the error names.
 var badProofs = map[string]struct {
 	change func(*proof)
 	claim  string
@@ -166,8 +165,8 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// FuzzReadProof parses texts as proofs. Every accepted one is bound to us and
-// to the identity.
+// FuzzReadProof parses texts as proofs. Every accepted proof is bound to this service and to
+// the identity.
 func FuzzReadProof(f *testing.F) {
 	for _, tt := range badProofs {
 		p := goodProof()

@@ -24,12 +24,12 @@ const (
 	application = "66666666-7777-8888-9999-000000000000"
 )
 
-// A cloud stands in for those that exchange tokens. It accepts known subjects
-// and records what it was sent.
+// A cloud simulates the token services of the clouds. It accepts known subjects and records
+// the requests.
 type cloud struct {
 	*httptest.Server
 	known bool
-	sent  map[string]string // the claims of the last token
+	sent  map[string]string // claims of the last token
 	path  string
 }
 
@@ -105,7 +105,7 @@ func TestTryAccount(t *testing.T) {
 			t.Errorf("%d refused: %+v, %v", kind, r, err)
 		}
 	}
-	a.Google.ProjectNumber = "42/locations/global/workloadIdentityPools/theirs?" // stays one part of the name
+	a.Google.ProjectNumber = "42/locations/global/workloadIdentityPools/theirs?" // must stay one segment
 	if _, err := x.TryAccount(t.Context(), a, resource.ProviderGoogle); err != nil ||
 		!strings.HasPrefix(fmt.Sprint(c.sent["aud"]), "https://iam.googleapis.com/projects/42%2Flocations%2F") {
 		t.Errorf("a number that is none: the token says %v, %v", c.sent, err)

@@ -36,7 +36,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		if p, _ := m.get(last); p == nil {
 			t.Fatal("what was just remembered is not there")
 		}
-		m.put(large, m.generation) // the same again and again
+		m.put(large, m.generation) // the same identity repeatedly
 	}
 	if n := m.size.Load(); n > maxCachedInstructions || n < maxCachedInstructions/2 {
 		t.Errorf("the size of what is remembered is %d, at most %d", n, maxCachedInstructions)
@@ -47,8 +47,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestCompiledOnce presents bad credentials for an identity that stays the
-// same, and for one that changes.
+// TestCompiledOnce presents invalid credentials for an identity that does not change, and for
+// one that changes.
 func TestCompiledOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		known := newPrincipalCache()

@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestWatchIsFair has one domain with more issuers than are checked in one
-// round. Issuers of other domains follow directly after its first one, not
-// after its last.
+// TestWatchIsFair: a domain has more issuers than are checked in one round. Issuers of other
+// domains are checked directly after the first issuer of this domain, not after its last.
 func TestWatchIsFair(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := &Service{store: iamdb.New(s.DB), now: time.Now}

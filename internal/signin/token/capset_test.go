@@ -19,7 +19,7 @@ func TestCapsetText(t *testing.T) {
 		"one":      {resource.CapabilitySet("groups.list"), `"AAAAAAAAADIAAAAAAAAACA=="`},
 		"pulling":  {pull, `"AAAAAAAAAH1EAgAAAAAACBAACAAAAAFk"`},
 		"none":     {resource.Capabilities{}, `"AAAAAAAAADIAAAAAAAAAAA=="`},
-		"a border": {resource.CapabilitySet("manifest.delete"), `"AAAAAAAAAECAAAAAAAAAAA=="`}, // bit 63: one word, no more
+		"a border": {resource.CapabilitySet("manifest.delete"), `"AAAAAAAAAECAAAAAAAAAAA=="`}, // bit 63, the last bit of one word
 	}
 	for name, tt := range tests {
 		text, err := json.Marshal(capset(tt.set))
@@ -47,7 +47,7 @@ func TestCapsetReads(t *testing.T) {
 		"more words than we know of": {`"AAAAAAAAAUAAAAAAAAAACAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"`, list},
 	}
 	for name, tt := range tests {
-		got := capset(pull) // what was there before does not stay
+		got := capset(pull) // the previous value must be overwritten
 		if err := json.Unmarshal([]byte(tt.text), &got); err != nil || resource.Capabilities(got) != tt.set {
 			t.Errorf("%s: read as %v, %v", name, got, err)
 		}

@@ -29,8 +29,7 @@ func algorithmOf(t *testing.T, raw string) (algorithm, key string) {
 	return h.Algorithm, h.KeyID
 }
 
-// verified fails the test unless a stranger who reads the published keys can verify
-// a token.
+// verified fails the test unless the published keys verify a token.
 func verified(t *testing.T, i *token.Issuer, raw string) {
 	t.Helper()
 	var set json.RawMessage
@@ -48,8 +47,8 @@ func verified(t *testing.T, i *token.Issuer, raw string) {
 	}
 }
 
-// TestAlgorithms signs what others verify with RS256, and our own with what the
-// settings say. Both are accepted whatever the settings say.
+// TestAlgorithms: tokens for other services are signed with RS256, and our own tokens with the
+// configured algorithm. Both are accepted, whatever algorithm is configured.
 func TestAlgorithms(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	key, ours := secret.NewKey(), []string{api, images}
@@ -96,8 +95,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// TestForgedAlgorithm presents tokens whose header names another algorithm than the
-// one of its key.
+// TestForgedAlgorithm presents tokens whose header names an algorithm that does not belong to
+// the key.
 func TestForgedAlgorithm(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	i := open(t, s, token.Config{Key: secret.NewKey(), Audiences: []string{api}})
@@ -137,8 +136,8 @@ func TestForgedAlgorithm(t *testing.T) {
 	}
 }
 
-// TestPairs follows the RSA key of two replicas: it is published, rotates and is
-// dropped with the other.
+// TestPairs follows the RSA key of two replicas. It is published, rotated and removed together
+// with its signing key.
 func TestPairs(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
@@ -147,7 +146,7 @@ func TestPairs(t *testing.T) {
 		claims := token.Claims{Subject: ann, Audience: []string{"cloud"}}
 		old := mint(t, mine, claims)
 		_, first := algorithmOf(t, old)
-		verified(t, theirs, old) // nobody has told it
+		verified(t, theirs, old) // without an Invalidate
 		newest, err := mine.Rotate(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +169,7 @@ func TestPairs(t *testing.T) {
 		if err != nil || len(all) != 4 {
 			t.Fatalf("keys: %v, %v", all, err)
 		}
-		for n, k := range all { // newest first, each before its pair
+		for n, k := range all { // newest first, each followed by its RSA key
 			if want := n < 2; k.Signs != want || (k.Algorithm == token.RS256) != (n%2 == 1) {
 				t.Errorf("number %d of the keys: %+v", n, k)
 			}
@@ -196,14 +195,14 @@ func TestPairs(t *testing.T) {
 	})
 }
 
-// TestFirstPairOfOldInstallation upgrades an installation that had no RSA key: for
-// an hour it publishes one and signs as before, because replicas of the version
-// before do not know the key.
+// TestFirstPairOfOldInstallation upgrades an installation without an RSA key. For an hour, the
+// new RSA key is published but does not sign, because replicas of the previous version do not
+// know it.
 func TestFirstPairOfOldInstallation(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	c := &clock{at: noon}
 	cfg := token.Config{Key: secret.NewKey(), Audiences: []string{api}, Algorithm: token.RS256, Now: c.now}
-	open(t, s, cfg) // makes the first key, and no pair
+	open(t, s, cfg) // creates the first key without an RSA key
 	if all, err := s.SigningKeys(t.Context()); err != nil || len(all) != 1 || all[0].Pair != nil {
 		t.Fatalf("keys: %v, %v", all, err)
 	}

@@ -14,7 +14,7 @@ import (
 
 const rotation = 30 * 24 * time.Hour
 
-// A schedule is two replicas that maintain their keys, and a clock.
+// A schedule holds two replicas that maintain their keys, and a clock.
 type schedule struct {
 	t            *testing.T
 	mu           sync.Mutex
@@ -48,7 +48,7 @@ func (s *schedule) wait(d time.Duration) {
 	s.at = s.at.Add(d)
 }
 
-// tend has both replicas maintain the keys, one after the other.
+// tend maintains the keys on both replicas, one after the other.
 func (s *schedule) tend() {
 	s.t.Helper()
 	for _, i := range []*Issuer{s.mine, s.theirs, s.mine} {
@@ -75,13 +75,13 @@ func (s *schedule) atOnce() {
 	group.Wait()
 }
 
-// keys returns the ids of all keys, newest first, and of the one that signs.
-// Both replicas must agree.
+// keys returns the ids of all keys, newest first, and the id of the key that signs. Both
+// replicas must agree.
 func (s *schedule) keys() (all []string, signs string) {
 	s.t.Helper()
 	told := map[string]bool{}
 	for _, i := range []*Issuer{s.mine, s.theirs} {
-		i.Invalidate() // as a checker has it
+		i.Invalidate() // as a checker does after a change
 		states, err := i.Keys(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
@@ -103,8 +103,8 @@ func (s *schedule) keys() (all []string, signs string) {
 	return all, signs
 }
 
-// want fails the test unless there are that many keys and that one signs; 0 is
-// the newest.
+// want fails the test unless there are that many keys and the key with that index signs. The
+// index 0 is the newest key.
 func (s *schedule) want(when string, keys, signs int) {
 	s.t.Helper()
 	all, by := s.keys()
@@ -122,9 +122,9 @@ func (s *schedule) good(when string, raw string, want bool) {
 	}
 }
 
-// TestScheduledRotation follows two replicas for a month and a day: a key is
-// replaced when it is old, signs once it has been published long enough, and
-// is removed when none of its tokens can be valid any more, and not before.
+// TestScheduledRotation follows two replicas for a month and a day. An old key is replaced. The
+// new key signs after it was published long enough. The old key is removed as soon as none of
+// its tokens can be valid, and not earlier.
 func TestScheduledRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, over *storetest.Store) {
 		s := newSchedule(t, over, rotation)
@@ -162,8 +162,8 @@ func TestScheduledRotation(t *testing.T) {
 	})
 }
 
-// TestRotationAtOnce has replicas replace a key and later remove one at the
-// same time: one key is created, one is removed, and nobody fails.
+// TestRotationAtOnce: replicas replace a key at the same time, and later remove one at the same
+// time. One key is created, one is removed, and no replica fails.
 func TestRotationAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, over *storetest.Store) {
 		s := newSchedule(t, over, rotation)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// signedBy returns the id of the key that signs now.
+// signedBy returns the id of the key that currently signs.
 func signedBy(t *testing.T, i *token.Issuer) string {
 	t.Helper()
 	all, err := i.Keys(t.Context())
@@ -29,7 +29,7 @@ func signedBy(t *testing.T, i *token.Issuer) string {
 	return ""
 }
 
-// published returns the ids of the keys for ES256 that others can read.
+// published returns the ids of the published ES256 keys.
 func published(t *testing.T, i *token.Issuer) []string {
 	t.Helper()
 	return publishedFor(t, i, token.ES256)
@@ -47,8 +47,8 @@ func publishedFor(t *testing.T, i *token.Issuer, algorithm string) (ids []string
 	return ids
 }
 
-// TestRotation follows two replicas through a rotation: the new key is
-// published before it signs, and tokens signed with the old one stay valid.
+// TestRotation follows two replicas through a rotation. The new key is published before it
+// signs. Tokens signed with the old key stay valid.
 func TestRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
@@ -62,7 +62,7 @@ func TestRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		theirs.Invalidate() // as a checker has it
+		theirs.Invalidate() // as a checker does after a change
 		for name, i := range map[string]*token.Issuer{"the one that rotated": mine, "the other": theirs} {
 			if got := strings.Join(published(t, i), " "); !strings.Contains(got, first) ||
 				!strings.Contains(got, second) {
@@ -89,7 +89,7 @@ func TestRotation(t *testing.T) {
 		}
 		theirs.Invalidate()
 		for name, i := range map[string]*token.Issuer{"the one that dropped it": mine, "the other": theirs} {
-			if _, err := i.Verify(t.Context(), old, "a"); !errors.Is(err, fault.Unauthenticated) { // though it was seen before
+			if _, err := i.Verify(t.Context(), old, "a"); !errors.Is(err, fault.Unauthenticated) { // although the token is cached
 				t.Errorf("a token of a dropped key is good at %s: %v", name, err)
 			}
 			if _, err := i.Verify(t.Context(), fresh, "a"); err != nil {
@@ -102,7 +102,7 @@ func TestRotation(t *testing.T) {
 		if err := mine.Drop(t.Context(), first); !errors.Is(err, fault.NotFound) {
 			t.Errorf("dropped again: %v", err)
 		}
-		if err := mine.Drop(t.Context(), second); err != nil { // the last: another is made first
+		if err := mine.Drop(t.Context(), second); err != nil { // the last key; another one is created first
 			t.Fatal(err)
 		}
 		theirs.Invalidate()

@@ -33,8 +33,8 @@ func ask(t *testing.T, i *token.TestIssuer, method, path, body string) (int, str
 	return w.Code, w.Body.String()
 }
 
-// mintTest returns the claims of the token that body asks for, verified with the keys
-// that the issuer publishes.
+// mintTest requests a token with body, verifies it with the published keys of the issuer, and
+// returns its claims.
 func mintTest(t *testing.T, i *token.TestIssuer, body string) map[string]any {
 	t.Helper()
 	_, published := ask(t, i, http.MethodGet, "/jwks", "")
@@ -65,7 +65,7 @@ func mintTest(t *testing.T, i *token.TestIssuer, body string) map[string]any {
 func TestTestIssuerMints(t *testing.T) {
 	tests := map[string]struct {
 		body string
-		want map[string]any // besides those of every token
+		want map[string]any // in addition to the common claims
 	}{
 		"nothing asked":        {`{}`, map[string]any{"sub": "test"}},
 		"claims":               {`{"sub": "a", "email": "a@example.com"}`, map[string]any{"sub": "a", "email": "a@example.com"}},

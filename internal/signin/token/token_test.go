@@ -38,10 +38,10 @@ const (
 	ann resource.UID = "1111111111111111111111111111111111111111/aaaaaaaaaaaaaaaa"
 )
 
-// noon is when the tests take place.
+// noon is the time at which the tests run.
 var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// A clock is a time that tests set.
+// A clock shows the time that a test has set.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -206,9 +206,9 @@ func TestMintRefuses(t *testing.T) {
 // A forger signs any claims with any key.
 type forger struct {
 	t      testing.TB
-	public jose.JSONWebKey   // of the issuer
-	key    *ecdsa.PrivateKey // the issuer's own, for what only the claims should stop
-	claims map[string]any    // of a good token
+	public jose.JSONWebKey   // public key of the issuer
+	key    *ecdsa.PrivateKey // private key of the issuer, for tokens that only their claims make invalid
+	claims map[string]any    // claims of a valid token
 }
 
 func newForger(t testing.TB, s *storetest.Store, master secret.Key) forger {
@@ -231,7 +231,7 @@ func newForger(t testing.TB, s *storetest.Store, master secret.Key) forger {
 	}}
 }
 
-// with returns a token signed by the issuer's own key with one claim changed.
+// with returns a token with one changed claim, signed with the key of the issuer.
 func (f forger) with(claim string, value any) string {
 	claims := map[string]any{}
 	for k, v := range f.claims {
@@ -290,7 +290,7 @@ func (f forger) anotherKey(id string) string {
 	return f.sign(jose.ES256, jose.JSONWebKey{Key: key, KeyID: id}, f.claims)
 }
 
-// tampered is good, but with the claims of another token.
+// tampered is a valid token with the claims of another token.
 func tampered(good, other string) string {
 	g, o := strings.Split(good, "."), strings.Split(other, ".")
 	return g[0] + "." + o[1] + "." + g[2]
@@ -373,7 +373,7 @@ func TestRememberedTokensEnd(t *testing.T) {
 		good     bool
 	}{
 		{0, api, true},
-		{0, images, false}, // remembered for one audience is not good for another
+		{0, images, false}, // a token cached for one audience is not accepted for another
 		{time.Hour - time.Second, api, true},
 		{time.Hour, api, false},
 		{time.Hour, api, false},
@@ -534,11 +534,11 @@ func TestUnknownKeysAreLookedUpOnceASecond(t *testing.T) {
 			t.Errorf("error = %v, want %v", err, want)
 		}
 	}
-	verify(fault.Unauthenticated) // looks
+	verify(fault.Unauthenticated) // reads the store
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	verify(fault.Unauthenticated) // does not: the store is closed, and it would show
+	verify(fault.Unauthenticated) // does not read the store, which is closed
 	c.set(noon.Add(999 * time.Millisecond))
 	verify(fault.Unauthenticated)
 	c.set(noon.Add(time.Second))
@@ -558,7 +558,7 @@ func FuzzVerify(f *testing.F) {
 		caller, err := i.Verify(t.Context(), raw, api)
 		if err == nil {
 			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}}); !cmp.Equal(want, caller) {
-				// Base64 and ECDSA leave room for other texts of a good token.
+				// Base64 and ECDSA allow other texts of a valid token.
 				t.Fatalf("%q is accepted as %+v", raw, caller)
 			}
 			return
@@ -585,7 +585,7 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	})
 	b.Run("miss", func(b *testing.B) {
-		all := make([]string, 20_000) // twice what is remembered
+		all := make([]string, 20_000) // twice the size of the cache
 		for n := range all {
 			all[n] = mint(b, i, claims)
 		}
