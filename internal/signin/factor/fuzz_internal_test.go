@@ -27,8 +27,19 @@ func newChecker(f *testing.F) *Checker {
 // Recorded responses of an authenticator to the challenge.
 const (
 	fuzzChallenge = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"
-	fuzzMade      = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","response":{"attestationObject":"o2NmbXRkbm9uZWdhdHRTdG10oGhhdXRoRGF0YVieSZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2NFAAAAAAAAAAAAAAAAAAAAAAAAAAAAGkNaM1JHWjNHTFlXSEhRT1laTEhOT1hWWFlPpQECAyYgASFYIArIRGhNqn4qc1nmSOvDObC1HhC6oBfZApzlijgJRXl4IlggAL_SysBdpKeUKLvOv-2sHIzWft7Mqsg7B4kTgr18t14","clientDataJSON":"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3NPcmlnaW4iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn0"},"type":"public-key"}`
-	fuzzSigned    = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","response":{"authenticatorData":"SZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2MFAAAAAQ","clientDataJSON":"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3NPcmlnaW4iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uZ2V0In0","signature":"MEUCIQCjLsQkK9E-9M6TSuZf-7l9D5u2reAEXLgK38uOPscgZQIgfu_eR3-i0qqJ6Z9IoL5SsI4KIRXXoHG_bZZH7bAS5Ts","userHandle":"vZkGZBBd5BkxKJ5IXcPxXUZKIyPISUmxsHA2eW2ZSRE"},"type":"public-key"}`
+	fuzzMade      = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","respo` +
+		`nse":{"attestationObject":"o2NmbXRkbm9uZWdhdHRTdG10oGhhdXRoRGF0YVieSZYN5YgOjGh0NBcPZHZgW4_krrmih` +
+		`jLHmVzzuoMdl2NFAAAAAAAAAAAAAAAAAAAAAAAAAAAAGkNaM1JHWjNHTFlXSEhRT1laTEhOT1hWWFlPpQECAyYgASFYIArIR` +
+		`GhNqn4qc1nmSOvDObC1HhC6oBfZApzlijgJRXl4IlggAL_SysBdpKeUKLvOv-2sHIzWft7Mqsg7B4kTgr18t14","clientD` +
+		`ataJSON":"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3` +
+		`NPcmlnaW4iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIn` +
+		`0"},"type":"public-key"}`
+	fuzzSigned = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","respo` +
+		`nse":{"authenticatorData":"SZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2MFAAAAAQ","clientDataJSON":` +
+		`"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3NPcmlnaW4` +
+		`iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uZ2V0In0","signature` +
+		`":"MEUCIQCjLsQkK9E-9M6TSuZf-7l9D5u2reAEXLgK38uOPscgZQIgfu_eR3-i0qqJ6Z9IoL5SsI4KIRXXoHG_bZZH7bAS5` +
+		`Ts","userHandle":"vZkGZBBd5BkxKJ5IXcPxXUZKIyPISUmxsHA2eW2ZSRE"},"type":"public-key"}`
 )
 
 // FuzzPasskeyAnswer presents assertions. Every accepted assertion has signed the challenge on

@@ -33,7 +33,8 @@ func Program(agent string) string {
 		return agent
 	}
 	name, system := "A browser", ""
-	for _, b := range []struct{ mark, name string }{ // the order matters, because the headers of some browsers also contain the marks of others
+	// The order matters, because the headers of some browsers also contain the marks of others.
+	for _, b := range []struct{ mark, name string }{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
 		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"},
 	} {

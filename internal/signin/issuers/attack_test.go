@@ -209,7 +209,8 @@ func TestSharedIssuer(t *testing.T) {
 		if err := trusted.VerifyCached(one.token(t, good(name))); err != nil {
 			t.Error(err)
 		}
-		if err := trusted.VerifyCached(one.token(t, good("https://unknown.example"))); !errors.Is(err, issuers.ErrUnknownKey) || net.count() != 2 {
+		unknown := one.token(t, good("https://unknown.example"))
+		if err := trusted.VerifyCached(unknown); !errors.Is(err, issuers.ErrUnknownKey) || net.count() != 2 {
 			t.Errorf("an issuer that is not known: %v", err)
 		}
 		net.answer = issuing(two)

@@ -51,7 +51,8 @@ func FuzzParseKeys(f *testing.F) {
 	k := newKey(f, "one")
 	tok := newKey(f, "one").token(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9})
 	f.Add(keySet(k))
-	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"one","alg":"RS256"},{"kty":"OKP","crv":"Ed25519","x":"AAAA"}]}`))
+	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","kid":"one","alg":"RS256"},` +
+		`{"kty":"OKP","crv":"Ed25519","x":"AAAA"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		set, err := issuers.ParseKeys(document)

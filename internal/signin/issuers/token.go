@@ -85,7 +85,8 @@ func decodeObject(part string) (object, bool) {
 var refusedHeaders = []Malformed{
 	{"jwk", "the token contains its own key"}, {"x5c", "the token contains its own key"},
 	{"jku", "the token points to its own key"}, {"x5u", "the token points to its own key"},
-	{"crit", "the token requires an extension that is not supported here"}, {"b64", "the token requires an extension that is not supported here"},
+	{"crit", "the token requires an extension that is not supported here"},
+	{"b64", "the token requires an extension that is not supported here"},
 }
 
 // types are the accepted values of the typ header, in lower case and without

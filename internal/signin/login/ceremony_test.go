@@ -67,7 +67,8 @@ func TestRegistrationCrossed(t *testing.T) {
 		return ask(t, b.script("/account/passkeys/start", map[string]any{"csrf": b.csrf(), "current": password}))
 	}
 	finish := func(b *browser, q question) int {
-		return b.script("/account/passkeys", map[string]any{"csrf": b.csrf(), "credential": x.authenticator(t).make(q)}).status
+		return b.script("/account/passkeys", map[string]any{"csrf": b.csrf(),
+			"credential": x.authenticator(t).make(q)}).status
 	}
 	owner, same, other := x.signedInAs(t, ownerEmail), x.signedInAs(t, ownerEmail), x.signedInAs(t, otherEmail)
 	for name, b := range map[string]*browser{"another account": other, "another session of the account": same} {
@@ -97,7 +98,8 @@ func TestPasskeyCrossed(t *testing.T) {
 	d := x.authenticator(t)
 	q := ask(t, owner.script("/account/passkeys/start", map[string]any{"csrf": owner.csrf(), "current": password}))
 	made := d.make(q)
-	if a := owner.script("/account/passkeys", map[string]any{"csrf": owner.csrf(), "credential": made}); a.status != http.StatusOK {
+	if a := owner.script("/account/passkeys", map[string]any{"csrf": owner.csrf(),
+		"credential": made}); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	second := x.authenticator(t)
@@ -146,7 +148,8 @@ func TestPasskeyCrossed(t *testing.T) {
 	}
 	// An assertion is not accepted as a registration.
 	q = ask(t, owner.script("/account/passkeys/start", map[string]any{"csrf": owner.csrf(), "current": password}))
-	if a := owner.script("/account/passkeys", map[string]any{"csrf": owner.csrf(), "credential": d.sign(q)}); a.status != http.StatusBadRequest {
+	if a := owner.script("/account/passkeys", map[string]any{"csrf": owner.csrf(),
+		"credential": d.sign(q)}); a.status != http.StatusBadRequest {
 		t.Errorf("an assertion registers a passkey: %d %s", a.status, a.body)
 	}
 	b := x.browser(t)
@@ -211,7 +214,8 @@ func TestTOTPCrossed(t *testing.T) {
 func TestHalfwayAfterChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, x *site, owner *browser){
 		"was changed": func(t *testing.T, x *site, owner *browser) {
-			if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password", "another violet anchor"); a.status != http.StatusOK {
+			if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password",
+				"another violet anchor"); a.status != http.StatusOK {
 				t.Fatalf("%d\n%s", a.status, a.body)
 			}
 		},
@@ -241,7 +245,8 @@ func TestHalfwayAfterChange(t *testing.T) {
 			change(t, x, owner)
 			code := must[string](t)(totp.GenerateCode(secret, x.clock.now()))
 			for factor, a := range map[string]answer{
-				"an app": b.post("/signin/totp", "flow", flow, "code", code), "a recovery code": b.post("/signin/recovery", "flow", flow, "recovery", codes[0]),
+				"an app": b.post("/signin/totp", "flow", flow, "code", code), "a recovery code": b.post("/signin/recovery",
+					"flow", flow, "recovery", codes[0]),
 				"a passkey": b.prove(flow, d.sign(q)),
 			} {
 				if strings.Contains(a.location+a.body, "token=") || b.session() != "" {
@@ -286,7 +291,8 @@ func TestGuessesOutside(t *testing.T) {
 	for range 12 {
 		b.password(flow, ownerEmail, "wrong")
 	}
-	if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password", "another violet anchor"); a.status != http.StatusOK {
+	if a := owner.post("/account/password", "csrf", owner.csrf(), "current", password, "password",
+		"another violet anchor"); a.status != http.StatusOK {
 		t.Errorf("changing the password: %d\n%s", a.status, a.body)
 	}
 }

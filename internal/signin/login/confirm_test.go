@@ -73,12 +73,18 @@ func TestConfirmationTells(t *testing.T) {
 		want  map[string]string
 	}{
 		"a device": {device(), map[string]string{
-			"Calls itself": "tv tv-set/1.0", "Asked from": "127.0.0.1", "May do": "Everything that you may do", "For": "Until its session ends, 30 days at most",
+			"Calls itself": "tv tv-set/1.0", "Asked from": "127.0.0.1", "May do": "Everything that you may do",
+			"For": "Until its session ends, 30 days at most",
 		}},
-		"a device that asks for less": {device("scope", string(team.UID)), map[string]string{"May do": "What you may do in team-a"}},
-		"a device for the registry":   {device("audience", "registry.test"), map[string]string{"May do": "Everything that you may do, at registry.test"}},
+		"a device that asks for less": {
+			device("scope", string(team.UID)), map[string]string{"May do": "What you may do in team-a"},
+		},
+		"a device for the registry": {
+			device("audience", "registry.test"), map[string]string{"May do": "Everything that you may do, at registry.test"},
+		},
 		"a headless command": {func() string { return b.start(headless) }, map[string]string{
-			"Calls itself": "cli", "Asked from": "An address that was opened here: nobody can tell who made it", "May do": "Everything that you may do", "For": "An hour",
+			"Calls itself": "cli", "Asked from": "An address that was opened here: nobody can tell who made it",
+			"May do": "Everything that you may do", "For": "An hour",
 		}},
 		"a headless command that asks for less": {func() string {
 			return b.start(
@@ -86,7 +92,8 @@ func TestConfirmationTells(t *testing.T) {
 			)
 		}, map[string]string{"May do": "What you may do in team-a", "For": "Until its session ends, 30 days at most"}},
 		"a command": {func() string { return b.start(forCommand("")) }, map[string]string{
-			"Calls itself": "test", "Asked from": "This computer, port 7777", "May do": "Everything that you may do", "For": "An hour",
+			"Calls itself": "test", "Asked from": "This computer, port 7777", "May do": "Everything that you may do",
+			"For": "An hour",
 		}},
 	} {
 		flow := tt.start()
@@ -119,7 +126,8 @@ func TestDeviceIsNarrowed(t *testing.T) {
 		c.Scopes[0] != team.UID {
 		t.Errorf("%d: scopes %v, want %s", status, c.Scopes, team.UID)
 	}
-	if a := x.browser(t).post("/oauth/device_authorization", "client_id", "tv", "scope", "nothing"); a.status != http.StatusBadRequest || !strings.Contains(a.body, "invalid_scope") {
+	if a := x.browser(t).post("/oauth/device_authorization", "client_id", "tv", "scope",
+		"nothing"); a.status != http.StatusBadRequest || !strings.Contains(a.body, "invalid_scope") {
 		t.Errorf("a scope that is none: %d %s", a.status, a.body)
 	}
 }
@@ -171,7 +179,8 @@ func TestConfirmationOfAnother(t *testing.T) {
 	another := b.start(forCommand(""))
 	b.post("/signin/other", "flow", another)
 	b.password(another, ownerEmail, password)
-	if a := b.post("/signin/confirm", "flow", flow, "csrf", shown[1], "answer", "allow"); a.location != "/signin?flow="+flow {
+	if a := b.post("/signin/confirm", "flow", flow, "csrf", shown[1], "answer",
+		"allow"); a.location != "/signin?flow="+flow {
 		t.Errorf("the answer to an old page led to %d %s", a.status, a.location)
 	}
 	if a := b.allow(flow); !strings.Contains(a.location, "token=") {

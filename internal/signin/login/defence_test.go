@@ -108,9 +108,11 @@ func TestForeignForms(t *testing.T) {
 	}
 	b = x.browser(t)
 	b.signIn()
-	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove", "/account/recovery", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
+	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove",
+		"/account/recovery", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
 		for _, csrf := range []string{"", "x", x.browserCSRF(t)} {
-			if a := b.post(path, "csrf", csrf, "current", password, "password", "another violet anchor"); a.status != http.StatusForbidden {
+			if a := b.post(path, "csrf", csrf, "current", password, "password",
+				"another violet anchor"); a.status != http.StatusForbidden {
 				t.Errorf("%s with the token %q: %d", path, csrf, a.status)
 			}
 		}
@@ -228,7 +230,8 @@ func TestTokenInjection(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
 	idp := x.keep(t, p)
-	for hash, want := range map[string]bool{strings.Repeat("A", 22): false, b64(must[[]byte](t)(hex.DecodeString(upstreamHash))): true} {
+	for hash, want := range map[string]bool{strings.Repeat("A", 22): false,
+		b64(must[[]byte](t)(hex.DecodeString(upstreamHash))): true} {
 		p.claims["at_hash"] = hash
 		b := x.browser(t)
 		if a := b.through(p, idp); (b.session() != "") != want {
@@ -425,8 +428,10 @@ func TestClickjacking(t *testing.T) {
 	b := x.browser(t)
 	flow := b.start(forCommand(""))
 	pages := map[string]answer{
-		"the sign-in": b.get("/signin?flow=" + flow), "a problem": b.get("/signin?flow=x"), "the device page": b.get("/device"),
-		"the answer to a form": b.password(flow, ownerEmail, "wrong"), "the callback": b.get("/oauth/callback/x"), "a link": b.get("/link"),
+		"the sign-in": b.get("/signin?flow=" + flow), "a problem": b.get("/signin?flow=x"),
+		"the device page":      b.get("/device"),
+		"the answer to a form": b.password(flow, ownerEmail, "wrong"), "the callback": b.get("/oauth/callback/x"),
+		"a link": b.get("/link"),
 	}
 	b.signIn()
 	pages["the account"] = b.get("/account")
@@ -559,7 +564,8 @@ func TestSecretsStayOut(t *testing.T) {
 	logs := x.logs.String()
 	for name, secret := range map[string]string{
 		"a password": password, "a wrong password": "wrong but secret", "a token": query(t, a.location).Get("token"),
-		"a refresh token": query(t, a.location).Get("refresh_token"), "a client secret": "hush-hush", "a code": query(t, answer).Get("code"),
+		"a refresh token": query(t, a.location).Get("refresh_token"), "a client secret": "hush-hush",
+		"a code":    query(t, answer).Get("code"),
 		"a session": b.session(),
 	} {
 		if secret == "" || strings.Contains(logs, secret) {
@@ -576,7 +582,8 @@ func TestInvites(t *testing.T) {
 		x.keep(t, p)
 		bearer := func(email string, verified bool) string {
 			return p.sign(map[string]any{
-				"iss": p.URL, "sub": "sub of " + email, "aud": "client", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+				"iss": p.URL, "sub": "sub of " + email, "aud": "client", "iat": time.Now().Unix(),
+				"exp":   time.Now().Add(time.Hour).Unix(),
 				"email": email, "email_verified": verified,
 			})
 		}
@@ -632,7 +639,8 @@ func TestInvites(t *testing.T) {
 			t.Errorf("expired: %q", why)
 		}
 		joined := must[[]resource.Join](t)(x.store.Joins(t.Context(), x.org.UID))
-		slices.SortFunc(joined, func(a, b resource.Join) int { return strings.Compare(a.Name, b.Name) }) // all joined at the same time
+		// all joined at the same time
+		slices.SortFunc(joined, func(a, b resource.Join) int { return strings.Compare(a.Name, b.Name) })
 		if len(joined) != 2 || joined[0].Invite != once.UID || joined[0].Email != "ann@example.test" {
 			t.Errorf("joined: %+v", joined)
 		}

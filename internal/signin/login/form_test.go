@@ -14,7 +14,8 @@ import (
 
 // oddTexts are values that no field expects.
 var oddTexts = map[string]string{
-	"a NUL": "a\x00b", "not UTF-8": "\xff\xfe", "a line break": "a\r\nSet-Cookie: x=y", "markup": `"><script>alert(1)</script>`, "without end": strings.Repeat("x", 8<<10),
+	"a NUL": "a\x00b", "not UTF-8": "\xff\xfe", "a line break": "a\r\nSet-Cookie: x=y",
+	"markup": `"><script>alert(1)</script>`, "without end": strings.Repeat("x", 8<<10),
 }
 
 // TestBadForms sends odd texts in every field of every form. The response is never a server
@@ -28,16 +29,25 @@ func TestBadForms(t *testing.T) {
 		csrf := b.csrf()
 		_, invite := x.invite(t, resource.GroupInvite{})
 		forms := map[string][]string{
-			"/signin/organization": {"organization"}, "/signin/password": {"email", "password"}, "/signin/provider": {"provider"}, "/signin/totp": {"code"},
-			"/signin/recovery": {"recovery"}, "/signin/join/start": {"flow"}, "/signin/join": {"email", "name", "password"}, "/signin/confirm": {"answer", "csrf"},
-			"/signin/other": {"flow"}, "/link": {"password"}, "/device": {"user_code"},
-			"/account/password": {"current", "password"}, "/account/totp": {"code"}, "/account/totp/remove": {"current"}, "/account/recovery": {"current"},
-			"/account/passkeys/remove": {"id"}, "/account/sessions/end": {"id"}, "/signin/passkey/start": {"flow"}, "/signin/passkey": {"credential"},
-			"/oauth/token": {"grant_type", "code", "device_code", "refresh_token", "code_verifier", "audience"}, "/oauth/device_authorization": {"client_id", "audience"},
+			"/signin/organization": {"organization"}, "/signin/password": {"email", "password"},
+			"/signin/provider": {"provider"}, "/signin/totp": {"code"},
+			"/signin/recovery": {"recovery"}, "/signin/join/start": {"flow"}, "/signin/join": {"email", "name", "password"},
+			"/signin/confirm": {"answer", "csrf"},
+			"/signin/other":   {"flow"}, "/link": {"password"}, "/device": {"user_code"},
+			"/account/password": {"current", "password"}, "/account/totp": {"code"}, "/account/totp/remove": {"current"},
+			"/account/recovery":        {"current"},
+			"/account/passkeys/remove": {"id"}, "/account/sessions/end": {"id"}, "/signin/passkey/start": {"flow"},
+			"/signin/passkey":             {"credential"},
+			"/oauth/token":                {"grant_type", "code", "device_code", "refresh_token", "code_verifier", "audience"},
+			"/oauth/device_authorization": {"client_id", "audience"},
 		}
 		queries := map[string][]string{
-			"/oauth":    {"redirect", "client_id", "idp_id", "state", "invite", "identity", "scope", "audience", "headless_code", "code_challenge"},
-			"/orgcheck": {"name"}, "/join": {"code"}, "/link": {"code"}, "/device": {"user_code"}, "/signin": {"flow"}, "/signin/provider": {"flow", "provider"},
+			"/oauth": {
+				"redirect", "client_id", "idp_id", "state", "invite", "identity", "scope", "audience", "headless_code",
+				"code_challenge",
+			},
+			"/orgcheck": {"name"}, "/join": {"code"}, "/link": {"code"}, "/device": {"user_code"}, "/signin": {"flow"},
+			"/signin/provider":                        {"flow", "provider"},
 			"/oauth/callback/" + lastSegment(idp.UID): {"state", "code", "iss", "error"},
 		}
 		check := func(what string, a answer) {
@@ -61,7 +71,8 @@ func TestBadForms(t *testing.T) {
 					if strings.HasPrefix(path, "/signin") {
 						form.Set("flow", c.start("invite="+invite))
 					}
-					for _, grant := range []string{"", "authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"} {
+					for _, grant := range []string{"", "authorization_code", "refresh_token",
+						"urn:ietf:params:oauth:grant-type:device_code"} {
 						form.Set("grant_type", grant)
 						form.Set(field, text)
 						check(

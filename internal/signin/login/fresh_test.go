@@ -48,7 +48,8 @@ func TestFresh(t *testing.T) {
 		t.Errorf("whoever is signed in is asked again: %d %s", a.status, a.location)
 	}
 	again := b.get("/signin?again=1&return=/console/confirmed")
-	if page := b.get(again.location); page.status != http.StatusOK || !strings.Contains(page.body, "again to go on") || !strings.Contains(page.body, ownerEmail) {
+	if page := b.get(again.location); page.status != http.StatusOK || !strings.Contains(page.body, "again to go on") ||
+		!strings.Contains(page.body, ownerEmail) {
 		t.Errorf("asked again: %d %s", page.status, page.body)
 	}
 	_, flow, _ := strings.Cut(again.location, "flow=")

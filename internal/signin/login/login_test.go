@@ -57,7 +57,8 @@ func TestProviders(t *testing.T) {
 		idp := x.keep(t, p)
 		pat := resource.UserUID(idp.Realm, "pat")
 		editor := resource.ExternalGroupRoleMapping{
-			UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: resource.ManagedRoleUID("editor"), Scope: x.org.UID, CreateTime: x.clock.now(),
+			UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: resource.ManagedRoleUID("editor"), Scope: x.org.UID,
+			CreateTime: x.clock.now(),
 		}
 		if err := s.InsertMapping(t.Context(), editor); err != nil {
 			t.Fatal(err)
@@ -155,7 +156,8 @@ func TestEmailVerified(t *testing.T) {
 	for name, tt := range map[string]struct {
 		said     any
 		verified bool
-	}{"yes": {true, true}, "no": {false, false}, "nothing": {nil, false}, "a word": {"true", true}, "another word": {"yes", false}} {
+	}{"yes": {true, true}, "no": {false, false}, "nothing": {nil, false}, "a word": {"true", true},
+		"another word": {"yes", false}} {
 		p.claims["email_verified"] = tt.said
 		x.browser(t).through(p, idp)
 		i := must[resource.Identity](t)(x.store.Identity(t.Context(), pat))
@@ -208,7 +210,8 @@ func TestProviderProblems(t *testing.T) {
 	if err != nil || !v.Ready || v.RedirectURI != x.url+"/oauth/callback/"+lastSegment(good.UID) {
 		t.Errorf("a good one: %+v, %v", v, err)
 	}
-	if _, err := x.TestProvider(authz.WithCaller(t.Context(), authz.Caller{Identity: resource.NewRoot()}), good.UID); !errors.Is(err, fault.PermissionDenied) {
+	if _, err := x.TestProvider(authz.WithCaller(t.Context(), authz.Caller{Identity: resource.NewRoot()}),
+		good.UID); !errors.Is(err, fault.PermissionDenied) {
 		t.Errorf("a stranger: %v", err)
 	}
 	b := x.browser(t)
@@ -379,7 +382,8 @@ func TestTOTP(t *testing.T) {
 		t.Errorf("after guessing: %d", a.status)
 	}
 	e := x.browser(t)
-	if a := e.post("/signin/totp", "flow", e.start(forCommand("")), "code", code()); strings.Contains(a.location, "token=") {
+	if a := e.post("/signin/totp", "flow", e.start(forCommand("")), "code", code()); strings.Contains(a.location,
+		"token=") {
 		t.Error("a code without a password is enough")
 	}
 }
@@ -424,7 +428,8 @@ func TestLink(t *testing.T) {
 			CreateTime: x.clock.now(),
 		}
 		must[[]resource.BoundRole](t)(s.InsertBindings(t.Context(), []resource.RoleBinding{bind}))
-		if _, err := x.CreateLink(authz.WithCaller(t.Context(), authz.Caller{Identity: clerk}), x.owner.UID, false); !errors.Is(err, fault.PermissionDenied) {
+		if _, err := x.CreateLink(authz.WithCaller(t.Context(), authz.Caller{Identity: clerk}), x.owner.UID,
+			false); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("a clerk makes a link of the owner's: %v", err)
 		}
 	})
@@ -559,7 +564,8 @@ func TestJoin(t *testing.T) {
 			}
 		}
 		e := x.browser(t)
-		if a := e.post("/signin/join", "flow", e.start(forCommand("")), "email", "y@example.test", "password", "a quiet violet anchor"); e.session() != "" {
+		if a := e.post("/signin/join", "flow", e.start(forCommand("")), "email", "y@example.test", "password",
+			"a quiet violet anchor"); e.session() != "" {
 			t.Errorf("an account without an invite: %d", a.status)
 		}
 	})
@@ -577,17 +583,19 @@ func TestBadStarts(t *testing.T) {
 		"a scope that is none":         forCommand("&scope=nothing"),
 		"an identity that is none":     forCommand("&identity=x"),
 		"a challenge that is none":     forCommand("&code_challenge=x&code_challenge_method=S256"),
-		"a challenge in the plain":     forCommand("&code_challenge=" + strings.Repeat("A", 43) + "&code_challenge_method=plain"),
-		"a client without end":         "client_id=" + strings.Repeat("x", 1000),
-		"a state without end":          forCommand("&state=" + strings.Repeat("x", 1000)),
-		"an invite without end":        forCommand("&invite=" + strings.Repeat("x", 2000)),
-		"a query that is none":         "redirect=%zz",
+		"a challenge in the plain": forCommand("&code_challenge=" + strings.Repeat("A", 43) +
+			"&code_challenge_method=plain"),
+		"a client without end":  "client_id=" + strings.Repeat("x", 1000),
+		"a state without end":   forCommand("&state=" + strings.Repeat("x", 1000)),
+		"an invite without end": forCommand("&invite=" + strings.Repeat("x", 2000)),
+		"a query that is none":  "redirect=%zz",
 	} {
 		if a := x.browser(t).get("/oauth?" + q); a.status != http.StatusBadRequest || a.location != "" {
 			t.Errorf("%s: %d %s", name, a.status, a.location)
 		}
 	}
-	for name, q := range map[string]string{"no such organization": "idp_id=nobody", "no such provider": "idp_id=" + string(x.org.UID)} {
+	for name, q := range map[string]string{"no such organization": "idp_id=nobody",
+		"no such provider": "idp_id=" + string(x.org.UID)} {
 		if a := x.browser(t).get("/oauth?" + q); a.status != http.StatusNotFound {
 			t.Errorf("%s: %d", name, a.status)
 		}
@@ -606,7 +614,8 @@ func TestBadStarts(t *testing.T) {
 	if a := b.get("/orgcheck"); a.status != http.StatusBadRequest {
 		t.Errorf("no name: %d", a.status)
 	}
-	for _, body := range []string{"", "grant_type=x", "grant_type=authorization_code", "grant_type=refresh_token", "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code"} {
+	for _, body := range []string{"", "grant_type=x", "grant_type=authorization_code", "grant_type=refresh_token",
+		"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code"} {
 		form, _ := url.ParseQuery(body)
 		if a := b.do(http.MethodPost, "/oauth/token", form); a.status != http.StatusBadRequest ||
 			!json.Valid([]byte(a.body)) {

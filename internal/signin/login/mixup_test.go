@@ -48,9 +48,18 @@ func TestTwoProviders(t *testing.T) {
 				"the other's state with one's code, at one's address": func(a, b string) string {
 					return changed(t, a, "", url.Values{"state": {query(t, b).Get("state")}})
 				},
-				"an answer that names the other issuer": func(a, _ string) string { return changed(t, a, "", url.Values{"iss": {two.URL}}) },
-				"a state of nobody":                     func(a, _ string) string { return changed(t, a, "", url.Values{"state": {"x"}}) },
-				"no state":                              func(a, _ string) string { return changed(t, a, "", url.Values{"state": nil}) },
+				"an answer that names the other issuer": func(a, _ string) string {
+					return changed(t, a, "",
+						url.Values{"iss": {two.URL}})
+				},
+				"a state of nobody": func(a, _ string) string {
+					return changed(t, a, "",
+						url.Values{"state": {"x"}})
+				},
+				"no state": func(a, _ string) string {
+					return changed(t, a, "",
+						url.Values{"state": nil})
+				},
 			} {
 				b := x.browser(t)
 				a1, a2 := one.answerTo(t, b.ask(first)), two.answerTo(t, b.ask(second))
@@ -89,7 +98,8 @@ func TestTwoClientsOfAnIssuer(t *testing.T) {
 	second := x.keep(t, p, func(i *resource.IdentityProvider) { i.OIDC.ClientID = "another" })
 	b := x.browser(t)
 	a1, a2 := p.answerTo(t, b.ask(first)), p.answerTo(t, b.ask(second))
-	if a := b.get(changed(t, a2, "", url.Values{"code": {query(t, a1).Get("code")}})); a.status < http.StatusBadRequest || b.session() != "" {
+	if a := b.get(changed(t, a2, "",
+		url.Values{"code": {query(t, a1).Get("code")}})); a.status < http.StatusBadRequest || b.session() != "" {
 		t.Errorf("a code of one client in the sign-in of the other: %d %s", a.status, a.location)
 	}
 	p.claims["aud"] = "another"
@@ -182,7 +192,8 @@ func TestRedirectAddresses(t *testing.T) {
 		if got := query(t, question).Get("redirect_uri"); got != want {
 			t.Errorf("%s: it is asked to answer at %s, want %s", name, got, want)
 		}
-		if a := b.get(changed(t, tt.at.answerTo(t, question), other, nil)); a.status < http.StatusBadRequest || b.session() != "" {
+		if a := b.get(changed(t, tt.at.answerTo(t, question), other, nil)); a.status < http.StatusBadRequest ||
+			b.session() != "" {
 			t.Errorf("%s: an answer at the other address: %d", name, a.status)
 		}
 	}

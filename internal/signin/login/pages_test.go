@@ -39,7 +39,8 @@ func TestLastProvider(t *testing.T) {
 			return func(idp *resource.IdentityProvider) { idp.Name, idp.UID = name, group.NewChild() }
 		}
 		x.keep(t, p, named("alpha", x.org.UID))
-		beta := x.keep(t, newProvider(t), named("beta", x.org.UID), func(idp *resource.IdentityProvider) { idp.OIDC.Issuer = p.URL })
+		beta := x.keep(t, newProvider(t), named("beta", x.org.UID),
+			func(idp *resource.IdentityProvider) { idp.OIDC.Issuer = p.URL })
 		x.keep(t, newProvider(t), named("hidden", x.folder(t, "web").UID))
 		b, stranger := x.browser(t), x.browser(t)
 		expect := func(what string, b *browser, target string, want ...string) {
@@ -52,11 +53,13 @@ func TestLastProvider(t *testing.T) {
 		expect("a stranger who names it", stranger, "/signin?organization=ACME", "alpha", "beta")
 		expect("by its address", stranger, "/signin?organization=pat@acme", "alpha", "beta")
 		expect("a stranger who guesses", stranger, "/signin?organization=acme/web")
-		if a := stranger.get("/signin?organization=nothing-there"); a.status != http.StatusNotFound || strings.Contains(a.body, "nothing-there") {
+		if a := stranger.get("/signin?organization=nothing-there"); a.status != http.StatusNotFound ||
+			strings.Contains(a.body, "nothing-there") {
 			t.Errorf("an organization that is not there: %d\n%s", a.status, a.body)
 		}
 		_, flow, _ := strings.Cut(stranger.get("/signin").location, "flow=")
-		if a := stranger.post("/signin/organization", "flow", flow, "organization", "nobody"); a.status != http.StatusNotFound || !strings.Contains(a.body, `value="nobody"`) {
+		if a := stranger.post("/signin/organization", "flow", flow, "organization",
+			"nobody"); a.status != http.StatusNotFound || !strings.Contains(a.body, `value="nobody"`) {
 			t.Errorf("a name that was typed: %d\n%s", a.status, a.body)
 		}
 		if a := b.through(p, beta); !strings.HasPrefix(a.location, callback[:20]) {
@@ -110,13 +113,15 @@ func TestWelcome(t *testing.T) {
 		_, code := x.invite(t, resource.GroupInvite{})
 		b := x.browser(t)
 		_, flow, _ := strings.Cut(b.get("/join?code="+code).location, "flow=")
-		a := b.post("/signin/join", "flow", flow, "email", "new@example.test", "name", "Nora", "password", "a quiet violet anchor")
+		a := b.post("/signin/join", "flow", flow, "email", "new@example.test", "name", "Nora", "password",
+			"a quiet violet anchor")
 		if want := "/account/welcome?group=" + url.QueryEscape(string(x.org.UID)); a.location != want {
 			t.Fatalf("joining leads to %s, want %s", a.location, want)
 		}
 		for _, address := range []string{a.location, "/account/welcome"} {
 			a = b.get(address)
-			for _, want := range []string{"Welcome to acme", "Sees everything and pulls images", "By an invite", "holdfast iam tree acme", "nora"} {
+			for _, want := range []string{"Welcome to acme", "Sees everything and pulls images", "By an invite",
+				"holdfast iam tree acme", "nora"} {
 				if !strings.Contains(a.body, want) {
 					t.Errorf("%s does not say %q: %d\n%s", address, want, a.status, a.body)
 				}
@@ -129,14 +134,16 @@ func TestWelcome(t *testing.T) {
 			t.Errorf("where one has no role: %d %s\n%s", a.status, a.location, a.body)
 		}
 		for name, group := range map[string]string{
-			"another organization": string(rival.UID), "no group": "x", "nothing there": string(x.org.UID.NewChild().NewChild()), "markup": `"><script>`,
+			"another organization": string(rival.UID), "no group": "x",
+			"nothing there": string(x.org.UID.NewChild().NewChild()), "markup": `"><script>`,
 		} {
 			a := b.get("/account/welcome?group=" + url.QueryEscape(group))
 			if strings.Contains(a.body, "rival-of-acme") || strings.Contains(a.body, "<script>") || a.status >= 500 {
 				t.Errorf("%s: %d\n%s", name, a.status, a.body)
 			}
 		}
-		if a := b.get("/account/welcome?group=" + url.QueryEscape(string(secret.UID))); strings.Contains(a.body, "secret-folder") {
+		welcome := "/account/welcome?group=" + url.QueryEscape(string(secret.UID))
+		if a := b.get(welcome); strings.Contains(a.body, "secret-folder") {
 			t.Errorf("a folder in which one has no role of one's own is named:\n%s", a.body)
 		}
 		if a := x.browser(t).get("/account/welcome?group=" + url.QueryEscape(string(x.org.UID))); a.location != "/signin" {
@@ -169,7 +176,8 @@ func TestAccountRoles(t *testing.T) {
 	}
 	x.clock.move(time.Minute)
 	if err := x.store.InsertMapping(t.Context(), resource.ExternalGroupRoleMapping{
-		UID: idp.UID.NewChild(), ExternalGroup: "<b>devs", Role: resource.ManagedRoleUID("editor"), Scope: x.org.UID, CreateTime: x.clock.now(),
+		UID: idp.UID.NewChild(), ExternalGroup: "<b>devs", Role: resource.ManagedRoleUID("editor"), Scope: x.org.UID,
+		CreateTime: x.clock.now(),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +189,8 @@ func TestAccountRoles(t *testing.T) {
 	body := b.get("/account").body
 	var at []int
 	for _, want := range []string{
-		"What idp gives to newcomers", "From your group &lt;b&gt;devs at idp", "<strong>registry.push</strong> on <strong>acme/web</strong>",
+		"What idp gives to newcomers", "From your group &lt;b&gt;devs at idp",
+		"<strong>registry.push</strong> on <strong>acme/web</strong>",
 		"Given to you there", "Given by somebody in an organization that you have not joined", "And 5 more.",
 	} {
 		i := strings.Index(body, want)
@@ -194,7 +203,8 @@ func TestAccountRoles(t *testing.T) {
 		t.Errorf("what strangers give does not come last: %v", at)
 	}
 	x.other(t)
-	if body := x.signedInAs(t, otherEmail).get("/account").body; strings.Contains(body, "devs") || strings.Contains(body, "registry.push") {
+	if body := x.signedInAs(t, otherEmail).get("/account").body; strings.Contains(body, "devs") ||
+		strings.Contains(body, "registry.push") {
 		t.Errorf("the page of somebody else shows these roles:\n%s", body)
 	}
 }

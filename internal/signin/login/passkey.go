@@ -53,7 +53,8 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in site.Script
 	if err != nil {
 		return nil, err
 	}
-	key := "passkeys " + input.Network(r) // separate from the counters of passwords, because wrong passwords must not delay passkeys
+	// separate from the counters of passwords, because wrong passwords must not delay passkeys
+	key := "passkeys " + input.Network(r)
 	if wait := s.site.Acquire(key, site.PerAddress); wait > 0 {
 		s.site.Refuse(r, site.RefusalAt(resource.Account{}, resource.ByPasskey, resource.RefusedLimit))
 		site.RetryAfter(w, wait)

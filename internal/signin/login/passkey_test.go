@@ -35,7 +35,8 @@ type authenticator struct {
 func (x *site) authenticator(t *testing.T) *authenticator {
 	t.Helper()
 	return &authenticator{
-		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), id: []byte(rand.Text()), origin: x.url, host: "localhost", flags: 0x05,
+		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), id: []byte(rand.Text()),
+		origin: x.url, host: "localhost", flags: 0x05,
 	}
 }
 
@@ -109,7 +110,8 @@ func (d *authenticator) sign(q question) map[string]any {
 		panic(err)
 	}
 	return map[string]any{"id": b64(d.id), "rawId": b64(d.id), "type": "public-key", "response": map[string]any{
-		"clientDataJSON": b64(client), "authenticatorData": b64(data), "signature": b64(signature), "userHandle": b64(d.handle),
+		"clientDataJSON": b64(client), "authenticatorData": b64(data), "signature": b64(signature),
+		"userHandle": b64(d.handle),
 	}}
 }
 
@@ -132,7 +134,8 @@ func (b *browser) register(d *authenticator) {
 	b.t.Helper()
 	csrf := b.csrf()
 	q := ask(b.t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": password}))
-	if a := b.script("/account/passkeys", map[string]any{"csrf": csrf, "name": "key", "credential": d.make(q)}); a.status != http.StatusOK {
+	if a := b.script("/account/passkeys", map[string]any{"csrf": csrf, "name": "key",
+		"credential": d.make(q)}); a.status != http.StatusOK {
 		b.t.Fatalf("%d %s", a.status, a.body)
 	}
 }
@@ -185,10 +188,12 @@ func TestPasskeyAttacks(t *testing.T) {
 	other := x.authenticator(t)
 	b.register(other)
 	for name, change := range map[string]func(d *authenticator){
-		"of a page of another site":         func(d *authenticator) { d.origin = "https://evil.test" },
-		"of another port":                   func(d *authenticator) { d.origin = "http://localhost:1" },
-		"for another site":                  func(d *authenticator) { d.host = "evil.test" },
-		"to another question":               func(d *authenticator) { d.changed = b64([]byte("another challenge, of 32 bytes!!")) },
+		"of a page of another site": func(d *authenticator) { d.origin = "https://evil.test" },
+		"of another port":           func(d *authenticator) { d.origin = "http://localhost:1" },
+		"for another site":          func(d *authenticator) { d.host = "evil.test" },
+		"to another question": func(d *authenticator) {
+			d.changed = b64([]byte("another challenge, of 32 bytes!!"))
+		},
 		"with another key":                  func(d *authenticator) { d.key = other.key },
 		"of a passkey nobody has":           func(d *authenticator) { d.id = []byte("nobody") },
 		"of nobody":                         func(d *authenticator) { d.handle = []byte("nobody") },
@@ -222,7 +227,7 @@ func TestPasskeyAttacks(t *testing.T) {
 	if a := e.prove(e.start(forCommand("")), good); a.status != http.StatusUnauthorized {
 		t.Errorf("an answer to what was not asked: %d", a.status)
 	}
-	for range 100 { // many, because somebody who shares a network with the owner must not lock them out easily
+	for range 100 { // many, because other people in the network of the owner must not lock them out easily
 		c.prove(flow, "x")
 	}
 	if a := c.prove(flow, other.sign(c.begin(flow))); a.status != http.StatusTooManyRequests {
@@ -244,7 +249,8 @@ func TestPasskeyOfAnother(t *testing.T) {
 		a.Password = owner.Password
 		return nil
 	}))
-	if err := x.store.AddPasskey(t.Context(), victim.UID, resource.Passkey{ID: []byte("theirs"), Name: "p", Detail: owner.Passkeys[0].Detail}); err != nil {
+	if err := x.store.AddPasskey(t.Context(), victim.UID, resource.Passkey{ID: []byte("theirs"), Name: "p",
+		Detail: owner.Passkeys[0].Detail}); err != nil {
 		t.Fatal(err)
 	}
 	c := x.browser(t)
@@ -271,15 +277,19 @@ func TestPasskeyForeign(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/account/passkeys/start", "/account/passkeys", "/signin/passkey/start", "/signin/passkey"} {
-		if a := b.script(path, map[string]any{"csrf": csrf}, "Content-Type", "text/plain"); a.status != http.StatusUnsupportedMediaType {
+	for _, path := range []string{"/account/passkeys/start", "/account/passkeys", "/signin/passkey/start",
+		"/signin/passkey"} {
+		if a := b.script(path, map[string]any{"csrf": csrf}, "Content-Type",
+			"text/plain"); a.status != http.StatusUnsupportedMediaType {
 			t.Errorf("%s of a form that looks like JSON: %d", path, a.status)
 		}
-		if a := b.script(path, map[string]any{"csrf": csrf}, "Sec-Fetch-Site", "cross-site"); a.status != http.StatusForbidden {
+		if a := b.script(path, map[string]any{"csrf": csrf}, "Sec-Fetch-Site",
+			"cross-site"); a.status != http.StatusForbidden {
 			t.Errorf("%s of another site: %d", path, a.status)
 		}
 	}
-	if a := b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": "wrong"}); a.status != http.StatusBadRequest || !strings.Contains(a.body, "not your password") {
+	if a := b.script("/account/passkeys/start", map[string]any{"csrf": csrf,
+		"current": "wrong"}); a.status != http.StatusBadRequest || !strings.Contains(a.body, "not your password") {
 		t.Errorf("a new passkey for a browser that was left open: %d %s", a.status, a.body)
 	}
 	for name, change := range map[string]func(d *authenticator){
@@ -291,7 +301,8 @@ func TestPasskeyForeign(t *testing.T) {
 		d := x.authenticator(t)
 		q := ask(t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": password}))
 		change(d)
-		if a := b.script("/account/passkeys", map[string]any{"csrf": csrf, "credential": d.make(q)}); a.status != http.StatusBadRequest {
+		if a := b.script("/account/passkeys",
+			map[string]any{"csrf": csrf, "credential": d.make(q)}); a.status != http.StatusBadRequest {
 			t.Errorf("a new passkey %s: %d %s", name, a.status, a.body)
 		}
 	}
@@ -300,7 +311,8 @@ func TestPasskeyForeign(t *testing.T) {
 	cookies := b.Jar.Cookies(here)
 	for i, want := range []int{http.StatusOK, http.StatusBadRequest} {
 		b.Jar.SetCookies(here, cookies) // restores the ceremony
-		if a := b.script("/account/passkeys", map[string]any{"csrf": csrf, "credential": x.authenticator(t).make(q)}); a.status != want {
+		if a := b.script("/account/passkeys",
+			map[string]any{"csrf": csrf, "credential": x.authenticator(t).make(q)}); a.status != want {
 			t.Errorf("answer %d to one question: %d %s, want %d", i, a.status, a.body, want)
 		}
 	}

@@ -28,11 +28,15 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	if err := db.CreateOrganization(t.Context(), g, a, i); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB), hashes: password.NewHasher(0), tried: newTried()} // the hasher is always busy
+	s := &Service{
+		store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB), tried: newTried(),
+		hashes: password.NewHasher(0), // always busy
+	}
 	for _, email := range []string{a.Email, "unknown@example.test", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		if _, _, err := s.accountsWithPassword(ctx, credentials{Email: email, Password: "x"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%q is told without hashing: %v", email, err)
+		in := credentials{Email: email, Password: "x"}
+		if _, _, err := s.accountsWithPassword(ctx, in); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%q is refused without hashing: %v", email, err)
 		}
 		cancel()
 	}
@@ -42,7 +46,8 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 // an address has.
 func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
-	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB), hashes: password.NewHasher(1), tried: newTried()}
+	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB),
+		hashes: password.NewHasher(1), tried: newTried()}
 	hash := s.hashes.Dummy
 	s.hashes.Dummy = "malformed" // an error shows that it was used
 	for n := range maxAccountsTried + 3 {

@@ -46,7 +46,8 @@ func TestRecoverOwner(t *testing.T) {
 			t.Error("the authenticator app is still needed")
 		}
 		b = x.browser(t)
-		if a := b.password(b.start(forCommand("")), ownerEmail, "another violet anchor"); !strings.Contains(a.location, "token=") {
+		if a := b.password(b.start(forCommand("")), ownerEmail, "another violet anchor"); !strings.Contains(a.location,
+			"token=") {
 			t.Errorf("the owner cannot sign in: %d\n%s", a.status, a.body)
 		}
 		if r, err = x.RecoverOwner(t.Context(), x.org, ""); err != nil || r.AllowLocal {
@@ -68,7 +69,8 @@ func TestRecoverOwnerAsks(t *testing.T) {
 		}
 	}
 	asks("eve@example.com", ownerEmail)
-	if _, _, err := x.AddAccount(t.Context(), x.org.UID, resource.Account{Email: "second@example.com"}, resource.OwnerRole); err != nil {
+	if _, _, err := x.AddAccount(t.Context(), x.org.UID, resource.Account{Email: "second@example.com"},
+		resource.OwnerRole); err != nil {
 		t.Fatal(err)
 	}
 	asks("", "second@example.com")

@@ -81,7 +81,8 @@ func TestRecovery(t *testing.T) {
 		if !x.recovers(t, " "+strings.ToLower(strings.ReplaceAll(codes[0], "-", " "))) {
 			t.Error("a code, typed as people do, is refused")
 		}
-		for name, code := range map[string]string{"one that was used": codes[0], "one of nobody": "AAAAA-AAAAA", "nothing": "", "two": codes[1] + codes[2]} {
+		for name, code := range map[string]string{"one that was used": codes[0], "one of nobody": "AAAAA-AAAAA",
+			"nothing": "", "two": codes[1] + codes[2]} {
 			if x.recovers(t, code) {
 				t.Errorf("%s is good", name)
 			}
@@ -143,12 +144,18 @@ func TestRecoveryAttacks(t *testing.T) {
 	b.signIn()
 	codes := b.setUpApp()
 	for name, flow := range map[string]func(*browser) string{
-		"no password":      func(b *browser) string { return b.start(forCommand("")) },
-		"a wrong password": func(b *browser) string { f := b.start(forCommand("")); b.password(f, ownerEmail, "wrong"); return f },
-		"no sign-in":       func(*browser) string { return "" },
+		"no password": func(b *browser) string { return b.start(forCommand("")) },
+		"a wrong password": func(b *browser) string {
+			f := b.start(forCommand(""))
+			b.password(f, ownerEmail,
+				"wrong")
+			return f
+		},
+		"no sign-in": func(*browser) string { return "" },
 	} {
 		c := x.browser(t)
-		if a := c.post("/signin/recovery", "flow", flow(c), "recovery", codes[0]); strings.Contains(a.location, "token=") || c.session() != "" {
+		if a := c.post("/signin/recovery", "flow", flow(c), "recovery", codes[0]); strings.Contains(a.location, "token=") ||
+			c.session() != "" {
 			t.Errorf("a code after %s: %d %s", name, a.status, a.location)
 		}
 	}
@@ -169,7 +176,8 @@ func TestRecoveryAttacks(t *testing.T) {
 	}
 	d, flow := x.halfway(t)
 	for i := range 10 {
-		if a := d.post("/signin/recovery", "flow", flow, "recovery", fmt.Sprintf("AAAAA-AAAA%c", 'A'+i)); a.status != http.StatusUnauthorized {
+		if a := d.post("/signin/recovery", "flow", flow, "recovery", fmt.Sprintf("AAAAA-AAAA%c",
+			'A'+i)); a.status != http.StatusUnauthorized {
 			t.Fatalf("guess %d: %d", i, a.status)
 		}
 	}

@@ -46,7 +46,8 @@ func TestSeveralAccounts(t *testing.T) {
 		if a.location != "" || len(found) != 2 || found[0][2] != "acme" || found[1][2] != "other" {
 			t.Fatalf("%d %s %v\n%s", a.status, a.location, found, a.body)
 		}
-		if a := b.post("/signin/account", "flow", flow, "account", string(x.org.UID.NewChild())); !strings.HasPrefix(a.location, "/signin?flow=") || b.session() != "" {
+		if a := b.post("/signin/account", "flow", flow, "account",
+			string(x.org.UID.NewChild())); !strings.HasPrefix(a.location, "/signin?flow=") || b.session() != "" {
 			t.Errorf("an account that was not offered: %d %s", a.status, a.location)
 		}
 		a = b.post("/signin/account", "flow", flow, "account", string(other.UID))
@@ -56,7 +57,8 @@ func TestSeveralAccounts(t *testing.T) {
 		named := x.browser(t)
 		flow = named.start(forCommand(""))
 		named.post("/signin/organization", "flow", flow, "organization", "acme")
-		if c := x.caller(t, query(t, named.password(flow, ownerEmail, password).location).Get("token")); c.Identity != x.owner.Identity {
+		if c := x.caller(t, query(t, named.password(flow, ownerEmail,
+			password).location).Get("token")); c.Identity != x.owner.Identity {
 			t.Errorf("naming the organization: the token is of %s", c.Identity)
 		}
 		again := b.password(b.start(forCommand("&identity="+string(other.Identity))), ownerEmail, password)
@@ -97,7 +99,8 @@ func TestSeveralAccountsFactor(t *testing.T) {
 	if a := c.post("/signin/account", "flow", flow, "account", string(other.UID)); strings.Contains(a.location, "token=") {
 		t.Error("after one account was chosen, another can be")
 	}
-	if a := c.post("/signin/recovery", "flow", flow, "recovery", codes[0]); x.caller(t, query(t, a.location).Get("token")).Identity != x.owner.Identity {
+	if a := c.post("/signin/recovery", "flow", flow, "recovery", codes[0]); x.owner.Identity !=
+		x.caller(t, query(t, a.location).Get("token")).Identity {
 		t.Errorf("%d %s", a.status, a.location)
 	}
 }

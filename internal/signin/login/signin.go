@@ -119,8 +119,8 @@ func (s *Service) startAt(w http.ResponseWriter, r *http.Request, organization s
 const maxOrganization = 254 // bytes; the longest e-mail address
 
 // signInTo shows the sign-in page of an organization. named is a name as chooseOrganization
-// accepts it. The page reveals to anybody whether the organization exists and the names
-// of its providers, because people must choose a provider before they sign in.
+// accepts it. The page reveals to anybody whether the organization exists, and the names of
+// its providers, because people must choose a provider before they sign in.
 func (s *Service) signInTo(w http.ResponseWriter, r *http.Request, f *flow, named string) error {
 	text := strings.ToLower(strings.TrimSpace(named))
 	name := resource.Identifier(text)

@@ -155,15 +155,17 @@ func open(t *testing.T, s *storetest.Store, change ...func(*login.Config)) *site
 	front.Start()
 	t.Cleanup(front.Close)
 	x := &site{
-		Service: svc, admin: managed, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
-		key: key, metrics: metrics, refusals: refusals,
+		Service: svc, admin: managed, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c,
+		logs: logs,
+		key:  key, metrics: metrics, refusals: refusals,
 	}
 	// A hash contains its parameters. This one has cheap parameters.
 	salt := []byte("0123456789abcdef")
 	enc := base64.RawStdEncoding.EncodeToString
 	hash := "$argon2id$v=19$m=64,t=1,p=1$" + enc(salt) + "$" + enc(argon2.IDKey([]byte(password), salt, 1, 64, 1, 32))
 	var err error
-	if x.org, x.owner, _, err = managed.CreateOrganization(t.Context(), "acme", resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
+	if x.org, x.owner, _, err = managed.CreateOrganization(t.Context(), "acme", resource.OrgUnspecified,
+		resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
 		t.Fatal(err)
 	}
 	return x
@@ -317,13 +319,15 @@ type provider struct {
 
 func newProvider(t *testing.T) *provider {
 	p := &provider{
-		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), codes: map[string]string{}, proofs: map[string]string{}, back: map[string]string{}, info: map[string]any{"sub": "pat"},
+		key: must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), codes: map[string]string{},
+		proofs: map[string]string{}, back: map[string]string{}, info: map[string]any{"sub": "pat"},
 		claims: map[string]any{"sub": "pat", "email": "pat@example.test", "email_verified": true, "name": "Pat"},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
+			"jwks_uri":          p.URL + "/keys",
 			"userinfo_endpoint": p.URL + "/userinfo", "id_token_signing_alg_values_supported": []string{"ES256"},
 			"response_types_supported": []string{"code"}, "authorization_response_iss_parameter_supported": p.issNote,
 		})
@@ -363,7 +367,8 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 	p.seen = append(p.seen, code)
 	nonce, ok := p.codes[code]
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
-	if !ok || p.back[code] != r.FormValue("redirect_uri") || !p.lax && p.proofs[code] != base64.RawURLEncoding.EncodeToString(sum[:]) {
+	if !ok || p.back[code] != r.FormValue("redirect_uri") || !p.lax &&
+		p.proofs[code] != base64.RawURLEncoding.EncodeToString(sum[:]) {
 		refuse("invalid_grant")
 		return
 	}
@@ -412,7 +417,8 @@ func (p *provider) answerTo(t *testing.T, question string) string {
 func (x *site) keep(t *testing.T, p *provider, change ...func(*resource.IdentityProvider)) resource.IdentityProvider {
 	t.Helper()
 	idp := resource.IdentityProvider{
-		UID: x.org.UID.NewChild(), Name: "idp", DefaultRole: resource.ManagedRoleUID("viewer"), CreateTime: x.clock.now(), UpdateTime: x.clock.now(),
+		UID: x.org.UID.NewChild(), Name: "idp", DefaultRole: resource.ManagedRoleUID("viewer"), CreateTime: x.clock.now(),
+		UpdateTime: x.clock.now(),
 		OIDC: &resource.OIDC{
 			Issuer: p.URL, ClientID: "client", GroupsClaim: "groups", PKCE: true,
 			ClientSecret: resource.Secret{Sealed: x.sealed("hush-hush")},

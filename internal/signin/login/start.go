@@ -45,8 +45,8 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) error {
 	return site.Redirect(w, r, "/signin?flow="+f.ID)
 }
 
-// hasSessionOf reports whether the session of the browser was started with the provider
-// of the flow.
+// hasSessionOf reports whether the session of the browser was started with the provider of
+// the flow.
 func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
 	n, ok := s.site.Session(r)
 	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider

@@ -26,7 +26,8 @@ func TestPasswordHash(t *testing.T) {
 			t.Errorf("%q: %v, %v", word, ok, err)
 		}
 	}
-	for _, bad := range []string{"x", "$argon2i$v=19$m=1,t=1,p=1$AA$AA", "$argon2id$v=18$m=1,t=1,p=1$AA$AA", "$argon2id$v=19$m=1,t=1,p=1$!$AA"} {
+	for _, bad := range []string{"x", "$argon2i$v=19$m=1,t=1,p=1$AA$AA", "$argon2id$v=18$m=1,t=1,p=1$AA$AA",
+		"$argon2id$v=19$m=1,t=1,p=1$!$AA"} {
 		if ok, err := h.Verify(t.Context(), bad, "x"); ok || err == nil {
 			t.Errorf("%q is a hash", bad)
 		}
@@ -122,7 +123,8 @@ func TestHashingIsFair(t *testing.T) {
 
 func TestChosenPasswords(t *testing.T) {
 	for word, want := range map[string]bool{
-		"correct horse battery": true, "correct horse": false, "eleven char": false, "aaaaaaaaaaaaaaaa": false, "someone@example.test": false, "ünïcödé wörds": true,
+		"correct horse battery": true, "correct horse": false, "eleven char": false, "aaaaaaaaaaaaaaaa": false,
+		"someone@example.test": false, "ünïcödé wörds": true,
 		strings.Repeat("xy", 300): false, "": false,
 	} {
 		if err := Check(word, "someone@example.test"); (err == nil) != want {

@@ -88,8 +88,8 @@ func wordsIn(spelling string, ranks map[string]int) (found []match.Match) {
 	return found
 }
 
-// spellings returns the password itself, and the password with the signs replaced by the letters that they resemble. A sign that
-// resembles several letters is replaced by the same letter throughout one spelling.
+// spellings returns the password itself, and the password with the signs replaced by the letters that they resemble. A
+// sign that resembles several letters is replaced by the same letter throughout one spelling.
 func spellings(password string) []string {
 	variants := []string{password}
 	for _, sign := range []struct{ sign, letters string }{

@@ -42,7 +42,8 @@ func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, reso
 			return site.Redirect(w, r, "/signin")
 		}
 		if r.Method == http.MethodPost && !s.site.SameCSRF(n, input.Field(w, r, "csrf")) {
-			return s.site.Problem(w, r, http.StatusForbidden, "This form does not belong to your session", "Load the page again.")
+			return s.site.Problem(w, r, http.StatusForbidden, "This form does not belong to your session",
+				"Load the page again.")
 		}
 		r = r.WithContext(site.ActingAs(r.Context(), n))
 		err := next(w, r, n)

@@ -46,7 +46,8 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request, in site.Scrip
 	if err != nil {
 		return nil, err
 	}
-	state, _ := s.site.OpenCookie(r, passkeyCookie, "passkey "+n.ID) // without the cookie, UseRegistration returns an error
+	// without the cookie, UseRegistration returns an error
+	state, _ := s.site.OpenCookie(r, passkeyCookie, "passkey "+n.ID)
 	ceremony, err := s.factors.UseRegistration(r.Context(), state)
 	if err != nil {
 		return nil, err

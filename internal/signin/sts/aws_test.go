@@ -38,7 +38,8 @@ func goodProof() proof {
 	return proof{
 		"POST / HTTP/1.1", "sts.amazonaws.com", proofBody,
 		[]string{
-			"X-Amz-Date: 20260102T030405Z", "Holdfast-Audience: https://auth.example", "Holdfast-Identity: " + string(proofIdentity),
+			"X-Amz-Date: 20260102T030405Z", "Holdfast-Audience: https://auth.example",
+			"Holdfast-Identity: " + string(proofIdentity),
 			"Content-Type: application/x-www-form-urlencoded", "X-Amz-Security-Token: t",
 		},
 		signedWith("host;x-amz-date;holdfast-audience;holdfast-identity"),
@@ -80,21 +81,27 @@ var badProofs = map[string]struct {
 	change func(*proof)
 	claim  string
 }{
-	"another method":         {func(p *proof) { p.line = "GET / HTTP/1.1" }, "proof"},
-	"another path":           {func(p *proof) { p.line = "POST /x HTTP/1.1" }, "proof"},
-	"a query":                {func(p *proof) { p.line = "POST /?Action=AssumeRole HTTP/1.1" }, "proof"},
-	"another address":        {func(p *proof) { p.line = "POST https://evil.example/ HTTP/1.1" }, "host"},
-	"another host":           {func(p *proof) { p.host = "sts.evil.example" }, "host"},
-	"a host with more":       {func(p *proof) { p.host = "sts.amazonaws.com.evil.example" }, "host"},
-	"a host with a port":     {func(p *proof) { p.host = "sts.amazonaws.com:8443" }, "host"},
-	"another action":         {func(p *proof) { p.body = "Action=AssumeRole&Version=2011-06-15" }, "proof"},
-	"two actions":            {func(p *proof) { p.body += "&Action=AssumeRole" }, "proof"},
-	"no action":              {func(p *proof) { p.body = "Version=2011-06-15" }, "proof"},
-	"an action and more":     {func(p *proof) { p.body += "&RoleArn=x" }, "proof"},
-	"a broken body":          {func(p *proof) { p.body = "Action=%zz&Version=1" }, "proof"},
-	"a header twice":         {func(p *proof) { p.headers = append(p.headers, "Holdfast-Identity: other") }, "holdfast-identity"},
-	"a date twice":           {func(p *proof) { p.headers = append(p.headers, "x-amz-date: 20260102T030405Z") }, "x-amz-date"},
-	"two signatures":         {func(p *proof) { p.headers = append(p.headers, "Authorization: "+p.authorization) }, "authorization"},
+	"another method":     {func(p *proof) { p.line = "GET / HTTP/1.1" }, "proof"},
+	"another path":       {func(p *proof) { p.line = "POST /x HTTP/1.1" }, "proof"},
+	"a query":            {func(p *proof) { p.line = "POST /?Action=AssumeRole HTTP/1.1" }, "proof"},
+	"another address":    {func(p *proof) { p.line = "POST https://evil.example/ HTTP/1.1" }, "host"},
+	"another host":       {func(p *proof) { p.host = "sts.evil.example" }, "host"},
+	"a host with more":   {func(p *proof) { p.host = "sts.amazonaws.com.evil.example" }, "host"},
+	"a host with a port": {func(p *proof) { p.host = "sts.amazonaws.com:8443" }, "host"},
+	"another action":     {func(p *proof) { p.body = "Action=AssumeRole&Version=2011-06-15" }, "proof"},
+	"two actions":        {func(p *proof) { p.body += "&Action=AssumeRole" }, "proof"},
+	"no action":          {func(p *proof) { p.body = "Version=2011-06-15" }, "proof"},
+	"an action and more": {func(p *proof) { p.body += "&RoleArn=x" }, "proof"},
+	"a broken body":      {func(p *proof) { p.body = "Action=%zz&Version=1" }, "proof"},
+	"a header twice": {
+		func(p *proof) { p.headers = append(p.headers, "Holdfast-Identity: other") }, "holdfast-identity",
+	},
+	"a date twice": {
+		func(p *proof) { p.headers = append(p.headers, "x-amz-date: 20260102T030405Z") }, "x-amz-date",
+	},
+	"two signatures": {
+		func(p *proof) { p.headers = append(p.headers, "Authorization: "+p.authorization) }, "authorization",
+	},
 	"no signature":           {func(p *proof) { p.authorization = "" }, "signature"},
 	"another way of signing": {func(p *proof) { p.authorization = "Bearer x" }, "signature"},
 	"signed headers named twice": {func(p *proof) {
@@ -107,25 +114,37 @@ var badProofs = map[string]struct {
 			"host;x-amz-date",
 		)
 	}, "signature"},
-	"unsigned host":            {func(p *proof) { p.authorization = signedWith("x-amz-date;holdfast-audience;holdfast-identity") }, "signature"},
-	"unsigned date":            {func(p *proof) { p.authorization = signedWith("host;holdfast-audience;holdfast-identity") }, "signature"},
-	"unsigned audience":        {func(p *proof) { p.authorization = signedWith("host;x-amz-date;holdfast-identity") }, "signature"},
-	"unsigned identity":        {func(p *proof) { p.authorization = signedWith("host;x-amz-date;holdfast-audience") }, "signature"},
-	"signed with more letters": {func(p *proof) { p.authorization = signedWith("host;x-amz-date;holdfast-audience-x;holdfast-identity") }, "signature"},
+	"unsigned host": {
+		func(p *proof) { p.authorization = signedWith("x-amz-date;holdfast-audience;holdfast-identity") }, "signature",
+	},
+	"unsigned date": {
+		func(p *proof) { p.authorization = signedWith("host;holdfast-audience;holdfast-identity") }, "signature",
+	},
+	"unsigned audience": {
+		func(p *proof) { p.authorization = signedWith("host;x-amz-date;holdfast-identity") }, "signature",
+	},
+	"unsigned identity": {
+		func(p *proof) { p.authorization = signedWith("host;x-amz-date;holdfast-audience") }, "signature",
+	},
+	"signed with more letters": {
+		func(p *proof) { p.authorization = signedWith("host;x-amz-date;holdfast-audience-x;holdfast-identity") }, "signature",
+	},
 	"another's headers signed": {func(p *proof) {
 		p.with("Other-Audience", "https://auth.example")
 		p.with("Other-Identity", string(proofIdentity))
 	}, "signature"},
-	"no audience":          {func(p *proof) { p.with("Holdfast-Audience", "") }, "aud"},
-	"another audience":     {func(p *proof) { p.with("Holdfast-Audience", "https://elsewhere.example") }, "aud"},
-	"two audiences in one": {func(p *proof) { p.with("Holdfast-Audience", "https://auth.example, https://elsewhere.example") }, "aud"},
-	"another identity":     {func(p *proof) { p.with("Holdfast-Identity", string(proofIdentity[:40])) }, "identity"},
-	"no identity":          {func(p *proof) { p.with("Holdfast-Identity", "") }, "identity"},
-	"too old":              {func(p *proof) { p.with("X-Amz-Date", "20260102T024904Z") }, "x-amz-date"},
-	"too new":              {func(p *proof) { p.with("X-Amz-Date", "20260102T030906Z") }, "x-amz-date"},
-	"no date":              {func(p *proof) { p.with("X-Amz-Date", "") }, "x-amz-date"},
-	"a date in words":      {func(p *proof) { p.with("X-Amz-Date", "now") }, "x-amz-date"},
-	"a huge header":        {func(p *proof) { p.with("X", strings.Repeat("x", 9000)) }, "proof"},
+	"no audience":      {func(p *proof) { p.with("Holdfast-Audience", "") }, "aud"},
+	"another audience": {func(p *proof) { p.with("Holdfast-Audience", "https://elsewhere.example") }, "aud"},
+	"two audiences in one": {
+		func(p *proof) { p.with("Holdfast-Audience", "https://auth.example, https://elsewhere.example") }, "aud",
+	},
+	"another identity": {func(p *proof) { p.with("Holdfast-Identity", string(proofIdentity[:40])) }, "identity"},
+	"no identity":      {func(p *proof) { p.with("Holdfast-Identity", "") }, "identity"},
+	"too old":          {func(p *proof) { p.with("X-Amz-Date", "20260102T024904Z") }, "x-amz-date"},
+	"too new":          {func(p *proof) { p.with("X-Amz-Date", "20260102T030906Z") }, "x-amz-date"},
+	"no date":          {func(p *proof) { p.with("X-Amz-Date", "") }, "x-amz-date"},
+	"a date in words":  {func(p *proof) { p.with("X-Amz-Date", "now") }, "x-amz-date"},
+	"a huge header":    {func(p *proof) { p.with("X", strings.Repeat("x", 9000)) }, "proof"},
 }
 
 func TestProofs(t *testing.T) {
@@ -158,7 +177,8 @@ func TestProofs(t *testing.T) {
 			}
 		})
 	}
-	for _, text := range []string{"", "%%%", "AAAA", base64.RawURLEncoding.EncodeToString([]byte("POST / HTTP/1.1\r\n\r\n"))} {
+	for _, text := range []string{"", "%%%", "AAAA",
+		base64.RawURLEncoding.EncodeToString([]byte("POST / HTTP/1.1\r\n\r\n"))} {
 		if r, problem := s.readProof(text, proofIdentity); problem.Claim == "" || r != nil {
 			t.Errorf("%q was read as a proof", text)
 		}

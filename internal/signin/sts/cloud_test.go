@@ -48,7 +48,8 @@ func newCloud(t *testing.T) *cloud {
 			_, _ = w.Write([]byte(`<AssumeRoleWithWebIdentityResponse/>`))
 		case amazon:
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write([]byte(`<ErrorResponse><Error><Code>AccessDenied</Code><Message>Not authorized</Message></Error></ErrorResponse>`))
+			_, _ = w.Write([]byte(`<ErrorResponse><Error><Code>AccessDenied</Code>` +
+				`<Message>Not authorized</Message></Error></ErrorResponse>`))
 		case c.known:
 			_, _ = w.Write([]byte(`{"access_token":"theirs"}`))
 		default:
@@ -88,8 +89,11 @@ func TestTryAccount(t *testing.T) {
 	}
 	for kind, want := range map[resource.ProviderType]struct{ audience, refusal string }{
 		resource.ProviderAmazon: {"sts.amazonaws.com", "AccessDenied"},
-		resource.ProviderGoogle: {"https://iam.googleapis.com/projects/42/locations/global/workloadIdentityPools/holdfast/providers/holdfast", "the pool does not know us"},
-		resource.ProviderAzure:  {"api://AzureADTokenExchange", "invalid_grant"},
+		resource.ProviderGoogle: {
+			"https://iam.googleapis.com/projects/42/locations/global/workloadIdentityPools/holdfast/providers/holdfast",
+			"the pool does not know us",
+		},
+		resource.ProviderAzure: {"api://AzureADTokenExchange", "invalid_grant"},
 	} {
 		c.known = true
 		r, err := x.TryAccount(t.Context(), a, kind)

@@ -107,14 +107,32 @@ func TestAskers(t *testing.T) {
 		identity resource.Identity
 		want     issuers.QuotaKey
 	}{
-		"a workload by name":       {workload(resource.ClaimMatch{Issuer: "https://a.example"}), issuers.QuotaKey{Tenant: string(org), Reason: issuers.Named}},
-		"a workload by pattern":    {workload(resource.ClaimMatch{IssuerPattern: "https://[a-z]+.example"}), issuers.QuotaKey{Tenant: string(org), Reason: issuers.Matched}},
-		"a person":                 {person("https://login.people.example/x"), issuers.QuotaKey{Tenant: "people.example", Reason: issuers.Person}},
-		"another of that domain":   {person("https://LOGIN2.People.example:8443"), issuers.QuotaKey{Tenant: "people.example", Reason: issuers.Person}},
-		"a person of an address":   {person("https://192.0.2.1"), issuers.QuotaKey{Tenant: "addresses", Reason: issuers.Person}},
-		"another of an address":    {person("https://[2001:db8::1]"), issuers.QuotaKey{Tenant: "addresses", Reason: issuers.Person}},
-		"a person of one label":    {person("http://localhost:1"), issuers.QuotaKey{Tenant: "localhost", Reason: issuers.Person}},
-		"nobody in particular":     {resource.Identity{Relationship: person("https://a.example").Relationship}, issuers.QuotaKey{Reason: issuers.Matched}},
+		"a workload by name": {
+			workload(resource.ClaimMatch{Issuer: "https://a.example"}), issuers.QuotaKey{Tenant: string(org),
+				Reason: issuers.Named},
+		},
+		"a workload by pattern": {
+			workload(resource.ClaimMatch{IssuerPattern: "https://[a-z]+.example"}),
+			issuers.QuotaKey{Tenant: string(org), Reason: issuers.Matched},
+		},
+		"a person": {
+			person("https://login.people.example/x"), issuers.QuotaKey{Tenant: "people.example", Reason: issuers.Person},
+		},
+		"another of that domain": {
+			person("https://LOGIN2.People.example:8443"), issuers.QuotaKey{Tenant: "people.example", Reason: issuers.Person},
+		},
+		"a person of an address": {
+			person("https://192.0.2.1"), issuers.QuotaKey{Tenant: "addresses", Reason: issuers.Person},
+		},
+		"another of an address": {
+			person("https://[2001:db8::1]"), issuers.QuotaKey{Tenant: "addresses", Reason: issuers.Person},
+		},
+		"a person of one label": {
+			person("http://localhost:1"), issuers.QuotaKey{Tenant: "localhost", Reason: issuers.Person},
+		},
+		"nobody in particular": {
+			resource.Identity{Relationship: person("https://a.example").Relationship}, issuers.QuotaKey{Reason: issuers.Matched},
+		},
 		"a person of no address":   {person("://"), issuers.QuotaKey{Reason: issuers.Person}},
 		"a person of a lone point": {person("https://./"), issuers.QuotaKey{Tenant: ".", Reason: issuers.Person}},
 	} {

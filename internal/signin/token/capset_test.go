@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-var pull = resource.CapabilitySet("groups.list", "record_signatures.list", "sboms.list", "vuln_reports.list", "repo.blobs.get",
+var pull = resource.CapabilitySet("groups.list", "record_signatures.list", "sboms.list", "vuln_reports.list",
+	"repo.blobs.get",
 	"repo.list", "manifest.list", "tag.list", "manifest.metadata.list", "referrers.list")
 
 func TestCapsetText(t *testing.T) {
@@ -16,10 +17,11 @@ func TestCapsetText(t *testing.T) {
 		set  resource.Capabilities
 		text string
 	}{
-		"one":      {resource.CapabilitySet("groups.list"), `"AAAAAAAAADIAAAAAAAAACA=="`},
-		"pulling":  {pull, `"AAAAAAAAAH1EAgAAAAAACBAACAAAAAFk"`},
-		"none":     {resource.Capabilities{}, `"AAAAAAAAADIAAAAAAAAAAA=="`},
-		"a border": {resource.CapabilitySet("manifest.delete"), `"AAAAAAAAAECAAAAAAAAAAA=="`}, // bit 63, the last bit of one word
+		"one":     {resource.CapabilitySet("groups.list"), `"AAAAAAAAADIAAAAAAAAACA=="`},
+		"pulling": {pull, `"AAAAAAAAAH1EAgAAAAAACBAACAAAAAFk"`},
+		"none":    {resource.Capabilities{}, `"AAAAAAAAADIAAAAAAAAAAA=="`},
+		// bit 63, the last bit of one word
+		"a border": {resource.CapabilitySet("manifest.delete"), `"AAAAAAAAAECAAAAAAAAAAA=="`},
 	}
 	for name, tt := range tests {
 		text, err := json.Marshal(capset(tt.set))
@@ -77,7 +79,8 @@ func TestCapsetRefuses(t *testing.T) {
 }
 
 func FuzzCapset(f *testing.F) {
-	for _, text := range []string{`"AAAAAAAAADIAAAAAAAAACA=="`, `"AAAAAAAAAH1EAgAAAAAACBAACAAAAAFk"`, `[103]`, `null`, `"__________8="`} {
+	for _, text := range []string{`"AAAAAAAAADIAAAAAAAAACA=="`, `"AAAAAAAAAH1EAgAAAAAACBAACAAAAAFk"`, `[103]`, `null`,
+		`"__________8="`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -209,7 +209,8 @@ func TestFirstPairOfOldInstallation(t *testing.T) {
 	c.set(noon.Add(24 * time.Hour))
 	i := open(t, s, cfg)
 	for _, audience := range []string{api, "cloud"} {
-		if got, _ := algorithmOf(t, mint(t, i, token.Claims{Subject: ann, Audience: []string{audience}})); got != token.ES256 {
+		if got, _ := algorithmOf(t, mint(t, i,
+			token.Claims{Subject: ann, Audience: []string{audience}})); got != token.ES256 {
 			t.Errorf("for %s at once: %s", audience, got)
 		}
 	}
@@ -222,7 +223,8 @@ func TestFirstPairOfOldInstallation(t *testing.T) {
 	}
 	c.set(noon.Add(25 * time.Hour))
 	for _, audience := range []string{api, "cloud"} {
-		if got, _ := algorithmOf(t, mint(t, i, token.Claims{Subject: ann, Audience: []string{audience}})); got != token.RS256 {
+		if got, _ := algorithmOf(t, mint(t, i,
+			token.Claims{Subject: ann, Audience: []string{audience}})); got != token.RS256 {
 			t.Errorf("for %s after the upgrade: %s", audience, got)
 		}
 	}

@@ -89,7 +89,8 @@ func TestRotation(t *testing.T) {
 		}
 		theirs.Invalidate()
 		for name, i := range map[string]*token.Issuer{"the one that dropped it": mine, "the other": theirs} {
-			if _, err := i.Verify(t.Context(), old, "a"); !errors.Is(err, fault.Unauthenticated) { // although the token is cached
+			// although the token is cached
+			if _, err := i.Verify(t.Context(), old, "a"); !errors.Is(err, fault.Unauthenticated) {
 				t.Errorf("a token of a dropped key is good at %s: %v", name, err)
 			}
 			if _, err := i.Verify(t.Context(), fresh, "a"); err != nil {

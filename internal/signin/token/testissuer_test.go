@@ -67,13 +67,17 @@ func TestTestIssuerMints(t *testing.T) {
 		body string
 		want map[string]any // in addition to the common claims
 	}{
-		"nothing asked":        {`{}`, map[string]any{"sub": "test"}},
-		"claims":               {`{"sub": "a", "email": "a@example.com"}`, map[string]any{"sub": "a", "email": "a@example.com"}},
-		"another life":         {`{"exp": 2000000000000000001}`, map[string]any{"sub": "test", "exp": 2000000000000000001.0}},
-		"another audience":     {`{"aud": ["a", "b"]}`, map[string]any{"sub": "test", "aud": []any{"a", "b"}}},
-		"another issuer":       {`{"iss": "https://x.example"}`, map[string]any{"sub": "test", "iss": "https://x.example"}},
-		"a claim taken away":   {`{"sub": null}`, map[string]any{}},
-		"a preset, overridden": {`{"preset": "kubernetes", "sub": "a", "kubernetes.io": 1}`, map[string]any{"sub": "a", "kubernetes.io": 1.0}},
+		"nothing asked": {`{}`, map[string]any{"sub": "test"}},
+		"claims": {
+			`{"sub": "a", "email": "a@example.com"}`, map[string]any{"sub": "a", "email": "a@example.com"},
+		},
+		"another life":       {`{"exp": 2000000000000000001}`, map[string]any{"sub": "test", "exp": 2000000000000000001.0}},
+		"another audience":   {`{"aud": ["a", "b"]}`, map[string]any{"sub": "test", "aud": []any{"a", "b"}}},
+		"another issuer":     {`{"iss": "https://x.example"}`, map[string]any{"sub": "test", "iss": "https://x.example"}},
+		"a claim taken away": {`{"sub": null}`, map[string]any{}},
+		"a preset, overridden": {
+			`{"preset": "kubernetes", "sub": "a", "kubernetes.io": 1}`, map[string]any{"sub": "a", "kubernetes.io": 1.0},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,12 +99,17 @@ func TestTestIssuerMints(t *testing.T) {
 
 func TestTestIssuerPresets(t *testing.T) {
 	tests := map[string]map[string]string{
-		"github":     {"sub": "repo:example/app:ref:refs/heads/main", "repository": "example/app", "event_name": "push"},
-		"gitlab":     {"sub": "project_path:example/app:ref_type:branch:ref:main", "project_path": "example/app", "ref_protected": "true"},
+		"github": {"sub": "repo:example/app:ref:refs/heads/main", "repository": "example/app", "event_name": "push"},
+		"gitlab": {
+			"sub": "project_path:example/app:ref_type:branch:ref:main", "project_path": "example/app", "ref_protected": "true",
+		},
 		"kubernetes": {"sub": "system:serviceaccount:default:builder"},
-		"github-ids": {"sub": "repo:example@2001/app@1001:ref:refs/heads/main", "repository_id": "1001", "repository_owner_id": "2001"},
+		"github-ids": {
+			"sub": "repo:example@2001/app@1001:ref:refs/heads/main", "repository_id": "1001", "repository_owner_id": "2001",
+		},
 		"buildkite": {
-			"sub":           "organization:example:pipeline:app:ref:refs/heads/main:commit:0123456789abcdef0123456789abcdef01234567:step:build",
+			"sub": "organization:example:pipeline:app:ref:refs/heads/main:" +
+				"commit:0123456789abcdef0123456789abcdef01234567:step:build",
 			"pipeline_slug": "app", "organization_slug": "example",
 		},
 	}

@@ -97,7 +97,8 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 		"everything": {
 			token.Claims{Subject: ann, Audience: []string{images, api}, Act: act, Email: "ann@example.com", EmailVerified: true,
 				Caps: &caps, Scopes: []resource.UID{ann.Parent()}, Life: time.Minute},
-			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Audience: []string{images, api}, Act: act, Email: "ann@example.com", EmailVerified: true,
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Audience: []string{images, api},
+				Act: act, Email: "ann@example.com", EmailVerified: true,
 				Caps: &caps, Scopes: []resource.UID{ann.Parent()}},
 		},
 		"until another ends": {
@@ -148,8 +149,10 @@ func TestMintedClaims(t *testing.T) {
 			map[string]any{"aud": api, "exp": float64(noon.Add(time.Hour).Unix())},
 		},
 		"two, narrowed": {
-			token.Claims{Subject: ann, Audience: []string{api, images}, Caps: &caps, Scopes: []resource.UID{ann}, Life: time.Minute,
-				Act: &resource.Upstream{Issuer: "https://up.example", Subject: "ann", Audience: []string{"x"}}, Email: "a@b.example", EmailVerified: true},
+			token.Claims{Subject: ann, Audience: []string{api, images}, Caps: &caps, Scopes: []resource.UID{ann},
+				Life:  time.Minute,
+				Act:   &resource.Upstream{Issuer: "https://up.example", Subject: "ann", Audience: []string{"x"}},
+				Email: "a@b.example", EmailVerified: true},
 			map[string]any{
 				"aud": []any{api, images}, "exp": float64(noon.Add(time.Minute).Unix()), "cap": "AAAAAAAAADIAAAAAAAAACA==",
 				"scopes": []any{string(ann)}, "email": "a@b.example", "email_verified": true,
@@ -159,7 +162,8 @@ func TestMintedClaims(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			for claim, value := range map[string]any{"iss": issuer, "sub": string(ann), "iat": float64(noon.Unix()), "nbf": float64(noon.Unix())} {
+			for claim, value := range map[string]any{"iss": issuer, "sub": string(ann), "iat": float64(noon.Unix()),
+				"nbf": float64(noon.Unix())} {
 				tt.want[claim] = value
 			}
 			raw := mint(t, i, tt.claims)
@@ -323,20 +327,24 @@ func TestVerifyRefuses(t *testing.T) {
 			"a claim in other letters":  {f.with("Scopes", []string{}), "the claims of the token cannot be read"},
 			"a wrong set of caps":       {f.with("cap", "AAAA"), "the claims of the token cannot be read"},
 			"alg none":                  {f.unsigned("none", ""), "the token is signed with neither ES256 nor RS256"},
-			"alg none, signed":          {f.unsigned("none", strings.Split(good, ".")[2]), "the token is signed with neither ES256 nor RS256"},
+			"alg none, signed": {
+				f.unsigned("none", strings.Split(good, ".")[2]), "the token is signed with neither ES256 nor RS256",
+			},
 			"HS256 with the public key": {f.publicPEMAsSecret(), "the token is signed with neither ES256 nor RS256"},
-			"tampered claims":           {tampered(good, f.with("sub", string(ann.Parent()))), "the signature of the token is wrong"},
-			"no signature":              {f.unsigned("ES256", ""), "the signature of the token is wrong"},
-			"another key of our name":   {f.anotherKey(f.public.KeyID), "the signature of the token is wrong"},
-			"another key":               {f.anotherKey("other"), notOurs},
-			"a key without a name":      {f.anotherKey(""), notOurs},
-			"garbage":                   {"garbage", unreadable},
-			"two parts":                 {"a.b", unreadable},
-			"JSON":                      {`{"payload":"","signatures":[]}`, unreadable},
-			"oversize":                  {strings.Repeat("a", 16<<10+1), "the token is too long"},
-			"a good one with a tail":    {good + ".", unreadable},
-			"empty":                     {"", "a token is required"},
-			"with the word bearer":      {"Bearer " + good, unreadable},
+			"tampered claims": {
+				tampered(good, f.with("sub", string(ann.Parent()))), "the signature of the token is wrong",
+			},
+			"no signature":            {f.unsigned("ES256", ""), "the signature of the token is wrong"},
+			"another key of our name": {f.anotherKey(f.public.KeyID), "the signature of the token is wrong"},
+			"another key":             {f.anotherKey("other"), notOurs},
+			"a key without a name":    {f.anotherKey(""), notOurs},
+			"garbage":                 {"garbage", unreadable},
+			"two parts":               {"a.b", unreadable},
+			"JSON":                    {`{"payload":"","signatures":[]}`, unreadable},
+			"oversize":                {strings.Repeat("a", 16<<10+1), "the token is too long"},
+			"a good one with a tail":  {good + ".", unreadable},
+			"empty":                   {"", "a token is required"},
+			"with the word bearer":    {"Bearer " + good, unreadable},
 		}
 		for name, tt := range tests {
 			t.Run(name, func(t *testing.T) {
@@ -465,9 +473,14 @@ func TestPublishedKeysProveTokens(t *testing.T) {
 		var discovery map[string]any
 		get(t, i, "/.well-known/openid-configuration", &discovery)
 		want := map[string]any{
-			"issuer": issuer, "jwks_uri": issuer + "/.well-known/jwks.json", "response_types_supported": []any{"code", "id_token"},
-			"authorization_endpoint": issuer + "/oauth", "token_endpoint": issuer + "/oauth/token", "device_authorization_endpoint": issuer + "/oauth/device_authorization", "identity_provider_redirect_uri": issuer + "/oauth/callback",
-			"grant_types_supported":            []any{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
+			"issuer": issuer, "jwks_uri": issuer + "/.well-known/jwks.json", "response_types_supported": []any{"code",
+				"id_token"},
+			"authorization_endpoint": issuer + "/oauth", "token_endpoint": issuer + "/oauth/token",
+			"device_authorization_endpoint":  issuer + "/oauth/device_authorization",
+			"identity_provider_redirect_uri": issuer + "/oauth/callback",
+			"grant_types_supported": []any{
+				"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code",
+			},
 			"code_challenge_methods_supported": []any{"S256"}, "token_endpoint_auth_methods_supported": []any{"none"},
 			"subject_types_supported": []any{"public"}, "id_token_signing_alg_values_supported": []any{"ES256", "RS256"},
 		}
@@ -557,7 +570,8 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		caller, err := i.Verify(t.Context(), raw, api)
 		if err == nil {
-			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}}); !cmp.Equal(want, caller) {
+			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour),
+				Audience: []string{api}}); !cmp.Equal(want, caller) {
 				// Base64 and ECDSA allow other texts of a valid token.
 				t.Fatalf("%q is accepted as %+v", raw, caller)
 			}
