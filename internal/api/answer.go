@@ -11,19 +11,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// An answer is a message on its way to a client over gRPC. grpc-go keeps it in
-// memory until the client has read it, after the method has returned. The codec
-// makes buffers of it that know when grpc-go releases them.
+// An answer is a message to a client over gRPC. grpc-go keeps it in memory after the
+// method has returned, until the client has read it. The codec encodes it into
+// buffers that report when grpc-go releases them.
 type answer struct {
 	message any
-	size    int
+	size    int    // in bytes
 	conn    Conn   // may be nil
-	free    func() // is called when it has been sent, or never will be; may be nil
+	free    func() // called after the answer was sent or dropped; may be nil
 }
 
 // answer returns out as an answer that counts against the caller's quota until it
-// is sent. It returns fault.ResourceExhausted if the caller has not read enough
-// of the answers before.
+// is sent. It returns fault.ResourceExhausted if the caller has too many bytes of
+// unread answers.
 func (c *chain) answer(ctx context.Context, out any) (any, error) {
 	k := callOf(ctx)
 	a := newAnswer(ctx, out, nil)
@@ -43,22 +43,22 @@ func (c *chain) answer(ctx context.Context, out any) (any, error) {
 	return a, nil
 }
 
-// sendUncompressed has the messages of a call sent uncompressed. grpc-go would
-// compress them if the client compresses its own, and then the buffers that wait
-// would not be those that are counted.
+// sendUncompressed makes grpc-go send the messages of a call uncompressed. If the
+// client compresses its messages, grpc-go would compress ours as well, and the
+// quota would count buffers other than the waiting ones.
 func sendUncompressed(ctx context.Context) {
-	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // fails only after an answer
+	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // fails only after the answer was sent
 }
 
-// countAnswer counts an answer of size bytes against the quota of the caller,
-// until the function it returns is called. It returns fault.ResourceExhausted if
-// the caller is over its quota.
+// countAnswer counts an answer of size bytes against the quota of the caller until
+// release is called. It returns fault.ResourceExhausted if the caller exceeds its
+// quota.
 func (c *chain) countAnswer(k *call, size int) (release func(), _ error) {
 	if size < smallAnswer {
 		return func() {}, nil
 	}
 	if !c.unsent.acquire(k, int64(size)) {
-		return func() {}, busy("answers that are not read")
+		return func() {}, busy("unread answers")
 	}
 	return sync.OnceFunc(func() { c.unsent.release(k, int64(size)) }), nil
 }
@@ -92,7 +92,7 @@ func (a *answer) marshal(c encoding.CodecV2) (mem.BufferSlice, error) {
 	// newAnswer has computed the size.
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], m)
 	*buf = b
-	a.message = nil // it is large, and not needed any more
+	a.message = nil // frees its memory, because it may be large
 	if err != nil {
 		pool.Put(buf)
 		a.done()
@@ -100,14 +100,14 @@ func (a *answer) marshal(c encoding.CodecV2) (mem.BufferSlice, error) {
 	}
 	late := time.AfterFunc(answerTime+time.Duration(a.size)*time.Second/minAnswerRate, a.closeConn)
 	sent := sync.OnceFunc(func() { late.Stop(); a.done() })
-	if a.conn != nil { // when the connection is closed, grpc-go drops its buffers without releasing them
+	if a.conn != nil { // grpc-go does not release the buffers of a connection that is closed
 		cancel := a.conn.AfterClose(sent)
 		return mem.BufferSlice{mem.NewBuffer(buf, notifyingPool{pool, func() { cancel(); sent() }})}, nil
 	}
 	return mem.BufferSlice{mem.NewBuffer(buf, notifyingPool{pool, sent})}, nil
 }
 
-// done is called when the answer has been sent, or never will be.
+// done is called after the answer was sent or dropped.
 func (a *answer) done() {
 	if a.free != nil {
 		a.free()

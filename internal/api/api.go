@@ -1,9 +1,9 @@
-// Package api speaks protobuf: it turns calls, over gRPC or as JSON over HTTP,
-// into calls of the services that decide, and their answers and faults back.
+// Package api serves the API over gRPC and as JSON over HTTP. It converts requests
+// to calls of the services, and their results and faults to answers.
 //
 // Both protocols run calls through one chain (chain.go) to one set of methods
 // (packages v2 and v1). The JSON side (gateway.go) reads its routes from the http
-// options of the API's definition, so a new method needs nothing but itself.
+// options of the API's definition, so a new method needs no route of its own.
 package api
 
 import (
@@ -31,15 +31,15 @@ import (
 // audience.
 type Config struct {
 	Audience string                // the base URL, which tokens must be for
-	Domain   string                // of ErrorInfo: "iam." and the API's host
+	Domain   string                // domain in ErrorInfo: "iam." and the API's host
 	Log      *slog.Logger          // nil: slog's default
 	Metrics  prometheus.Registerer // nil: none
-	MaxBody  int64                 // of a request, in bytes; 0: 4 MiB, which is the least for gRPC
-	Counters metric.Metrics        // of denials
-	Version  string                // of the program
-	Dir      string                // for documents while they are imported; "": the system's
-	Events   event.Names           // what types of events begin with
-	Proxies  Proxies               // trusted over gRPC; HTTP requests have the client's address already
+	MaxBody  int64                 // largest request body, in bytes; 0: 4 MiB, which is the minimum for gRPC
+	Counters metric.Metrics        // counters of denials
+	Version  string                // version of the program
+	Dir      string                // folder for documents while they are imported; "": the system's
+	Events   event.Names           // prefixes of event types
+	Proxies  Proxies               // trusted over gRPC; HTTP requests already have the client's address
 
 	// Admit returns an error if the caller makes too many requests; nil admits all.
 	Admit func(context.Context) error
@@ -53,7 +53,7 @@ type API struct {
 	chain    *chain
 	local    *local
 	advisory *advisory.Service
-	health   []*health.Server // of each gRPC server
+	health   []*health.Server // health of each gRPC server
 	draining context.Context
 	drain    context.CancelFunc
 }
@@ -61,9 +61,9 @@ type API struct {
 // Services do the work of the methods.
 type Services = v2.Services
 
-// New returns an API over the services. It accepts the tokens of issuer that
-// checker does not know to be revoked.
-func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
+// New returns an API over the services. It accepts tokens of issuer unless checker
+// reports that they are revoked.
+func New(services Services, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -73,28 +73,27 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	c := newChain(cfg, func(ctx context.Context, o origin) (authz.Caller, error) {
 		return issuer.Authenticate(ctx, o.token, cfg.Audience, checker)
 	})
-	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary, c.stream), advisory: all.Advisory}
+	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary, c.stream), advisory: services.Advisory}
 	a.draining, a.drain = context.WithCancel(context.Background())
-	v2.Register(a.local, all,
+	v2.Register(a.local, services,
 		v2.Config{Version: cfg.Version, Dir: cfg.Dir, Events: cfg.Events, Bearer: bearerOf, Ending: a.draining})
-	v1.Register(a.local, all, bearerOf, issuer.Address())
+	v1.Register(a.local, services, bearerOf, issuer.Address())
 	return a
 }
 
 // ReportNotServing makes health checks over gRPC report that the server is not
-// serving, to those who ask and to those who watch.
+// serving, to clients that check and to clients that watch.
 func (a *API) ReportNotServing() {
 	for _, h := range a.health {
 		h.Shutdown()
 	}
 }
 
-// EndWatches ends the calls that would last as long as the server: those that
-// watch.
+// EndWatches ends the calls that watch, because they last until the server stops.
 func (a *API) EndWatches() { a.drain() }
 
-// HTTP serves the JSON API, with its downloads and /openapi.json. Any other path
-// is answered with a typed error.
+// HTTP returns the handler of the JSON API, its downloads and /openapi.json. The
+// answer to any other path is a typed error.
 func (a *API) HTTP() http.Handler {
 	g := newGateway(a.cfg, a.local, a.chain)
 	g.download("/advisories/v1/export", a.exportOverHTTP)
@@ -102,47 +101,49 @@ func (a *API) HTTP() http.Handler {
 	return g
 }
 
-// Limits of gRPC connections. Clients of this API are built for answers of up to
-// 100 MB. Requests have the limit they have in JSON.
+// Limits of gRPC connections. Clients of this API accept answers of up to 100 MB.
+// Requests have the same limit as in JSON.
 const (
 	maxAnswer         = 100 << 20
 	maxHeader         = 64 << 10
 	connectionTimeout = 20 * time.Second
 	minKeepalive      = 10 * time.Second
 
-	// A stream's window is how much a client may send before its call is
-	// admitted. It is static, because grpc-go would let it grow with the speed of
-	// the connection, and anonymous callers have fast connections, too. It does
-	// not slow a message down that is being read, because grpc-go enlarges the
-	// window for it. The window of the connection is renewed as data arrives.
+	// The window of a stream is the number of bytes that a client may send before
+	// its call is admitted. It is static, because grpc-go would otherwise enlarge
+	// it with the speed of the connection, and anonymous callers have fast
+	// connections, too. It does not slow down a message that is being read,
+	// because grpc-go enlarges the window for that message. The window of the
+	// connection is renewed as data arrives.
 	streamWindow     = 64 << 10
 	connectionWindow = 1 << 20
 
-	// Pings detect clients that are gone. Connections without calls are closed.
+	// Pings detect clients that have disconnected. Connections without calls are
+	// closed.
 	pingEvery      = 2 * time.Minute
 	pingTimeout    = 20 * time.Second
 	idleConnection = 10 * time.Minute
 
-	// Calls run on goroutines that are reused, because their stacks have grown
-	// already, and SQLite needs deep ones. If there are more calls at once, the
-	// rest get new goroutines.
+	// Calls run on a pool of streamWorkers goroutines, because their stacks have
+	// already grown to the depth that SQLite needs. Further concurrent calls get
+	// new goroutines.
 	streamWorkers = 32
 
-	// Every connection has a readBuffer as long as it lasts. It is half of what
-	// grpc-go uses, because anonymous callers have connections, too.
+	// Every connection has a buffer of readBuffer bytes. It is half as large as
+	// the default of grpc-go, because anonymous callers have connections, too.
 	readBuffer = 16 << 10
 )
 
-// GRPC returns a new server of every service under all its names, with
-// reflection and health. A connection may have that many calls in flight. GRPC
-// must not be called after ReportNotServing, or beside it.
+// GRPC returns a new server of every service under all its names, with reflection
+// and health. A connection may have up to calls calls in flight. GRPC must not be
+// called after ReportNotServing or concurrently with it.
 func (a *API) GRPC(calls int) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnaryInterceptor(a.chain.unary),
 		grpc.StreamInterceptor(a.chain.stream),
 		grpc.UnknownServiceHandler(a.chain.unknown),
-		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // imports have messages of some size
+		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // imports have large messages
 		grpc.MaxSendMsgSize(maxAnswer),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(uint32(calls)),

@@ -29,9 +29,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// A chain runs every call, over gRPC and as JSON alike: it gives it an id and a
-// deadline, authenticates the caller, limits what it may use, and in the end logs
-// it, counts it in the metrics, and turns its fault into a status.
+// A chain runs every call of both protocols. It gives the call an ID and a deadline,
+// authenticates the caller and limits its resources. After the call it logs it,
+// counts it in the metrics, and converts its fault to a status.
 type chain struct {
 	domain       string
 	log          *slog.Logger
@@ -39,13 +39,13 @@ type chain struct {
 	authenticate func(context.Context, origin) (authz.Caller, error)
 	rules        map[string]rule // by full method name, all names
 	proxies      Proxies
-	limit        func(context.Context) error // of requests; nil if there is none
+	limit        func(context.Context) error // returns an error over the request rate; nil: no limit
 
 	slow      callQuota // messages that arrive slowly
 	streaming callQuota // calls with streams
 	watching  callQuota // calls that watch
 	unsent    callQuota // bytes of answers
-	calls     *quota    // anonymous calls on connections of gRPC without a valid token so far
+	calls     *quota    // anonymous calls on gRPC connections that have not shown a valid token
 	reading   *quota    // anonymous calls whose messages are being read
 }
 
@@ -66,12 +66,12 @@ func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Call
 type call struct {
 	origin  origin
 	rule    rule
-	subject resource.UID // the caller, once it is authenticated
+	subject resource.UID // authenticated caller; "" before authentication
 	claim   resource.Claim
-	tenant  string // of the subject
-	network string // what origin.remote is counted with
+	tenant  string // tenant of the subject
+	network string // network of origin.remote, which quotas count
 	start   time.Time
-	span    *trace.Span // nil if the gateway has begun it
+	span    *trace.Span // nil if the gateway has started the span
 }
 
 type callKey struct{}
@@ -82,8 +82,8 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // anonymous reports whether the caller is not authenticated.
 func (k *call) anonymous() bool { return k.subject == "" }
 
-// maxMessage returns how many bytes the message of a call may have, as far as it
-// depends on the caller.
+// maxMessage returns the limit that the caller has for the message of a call, in
+// bytes.
 func (k *call) maxMessage() int64 {
 	if k.anonymous() {
 		return maxAnonymousMessage
@@ -100,7 +100,7 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	if !k.origin.gateway {
-		_ = grpc.SetHeader(ctx, metadata.MD{requestIDKey: {k.origin.id}}) // fails only after an answer
+		_ = grpc.SetHeader(ctx, metadata.MD{requestIDKey: {k.origin.id}}) // fails only after the answer was sent
 	}
 	resp, err := recoverPanic(func() (any, error) {
 		ctx, err := c.admit(ctx, k)
@@ -115,7 +115,7 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, nil
 }
 
-// stream runs a call with streams. It has no deadline but the caller's.
+// stream runs a call with streams. Only the caller sets its deadline.
 func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx := ss.Context()
 	k := c.begin(ctx, info.FullMethod)
@@ -139,35 +139,35 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 			return nil, fault.Field("body", "must not be compressed")
 		}
 		sendUncompressed(ctx)
-		return nil, next(srv, admitted{ss, ctx, c, k})
+		return nil, next(srv, admittedStream{ss, ctx, c, k})
 	})
 	if _, foreign := status.FromError(err); err != nil && foreign {
-		return err // a status of the library that serves the stream
+		return err // a status of grpc-go
 	}
 	return c.end(ctx, k, err)
 }
 
-// An admitted is a stream whose caller the chain has admitted.
-type admitted struct {
+// An admittedStream is a stream whose caller the chain has admitted.
+type admittedStream struct {
 	grpc.ServerStream
 	ctx   context.Context
 	chain *chain
 	call  *call
 }
 
-func (a admitted) Context() context.Context { return a.ctx }
+func (a admittedStream) Context() context.Context { return a.ctx }
 
-func (a admitted) RecvMsg(m any) error {
+func (a admittedStream) RecvMsg(m any) error {
 	if g := gateOf(a.ctx); g != nil {
 		g.open(a.call.maxMessage())
 	}
 	return a.ServerStream.RecvMsg(m)
 }
 
-// SendMsg closes the connection if the client does not read what was sent before. A call
-// that watches ends when the caller's token does: what it tells is not known yet when it is
-// admitted.
-func (a admitted) SendMsg(m any) error {
+// SendMsg closes the connection if the client does not read earlier messages in
+// time. It authenticates the caller of a watch again for each message, because the
+// token may have expired since the call was admitted.
+func (a admittedStream) SendMsg(m any) error {
 	if a.call.rule.watch {
 		if _, err := a.chain.authenticate(a.ctx, a.call.origin); err != nil {
 			return err
@@ -183,9 +183,9 @@ func (a admitted) SendMsg(m any) error {
 }
 
 // decodeInside returns a copy of d that reads requests and counts answers inside
-// the chain, as the gateway does. So messages are read only of callers that may
-// call the method, and bytes that are not a message are a bad request like any
-// other; grpc-go would report an internal error.
+// the chain, as the gateway does. So the server reads only messages of callers that
+// may call the method. Bytes that are not a message are a bad request, whereas
+// grpc-go would report an internal error.
 func (c *chain) decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	inside := *d
 	inside.Methods = slices.Clone(d.Methods)
@@ -207,15 +207,15 @@ func (c *chain) decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &inside
 }
 
-// A lazyRequest is what a request is decoded into. If that fails, the error is
-// here, because grpc-go would answer by itself if the codec returned it.
+// A lazyRequest decodes a request. It keeps the error of the decoding, because
+// grpc-go would answer the client if the codec returned the error.
 type lazyRequest struct {
 	into any
-	most int64 // bytes it may have
+	most int64 // largest size, in bytes
 	err  error
 }
 
-// A codec is gRPC's own, for lazyRequests and answers as well.
+// A codec is the codec of gRPC, extended to lazyRequests and answers.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Unmarshal(b mem.BufferSlice, v any) error {
@@ -259,8 +259,8 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 	return k
 }
 
-// trace returns a context with the span of a call, which the gateway begins for the
-// calls that it brings.
+// trace returns a context with the span of a call. The gateway has already started
+// the spans of its calls.
 func (k *call) trace(ctx context.Context) context.Context {
 	if !trace.On() {
 		return ctx
@@ -317,7 +317,7 @@ func recoverPanic(f func() (any, error)) (resp any, err error) {
 	return f()
 }
 
-// end records how a call went and returns its error as a status.
+// end records the result of a call and returns its error as a status.
 func (c *chain) end(ctx context.Context, k *call, err error) error {
 	if err == nil {
 		level := slog.LevelInfo
@@ -341,24 +341,24 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 	case isServerError(f.Code):
 		level = slog.LevelError
 	case f.Code == fault.NotFound && k.rule.open && k.rule.read:
-		level = slog.LevelDebug // somebody waits, and asks every second whether it is there
+		level = slog.LevelDebug // a client polls every second until the resource exists
 	}
 	c.record(ctx, level, k, f)
 	return statusOf(f, c.domain, trace.Reference(ctx, k.origin.id)).Err()
 }
 
-// isServerError reports whether a code means that the service is at fault, and
-// not the client.
+// isServerError reports whether a code means that the server, and not the client,
+// is at fault.
 func isServerError(code fault.Code) bool {
 	return code == fault.Internal || code == fault.Unavailable || code == fault.DeadlineExceeded
 }
 
-// maxReason is how much of the reason of a refusal is logged.
+// maxReason is the number of bytes of an error message that are logged.
 const maxReason = 256
 
-// record counts a call in the metrics and logs a line about it: never its token,
-// its body or its query. The reason is what the client was told, which may repeat a
-// name or a key of the request, and no credential.
+// record counts a call in the metrics and logs a line about it. It never logs the
+// token, the body or the query. The logged reason is the message that the client
+// gets, which may repeat a name or a key of the request, but no credential.
 func (c *chain) record(ctx context.Context, level slog.Level, k *call, f *fault.Error) {
 	took := time.Since(k.start)
 	if span := trace.Of(ctx); span != nil {
@@ -389,15 +389,15 @@ func (c *chain) record(ctx context.Context, level slog.Level, k *call, f *fault.
 	c.log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// An origin is where a call came from, whichever protocol brought it.
+// An origin describes the request of a call, independently of the protocol.
 type origin struct {
-	id      string // of the request, for the log and the client
-	remote  string // the caller's address, without its port
-	token   string // the caller's credential
-	err     error  // why there is no token
-	gateway bool   // the gateway brings the call; it has begun the span and told the client the id
-	ifMatch []string
-	head    bool // the client asks for the headers of the answer only
+	id      string   // request ID, for the log and the client
+	remote  string   // caller's address, without its port
+	token   string   // caller's credential
+	err     error    // reason why there is no token
+	gateway bool     // whether the call comes from the gateway, which has started the span and sent the ID
+	ifMatch []string // values of the If-Match header
+	head    bool     // whether the client asks only for the headers of the answer
 }
 
 // bearerOf returns the bearer token of a call.
@@ -408,7 +408,7 @@ func bearerOf(ctx context.Context) (string, error) {
 
 type originKey struct{}
 
-// originOf returns the origin of a call: from the context, where the gateway puts
+// originOf returns the origin of a call from the context, where the gateway stores
 // it, or from the metadata of gRPC.
 func originOf(ctx context.Context) origin {
 	if o, ok := ctx.Value(originKey{}).(*origin); ok {
@@ -424,11 +424,11 @@ func originOf(ctx context.Context) origin {
 
 const requestIDKey = "x-request-id"
 
-// goodRequestID matches the ids that may be written to a log and a header.
+// goodRequestID matches the request IDs that may be written to a log and a header.
 var goodRequestID = regexp.MustCompile(`^[0-9A-Za-z_.:/+=-]{1,128}$`)
 
-// requestID returns the id that a client gave its request, if it is a good one,
-// or else a new one.
+// requestID returns the ID that a client gave its request if goodRequestID matches
+// it, and a new ID otherwise.
 func requestID(given []string) string {
 	if len(given) == 1 && goodRequestID.MatchString(given[0]) {
 		return given[0]

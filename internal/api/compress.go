@@ -11,27 +11,26 @@ import (
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 )
 
-// minCompressed is the size of the smallest answer that is compressed. A page of the
-// usual size is smaller, and is sent in less time than compressing it would take.
+// minCompressed is the size of the smallest answer that is compressed, in bytes. A
+// usual page is smaller, and compressing it would take longer than sending it.
 const minCompressed = 32 << 10
 
-// A compressor compresses answers. It has as many writers as there are processors,
-// because each takes about a megabyte; while all are in use, answers are sent as
-// they are.
+// A compressor compresses answers. It has only one writer per processor, because
+// each needs about a megabyte. While all are in use, answers are sent uncompressed.
 type compressor struct{ writers chan *gzip.Writer }
 
 func newCompressor() *compressor {
 	n := runtime.GOMAXPROCS(0)
 	c := &compressor{make(chan *gzip.Writer, n)}
 	for range n {
-		c.writers <- nil // made when it is first needed
+		c.writers <- nil // created on first use
 	}
 	return c
 }
 
-// compress returns the body to send: compressed, with the header that says so, if
-// it is large and the client accepts it. A compressed body is complete before any
-// of it is sent, so a client that reads slowly keeps no writer busy.
+// compress returns the body to send. If the body is large and the client accepts
+// gzip, it compresses the body and sets Content-Encoding. The whole body is
+// compressed before it is sent, so that a slow client does not occupy a writer.
 func (c *compressor) compress(h http.Header, r *http.Request, body []byte) []byte {
 	h.Add("Vary", "Accept-Encoding")
 	if len(body) < minCompressed || !acceptsGzip(r.Header["Accept-Encoding"]) {
@@ -50,8 +49,8 @@ func (c *compressor) compress(h http.Header, r *http.Request, body []byte) []byt
 	var out bytes.Buffer
 	out.Grow(len(body) / 4)
 	w.Reset(&out)
-	_, _ = w.Write(body) // a buffer does not fail
-	_ = w.Close()        // likewise
+	_, _ = w.Write(body) // writing to a buffer never fails
+	_ = w.Close()
 	if out.Len() >= len(body) {
 		return body
 	}
@@ -59,18 +58,18 @@ func (c *compressor) compress(h http.Header, r *http.Request, body []byte) []byt
 	return out.Bytes()
 }
 
-// openapiGzip returns the description of the API, compressed once, because anybody
-// can ask for it.
+// openapiGzip returns the compressed description of the API. It is compressed only
+// once, because any client can request it.
 var openapiGzip = sync.OnceValue(func() []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	_, _ = w.Write(openapi.Document) // a buffer does not fail
-	_ = w.Close()                    // likewise
+	_, _ = w.Write(openapi.Document) // writing to a buffer never fails
+	_ = w.Close()
 	return out.Bytes()
 })
 
-// acceptsGzip reports whether an Accept-Encoding header names gzip, and not with a
-// weight of 0.
+// acceptsGzip reports whether an Accept-Encoding header names gzip with a weight
+// other than 0.
 func acceptsGzip(values []string) bool {
 	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		name, weight, _ := strings.Cut(coding, ";")

@@ -20,15 +20,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
-// A document writes the body of a download, and sets its headers.
+// A document writes the body of a download and sets its headers.
 type document func(ctx context.Context, r *http.Request, params map[string]string, h http.Header, w io.Writer) error
 
 const (
-	downloadTime   = time.Hour // that a document may take to write
+	downloadTime   = time.Hour // time limit of a download
 	downloadBuffer = 256 << 10
 )
 
-// download serves a document under a path. For the chain the call is one of
+// download serves a document at a path. The chain treats the request as a call of
 // ExportAdvisories.
 func (g *gateway) download(path string, write document) {
 	const method = "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories"
@@ -37,17 +37,18 @@ func (g *gateway) download(path string, write document) {
 		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
 		defer cancel()
 		out := &startedWriter{ResponseWriter: w}
-		buffered := bufio.NewWriterSize(out, downloadBuffer) // until it is full, an error can still be answered
-		err := g.local.interceptStream(nil, &eventStream{r: r.WithContext(ctx)}, info, func(_ any, s grpc.ServerStream) error {
+		buffered := bufio.NewWriterSize(out, downloadBuffer) // an error before the first flush can be answered
+		serve := func(_ any, s grpc.ServerStream) error {
 			if err := write(s.Context(), r, params, w.Header(), buffered); err != nil {
 				return err
 			}
 			return buffered.Flush()
-		})
+		}
+		err := g.local.interceptStream(nil, &eventStream{r: r.WithContext(ctx)}, info, serve)
 		switch {
 		case err == nil:
 		case out.started:
-			panic(http.ErrAbortHandler) // a client must not take half a document for the whole
+			panic(http.ErrAbortHandler) // shows the client that the document is incomplete
 		default:
 			w.Header().Del("Content-Disposition")
 			g.fail(w, r, status.Convert(err))
@@ -55,7 +56,7 @@ func (g *gateway) download(path string, write document) {
 	})
 }
 
-// A startedWriter knows whether something has been written.
+// A startedWriter records whether a part of the body was written.
 type startedWriter struct {
 	http.ResponseWriter
 	started bool
@@ -66,8 +67,8 @@ func (w *startedWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// withPassword returns the context of a request, with the password as the token if
-// it has one, for programs that can send nothing but a password.
+// withPassword returns the context of a request. A password of basic authentication
+// becomes the token, for programs that support no other authentication.
 func withPassword(r *http.Request) context.Context {
 	o := originOf(r.Context())
 	if _, password, ok := r.BasicAuth(); ok && password != "" {

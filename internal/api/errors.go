@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// statusOf returns the AIP-193 status of a fault. It is the only function of the
-// service that makes one. id is the id of the request, which is all that a client
-// learns about an internal error.
+// statusOf returns the AIP-193 status of a fault. No other function creates a
+// status. id is the request ID, which is the only information that a client gets
+// about an internal error.
 func statusOf(f *fault.Error, domain, id string) *status.Status {
 	message := f.Message
 	if f.Code == fault.Internal {
@@ -27,14 +27,14 @@ func statusOf(f *fault.Error, domain, id string) *status.Status {
 
 // details returns the details of a fault for programs, ErrorInfo first.
 func details(f *fault.Error, domain string) []protoadapt.MessageV1 {
-	all := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: f.Code.Reason(), Domain: domain, Metadata: f.Metadata}}
+	list := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: f.Code.Reason(), Domain: domain, Metadata: f.Metadata}}
 	if len(f.Fields) > 0 {
 		bad := &errdetails.BadRequest{}
 		for _, v := range f.Fields {
 			bad.FieldViolations = append(bad.FieldViolations,
 				&errdetails.BadRequest_FieldViolation{Field: v.Subject, Description: v.Description})
 		}
-		all = append(all, bad)
+		list = append(list, bad)
 	}
 	if len(f.Unmet) > 0 {
 		unmet := &errdetails.PreconditionFailure{}
@@ -42,20 +42,20 @@ func details(f *fault.Error, domain string) []protoadapt.MessageV1 {
 			unmet.Violations = append(unmet.Violations,
 				&errdetails.PreconditionFailure_Violation{Type: v.Subject, Description: v.Description})
 		}
-		all = append(all, unmet)
+		list = append(list, unmet)
 	}
 	if q := f.Quota; q != nil {
 		v := &errdetails.QuotaFailure_Violation{Subject: q.Subject, Description: q.Description, QuotaMetric: q.Metric}
 		if q.Known {
 			v.QuotaValue = q.Limit
 		}
-		all = append(all, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{v}})
+		list = append(list, &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{v}})
 	}
 	if f.Resource != nil {
-		all = append(all, &errdetails.ResourceInfo{ResourceType: f.Resource.Type, ResourceName: f.Resource.Name})
+		list = append(list, &errdetails.ResourceInfo{ResourceType: f.Resource.Type, ResourceName: f.Resource.Name})
 	}
 	if f.RetryIn > 0 {
-		all = append(all, &errdetails.RetryInfo{RetryDelay: durationpb.New(f.RetryIn)})
+		list = append(list, &errdetails.RetryInfo{RetryDelay: durationpb.New(f.RetryIn)})
 	}
-	return all
+	return list
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// ifMatch is the header, and the metadata of gRPC, with the version of a resource that an update
-// is meant for. A version is the time of the last change, in quotes as RFC 9110 wants it.
+// ifMatch is the name of the HTTP header, and of the gRPC metadata, with the expected
+// version of the updated resource. A version is the time of the last change, in
+// quotes as RFC 9110 requires.
 const ifMatch = "if-match"
 
-// isVersioned reports whether a method changes one resource and tells when it did.
+// isVersioned reports whether a method updates one resource and returns the time of
+// the update.
 func isVersioned(m protoreflect.MethodDescriptor) bool {
 	return strings.HasPrefix(string(m.Name()), "Update") && m.Output().Fields().ByName("update_time") != nil
 }
@@ -29,15 +31,15 @@ func etag(m proto.Message) string {
 	if fd == nil || !r.Has(fd) {
 		return ""
 	}
-	at, ok := r.Get(fd).Message().Interface().(interface{ AsTime() time.Time })
+	updated, ok := r.Get(fd).Message().Interface().(interface{ AsTime() time.Time })
 	if !ok {
 		return ""
 	}
-	return `"` + at.AsTime().UTC().Format(resource.Milliseconds) + `"`
+	return `"` + updated.AsTime().UTC().Format(resource.Milliseconds) + `"`
 }
 
-// expect returns a context in which the resource of a request is changed only in the version that
-// the caller names, if any.
+// expect returns a context in which the resource of a request is changed only if it
+// still has the version that the caller names. Without a version it returns ctx.
 func expect(ctx context.Context, req any) (context.Context, error) {
 	k := callOf(ctx)
 	given := k.origin.ifMatch
@@ -48,18 +50,18 @@ func expect(ctx context.Context, req any) (context.Context, error) {
 		return ctx, nil
 	}
 	if !k.rule.versioned {
-		return ctx, fault.Field(ifMatch, "is not understood by this method")
+		return ctx, fault.Field(ifMatch, "is not supported by this method")
 	}
-	at, err := time.Parse(`"`+time.RFC3339Nano+`"`, strings.TrimPrefix(given[0], "W/"))
+	version, err := time.Parse(`"`+time.RFC3339Nano+`"`, strings.TrimPrefix(given[0], "W/"))
 	if err != nil || len(given) > 1 {
 		return ctx, fault.Field(ifMatch, `must be an updateTime in quotes, such as "2026-11-01T12:00:00.000Z"`)
 	}
-	return resource.WithExpected(ctx, named(req.(proto.Message).ProtoReflect()), at), nil
+	return resource.WithExpected(ctx, uidOf(req.(proto.Message).ProtoReflect()), version), nil
 }
 
-// named returns the uid of the resource that a request names: its own field, or that of the
-// resource in it.
-func named(m protoreflect.Message) (uid resource.UID) {
+// uidOf returns the UID of the resource that a request names in a field, or in a
+// field of the resource that it contains.
+func uidOf(m protoreflect.Message) (uid resource.UID) {
 	fields := m.Descriptor().Fields()
 	for _, name := range []protoreflect.Name{"uid", "id", "group_uid"} {
 		if fd := fields.ByName(name); fd != nil && fd.Kind() == protoreflect.StringKind {
@@ -69,7 +71,7 @@ func named(m protoreflect.Message) (uid resource.UID) {
 	for i := range fields.Len() {
 		fd := fields.Get(i)
 		if fd.Kind() == protoreflect.MessageKind && !fd.IsList() && !fd.IsMap() && fd.Name() != "update_mask" && m.Has(fd) {
-			return named(m.Get(fd).Message())
+			return uidOf(m.Get(fd).Message())
 		}
 	}
 	return ""

@@ -11,22 +11,22 @@ import (
 	"google.golang.org/grpc"
 )
 
-// messagePrefix is the length of what precedes every message of gRPC: a byte that
-// says whether it is compressed, and its length in four bytes.
+// messagePrefix is the length of the prefix of every gRPC message, in bytes: one
+// byte that says whether the message is compressed, and its length in four bytes.
 const messagePrefix = 5
 
-// A gate is the body of a call over gRPC that came through net/http. grpc-go
-// reads such a body as fast as the client sends it, and buffers what no method
-// has asked for. A gate returns a message only after the chain has asked for it,
-// so that the flow control of HTTP/2 makes the client wait.
+// A gate is the body of a gRPC call that arrived through net/http. grpc-go reads
+// such a body as fast as the client sends it, and buffers messages that no method
+// has asked for. A gate returns a message only after the chain has asked for it, so
+// that the flow control of HTTP/2 makes the client wait.
 type gate struct {
 	body io.ReadCloser
 
-	head []byte // what is left to read of the prefix of the message
-	left int64  // bytes that are left to read of the message
+	head []byte // unread part of the prefix of the message
+	left int64  // unread bytes of the message
 
 	mu     sync.Mutex
-	most   int64 // bytes a message may have
+	most   int64 // largest message, in bytes
 	asked  chan struct{}
 	closed chan struct{}
 	once   sync.Once
@@ -40,8 +40,8 @@ func gateOf(ctx context.Context) *gate {
 	return g
 }
 
-// Mixed serves calls over gRPC that arrive on a connection of net/http, among
-// other requests. s is a server that API.GRPC has returned.
+// Mixed serves gRPC calls that arrive on a connection of net/http among other
+// requests. s is a server that API.GRPC has returned.
 func Mixed(s *grpc.Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := &gate{body: r.Body, asked: make(chan struct{}, 1), closed: make(chan struct{})}
@@ -60,7 +60,7 @@ func (g *gate) open(most int64) {
 	g.mu.Unlock()
 	select {
 	case g.asked <- struct{}{}:
-	default: // the message before has not arrived yet
+	default: // the previous message has not arrived yet
 	}
 }
 
@@ -68,7 +68,7 @@ func (g *gate) open(most int64) {
 func (g *gate) shut() {
 	g.once.Do(func() {
 		close(g.closed)
-		_ = g.body.Close() // net/http's never fails
+		_ = g.body.Close() // never fails in net/http
 	})
 }
 
@@ -112,7 +112,7 @@ func (g *gate) next() error {
 	g.mu.Unlock()
 	g.head, g.left = head, int64(binary.BigEndian.Uint32(head[1:]))
 	if g.left > most {
-		// grpc-go refuses it by its length, and does not wait for the rest.
+		// grpc-go refuses this length and does not wait for the message.
 		binary.BigEndian.PutUint32(head[1:], math.MaxUint32)
 		g.left = 0
 	}

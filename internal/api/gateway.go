@@ -31,12 +31,12 @@ type gateway struct {
 	domain  string
 	realm   string
 	maxBody int64
-	routes  map[string]*runtime.ServeMux // by collection, because a mux tries its routes one after the other
-	noRoute *runtime.ServeMux            // for paths of no collection
+	routes  map[string]*runtime.ServeMux // by collection, because a mux tries its routes one by one
+	noRoute *runtime.ServeMux            // for paths without a collection
 	local   *local
 	chain   *chain
 	encoder wire.Encoder
-	buffers sync.Pool // of *[]byte
+	buffers sync.Pool // contains *[]byte
 	gzip    *compressor
 }
 
@@ -66,20 +66,20 @@ func (g *gateway) handle(verb, path string, h runtime.HandlerFunc) {
 		h(w, r, params)
 	})
 	if err != nil {
-		panic(fmt.Sprintf("route %s %s: %v", verb, path, err)) // the routes are the program's own
+		panic(fmt.Sprintf("route %s %s: %v", verb, path, err)) // the routes depend only on the program
 	}
 }
 
-// A probe is a ResponseWriter for requests that are not served: it only finds out
-// whether there is a route for one.
+// A probe is a ResponseWriter that only finds out whether a request has a route. The
+// request is not served.
 type probe struct{ found bool }
 
 func (p *probe) Header() http.Header         { return http.Header{} }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probe) WriteHeader(int)             {}
 
-// allowed returns the HTTP methods that the path of a request takes.
-func (g *gateway) allowed(r *http.Request) (all []string) {
+// allowed returns the HTTP methods that the path of a request accepts.
+func (g *gateway) allowed(r *http.Request) (verbs []string) {
 	for _, verb := range []string{
 		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 	} {
@@ -91,17 +91,17 @@ func (g *gateway) allowed(r *http.Request) (all []string) {
 		if !p.found {
 			continue
 		}
-		all = append(all, verb)
+		verbs = append(verbs, verb)
 		if verb == http.MethodGet {
-			all = append(all, http.MethodHead)
+			verbs = append(verbs, http.MethodHead)
 		}
 	}
-	return all
+	return verbs
 }
 
 func (g *gateway) newMux() *runtime.ServeMux {
 	return runtime.NewServeMux(
-		runtime.WithDisablePathLengthFallback(), // and no header overrides the method
+		runtime.WithDisablePathLengthFallback(), // otherwise a header could override the method
 		runtime.WithRoutingErrorHandler(g.routingError),
 		runtime.WithErrorHandler(g.pathError),
 	)
@@ -123,36 +123,36 @@ func collection(path string) string {
 	return name
 }
 
-// A binding is one http option of a method: how its request travels as HTTP.
+// A binding is one http option of a method. It maps an HTTP request to a message.
 type binding struct {
 	method     string // full name, as gRPC writes it
 	verb       string // GET, POST …
 	path       string // template
 	input      protoreflect.MessageDescriptor
-	body       string // the field that is the body, "*" for all of them, "" for none
+	body       string // field that contains the body, "*" for all fields, "" for none
 	mask       protoreflect.FieldDescriptor
-	deprecated bool // it is of version 1
-	exchange   bool // it is of the token service
-	watch      bool // it answers with server-sent events
+	deprecated bool // whether it belongs to version 1
+	exchange   bool // whether it belongs to the token service
+	watch      bool // whether it answers with server-sent events
 }
 
-// compressible reports whether answers may be compressed: those that only read, and
-// not the tokens of an exchange. The length of a compressed answer tells how much
-// of it is alike. Whoever sees the lengths and can have text of theirs into the
-// answer learns the rest by guessing (BREACH), so an answer with a secret in it is
-// never compressed: secrets are shown once, when something is made.
+// compressible reports whether answers may be compressed. These are the answers of
+// reads, except the tokens of an exchange. The length of a compressed answer depends
+// on its repetitions. An attacker who sees the length and can insert text into the
+// answer can guess its other content (BREACH). So an answer with a secret is never
+// compressed: only the call that creates a secret returns it.
 func (b binding) compressible() bool { return b.verb == http.MethodGet && !b.exchange }
 
 // bindings returns every binding, the least specific first, because the mux tries
 // the last one first, and "**" also matches the empty path.
 func bindings() []binding {
-	var all []binding
+	var list []binding
 	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
 		for i := range s.Methods().Len() {
 			m := s.Methods().Get(i)
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 			if r == nil || m.IsStreamingClient() || m.IsStreamingServer() && !isWatch(m) {
-				continue // over gRPC only
+				continue // available only over gRPC
 			}
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
@@ -163,17 +163,17 @@ func bindings() []binding {
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
 				}
-				all = append(append(all, b), b.underEarlierNames()...)
+				list = append(append(list, b), b.underEarlierNames()...)
 			}
 		}
 	})
-	slices.SortStableFunc(all, func(x, y binding) int { return cmp.Compare(specificity(x.path), specificity(y.path)) })
-	return all
+	slices.SortStableFunc(list, func(x, y binding) int { return cmp.Compare(specificity(x.path), specificity(y.path)) })
+	return list
 }
 
-// earlierNames are the paths of version 1 that have another name since then: the
-// new one, and the old one with the new version. Clients move to a later version
-// by replacing the version in their paths.
+// earlierNames are pairs of a path, and of its name in version 1 with the new
+// version. They exist because clients migrate to a later version by replacing the
+// version in their paths.
 var earlierNames = [][2]string{
 	{"/iam/v2beta1/roleBindings", "/iam/v2beta1/rolebindings"},
 	{"/iam/v2beta1/roleBindings:batchCreate", "/iam/v2beta1/rolebindings/batch/{parent=**}"},
@@ -188,20 +188,21 @@ var earlierNames = [][2]string{
 }
 
 // underEarlierNames returns b once for each path that it had in version 1.
-func (b binding) underEarlierNames() (all []binding) {
+func (b binding) underEarlierNames() (aliases []binding) {
 	for _, names := range earlierNames {
 		rest, ok := strings.CutPrefix(b.path, names[0])
 		if ok {
 			old := b
 			old.path = names[1] + rest
-			all = append(all, old)
+			aliases = append(aliases, old)
 		}
 	}
-	return all
+	return aliases
 }
 
-// specificity is greater for the template that must win if two match: one that
-// ends in a verb, then one without a "**", then one with more literal segments.
+// specificity is greater for the template that must win if two templates match.
+// A template that ends in a verb wins, then one without "**", then one with more
+// literal segments.
 func specificity(path string) int {
 	n := 0
 	last := path[strings.LastIndexByte(path, '/')+1:]
@@ -252,7 +253,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if path := canonical(r.Method, r.URL.Path); path != r.URL.Path {
 		u := *r.URL
-		u.Path, u.RawPath = path, "" // the mux goes by Path, in which %2F is a slash like any other
+		u.Path, u.RawPath = path, "" // the mux uses Path, in which %2F is an ordinary slash
 		r.URL = &u
 	}
 	mux := g.routes[collection(r.URL.Path)]
@@ -262,10 +263,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.ServeHTTP(w, r)
 }
 
-// canonical returns a path as the routes have it: with the version this API has
-// during its beta, and without a slash at the end. It leaves the slash in requests
-// to change or delete something, because there it may be the start of a child
-// whose name was lost.
+// canonical returns a path in the form of the routes: with the beta version of this
+// API, and without a trailing slash. It keeps the slash in requests that change or
+// delete a resource, because the client may have lost the name of a child after it.
 func canonical(method, path string) string {
 	if domain, rest, ok := strings.Cut(path, "/v2/"); ok &&
 		slices.Contains([]string{"/iam", "/registry", "/vulnerabilities", "/events", "/ping"}, domain) {
@@ -334,7 +334,7 @@ const (
 // encode appends an answer to buf. For Empty it appends nothing, not even an empty
 // object.
 func (g *gateway) encode(buf *[]byte, m proto.Message) (err error) {
-	if _, none := m.(*emptypb.Empty); !none {
+	if _, empty := m.(*emptypb.Empty); !empty {
 		*buf, err = g.encoder.Append(*buf, m)
 	}
 	return err
@@ -349,16 +349,16 @@ func send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-// fail answers with an error. Clients of the token service read its code, to know
-// whether to try again, from the first 4 KiB of the body.
+// fail answers with an error. Clients of the token service read its code from the
+// first 4 KiB of the body to decide whether to retry.
 func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status) {
 	body, err := g.encoder.Append(nil, st.Proto())
-	if err != nil { // a detail is of an unknown type: leave the details out
+	if err != nil { // a detail has an unknown type: omit the details
 		body, _ = g.encoder.Append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
 	if st.Code() == codes.Unauthenticated {
 		challenge := `Bearer realm="` + g.realm + `"`
-		if r.Header.Get("Authorization") != "" { // without a credential there is no error: RFC 6750
+		if r.Header.Get("Authorization") != "" { // RFC 6750 wants no error without a credential
 			challenge += `, error="invalid_token"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
@@ -380,8 +380,8 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 	g.refuse(w, r, f)
 }
 
-// refuseMethod answers a request whose path takes other methods. Its code is that of
-// a method that is not there, which clients of the API know.
+// refuseMethod answers a request whose path accepts only other HTTP methods. Its code
+// is Unimplemented, which clients of the API expect.
 func (g *gateway) refuseMethod(w http.ResponseWriter, r *http.Request) {
 	if _, ok := w.(*probe); ok {
 		return
@@ -392,7 +392,7 @@ func (g *gateway) refuseMethod(w http.ResponseWriter, r *http.Request) {
 		fault.New(fault.Unimplemented, "Unimplemented: this path takes %s", verbs))
 }
 
-// A statusWriter is a ResponseWriter that answers with a status of its own.
+// A statusWriter is a ResponseWriter that replaces the status of the answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -417,7 +417,7 @@ func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Ma
 	g.refuse(w, r, fault.Field("path", "has a malformed escape"))
 }
 
-// refuse answers a request that is for no method.
+// refuse answers a request that matches no method.
 func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, f *fault.Error) {
 	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id))
 }

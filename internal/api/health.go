@@ -13,15 +13,15 @@ import (
 )
 
 // A healthServer reports that the server and all its services, under all their
-// names, are serving, until the server is shutting down. It says nothing about
-// what they depend on.
+// names, are serving until the server shuts down. It does not check their
+// dependencies.
 type healthServer struct {
 	*health.Server
 	draining context.Context
 }
 
-// registerHealth lets clients check and watch the health of s and of the services
-// that it has so far, until draining is done. It returns what they check.
+// registerHealth adds a service with which clients check and watch the health of s and
+// its services. Watches end when draining is done.
 func (c *chain) registerHealth(draining context.Context, s *grpc.Server) *health.Server {
 	h := healthServer{health.NewServer(), draining}
 	for name := range s.GetServiceInfo() {
@@ -42,8 +42,8 @@ func (h healthServer) Check(
 	return resp, err
 }
 
-// Watch ends when the server is about to stop. Otherwise clients that watch would
-// keep it from stopping.
+// Watch ends when the server starts to stop, because clients that watch would
+// otherwise keep it from stopping.
 func (h healthServer) Watch(
 	r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse],
 ) error {

@@ -17,7 +17,7 @@ type local struct {
 	interceptStream grpc.StreamServerInterceptor
 	services        []localService
 	methods         map[string]localMethod // by full name
-	streams         map[string]localStream // likewise
+	streams         map[string]localStream // by full name
 }
 
 type localService struct {
@@ -53,9 +53,9 @@ func (l *local) RegisterService(d *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// call runs a method and returns the headers it set. read fills in the request
-// and write encodes the answer. Both run inside the chain: read only if the
-// caller may call the method, and their errors are handled like any other.
+// call runs a method and returns the headers that it has set. read fills in the
+// request and write encodes the answer. Both run inside the chain, which handles
+// their errors. read runs only if the caller may call the method.
 func (l *local) call(
 	ctx context.Context, method string, read, write func(context.Context, proto.Message) error,
 ) (metadata.MD, error) {

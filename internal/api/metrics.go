@@ -12,7 +12,7 @@ import (
 
 // metrics are the metrics of calls.
 type metrics struct {
-	took     *prometheus.HistogramVec // its counts are the number of calls
+	took     *prometheus.HistogramVec // duration and number of calls
 	inFlight prometheus.Gauge
 	denials  metric.Counter
 }
@@ -21,12 +21,12 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, denials metric.Counter, version string) *metrics {
 	f := promauto.With(r)
 	f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "holdfast_build_info", Help: "Always 1. The label says which version runs.",
+		Name: "holdfast_build_info", Help: "Always 1. The label is the version of the server.",
 	}, []string{"version"}).WithLabelValues(version).Set(1)
 	return &metrics{
 		denials: denials,
 		took: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "holdfast_call_duration_seconds", Help: "How long calls took, by method and name of the google.rpc.Code.",
+			Name: "holdfast_call_duration_seconds", Help: "Duration of calls, by method and name of the google.rpc.Code.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"method", "code"}),
 		inFlight: f.NewGauge(prometheus.GaugeOpts{

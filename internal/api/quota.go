@@ -9,37 +9,39 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// How much of the server's memory callers may use at once. A tenant is the
-// organization of the caller's identity, or a person who belongs to none.
+// Limits of the memory that callers may use at the same time. A tenant is the
+// organization of the caller's identity, or a person without an organization.
 // Addresses are limited as well, because one organization can have many people.
 // Anonymous callers, who have shown no valid token, are limited by address only.
 const (
-	// maxAnonymousMessage is the size of a message without a token. All methods
-	// that need no token take tokens and names, and a token has at most 16 KiB.
+	// maxAnonymousMessage is the largest message without a token, in bytes. All
+	// methods that need no token accept only tokens and names, and a token has at
+	// most 16 KiB.
 	maxAnonymousMessage = 64 << 10
 
-	// maxAnonymousCalls is how many calls without a token one address may have
-	// in flight over gRPC. Each costs about 10 KiB, with its goroutine.
+	// maxAnonymousCalls is the number of calls without a token that one address may
+	// have in flight over gRPC. Each needs about 10 KiB, including its goroutine.
 	maxAnonymousCalls = 128
 
-	// admitTime is how long authenticating a call may block its connection.
+	// admitTime is the time for which authentication of a call may block its
+	// connection.
 	admitTime = 5 * time.Second
 
-	// maxAnonymousReading is how many calls without a token one address may have
-	// whose messages are being read: 8 MiB.
+	// maxAnonymousReading is the number of messages without a token that the server
+	// reads at the same time from one address, 8 MiB in all.
 	maxAnonymousReading = 128
 
-	// Messages are small, and follow their headers at once. A message that takes
-	// longer than slowAfter is slow, and may use up to 4 MiB. Anonymous callers
-	// may have few of them, because on a connection of a proxy nothing keeps a
-	// message below maxAnonymousMessage while it arrives.
+	// Messages are small and follow their headers immediately. A message that takes
+	// longer than slowAfter is slow and may use up to 4 MiB. Anonymous callers may
+	// have only few slow messages, because on a connection of a proxy no limit
+	// keeps a message below maxAnonymousMessage while it arrives.
 	slowAfter        = 250 * time.Millisecond
 	maxSlow          = 16
 	maxSlowByAddress = 32
 	maxSlowAnonymous = 8
 
-	// anonymousTime is how long a message without a token may take. Other
-	// messages may take as long as the call.
+	// anonymousTime is the time in which a message without a token must arrive.
+	// Other messages may take as long as the call.
 	anonymousTime = 10 * time.Second
 
 	// Calls with streams last as long as the caller likes.
@@ -47,14 +49,15 @@ const (
 	maxStreamingByAddress = 128
 	maxStreamingAnonymous = 128
 
-	// Calls that watch cost little while nothing happens. Each person with a console
-	// may have one open for hours.
+	// Calls that watch need few resources while there are no events. Each person
+	// with a console may keep one open for hours.
 	maxWatching          = 256
 	maxWatchingByAddress = 512
 
-	// Bytes of answers that clients have not read yet. An answer below
-	// smallAnswer is not counted. But every answer to an anonymous caller is,
-	// with at least anonymousAnswer bytes, because grpc-go keeps the call with it.
+	// Limits of the answers that clients have not read yet, in bytes. An answer
+	// below smallAnswer is not counted. Every answer to an anonymous caller is
+	// counted with at least anonymousAnswer bytes, because grpc-go keeps the call
+	// in memory with it.
 	smallAnswer        = 4 << 10
 	anonymousAnswer    = 8 << 10
 	maxUnsent          = 32 << 20
@@ -66,21 +69,21 @@ const (
 	answerTime    = time.Minute
 	minAnswerRate = 64 << 10
 
-	retryBusy = 5 * time.Second // when a caller that was over its quota may try again
+	retryBusy = 5 * time.Second // time after which a refused caller may retry
 )
 
-// A quota limits how much of something each of many holders uses at once.
+// A quota limits the units of a resource that each holder uses at the same time.
 type quota struct {
 	most int64
 
 	mu   sync.Mutex
-	used map[string]int64 // by holder; without those that use nothing
+	used map[string]int64 // units by holder; holders with 0 units are not in it
 }
 
 func newQuota(most int64) *quota { return &quota{most: most, used: map[string]int64{}} }
 
-// acquire reports whether a holder may use n more, and counts it if so. A holder
-// that uses nothing may use any amount.
+// acquire reports whether a holder may use n more units, and counts them if so. A
+// holder that uses no units may acquire any number.
 func (q *quota) acquire(holder string, n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,7 +95,7 @@ func (q *quota) acquire(holder string, n int64) bool {
 	return true
 }
 
-// release counts that a holder uses n less.
+// release returns n units of a holder.
 func (q *quota) release(holder string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,15 +104,16 @@ func (q *quota) release(holder string, n int64) {
 	}
 }
 
-// A callQuota limits how much of something the tenant and the address of calls
-// use at once.
+// A callQuota limits the units of a resource that the tenant and the address of
+// calls use at the same time.
 type callQuota struct{ tenants, addresses, anonymous *quota }
 
 func newCallQuota(tenant, address, anonymous int64) callQuota {
 	return callQuota{newQuota(tenant), newQuota(address), newQuota(anonymous)}
 }
 
-// acquire reports whether the caller of k may use n more, and counts it if so.
+// acquire reports whether the caller of k may use n more units, and counts them if
+// so.
 func (q callQuota) acquire(k *call, n int64) bool {
 	switch {
 	case k.anonymous():
@@ -123,7 +127,7 @@ func (q callQuota) acquire(k *call, n int64) bool {
 	return true
 }
 
-// release counts that the caller of k uses n less.
+// release returns n units of the caller of k.
 func (q callQuota) release(k *call, n int64) {
 	if k.anonymous() {
 		q.anonymous.release(k.network, n)
@@ -133,9 +137,9 @@ func (q callQuota) release(k *call, n int64) {
 	q.addresses.release(k.network, n)
 }
 
-// busy returns the error for a caller that is over its quota of something.
-func busy(what string) error {
-	f := fault.New(fault.ResourceExhausted, "Resource exhausted: too many %s at once; try again", what)
+// busy returns the error for a caller that exceeds its quota of units.
+func busy(units string) error {
+	f := fault.New(fault.ResourceExhausted, "Resource exhausted: too many %s at once; try again", units)
 	f.RetryIn = retryBusy
 	return f
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// A Conn is a connection that carries calls over gRPC. The server makes it the
-// address of the peer: peer.Addr is one.
+// A Conn is a connection that carries calls over gRPC. peer.Addr of a call
+// implements it.
 type Conn interface {
-	Admitted() bool                  // reports whether a call on it had a valid token
-	Admit()                          // records that a call had one
+	Admitted() bool                  // reports whether a call on the connection had a valid token
+	Admit()                          // records that a call on the connection had a valid token
 	Close() error                    // ends the calls in flight
-	AfterClose(f func()) func() bool // calls f when the connection is closed, unless the result is called before
+	AfterClose(f func()) func() bool // calls f after the connection is closed; the result cancels that
 }
 
 // connOf returns the connection of a call over gRPC, or nil.
@@ -41,12 +41,12 @@ type stop context.CancelFunc
 type stopKey struct{}
 
 // tap is called by grpc-go when the headers of a call have arrived, before it
-// allocates a goroutine or memory for the message. On a connection without a
-// valid token so far it refuses calls that need a token and have none that is
-// valid, and any call without a token if its address has many in flight.
+// allocates a goroutine or memory for the message. On a connection that has not
+// shown a valid token, tap refuses a call that needs a token and has no valid one.
+// It also refuses a call that needs no token if its address has too many in flight.
 //
-// It also adds a stop to the context: there is no other way to make grpc-go stop
-// waiting for a message.
+// It adds a stop to the context, because there is no other way to make grpc-go
+// stop waiting for a message.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends with its parent, which is the call's
 	ctx = context.WithValue(ctx, stopKey{}, stop(cancel))
@@ -58,16 +58,17 @@ func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	defer c.metrics.inFlight.Dec()
 	var refusal error
 	if !k.rule.open {
-		// The call itself authenticates again. This one blocks the connection.
+		// The chain authenticates the call again. This authentication blocks the
+		// connection, so its time is limited.
 		short, end := context.WithTimeout(ctx, admitTime)
 		defer end()
 		if _, refusal = c.admit(short, k); refusal == nil {
 			return ctx, nil
 		}
 	}
-	// grpc-go never ends the context of a call that a tap refuses. If it has a
-	// deadline, which may be years away, its timer stays until then. So such a
-	// call is refused in the chain, or its connection is closed.
+	// grpc-go never ends the context of a call that a tap refuses. If the call has
+	// a deadline, which may be years away, its timer would stay until then. So the
+	// chain refuses such a call, or tap closes its connection.
 	_, timed := ctx.Deadline()
 	if refusal == nil || timed {
 		if c.calls.acquire(k.network, 1) {
@@ -90,16 +91,16 @@ func stopReading(ctx context.Context) {
 }
 
 // A receiveError is the error of a call whose message did not arrive. grpc-go has
-// answered the client already.
+// already answered the client.
 type receiveError struct{ err error }
 
 func (e receiveError) Error() string { return e.err.Error() }
 
-// receive has decode read the message of a call over gRPC whose caller may send
-// one.
+// receive calls decode to read the message of a call over gRPC, within the limits of
+// the caller.
 func (c *chain) receive(ctx context.Context, decode func(any) error, in any) error {
 	k := callOf(ctx)
-	if k.anonymous() && compressed(ctx) { // it is inflated before its size is checked
+	if k.anonymous() && compressed(ctx) { // grpc-go would inflate it before it checks the size
 		return fault.Field("body", "must not be compressed")
 	}
 	if g := gateOf(ctx); g != nil {
@@ -120,10 +121,10 @@ func compressed(ctx context.Context) bool {
 }
 
 // read runs f, which reads the message of a call. It returns
-// fault.ResourceExhausted without running it if the caller is anonymous and its
-// address has too many messages being read. It calls stop, which must make f
-// return, if f takes too long, or if it is slow and the caller has too many slow
-// messages already.
+// fault.ResourceExhausted without running f if the caller is anonymous and too many
+// messages of its address are being read. It calls stop, which must make f return,
+// if f takes too long, or if f is slow and the caller already has too many slow
+// messages.
 func (c *chain) read(k *call, stop func(), f func() error) error {
 	slow := &slowRead{quota: c.slow, call: k, stop: stop, rest: defaultDeadline - slowAfter}
 	if k.anonymous() {
@@ -146,11 +147,11 @@ type slowRead struct {
 	quota callQuota
 	call  *call
 	stop  func()
-	rest  time.Duration // that a slow message may take
+	rest  time.Duration // time that a slow message may take after slowAfter
 
 	mu      sync.Mutex
 	timer   *time.Timer
-	over    bool
+	ended   bool
 	counted bool
 	refused bool
 }
@@ -162,12 +163,13 @@ func (s *slowRead) begin() {
 	s.timer = time.AfterFunc(slowAfter, s.late)
 }
 
-// late runs when the message is slow, and again when it has used all its time.
+// late runs when the message turns out to be slow, and again when its time has
+// passed.
 func (s *slowRead) late() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.over:
+	case s.ended:
 	case s.counted:
 		s.stop()
 	case s.quota.acquire(s.call, 1):
@@ -185,7 +187,7 @@ func (s *slowRead) end() bool {
 	s.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.ended = true
 	if s.counted {
 		s.quota.release(s.call, 1)
 	}

@@ -13,49 +13,48 @@ import (
 const ForwardedFor = "x-forwarded-for"
 
 // Proxies are the addresses of reverse proxies whose ForwardedFor header is
-// trusted. Anybody can send that header, so there are none unless the operator
-// names them.
+// trusted. Only the operator can name them, because any client can send the header.
 type Proxies []netip.Prefix
 
-// Client returns the address, without a port, that a request comes from: the
-// peer's, unless that is a proxy. Each proxy has added the address of its client
-// at the end of the header, so Client reads it from the end, as long as the
-// addresses are those of proxies. It does not trust what precedes them. A proxy
-// that has added no address is the client.
+// Client returns the address of the client of a request, without a port. That is
+// the peer, unless the peer is a proxy. Each proxy appends the address of its client
+// to the header, so Client reads the header from its end while the addresses belong
+// to trusted proxies. It does not trust the addresses before them. A proxy that has
+// added no address is the client.
 func (p Proxies) Client(peer string, forwarded []string) string {
 	client := resource.HostOf(peer)
-	at, err := netip.ParseAddr(client)
+	addr, err := netip.ParseAddr(client)
 	if err != nil {
 		return client
 	}
 	for _, line := range slices.Backward(forwarded) {
-		for more := true; more; {
-			if !p.trust(at) {
+		for unread := true; unread; {
+			if !p.trust(addr) {
 				return client
 			}
 			end := strings.LastIndexByte(line, ',')
 			hop := line[end+1:]
-			if more = end >= 0; more {
+			if unread = end >= 0; unread {
 				line = line[:end]
 			}
-			if at, err = readHop(hop); err != nil {
+			if addr, err = readHop(hop); err != nil {
 				return client
 			}
-			client = at.String()
+			client = addr.String()
 		}
 	}
 	return client
 }
 
-// Trust reports whether an address, without a port, is a proxy's.
+// Trust reports whether an address, without a port, belongs to a trusted proxy.
 func (p Proxies) Trust(address string) bool {
-	at, err := netip.ParseAddr(address)
-	return err == nil && p.trust(at)
+	addr, err := netip.ParseAddr(address)
+	return err == nil && p.trust(addr)
 }
 
-func (p Proxies) trust(at netip.Addr) bool {
-	at = at.Unmap().WithZone("")
-	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(at) })
+func (p Proxies) trust(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }
 
 // readHop reads one address of the header. Some proxies add a port.
@@ -64,6 +63,6 @@ func readHop(text string) (netip.Addr, error) {
 	if with, err := netip.ParseAddrPort(text); err == nil {
 		return with.Addr().Unmap().WithZone(""), nil
 	}
-	at, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
-	return at.Unmap().WithZone(""), err
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return addr.Unmap().WithZone(""), err
 }

@@ -29,8 +29,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// read fills in a request from its body, its query and its path, in that order, so
-// that the path wins.
+// read fills in a request from its body, then its query, then its path. The path
+// takes precedence.
 func (g *gateway) read(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, b binding, params map[string]string, in proto.Message,
 ) error {
@@ -81,43 +81,44 @@ func isForm(r *http.Request) bool {
 }
 
 // takesJSON reports whether a request to the token service may have its parameters
-// in JSON, as older clients do. With a query, the body is not read, as ever.
+// in JSON, as older clients send them. The body is not read if there is a query.
 func (b binding) takesJSON(r *http.Request) bool {
 	return b.exchange && r.Method == http.MethodPost && r.URL.RawQuery == ""
 }
 
-// formBody returns the body of a request that is read like a query. If it may be
-// JSON, it is JSON whatever its Content-Type says.
+// formBody returns the body of a request in the form of a query. If the method
+// accepts JSON, a body that begins with a brace is JSON, independently of its
+// Content-Type.
 func (g *gateway) formBody(ctx context.Context, w http.ResponseWriter, r *http.Request, b binding) (string, error) {
 	body, err := g.body(ctx, w, r)
 	if err != nil {
 		return "", err
 	}
-	if b.takesJSON(r) && len(body) > 0 && body[0] == '{' { // no form begins so
+	if b.takesJSON(r) && len(body) > 0 && body[0] == '{' { // a form never begins with a brace
 		return jsonAsQuery(body, b.input)
 	}
 	if !isForm(r) {
-		return "", nil // as if it were not there
+		return "", nil // any other body is ignored
 	}
 	return string(body), nil
 }
 
-// jsonAsQuery returns a JSON object of texts and lists of texts as a query. It
-// returns fault.InvalidArgument for a key that is no field of d, or is given twice,
-// and for other values.
+// jsonAsQuery returns a JSON object of strings and lists of strings as a query. It
+// returns fault.InvalidArgument for a key that is not a field of d or is given
+// twice, and for other values.
 func jsonAsQuery(body []byte, d protoreflect.MessageDescriptor) (string, error) {
 	if !json.Valid(body) {
 		return "", fault.Field("body", "is not JSON")
 	}
 	query := url.Values{}
 	dec := json.NewDecoder(bytes.NewReader(body))
-	_, _ = dec.Token() // the brace; it is valid JSON
+	_, _ = dec.Token() // the opening brace of valid JSON
 	for dec.More() {
 		key, _ := dec.Token()
 		name, _ := key.(string) // a key is a string
 		var value json.RawMessage
 		_ = dec.Decode(&value)
-		var one string
+		var text string
 		var list []string
 		switch path, field := queryField(d, name); {
 		case field == nil:
@@ -125,8 +126,8 @@ func jsonAsQuery(body []byte, d protoreflect.MessageDescriptor) (string, error) 
 		case query.Has(path):
 			return "", fault.Field(path, "is given twice")
 		case string(value) == "null":
-		case json.Unmarshal(value, &one) == nil:
-			query[path] = []string{one}
+		case json.Unmarshal(value, &text) == nil:
+			query[path] = []string{text}
 		case field.IsList() && json.Unmarshal(value, &list) == nil:
 			query[path] = list
 		default:
@@ -145,7 +146,7 @@ func (b binding) bodyType() protoreflect.MessageDescriptor {
 	return b.input.Fields().ByName(protoreflect.Name(b.body)).Message()
 }
 
-// decodeInto reads a body into the field of a request that it is for.
+// decodeInto reads a body into the field of a request that contains the body.
 func decodeInto(body []byte, b binding, in proto.Message) error {
 	if f := b.input.Fields().ByName(protoreflect.Name(b.body)); f != nil && f.IsList() { // a JSON array
 		if len(body) == 0 {
@@ -159,8 +160,8 @@ func decodeInto(body []byte, b binding, in proto.Message) error {
 	return decodeBody(body, bodyOf(in, b.body))
 }
 
-// bodyOf returns the message in a request that the body is for. It makes it even
-// if the body turns out to be empty, because that is an empty resource.
+// bodyOf returns the message in a request that contains the body. It creates the
+// message even for an empty body, which is an empty resource.
 func bodyOf(in proto.Message, field string) proto.Message {
 	if field == "*" {
 		return in
@@ -172,7 +173,7 @@ func bodyOf(in proto.Message, field string) proto.Message {
 // body reads the body of a call to its end, within the limits of the caller.
 func (g *gateway) body(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, err error) {
 	k := callOf(ctx)
-	stop := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) } // a test's writer has none
+	stop := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) } // writers of tests have no deadline
 	err = g.chain.read(k, stop, func() error {
 		body, err = readBody(w, r, min(g.maxBody, k.maxMessage()))
 		return err
@@ -180,7 +181,8 @@ func (g *gateway) body(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return body, err
 }
 
-// readBody reads a body to its end. It is JSON whatever its Content-Type says.
+// readBody reads a body to its end. It ignores the Content-Type, because every body
+// is JSON.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, fault.Field("body", "must not be compressed")
@@ -195,9 +197,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return bytes.TrimSpace(body), nil
 }
 
-// respell replaces keys of a JSON object in lowerCamel by the names of fields that
-// have a name in snake_case in JSON. It leaves what it cannot read as it is, and
-// decodeBody reports it.
+// respell replaces lowerCamel keys of a JSON object by the snake_case names that
+// some fields have in JSON. It does not change text that is not valid JSON;
+// decodeBody reports that.
 func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
 	names := map[string]string{}
 	for i := range d.Fields().Len() {
@@ -228,8 +230,8 @@ func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
 	return append(out, body[from:]...)
 }
 
-// The errors of protojson. It varies the spaces in them, so that programs do not
-// depend on the whole text.
+// Patterns of protojson's errors. protojson varies the spaces in its errors so that
+// programs do not depend on the whole text.
 var (
 	unknownField = regexp.MustCompile(`unknown field "(.*)"`)
 	badValue     = regexp.MustCompile(`invalid value for (\w+) (?:field|type) (\w+)`)
@@ -238,8 +240,8 @@ var (
 	position     = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 )
 
-// decodeBody reads JSON into m. It returns fault.InvalidArgument, about the key
-// that is wrong if it is known, and otherwise about the body.
+// decodeBody reads JSON into m. It returns fault.InvalidArgument about the wrong key
+// if it is known, and about the body otherwise.
 func decodeBody(body []byte, m proto.Message) error {
 	if len(body) == 0 {
 		return nil
@@ -249,11 +251,11 @@ func decodeBody(body []byte, m proto.Message) error {
 		return nil
 	}
 	text := err.Error()
-	at, name := "", ""
+	where, name := "", ""
 	if found := position.FindStringSubmatch(text); found != nil {
-		at = " at line " + found[1] + ", column " + found[2]
-		line, _ := strconv.Atoi(found[1])   // the pattern has only digits
-		column, _ := strconv.Atoi(found[2]) // likewise
+		where = " at line " + found[1] + ", column " + found[2]
+		line, _ := strconv.Atoi(found[1]) // the pattern matches only digits
+		column, _ := strconv.Atoi(found[2])
 		name = keyAt(body, line, column)
 	}
 	if key := unknownField.FindStringSubmatch(text); key != nil {
@@ -263,29 +265,29 @@ func decodeBody(body []byte, m proto.Message) error {
 		return fault.Field(key[1], "is given twice")
 	}
 	if key := badValue.FindStringSubmatch(text); key != nil {
-		if key[2] != "value" { // what protojson calls the values of every map
+		if key[2] != "value" { // protojson's name for the values of every map
 			name = key[2]
 		}
-		return fault.Field(cmp.Or(name, key[2]), "is not a valid %s%s", key[1], at)
+		return fault.Field(cmp.Or(name, key[2]), "is not a valid %s%s", key[1], where)
 	}
 	if name != "" && json.Valid(body) {
-		why := "is not a value that it can have"
+		reason := "has a value that this field does not accept"
 		if alreadySet.MatchString(text) {
-			why = "cannot be combined with another that is given"
+			reason = "cannot be combined with another field of the request"
 		}
-		return fault.Field(name, "%s%s", why, at)
+		return fault.Field(name, "%s%s", reason, where)
 	}
-	return fault.Field("body", "is not the JSON of this request%s", at)
+	return fault.Field("body", "is not the JSON of this request%s", where)
 }
 
-// keyAt returns the innermost key whose value contains a position of a JSON text,
-// or "" if there is none.
+// keyAt returns the innermost key of a JSON text whose value contains a position, or
+// "" if there is none.
 func keyAt(body []byte, line, column int) string {
 	type level struct {
 		key    string
 		object bool
 	}
-	levels, wantKey, at := []level{{}}, false, offset(body, line, column)
+	levels, wantKey, target := []level{{}}, false, offset(body, line, column)
 	dec := json.NewDecoder(bytes.NewReader(body))
 	for {
 		token, err := dec.Token()
@@ -293,7 +295,7 @@ func keyAt(body []byte, line, column int) string {
 		if key, ok := token.(string); ok && wantKey {
 			in.key = key
 		}
-		if err != nil || dec.InputOffset() > at {
+		if err != nil || dec.InputOffset() > target {
 			return in.key
 		}
 		switch token {
@@ -303,7 +305,7 @@ func keyAt(body []byte, line, column int) string {
 		case json.Delim('}'), json.Delim(']'):
 			levels = levels[:len(levels)-1]
 			wantKey = levels[len(levels)-1].object
-		default: // a key, or the value of one
+		default: // a key or a value
 			wantKey = in.object && !wantKey
 		}
 	}
@@ -312,24 +314,25 @@ func keyAt(body []byte, line, column int) string {
 // offset returns the offset of a line and a column in a text. protojson counts
 // columns in characters.
 func offset(text []byte, line, column int) int64 {
-	at := 0
+	n := 0
 	for ; line > 1; line-- {
-		at += bytes.IndexByte(text[at:], '\n') + 1
+		n += bytes.IndexByte(text[n:], '\n') + 1
 	}
-	for ; column > 1 && at < len(text); column-- {
-		_, size := utf8.DecodeRune(text[at:])
-		at += size
+	for ; column > 1 && n < len(text); column-- {
+		_, size := utf8.DecodeRune(text[n:])
+		n += size
 	}
-	return int64(at)
+	return int64(n)
 }
 
 // noFilter lets PopulateQueryParameters see every key.
 var noFilter = utilities.NewDoubleArray(nil)
 
 // readQuery fills in fields from the query, under their names in snake_case or
-// lowerCamel. It ignores keys that name no field, or one that is in the path or in
-// the body. But it never ignores validate_only, because then something would
-// happen that was only to be validated. It reports every value that is invalid.
+// lowerCamel. It ignores keys that name no field, and keys that name a field of the
+// path or the body. It never ignores validate_only, because the call would then make
+// a change that the client only wanted to validate. The error lists every invalid
+// value.
 func readQuery(raw string, b binding, params map[string]string, in proto.Message) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
@@ -367,8 +370,8 @@ func inBody(b binding, path string) bool {
 	return path == b.body || strings.HasPrefix(path, b.body+".")
 }
 
-// queryField returns the field that a dotted key names, and its path in the
-// names of the definition.
+// queryField returns the field that a dotted key names, and its path with the names
+// of the definition.
 func queryField(d protoreflect.MessageDescriptor, key string) (path string, field protoreflect.FieldDescriptor) {
 	for segment := range strings.SplitSeq(key, ".") {
 		if d == nil {
@@ -389,7 +392,7 @@ func queryField(d protoreflect.MessageDescriptor, key string) (path string, fiel
 	return path, field
 }
 
-// expectation describes what a query value of a field must be.
+// expectation describes the valid query values of a field.
 func expectation(f protoreflect.FieldDescriptor) string {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -413,8 +416,8 @@ func inferMask(body []byte, b binding, in proto.Message) error {
 	if err != nil {
 		return fault.Field("body", "cannot be read as an update")
 	}
-	mask.Paths = slices.DeleteFunc(mask.Paths,
-		func(path string) bool { return path == "" }) // a body without keys has that one
+	// A body without keys has one empty path.
+	mask.Paths = slices.DeleteFunc(mask.Paths, func(path string) bool { return path == "" })
 	m.Set(b.mask, protoreflect.ValueOfMessage(mask.ProtoReflect()))
 	return nil
 }

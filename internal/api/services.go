@@ -37,19 +37,19 @@ func registerAll(s grpc.ServiceRegistrar, d *grpc.ServiceDesc, impl any) {
 	})
 }
 
-// A rule is what the API's definition says about a method.
+// A rule has the properties of a method in the definition of the API.
 type rule struct {
-	name string // for the log and the metrics: our own name, whichever the client used
-	open bool   // it needs no token of ours, or checks the token itself
-	read bool   // it changes nothing
+	name string // our name of the method, for the log and the metrics
+	open bool   // whether it needs no token of ours, or checks the token itself
+	read bool   // whether it changes nothing
 
-	watch     bool // it lasts, and tells what happens meanwhile
-	versioned bool // it changes one version of a resource; see expect
-	sensitive bool // a person has to have signed in lately; see prepare
+	watch     bool // whether it sends events for as long as the call lasts
+	versioned bool // whether it changes one version of a resource; see expect
+	sensitive bool // whether a person must have signed in recently; see prepare
 }
 
-// methodRules returns the rules by the full names of methods, under all names. A
-// method that is not in it needs a token.
+// methodRules returns the rules of methods by all their full names. A method without
+// a rule needs a token.
 func methodRules() map[string]rule {
 	rules := map[string]rule{}
 	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
@@ -96,8 +96,8 @@ func sideEffects(m protoreflect.MethodDescriptor) descriptorpb.MethodOptions_Ide
 // registerReflection lets clients list and describe the services of s, under all
 // their names.
 func registerReflection(s *grpc.Server) {
-	// The aliases are made when a client asks for the first time: they would be
-	// a third of the memory of an idle server, and most clients never ask.
+	// The aliases are created when a client asks for the first time, because they
+	// would be a third of the memory of an idle server, and most clients never ask.
 	o := reflection.ServerOptions{
 		Services: s, DescriptorResolver: aliases{sync.OnceValue(newAliases)}, ExtensionResolver: protoregistry.GlobalTypes,
 	}
@@ -105,8 +105,8 @@ func registerReflection(s *grpc.Server) {
 	reflectionalphapb.RegisterServerReflectionServer(s, reflection.NewServer(o))
 }
 
-// aliases implements protodesc.Resolver. It finds the program's own descriptors,
-// and copies of them under the other names of their packages.
+// aliases implements protodesc.Resolver. It finds the descriptors of the program, and
+// copies of them under the other names of their packages.
 type aliases struct{ files func() *protoregistry.Files }
 
 func newAliases() *protoregistry.Files {
@@ -122,20 +122,20 @@ func newAliases() *protoregistry.Files {
 	return files
 }
 
-// add adds a copy of f whose package has another name. It panics if the copy is
-// invalid, which depends on the program alone.
+// add adds a copy of f with another package name. It panics if the copy is invalid,
+// which depends only on the program.
 func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
 	d := protodesc.ToFileDescriptorProto(f)
 	old := "." + d.GetPackage() + "."
-	elsewhere := func(path string) string {
+	moved := func(path string) string {
 		return strings.ReplaceAll(pkg, ".", "/") + path[strings.LastIndexByte(path, '/'):]
 	}
 	folder := d.GetName()[:strings.LastIndexByte(d.GetName(), '/')+1]
-	d.Name = proto.String(elsewhere(d.GetName()))
+	d.Name = proto.String(moved(d.GetName()))
 	d.Package = proto.String(pkg)
-	for i, dep := range d.Dependency { // of the same package, and listed before
-		if strings.HasPrefix(dep, folder) {
-			d.Dependency[i] = elsewhere(dep)
+	for i, dep := range d.Dependency {
+		if strings.HasPrefix(dep, folder) { // a file of the same package, which was added before
+			d.Dependency[i] = moved(dep)
 		}
 	}
 	rename := func(ref *string) {

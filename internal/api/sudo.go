@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// sensitive are the capabilities for what gives access to somebody, takes it away, sends what
-// happens elsewhere, or deletes a group.
+// sensitive are the capabilities to grant or revoke access, to send events to other
+// systems, and to delete a group.
 var sensitive = []capabilitiespb.Capability{
 	capabilitiespb.Capability_CAP_IAM_GROUPS_DELETE, capabilitiespb.Capability_CAP_IAM_GROUP_INVITES_CREATE,
 	capabilitiespb.Capability_CAP_IAM_ROLES_CREATE, capabilitiespb.Capability_CAP_IAM_ROLES_UPDATE,
@@ -31,7 +31,7 @@ var sensitive = []capabilitiespb.Capability{
 	capabilitiespb.Capability_CAP_EVENTS_SUBSCRIPTION_CREATE,
 }
 
-// isSensitive reports whether a method that changes something needs one of these.
+// isSensitive reports whether a method needs a sensitive capability.
 func isSensitive(access *annotationspb.IAM) bool {
 	return slices.ContainsFunc(access.GetEnabled().GetCapabilities(), func(c capabilitiespb.Capability) bool {
 		return slices.Contains(sensitive, c)
@@ -40,18 +40,19 @@ func isSensitive(access *annotationspb.IAM) bool {
 
 type staleKey struct{}
 
-// WithStaleSession returns a context for a request of a browser whose person has not signed in
-// for a while. What is sensitive is refused then: somebody else may sit there.
+// WithStaleSession returns a context for a request from a browser whose user signed
+// in a while ago. Sensitive methods are refused in it, because another person may
+// use the browser now.
 func WithStaleSession(ctx context.Context) context.Context {
 	return context.WithValue(ctx, staleKey{}, true)
 }
 
-// SignInAgain is the type of the violation if a person has to sign in again.
+// SignInAgain is the type of the violation if the user has to sign in again.
 const SignInAgain = "SIGN_IN_AGAIN"
 
-// prepare is an interceptor that keeps a call from changing anything if its request has
-// validate_only, and refuses what is sensitive on a stale session. It runs after the request
-// has been read.
+// prepare is an interceptor that runs after the request was read. It turns a request
+// with validate_only into a dry run, and refuses sensitive methods on a stale
+// session.
 func prepare(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	ctx, err := expect(ctx, req)
 	if err != nil {

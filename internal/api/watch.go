@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// isWatch reports whether a method tells what happens while its call lasts. Such a method is
-// there over HTTP as well, as server-sent events: its messages have a position, and its request
-// has the position to go on from.
+// isWatch reports whether a method sends events for as long as its call lasts. HTTP
+// serves such a method as server-sent events: its messages have a position, and its
+// request has the position to continue from.
 func isWatch(m protoreflect.MethodDescriptor) bool {
 	r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 	return r.GetGet() != "" && m.IsStreamingServer() && !m.IsStreamingClient()
@@ -45,8 +45,8 @@ type eventStream struct {
 	r       *http.Request
 	binding binding
 	params  map[string]string
-	read    bool // the request was read
-	started bool // something was sent
+	read    bool // whether the request was read
+	started bool // whether an event was sent
 }
 
 func (s *eventStream) Context() context.Context     { return s.r.Context() }
@@ -54,8 +54,8 @@ func (s *eventStream) SetHeader(metadata.MD) error  { return nil }
 func (s *eventStream) SendHeader(metadata.MD) error { return nil }
 func (s *eventStream) SetTrailer(metadata.MD)       {}
 
-// RecvMsg reads the request, which is all that the client sends. A browser that connects again
-// repeats the address, and says in a header how far it was.
+// RecvMsg reads the request, which is the only message of the client. A browser that
+// reconnects repeats the address and sends the last position in a header.
 func (s *eventStream) RecvMsg(m any) error {
 	if s.read {
 		return io.EOF
@@ -79,13 +79,14 @@ func (s *eventStream) SendMsg(m any) error {
 	if err != nil {
 		return err
 	}
-	of := message.ProtoReflect()
-	position := of.Get(of.Descriptor().Fields().ByName("position")).String()
+	fields := message.ProtoReflect()
+	position := fields.Get(fields.Descriptor().Fields().ByName("position")).String()
 	return s.send("id: " + position + "\ndata: " + string(data) + "\n\n")
 }
 
-// fail tells the client why there is no more. A stream that simply ended would look like one
-// that was cut off, and the client would come back with a token that has ended.
+// fail sends the reason for the end of the stream to the client. Without it, the
+// stream would look like one that was cut off, and the client would reconnect with
+// an expired token.
 func (s *eventStream) fail(st *status.Status) {
 	data, err := s.g.encoder.Append(nil, st.Proto())
 	if err == nil {
@@ -97,7 +98,7 @@ func (s *eventStream) send(text string) error {
 	if !s.started {
 		s.started = true
 		s.w.Header().Set("Content-Type", "text/event-stream")
-		s.w.Header().Set("X-Accel-Buffering", "no") // proxies would collect what is sent
+		s.w.Header().Set("X-Accel-Buffering", "no") // proxies would buffer the events
 	}
 	if _, err := io.WriteString(s.w, text); err != nil {
 		return err

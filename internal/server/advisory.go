@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/fetch"
 )
 
-// feedTimeout is how long a download may take.
+// feedTimeout is the time that the download of a feed may take.
 const feedTimeout = 15 * time.Minute
 
 // openAdvisories builds the service for advisories, which also fetches their

@@ -17,13 +17,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 const typeURL = "type.googleapis.com/google.rpc."
 
-// writeFault writes an error in the JSON form of the API, for paths outside of
-// the API.
+// writeFault writes an error in the JSON form of the API, for paths outside the API.
 func writeFault(w http.ResponseWriter, f *fault.Error, domain string) {
 	writeFaultAs(w, f.Code.HTTPStatus(), f, domain)
 }
 
-// writeFaultAs is writeFault with a status of its own.
+// writeFaultAs writes an error as writeFault does, with another HTTP status.
 func writeFaultAs(w http.ResponseWriter, status int, f *fault.Error, domain string) {
 	details := []map[string]any{{"@type": typeURL + "ErrorInfo", "reason": f.Code.Reason(), "domain": domain}}
 	if len(f.Fields) > 0 {

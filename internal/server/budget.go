@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// openBudgets builds the service of budgets and its metrics. Their labels are the
-// metrics of budgets: tenants cannot add to them.
+// openBudgets builds the service of budgets and its metrics. The labels are fixed, so
+// that tenants cannot add labels.
 func (s *Server) openBudgets(tokens *page.Tokens) {
 	s.budgets = budget.New(s.store, s.checker, tokens, budget.Config{Log: s.log, Now: s.cfg.Now})
 	for _, m := range resource.Metrics {
@@ -27,22 +27,23 @@ func (s *Server) openBudgets(tokens *page.Tokens) {
 		s.metrics.MustRegister(
 			prometheus.NewCounterFunc(prometheus.CounterOpts{
 				Name: "holdfast_budget_refusals_total", ConstLabels: labels,
-				Help: "Requests that were refused because a budget was used up, by what it limits.",
+				Help: "Requests that were refused because a budget was used up, by metric of the budget.",
 			}, func() float64 { return float64(s.budgets.Refused(m)) }),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "holdfast_budget_groups_nearly_used", ConstLabels: labels,
-				Help: "Groups that have used nine tenths of a budget or more, by what it limits.",
+				Help: "Groups that have used nine tenths of a budget or more, by metric of the budget.",
 			}, func() float64 { return float64(s.budgets.NearlyUsed(m)) }),
 		)
 	}
 }
 
-// setBudget changes the budget of an organization, named by its name or uid, or of a
-// folder, named by its uid, and writes it. Limits are given as METRIC=LIMIT.
+// setBudget changes the budget of an organization, given by name or UID, or of a
+// folder, given by UID, and writes it. Limits have the form METRIC=LIMIT.
 func setBudget(ctx context.Context, s *Server, args []string, out io.Writer) error {
 	limits := slices.IndexFunc(args, func(a string) bool { return strings.Contains(a, "=") })
 	if limits < 0 {
-		return fault.Field("limits", "give one or more, such as %s=50000000000 or repos=unlimited", resource.StoredBytes)
+		return fault.Field("limits", "give one or more limits, such as %s=50000000000 or repos=unlimited",
+			resource.StoredBytes)
 	}
 	group, err := s.findGroup(ctx, strings.Join(args[:limits], " "))
 	if err != nil {
@@ -56,7 +57,7 @@ func setBudget(ctx context.Context, s *Server, args []string, out io.Writer) err
 	return writeBudget(out, r)
 }
 
-// readLimits changes the limits of a budget as the arguments say.
+// readLimits applies the arguments to the limits of a budget.
 func readLimits(args []string, b *resource.Budget) error {
 	if b.Limits == nil {
 		b.Limits = map[resource.Metric]int64{}
@@ -65,7 +66,7 @@ func readLimits(args []string, b *resource.Budget) error {
 		name, text, _ := strings.Cut(arg, "=")
 		m := resource.Metric(strings.ReplaceAll(name, "-", "_"))
 		if !slices.Contains(resource.Metrics, m) {
-			return fault.Field(name, "is none of %v", resource.Metrics)
+			return fault.Field(name, "must be one of %v", resource.Metrics)
 		}
 		if text == "unlimited" {
 			delete(b.Limits, m)
@@ -93,10 +94,10 @@ func showBudget(ctx context.Context, s *Server, args []string, out io.Writer) er
 	return writeBudget(out, r)
 }
 
-// findGroup returns the group of a uid, or the organization of a name.
+// findGroup returns the group with a UID, or the organization with a name.
 func (s *Server) findGroup(ctx context.Context, name string) (resource.UID, error) {
 	if name == "" {
-		return "", fault.Field("group", "give the name of an organization, or a uid")
+		return "", fault.Field("group", "give the name of an organization or the UID of a group")
 	}
 	if uid, err := resource.ParseUID("group", name); err == nil {
 		return uid, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A command is an operation of the operator, run by the server or, if none
-// runs, by another process in its place.
+// A command is an operation for the operator. The running server executes it or, if
+// there is none, another process with the same settings.
 type command func(ctx context.Context, s *Server, args []string, out io.Writer) error
 
 var commands = map[string]command{
@@ -57,7 +57,7 @@ func rotateKeys(ctx context.Context, s *Server, _ []string, out io.Writer) error
 	if err != nil {
 		return err
 	}
-	s.log.InfoContext(ctx, "made a new signing key", "key", id)
+	s.log.InfoContext(ctx, "created a new signing key", "key", id)
 	fmt.Fprintln(out, id)
 	return nil
 }
@@ -69,12 +69,12 @@ func dropKey(ctx context.Context, s *Server, args []string, out io.Writer) error
 	if err := s.issuer.Drop(ctx, args[0]); err != nil {
 		return err
 	}
-	s.log.WarnContext(ctx, "dropped a signing key; what it has signed is void", "key", args[0])
+	s.log.WarnContext(ctx, "dropped a signing key; the tokens that it has signed are void", "key", args[0])
 	fmt.Fprintln(out, args[0])
 	return nil
 }
 
-// checkBlob reads one blob, and writes what it is.
+// checkBlob reads one blob and writes the verdict about it.
 func checkBlob(ctx context.Context, s *Server, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return fault.Field("arguments", "name the digest of one blob")
@@ -91,13 +91,13 @@ func checkBlob(ctx context.Context, s *Server, args []string, out io.Writer) err
 	return nil
 }
 
-// collectGarbage removes what the registry no longer needs, and writes what
-// that was. A dry run removes nothing.
+// collectGarbage removes blobs that the registry no longer needs, and writes the
+// totals. A dry run removes nothing.
 func collectGarbage(ctx context.Context, s *Server, args []string, out io.Writer) error {
 	c := collection(s.cfg)
 	c.DryRun = slices.Equal(args, []string{"dry-run"})
 	if len(args) > 0 && !c.DryRun {
-		return fault.Field("arguments", "there are none but --dry-run")
+		return fault.Field("arguments", "gc accepts only --dry-run")
 	}
 	removed, err := s.registry.Collect(ctx, c)
 	if err != nil {
@@ -106,13 +106,13 @@ func collectGarbage(ctx context.Context, s *Server, args []string, out io.Writer
 	return json.NewEncoder(out).Encode(removed)
 }
 
-// verifyOrganization records whether the organization of a name or uid is
-// verified, and writes its uid.
+// verifyOrganization returns a command that records whether an organization, given by
+// name or UID, is verified, and writes its UID.
 func verifyOrganization(verified bool) command {
 	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
 		name := strings.Join(args, " ")
 		if name == "" {
-			return fault.Field("organization", "name one")
+			return fault.Field("organization", "name one organization")
 		}
 		uid, err := resource.ParseUID("organization", name)
 		if err != nil {
@@ -126,15 +126,15 @@ func verifyOrganization(verified bool) command {
 		if err != nil {
 			return err
 		}
-		s.log.InfoContext(ctx, "noted whether an organization is verified",
+		s.log.InfoContext(ctx, "changed the verification of an organization",
 			"organization", g.UID, "verified", g.Verified)
 		fmt.Fprintln(out, g.UID)
 		return nil
 	}
 }
 
-// trustProvider records whether an identity provider speaks for its issuer to
-// the whole installation, and writes its uid and issuer.
+// trustProvider returns a command that records whether the whole installation trusts
+// an identity provider to speak for its issuer, and writes its UID and issuer.
 func trustProvider(trusted bool) command {
 	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
 		uid, err := resource.ParseUID("provider", strings.Join(args, " "))
@@ -145,7 +145,7 @@ func trustProvider(trusted bool) command {
 		if err != nil {
 			return err
 		}
-		s.log.InfoContext(ctx, "noted whether an identity provider is trusted",
+		s.log.InfoContext(ctx, "changed the trust in an identity provider",
 			"provider", p.UID, "issuer", p.OIDC.Issuer, "trusted", p.Trusted)
 		fmt.Fprintln(out, p.UID, p.OIDC.Issuer)
 		return nil

@@ -19,22 +19,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-const controlTimeout = time.Hour // collecting garbage may take long
+const controlTimeout = time.Hour // garbage collection may take long
 
-// serveControl accepts commands until ctx ends. If the socket cannot be opened
-// the server runs without it.
+// serveControl accepts commands on the control socket until ctx ends. If the socket
+// cannot be opened, the server runs without it.
 func (s *Server) serveControl(ctx context.Context) error {
 	path := s.cfg.ControlSocket()
-	_ = os.Remove(path) // left by a server that was killed: the lock of the data folder shows that none runs
+	// A server that was killed may have left the socket. No other server uses it,
+	// because this one holds the lock of the data folder.
+	_ = os.Remove(path)
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		s.log.Warn("no control socket: holdfastd keys, gc, scrub, blobs, organizations, providers, owners and budgets "+
-			"must be used while the server is stopped", "err", err)
+		s.log.Warn("cannot open the control socket: the commands keys, gc, scrub, blobs, organizations, providers, owners "+
+			"and budgets of holdfastd work only while the server is stopped", "err", err)
 		<-ctx.Done()
 		return nil
 	}
-	defer func() { _ = os.Remove(path) }() // the next server removes it otherwise
+	defer func() { _ = os.Remove(path) }() // otherwise the next server removes it
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return fmt.Errorf("control socket: %w", err)
@@ -44,8 +46,8 @@ func (s *Server) serveControl(ctx context.Context) error {
 	return unlessClosed(h.Serve(l))
 }
 
-// controlHandler serves the commands, and profiles of the process, which reveal too
-// much for any port.
+// controlHandler serves the commands and profiles of the process. Profiles reveal too
+// much to be served on a port.
 func (s *Server) controlHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -68,7 +70,7 @@ func (s *Server) controlHandler() http.Handler {
 	return mux
 }
 
-// perform runs a command in the server or, if there is none, in this process.
+// perform runs a command in the running server or, if there is none, in this process.
 func perform(ctx context.Context, cfg Config, path string, args []string, out io.Writer) error {
 	answer, err := send(ctx, cfg, path, args)
 	if err == nil {

@@ -10,13 +10,13 @@ const (
 	corsHeaders = "Authorization, Content-Type, X-Request-Id, Traceparent"
 	corsExposed = "Allow, Deprecation, Holdfast-Page-Token, Holdfast-Warning, Link, Retry-After, " +
 		"WWW-Authenticate, X-Request-Id"
-	corsAge = "600" // seconds that a browser may remember it; a removed origin is then refused
+	corsAge = "600" // seconds for which a browser may cache the permission
 )
 
-// withCORS lets web pages of the origins in the settings read the answers of next,
-// with a token of their own. It never allows credentials, so browsers neither send
-// cookies nor show answers to requests that had some. Therefore next must not be
-// anything that trusts where a request comes from.
+// withCORS lets web pages of the origins in the settings read the answers of next with
+// their own tokens. It never allows credentials, so browsers do not send cookies, and
+// hide answers to requests that had some. next must not be a handler that trusts the
+// address or origin of a request.
 func (s *Server) withCORS(next http.Handler) http.Handler {
 	if len(s.cfg.CORSOrigins) == 0 {
 		return next

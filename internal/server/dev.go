@@ -29,23 +29,24 @@ const (
 	devOrganization = "dev"
 )
 
-// A devFile tells programs on this machine how to use a server in dev mode.
+// A devFile contains the addresses and credentials that programs on this machine need
+// to use a server in dev mode.
 type devFile struct {
 	BaseURL       string       `json:"baseUrl"`
 	AuthURL       string       `json:"authUrl"`
 	RegistryHost  string       `json:"registryHost"`
 	Organization  resource.UID `json:"organizationUid"`
 	Owner         resource.UID `json:"ownerUid"`
-	Token         string       `json:"token"`         // for the API
-	RegistryToken string       `json:"registryToken"` // for the registry
-	RefreshToken  string       `json:"refreshToken"`  // to get another of either
+	Token         string       `json:"token"`         // token for the API
+	RegistryToken string       `json:"registryToken"` // token for the registry
+	RefreshToken  string       `json:"refreshToken"`  // renews both tokens
 	TestIssuer    string       `json:"testIssuer"`
 	OwnerEmail    string       `json:"ownerEmail"` // credentials for signing in with a browser
 	OwnerPassword string       `json:"ownerPassword"`
 }
 
-// prepareDev creates the organization dev and its owner, writes dev.json, and
-// prints a command to begin with.
+// prepareDev creates the organization dev and its owner, writes dev.json, and prints
+// a first command.
 func (s *Server) prepareDev(ctx context.Context) error {
 	issuer := s.cfg.BaseURL + devIssuer
 	if err := s.openTestIssuer(ctx, issuer); err != nil {
@@ -83,7 +84,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 	return s.announceDev(file)
 }
 
-// devAccount gives the owner of dev mode an account, and returns its
+// devAccount creates the account of the dev owner, if necessary, and returns its
 // credentials. The password is the same after a restart.
 func (s *Server) devAccount(
 	ctx context.Context, org resource.UID, owner resource.Identity,
@@ -97,7 +98,7 @@ func (s *Server) devAccount(
 		if a.Password, err = s.accounts.HashRandom(ctx, string(plain)); err == nil {
 			err = s.accounts.AddAccountFor(ctx, org, a, owner)
 		}
-		if errors.Is(err, fault.AlreadyExists) { // another replica was first
+		if errors.Is(err, fault.AlreadyExists) { // another replica has created it
 			err = nil
 		}
 	}
@@ -140,8 +141,8 @@ func (s *Server) openTestIssuer(ctx context.Context, url string) error {
 	return nil
 }
 
-// devSecret returns the secret of that name in the database. If there is none,
-// it stores fresh.
+// devSecret returns the secret with a name in the database. If there is none, it
+// stores and returns fresh.
 func (s *Server) devSecret(ctx context.Context, name string, fresh []byte) ([]byte, error) {
 	sealed, err := s.store.InitSetting(ctx, name, s.key.Seal(name, fresh))
 	if err != nil {
@@ -150,15 +151,15 @@ func (s *Server) devSecret(ctx context.Context, name string, fresh []byte) ([]by
 	return s.key.Open(name, sealed)
 }
 
-// requireOwnHost refuses requests unless their host is a name of this machine
-// or the one in the settings. Otherwise a web page whose name resolves to this
-// machine could have the test issuer make it the owner (DNS rebinding).
+// requireOwnHost refuses requests unless their host is a name of this machine or the
+// host of base_url. Otherwise a web page whose name resolves to this machine could
+// get an owner's token from the test issuer (DNS rebinding).
 func (s *Server) requireOwnHost(next http.Handler) http.Handler {
 	base, _ := url.Parse(s.cfg.BaseURL) // the settings were checked
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != base.Host && !config.IsLoopback(r.Host) && !config.IsLoopback(r.Host+":80") {
 			writeFault(w, fault.New(fault.PermissionDenied,
-				"Permission denied: the test issuer answers to the names of this machine"), s.cfg.ErrorDomain)
+				"Permission denied: the test issuer accepts only requests to a name of this machine"), s.cfg.ErrorDomain)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// openGate builds what refuses pulls of images with findings, and of images that nobody has signed. The registry asks it,
-// and it asks the registry, which is there when the first pull is.
+// openGate builds the gate that refuses pulls of images with findings and of unsigned
+// images. The registry calls the gate, and the gate calls the registry, which exists
+// before the first pull.
 func (s *Server) openGate() *finding.Gate {
 	signed := func(ctx context.Context, repo resource.UID, digest string,
 		group resource.UID) (signer, why string, err error) {
@@ -23,8 +24,8 @@ func (s *Server) openGate() *finding.Gate {
 	return finding.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), signed, s.counts)
 }
 
-// openFindings builds what inspects images and compares their packages with advisories,
-// and returns what answers questions about them.
+// openFindings builds the indexer, which inspects images, and the matcher, which
+// compares their packages with advisories. It returns the service for queries.
 func (s *Server) openFindings(images *protocol.Service, tokens *page.Tokens) *finding.Service {
 	packages, manifests := findingdb.New(s.store), registrydb.New(s.store)
 	s.indexer = finding.NewIndexer(imagedb.New(s.store), packages, s.registry, finding.Config{

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// Forms are read before their sender is known, so the number of one address
-	// and the time are limited.
+	// Forms are read before their sender is authenticated, so the number of
+	// concurrent forms of one address, and their time, are limited.
 	maxForms   = 128
 	formTime   = 10 * time.Second
 	retryForms = 5 * time.Second
 
-	// strictTransport makes browsers use only https for a year, for this host
-	// alone.
+	// strictTransport makes browsers use only https for a year, without the
+	// subdomains of the host.
 	strictTransport = "max-age=31536000"
 )
 
-// withForm reads the body before it calls next, for handlers that accept forms
-// from anybody. The handler sees that a body is too large, but never all of
-// it.
+// withForm reads the body before it calls next, for handlers that accept forms from
+// anonymous clients. A handler can detect that a body is too large, because it gets
+// one byte more than the limit.
 func (s *Server) withForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
@@ -44,8 +44,8 @@ func (s *Server) withForm(next http.Handler) http.Handler {
 	})
 }
 
-// readForm reads a body up to the limit of a form. It reports false if too
-// many of the address are being read.
+// readForm reads a body up to the limit of a form. It reports false if it is already
+// reading too many forms of the address.
 func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bool) {
 	from := resource.NetworkOf(resource.HostOf(r.RemoteAddr))
 	if _, ok := s.forms.Acquire(from); !ok {
@@ -55,7 +55,7 @@ func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bo
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(formTime)) // ignored if the connection does not support deadlines
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
-	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // its expiry would end the request
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // an expired deadline would end the request
 	if err != nil {
 		return io.MultiReader(bytes.NewReader(body), errReader{err}), true
 	}
@@ -67,8 +67,8 @@ type errReader struct{ err error }
 
 func (f errReader) Read([]byte) (int, error) { return 0, f.err }
 
-// withHSTS tells browsers to use only https, unless the host may be shared
-// with other servers, as in dev mode.
+// withHSTS makes browsers use only https, except in dev mode, where other servers may
+// share the host.
 func (s *Server) withHSTS(next http.Handler) http.Handler {
 	if s.cfg.TLSCert == "" || s.cfg.Dev {
 		return next

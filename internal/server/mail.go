@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/mail/maildb"
 )
 
-// openMail makes the queue of messages to people, if there is a mail server.
-// Without one, what is left of a queue from before is removed when it expires.
+// openMail opens the queue of messages to people if there is a mail server. Without
+// one, it removes expired messages of an earlier queue.
 func (s *Server) openMail(ctx context.Context) error {
 	if s.cfg.SMTPAddress == "" {
 		_, err := maildb.New(s.store).Sweep(ctx)

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	askForMetrics = time.Second      // for questions to the database during a scrape
-	keepAnswers   = 10 * time.Second // before such a question is asked again
+	askForMetrics = time.Second      // timeout of database queries during a scrape
+	keepAnswers   = 10 * time.Second // time for which their results are cached
 )
 
-// openMetrics makes the counters, and what is read when they are scraped.
+// openMetrics creates the counters and the collector of the states.
 func (s *Server) openMetrics() {
 	s.metrics = prometheus.NewRegistry()
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
@@ -36,18 +36,18 @@ func (s *Server) openMetrics() {
 	s.counts = metric.New(s.metrics, names)
 }
 
-// states are metrics that are read when they are scraped. All but a few are in memory.
-// The age of feeds, the queues of images and messages and the rotten blobs are questions to the database, which
-// indexes answer; they are asked once in ten seconds at most, however often the server
-// is scraped.
+// states collects metrics whose values are read during a scrape. Most values are in
+// memory. The age of feeds, the queues of images and messages, and the damaged blobs
+// need database queries, which indexes serve. Their results are cached for
+// keepAnswers, so that frequent scrapes do not load the database.
 type states struct {
 	server *Server
 
 	mu      sync.Mutex
 	asked   time.Time
 	overdue time.Duration
-	images  int64 // that wait to be inspected
-	rotten  int64 // blobs
+	images  int64 // images that wait for inspection
+	rotten  int64 // blobs that are missing or damaged
 	known   bool
 
 	mail mailStates
@@ -69,33 +69,33 @@ var (
 	poolLimit = newState(prometheus.GaugeValue, "holdfast_database_connections_limit",
 		"Connections to the database that may be open.")
 	poolWaits = newState(prometheus.CounterValue, "holdfast_database_waits_total",
-		"How often something waited for a connection to the database.")
+		"Number of times that a query waited for a connection to the database.")
 	poolWaited = newState(prometheus.CounterValue, "holdfast_database_wait_seconds_total",
-		"How long all of them have waited for a connection to the database.")
+		"Total time that queries have waited for a connection to the database.")
 	replicaLag = newState(prometheus.GaugeValue, "holdfast_replica_lag_revisions",
-		"Changes that this replica had yet to apply when it last heard from the database. PostgreSQL only.")
+		"Changes that this replica had not applied when it last heard from the database. PostgreSQL only.")
 	replicaHeard = newState(prometheus.GaugeValue, "holdfast_replica_heard_seconds",
-		"How long ago this replica last heard from the database. PostgreSQL only.")
+		"Time since this replica last heard from the database. PostgreSQL only.")
 	deliveriesWaiting = newState(prometheus.GaugeValue, "holdfast_deliveries_waiting",
-		"Events in the queues of webhooks, of which each holds 512 at most. Of the replica that delivers.")
+		"Events in the queues of webhooks, at most 512 in each. Only on the replica that delivers.")
 	deliveryOldest = newState(prometheus.GaugeValue, "holdfast_delivery_oldest_seconds",
-		"The age of the oldest event in the queues of webhooks. Of the replica that delivers.")
+		"Age of the oldest event in the queues of webhooks. Only on the replica that delivers.")
 	mailsWaiting = newState(prometheus.GaugeValue, "holdfast_mails_waiting",
-		"Messages to people that are to be sent. Without a mail server there is none.")
+		"Messages to people that wait to be sent. Absent without a mail server.")
 	mailOldest = newState(prometheus.GaugeValue, "holdfast_mail_oldest_seconds",
-		"The age of the oldest message that is to be sent.")
+		"Age of the oldest message that waits to be sent.")
 	feedOverdue = newState(prometheus.GaugeValue, "holdfast_feed_overdue_seconds",
-		"For how long the feed of advisories has been due that is due the longest.")
+		"Time since the most overdue advisory feed was due.")
 	inspectionsWaiting = newState(prometheus.GaugeValue, "holdfast_inspections_waiting",
-		"Images that wait to be inspected, at most 10,000.")
+		"Images that wait for inspection, at most 10,000.")
 	blobsRotten = newState(prometheus.GaugeValue, "holdfast_blobs_rotten",
-		"Blobs that are missing or wrong in the storage, and are not served. The same on all replicas.")
+		"Blobs that are missing or damaged in the storage and are not served. The same on all replicas.")
 	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
-		"When the key was made that signs tokens.")
+		"Creation time of the key that signs tokens.")
 	keyRotation = newState(prometheus.GaugeValue, "holdfast_signing_key_rotation_seconds",
-		"The age at which the signing key is replaced.")
+		"Age at which the signing key is replaced.")
 	certExpiry = newState(prometheus.GaugeValue, "holdfast_tls_certificate_expiry_timestamp_seconds",
-		"When the certificate of the server expires. Without TLS there is none.")
+		"Expiry time of the certificate of the server. Absent without TLS.")
 
 	allStates = []state{
 		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
@@ -149,8 +149,8 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// queues returns for how long the feed has been due that is due the longest, and how many
-// images wait, if that is known.
+// queues returns the delay of the most overdue feed and the number of images that
+// wait, if they are known.
 func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -167,15 +167,15 @@ func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	return v.overdue, v.images, v.known
 }
 
-// rottenBlobs returns how many blobs were rotten when queues asked.
+// rottenBlobs returns the number of damaged blobs that queues has read.
 func (v *states) rottenBlobs() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.rotten
 }
 
-// mailStates are the metrics of the queue of messages. They are a question to the
-// database, which is asked once in ten seconds at most.
+// mailStates are the metrics of the queue of messages. They need a database query,
+// whose result is cached for keepAnswers.
 type mailStates struct {
 	mu      sync.Mutex
 	asked   time.Time

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// notify tells the service manager how the server is doing, if it asked for that (see sd_notify(3)). Nobody waits for
-// it, and it cannot fail in a way that matters.
+// notify sends the state of the server to the service manager if that listens (see
+// sd_notify(3)). It ignores errors, because nothing depends on the message.
 func notify(state string) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {

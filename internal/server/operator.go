@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
-// state returns how this replica is, for operators.
+// state returns the state of this replica for operators.
 func (s *Server) state(context.Context) status.State {
 	v := status.State{Version: buildinfo.Version(), StartTime: s.started, KeyRotation: s.cfg.KeyRotation}
 	if s.certificate != nil {
@@ -25,11 +25,11 @@ func (s *Server) state(context.Context) status.State {
 	return v
 }
 
-// recordCollection remembers how the last collection of garbage went.
+// recordCollection stores the result of the last garbage collection.
 func (s *Server) recordCollection(removed protocol.Collected, err error) {
 	last := status.Collection{Last: s.cfg.Now(), Blobs: int64(removed.Blobs), Bytes: removed.Bytes}
 	if err != nil {
-		last.Error = "it failed; the log of the server says why"
+		last.Error = "it failed; see the log of the server"
 	}
 	s.collected.Store(&last)
 }

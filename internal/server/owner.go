@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 )
 
-// recoverOwner writes a one-time link for an owner who cannot sign in any more.
-// Only whoever has the data folder gets here, and the link is in no log.
+// recoverOwner writes a one-time link for an owner who can no longer sign in. Only a
+// user of the data folder can run it, and no log contains the link.
 func recoverOwner(ctx context.Context, s *Server, args []string, out io.Writer) error {
 	given, err := namedArgs(args, "organization", "email")
 	if err != nil {
@@ -32,29 +32,29 @@ func recoverOwner(ctx context.Context, s *Server, args []string, out io.Writer) 
 	return writeRecovery(out, org, r)
 }
 
-// writeRecovery says what was done for an owner, and prints the link.
+// writeRecovery writes the changes to the owner's account, and the link.
 func writeRecovery(out io.Writer, org resource.Group, r accounts.Recovery) error {
 	switch {
 	case r.Created:
-		fmt.Fprintf(out, "%s has an account of %s now, and owns it.\n", r.Account.Email, org.Name)
+		fmt.Fprintf(out, "%s now has an account in %s and is its owner.\n", r.Account.Email, org.Name)
 	default:
-		fmt.Fprintf(out, "%s chooses a new password at the link. Passkeys and the authenticator app end with it.\n",
+		fmt.Fprintf(out, "%s chooses a new password at the link. This removes passkeys and the authenticator app.\n",
 			r.Account.Email)
 	}
 	if r.AllowLocal {
 		fmt.Fprintf(out, "Accounts of %s had been switched off. They can sign in again; "+
-			"holdfast iam accounts off switches them off.\n", org.Name)
+			"to switch them off, run holdfast iam accounts off.\n", org.Name)
 	}
 	_, err := fmt.Fprintf(out, "The link works once, until %s:\n%s\n",
 		r.Link.ExpireTime.UTC().Format(time.RFC1123), r.Link.URL)
 	return err
 }
 
-// organization returns the organization of a name or uid.
+// organization returns the organization with a name or UID.
 func (s *Server) organization(ctx context.Context, name string) (resource.Group, error) {
 	iam := iamdb.New(s.store)
 	if name == "" {
-		return resource.Group{}, fault.Field("organization", "name one with --organization")
+		return resource.Group{}, fault.Field("organization", "name the organization with --organization")
 	}
 	org, err := iam.Organization(ctx, resource.Identifier(strings.ToLower(name)))
 	if errors.Is(err, fault.NotFound) {
@@ -79,7 +79,7 @@ next:
 			}
 		}
 		if last == "" {
-			return nil, fault.Field("arguments", "there are none but --%s", strings.Join(names, " and --"))
+			return nil, fault.Field("arguments", "the command accepts only --%s", strings.Join(names, " and --"))
 		}
 		given[last] += " " + arg
 	}

@@ -16,7 +16,7 @@ func TestWriteRecovery(t *testing.T) {
 		off      bool
 	}{
 		"an account of before": {accounts.Recovery{}, "chooses a new password", false},
-		"a new one":            {accounts.Recovery{Created: true}, "has an account of acme now", false},
+		"a new one":            {accounts.Recovery{Created: true}, "now has an account in acme", false},
 		"that was off":         {accounts.Recovery{AllowLocal: true}, "chooses a new password", true},
 	} {
 		var b strings.Builder

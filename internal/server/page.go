@@ -7,9 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// withPages answers people who open an address in a browser with pages: at the
-// root, at /login, which people type, and where there is nothing. Programs get
-// what next answers.
+// withPages answers browsers with pages for people: at the root, at /login, which
+// people type, and at addresses that do not exist. Programs get the answer of next.
 func (s *Server) withPages(next http.Handler) http.Handler {
 	home, missing := s.login.Home(), s.login.Missing()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +32,7 @@ func (s *Server) withPages(next http.Handler) http.Handler {
 	})
 }
 
-// A missingWriter discards an answer that says that there is nothing.
+// A missingWriter discards an answer with the status 404.
 type missingWriter struct {
 	http.ResponseWriter
 	missing bool

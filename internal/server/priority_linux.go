@@ -7,17 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// YieldPriority has this process run only while no other wants the processor, such as the
-// server. A low priority is not enough: the scheduler lets a thread finish its slice of some
-// milliseconds, and every request would wait for it.
+// YieldPriority makes this process run only while no other process, such as the
+// server, needs the processor. A low priority is not enough, because the scheduler
+// lets a thread finish its time slice of some milliseconds, for which requests would
+// wait.
 //
-// Every thread has a policy of its own, which new ones inherit.
+// The policy belongs to a thread, and new threads inherit it.
 func YieldPriority() {
 	threads, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
 	for _, t := range threads {
 		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
 			idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
-			_ = unix.SchedSetAttr(id, &idle, 0) // it helps, and is not needed
+			_ = unix.SchedSetAttr(id, &idle, 0) // a failure only makes the server slower
 		}
 	}
 }

@@ -26,11 +26,12 @@ import (
 )
 
 const (
-	registryToken = "/v2/token" // where clients of the registry log in
-	firstCollect  = time.Minute // after the start, so that restarts do not postpone it forever
+	registryToken = "/v2/token" // path at which clients of the registry log in
+	firstCollect  = time.Minute // first run after the start, so that restarts do not postpone it forever
 )
 
-// tryBlobs writes to the folder of blobs, because the first push would be late to learn that nothing can be stored.
+// tryBlobs writes to the folder of blobs and removes the file, so that a folder that
+// is not writable is reported at the start and not by the first push.
 func tryBlobs(cfg Config) error {
 	if config.IsBucket(cfg.Blobs) {
 		return nil
@@ -44,7 +45,7 @@ func tryBlobs(cfg Config) error {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		return fmt.Errorf("nothing can be written to the folder of blobs: %w", err)
+		return fmt.Errorf("cannot write to the folder of blobs: %w", err)
 	}
 	return nil
 }
@@ -86,8 +87,8 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	return nil
 }
 
-// assumeForRegistry exchanges a workload's own token for one with the
-// registry's audience. Pull tokens log in this way.
+// assumeForRegistry exchanges the token of a workload for a token with the registry's
+// audience. Pull tokens log in this way.
 func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, credential string) (string, error) {
 	t, err := s.sts.Exchange(ctx, sts.Request{
 		TokenParams: sts.TokenParams{Audience: []string{s.cfg.RegistryHost}},
@@ -101,13 +102,13 @@ func collection(cfg Config) protocol.Collection {
 	return protocol.Collection{Grace: cfg.GCGrace, KeepPulls: cfg.KeepPulls}
 }
 
-// retain applies the rules of retention that are due.
+// retain applies the retention rules that are due.
 func (s *Server) retain(ctx context.Context) {
 	images, err := s.registry.Retain(ctx)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		s.log.WarnContext(ctx, "retention was not applied", "err", err)
+		s.log.WarnContext(ctx, "cannot apply retention", "err", err)
 	case images > 0:
 		s.log.InfoContext(ctx, "applied retention", "images", images)
 	}
@@ -132,14 +133,14 @@ func (s *Server) collect(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			s.log.WarnContext(ctx, "garbage was not collected", "err", err)
+			s.log.WarnContext(ctx, "cannot collect garbage", "err", err)
 		case removed != protocol.Collected{}:
 			s.log.InfoContext(ctx, "collected garbage", "took", removed)
 		}
 	}
 }
 
-// serveRegistry serves a request to the registry, and counts it.
+// serveRegistry serves a request to the registry and counts it.
 func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	start := time.Now()

@@ -23,12 +23,11 @@ import (
 
 const bodyTimeout = time.Minute // longer than any request may take
 
-// tokenEndpoint is the one path of the sign-in pages that programs in browsers call.
+// tokenEndpoint is the only path of the sign-in pages that web apps call.
 const tokenEndpoint = "/oauth/token"
 
-// routes returns the handler of everything that the main port serves over
-// HTTP. gRPC calls arrive here only if a proxy mixes them with other requests
-// on one connection.
+// routes returns the HTTP handler of the main port. gRPC calls arrive here only if a
+// proxy mixes them with other requests on one connection.
 func (s *Server) routes() http.Handler {
 	mux, gateway := http.NewServeMux(), s.withCORS(s.withSession(s.api.HTTP()))
 	mux.HandleFunc("GET /healthz", s.healthz)
@@ -56,7 +55,7 @@ func (s *Server) routes() http.Handler {
 		}
 	}
 	mux.Handle("/", s.withPages(gateway))
-	s.mixed = s.api.GRPC(listen.MaxStreams) // separate, because stopping the other ends requests that arrive over HTTP
+	s.mixed = s.api.GRPC(listen.MaxStreams) // separate, because stopping it aborts requests over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)
 	registryLogin := s.withForm(registry)
@@ -74,8 +73,8 @@ func (s *Server) routes() http.Handler {
 			return
 		}
 		if r.ContentLength != 0 {
-			// A body that never ends would block its handler forever. The error is
-			// ignored if the connection does not support deadlines.
+			// A body without an end would block its handler forever. The error is
+			// ignored, because some connections do not support deadlines.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		if !isClean(r.URL.EscapedPath()) { // the mux would redirect the client
@@ -87,15 +86,15 @@ func (s *Server) routes() http.Handler {
 	return s.withDrain(s.withHSTS(listen.WithWriteTimeout(s.withClientAddr(reportPanics(s.log, split)))))
 }
 
-// refuseMethod answers a request to a path that can only be read.
+// refuseMethod answers a request to a path that supports only GET and HEAD.
 func (s *Server) refuseMethod(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", "GET, HEAD")
 	f := fault.New(fault.Unimplemented, "Unimplemented: this path takes GET, HEAD")
 	writeFaultAs(w, http.StatusMethodNotAllowed, f, s.cfg.ErrorDomain)
 }
 
-// withDrain asks clients to connect again, and so to reach another replica,
-// while the server is shutting down. For HTTP/2, net/http makes a GOAWAY of it.
+// withDrain asks clients to reconnect while the server shuts down, so that they reach
+// another replica. For HTTP/2, net/http sends a GOAWAY frame.
 func (s *Server) withDrain(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.draining.Load() {
@@ -142,13 +141,14 @@ func (s *Server) withClientAddr(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// healthz reports that the process is alive. It does not check what the
-// process depends on, because a restart would not repair that.
+// healthz reports that the process is alive. It does not check its dependencies,
+// because a restart would not repair them.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// readyz reports whether requests can be served, and if not, what is missing.
+// readyz reports whether requests can be served, and otherwise the missing
+// dependencies.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	missing := map[string]string{}
 	if s.draining.Load() {

@@ -20,7 +20,7 @@ var ownCommands = map[string]func(ctx context.Context, cfg Config, args []string
 	"scrub":   runScrub,
 }
 
-// RunCommand runs the command that words name: in the server that runs on the
+// RunCommand runs the command that words name. It runs in the server that uses the
 // data folder of cfg or, if there is none, in this process.
 func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) error {
 	if len(words) > 0 {
@@ -59,8 +59,9 @@ var commandFlags = []struct {
 	{"owners", "organization", true}, {"owners", "email", true}, {"keys", installation.LostKeyFlag, false},
 }
 
-// SplitCommand splits the arguments of a command from the flags that are settings. A
-// flag of the command becomes an argument: verify, or at=VALUE. words has one at least.
+// SplitCommand separates the arguments of a command from the flags that are settings.
+// A flag of the command becomes an argument: verify, or at=VALUE. words must not be
+// empty.
 func SplitCommand(words, flags []string) (command, settings []string) {
 	command = slices.Clone(words)
 next:

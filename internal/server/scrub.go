@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// scrubPause is how long the server waits before it reads all blobs, and after it has failed to.
+// scrubPause is the time that the server waits before each run over all blobs.
 const scrubPause = 10 * time.Minute
 
-// scrub reads all blobs again and again, if there is a rate for it, until ctx ends.
+// scrub reads all blobs repeatedly until ctx ends, if scrub_rate is set.
 func (s *Server) scrub(ctx context.Context) error {
 	if s.cfg.ScrubRate <= 0 {
 		return nil
@@ -33,7 +33,7 @@ func (s *Server) scrub(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(scrubPause): // also between two, because there may be few blobs
+		case <-time.After(scrubPause): // limits the runs if there are few blobs
 		}
 		pass := protocol.Scrubber{
 			Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge,
@@ -42,7 +42,7 @@ func (s *Server) scrub(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			s.log.WarnContext(ctx, "blobs were not scrubbed", "err", err)
+			s.log.WarnContext(ctx, "cannot scrub the blobs", "err", err)
 		default:
 			s.log.InfoContext(ctx, "scrubbed all blobs", "blobs", all.Blobs, "bytes", all.Bytes, "rotten", len(all.Rotten),
 				"repaired", all.Repaired, "failed", all.Failed)
@@ -50,13 +50,14 @@ func (s *Server) scrub(ctx context.Context) error {
 	}
 }
 
-// runScrub reads all blobs. It does so in this process, and has the server judge those that seem to be rotten.
+// runScrub reads all blobs in this process, and asks the server for a verdict about
+// blobs that seem to be missing or damaged.
 func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
 	pass := protocol.Scrubber{}
 	for _, a := range args {
 		text, ok := strings.CutPrefix(a, "rate=")
 		if !ok {
-			return fault.Field("arguments", "there are none but --rate")
+			return fault.Field("arguments", "scrub accepts only --rate")
 		}
 		if pass.Rate, err = parseRate(text); err != nil {
 			return err
@@ -81,28 +82,31 @@ func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (er
 	}
 	pass.Report = reportScrub(cfg.Stderr)
 	begin := time.Now()
-	all, err := pass.Run(ctx)
-	for _, digest := range all.Rotten {
+	result, err := pass.Run(ctx)
+	for _, digest := range result.Rotten {
 		fmt.Fprintln(out, digest)
 	}
-	fmt.Fprintf(out, "Read %d blobs (%s) in %s: %d are missing or wrong, %d were repaired, %d could not be read.\n", all.Blobs,
-		config.Size(all.Bytes), time.Since(begin).Round(time.Millisecond), len(all.Rotten), all.Repaired, all.Failed)
-	if err == nil && len(all.Rotten)+all.Failed > 0 {
+	fmt.Fprintf(out, "Read %d blobs (%s) in %s: %d are missing or wrong, %d were repaired, %d could not be read.\n",
+		result.Blobs, config.Size(result.Bytes), time.Since(begin).Round(time.Millisecond), len(result.Rotten),
+		result.Repaired, result.Failed)
+	if err == nil && len(result.Rotten)+result.Failed > 0 {
 		err = maintenance.ErrWarnings
 	}
 	return err
 }
 
-// reportScrub returns a function that writes how far a scrub has come, every ten seconds at most.
+// reportScrub returns a function that writes the progress of a scrub, at most every
+// ten seconds.
 func reportScrub(out io.Writer) func(protocol.Scrubbed) {
 	const every = 10 * time.Second
 	shown := time.Now()
-	return func(all protocol.Scrubbed) {
+	return func(result protocol.Scrubbed) {
 		if time.Since(shown) < every {
 			return
 		}
 		shown = time.Now()
-		fmt.Fprintf(out, "%d blobs (%s) read, %d are missing or wrong\n", all.Blobs, config.Size(all.Bytes), len(all.Rotten))
+		fmt.Fprintf(out, "%d blobs (%s) read, %d are missing or wrong\n", result.Blobs, config.Size(result.Bytes),
+			len(result.Rotten))
 	}
 }
 

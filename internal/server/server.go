@@ -62,9 +62,9 @@ type Server struct {
 	key      secret.Key
 	store    *store.DB
 	checker  *authz.Checker
-	mixed    *grpc.Server // for gRPC calls that a proxy mixes with other requests
+	mixed    *grpc.Server // serves gRPC calls that a proxy mixes with other requests
 	issuer   *token.Issuer
-	client   *http.Client // for addresses that others choose
+	client   *http.Client // client for addresses that tenants choose
 	sts      *sts.Service
 	login    *login.Service
 	accounts *accounts.Service
@@ -81,7 +81,7 @@ type Server struct {
 	budgets          *budget.Service
 	refusals         *denials.Recorder
 	operator         *status.Service
-	collected        atomic.Pointer[status.Collection] // the last run; nil before
+	collected        atomic.Pointer[status.Collection] // last garbage collection; nil before the first
 	registryRequests *prometheus.CounterVec
 
 	metrics *prometheus.Registry
@@ -94,14 +94,14 @@ type Server struct {
 
 	listener        net.Listener
 	certificate     *listen.Certificate // nil without TLS
-	metricsListener net.Listener        // nil on the main port
-	endTraces       func()              // nil before they begin
+	metricsListener net.Listener        // nil if the main port serves the metrics
+	endTraces       func()              // stops tracing; nil before tracing starts
 	draining        atomic.Bool
-	forms           *listen.AddrCounter // forms that are being read
+	forms           *listen.AddrCounter // forms that are being read, by address
 }
 
-// New builds a server and binds its address. Clients that connect wait until
-// Run. If Run is not called, Close must be.
+// New builds a server and binds its address. Clients that connect wait until Run is
+// called. The caller must call Run or Close.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -116,13 +116,13 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// beginTraces begins to send traces, if the environment says where.
+// beginTraces starts to send traces if the environment names a collector.
 func (s *Server) beginTraces(ctx context.Context) (err error) {
 	s.endTraces, err = trace.Open(ctx, s.log, buildinfo.Version())
 	return err
 }
 
-// bind binds the addresses, and completes the settings that depend on them.
+// bind binds the addresses and completes the settings that depend on them.
 func (s *Server) bind(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
@@ -240,7 +240,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepare makes sure that somebody can use the service.
+// prepare creates the first organization, or a way to create it.
 func (s *Server) prepare(ctx context.Context) error {
 	s.setup = &setup{s: s}
 	if s.cfg.Dev {
@@ -255,7 +255,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // Run serves until ctx is done. Then it drains and closes everything.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // lasts until the last request has ended
+	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // done after the last request
 	defer served()
 	split, routes := listen.NewSplitter(s.listener, api.Proxies(s.cfg.TrustedProxies)), s.routes()
 	group.Go(split.Serve)
@@ -268,7 +268,7 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.HTTP)) })
 	}
 	s.runBehind(ctx, serving, group)
-	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
+	debug.FreeOSMemory() // the start needs much memory: hashing one password takes 19 MiB
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", buildinfo.Version())
 	notify("READY=1")
 	group.Go(func() error {
@@ -286,8 +286,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// runBehind runs what requests rely on until serving is done, and work that
-// another replica can take over until ctx is done.
+// runBehind runs background work. Work that requests depend on runs until serving is
+// done. Work that another replica can take over runs until ctx is done.
 func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) {
 	group.Go(func() error { return unlessCanceled(s.checker.Run(serving)) })
 	group.Go(func() error { return s.checker.RunUses(serving) })
@@ -315,18 +315,17 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	}
 }
 
-// A serverPair is the two servers that connections are delivered to.
+// A serverPair has the two servers that accept connections.
 type serverPair struct {
 	listen.Listeners
 	grpcServer *grpc.Server
 	httpServer *http.Server
 }
 
-// drain ends service without failing a request. At first everything is served
-// as before, but health checks fail, so that load balancers stop sending
-// requests, and each answer over HTTP asks the client to connect again. After
-// the delay of the settings the port is closed, and requests in flight have the
-// grace period to end.
+// drain stops the server without failing a request. During the delay of the settings
+// it continues to serve, but health checks fail so that load balancers stop sending
+// requests, and each HTTP answer asks the client to reconnect. Then it closes the
+// port, and requests in flight have the grace period to end.
 func (s *Server) drain(ctx context.Context, split *listen.Splitter, servers []serverPair) {
 	s.draining.Store(true)
 	s.api.ReportNotServing()
@@ -341,7 +340,7 @@ func (s *Server) drain(ctx context.Context, split *listen.Splitter, servers []se
 	for _, e := range servers {
 		ended.Go(func() {
 			if err := e.httpServer.Shutdown(ctx); err != nil {
-				s.log.Warn("requests were cut off", "err", err)
+				s.log.Warn("aborted requests that did not end within shutdown_grace", "err", err)
 				e.httpServer.Close()
 			}
 		})
@@ -408,20 +407,19 @@ func unlessCanceled(err error) error {
 	return err
 }
 
-// ballastSize is how much garbage may accumulate before any of it is collected.
+// ballastSize is the garbage, in bytes, that may accumulate before a collection.
 const ballastSize = 16 << 20
 
-// ballast counts as live heap but occupies no memory, because nothing writes to
-// it.
+// ballast counts as live heap but occupies no memory, because it is never written.
 var ballast = sync.OnceValue(func() []byte { return make([]byte, ballastSize) })
 
-// AllocateBallast reduces garbage collection in a program that serves. The
-// collector runs when the heap has doubled. Little of ours is live, so under load
-// it would run dozens of times a second and use a tenth of the processors.
+// AllocateBallast reduces garbage collection in a server. The collector runs when the
+// heap has doubled. Our live heap is small, so under load the collector would run
+// dozens of times a second and use a tenth of the processors.
 func AllocateBallast() { ballast() }
 
-// pollEvery returns how often a device may poll; 0 is the default. In dev mode
-// somebody is waiting for it.
+// pollEvery returns the interval at which a device may poll; 0 is the default. It is
+// short in dev mode, because a developer waits for the result.
 func pollEvery(cfg Config) time.Duration {
 	if cfg.Dev {
 		return time.Second

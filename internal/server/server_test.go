@@ -365,8 +365,8 @@ func TestShutdownEndsWithTheGrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.stop(t)
-	if !strings.Contains(r.stderr.String(), "requests were cut off") {
-		t.Error("the log does not say that requests were cut off")
+	if !strings.Contains(r.stderr.String(), "aborted requests") {
+		t.Error("the log does not say that requests were aborted")
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// consoleHeader is what the console sends with each request. A form cannot send it, and a
-// page of another site may not (see corsHeaders).
+// consoleHeader is the header that the console sends with each request. A form cannot
+// send it, and a page of another site must not (see corsHeaders).
 const consoleHeader = "Holdfast-Console"
 
-// withSession lets the console call the API with the session of the sign-in pages. The
-// cookie counts only beside the header of the console, on a request of our own origin, and
-// where no token is handed out. Here the session becomes a token, so that what follows is
-// as for any other caller: narrowing, revocation, quotas, the audit log.
+// withSession lets the console call the API with the session of the sign-in pages. It
+// accepts the cookie only together with the header of the console, from our own
+// origin, and for paths that do not return tokens. It replaces the session by a token,
+// so that narrowing, revocation, quotas and the audit log work as for other callers.
 func (s *Server) withSession(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(consoleHeader) == "" || r.Header.Get("Authorization") != "" ||
@@ -26,7 +26,7 @@ func (s *Server) withSession(next http.Handler) http.Handler {
 		}
 		if !s.login.IsOwnOrigin(r) {
 			s.refuseSession(w,
-				fault.New(fault.PermissionDenied, "Permission denied: the session counts for pages of this server only"))
+				fault.New(fault.PermissionDenied, "Permission denied: the session is valid only for pages of this server"))
 			return
 		}
 		token, fresh, err := s.login.Token(r)
@@ -48,7 +48,7 @@ func (s *Server) withSession(next http.Handler) http.Handler {
 func (s *Server) refuseSession(w http.ResponseWriter, err error) {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
-		s.log.Error("a session of the console cannot be used", "err", err)
+		s.log.Error("cannot use a session of the console", "err", err)
 		f = fault.New(fault.Unavailable, "Unavailable: try again")
 	}
 	writeFaultAs(w, f.Code.HTTPStatus(), f, s.cfg.ErrorDomain)

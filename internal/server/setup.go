@@ -24,27 +24,27 @@ import (
 const (
 	setupSetting  = "setup"
 	setupLife     = 24 * time.Hour
-	setupTries    = 5 // per minute, by everybody together
+	setupTries    = 5 // attempts per minute, by all clients together
 	setupTokenAge = time.Hour
 )
 
-// A setup creates the first organization for whoever has the one-time code
-// that was printed at the start.
+// A setup creates the first organization for a client with the one-time code that
+// was printed at the start.
 type setup struct {
 	s     *Server
-	mu    sync.Mutex // serializes attempts, so that they are counted
+	mu    sync.Mutex // serializes attempts, so that tries counts them
 	tries rateLimit
 }
 
-// A setupCode is what the database stores of a code.
+// A setupCode is the record of a code in the database.
 type setupCode struct {
 	Digest  []byte    `json:"digest"` // SHA-256
 	Expires time.Time `json:"expires"`
 }
 
-// prepare creates the organization of the settings or, without those, a code
-// to create one with, if there is no organization yet. The code of an earlier
-// start becomes invalid.
+// prepare creates the organization of the settings if there is no organization yet.
+// If the settings name none, it prints a code to create one with. The code of an
+// earlier start becomes invalid.
 func (u *setup) prepare(ctx context.Context) error {
 	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (u *setup) prepare(ctx context.Context) error {
 	if first := cfg.First(); first != (config.FirstOrganization{}) {
 		group, owner, link, err := u.create(ctx, first)
 		if errors.Is(err, fault.AlreadyExists) {
-			return nil // another replica was first
+			return nil // another replica has created it
 		}
 		if err != nil {
 			return fmt.Errorf("set up organization %s: %w", first.Name, err)
@@ -80,14 +80,14 @@ func (u *setup) prepare(ctx context.Context) error {
 	return nil
 }
 
-// renewLink prints another link for the owner of the settings, if nobody has
-// used the one of an earlier start.
+// renewLink prints another link for the owner of the settings, unless the owner has
+// used the link of an earlier start.
 func (u *setup) renewLink(ctx context.Context, first config.FirstOrganization) error {
 	if first.Email == "" {
 		return nil
 	}
 	org, err := iamdb.New(u.s.store).Organization(ctx, resource.Identifier(first.Name))
-	if errors.Is(err, fault.NotFound) { // it has another name now
+	if errors.Is(err, fault.NotFound) { // it was renamed
 		return nil
 	}
 	if err != nil {
@@ -111,14 +111,14 @@ func digest(code string) []byte {
 	return d[:]
 }
 
-// A setupResult is what whoever set up the server needs to continue.
+// A setupResult has the data that the client of set-up needs to continue.
 type setupResult struct {
 	Name         string       `json:"organization"` // in paths
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
 
-	account resource.Account // of the owner, if they have one
+	account resource.Account // owner's account, if any
 }
 
 // finish creates the organization and invalidates the code. It returns
@@ -131,7 +131,7 @@ func (u *setup) finish(ctx context.Context, code string, o config.FirstOrganizat
 	now := u.s.cfg.Now()
 	if wait := u.tries.acquire(now); wait > 0 {
 		return setupResult{}, &fault.Error{
-			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many tries; wait a minute", RetryIn: wait,
+			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many attempts; wait a minute", RetryIn: wait,
 		}
 	}
 	stored, err := u.check(ctx, code, now)
@@ -139,12 +139,12 @@ func (u *setup) finish(ctx context.Context, code string, o config.FirstOrganizat
 		return setupResult{}, err
 	}
 	u.tries.release()
-	if all := o.Violations(true); len(all) > 0 {
-		return setupResult{}, fault.Fields(all)
+	if violations := o.Violations(true); len(violations) > 0 {
+		return setupResult{}, fault.Fields(violations)
 	}
 	taken, err := u.s.store.DeleteSettingIf(ctx, setupSetting, stored)
 	if err == nil && !taken {
-		err = wrongCode() // another replica has used it meanwhile
+		err = wrongCode() // another replica has used it at the same time
 	}
 	if err != nil {
 		return setupResult{}, err
@@ -194,8 +194,7 @@ func wrongCode() error {
 			"restart the server to get a new one")
 }
 
-// checkOpen returns fault.PermissionDenied if there is an organization
-// already.
+// checkOpen returns fault.PermissionDenied if an organization already exists.
 func (u *setup) checkOpen(ctx context.Context) error {
 	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
 	if err == nil && has {
@@ -204,8 +203,8 @@ func (u *setup) checkOpen(ctx context.Context) error {
 	return err
 }
 
-// create creates the organization and its owner. link is where an owner with
-// an account sets a password, if o has none.
+// create creates the organization and its owner. link is the address at which an
+// owner with an account sets a password, if o has no password.
 func (u *setup) create(
 	ctx context.Context, o config.FirstOrganization,
 ) (g resource.Group, owner resource.Identity, link string, err error) {
@@ -231,8 +230,8 @@ func (u *setup) create(
 	return g, owner, once.URL, err
 }
 
-// ownerToken returns the claims of a token as if the owner had exchanged one
-// of their issuer.
+// ownerToken returns the claims of a token as if the owner had exchanged a token of
+// their issuer for it.
 func (s *Server) ownerToken(owner resource.Identity, audience string, life time.Duration) token.Claims {
 	r := owner.Relationship
 	return token.Claims{
@@ -242,20 +241,20 @@ func (s *Server) ownerToken(owner resource.Identity, audience string, life time.
 }
 
 // A rateLimit holds the times of the last attempts. The zero value has none.
-type rateLimit struct{ at []time.Time }
+type rateLimit struct{ times []time.Time }
 
-// acquire counts an attempt and returns 0, or returns how long to wait for the
-// next.
+// acquire counts an attempt and returns 0, or returns the time to wait before the
+// next attempt.
 func (t *rateLimit) acquire(now time.Time) (wait time.Duration) {
-	if len(t.at) == setupTries {
-		if wait := t.at[0].Add(time.Minute).Sub(now); wait > 0 {
+	if len(t.times) == setupTries {
+		if wait := t.times[0].Add(time.Minute).Sub(now); wait > 0 {
 			return wait
 		}
-		t.at = t.at[1:]
+		t.times = t.times[1:]
 	}
-	t.at = append(t.at, now)
+	t.times = append(t.times, now)
 	return 0
 }
 
 // release undoes the last acquire.
-func (t *rateLimit) release() { t.at = t.at[:len(t.at)-1] }
+func (t *rateLimit) release() { t.times = t.times[:len(t.times)-1] }

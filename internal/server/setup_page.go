@@ -45,11 +45,11 @@ type submission struct {
 type setupPage struct {
 	submission
 	BaseURL string
-	Problem string            // error that concerns the whole form
-	Wrong   map[string]string // errors of fields
-	Closed  bool              // the form cannot be submitted any more
-	AskCode bool              // the form is for the code alone
-	In      bool              // the owner is signed in with this browser
+	Problem string            // error of the whole form
+	Wrong   map[string]string // errors by field
+	Closed  bool              // whether the form can no longer be submitted
+	AskCode bool              // whether the form asks only for the code
+	In      bool              // whether the owner is signed in with this browser
 	Welcome *setupResult
 }
 
@@ -77,12 +77,12 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.Set("Allow", "GET, HEAD, POST")
 		u.refuse(w, r, submission{},
-			fault.New(fault.Unimplemented, "Unimplemented: set-up is read with GET and done with POST"))
+			fault.New(fault.Unimplemented, "Unimplemented: use GET to read the set-up form and POST to submit it"))
 	}
 }
 
-// showForm shows the form to whoever has the code, and asks others for it: the
-// answers would be lost if only the form told that the code is not good.
+// showForm shows the form to a client with a valid code, and asks other clients for
+// the code. It checks the code before the form is filled in, so that no input is lost.
 func (u *setup) showForm(w http.ResponseWriter, r *http.Request, form submission) {
 	err := u.checkOpen(r.Context())
 	if err == nil && form.Code != "" {
@@ -96,8 +96,8 @@ func (u *setup) showForm(w http.ResponseWriter, r *http.Request, form submission
 }
 
 // moveCodeToCookie moves the code from the address, where it would stay in the
-// browser's history, into a cookie. The form takes it from there, so a form of
-// another site does not have it.
+// browser's history, into a cookie. The form reads it from the cookie, so a form on
+// another site does not have the code.
 func (u *setup) moveCodeToCookie(w http.ResponseWriter, r *http.Request, code string) {
 	if !setupForm.MatchString(code) {
 		code = "wrong"
@@ -138,7 +138,7 @@ func (u *setup) signIn(w http.ResponseWriter, r *http.Request, a resource.Accoun
 		return false
 	}
 	if err := u.s.login.StartSession(w, r, a); err != nil {
-		u.s.log.WarnContext(r.Context(), "the owner is not signed in after set-up", "err", err)
+		u.s.log.WarnContext(r.Context(), "cannot sign in the owner after set-up", "err", err)
 		return false
 	}
 	return true
@@ -176,7 +176,7 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 	return s, nil
 }
 
-// refuse shows an error, beside the form if that can still be submitted.
+// refuse shows an error, together with the form if it can still be submitted.
 func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, err error) {
 	f := fault.From(err)
 	if f.ServerSide() {
@@ -193,7 +193,7 @@ func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, 
 		page.Wrong[v.Subject] = v.Description
 	}
 	if len(f.Fields) > 0 {
-		page.Problem = "Some fields need another value. The set-up code is still good."
+		page.Problem = "Some fields need another value. The set-up code is still valid."
 	}
 	u.show(w, f.Code.HTTPStatus(), page)
 }

@@ -1,5 +1,5 @@
-// Package reference is the API reference people read: the OpenAPI document as a
-// page that can be searched, without scripts and without anything from elsewhere.
+// Package reference serves the API reference for people: the OpenAPI document as a
+// page with a search, without scripts and without content from other servers.
 package reference
 
 import (
@@ -21,7 +21,7 @@ var page string
 //go:embed reference.css
 var style string
 
-// A document is what of OpenAPI the reference shows.
+// A document contains the parts of an OpenAPI document that the reference shows.
 type document struct {
 	Info       struct{ Title, Version string }
 	Tags       []tag
@@ -70,21 +70,22 @@ type schema struct {
 	AllOf                []schema
 }
 
-// maxQuery is the longest text that can be searched for, and maxFound how many calls, and
-// how many types, are shown of those that have it.
+// maxQuery is the longest query, in bytes. maxFound is the number of matching calls,
+// and of matching types, that a page shows.
 const (
 	maxQuery = 100
 	maxFound = 50
 )
 
-// Handler serves the reference of an OpenAPI document. It is read, and the page made, for the first who asks, because most
-// servers are never asked. A page of what was found is made of at most maxFound calls and types.
+// Handler serves the reference of an OpenAPI document. It reads the document and
+// renders the page at the first request, because most servers get none. A page of
+// search results shows at most maxFound calls and types.
 func Handler(openapi []byte) http.Handler {
 	made := sync.OnceValues(func() (*handler, error) { return newHandler(openapi) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, err := made()
 		if err != nil {
-			http.Error(w, "the reference cannot be made", http.StatusInternalServerError)
+			http.Error(w, "the reference cannot be rendered", http.StatusInternalServerError)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -114,18 +115,18 @@ func newHandler(openapi []byte) (*handler, error) {
 type handler struct {
 	template *template.Template
 	all      view
-	page     []byte // of all
+	page     []byte // rendered page of all calls and types
 }
 
-// A view is what the page shows.
+// A view has the content of a page.
 type view struct {
 	Info       struct{ Title, Version string }
 	Services   []service
 	Types      []kind
 	Style      template.CSS
-	Query      string // what was searched for
-	All, Found int    // calls and types
-	More       bool   // not all that were found are shown
+	Query      string // searched text
+	All, Found int    // number of calls and types
+	More       bool   // whether some results are not shown
 }
 
 func (h *handler) write(v view) ([]byte, error) {
@@ -151,11 +152,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Cache-Control", "no-cache")
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(text) // whoever went away does not read it
+		_, _ = w.Write(text) // fails only if the client has disconnected
 	}
 }
 
-// search returns a view of the calls and types that have every word of a query.
+// search returns a view of the calls and types that contain every word of a query.
 func (v view) search(query string) view {
 	words := strings.Fields(strings.ToLower(query))
 	has := func(text string) bool {
@@ -179,7 +180,7 @@ func (v view) search(query string) view {
 			found.Services = append(found.Services, hit)
 		}
 	}
-	named := func(s service) bool { // a call has the words as its name
+	named := func(s service) bool { // the name of a call is the query
 		return slices.ContainsFunc(s.Calls, func(c call) bool {
 			return strings.EqualFold(c.Name, strings.Join(words, ""))
 		})
@@ -197,7 +198,7 @@ func (v view) search(query string) view {
 	return found.linked()
 }
 
-// order puts those for which something is true before others.
+// order compares two conditions. A true one comes first.
 func order(a, b bool) int {
 	switch {
 	case a == b:
@@ -208,29 +209,30 @@ func order(a, b bool) int {
 	return 1
 }
 
-// linked leads to the whole page from types that are not on this one.
+// linked returns a view whose links to types that it does not show lead to the whole
+// page.
 func (v view) linked() view {
-	here := map[string]bool{}
+	shown := map[string]bool{}
 	for _, k := range v.Types {
-		here[k.Anchor] = true
+		shown[k.Anchor] = true
 	}
-	elsewhere := func(all []field) []field {
-		all = slices.Clone(all)
-		for i := range all {
-			all[i].Type = all[i].Type.from(here)
+	link := func(fields []field) []field {
+		fields = slices.Clone(fields)
+		for i := range fields {
+			fields[i].Type = fields[i].Type.from(shown)
 		}
-		return all
+		return fields
 	}
 	for i, s := range v.Services {
 		s.Calls = slices.Clone(s.Calls)
 		for j, c := range s.Calls {
-			c.Parameters, c.Body, c.Answer = elsewhere(c.Parameters), c.Body.from(here), c.Answer.from(here)
+			c.Parameters, c.Body, c.Answer = link(c.Parameters), c.Body.from(shown), c.Answer.from(shown)
 			s.Calls[j] = c
 		}
 		v.Services[i] = s
 	}
 	for i, k := range v.Types {
-		v.Types[i].Fields = elsewhere(k.Fields)
+		v.Types[i].Fields = link(k.Fields)
 	}
 	return v
 }
@@ -241,20 +243,20 @@ type service struct {
 	Calls             []call
 }
 
-// A call is one operation, as the page shows it.
+// A call is one operation on the page.
 type call struct {
 	ID, Name, Method, Path, Summary string
-	Open, Deprecated                bool // open needs no token
+	Open, Deprecated                bool // an open call needs no token
 	Parameters                      []field
-	Body, Answer                    reference // without a text, there is none
+	Body, Answer                    reference // without a text if there is none
 	Curl                            string
-	text                            string // what a search looks at
+	text                            string // text that a search examines
 }
 
-// A reference names a type and where on the page it is.
+// A reference is a link to a type.
 type reference struct {
 	Text, Anchor string
-	away         bool // it is not on this page
+	away         bool // whether the type is not on this page
 }
 
 // Link returns the address of the type.
@@ -265,9 +267,9 @@ func (r reference) Link() string {
 	return "#" + r.Anchor
 }
 
-// from returns the reference as a page has it that has only some types.
-func (r reference) from(here map[string]bool) reference {
-	r.away = !here[r.Anchor]
+// from returns the reference on a page that shows only some types.
+func (r reference) from(shown map[string]bool) reference {
+	r.away = !shown[r.Anchor]
 	return r
 }
 
@@ -278,23 +280,23 @@ type field struct {
 	Required, Out, In        bool
 }
 
-// methods is the order in which the calls of a path are read.
+// methods is the order of the calls of a path.
 var methods = []string{"get", "post", "patch", "put", "delete"}
 
 func services(d document) []service {
-	all := map[string]*service{}
+	byTag := map[string]*service{}
 	var out []*service
 	for _, t := range d.Tags {
 		s := &service{Name: t.Name, Description: t.Description}
-		all[t.Name], out = s, append(out, s)
+		byTag[t.Name], out = s, append(out, s)
 	}
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for _, m := range methods {
 			op, ok := d.Paths[path][m]
-			if !ok || len(op.Tags) == 0 || all[op.Tags[0]] == nil {
+			if !ok || len(op.Tags) == 0 || byTag[op.Tags[0]] == nil {
 				continue
 			}
-			all[op.Tags[0]].Calls = append(all[op.Tags[0]].Calls, callOf(path, m, op))
+			byTag[op.Tags[0]].Calls = append(byTag[op.Tags[0]].Calls, callOf(path, m, op))
 		}
 	}
 	var full []service
@@ -330,7 +332,7 @@ func callOf(path, method string, op operation) call {
 	return c
 }
 
-// curl is an example of a call.
+// curl returns an example of a call.
 func curl(c call, body json.RawMessage) string {
 	var b strings.Builder
 	b.WriteString("curl")
@@ -349,12 +351,12 @@ func curl(c call, body json.RawMessage) string {
 	return b.String()
 }
 
-// A kind is a type of message or enum, as the page shows it.
+// A kind is a type of message or enum on the page.
 type kind struct {
 	Name, Anchor, Description string
 	Fields                    []field
 	Values                    []string
-	text                      string // what a search looks at
+	text                      string // text that a search examines
 }
 
 func types(d document) []kind {
@@ -375,7 +377,7 @@ func types(d document) []kind {
 	return out
 }
 
-// typeOf names a type for people.
+// typeOf returns the name of a type for people.
 func typeOf(s schema) reference {
 	var values schema
 	switch {
@@ -398,7 +400,7 @@ func typeOf(s schema) reference {
 	return reference{Text: fmt.Sprint(s.Type)}
 }
 
-// short is a type's name without its package.
+// short returns the name of a type without its package.
 func short(name string) string {
 	parts := strings.Split(name, ".")
 	i := slices.IndexFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })

@@ -26,25 +26,27 @@ var (
 	readEventOfSomeTypes = reader[*vulnpb.AdvisoryEvent](vulnapi.ReadAdvisoryEvent)
 )
 
-// readEvent reads an event. It returns fault.InvalidArgument for the one type that
-// later versions do not have.
+// readEvent reads an event. It returns fault.InvalidArgument for the type that later
+// versions do not have.
 func readEvent(p *vulnpb.AdvisoryEvent, e *vuln.AdvisoryEvent) error {
 	if p.GetComponentLocationChanged() != nil {
-		return fault.Field("component_location_changed", "is not kept: change the component_location of the advisory")
+		return fault.Field("component_location_changed", "is not supported; change the component_location of the advisory")
 	}
 	return readEventOfSomeTypes(p, e)
 }
 
-// readAdvisory copies what clients may set from p to a. What only later versions
-// have stays as it is.
+// readAdvisory copies the fields that clients may set from p to a. It keeps the
+// fields that only later versions have.
 func readAdvisory(p *vulnpb.Advisory, a *vuln.Advisory) error {
 	a.Author, a.Aliases = p.GetAuthor(), p.GetAliases()
-	a.ArtifactName, a.ArtifactType, a.ArtifactArchitecture = p.GetArtifactName(), p.GetArtifactType(), p.GetArtifactArchitecture()
-	a.ComponentName, a.ComponentLocation, a.ComponentType = p.GetComponentName(), p.GetComponentLocation(), p.GetComponentType()
+	a.ArtifactName, a.ArtifactType = p.GetArtifactName(), p.GetArtifactType()
+	a.ArtifactArchitecture = p.GetArtifactArchitecture()
+	a.ComponentName, a.ComponentType = p.GetComponentName(), p.GetComponentType()
+	a.ComponentLocation = p.GetComponentLocation()
 	return nil
 }
 
-// readNewAdvisory reads an advisory that has events already.
+// readNewAdvisory reads a new advisory, which may already have events.
 func readNewAdvisory(p *vulnpb.Advisory, a *vuln.Advisory) error {
 	a.ID = p.GetAdvisoryId()
 	for _, event := range p.GetEvents() {
@@ -69,7 +71,7 @@ func (s advisories) Delete(ctx context.Context, r *vulnpb.DeleteAdvisoryRequest)
 	return wire.Delete(ctx, "id", r.GetId(), s.service.Delete)
 }
 
-// List has pages, alone among the lists of version 1.
+// List has pages, unlike most lists of version 1.
 func (s advisories) List(ctx context.Context, r *vulnpb.AdvisoryFilter) (*vulnpb.AdvisoriesList, error) {
 	order, err := orderOf(r.GetOrderBy())
 	if err != nil {
@@ -77,12 +79,12 @@ func (s advisories) List(ctx context.Context, r *vulnpb.AdvisoryFilter) (*vulnpb
 	}
 	f := vulnapi.AdvisoryFilter(translate(r, &vulnv2pb.ListAdvisoriesRequest{}))
 	f.UIDs = place(r.GetUidp(), r.GetId())
-	all, err := s.service.List(ctx, f, pageParams(r, order))
-	p := wire.PageOf(ctx, all, advisoryOf)
+	list, err := s.service.List(ctx, f, pageParams(r, order))
+	p := wire.PageOf(ctx, list, advisoryOf)
 	return &vulnpb.AdvisoriesList{Items: p.Items, NextPageToken: p.Next, TotalCount: p.Total}, err
 }
 
-// orderOf returns an order of version 1 as later versions have it.
+// orderOf converts an order of version 1 to the form of later versions.
 func orderOf(o vulnpb.OrderBy) (string, error) {
 	if o == vulnpb.OrderBy_ORDER_BY_UNSPECIFIED {
 		return "", nil

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 )
 
-// auth is the Auth service, which later versions do not replace. Its messages
-// have groups and roles as version 1 does.
+// auth is the Auth service, which later versions do not replace. Its messages contain
+// groups and roles in the form of version 1.
 type auth struct {
 	pb.UnsafeAuthServer
 	login  *login.Service
@@ -27,7 +27,7 @@ type auth struct {
 }
 
 func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*pb.WhoAmI, error) {
-	c, i, vouching, all, err := s.iam.Myself(ctx)
+	c, i, vouching, bindings, err := s.iam.Myself(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +41,14 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*pb.WhoAmI, error
 		IdentityProvider: string(vouching.UID), IdentityProviderName: vouching.Name,
 		IdentityProviderTrusted: vouching.Trusted, Operator: s.runs.Is(ctx),
 	}
-	for _, h := range all {
+	for _, h := range bindings {
 		who.Capabilities = append(who.Capabilities,
 			&pb.WhoAmI_Capability{Group: groupOf(h.Group), Role: roleOf(h.Role), Capabilities: narrowed})
 	}
 	return who, nil
 }
 
-// Register adds the person of the bearer token of the call to a group.
+// Register adds the person who is the subject of the call's bearer token to a group.
 func (s auth) Register(ctx context.Context, r *pb.RegistrationRequest) (*pb.Session, error) {
 	bearer, err := s.bearer(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ func (s registries) GetRepoCountBySource(
 // ListEolTags has pages, unlike most lists of version 1.
 func (s registries) ListEolTags(ctx context.Context, r *pb.EolTagFilter) (*pb.EolTagList, error) {
 	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Deprecated: true}
-	if r.GetPageToken() == "" || r.GetExcludeDates() || r.GetExcludeEpochs() { // a token has what is left out
+	if r.GetPageToken() == "" || r.GetExcludeDates() || r.GetExcludeEpochs() { // a page token contains the omitted fields
 		f.Classes = classesOf(r, true)
 	}
 	tags, err := s.registry.ListTags(ctx, f, pageParams(r, ""))
@@ -63,21 +63,21 @@ func (s registries) ListSyncStatuses(ctx context.Context, r *pb.ListSyncStatuses
 	if err != nil {
 		return nil, err
 	}
-	all, err := everything(ctx, group, s.registry.ListFollows, func(f registry.Follow) *pb.RepoSyncStatus {
+	items, err := everything(ctx, group, s.registry.ListFollows, func(f registry.Follow) *pb.RepoSyncStatus {
 		return &pb.RepoSyncStatus{RepoId: string(f.Repo), RepoStatus: syncStatusOf(f)}
 	})
-	return &pb.SyncStatusList{Items: all}, err
+	return &pb.SyncStatusList{Items: items}, err
 }
 
-// settingsOf returns a function that returns the message of the settings that
-// apply to a group.
+// settingsOf returns a function that returns the message of the settings that apply
+// to a group.
 func settingsOf(group string) func(registry.Settings) *pb.RegistrySettings {
 	return func(s registry.Settings) *pb.RegistrySettings {
 		return &pb.RegistrySettings{RegistryId: group, UniqueTags: s.UniqueTags, EolGracePeriod: s.GracePeriod}
 	}
 }
 
-// readSettings leaves what version 1 does not have as it is.
+// readSettings keeps the fields that version 1 does not have.
 func readSettings(p *pb.RegistrySettings, s *registry.Settings) error {
 	s.UniqueTags, s.GracePeriod = p.GetUniqueTags(), p.GetEolGracePeriod()
 	return nil

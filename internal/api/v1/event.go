@@ -31,8 +31,8 @@ func (s subscriptions) Create(ctx context.Context, r *pb.CreateSubscriptionReque
 
 func (s subscriptions) List(ctx context.Context, r *pb.SubscriptionFilter) (*pb.SubscriptionList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId())}
-	all, err := everything(ctx, f, s.events.ListSubscriptions, subscriptionOf)
-	return &pb.SubscriptionList{Items: all}, err
+	items, err := everything(ctx, f, s.events.ListSubscriptions, subscriptionOf)
+	return &pb.SubscriptionList{Items: items}, err
 }
 
 func (s subscriptions) Delete(ctx context.Context, r *pb.DeleteSubscriptionRequest) (*emptypb.Empty, error) {
@@ -48,8 +48,8 @@ func (s eventIdentities) Create(ctx context.Context, _ *pb.Identity) (*pb.Identi
 	return nil, s.iam.CreatePerson(ctx)
 }
 
-// UpdateMetadata changes only what the request sets. Version 1 has the answers
-// of people apart from the rest of their metadata; later versions do not.
+// UpdateMetadata changes only the fields that the request sets. In version 1, but not
+// in later versions, the answers of people are separate from their other metadata.
 func (s eventIdentities) UpdateMetadata(ctx context.Context, r *pb.IdentityMetadata) (*pb.IdentityMetadata, error) {
 	i, err := s.iam.UpdateMetadata(ctx, func(i *resource.Identity) error {
 		p := translate(r.GetOnboardingQuestions(), accessapi.MetadataOf(*i))

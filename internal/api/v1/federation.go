@@ -31,7 +31,7 @@ func (s identityProviders) Create(
 		providerOf)
 }
 
-// Update leaves the secret as it is if the request has none.
+// Update keeps the secret if the request has none.
 func (s identityProviders) Update(ctx context.Context, r *iampb.IdentityProvider) (*iampb.IdentityProvider, error) {
 	read := func(p *iampb.IdentityProvider, i *resource.IdentityProvider) error {
 		before := i.OIDC
@@ -54,8 +54,8 @@ func (s identityProviders) List(
 	ctx context.Context, r *iampb.IdentityProviderFilter,
 ) (*iampb.IdentityProviderList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
-	all, err := everything(ctx, f, s.iam.ListProviders, providerOf)
-	return &iampb.IdentityProviderList{Items: all}, err
+	items, err := everything(ctx, f, s.iam.ListProviders, providerOf)
+	return &iampb.IdentityProviderList{Items: items}, err
 }
 
 func (s identityProviders) Delete(ctx context.Context, r *iampb.DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
@@ -72,8 +72,8 @@ var (
 	storedInviteOf = writer[*iampb.StoredGroupInvite](accessapi.InviteOf)
 )
 
-// invitedRole returns the role that an invite promises, or nil if it was deleted.
-// Version 1 has capabilities by their names.
+// invitedRole returns the role that an invite promises, or nil if the role was
+// deleted. Version 1 identifies capabilities by their names.
 func invitedRole(i resource.GroupInvite) *iampb.Role {
 	if i.RoleInfo.UID == "" {
 		return nil
@@ -100,12 +100,12 @@ func (s groupInvites) List(ctx context.Context, r *iampb.GroupInviteFilter) (*ia
 	if r.GetGroup() != "" {
 		f.UIDs.ChildrenOf = resource.UID(r.GetGroup())
 	}
-	all, err := everything(ctx, f, s.iam.ListInvites, func(i resource.GroupInvite) *iampb.StoredGroupInvite {
+	items, err := everything(ctx, f, s.iam.ListInvites, func(i resource.GroupInvite) *iampb.StoredGroupInvite {
 		p := storedInviteOf(i)
 		p.Role = invitedRole(i)
 		return p
 	})
-	return &iampb.GroupInviteList{Items: all}, err
+	return &iampb.GroupInviteList{Items: items}, err
 }
 
 func (s groupInvites) Delete(ctx context.Context, r *iampb.DeleteGroupInviteRequest) (*emptypb.Empty, error) {
@@ -142,8 +142,8 @@ func (s externalGroupRoleMappings) List(
 		return nil, err
 	}
 	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Group: provider}
-	all, err := everything(ctx, f, s.iam.ListMappings, mappingOf)
-	return &iampb.ExternalGroupRoleMappingList{Items: all}, err
+	items, err := everything(ctx, f, s.iam.ListMappings, mappingOf)
+	return &iampb.ExternalGroupRoleMappingList{Items: items}, err
 }
 
 func (s externalGroupRoleMappings) Delete(
@@ -188,8 +188,8 @@ func (s accountAssociations) List(
 	ctx context.Context, r *iampb.AccountAssociationsFilter,
 ) (*iampb.AccountAssociationsList, error) {
 	f := resource.Filter{UIDs: place(nil, r.GetGroup()), Name: r.GetName()}
-	all, err := everything(ctx, f, s.iam.ListAssociations, associationOf)
-	return &iampb.AccountAssociationsList{Items: all}, err
+	items, err := everything(ctx, f, s.iam.ListAssociations, associationOf)
+	return &iampb.AccountAssociationsList{Items: items}, err
 }
 
 func (s accountAssociations) Delete(
@@ -213,9 +213,12 @@ func (s accountAssociations) Check(
 	return &iampb.AccountAssociationsStatus{Ready: answer, Reason: got.Reason, Message: got.Message}, err
 }
 
-// clouds are the clouds by the numbers of version 1.
+// clouds maps the numbers of version 1 to clouds.
 var clouds = map[iampb.AccountAssociationsCheckRequest_AccountType]resource.ProviderType{
-	iampb.AccountAssociationsCheckRequest_GOOGLE: resource.ProviderType(iamv2pb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_GOOGLE),
-	iampb.AccountAssociationsCheckRequest_AMAZON: resource.ProviderType(iamv2pb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_AMAZON),
-	iampb.AccountAssociationsCheckRequest_AZURE:  resource.ProviderType(iamv2pb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_AZURE),
+	iampb.AccountAssociationsCheckRequest_GOOGLE: resource.ProviderType(
+		iamv2pb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_GOOGLE),
+	iampb.AccountAssociationsCheckRequest_AMAZON: resource.ProviderType(
+		iamv2pb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_AMAZON),
+	iampb.AccountAssociationsCheckRequest_AZURE: resource.ProviderType(
+		iamv2pb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_AZURE),
 }

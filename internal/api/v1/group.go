@@ -21,13 +21,13 @@ type groups struct {
 
 var groupOf = writer[*iampb.Group](accessapi.GroupOf)
 
-// readGroup copies what clients may set from p to g. Only the operator may set what an
-// organization is for, and that it is verified: leaving them out does not reset
-// them. It returns fault.InvalidArgument for limits, which are budgets here, and
-// would be lost.
+// readGroup copies the fields that clients may set from p to g. It keeps the kind and
+// the verification of an organization if the message omits them, because only the
+// operator may set them. It returns fault.InvalidArgument for limits, because they
+// would be lost: this service has budgets instead.
 func readGroup(p *iampb.Group, g *resource.Group) error {
 	if len(p.GetResourceLimits()) > 0 {
-		return fault.Field("resource_limits", "cannot be set: what a group may use is its budget")
+		return fault.Field("resource_limits", "cannot be set; set the budget of the group instead")
 	}
 	g.Name, g.Description = p.GetName(), p.GetDescription()
 	if p.GetVerified() {
@@ -54,8 +54,8 @@ func (s groups) Update(ctx context.Context, r *iampb.Group) (*iampb.Group, error
 
 func (s groups) List(ctx context.Context, r *iampb.GroupFilter) (*iampb.GroupList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
-	all, err := everything(ctx, f, s.iam.ListGroups, groupOf)
-	return &iampb.GroupList{Items: all}, err
+	items, err := everything(ctx, f, s.iam.ListGroups, groupOf)
+	return &iampb.GroupList{Items: items}, err
 }
 
 func (s groups) Delete(ctx context.Context, r *iampb.DeleteGroupRequest) (*emptypb.Empty, error) {

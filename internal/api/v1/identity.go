@@ -24,8 +24,8 @@ var (
 	readAllOfIdentity = reader[*pb.Identity](accessapi.ReadIdentity)
 )
 
-// readIdentity copies what clients may set from p to i. Version 1 does not have the
-// company and the display name, which stay.
+// readIdentity copies the fields that clients may set from p to i. It keeps the
+// company and the display name, which version 1 does not have.
 func readIdentity(p *pb.Identity, i *resource.Identity) error {
 	if _, err := wire.ReadTime("static.expiration", p.GetStatic().GetExpiration()); err != nil {
 		return err
@@ -55,11 +55,11 @@ func (s identities) Update(ctx context.Context, r *pb.Identity) (*pb.Identity, e
 
 func (s identities) List(ctx context.Context, r *pb.IdentityFilter) (*pb.IdentityList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId())}
-	all, err := everything(ctx, f, s.iam.ListIdentities, identityOf)
-	return &pb.IdentityList{Items: all}, err
+	items, err := everything(ctx, f, s.iam.ListIdentities, identityOf)
+	return &pb.IdentityList{Items: items}, err
 }
 
-// Lookup returns only the id of somebody who has not signed in yet, or whom the
+// Lookup returns only the ID of a person who has not signed in yet, or whom the
 // caller may not read.
 func (s identities) Lookup(ctx context.Context, r *pb.LookupRequest) (*pb.Identity, error) {
 	uid, err := s.iam.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject(), "")

@@ -60,7 +60,7 @@ func (s registries) GetRawSbom(ctx context.Context, r *registrypb.RawSbomRequest
 	return &registrypb.RawSbom{RawSbom: textOf(got.Raw)}, err
 }
 
-// textOf returns bytes that may not be UTF-8 as text.
+// textOf returns bytes as text and replaces bytes that are not UTF-8.
 func textOf(raw []byte) string { return strings.ToValidUTF8(string(raw), "\uFFFD") }
 
 func (s registries) GetImageConfig(
@@ -100,7 +100,7 @@ func (s registries) ListManifestMetadata(
 		}
 		return out, err
 	}
-	all, err := s.registry.Packages(ctx, repo,
+	packages, err := s.registry.Packages(ctx, repo,
 		wire.Convert(r.GetItems(), func(e *registrypb.ManifestMetadataFilterEntry) protocol.ImageOf {
 			if f := e.GetIndexFilter(); f != nil {
 				return protocol.ImageOf{Digest: f.GetDigest(), Architecture: f.GetArch()}
@@ -110,7 +110,7 @@ func (s registries) ListManifestMetadata(
 	if err != nil {
 		return nil, err
 	}
-	out.Items = wire.Convert(all, func(s protocol.SBOM) *registrypb.ManifestMetadata {
+	out.Items = wire.Convert(packages, func(s protocol.SBOM) *registrypb.ManifestMetadata {
 		return &registrypb.ManifestMetadata{Digest: s.Image, PkgMetadata: packagesOf(s.Packages)}
 	})
 	return out, nil

@@ -23,7 +23,8 @@ type registries struct {
 	findings *finding.Service
 }
 
-// firstTier is how much greater the numbers of tiers are in version 1.
+// firstTier is the difference between the numbers of tiers in version 1 and in later
+// versions.
 const firstTier = pb.CatalogTier_APPLICATION - 1
 
 var (
@@ -45,7 +46,7 @@ func readRepo(p *pb.Repo, r *registry.Repo) error {
 	err := readRepoWithTier(p, r)
 	r.Tier = 0
 	if t := p.GetCatalogTier(); t != pb.CatalogTier_UNKNOWN {
-		r.Tier = registry.CatalogTier(t - firstTier) // a number in between is not a tier there either
+		r.Tier = registry.CatalogTier(t - firstTier) // numbers in between are not tiers in any version
 	}
 	return err
 }
@@ -69,8 +70,8 @@ func (s registries) CreateRepo(ctx context.Context, r *pb.CreateRepoRequest) (*p
 	return s.withReadme(ctx, repo, r.GetRepo().GetReadme())
 }
 
-// replaceNamed replaces the repo of a group that has the name of p. It returns
-// exists if the caller may not see the repo.
+// replaceNamed replaces the repo of a group with the name of p. It returns exists if
+// the caller may not read the repo.
 func (s registries) replaceNamed(ctx context.Context, group resource.UID, p *pb.Repo, exists error) (*pb.Repo, error) {
 	f := resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}, Name: p.GetName()}
 	found, err := s.registry.ListRepos(ctx, f, page.Params{})
@@ -91,11 +92,11 @@ func (s registries) replace(ctx context.Context, uid resource.UID, p *pb.Repo) (
 	return s.withReadme(ctx, repo, p.GetReadme())
 }
 
-// withReadme sets the readme of a repo, which is a resource of its own in later
+// withReadme sets the readme of a repo, which is a separate resource in later
 // versions, and returns the message of both.
 func (s registries) withReadme(ctx context.Context, repo registry.Repo, content string) (*pb.Repo, error) {
 	readme, err := s.registry.GetRepoReadme(ctx, repo.UID)
-	if errors.Is(err, fault.PermissionDenied) && content == "" { // the caller may write and not read
+	if errors.Is(err, fault.PermissionDenied) && content == "" { // the caller may write repos, but not read them
 		return repoOf(repo), nil
 	}
 	if err != nil {
@@ -122,22 +123,21 @@ func (s registries) UpdateRepo(ctx context.Context, r *pb.Repo) (*pb.Repo, error
 	return s.replace(ctx, uid, r)
 }
 
-// ListRepos returns the readme, too, if a request asks for one repo by its id or
-// its name.
+// ListRepos also returns the readme if a request asks for one repo by its ID or name.
 func (s registries) ListRepos(ctx context.Context, r *pb.RepoFilter) (*pb.RepoList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
-	all, err := everything(ctx, f, s.registry.ListRepos, repoOf)
+	items, err := everything(ctx, f, s.registry.ListRepos, repoOf)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 1 && (r.GetId() != "" || r.GetName() != "") {
-		readme, err := s.registry.GetRepoReadme(ctx, resource.UID(all[0].GetId()))
+	if len(items) == 1 && (r.GetId() != "" || r.GetName() != "") {
+		readme, err := s.registry.GetRepoReadme(ctx, resource.UID(items[0].GetId()))
 		if err != nil {
 			return nil, err
 		}
-		all[0].Readme = readme.Content
+		items[0].Readme = readme.Content
 	}
-	return &pb.RepoList{Items: all}, nil
+	return &pb.RepoList{Items: items}, nil
 }
 
 func (s registries) DeleteRepo(ctx context.Context, r *pb.DeleteRepoRequest) (*emptypb.Empty, error) {
@@ -161,8 +161,8 @@ func (s registries) DeleteTag(ctx context.Context, r *pb.DeleteTagRequest) (*emp
 	return wire.Delete(ctx, "id", r.GetId(), s.registry.DeleteTag)
 }
 
-// classesOf returns the classes of tags that a request asks for beside the plain
-// ones. In version 1 it names those to leave out.
+// classesOf returns the classes of tags that a request asks for in addition to plain
+// tags. A request of version 1 names the classes to omit.
 func classesOf(r interface {
 	GetExcludeDates() bool
 	GetExcludeEpochs() bool
@@ -188,12 +188,12 @@ func (s registries) ListTags(ctx context.Context, r *pb.TagFilter) (*pb.TagList,
 		UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
 		Classes: classesOf(r, r.GetExcludeReferrers()),
 	}
-	all, err := everything(ctx, f, s.registry.ListTags, tagOf)
-	return &pb.TagList{Items: all}, err
+	items, err := everything(ctx, f, s.registry.ListTags, tagOf)
+	return &pb.TagList{Items: items}, err
 }
 
-// GetRepoTagsSummary returns as the latest tag the one of that name, or else the
-// one that was set last.
+// GetRepoTagsSummary returns the tag called latest as the latest tag, or the most
+// recently set tag if there is none of that name.
 func (s registries) GetRepoTagsSummary(
 	ctx context.Context, r *pb.GetRepoTagsSummaryRequest,
 ) (*pb.RepoTagsSummary, error) {
@@ -224,17 +224,17 @@ func (s registries) GetRepoTagsSummary(
 	}
 	out.LatestTag = tagOf(tag)
 	f.Digest = tag.Digest
-	same, err := s.registry.ListTags(ctx, f, page.Params{Size: page.MaxSize})
+	tags, err := s.registry.ListTags(ctx, f, page.Params{Size: page.MaxSize})
 	if err != nil {
 		return nil, err
 	}
-	out.LatestVersion = longestName(same.Items)
+	out.LatestVersion = longestName(tags.Items)
 	return out, nil
 }
 
-// longestName returns the longest of the names of tags, which is the most specific
-// version, and the first in their order if there are several. It ignores tags that
-// move with every release.
+// longestName returns the longest name of a tag, which is the most specific version. If
+// several have that length, it returns the first. It ignores tags that move with every
+// release.
 func longestName(tags []registry.Tag) (longest string) {
 	for _, t := range tags {
 		if t.Name == latest || t.Name == latest+"-dev" {
@@ -267,9 +267,9 @@ func (s registries) ListTagHistory(ctx context.Context, r *pb.TagHistoryFilter) 
 	history := func(ctx context.Context, repo resource.UID, p page.Params) (page.Page[registry.TagMove], error) {
 		return s.registry.TagHistory(ctx, repo, tag.Name, p)
 	}
-	all, err := everything(ctx, uid.Parent(), history, func(m registry.TagMove) registry.TagMove { return m })
+	moves, err := everything(ctx, uid.Parent(), history, func(m registry.TagMove) registry.TagMove { return m })
 	out := &pb.TagHistoryList{}
-	for _, m := range all {
+	for _, m := range moves {
 		if m.Digest != "" && !m.Time.Before(from) && (to.IsZero() || !m.Time.After(to)) {
 			out.Items = append(out.Items, &pb.TagHistory{UpdateTimestamp: wire.Time(m.Time), Digest: m.Digest})
 		}
@@ -282,8 +282,8 @@ func (s registries) GetArchs(ctx context.Context, r *pb.ArchRequest) (*pb.Archs,
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.registry.Architectures(ctx, repo, r.GetDigest())
-	return &pb.Archs{Archs: all}, err
+	architectures, err := s.registry.Architectures(ctx, repo, r.GetDigest())
+	return &pb.Archs{Archs: architectures}, err
 }
 
 func (s registries) GetSize(ctx context.Context, r *pb.SizeRequest) (*pb.Size, error) {

@@ -52,8 +52,8 @@ func (s roles) List(ctx context.Context, r *pb.RoleFilter) (*pb.RoleList, error)
 	if r.GetParent() != "" {
 		f.UIDs.ChildrenOf = resource.UID(r.GetParent())
 	}
-	all, err := everything(ctx, f, s.iam.ListRoles, roleOf)
-	return &pb.RoleList{Items: all}, err
+	items, err := everything(ctx, f, s.iam.ListRoles, roleOf)
+	return &pb.RoleList{Items: items}, err
 }
 
 func (s roles) Delete(ctx context.Context, r *pb.DeleteRoleRequest) (*emptypb.Empty, error) {
@@ -67,11 +67,12 @@ type roleBindings struct {
 
 func bindingOf(b resource.BoundRole) *pb.RoleBinding {
 	p := &pb.RoleBinding{Id: string(b.UID), Identity: string(b.Identity), Role: string(b.RoleBinding.Role)}
-	p.Group = string(b.Group()) //lint:ignore SA1019 not to be written any more, and still read
+	p.Group = string(b.Group()) //lint:ignore SA1019 deprecated, but clients still read it
 	return p
 }
 
-// boundOf returns the message of a binding with what it binds, as lists have it.
+// boundOf returns the message of a binding with its identity, group and role, for
+// lists.
 func boundOf(b resource.BoundRole) *pb.RoleBindingList_Binding {
 	return &pb.RoleBindingList_Binding{
 		Id: string(b.UID), Identity: string(b.Identity), CreatedAt: wire.Time(b.CreateTime),
@@ -81,8 +82,9 @@ func boundOf(b resource.BoundRole) *pb.RoleBindingList_Binding {
 	}
 }
 
-// readBinding reads what a binding binds. Its group follows from its uid; the one
-// in the message is ignored. prefix is the path of p in the request.
+// readBinding reads the identity and the role of a binding. It ignores the group in
+// the message, because the UID determines the group. prefix is the path of p in the
+// request.
 func readBinding(prefix string, p *pb.RoleBinding, b *resource.RoleBinding) error {
 	var bad wire.Problems
 	b.Identity, b.Role = bad.UID(prefix+"identity", p.GetIdentity()), bad.UID(prefix+"role", p.GetRole())
@@ -124,8 +126,8 @@ func (s roleBindings) Update(ctx context.Context, r *pb.RoleBinding) (*pb.RoleBi
 
 func (s roleBindings) List(ctx context.Context, r *pb.RoleBindingFilter) (*pb.RoleBindingList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId())}
-	all, err := everything(ctx, f, s.iam.ListBindings, boundOf)
-	return &pb.RoleBindingList{Items: all}, err
+	items, err := everything(ctx, f, s.iam.ListBindings, boundOf)
+	return &pb.RoleBindingList{Items: items}, err
 }
 
 func (s roleBindings) Delete(ctx context.Context, r *pb.DeleteRoleBindingRequest) (*emptypb.Empty, error) {

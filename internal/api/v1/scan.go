@@ -23,7 +23,7 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 		return nil, err
 	}
 	got, err := s.registry.ImageReport(ctx, repo, r.GetDigest())
-	if errors.Is(err, fault.NotFound) { // none is attached
+	if errors.Is(err, fault.NotFound) { // no report is attached
 		found, ok, scanErr := s.findings.Report(ctx, repo, r.GetDigest(), resource.ImageReportsList)
 		if scanErr != nil {
 			return nil, scanErr
@@ -42,8 +42,8 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 	}, nil
 }
 
-// matchOf returns the message of a vulnerability in a package. There is no number
-// for negligible ones, so they are low.
+// matchOf returns the message of a vulnerability in a package. Negligible
+// vulnerabilities are low, because version 1 has no number for them.
 func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 	severity := tenantpb.VulnerabilityRecord_Severity(m.Severity)
 	if m.Severity == evidence.Negligible {
@@ -66,7 +66,7 @@ func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 	}
 }
 
-// numbered returns the CVE number of a vulnerability, or its id if it has none.
+// numbered returns the CVE number of a vulnerability, or its ID if it has none.
 func numbered(m evidence.Match) string {
 	for _, id := range append([]string{m.ID}, m.Aliases...) {
 		if strings.HasPrefix(id, "CVE-") {
@@ -82,7 +82,7 @@ type vulnerabilities struct {
 	findings *finding.Service
 }
 
-// scan makes the report of an image that none is attached to from its findings.
+// scan returns a report from the findings of an image that has no attached report.
 func (s vulnerabilities) scan(ctx context.Context, repo resource.UID, digest string) (evidence.Report, bool, error) {
 	return s.findings.Report(ctx, repo, digest, resource.ReportsList)
 }
@@ -96,7 +96,7 @@ func scannerName(name string) registrypb.Scanner_Name {
 	return registrypb.Scanner_Name(registrypb.Scanner_Name_value[strings.ToUpper(name)])
 }
 
-// latest is the tag of requests that name none.
+// latest is the tag for requests without a tag.
 const latest = "latest"
 
 func (s vulnerabilities) ListVulnReports(
@@ -109,22 +109,22 @@ func (s vulnerabilities) ListVulnReports(
 	var repo resource.UID
 	switch {
 	case r.GetDigest() == "" && r.GetRepoId() == "":
-		return nil, fault.Field("digest", "is required, or repo_id")
+		return nil, fault.Field("digest", "is required without repo_id")
 	case r.GetDigest() == "":
 		if repo, err = resource.ParseUID("repo_id", r.GetRepoId()); err != nil {
 			return nil, err
 		}
 	}
-	all, err := s.registry.Reports(ctx, r.GetDigest(), repo, cmp.Or(r.GetTag(), latest), s.scan)
+	reports, err := s.registry.Reports(ctx, r.GetDigest(), repo, cmp.Or(r.GetTag(), latest), s.scan)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(report protocol.Report) bool {
+	reports = slices.DeleteFunc(reports, func(report protocol.Report) bool {
 		name, version := r.GetScanner().GetName(), r.GetScanner().GetVersion()
 		return report.When().Before(since) || name != 0 && name != scannerName(report.Scanner) || version != "" &&
 			version != report.Version
 	})
-	return &registrypb.VulnReportList{Items: wire.Convert(all, func(r protocol.Report) *registrypb.VulnReport {
+	return &registrypb.VulnReportList{Items: wire.Convert(reports, func(r protocol.Report) *registrypb.VulnReport {
 		return &registrypb.VulnReport{
 			Digest: r.Image, Scanner: scannerOf(r), CreatedAt: wire.Time(r.When()),
 			Vulnerabilities: vulnerabilitiesOf(r.Matches),
@@ -132,8 +132,8 @@ func (s vulnerabilities) ListVulnReports(
 	})}, nil
 }
 
-// vulnerabilitiesOf returns the message of each vulnerability, with all packages
-// that have it.
+// vulnerabilitiesOf returns the message of each vulnerability with all affected
+// packages.
 func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 	var all []*registrypb.Vulnerability
 	known := map[string]*registrypb.Vulnerability{}
@@ -155,9 +155,9 @@ func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 		if purl := m.Package.PURL; purl != "" && !slices.Contains(v.Purls, purl) {
 			v.Purls = append(v.Purls, purl)
 		}
-		for _, at := range m.Locations {
-			if at != "" && !slices.Contains(v.Locations, at) {
-				v.Locations = append(v.Locations, at)
+		for _, location := range m.Locations {
+			if location != "" && !slices.Contains(v.Locations, location) {
+				v.Locations = append(v.Locations, location)
 			}
 		}
 	}
@@ -167,20 +167,20 @@ func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 func (s vulnerabilities) GetRawVulnReport(
 	ctx context.Context, r *registrypb.GetRawVulnReportRequest,
 ) (*registrypb.RawVulnReport, error) {
-	at, err := wire.ReadTime("created_at", r.GetCreatedAt())
+	created, err := wire.ReadTime("created_at", r.GetCreatedAt())
 	if err != nil {
 		return nil, err
 	}
 	if r.GetDigest() == "" {
 		return nil, fault.Field("digest", "is required")
 	}
-	all, err := s.registry.Reports(ctx, r.GetDigest(), "", "", nil) // what we find has no document
+	reports, err := s.registry.Reports(ctx, r.GetDigest(), "", "", nil) // our own findings have no document
 	if err != nil {
 		return nil, err
 	}
-	for _, report := range all {
-		if r.GetScanner() != 0 && r.GetScanner() != scannerName(report.Scanner) || !at.IsZero() &&
-			!at.Equal(report.When().Truncate(1e6)) {
+	for _, report := range reports {
+		if r.GetScanner() != 0 && r.GetScanner() != scannerName(report.Scanner) || !created.IsZero() &&
+			!created.Equal(report.When().Truncate(1e6)) {
 			continue
 		}
 		return &registrypb.RawVulnReport{
@@ -213,15 +213,14 @@ func (s vulnerabilities) tallies(
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.registry.Tallies(ctx, r.GetRepo(), cmp.Or(r.GetTag(), latest), from, to, cumulative, s.scan)
+	tallies, err := s.registry.Tallies(ctx, r.GetRepo(), cmp.Or(r.GetTag(), latest), from, to, cumulative, s.scan)
 	if err != nil {
 		return nil, err
 	}
-	return &registrypb.VulnCountReportList{Items: wire.Convert(all, tallyOf)}, nil
+	return &registrypb.VulnCountReportList{Items: wire.Convert(tallies, tallyOf)}, nil
 }
 
-// tallyOf returns the message of how many vulnerabilities of each severity there
-// were.
+// tallyOf returns the message with the number of vulnerabilities by severity.
 func tallyOf(t protocol.Tally) *registrypb.VulnCountReport {
 	p := &registrypb.VulnCountReport{
 		Repo: t.Repo, Tag: t.Tag, Date: wire.Time(t.Time), SizeBytes: t.Size, LowCveIds: t.Found[evidence.Low],

@@ -5,8 +5,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// writer returns a function that writes a resource as a message of version 1, by
-// way of the message that write makes of it.
+// writer returns a function that converts a resource to a message of version 1. It
+// translates the message that write returns.
 func writer[M proto.Message, T any, N proto.Message](write func(T) N) func(T) M {
 	return func(v T) M {
 		var m M
@@ -14,8 +14,8 @@ func writer[M proto.Message, T any, N proto.Message](write func(T) N) func(T) M 
 	}
 }
 
-// reader returns a function that reads a message of version 1 into a resource, by
-// way of the message that read takes.
+// reader returns a function that reads a message of version 1 into a resource. It
+// translates the message and calls read.
 func reader[M proto.Message, T any, N proto.Message](read func(N, *T) error) func(M, *T) error {
 	return func(from M, v *T) error {
 		var n N
@@ -23,8 +23,8 @@ func reader[M proto.Message, T any, N proto.Message](read func(N, *T) error) fun
 	}
 }
 
-// renamed are the fields that have another name since version 1: the old one,
-// and the new one.
+// renamed are pairs of the name of a field in version 1 and its name in later
+// versions. translate uses them in both directions.
 var renamed = [][2]protoreflect.Name{
 	{"id", "uid"}, {"group", "uid"}, {"static", "static_keys"}, {"status", "review_state"},
 	{"company_name", "company"}, {"created_at", "create_time"}, {"timestamp", "create_time"},
@@ -40,9 +40,9 @@ var renamed = [][2]protoreflect.Name{
 	{"event_statuses", "event_review_states"},
 }
 
-// translate copies into to, which it returns, the fields of from that both have:
-// under the same name, or under one that was renamed. It leaves out a field that
-// has another type in to.
+// translate copies the fields of from to the fields of to that have the same name, or
+// its counterpart in renamed, and returns to. It omits fields that have another type
+// in to.
 func translate[M proto.Message](from proto.Message, to M) M {
 	copyNamed(from.ProtoReflect(), to.ProtoReflect())
 	return to
@@ -71,7 +71,7 @@ func copyNamed(from, to protoreflect.Message) {
 	})
 }
 
-// copyValue returns v, or if it is a message a translation of it.
+// copyValue returns v, or a translation of v if v is a message.
 func copyValue(v protoreflect.Value, empty func() protoreflect.Value) protoreflect.Value {
 	from, ok := v.Interface().(protoreflect.Message)
 	if !ok {
@@ -82,21 +82,21 @@ func copyValue(v protoreflect.Value, empty func() protoreflect.Value) protorefle
 	return to
 }
 
-// counterpart returns the field among all that is for the same as f, or nil.
-func counterpart(f protoreflect.FieldDescriptor, all protoreflect.FieldDescriptors) protoreflect.FieldDescriptor {
-	same := func(name protoreflect.Name) protoreflect.FieldDescriptor {
-		t := all.ByName(name)
+// counterpart returns the field with the same meaning as f, or nil.
+func counterpart(f protoreflect.FieldDescriptor, fields protoreflect.FieldDescriptors) protoreflect.FieldDescriptor {
+	lookup := func(name protoreflect.Name) protoreflect.FieldDescriptor {
+		t := fields.ByName(name)
 		if t == nil || t.Kind() != f.Kind() || t.IsList() != f.IsList() || t.IsMap() != f.IsMap() {
 			return nil
 		}
 		return t
 	}
-	if t := same(f.Name()); t != nil {
+	if t := lookup(f.Name()); t != nil {
 		return t
 	}
 	for _, pair := range renamed {
 		for i, name := range pair {
-			if t := same(pair[1-i]); name == f.Name() && t != nil {
+			if t := lookup(pair[1-i]); name == f.Name() && t != nil {
 				return t
 			}
 		}

@@ -36,8 +36,8 @@ func (s *server) ListEntries(ctx context.Context, r *pb.ListEntriesRequest) (*pb
 	return out, nil
 }
 
-// WatchEntries ends when the server is about to stop. Otherwise clients that watch would keep
-// it from stopping.
+// WatchEntries ends when the server starts to stop, because clients that watch would
+// otherwise keep it from stopping.
 func (s *server) WatchEntries(
 	r *pb.WatchEntriesRequest, stream grpc.ServerStreamingServer[pb.WatchEntriesResponse],
 ) error {
@@ -66,8 +66,7 @@ func (s *server) WatchEntries(
 	return err
 }
 
-// shortType returns a type of events as the service knows it: clients may give it with its
-// prefix.
+// shortType returns an event type without the prefix that clients may give it.
 func (s *server) shortType(t string) string {
 	for _, prefix := range []string{".api.", ".registry."} {
 		t = strings.TrimPrefix(t, s.cfg.Events.Prefix+prefix)
@@ -75,8 +74,7 @@ func (s *server) shortType(t string) string {
 	return t
 }
 
-// auditFilter returns the filter that a request describes, and reports everything
-// that is wrong with it.
+// auditFilter returns the filter of a request. The error lists every violation.
 func auditFilter(r *pb.ListEntriesRequest) (f event.AuditFilter, err error) {
 	var bad wire.Problems
 	uid := func(field, s string) resource.UID {
@@ -100,7 +98,7 @@ func (s *server) entryOf(e resource.Event) (*pb.Entry, error) {
 		Id: e.ID, Time: wire.Time(e.Time), Type: s.cfg.Events.Type(e.Type), Subject: string(e.Subject),
 		Group: string(e.Group),
 	}
-	if a := e.Actor; a.Subject != "" || a.Remote != "" { // a caller with a stolen token has an address and no identity
+	if a := e.Actor; a.Subject != "" || a.Remote != "" { // the user of a stolen token has an address, but no identity
 		p.Actor = &pb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}
 		if a.Act != nil {
 			p.Actor.Issuer, p.Actor.Subject = a.Act.Issuer, a.Act.Subject
@@ -114,9 +112,9 @@ func (s *server) entryOf(e resource.Event) (*pb.Entry, error) {
 	return p, err
 }
 
-// stateOf returns the state before or after an event: in the form of the API if it
-// has a message for the kind, and otherwise as it is stored. A list is under
-// items.
+// stateOf returns the state before or after an event. If the API has a message for
+// the kind, the state has the form of that message, and otherwise the stored form. A
+// list is in the field items.
 func (s *server) stateOf(e resource.Event, text []byte) (*structpb.Struct, error) {
 	if len(text) == 0 {
 		return nil, nil

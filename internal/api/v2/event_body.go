@@ -22,14 +22,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// EventBodies writes the bodies of events as JSON of the API: the resource as it
-// is after the event, or the request that deleted it.
+// EventBodies writes the bodies of events as JSON of the API: the resource after the
+// event, or the request that deleted it.
 type EventBodies struct {
 	encoder wire.Encoder
 
-	// with the names that clients of the public API know
-	Interop  bool
-	RepoPath func(ctx context.Context, uid resource.UID) (string, error) // the address of a repo in the registry
+	// Interop selects the names of the public API.
+	Interop bool
+	// RepoPath returns the path of a repo in the registry.
+	RepoPath func(ctx context.Context, uid resource.UID) (string, error)
 }
 
 // eventKinds are the kinds of resources that have events, by the prefix of the
@@ -50,8 +51,7 @@ func merge[K comparable, V any](tables ...map[K]V) map[K]V {
 	return union
 }
 
-// kindOf returns the kind of resource that a type of events is about, and what
-// happened to it.
+// kindOf splits an event type into the kind of its resource and the change.
 func kindOf(t resource.EventType) (kind, happened string) {
 	name := strings.TrimSuffix(string(t), ".v1")
 	i := strings.LastIndexByte(name, '.')
@@ -61,8 +61,8 @@ func kindOf(t resource.EventType) (kind, happened string) {
 	return name[:i], name[i+1:]
 }
 
-// Body returns the body of an event. It fails for a type that it does not know,
-// which another replica of a later version may know.
+// Body returns the body of an event. It returns an error for an unknown event type,
+// which a replica of a later version may have written.
 func (b *EventBodies) Body(ctx context.Context, e resource.Event) (event.Body, error) {
 	if e.Type.OfRegistry() {
 		return b.traffic(ctx, e)
@@ -89,7 +89,7 @@ func (b *EventBodies) Body(ctx context.Context, e resource.Event) (event.Body, e
 	return event.Body{Type: b.name(m), JSON: text}, err
 }
 
-// name returns the name of a message that receivers know.
+// name returns the name of a message for receivers.
 func (b *EventBodies) name(m proto.Message) string {
 	name := m.ProtoReflect().Descriptor().FullName()
 	if b.Interop {
@@ -103,7 +103,8 @@ func uidOnly(name string, uid resource.UID) (event.Body, error) {
 	return event.Body{Type: name, JSON: text}, err
 }
 
-// A traffic is the body of a pull or a push, with the names that receivers know.
+// A traffic is the body of a pull or a push, with the field names that receivers
+// expect.
 type traffic struct {
 	Repository    string `json:"repository"`
 	RepoID        string `json:"repo_id"`
@@ -115,13 +116,13 @@ type traffic struct {
 	Location      string `json:"location"`
 	RemoteAddress string `json:"remote_address"`
 	UserAgent     string `json:"user_agent"`
-	Count         int64  `json:"count,omitempty"` // of pulls, if the event stands for several
+	Count         int64  `json:"count,omitempty"` // number of pulls, if the event combines several
 }
 
 // traffic returns the body of a pull or a push.
 func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body, error) {
 	path, err := b.RepoPath(ctx, e.Subject)
-	if err != nil && !errors.Is(err, fault.NotFound) { // a deleted repo has no address
+	if err != nil && !errors.Is(err, fault.NotFound) { // a deleted repo has no path
 		return event.Body{}, err
 	}
 	t := traffic{
@@ -154,7 +155,7 @@ func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body
 	return event.Body{JSON: text}, err
 }
 
-// civil formats a time without its zone, and with a fraction only if there is one.
+// civil formats a time without its zone. It omits a fraction of zero.
 func civil(t time.Time) string {
 	text := t.UTC().Format("2006-01-02T15:04:05.000000")
 	return strings.TrimSuffix(text, ".000000")

@@ -19,7 +19,7 @@ func SubscriptionOf(v resource.Subscription) *eventspb.Subscription {
 	return &eventspb.Subscription{Uid: string(v.UID), Sink: v.Sink, CreateTime: wire.Time(v.CreateTime)}
 }
 
-// ReadSubscription copies what clients may set from p to v.
+// ReadSubscription copies the fields that clients may set from p to v.
 func ReadSubscription(p *eventspb.Subscription, v *resource.Subscription) error {
 	v.Sink = p.GetSink()
 	return nil

@@ -1,8 +1,7 @@
-// Package v2 has the methods of the API as it is now: version 2, which is v2beta1
-// during its beta, and the services that are ours alone. A method reads its
-// request into a resource, has a service do the work, and writes the result as a
-// message. Most methods are regular and one line each; package wire has their
-// shapes.
+// Package v2 registers the methods of version 2 of the API, which is v2beta1 during
+// its beta, and of the services that are not part of the public API. A method reads
+// its request into a resource, calls a service, and writes the result as a message.
+// Most methods are regular and have one line; package wire implements them.
 package v2
 
 import (
@@ -50,16 +49,16 @@ type Services struct {
 	Operator   *status.Service
 }
 
-// Config is what the methods need to know beside the services.
+// Config has the parameters of the methods.
 type Config struct {
-	Version string                                // of the program
-	Dir     string                                // for documents while they are imported; "": the system's
-	Events  event.Names                           // what types of events begin with
+	Version string                                // version of the program
+	Dir     string                                // folder for documents while they are imported; "": the system's
+	Events  event.Names                           // prefixes of event types
 	Bearer  func(context.Context) (string, error) // returns the bearer token of a call
-	Ending  context.Context                       // ends before the server does, and so do calls that watch
+	Ending  context.Context                       // done before the server stops; ends calls that watch
 }
 
-// A server implements all the services.
+// A server implements the gRPC services about events and operators.
 type server struct {
 	operatorpb.UnsafeOperatorServiceServer
 	eventspb.UnsafeSubscriptionsServiceServer
@@ -73,15 +72,17 @@ type server struct {
 	encoder  *wire.Encoder
 }
 
-// Register adds the services to r.
-func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
+// Register adds the gRPC services to r.
+func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 	accessapi.Register(r, accessapi.Services{
-		IAM: all.IAM, Simulation: all.Simulation, Budgets: all.Budgets, STS: all.STS, Login: all.Login,
-		Accounts: all.Accounts, Search: all.Search,
+		IAM: services.IAM, Simulation: services.Simulation, Budgets: services.Budgets, STS: services.STS,
+		Login: services.Login, Accounts: services.Accounts, Search: services.Search,
 	}, accessapi.Config{Version: cfg.Version, Bearer: cfg.Bearer})
-	registryapi.Register(r, registryapi.Services{Registry: all.Registry})
-	vulnapi.Register(r, vulnapi.Services{Advisory: all.Advisory, Findings: all.Findings, Blast: all.Blast}, cfg.Dir)
-	s := &server{events: all.Events, operator: all.Operator, cfg: cfg, encoder: &wire.Encoder{}}
+	registryapi.Register(r, registryapi.Services{Registry: services.Registry})
+	vulnapi.Register(r, vulnapi.Services{
+		Advisory: services.Advisory, Findings: services.Findings, Blast: services.Blast,
+	}, cfg.Dir)
+	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{}}
 	eventspb.RegisterSubscriptionsServiceServer(r, s)
 	deliveriespb.RegisterDeliveriesServiceServer(r, s)
 	auditpb.RegisterAuditServiceServer(r, s)

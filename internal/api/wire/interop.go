@@ -14,13 +14,13 @@ import (
 // A Package is a package of the API's definition.
 type Package struct {
 	Name       string
-	Also       []string // the other names that its services are served under
-	Deprecated bool     // it is of version 1
+	Also       []string // other names of the package, under which its services are served, too
+	Deprecated bool     // whether it belongs to version 1
 }
 
-// Packages are the packages of this API. Their other names are the version that
-// follows the beta, and the names that clients of the public API with the same
-// messages were built for. What has no other name is ours alone.
+// Packages are the packages of this API. Their other names are the version after the
+// beta, and the names that clients of the public API with the same messages use.
+// Packages without another name are not part of the public API.
 var Packages = []Package{
 	{Name: "holdfast.iam.v2beta1", Also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1",
 		"chainguard.platform.iam.v2"}},
@@ -53,11 +53,11 @@ var Packages = []Package{
 	{Name: "holdfast.advisories.v1"},
 }
 
-// Names returns all names of the package, its own first.
+// Names returns all names of the package, with Name first.
 func (p Package) Names() []string { return append([]string{p.Name}, p.Also...) }
 
 // Files returns the files of the package that are linked into the program. A file
-// comes after those it imports.
+// comes after the files that it imports.
 func (p Package) Files() []protoreflect.FileDescriptor {
 	var files, sorted []protoreflect.FileDescriptor
 	protoregistry.GlobalFiles.RangeFilesByPackage(protoreflect.FullName(p.Name), func(f protoreflect.FileDescriptor) bool {
@@ -92,23 +92,23 @@ func EachService(f func(s protoreflect.ServiceDescriptor, in Package)) {
 	}
 }
 
-// Versions returns the versions of the API under our own names, as paths have
-// them: iam/v2beta1.
+// Versions returns the versions of the API under our names, in the form of paths:
+// iam/v2beta1.
 func Versions() []string {
-	var all []string
+	var versions []string
 	for _, p := range Packages {
 		for _, name := range p.Names() {
 			if ours, ok := strings.CutPrefix(name, "holdfast."); ok {
-				all = append(all, strings.ReplaceAll(ours, ".", "/"))
+				versions = append(versions, strings.ReplaceAll(ours, ".", "/"))
 			}
 		}
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(versions)
+	return versions
 }
 
-// EventNames returns what events are called: our names, or those that receivers
-// of the public API's events were built for.
+// EventNames returns the names of events: ours, or with interop the names that
+// receivers of the public API's events expect.
 func EventNames(interop bool) event.Names {
 	if interop {
 		return event.Names{Prefix: "dev.chainguard", Extension: "chainguarddev1"}
@@ -116,8 +116,8 @@ func EventNames(interop bool) event.Names {
 	return event.Names{Prefix: "dev.holdfast", Extension: "holdfastdev1"}
 }
 
-// InteropName returns the name of a message that clients of the public API know,
-// or its own if they know none.
+// InteropName returns the name of a message in the public API, or name if the
+// message is not part of it.
 func InteropName(name protoreflect.FullName) protoreflect.FullName {
 	for _, p := range Packages {
 		if p.Name != string(name.Parent()) {
@@ -131,12 +131,12 @@ func InteropName(name protoreflect.FullName) protoreflect.FullName {
 	return name
 }
 
-// ProofHeaders are the prefixes that the headers of an AWS proof may have: ours,
-// and the one that clients of the public API were built with.
+// ProofHeaders are the prefixes that the headers of an AWS proof may have: ours, and
+// the prefix of the public API.
 var ProofHeaders = []string{"Holdfast", "Chainguard"}
 
-// ServiceBindings returns the service bindings of an association. Their field
-// has the name that clients know.
+// ServiceBindings returns the service bindings of an association. Their field has
+// the name that clients of the public API use.
 func ServiceBindings(p *iampb.AccountAssociation) *iampb.AccountAssociation_ServiceBindings {
 	return p.GetChainguard()
 }

@@ -19,17 +19,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// An Encoder writes messages as JSON. It is equivalent to that of protojson, but
-// equal messages always have equal bytes: every scalar, list and map is there even
-// if it is empty, messages and oneof members that are not set are left out, a time
-// has three fraction digits, and fields that are INPUT_ONLY are left out. The zero
-// value is ready to use, and safe for concurrent use.
+// An Encoder writes messages as JSON. The result is equivalent to the JSON of
+// protojson, but equal messages always have equal bytes. The JSON contains every
+// scalar, list and map, even if it is empty. It omits messages and oneof members that
+// are not set, and fields that are INPUT_ONLY. A time has three fraction digits. The
+// zero value is ready to use and safe for concurrent use.
 type Encoder struct{ plans sync.Map } // protoreflect.MessageDescriptor → *plan
 
-// A plan is how to write one type of message.
+// A plan describes the JSON of one type of message.
 type plan struct {
 	form   form
-	fields []plannedField // of a plain message
+	fields []plannedField // fields of a plain message
 }
 
 type form uint8
@@ -43,11 +43,11 @@ const (
 type plannedField struct {
 	desc     protoreflect.FieldDescriptor
 	key      string // quoted, with the colon
-	optional bool   // left out when not set
+	optional bool   // whether to omit the field if it is not set
 	value    plannedValue
 }
 
-// A plannedValue is how to write a field, or an element of a list or map.
+// A plannedValue describes the JSON of a field, or of an element of a list or map.
 type plannedValue struct {
 	kind    protoreflect.Kind
 	message *plan
@@ -78,8 +78,8 @@ func (e *Encoder) plan(d protoreflect.MessageDescriptor) *plan {
 	return p
 }
 
-// planMessage returns the plan of d. A type may contain itself, so known has the
-// plans that are being made.
+// planMessage returns the plan of d. known contains the plans that are being built,
+// because a type may contain itself.
 func planMessage(d protoreflect.MessageDescriptor, known map[protoreflect.MessageDescriptor]*plan) *plan {
 	if p := known[d]; p != nil {
 		return p
@@ -266,7 +266,7 @@ func appendTime(b []byte, m protoreflect.Message) ([]byte, error) {
 	return time.Unix(seconds, nanos).UTC().AppendFormat(b, `"2006-01-02T15:04:05.000Z"`), nil
 }
 
-// appendWellKnown writes a message by protojson, without its varying spaces.
+// appendWellKnown writes the JSON of protojson without its varying spaces.
 func appendWellKnown(b []byte, m protoreflect.Message) ([]byte, error) {
 	text, err := protojson.Marshal(m.Interface())
 	if err != nil {
@@ -279,8 +279,8 @@ func appendWellKnown(b []byte, m protoreflect.Message) ([]byte, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString writes s quoted. It returns an error if s is not UTF-8, which no
-// check of a request lets pass.
+// appendString writes s in quotes. It returns an error if s is not UTF-8, which
+// should not happen because requests are checked.
 func appendString(b []byte, s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
 		return b, fmt.Errorf("text is not valid UTF-8: %q", s)

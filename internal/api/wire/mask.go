@@ -12,21 +12,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// How large an update mask may be.
+// Limits of an update mask.
 const (
 	maxPaths      = 64
 	maxPathLength = 256
 )
 
-// Apply copies the fields in mask from one message to another of the same type,
-// which share nothing afterwards.
+// Apply makes a deep copy of the fields in mask from one message to another of the
+// same type.
 //
-// Without a mask it copies the fields of from that are not at their default, and
-// with "*" all fields. Paths are in snake_case or lowerCamel, and may lead into
-// messages, which it makes if onto has none. Lists and maps are replaced as a
-// whole. It ignores fields that are OUTPUT_ONLY, because clients send back what
-// they got. It returns fault.InvalidArgument, about update_mask, for a path of no
-// field, also if it begins with such a field.
+// Without a mask it copies the fields of from that do not have their default value,
+// and with "*" all fields. Paths are in snake_case or lowerCamel. They may lead into
+// messages, which Apply creates if onto does not have them. Lists and maps are
+// replaced as a whole. Apply ignores fields that are OUTPUT_ONLY, because clients
+// send back messages that they have received. It returns fault.InvalidArgument about
+// update_mask for a path that is not a field, even if the path begins with an
+// OUTPUT_ONLY field.
 func Apply(mask *fieldmaskpb.FieldMask, from, onto proto.Message) error {
 	paths := mask.GetPaths()
 	if err := checkSize(paths); err != nil {
@@ -73,13 +74,13 @@ func checkSize(paths []string) error {
 	return nil
 }
 
-// resolve returns the fields along path, no fields if the path is to be ignored, or
-// what is wrong with it.
+// resolve returns the fields along path, no fields if the path is ignored, or a
+// description of the problem with the path.
 func resolve(d protoreflect.MessageDescriptor, path string) (fields []protoreflect.FieldDescriptor, problem string) {
 	ignored := false
 	for segment := range strings.SplitSeq(path, ".") {
 		if d == nil {
-			return nil, strconv.Quote(path) + " leads into something that has no fields of its own to change"
+			return nil, strconv.Quote(path) + " leads into a value that has no fields"
 		}
 		f := FieldNamed(d, segment)
 		if f == nil {
@@ -87,7 +88,7 @@ func resolve(d protoreflect.MessageDescriptor, path string) (fields []protorefle
 		}
 		ignored = ignored || HasBehavior(f, annotations.FieldBehavior_OUTPUT_ONLY)
 		if ignored && f.Message() != nil && !Nested(f) {
-			return nil, "" // a time or a map: whatever the path says about it
+			return nil, "" // a time or a map: the rest of the path does not matter
 		}
 		fields = append(fields, f)
 		d = nil
@@ -101,8 +102,8 @@ func resolve(d protoreflect.MessageDescriptor, path string) (fields []protorefle
 	return fields, ""
 }
 
-// FieldNamed returns the field with a name in the definition, in JSON, or in
-// lowerCamel, or nil.
+// FieldNamed returns the field with a name, which may be its name in the definition,
+// in JSON or in lowerCamel. It returns nil if there is none.
 func FieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := d.Fields().ByName(protoreflect.Name(name)); f != nil {
 		return f
@@ -118,13 +119,13 @@ func FieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return nil
 }
 
-// SnakeInJSON reports whether a field has a name in snake_case also in JSON, where
+// SnakeInJSON reports whether the JSON name of a field is in snake_case, where
 // clients expect lowerCamel.
 func SnakeInJSON(f protoreflect.FieldDescriptor) bool {
 	return f.JSONName() == string(f.Name()) && strings.Contains(f.JSONName(), "_")
 }
 
-// LowerCamel returns a name of snake_case in lowerCamel.
+// LowerCamel converts a name from snake_case to lowerCamel.
 func LowerCamel(name protoreflect.Name) string {
 	words := strings.Split(string(name), "_")
 	for i, w := range words[1:] {
@@ -139,8 +140,8 @@ func Nested(f protoreflect.FieldDescriptor) bool {
 	return f.Message() != nil && !f.IsList() && !f.IsMap() && f.Message().ParentFile().Package() != "google.protobuf"
 }
 
-// copyPath copies the value that fields lead to. It makes a message on the way only
-// if it has something to copy into it.
+// copyPath copies the value at the end of a path of fields. It creates a message
+// along the path only if there is a value to copy into it.
 func copyPath(src, dst protoreflect.Message, fields []protoreflect.FieldDescriptor) {
 	f := fields[0]
 	if len(fields) == 1 {
@@ -169,8 +170,8 @@ func copyAll(src, dst protoreflect.Message) {
 	}
 }
 
-// copyPopulated copies the fields that src sets, and those of nested messages one
-// by one, as a JSON body with the same fields would.
+// copyPopulated copies the fields that are set in src, and in its nested messages, as
+// a JSON body with the same fields would set them.
 func copyPopulated(src, dst protoreflect.Message) {
 	src.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
@@ -185,16 +186,16 @@ func copyPopulated(src, dst protoreflect.Message) {
 }
 
 func empty(m protoreflect.Message) bool {
-	none := true
+	isEmpty := true
 	m.Range(func(protoreflect.FieldDescriptor, protoreflect.Value) bool {
-		none = false
+		isEmpty = false
 		return false
 	})
-	return none
+	return isEmpty
 }
 
-// copyField makes dst's field a copy of src's. Setting a member of a oneof
-// unsets the others; clearing one that is not set does nothing.
+// copyField copies a field of src to dst. Setting a member of a oneof clears the
+// other members. Clearing a member that is not set has no effect.
 func copyField(src, dst protoreflect.Message, f protoreflect.FieldDescriptor) {
 	if !src.Has(f) {
 		dst.Clear(f)

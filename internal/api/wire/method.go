@@ -1,6 +1,6 @@
-// Package wire is what every version of the API needs to turn protobuf messages
-// into resources and back: the regular methods (get, create, update, delete,
-// list), update masks, JSON, and the names that packages go by.
+// Package wire converts between protobuf messages and resources for every version of
+// the API. It has the regular methods (get, create, update, delete, list), update
+// masks, JSON, the names of packages, and the kinds of events.
 package wire
 
 import (
@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Get runs get for the uid in the field of a request, and returns the result as a
-// message. It returns fault.InvalidArgument, about that field, if the text is
-// not a uid.
+// Get calls get with the UID in the field of a request, and returns the result as a
+// message. It returns fault.InvalidArgument about that field if the text is not a
+// UID.
 func Get[T, M any](
 	ctx context.Context, field, text string,
 	get func(context.Context, resource.UID) (T, error), write func(T) M,
@@ -38,7 +38,7 @@ func Get[T, M any](
 	return write(v), nil
 }
 
-// Do runs f for the uid in the field of a request.
+// Do calls f with the UID in the field of a request.
 func Do(ctx context.Context, field, text string, f func(context.Context, resource.UID) error) error {
 	uid, err := resource.ParseUID(field, text)
 	if err != nil {
@@ -47,14 +47,14 @@ func Do(ctx context.Context, field, text string, f func(context.Context, resourc
 	return f(ctx, uid)
 }
 
-// Delete runs del for the uid in the field of a request.
+// Delete calls del with the UID in the field of a request.
 func Delete(
 	ctx context.Context, field, text string, del func(context.Context, resource.UID) error,
 ) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, Do(ctx, field, text, del)
 }
 
-// Create reads a resource out of from, has create make it under the parent in the
+// Create reads a resource from a message, calls create with it and the parent in the
 // field of the request, and returns the result as a message.
 func Create[P, T, R, M any](
 	ctx context.Context, field, text string, from P, read func(P, *T) error,
@@ -69,11 +69,12 @@ func Create[P, T, R, M any](
 	}, write)
 }
 
-// An updater changes a resource by a function. Services have one for each kind.
+// An updater calls change to change a resource. Services have one for each kind.
 type updater[T, R any] func(ctx context.Context, uid resource.UID, change func(*T) error) (R, error)
 
-// Replace has update read all that clients may set of a resource out of from, as
-// updates without a mask do, and returns the result as a message.
+// Replace calls update to replace every field of a resource that clients may set by
+// the fields of from, and returns the result as a message. Updates of version 1
+// work this way.
 func Replace[P, T, R, M any](
 	ctx context.Context, field, text string, from P, read func(P, *T) error, update updater[T, R], write func(R) M,
 ) (M, error) {
@@ -82,15 +83,15 @@ func Replace[P, T, R, M any](
 	}, write)
 }
 
-// An Identified is a message that names the resource it is about.
+// An Identified is a message with the UID of its resource.
 type Identified interface {
 	proto.Message
 	GetUid() string
 }
 
-// Update has update change the fields of a resource that are in mask to what from
-// says, and returns the result as a message. It returns fault.InvalidArgument if
-// from, which is in the given field of the request, is missing.
+// Update calls update to copy the fields in mask from a message to a resource, and
+// returns the result as a message. It returns fault.InvalidArgument if from, which
+// is in the given field of the request, is missing.
 func Update[T any, M Identified](
 	ctx context.Context, mask *fieldmaskpb.FieldMask, field string, from M,
 	read func(M, *T) error, update updater[T, T], write func(T) M,
@@ -98,8 +99,8 @@ func Update[T any, M Identified](
 	return UpdateTo(ctx, mask, field, from, read, write, update, write)
 }
 
-// UpdateTo is Update for a kind whose answers have more than what clients set:
-// before is what the mask is applied to.
+// UpdateTo is Update for a kind whose answers have fields that clients cannot set.
+// before returns the message to which the mask is applied.
 func UpdateTo[T, R any, M Identified](
 	ctx context.Context, mask *fieldmaskpb.FieldMask, field string, from M,
 	read func(M, *T) error, before func(T) M, update updater[T, R], write func(R) M,
@@ -121,11 +122,11 @@ func Require(field string, m proto.Message) error {
 	return nil
 }
 
-// Masked returns a function that changes the fields of a resource that are in
-// mask to what from says.
+// Masked returns a function that copies the fields in mask from a message to a
+// resource.
 func Masked[T any, M proto.Message](
-	mask *fieldmaskpb.FieldMask, from M, read func(M, *T) error, write func(T) M) func(*T,
-) error {
+	mask *fieldmaskpb.FieldMask, from M, read func(M, *T) error, write func(T) M,
+) func(*T) error {
 	return func(v *T) error {
 		m := write(*v)
 		if err := Apply(mask, from, m); err != nil {
@@ -135,7 +136,7 @@ func Masked[T any, M proto.Message](
 	}
 }
 
-// pageRequest is what every request for a page has.
+// A pageRequest has the fields of every request for a page.
 type pageRequest interface {
 	GetPageSize() int32
 	GetPageToken() string
@@ -143,12 +144,12 @@ type pageRequest interface {
 	GetSkip() int32
 }
 
-// Params returns which page a request asks for, and in which order.
+// Params returns the page parameters of a request, with its order.
 func Params(r pageRequest) page.Params {
 	return page.Params{Size: r.GetPageSize(), Token: r.GetPageToken(), OrderBy: r.GetOrderBy(), Skip: r.GetSkip()}
 }
 
-// A Page is a page of a list in the types that responses have.
+// A Page is a page of a list in the types of responses.
 type Page[M any] struct {
 	Items   []M
 	Next    string
@@ -156,8 +157,8 @@ type Page[M any] struct {
 	Skipped int32
 }
 
-// List returns the page that a request asks for of the resources that pass the
-// filter.
+// List calls list with the filter and the page parameters of a request, and returns
+// the page as messages.
 func List[F, T, M any](
 	ctx context.Context, r pageRequest, filter F,
 	list func(context.Context, F, page.Params) (page.Page[T], error), write func(T) M,
@@ -169,11 +170,11 @@ func List[F, T, M any](
 	return PageOf(ctx, p, write), nil
 }
 
-// PageOf returns a page as messages. If the page token had expired, it sets the
-// header that tells the client that the list has started again.
+// PageOf returns a page as messages. If the page token had expired, it sets a header
+// that informs the client that the list has started again.
 func PageOf[T, M any](ctx context.Context, p page.Page[T], write func(T) M) Page[M] {
 	if p.Expired {
-		_ = grpc.SetHeader(ctx, metadata.Pairs("holdfast-page-token", "expired")) // fails only after an answer
+		_ = grpc.SetHeader(ctx, metadata.Pairs("holdfast-page-token", "expired")) // fails only after the answer was sent
 	}
 	return Page[M]{Items: Convert(p.Items, write), Next: p.Next, Total: proto.Int64(p.Total), Skipped: int32(p.Skipped)}
 }
@@ -197,27 +198,27 @@ func Filter(r interface {
 	return resource.Filter{UIDs: UIDFilter(r.GetUidp()), Name: r.GetName()}
 }
 
-// Warn sets a header that tells the client what was done although it was
-// probably not meant.
+// Warn sets a header with warnings about effects of the request that the client
+// probably did not intend.
 func Warn(ctx context.Context, warnings []string) {
 	if len(warnings) > 0 {
-		_ = grpc.SetHeader(ctx, metadata.MD{"holdfast-warning": warnings}) // fails only after an answer
+		_ = grpc.SetHeader(ctx, metadata.MD{"holdfast-warning": warnings}) // fails only after the answer was sent
 	}
 }
 
-// Convert returns f of each item.
+// Convert returns the results of f for each item.
 func Convert[T, U any](items []T, f func(T) U) []U {
 	if len(items) == 0 {
 		return nil
 	}
-	all := make([]U, len(items))
+	results := make([]U, len(items))
 	for i, item := range items {
-		all[i] = f(item)
+		results[i] = f(item)
 	}
-	return all
+	return results
 }
 
-// OptionalUID returns the uid in a field that may be empty.
+// OptionalUID returns the UID in a field that may be empty.
 func OptionalUID(field, text string) (resource.UID, error) {
 	if text == "" {
 		return "", nil
@@ -241,7 +242,8 @@ func Time(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// ReadTime returns the time in a field, to the millisecond. Nil is the zero time.
+// ReadTime returns the time in a field, truncated to the millisecond. Nil is the zero
+// time.
 func ReadTime(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	if t == nil {
 		return time.Time{}, nil
@@ -252,8 +254,7 @@ func ReadTime(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	return t.AsTime().Truncate(time.Millisecond), nil
 }
 
-// Problems collects what is wrong with a request, so that all of it is reported
-// at once.
+// Problems collects the violations of a request, so that the error lists all of them.
 type Problems []fault.Violation
 
 // Add adds the field violations of err, which may be nil.
@@ -263,14 +264,14 @@ func (p *Problems) Add(err error) {
 	}
 }
 
-// UID returns the uid in a field.
+// UID returns the UID in a field.
 func (p *Problems) UID(field, text string) resource.UID {
 	uid, err := resource.ParseUID(field, text)
 	p.Add(err)
 	return uid
 }
 
-// Time returns the time in a field, to the nanosecond. Nil is the zero time.
+// Time returns the time in a field, not truncated. Nil is the zero time.
 func (p *Problems) Time(field string, t *timestamppb.Timestamp) time.Time {
 	if _, err := ReadTime(field, t); err != nil || t == nil {
 		p.Add(err)
@@ -279,7 +280,7 @@ func (p *Problems) Time(field string, t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// Err returns fault.InvalidArgument about everything that is wrong, or nil.
+// Err returns fault.InvalidArgument with all violations, or nil if there are none.
 func (p *Problems) Err() error {
 	if len(*p) == 0 {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// A Certificate is a pair of files that is read again when it changes, so that
-// a renewal needs no restart.
+// A Certificate is a pair of files that is read again when the files change, so that a
+// renewal needs no restart. It is safe for concurrent use.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	states [2]fileState // of the files when they were last read
+	states [2]fileState // versions of the files that were read last
 }
 
 // A fileState identifies a version of a file.
@@ -27,7 +27,8 @@ type fileState struct {
 	size int64
 }
 
-// WithTLS wraps l if the settings name a certificate.
+// WithTLS returns a TLS listener over l, and its certificate. Without a certificate
+// file it returns l and nil.
 func WithTLS(l net.Listener, certFile, keyFile string, log *slog.Logger) (net.Listener, *Certificate, error) {
 	if certFile == "" {
 		return l, nil, nil
@@ -43,37 +44,37 @@ func WithTLS(l net.Listener, certFile, keyFile string, log *slog.Logger) (net.Li
 	}), c, nil
 }
 
-// Expiry returns when the certificate expires that is in use.
+// Expiry returns the expiry time of the current certificate.
 func (c *Certificate) Expiry() time.Time {
 	pair, _ := c.get(nil) // never fails
 	return pair.Leaf.NotAfter
 }
 
-// get returns the newest pair that could be read: an incomplete renewal leaves
-// the old one in use.
+// get returns the newest pair that could be read. After an incomplete renewal, that is
+// the old pair.
 func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refresh(); err != nil {
-		c.log.Error("the new certificate cannot be used; the old one stays", "err", err)
+		c.log.Error("cannot use the new certificate; the old one is still used", "err", err)
 	}
 	return c.pair, nil
 }
 
 // refresh reads the files if they have changed since the last attempt.
 func (c *Certificate) refresh() error {
-	var now [2]fileState
+	var current [2]fileState
 	for i, path := range []string{c.certFile, c.keyFile} {
 		info, err := os.Stat(path)
 		if err != nil {
 			return fmt.Errorf("certificate: %w", err)
 		}
-		now[i] = fileState{info.ModTime(), info.Size()}
+		current[i] = fileState{info.ModTime(), info.Size()}
 	}
-	if now == c.states {
+	if current == c.states {
 		return nil
 	}
-	c.states = now
+	c.states = current
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("certificate %s: %w", c.certFile, err)

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Limits of a client's connection.
+// Limits of writes to a connection.
 const (
-	// A client must read each chunk of a response within writeTimeout. One that
-	// keeps reading may take as long as it needs in total.
+	// A client must read each chunk of a response within writeTimeout. The whole
+	// response has no time limit.
 	writeTimeout = 30 * time.Second
-	writeChunk   = 64 << 10
-	fileChunk    = 256 << 10       // of a file, sent by the kernel
+	writeChunk   = 64 << 10        // bytes
+	fileChunk    = 256 << 10       // bytes of a file, which the kernel sends
 	extendEvery  = 5 * time.Second // a chunk may have this much less time
 )
 
@@ -46,15 +46,14 @@ func (p peerAddr) Close() error { return p.conn.Close() }
 // function is called before.
 func (p peerAddr) AfterClose(f func()) func() bool { return context.AfterFunc(p.conn.open, f) }
 
-// A writeDeadline extends the deadline of writes as long as they make
-// progress.
+// A writeDeadline extends the deadline of writes while they make progress.
 type writeDeadline struct {
 	mu    sync.Mutex
-	until time.Time // the deadline that was set; zero if it is not ours
+	until time.Time // current deadline; zero if extend has not set it
 }
 
-// extend sets the deadline of the next write, unless the current one is
-// recent: setting one costs as much as a small write.
+// extend sets the deadline of the next write, unless the current deadline is recent,
+// because setting a deadline costs as much as a small write.
 func (p *writeDeadline) extend(conn net.Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +65,7 @@ func (p *writeDeadline) extend(conn net.Conn) error {
 	return conn.SetWriteDeadline(p.until)
 }
 
-// reset is called when somebody else has set the deadline.
+// reset is called when another caller sets the deadline.
 func (p *writeDeadline) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +87,8 @@ func (c *sniffedConn) Write(b []byte) (n int, err error) {
 	})
 }
 
-// writeChunks writes b in chunks, each of which a client must read within
-// writeTimeout. It calls write once if b is empty.
+// writeChunks calls write with the chunks of b, and once with no bytes if b is empty. A
+// client must read each chunk within writeTimeout.
 func writeChunks(b []byte, write func(chunk []byte) (int, error)) (n int, err error) {
 	for {
 		m, err := write(b[n:min(n+writeChunk, len(b))])
@@ -133,8 +132,8 @@ func (c *sniffedConn) SetWriteDeadline(at time.Time) error {
 }
 
 const (
-	sniffTimeout = 10 * time.Second // to detect the protocol of a connection
-	sniffLimit   = 64 << 10         // bytes to detect it in
+	sniffTimeout = 10 * time.Second // time limit to detect the protocol of a connection
+	sniffLimit   = 64 << 10         // bytes to read for that
 
 	frameHeader = 9 // bytes: length, type, flags, stream
 	headerTable = 4 << 10
@@ -143,8 +142,8 @@ const (
 // emptySettings is a SETTINGS frame that changes nothing.
 var emptySettings = []byte{0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0}
 
-// sniff reads enough of conn to detect its protocol, and returns a connection
-// that reads those bytes again. It fails if that takes longer than timeout.
+// sniff reads enough of conn to detect its protocol, and returns a connection that
+// reads these bytes again. It fails if the detection takes longer than timeout.
 func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC bool, err error) {
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, false, err
@@ -160,8 +159,8 @@ func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC b
 	return c, isGRPC, errors.Join(err, conn.SetDeadline(time.Time{}))
 }
 
-// A sniffedConn reads the buffered bytes again, then the rest without the
-// client's first acknowledgement of SETTINGS, if that has not arrived yet.
+// A sniffedConn returns the buffered bytes again and then the rest of the connection.
+// It removes the client's first acknowledgement of SETTINGS.
 type sniffedConn struct {
 	net.Conn
 	isHTTP2  bool
@@ -198,9 +197,8 @@ func (c *sniffedConn) readPreface() (bool, error) {
 	return true, nil
 }
 
-// readFirstHeaders reads frames up to the headers of the first request, and
-// reports whether they belong to a gRPC call. It leaves malformed frames to
-// the HTTP server.
+// readFirstHeaders reads frames up to the headers of the first request, and reports
+// whether they belong to a gRPC call. The HTTP server answers malformed frames.
 func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 	if _, err := c.Conn.Write(emptySettings); err != nil {
 		return false, err
@@ -218,7 +216,7 @@ func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 		if netErr := net.Error(nil); errors.As(err, &netErr) {
 			return false, err
 		}
-		if err != nil { // incomplete frames: the HTTP server will report why
+		if err != nil { // the HTTP server reports the reason
 			c.awaitAck = false
 			return false, nil
 		}
@@ -235,8 +233,8 @@ func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 	}
 }
 
-// IsGRPC reports whether a content type is that of gRPC. That of
-// gRPC-Web, which has the same beginning, is not.
+// IsGRPC reports whether a content type belongs to gRPC, and not to gRPC-Web, which
+// has the same prefix.
 func IsGRPC(contentType string) bool {
 	rest, ok := strings.CutPrefix(contentType, "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')

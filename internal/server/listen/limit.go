@@ -13,17 +13,19 @@ import (
 )
 
 const (
-	// Requests cost memory, too: an HTTP/2 connection may have a hundred at the
-	// same time, and all connections of an address could have 12,800. So only
-	// the first connections of an address may have as many, and others fewer.
+	// Requests need memory, too: with MaxStreams requests on every HTTP/2
+	// connection, one address could have 12,800 requests at the same time. So only
+	// the first uncrowdedConns connections of an address may have MaxStreams
+	// requests, and further connections may have CrowdedStreams.
 	uncrowdedConns = 4
 	MaxStreams     = 100
 	CrowdedStreams = 8
 
-	warnEvery = time.Minute // how often refused connections are logged
+	warnEvery = time.Minute // minimum interval of log messages about refused connections
 )
 
-// An AddrCounter limits how many of something each address may have.
+// An AddrCounter limits the number of units, such as connections, of each address. It
+// is safe for concurrent use.
 type AddrCounter struct {
 	most int
 
@@ -31,10 +33,11 @@ type AddrCounter struct {
 	counts map[string]int
 }
 
+// NewAddrCounter returns a counter that allows most units per address.
 func NewAddrCounter(most int) *AddrCounter { return &AddrCounter{most: most, counts: map[string]int{}} }
 
-// Acquire reports whether an address may have one more, and returns how many
-// it then has.
+// Acquire reports whether an address may have one more unit, and returns the number
+// that it then has.
 func (c *AddrCounter) Acquire(from string) (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,6 +48,7 @@ func (c *AddrCounter) Acquire(from string) (n int, ok bool) {
 	return c.counts[from], true
 }
 
+// Release returns a unit of an address.
 func (c *AddrCounter) Release(from string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,9 +57,9 @@ func (c *AddrCounter) Release(from string) {
 	}
 }
 
-// A LimitListener limits the connections of each address, and those of HTTP/2,
-// which can carry many requests, to half as many. Connections of trusted
-// proxies are not counted, because they belong to everybody behind them.
+// A LimitListener limits the connections of each address. It allows only half as many
+// HTTP/2 connections, because each can carry many requests. It does not count the
+// connections of trusted proxies, because these carry the requests of many clients.
 type LimitListener struct {
 	net.Listener
 	all, http2 *AddrCounter
@@ -63,9 +67,10 @@ type LimitListener struct {
 	log        *slog.Logger
 
 	mu     sync.Mutex
-	warned time.Time // when a refusal was last logged
+	warned time.Time // time of the last log message
 }
 
+// Limit returns a listener that allows most connections per address.
 func Limit(l net.Listener, most int, proxies api.Proxies, log *slog.Logger) *LimitListener {
 	return &LimitListener{
 		Listener: l, all: NewAddrCounter(most), http2: NewAddrCounter((most + 1) / 2), proxies: proxies, log: log,
@@ -97,8 +102,8 @@ func (d *LimitListener) warn(from string) {
 	defer d.mu.Unlock()
 	if now := time.Now(); now.Sub(d.warned) > warnEvery {
 		d.warned = now
-		d.log.Warn("an address has as many connections as one may have; more are refused "+
-			"(max_connections_per_address, trusted_proxies)", "address", from)
+		d.log.Warn("refused connections of an address that has too many "+
+			"(see max_connections_per_address and trusted_proxies)", "address", from)
 	}
 }
 
@@ -113,8 +118,9 @@ type limitedConn struct {
 	closed bool
 }
 
-// acquireHTTP2 counts conn, which may use TLS, as HTTP/2. It reports whether
-// its address may have one more, and whether it has more than a few others.
+// acquireHTTP2 counts conn, which may use TLS, as HTTP/2. ok reports whether its
+// address may have one more HTTP/2 connection, and crowded whether the address has
+// more than uncrowdedConns of them.
 func acquireHTTP2(conn net.Conn) (crowded, ok bool) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

@@ -18,15 +18,14 @@ import (
 // connection goes to gRPC if its first request has the content type
 // application/grpc, and to HTTP otherwise.
 //
-// A gRPC client sends requests only after it has received the server's
-// SETTINGS, so the splitter sends empty ones to every client that begins with
-// the HTTP/2 preface. The server that gets the connection sends its own, which
-// is allowed. The acknowledgement of the first must not reach it, because
-// net/http closes a connection on an acknowledgement it does not expect, so
-// the splitter removes it.
+// A gRPC client sends requests only after it has received the server's SETTINGS, so
+// the splitter sends empty SETTINGS to every client that begins with the HTTP/2
+// preface. The server that gets the connection sends its own SETTINGS, which HTTP/2
+// allows. The splitter removes the client's acknowledgement of the first SETTINGS,
+// because net/http closes a connection on an acknowledgement that it does not expect.
 type Splitter struct {
-	First   Listeners // of the first connections of an address
-	Crowded Listeners // of its further connections
+	First   Listeners // for the first connections of an address
+	Crowded Listeners // for its further connections
 
 	root    net.Listener
 	timeout time.Duration
@@ -37,13 +36,13 @@ type Splitter struct {
 	undecided map[net.Conn]struct{} // nil once closed
 }
 
-// Listeners are where the servers accept connections.
+// Listeners are the listeners of a pair of servers.
 type Listeners struct{ GRPC, HTTP *Queue }
 
 func newListeners(addr net.Addr) Listeners { return Listeners{newQueue(addr), newQueue(addr)} }
 
-// NewSplitter returns a Splitter of the connections that root accepts. gRPC
-// connections of trusted proxies are admitted at once.
+// NewSplitter returns a Splitter of the connections that root accepts. It admits gRPC
+// connections of trusted proxies without a token.
 func NewSplitter(root net.Listener, proxies api.Proxies) *Splitter {
 	return &Splitter{
 		First: newListeners(root.Addr()), Crowded: newListeners(root.Addr()),
@@ -59,7 +58,7 @@ func (s *Splitter) Serve() error {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
-		case err != nil: // most likely out of file descriptors: wait for some
+		case err != nil: // probably no free file descriptor: wait for one
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
 			continue
@@ -72,8 +71,8 @@ func (s *Splitter) Serve() error {
 	}
 }
 
-// Close stops accepting and closes the connections whose protocol is not known
-// yet. The others are closed by their servers.
+// Close stops accepting and closes the connections whose protocol is not known yet.
+// The servers close the other connections.
 func (s *Splitter) Close() {
 	s.root.Close()
 	s.mu.Lock()
@@ -86,8 +85,8 @@ func (s *Splitter) Close() {
 }
 
 // track dispatches conn in the background, or returns false if the splitter is
-// closed. It adds conn to undecided and sniffing under the lock, so that Close
-// either sees it or comes first.
+// closed. It adds conn to undecided and sniffing under the lock, so that a concurrent
+// Close either finds conn or makes track return false.
 func (s *Splitter) track(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +131,8 @@ func (s *Splitter) dispatch(conn net.Conn) {
 	}
 }
 
-// hintAtTLS answers a client that sent plain HTTP where TLS is expected, in
-// plain HTTP.
+// hintAtTLS answers a client that sent plain HTTP instead of TLS. The answer is plain
+// HTTP.
 func hintAtTLS(err error) {
 	spoke, ok := errors.AsType[tls.RecordHeaderError](err)
 	if !ok || spoke.Conn == nil || !plainHTTP.Match(spoke.RecordHeader[:]) {
@@ -158,7 +157,7 @@ func newQueue(addr net.Addr) *Queue {
 	return &Queue{addr, make(chan net.Conn), ctx, cancel}
 }
 
-// deliver passes conn to Accept, or closes it if the listener is closed.
+// deliver passes conn to Accept, or closes conn if the listener is closed.
 func (h *Queue) deliver(conn net.Conn) {
 	select {
 	case h.conns <- conn:

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// WithWriteTimeout ends HTTP/2 requests whose client does not read the
-// response. The deadlines of the connection do not detect this, because each
-// stream has a window of its own.
+// WithWriteTimeout ends HTTP/2 requests whose client does not read the response. The
+// deadlines of the connection do not detect this, because each stream has its own
+// window.
 func WithWriteTimeout(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
@@ -16,7 +16,7 @@ func WithWriteTimeout(next http.Handler) http.Handler {
 		}
 		p := &timeoutWriter{w, http.NewResponseController(w)}
 		next.ServeHTTP(p, r)
-		p.setDeadline() // for what net/http has yet to send
+		p.setDeadline() // for the bytes that net/http has not sent yet
 	})
 }
 

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// A gRPC connection is admitted once a call on it has presented a valid
-	// token. Until then a stream may send this much: more than its window, so
-	// that a refused call receives its error, and more than a message of a
-	// method that needs no token.
+	// A gRPC connection is admitted once a call on it has presented a valid token.
+	// Before that, a stream may send maxUnadmittedBytes. The limit is larger than
+	// the window of a stream, so that a refused call receives its error, and larger
+	// than any message of a method that needs no token.
 	maxUnadmittedBytes   = 128 << 10
 	maxUnadmittedStreams = 1000 // open streams of one connection
 )
 
-var errUnadmitted = errors.New("the client sends more than somebody unknown may")
+var errUnadmitted = errors.New("the client has sent too many bytes or streams without a valid token")
 
-// A frameCounter parses the HTTP/2 frames that a gRPC client sends before it
-// is admitted, and counts the bytes of each stream. This is needed because
-// grpc-go enlarges the window of a stream to the size of its message before
-// the caller is authorized.
+// A frameCounter parses the HTTP/2 frames that a gRPC client sends before it is
+// admitted, and counts the bytes of each stream. The window of a stream does not limit
+// them, because grpc-go enlarges it to the size of the message before the caller is
+// authorized.
 type frameCounter struct {
-	head    []byte // the part of a frame header that has arrived
-	left    int    // bytes of the current frame that have not arrived
-	streams map[uint32]int
+	head    []byte         // received part of a frame header
+	left    int            // bytes of the current frame that have not arrived
+	streams map[uint32]int // received bytes by stream
 }
 
-// count parses received bytes. It fails if a stream has sent too much.
+// count parses received bytes. It returns an error if a stream has sent too many.
 func (w *frameCounter) count(b []byte) error {
 	for len(b) > 0 {
 		if w.left > 0 {

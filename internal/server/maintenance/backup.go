@@ -55,23 +55,24 @@ func Backup(ctx context.Context, cfg config.Config, args []string, out io.Writer
 		config.Size(m.BlobBytes), show.last.Blobs, place, time.Since(begin).Round(time.Millisecond))
 	fmt.Fprintf(out, "To restore it, you need the encryption key with fingerprint %s.\n", m.Key)
 	if err := lostBlobs(m); err != nil || keep == 0 {
-		return err // an earlier one may have what is lost
+		return err // keep earlier back-ups, because they may contain the lost blobs
 	}
 	removed, err := backup.Prune(ctx, to.(blob.Storage), keep)
 	if removed > 0 {
-		fmt.Fprintf(out, "Removed %d earlier ones.\n", removed)
+		fmt.Fprintf(out, "Removed %d earlier back-ups.\n", removed)
 	}
 	return err
 }
 
-// backupArguments returns where to write a back-up, and how many to keep there, or 0 for all.
+// backupArguments returns the place to write a back-up to, and the number of
+// back-ups to keep there; 0 keeps all.
 func backupArguments(args []string) (place string, keep int, err error) {
 	for _, a := range args {
 		value, ok := strings.CutPrefix(a, "keep=")
 		switch {
 		case ok:
 			if keep, err = strconv.Atoi(value); err != nil || keep < 1 {
-				return "", 0, fault.Field("keep", "%q is not a number of back-ups to keep, of which this is one", value)
+				return "", 0, fault.Field("keep", "%q is not a number of back-ups to keep, counting this one", value)
 			}
 		case place != "":
 			return "", 0, errBackupPlace
@@ -83,13 +84,13 @@ func backupArguments(args []string) (place string, keep int, err error) {
 		return "", 0, errBackupPlace
 	}
 	if keep > 0 && isArchive(place) {
-		return "", 0, fault.Field("keep", "an archive has one back-up; --keep is for folders and buckets")
+		return "", 0, fault.Field("keep", "an archive contains only one back-up; --keep is for folders and buckets")
 	}
 	return place, keep, nil
 }
 
 var errBackupPlace = fault.Field("arguments",
-	"name the folder, the .tar file or the s3:// address to write the back-up to")
+	"name the folder, .tar file or s3:// address to write the back-up to")
 
 // lostBlobs returns an error that names the blobs that could not be backed up.
 func lostBlobs(m *backup.Manifest) error {
@@ -97,7 +98,7 @@ func lostBlobs(m *backup.Manifest) error {
 		return nil
 	}
 	const named = 10
-	return fmt.Errorf("the back-up is complete but for %d blobs that are missing or damaged in the storage: %s",
+	return fmt.Errorf("the back-up lacks %d blobs that are missing or damaged in the storage: %s",
 		len(m.Lost), strings.Join(m.Lost[:min(named, len(m.Lost))], ", "))
 }
 
@@ -106,14 +107,14 @@ func Restore(ctx context.Context, cfg config.Config, args []string, out io.Write
 	into := backup.Target{Database: cfg.Database}
 	var from []string
 	for _, a := range args {
-		at, timed := strings.CutPrefix(a, "at=")
+		moment, timed := strings.CutPrefix(a, "at=")
 		switch {
 		case a == "verify":
 			into.Verify = true
 		case timed:
-			t, err := time.Parse(time.RFC3339, at)
+			t, err := time.Parse(time.RFC3339, moment)
 			if err != nil {
-				return fault.Field("at", "%q is not a time like 2026-01-02T03:04:05Z", at)
+				return fault.Field("at", "%q is not a time like 2026-01-02T03:04:05Z", moment)
 			}
 			into.At = t
 		default:
@@ -121,7 +122,7 @@ func Restore(ctx context.Context, cfg config.Config, args []string, out io.Write
 		}
 	}
 	if len(from) != 1 {
-		return fault.Field("arguments", "name the folder, the .tar file or the s3:// address of the back-up")
+		return fault.Field("arguments", "name the folder, .tar file or s3:// address of the back-up")
 	}
 	var err error
 	if into.Key, err = installation.ExistingKey(cfg); err != nil {
@@ -156,7 +157,7 @@ func checkRestored(ctx context.Context, database string, key secret.Key) error {
 		return err
 	}
 	if err := errors.Join(installation.CheckSecrets(ctx, db, key), db.Close()); err != nil {
-		return fmt.Errorf("restored, but not every secret can be read: %w", err)
+		return fmt.Errorf("the back-up was restored, but some secrets cannot be read: %w", err)
 	}
 	return nil
 }
@@ -181,33 +182,33 @@ func openPlace(
 	return s, func() error { return nil }, err
 }
 
-// A progress shows how far a back-up has come, at most once a second.
+// A progress shows the progress of a back-up, at most once a second.
 type progress struct {
 	out   io.Writer
 	last  backup.Progress
 	shown time.Time
-	any   bool // has been shown
+	began bool // whether it was shown at least once
 }
 
 func newProgress(out io.Writer) *progress { return &progress{out: out, shown: time.Now()} }
 
-func (p *progress) report(now backup.Progress) {
-	p.last = now
+func (p *progress) report(current backup.Progress) {
+	p.last = current
 	if time.Since(p.shown) < time.Second {
 		return
 	}
-	p.shown, p.any = time.Now(), true
+	p.shown, p.began = time.Now(), true
 	p.show()
 }
 
-// end shows the last state, if any was shown.
+// end shows the last state, if an earlier state was shown.
 func (p *progress) end() {
-	if p.any {
+	if p.began {
 		p.show()
 	}
 }
 
 func (p *progress) show() {
-	fmt.Fprintf(p.out, "%d blobs (%s) copied, %d were there; table %s, %d rows\n", p.last.Blobs, config.Size(p.last.BlobBytes),
-		p.last.Present, p.last.Table, p.last.Rows)
+	fmt.Fprintf(p.out, "%d blobs (%s) copied, %d already present; table %s, %d rows\n", p.last.Blobs,
+		config.Size(p.last.BlobBytes), p.last.Present, p.last.Table, p.last.Rows)
 }

@@ -31,15 +31,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// What doctor finds worth a warning, or worse.
+// Limits of the checks.
 const (
 	skewWarns, skewFails  = time.Second, 10 * time.Second
 	diskWarns, diskFails  = 1 << 30, 128 << 20 // bytes free
 	certificateWarns      = 14 * 24 * time.Hour
-	replicaGone           = 10 * time.Second // without a heartbeat
+	replicaGone           = 10 * time.Second // time without a heartbeat after which a replica counts as stopped
 	sampledBlobs          = 20
-	maxSampled            = 64 << 20 // bytes of a blob that is read through
-	namedIssuers          = 5
+	maxSampled            = 64 << 20 // largest blob that is read completely, in bytes
+	namedIssuers          = 5        // issuers that a warning names
 	askServer, askStorage = 5 * time.Second, time.Minute
 )
 
@@ -48,7 +48,7 @@ type diagnosis struct {
 	Check  string `json:"check"`
 	State  string `json:"state"` // ok, warning or failure
 	Says   string `json:"says"`
-	Advice string `json:"advice,omitempty"` // what to do, unless it is ok
+	Advice string `json:"advice,omitempty"` // action for the operator, unless the state is ok
 }
 
 // The states of diagnoses.
@@ -58,42 +58,39 @@ const (
 	isFailure = "failure"
 )
 
-// ErrWarnings is the result of a doctor that found something to look at, and nothing
-// that keeps the server from working.
+// ErrWarnings is the result of a command that has written warnings, and has found
+// no problem that keeps the server from working.
 var ErrWarnings = errors.New("there are warnings")
 
-// A doctor examines an installation. It changes nothing, and needs no server.
+// A doctor examines an installation. It changes nothing and needs no running server.
 type doctor struct {
-	cfg config.Config
-	at  net.Addr  // where the server listens
-	db  *store.DB // nil if it cannot be opened
-	all []diagnosis
+	cfg       config.Config
+	addr      net.Addr  // address that the server binds
+	db        *store.DB // nil if it cannot be opened
+	diagnoses []diagnosis
 }
 
 func (d *doctor) ok(check, format string, args ...any) {
-	d.all = append(d.all, diagnosis{Check: check, State: isOK, Says: fmt.Sprintf(format, args...)})
+	d.diagnoses = append(d.diagnoses, diagnosis{Check: check, State: isOK, Says: fmt.Sprintf(format, args...)})
 }
 
 func (d *doctor) warn(check, advice, format string, args ...any) {
-	d.all = append(d.all, diagnosis{check, isWarning, fmt.Sprintf(format, args...), advice})
+	d.diagnoses = append(d.diagnoses, diagnosis{check, isWarning, fmt.Sprintf(format, args...), advice})
 }
 
 func (d *doctor) fail(check, advice, format string, args ...any) {
-	d.all = append(d.all, diagnosis{check, isFailure, fmt.Sprintf(format, args...), advice})
+	d.diagnoses = append(d.diagnoses, diagnosis{check, isFailure, fmt.Sprintf(format, args...), advice})
 }
 
-// Doctor examines the installation and writes what it finds. It returns
-// ErrWarnings, or an error if something has failed.
+// Doctor examines the installation and writes its diagnoses. It returns ErrWarnings
+// if there are warnings, and another error if a check has failed.
 func Doctor(ctx context.Context, cfg config.Config, args []string, out io.Writer) error {
 	asJSON := slices.Equal(args, []string{"json"})
 	if len(args) > 0 && !asJSON {
-		return fault.Field("arguments", "there are none but --json")
+		return fault.Field("arguments", "doctor accepts only --json")
 	}
-	d := &doctor{cfg: cfg, at: &net.TCPAddr{}}
-	if at, err := net.ResolveTCPAddr("tcp", cfg.Listen); err == nil {
-		d.at = at // otherwise the settings tell
-	}
-	d.cfg = cfg.At(d.at)
+	addr := cfg.ListenAddr()
+	d := &doctor{cfg: cfg.At(addr), addr: addr}
 	d.settings()
 	d.database(ctx)
 	d.key(ctx)
@@ -111,11 +108,11 @@ func Doctor(ctx context.Context, cfg config.Config, args []string, out io.Writer
 	if err := d.write(out, asJSON); err != nil {
 		return err
 	}
-	failed := slices.ContainsFunc(d.all, func(f diagnosis) bool { return f.State == isFailure })
-	warned := slices.ContainsFunc(d.all, func(f diagnosis) bool { return f.State == isWarning })
+	failed := slices.ContainsFunc(d.diagnoses, func(f diagnosis) bool { return f.State == isFailure })
+	warned := slices.ContainsFunc(d.diagnoses, func(f diagnosis) bool { return f.State == isWarning })
 	switch {
 	case failed:
-		return errors.New("the installation does not work as it is")
+		return errors.New("the installation does not work; follow the advice above")
 	case warned:
 		return ErrWarnings
 	}
@@ -126,10 +123,10 @@ func (d *doctor) write(out io.Writer, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
-		return e.Encode(d.all)
+		return e.Encode(d.diagnoses)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, f := range d.all {
+	for _, f := range d.diagnoses {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Check, f.Says)
 		if f.Advice != "" {
 			fmt.Fprintf(w, "\t\t→ %s\n", f.Advice)
@@ -140,7 +137,7 @@ func (d *doctor) write(out io.Writer, asJSON bool) error {
 
 func (d *doctor) settings() {
 	if err := d.cfg.Check(); err != nil {
-		d.fail("settings", "correct them: see holdfastd --help", "%v", err)
+		d.fail("settings", "correct the settings; holdfastd --help explains them", "%v", err)
 		return
 	}
 	d.ok("settings", "base_url is %s", d.cfg.BaseURL)
@@ -149,12 +146,12 @@ func (d *doctor) settings() {
 func (d *doctor) database(ctx context.Context) {
 	db, err := store.OpenToRead(ctx, d.cfg.Database)
 	if errors.Is(err, os.ErrNotExist) {
-		d.warn("database", "nothing, if this is a new installation: the server makes it", "there is none yet")
+		d.warn("database", "if this is a new installation, start the server, which creates the database", "there is none yet")
 		return
 	}
 	if err != nil {
-		d.fail("database", "check the setting database, and that its server runs and lets this machine in", "%s",
-			fault.Explain(err))
+		d.fail("database", "check the setting database, and that its server accepts connections from this machine",
+			"%s", fault.Explain(err))
 		return
 	}
 	v, err := db.Inspect(ctx)
@@ -171,11 +168,11 @@ func (d *doctor) database(ctx context.Context) {
 	const synchronize = "synchronize the clocks of this machine and of the database (NTP)"
 	switch skew := v.Skew.Abs(); {
 	case skew > skewFails:
-		d.fail("clock", synchronize, "the database's is %s from ours", v.Skew)
+		d.fail("clock", synchronize, "the clock of the database differs by %s from the clock of this machine", v.Skew)
 	case skew > skewWarns:
-		d.warn("clock", synchronize, "the database's is %s from ours", v.Skew)
+		d.warn("clock", synchronize, "the clock of the database differs by %s from the clock of this machine", v.Skew)
 	default:
-		d.ok("clock", "the database's is %s from ours", v.Skew)
+		d.ok("clock", "the clock of the database differs by %s from the clock of this machine", v.Skew)
 	}
 	d.replicas(v.Replicas)
 }
@@ -186,13 +183,13 @@ func (d *doctor) schema(has, needs int64) {
 	case err != nil:
 		d.fail("schema", "install the program again", "%v", err)
 	case needs > knows:
-		d.fail("schema", "start the version that made it, or a later one",
-			"it is %d, and this program knows no more than %d", has, knows)
+		d.fail("schema", "start the version that created this schema, or a later version",
+			"the database has schema %d, and this program supports at most %d", has, knows)
 	case has > knows:
-		d.ok("schema", "%d, of a later version, which this program can serve", has)
+		d.ok("schema", "%d, from a later version, which this program supports", has)
 	case has < knows:
-		d.warn("schema", "the server migrates it at its next start; back up first", "it is %d, and this program has %d",
-			has, knows)
+		d.warn("schema", "make a back-up; the server migrates the schema at its next start",
+			"the database has schema %d, and this program needs %d", has, knows)
 	default:
 		d.ok("schema", "%d", has)
 	}
@@ -209,8 +206,8 @@ func (d *doctor) replicas(all []store.ReplicaState) {
 		}
 	}
 	if len(behind) > 0 {
-		d.warn("replicas", "look again in a few seconds; then look at the log and the load of these replicas",
-			"%d run; behind the others are %s", live, strings.Join(behind, ", "))
+		d.warn("replicas", "run doctor again in a few seconds; if they are still behind, check their logs and load",
+			"%d run; these have not applied all changes: %s", live, strings.Join(behind, ", "))
 		return
 	}
 	d.ok("replicas", "%d run", live)
@@ -220,16 +217,16 @@ func (d *doctor) key(ctx context.Context) {
 	key, err := installation.ExistingKey(d.cfg)
 	if err != nil {
 		if d.db == nil {
-			d.warn("key", "nothing, if this is a new installation: the server makes it", "there is none yet")
+			d.warn("key", "if this is a new installation, start the server, which creates the key", "there is none yet")
 			return
 		}
-		d.fail("key", "bring back the key of this installation: without it nothing sealed can be read", "%s",
+		d.fail("key", "bring back the key of this installation, because the secrets cannot be read without it", "%s",
 			fault.Explain(err))
 		return
 	}
 	if d.db != nil {
 		if err := installation.CheckSecrets(ctx, d.db, key); err != nil {
-			d.fail("key", "bring back the key of this installation: this is another", "%v", err)
+			d.fail("key", "bring back the key of this installation, because this key is a different one", "%v", err)
 			return
 		}
 	}
@@ -239,11 +236,11 @@ func (d *doctor) key(ctx context.Context) {
 func (d *doctor) disk() {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(d.cfg.DataDir, &fs); err != nil {
-		d.warn("disk", "make the data folder, or correct data_dir", "%s: %v", d.cfg.DataDir, err)
+		d.warn("disk", "create the data folder, or correct data_dir", "%s: %v", d.cfg.DataDir, err)
 		return
 	}
 	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:unconvert // other systems have other types
-	const advice = "make room where data_dir is: a full disk refuses every write"
+	const advice = "free space on the disk of data_dir: a full disk refuses every write"
 	switch {
 	case free < diskFails:
 		d.fail("disk", advice, "%s is free", config.Size(free))
@@ -254,7 +251,7 @@ func (d *doctor) disk() {
 	}
 	info, err := os.Stat(d.cfg.DataDir)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		d.warn("data folder", "chmod 700 "+filepath.Clean(d.cfg.DataDir), "others on this machine may open it (%s)",
+		d.warn("data folder", "chmod 700 "+filepath.Clean(d.cfg.DataDir), "other users of this machine may open it (%s)",
 			info.Mode().Perm())
 	}
 }
@@ -263,7 +260,7 @@ func (d *doctor) certificate() {
 	if d.cfg.TLSCert == "" {
 		return
 	}
-	const advice = "renew it; the server reads it again by itself"
+	const advice = "renew the certificate; the server reads the new file without a restart"
 	pair, err := tls.LoadX509KeyPair(d.cfg.TLSCert, d.cfg.TLSKey)
 	if err != nil {
 		d.fail("certificate", "correct tls_cert and tls_key", "%v", err)
@@ -277,30 +274,30 @@ func (d *doctor) certificate() {
 	left := leaf.NotAfter.Sub(d.cfg.Now())
 	switch ends := leaf.NotAfter.UTC().Format(time.RFC3339); {
 	case left <= 0:
-		d.fail("certificate", advice, "it has ended at %s", ends)
+		d.fail("certificate", advice, "it expired at %s", ends)
 	case left < certificateWarns:
-		d.warn("certificate", advice, "it ends at %s", ends)
+		d.warn("certificate", advice, "it expires at %s", ends)
 	default:
-		d.ok("certificate", "it ends at %s", ends)
+		d.ok("certificate", "it expires at %s", ends)
 	}
 }
 
-// blobs looks at some blobs, at random: whether they are there, and are what their
-// digests say.
+// blobs reads some random blobs and checks whether they exist and match their
+// digests.
 func (d *doctor) blobs(ctx context.Context) {
 	if d.db == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askStorage)
 	defer cancel()
-	const advice = "bring the storage back to what it was: check the setting blobs, its mount or bucket, or restore a back-up"
+	const advice = "repair the storage: check the setting blobs and its mount or bucket, or restore a back-up"
 	storage, err := d.cfg.Storage()
 	if err != nil {
 		d.fail("blobs", advice, "%v", err)
 		return
 	}
-	all, err := sampleBlobs(ctx, registrydb.New(d.db))
-	if err == nil && len(all) == 0 { // there may be none, but the storage must be there
+	blobs, err := sampleBlobs(ctx, registrydb.New(d.db))
+	if err == nil && len(blobs) == 0 { // a registry without blobs needs its storage, too
 		_, err = storage.Names(ctx, "/blobs")
 	}
 	if err != nil {
@@ -308,13 +305,14 @@ func (d *doctor) blobs(ctx context.Context) {
 		return
 	}
 	var bad []string
-	for _, b := range all {
+	for _, b := range blobs {
 		if err := backup.CheckBlob(ctx, storage, b, maxSampled); err != nil {
 			bad = append(bad, err.Error())
 		}
 	}
 	if len(bad) > 0 {
-		d.fail("blobs", advice, "of %d that were read, %d are lost: %s", len(all), len(bad), strings.Join(bad, "; "))
+		d.fail("blobs", advice, "of %d blobs that were read, %d are missing or damaged: %s", len(blobs), len(bad),
+			strings.Join(bad, "; "))
 		return
 	}
 	rotten, err := registrydb.New(d.db).RottenBlobs(ctx)
@@ -323,14 +321,14 @@ func (d *doctor) blobs(ctx context.Context) {
 		return
 	}
 	if rotten > 0 {
-		d.warn("blobs", "holdfastd scrub names them: push the images again that have them, or restore a back-up",
-			"%d are missing or wrong in the storage, and are not served", rotten)
+		d.warn("blobs", "holdfastd scrub lists them; push their images again, or restore a back-up",
+			"%d are missing or damaged in the storage and are not served", rotten)
 		return
 	}
-	d.ok("blobs", "%d were read, at random, and are what their digests say", len(all))
+	d.ok("blobs", "%d random blobs were read and match their digests", len(blobs))
 }
 
-// issuers tells which issuers the server could not reach when it last looked.
+// issuers reports the issuers that the server could not reach in its last check.
 func (d *doctor) issuers(ctx context.Context) {
 	if d.db == nil {
 		return
@@ -358,14 +356,14 @@ func (d *doctor) issuers(ctx context.Context) {
 		}
 	}
 	if len(bad) > 0 {
-		d.warn("issuers", "ask their owners, or see outbound_allow; workloads of these issuers cannot sign in",
-			"%d of %d cannot be reached, among them %s", len(bad), n, strings.Join(bad[:min(len(bad), namedIssuers)], "; "))
+		d.warn("issuers", "ask their operators, or check outbound_allow; workloads of these issuers cannot sign in",
+			"%d of %d cannot be reached, for example %s", len(bad), n, strings.Join(bad[:min(len(bad), namedIssuers)], "; "))
 		return
 	}
-	d.ok("issuers", "%d answered when the server last asked, %d were not asked yet", n-unchecked, unchecked)
+	d.ok("issuers", "%d answered the last check of the server, %d were not checked yet", n-unchecked, unchecked)
 }
 
-// mail checks the mail server: it connects and signs in, and sends nothing.
+// mail connects to the mail server and signs in. It sends no message.
 func (d *doctor) mail(ctx context.Context) {
 	if d.cfg.SMTPAddress == "" {
 		return
@@ -375,11 +373,11 @@ func (d *doctor) mail(ctx context.Context) {
 		err = to.Check(ctx)
 	}
 	if err != nil {
-		d.warn("mail", "check the settings smtp_…; invites and links are not sent until then, but shown as ever",
+		d.warn("mail", "check the settings smtp_…; until then invites and links are shown but not sent",
 			"%s cannot be used: %v", d.cfg.SMTPAddress, err)
 		return
 	}
-	d.ok("mail", "%s takes messages", d.cfg.SMTPAddress)
+	d.ok("mail", "%s accepts messages", d.cfg.SMTPAddress)
 }
 
 // server asks the server that runs with these settings whether it is ready.
@@ -390,37 +388,37 @@ func (d *doctor) server(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askServer)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+d.cfg.Reachable(d.at)+"/readyz", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+d.cfg.Reachable(d.addr)+"/readyz", nil)
 	if err != nil {
 		d.fail("server", "correct listen", "%v", err)
 		return
 	}
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is this machine, and the name is another
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // this machine, under another name
 	}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(r)
 	if err != nil {
-		d.warn("server", "start it, or ask the machine on which it runs", "none answers at %s", r.URL.Host)
+		d.warn("server", "start it, or run doctor on its machine", "no server answers at %s", r.URL.Host)
 		return
 	}
 	defer resp.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what could be read will do
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // an incomplete answer is shown, too
 	if resp.StatusCode != http.StatusOK {
-		d.fail("server", "look at its log", "it is not ready: %s", strings.TrimSpace(string(said)))
+		d.fail("server", "read its log", "it is not ready: %s", strings.TrimSpace(string(body)))
 		return
 	}
 	d.ok("server", "ready at %s", r.URL.Host)
 }
 
-// sampleBlobs returns some blobs that follow a random digest, or the first ones if
-// there are few.
+// sampleBlobs returns blobs that follow a random digest, or the first blobs if too
+// few follow it.
 func sampleBlobs(ctx context.Context, from *registrydb.Store) ([]registry.Blob, error) {
 	var start [8]byte
 	rand.Read(start[:]) // never fails
-	all, err := from.BlobsAfter(ctx, "sha256:"+hex.EncodeToString(start[:]), sampledBlobs)
-	if err != nil || len(all) == sampledBlobs {
-		return all, err
+	blobs, err := from.BlobsAfter(ctx, "sha256:"+hex.EncodeToString(start[:]), sampledBlobs)
+	if err != nil || len(blobs) == sampledBlobs {
+		return blobs, err
 	}
 	return from.BlobsAfter(ctx, "", sampledBlobs)
 }

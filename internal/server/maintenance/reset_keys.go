@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// ResetKeys removes what was sealed with an encryption key that is lost, and
-// writes what that was. It needs the database for itself: a server that runs has
-// the key.
+// ResetKeys removes the secrets that were sealed with a lost encryption key, and
+// writes a list of them. It returns fault.FailedPrecondition if a server uses the
+// database, because that server has the key.
 func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Writer) error {
 	if !slices.Equal(args, []string{installation.LostKeyFlag}) {
-		return fault.Field("arguments", "keys reset voids all tokens; if the encryption key is lost, say --%s",
+		return fault.Field("arguments", "keys reset voids all tokens; if the encryption key is lost, add --%s",
 			installation.LostKeyFlag)
 	}
 	if err := checkStopped(ctx, cfg); err != nil {
@@ -37,7 +37,7 @@ func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Wri
 	}
 	defer db.Close()
 	db.Log = log
-	key, err := installation.Key(cfg, log) // makes one if there is none
+	key, err := installation.Key(cfg, log) // created if there is none
 	if err != nil {
 		return err
 	}
@@ -53,17 +53,19 @@ func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Wri
 		return fault.New(fault.FailedPrecondition,
 			"nothing was reset: the encryption key %s opens all secrets of this database", backup.Fingerprint(key))
 	}
-	for _, name := range []string{installation.DevIssuerKey, installation.DevPassword} { // made again at the next start
+	for _, name := range []string{installation.DevIssuerKey, installation.DevPassword} { // created again at the next start
 		if err := db.SetSetting(ctx, name, nil); err != nil {
 			return err
 		}
 	}
-	log.WarnContext(ctx, "what a lost encryption key had sealed was removed", "signing_keys", lost.SigningKeys,
-		"providers", len(lost.Providers), "upstreams", len(lost.Upstreams), "accounts", len(lost.Accounts), "recovery_codes", lost.RecoveryCodes)
+	log.WarnContext(ctx, "removed the secrets of a lost encryption key", "signing_keys", lost.SigningKeys,
+		"providers", len(lost.Providers), "upstreams", len(lost.Upstreams), "accounts", len(lost.Accounts),
+		"recovery_codes", lost.RecoveryCodes)
 	return writeLoss(out, lost, backup.Fingerprint(key))
 }
 
-// checkStopped returns an error if there is no database, or a server uses it.
+// checkStopped returns fault.FailedPrecondition if there is no database, or if a
+// server uses it.
 func checkStopped(ctx context.Context, cfg config.Config) error {
 	db, err := store.OpenToRead(ctx, cfg.Database)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,13 +76,13 @@ func checkStopped(ctx context.Context, cfg config.Config) error {
 	}
 	defer db.Close()
 	v, err := db.Inspect(ctx)
-	if err != nil || !db.Replicated() { // SQLite has a lock
+	if err != nil || !db.Replicated() { // SQLite locks its file
 		return err
 	}
 	for _, r := range v.Replicas {
 		if r.Age < replicaGone {
 			return fault.New(fault.FailedPrecondition,
-				"a server runs on this database, so it has the encryption key: bring that back, or stop the server")
+				"a server uses this database and has the encryption key: copy the key from that server, or stop the server")
 		}
 	}
 	return nil
@@ -88,38 +90,38 @@ func checkStopped(ctx context.Context, cfg config.Config) error {
 
 func writeLoss(out io.Writer, lost admission.Loss, fingerprint string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The installation starts with the encryption key %s from now on. Lost with the one before:\n",
+	fmt.Fprintf(&b, "The installation now uses the encryption key %s. These secrets of the old key are lost:\n",
 		fingerprint)
 	if lost.SigningKeys > 0 {
-		fmt.Fprintf(&b, "- %d signing keys: every token that was issued is void. Sessions continue, and renew theirs.\n",
+		fmt.Fprintf(&b, "- %d signing keys: every issued token is void. Sessions continue and renew their tokens.\n",
 			lost.SigningKeys)
 	}
 	if lost.RecoveryCodes > 0 {
-		fmt.Fprintf(&b, "- %d recovery codes: people make new ones on /account.\n", lost.RecoveryCodes)
+		fmt.Fprintf(&b, "- %d recovery codes: people create new codes on /account.\n", lost.RecoveryCodes)
 	}
 	if len(lost.Providers) > 0 {
-		fmt.Fprintf(&b, "- the client secrets of %d identity providers, which cannot be used until somebody gives the secret "+
+		fmt.Fprintf(&b, "- the client secrets of %d identity providers, which cannot be used until you set the secret "+
 			"again (holdfast iam identity-providers update UID --client-secret-file FILE):\n", len(lost.Providers))
 		for _, p := range lost.Providers {
 			fmt.Fprintf(&b, "    %s  %s\n", p.UID, p.Name)
 		}
 	}
 	if len(lost.Upstreams) > 0 {
-		fmt.Fprintf(&b, "- the credentials of %d upstreams, which are asked without until somebody gives them again "+
+		fmt.Fprintf(&b, "- the credentials of %d upstreams, which are used without credentials until you set them again "+
 			"(holdfast registry upstreams update UID --credentials FILE):\n", len(lost.Upstreams))
 		for _, u := range lost.Upstreams {
 			fmt.Fprintf(&b, "    %s  %s\n", u.UID, u.Name)
 		}
 	}
 	if len(lost.Accounts) > 0 {
-		fmt.Fprintf(&b, "- the authenticator apps of %d accounts, and their passwords, so that nobody gets in with less than "+
-			"before. A passkey still signs in; others need a one-time link (holdfastd owners recover for an owner, "+
-			"holdfast iam accounts link for others):\n", len(lost.Accounts))
+		fmt.Fprintf(&b, "- the authenticator apps of %d accounts, and their passwords, so that a password alone does not "+
+			"sign in. Passkeys still work; without one, the person needs a one-time link (holdfastd owners recover "+
+			"for an owner, holdfast iam accounts link for other people):\n", len(lost.Accounts))
 		for _, a := range lost.Accounts {
 			fmt.Fprintf(&b, "    %s  %s\n", a.UID, a.Email)
 		}
 	}
-	b.WriteString("Sign-ins that had begun, and page tokens, start again. Back-ups of before need the key of before.\n")
+	b.WriteString("Unfinished sign-ins and page tokens are void. Earlier back-ups need the old key.\n")
 	_, err := io.WriteString(out, b.String())
 	return err
 }

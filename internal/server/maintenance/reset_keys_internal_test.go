@@ -23,7 +23,7 @@ func TestWriteLoss(t *testing.T) {
 		"encryption key fingerprint", "2 signing keys", "8 recovery codes",
 		"client secrets of 1 identity providers", "--client-secret-file", "a1/b2  okta",
 		"authenticator apps of 1 accounts, and their passwords", "holdfastd owners recover", "a1/c3  olga@example.com",
-		"Back-ups of before need the key of before",
+		"Earlier back-ups need the old key",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, b.String())

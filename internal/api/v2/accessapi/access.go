@@ -18,15 +18,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// grantOf returns the message of a binding that gives somebody access.
+// grantOf returns the message of a binding that grants access.
 func grantOf(b resource.BoundRole) *accesspb.Grant {
 	p := boundRoleOf(b)
 	return &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime,
 		ExpireTime: p.ExpireTime}
 }
 
-// readCapability returns the capability with a dotted name, or with the name that
-// it has in roles.
+// readCapability returns the capability with a dotted name, or with its name in
+// roles.
 func readCapability(name string, bad *wire.Problems) resource.Capability {
 	c, ok := resource.ParseCapability(name)
 	if !ok {
@@ -41,18 +41,19 @@ func readCapability(name string, bad *wire.Problems) resource.Capability {
 	return c
 }
 
-// readAsOf returns the time that is asked about, in whole milliseconds, as changes have them; zero if there is none.
+// readAsOf returns the time in the field as_of, in whole milliseconds as changes are
+// recorded. It is zero if the field is not set.
 func readAsOf(t *timestamppb.Timestamp, bad *wire.Problems) time.Time {
 	return readMoment("as_of", t, bad)
 }
 
 func readMoment(field string, t *timestamppb.Timestamp, bad *wire.Problems) time.Time {
-	at, err := wire.ReadTime(field, t)
+	moment, err := wire.ReadTime(field, t)
 	bad.Add(err)
-	return at
+	return moment
 }
 
-// readOptionalUID returns the uid in a field that may be left out.
+// readOptionalUID returns the UID in a field that may be empty.
 func readOptionalUID(field, text string, bad *wire.Problems) resource.UID {
 	if text == "" {
 		return ""
@@ -66,7 +67,7 @@ func (s *server) CheckAccess(
 	var bad wire.Problems
 	identity := bad.UID("identity_uid", r.GetIdentityUid())
 	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
-	at := readAsOf(r.GetAsOf(), &bad)
+	asOf := readAsOf(r.GetAsOf(), &bad)
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
@@ -74,11 +75,11 @@ func (s *server) CheckAccess(
 	if r.GetVerdictOnly() {
 		check = s.IAM.Verdict
 	}
-	a, err := check(ctx, identity, want, place, at)
+	a, err := check(ctx, identity, want, place, asOf)
 	out := &accesspb.CheckAccessResponse{
 		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
 	}
-	if err == nil && r.GetExplain() && !a.Allowed && at.IsZero() {
+	if err == nil && r.GetExplain() && !a.Allowed && asOf.IsZero() {
 		var missing iam.MissingCapability
 		missing, err = s.IAM.ExplainMissing(ctx, identity, want, place)
 		out.Lack = lackOf(missing)
@@ -101,18 +102,18 @@ func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) 
 	var bad wire.Problems
 	var want resource.Capability
 	var place resource.UID
-	continued := r.GetPageToken() != "" // which has what is left out
+	continued := r.GetPageToken() != "" // the page token contains the omitted fields
 	if r.GetCapability() != "" || !continued {
 		want = readCapability(r.GetCapability(), &bad)
 	}
 	if r.GetPlaceUid() != "" || !continued {
 		place = bad.UID("place_uid", r.GetPlaceUid())
 	}
-	at := readAsOf(r.GetAsOf(), &bad)
+	asOf := readAsOf(r.GetAsOf(), &bad)
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	a, err := s.IAM.ListAccessAt(ctx, want, place, at, wire.Params(r))
+	a, err := s.IAM.ListAccessAt(ctx, want, place, asOf, wire.Params(r))
 	p := wire.PageOf(ctx, a.Page, grantOf)
 	return &accesspb.ListAccessResponse{
 		Grants: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Incomplete: a.Incomplete,
@@ -129,8 +130,8 @@ func (s *server) ListEndingGrants(
 			return nil, bad.Err()
 		}
 	}
-	all, more, err := s.IAM.ListEnding(ctx, r.GetWithin().AsDuration(), group, r.GetPageSize())
-	return &accesspb.ListEndingGrantsResponse{Grants: wire.Convert(all, grantOf), More: more}, err
+	ending, truncated, err := s.IAM.ListEnding(ctx, r.GetWithin().AsDuration(), group, r.GetPageSize())
+	return &accesspb.ListEndingGrantsResponse{Grants: wire.Convert(ending, grantOf), More: truncated}, err
 }
 
 func (s *server) ResolvePath(
@@ -170,16 +171,16 @@ func (*server) ListCapabilities(
 	context.Context, *accesspb.ListCapabilitiesRequest,
 ) (*accesspb.ListCapabilitiesResponse, error) {
 	values := capabilitiespb.Capability(0).Descriptor().Values()
-	all := &accesspb.ListCapabilitiesResponse{}
+	list := &accesspb.ListCapabilitiesResponse{}
 	for i := range values.Len() {
 		n := values.Get(i).Number()
 		if c, ok := resource.CapabilityNumbered(int32(n)); ok {
-			all.Capabilities = append(all.Capabilities, &accesspb.NamedCapability{
+			list.Capabilities = append(list.Capabilities, &accesspb.NamedCapability{
 				Name: c.String(), Capability: capabilitiespb.Capability(n), Family: family(c.String()),
 			})
 		}
 	}
-	return all, nil
+	return list, nil
 }
 
 // family returns the name of a capability without its last part.

@@ -34,14 +34,14 @@ func (s *server) ListPastGroups(
 ) (*accesspb.ListPastGroupsResponse, error) {
 	var bad wire.Problems
 	var uid resource.UID
-	if r.GetUid() != "" || r.GetPageToken() == "" { // which has what is left out
+	if r.GetUid() != "" || r.GetPageToken() == "" { // a page token contains the UID
 		uid = bad.UID("uid", r.GetUid())
 	}
-	at := readAsOf(r.GetAsOf(), &bad)
+	asOf := readAsOf(r.GetAsOf(), &bad)
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	got, err := s.IAM.ListPastGroups(ctx, uid, at, wire.Params(r))
+	got, err := s.IAM.ListPastGroups(ctx, uid, asOf, wire.Params(r))
 	p := wire.PageOf(ctx, got, func(g iam.PastGroup) *accesspb.PastGroup {
 		return &accesspb.PastGroup{Uid: string(g.UID), Name: g.Name, Deleted: g.Deleted}
 	})

@@ -23,7 +23,7 @@ func accessRuleOf(r resource.AccessRule) *pb.AccessRule {
 	}
 }
 
-// readAccessRule copies what clients may set from p to r.
+// readAccessRule copies the fields that clients may set from p to r.
 func readAccessRule(p *pb.AccessRule, r *resource.AccessRule) error {
 	var bad wire.Problems
 	r.Role = bad.UID("role_uid", p.GetRoleUid())
@@ -35,7 +35,7 @@ func readAccessRule(p *pb.AccessRule, r *resource.AccessRule) error {
 	return bad.Err()
 }
 
-// readLength returns the length of time in a field.
+// readLength returns the duration in a field.
 func readLength(bad *wire.Problems, field string, d *durationpb.Duration) time.Duration {
 	if d != nil && d.CheckValid() != nil {
 		bad.Add(fault.Field(field, "is not a duration"))
@@ -44,7 +44,8 @@ func readLength(bad *wire.Problems, field string, d *durationpb.Duration) time.D
 	return d.AsDuration()
 }
 
-// accessRequestRecordOf returns the message of a request as events have it: as it was then.
+// accessRequestRecordOf returns the message of a request for an event, with the state
+// that the request had at the time of the event.
 func accessRequestRecordOf(r resource.AccessRequest) *pb.AccessRequest {
 	return &pb.AccessRequest{
 		Uid: string(r.UID), RoleUid: string(r.Role), Duration: durationpb.New(r.Duration), Reason: r.Reason,
@@ -64,7 +65,7 @@ func accessRequestOf(r iam.DatedRequest) *pb.AccessRequest {
 	return p
 }
 
-// readAccessRequest copies what clients may set from p to r.
+// readAccessRequest copies the fields that clients may set from p to r.
 func readAccessRequest(p *pb.AccessRequest, r *resource.AccessRequest) error {
 	var bad wire.Problems
 	r.Role = bad.UID("role_uid", p.GetRoleUid())

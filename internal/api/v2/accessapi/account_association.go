@@ -40,17 +40,18 @@ func githubOf(g *resource.GitHubAccount) *pb.AccountAssociation_GitHub {
 		return nil
 	}
 	p := &pb.AccountAssociation_GitHub{AppInstallations: map[int64]*pb.AccountAssociation_GitHubAppInstallations{}}
-	for app, all := range g.Installations {
+	convert := func(i resource.GitHubInstallation) *pb.AccountAssociation_GitHubInstallation {
+		return &pb.AccountAssociation_GitHubInstallation{InstallationId: i.ID, Name: i.Name}
+	}
+	for app, installations := range g.Installations {
 		p.AppInstallations[app] = &pb.AccountAssociation_GitHubAppInstallations{
-			Installations: wire.Convert(all, func(i resource.GitHubInstallation) *pb.AccountAssociation_GitHubInstallation {
-				return &pb.AccountAssociation_GitHubInstallation{InstallationId: i.ID, Name: i.Name}
-			}),
+			Installations: wire.Convert(installations, convert),
 		}
 	}
 	return p
 }
 
-// ReadAssociation copies what clients may set from p to a.
+// ReadAssociation copies the fields that clients may set from p to a.
 func ReadAssociation(p *pb.AccountAssociation, a *resource.AccountAssociation) error {
 	*a = resource.AccountAssociation{
 		UID: a.UID, Name: p.GetName(), Description: p.GetDescription(), GitHub: readGitHub(p.GetGithub()),

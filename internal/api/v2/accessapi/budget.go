@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// limitsOf returns where a message has the limits.
+// limitsOf returns pointers to the limits in a message, by metric.
 func limitsOf(p *pb.Budget) map[resource.Metric]**int64 {
 	return map[resource.Metric]**int64{
 		resource.StoredBytes: &p.StoredBytes, resource.BudgetRepos: &p.Repos, resource.BudgetIdentities: &p.Identities,
@@ -20,12 +20,12 @@ func limitsOf(p *pb.Budget) map[resource.Metric]**int64 {
 	}
 }
 
-// budgetOf returns the message of a budget, without what is used.
+// budgetOf returns the message of a budget, without its usage.
 func budgetOf(b resource.Budget) *pb.Budget {
 	p := &pb.Budget{Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime), UpdateTime: wire.Time(b.UpdateTime)}
-	for m, at := range limitsOf(p) {
+	for m, field := range limitsOf(p) {
 		if limit, ok := b.Limits[m]; ok {
-			*at = &limit
+			*field = &limit
 		}
 	}
 	return p
@@ -33,9 +33,9 @@ func budgetOf(b resource.Budget) *pb.Budget {
 
 func readBudget(p *pb.Budget, b *resource.Budget) error {
 	b.Limits = map[resource.Metric]int64{}
-	for m, at := range limitsOf(p) {
-		if *at != nil {
-			b.Limits[m] = **at
+	for m, field := range limitsOf(p) {
+		if *field != nil {
+			b.Limits[m] = **field
 		}
 	}
 	return nil

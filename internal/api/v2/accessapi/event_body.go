@@ -40,13 +40,13 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 	resource.InviteUpdated: inviteEvent,
 	resource.InviteExpired: inviteEvent,
 	resource.BindingsCreated: func(e resource.Event) (proto.Message, error) {
-		all, err := wire.DecodeEvent[[]resource.RoleBinding](e.After)
-		return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(all, bindingOf)}, err
+		bindings, err := wire.DecodeEvent[[]resource.RoleBinding](e.After)
+		return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(bindings, bindingOf)}, err
 	},
 	resource.MappingsDeleted: func(e resource.Event) (proto.Message, error) {
-		all, err := wire.DecodeEvent[[]resource.ExternalGroupRoleMapping](e.Before)
+		mappings, err := wire.DecodeEvent[[]resource.ExternalGroupRoleMapping](e.Before)
 		return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{
-			Parent: string(e.Subject), ExternalGroupRoleMappings: wire.Convert(all, MappingOf),
+			Parent: string(e.Subject), ExternalGroupRoleMappings: wire.Convert(mappings, MappingOf),
 		}, err
 	},
 	resource.GroupAccessRequested: func(e resource.Event) (proto.Message, error) {
@@ -62,14 +62,14 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 	},
 }
 
-// inviteEvent returns the body of an event about an invite, which does not say whom
-// it is for.
+// inviteEvent returns the body of an event about an invite, without the invited
+// person.
 func inviteEvent(e resource.Event) (proto.Message, error) {
 	i, err := wire.DecodeEvent[resource.GroupInvite](e.After)
 	return &iampb.GroupInvite{Uid: string(i.UID), ExpirationTime: wire.Time(i.ExpirationTime)}, err
 }
 
-// bindingOf returns the message of a binding as events have it: with uids alone.
+// bindingOf returns the message of a binding for an event, which contains only UIDs.
 func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 	return &iampb.RoleBinding{
 		Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime),
@@ -97,7 +97,7 @@ func activityOf(a resource.Activity) *signinpb.Activity {
 	}
 }
 
-// registered is what the outbox has of somebody who joined a group.
+// registered is the record in the outbox of a person who joined a group.
 type registered struct {
 	Identity string `json:"identity"`
 	Group    string `json:"group"`

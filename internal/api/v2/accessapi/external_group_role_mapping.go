@@ -21,7 +21,7 @@ func MappingOf(m resource.ExternalGroupRoleMapping) *pb.ExternalGroupRoleMapping
 	}
 }
 
-// ReadMapping copies what clients may set from p to m.
+// ReadMapping copies the fields that clients may set from p to m.
 func ReadMapping(p *pb.ExternalGroupRoleMapping, m *resource.ExternalGroupRoleMapping) error {
 	m.ExternalGroup, m.Role, m.Scope = p.GetExternalGroupId(), resource.UID(p.GetRoleUid()), resource.UID(p.GetScope())
 	return nil

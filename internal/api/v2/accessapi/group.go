@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// GroupOf returns the message of a group. It has no limits, and is always ready,
-// because organizations here have no stages of set-up.
+// GroupOf returns the message of a group. The message has no limits, and its state is
+// always ready, because organizations of this service have no stages of set-up.
 func GroupOf(g resource.Group) *pb.Group {
 	return &pb.Group{
 		Uid: string(g.UID), Name: g.Name, Description: g.Description, Verified: g.Verified, Kind: pb.OrgKind(g.Kind),
@@ -20,9 +20,10 @@ func GroupOf(g resource.Group) *pb.Group {
 	}
 }
 
-// readGroup copies what clients may set from p to g.
+// readGroup copies the fields that clients may set from p to g.
 func readGroup(p *pb.Group, g *resource.Group) error {
-	g.Name, g.Description, g.Verified, g.Kind = p.GetName(), p.GetDescription(), p.GetVerified(), resource.OrgKind(p.GetKind())
+	g.Name, g.Description = p.GetName(), p.GetDescription()
+	g.Verified, g.Kind = p.GetVerified(), resource.OrgKind(p.GetKind())
 	g.DisplayName = resource.NormalDisplayName(p.GetDisplayName())
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// InviteOf returns the message of an invite. Only a new one has a code.
+// InviteOf returns the message of an invite. Only a new invite has a code.
 func InviteOf(i resource.GroupInvite) *pb.GroupInvite {
 	p := &pb.GroupInvite{
 		Uid: string(i.UID), RoleUid: string(i.Role), Email: i.Email, SingleUse: i.SingleUse, Code: i.Code, KeyId: i.KeyID,
@@ -40,7 +40,7 @@ func (s *server) CreateGroupInvite(ctx context.Context, r *pb.CreateGroupInviteR
 	return CreateInvite(ctx, s.IAM, "parent", r.GetParent(), i, p.GetTtl(), InviteOf)
 }
 
-// CreateInvite makes an invite to the group in the field of a request.
+// CreateInvite creates an invite to the group in the field of a request.
 func CreateInvite[M any](
 	ctx context.Context, s *iam.Service, field, group string, i resource.GroupInvite, ttl *durationpb.Duration,
 	write func(resource.GroupInvite) M,
@@ -57,7 +57,7 @@ func (s *server) GetGroupInvite(ctx context.Context, r *pb.GetGroupInviteRequest
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetInvite, InviteOf)
 }
 
-// readPromise copies the times and the reason of what an invite gives from p to i.
+// readPromise copies the times and the reason of the promised binding from p to i.
 func readPromise(p *pb.GroupInvite, i *resource.GroupInvite) error {
 	var bad wire.Problems
 	i.StartTime, i.ExpireTime = bad.Time("start_time", p.GetStartTime()), bad.Time("expire_time", p.GetExpireTime())
@@ -65,10 +65,10 @@ func readPromise(p *pb.GroupInvite, i *resource.GroupInvite) error {
 	return bad.Err()
 }
 
-// readInvite copies what an update may set from p to i.
+// readInvite copies the fields that an update may set from p to i.
 func readInvite(p *pb.GroupInvite, i *resource.GroupInvite) (err error) {
 	if p.GetSingleUse() != i.SingleUse {
-		return fault.Field("single_use", "cannot be changed: create another invite")
+		return fault.Field("single_use", "cannot be changed; create another invite")
 	}
 	if ttl := p.GetTtl(); ttl != nil {
 		if ttl.CheckValid() != nil {

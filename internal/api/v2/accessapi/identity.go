@@ -26,7 +26,7 @@ func IdentityOf(i resource.Identity) *pb.Identity {
 	return p
 }
 
-// ReadIdentity copies what clients may set from p to i.
+// ReadIdentity copies the fields that clients may set from p to i.
 func ReadIdentity(p *pb.Identity, i *resource.Identity) (err error) {
 	i.Name, i.Description, i.Company = p.GetName(), p.GetDescription(), p.GetCompany()
 	i.DisplayName = resource.NormalDisplayName(p.GetDisplayName())
@@ -201,7 +201,7 @@ func metadataFields(m *pb.IdentityMetadata, f func(m protoreflect.Message, field
 	}
 }
 
-// MetadataOf returns the message of what a person has said about themselves.
+// MetadataOf returns the message of the metadata that a person has given.
 func MetadataOf(i resource.Identity) *pb.IdentityMetadata {
 	p := &pb.IdentityMetadata{Uid: string(i.UID), Name: i.Name, Company: i.Company}
 	metadataFields(p, func(m protoreflect.Message, field protoreflect.FieldDescriptor) {
@@ -219,17 +219,17 @@ func MetadataOf(i resource.Identity) *pb.IdentityMetadata {
 	return p
 }
 
-// ReadMetadata copies p to the metadata of i, without fields at their default.
-// Other metadata stays.
+// ReadMetadata copies p to the metadata of i, except fields that have their default
+// value. It keeps other metadata.
 func ReadMetadata(p *pb.IdentityMetadata, i *resource.Identity) error {
-	all := map[string]any{}
-	maps.Copy(all, i.Metadata)
+	metadata := map[string]any{}
+	maps.Copy(metadata, i.Metadata)
 	metadataFields(p, func(m protoreflect.Message, field protoreflect.FieldDescriptor) {
-		delete(all, field.JSONName())
+		delete(metadata, field.JSONName())
 		if m.Has(field) {
-			all[field.JSONName()] = m.Get(field).Interface()
+			metadata[field.JSONName()] = m.Get(field).Interface()
 		}
 	})
-	i.Metadata, i.Company = all, p.GetCompany()
+	i.Metadata, i.Company = metadata, p.GetCompany()
 	return nil
 }

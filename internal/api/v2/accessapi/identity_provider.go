@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// ProviderOf returns the message of a provider, without its secret and without
-// SCIM, which does not exist here.
+// ProviderOf returns the message of a provider, without its secret and without SCIM,
+// which this service does not support.
 func ProviderOf(i resource.IdentityProvider) *pb.IdentityProvider {
 	p := &pb.IdentityProvider{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, DefaultRole: string(i.DefaultRole),
@@ -28,7 +28,8 @@ func ProviderOf(i resource.IdentityProvider) *pb.IdentityProvider {
 	return p
 }
 
-// ReadProvider copies what clients may set from p to i, the secret as they sent it.
+// ReadProvider copies the fields that clients may set from p to i, with the secret in
+// plain text.
 func ReadProvider(p *pb.IdentityProvider, i *resource.IdentityProvider) error {
 	i.Name, i.Description, i.DefaultRole, i.OIDC = p.GetName(), p.GetDescription(), resource.UID(p.GetDefaultRole()), nil
 	i.Disabled, i.SharedRedirect = p.GetDisabled(), p.GetSharedRedirect()
@@ -68,9 +69,9 @@ func (s *server) UpdateIdentityProvider(
 		}, ProviderOf)
 }
 
-// changeProvider applies r to i. The stored secret cannot be written into a
-// message. So a random text that nobody can send stands for it while the mask is
-// applied, and if it is still there afterwards, the secret stays.
+// changeProvider applies r to i. The stored secret cannot be written into a message,
+// so the message contains a random placeholder while the mask is applied. If the
+// placeholder is still there afterwards, the secret is kept.
 func changeProvider(r *pb.UpdateIdentityProviderRequest, i *resource.IdentityProvider) error {
 	placeholder, secret := rand.Text(), i.OIDC.ClientSecret
 	p := ProviderOf(*i)

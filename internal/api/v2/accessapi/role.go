@@ -23,9 +23,9 @@ func roleOf(r resource.Role) *iampb.Role {
 	}
 }
 
-// readRole copies what clients may set from p to r. If the capabilities did not
-// change, r keeps those that this version does not know, because a newer version
-// may have stored them.
+// readRole copies the fields that clients may set from p to r. If the capabilities
+// did not change, r keeps the capabilities that this version does not know, because a
+// newer version may have stored them.
 func readRole(p *iampb.Role, r *resource.Role) error {
 	r.Name, r.Description = p.GetName(), p.GetDescription()
 	if slices.Equal(p.GetCapabilities(), roleOf(*r).GetCapabilities()) {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// boundRoleOf returns the message of a binding with what it binds. Answers do not
-// have the two uids that clients send.
+// boundRoleOf returns the message of a binding with its identity, group and role.
+// Answers do not have the two UIDs that clients send.
 func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 	return &pb.RoleBinding{
 		Uid:      string(b.UID),
@@ -27,7 +27,7 @@ func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 	}
 }
 
-// boundIdentityOf returns the message of an identity that is referred to.
+// boundIdentityOf returns the message of an identity that another resource refers to.
 func boundIdentityOf(i resource.IdentityInfo) *pb.RoleBindingIdentity {
 	return &pb.RoleBindingIdentity{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, Subject: i.Subject, Issuer: i.Issuer, Email: i.Email,
@@ -35,13 +35,14 @@ func boundIdentityOf(i resource.IdentityInfo) *pb.RoleBindingIdentity {
 	}
 }
 
-// boundGroupOf returns the message of a group that is referred to.
+// boundGroupOf returns the message of a group that another resource refers to.
 func boundGroupOf(g resource.Info) *pb.RoleBindingGroup {
 	return &pb.RoleBindingGroup{Uid: string(g.UID), Name: g.Name, Description: g.Description,
 		DisplayName: wire.Optional(g.DisplayName)}
 }
 
-// bindingStateOf returns the state of a binding at a time, or nil if it has neither a start nor an end.
+// bindingStateOf returns the state of a binding at a time, or nil if the binding has
+// neither a start nor an end.
 func bindingStateOf(b resource.RoleBinding, now time.Time) *pb.RoleBindingState {
 	if !b.Timed() || now.IsZero() {
 		return nil
@@ -49,8 +50,8 @@ func bindingStateOf(b resource.RoleBinding, now time.Time) *pb.RoleBindingState 
 	return pb.RoleBindingState(b.State(now)).Enum()
 }
 
-// readBinding copies what clients may set from p to b. prefix is the path of p in
-// the request. It reports everything that is wrong.
+// readBinding copies the fields that clients may set from p to b. prefix is the path
+// of p in the request. The error lists every violation.
 func readBinding(prefix string, p *pb.RoleBinding, b *resource.RoleBinding) error {
 	var bad wire.Problems
 	b.Identity = bad.UID(prefix+"identity_uid", p.GetIdentityUid())
@@ -64,7 +65,7 @@ func readBinding(prefix string, p *pb.RoleBinding, b *resource.RoleBinding) erro
 // readSingle reads a binding that is not part of a batch.
 func readSingle(p *pb.RoleBinding, b *resource.RoleBinding) error { return readBinding("", p, b) }
 
-// uidsOf returns the message of a binding with what clients may set alone.
+// uidsOf returns the message of a binding with only the fields that clients may set.
 func uidsOf(b resource.RoleBinding) *pb.RoleBinding {
 	return &pb.RoleBinding{
 		IdentityUid: string(b.Identity), RoleUid: string(b.Role), Reason: wire.Optional(b.Reason),
@@ -125,15 +126,15 @@ func readBatch(r *pb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding, er
 	}
 	batch := make([]resource.RoleBinding, len(r.GetRequests()))
 	var bad wire.Problems
-	for i, one := range r.GetRequests() {
-		at := fmt.Sprintf("requests[%d].", i)
-		if p := one.GetParent(); p != "" && p != r.GetParent() {
-			bad.Add(fault.Field(at+"parent", "must be empty or the parent of the batch"))
+	for i, request := range r.GetRequests() {
+		path := fmt.Sprintf("requests[%d].", i)
+		if p := request.GetParent(); p != "" && p != r.GetParent() {
+			bad.Add(fault.Field(path+"parent", "must be empty or the parent of the batch"))
 		}
-		if one.GetValidateOnly() && !r.GetValidateOnly() {
-			bad.Add(fault.Field(at+"validate_only", "is for the batch to say: it happens as a whole"))
+		if request.GetValidateOnly() && !r.GetValidateOnly() {
+			bad.Add(fault.Field(path+"validate_only", "must be set in the batch, which succeeds or fails as a whole"))
 		}
-		p := one.GetRoleBinding()
+		p := request.GetRoleBinding()
 		b := &pb.RoleBinding{
 			IdentityUid: p.GetIdentityUid(), RoleUid: p.GetRoleUid(), StartTime: p.GetStartTime(),
 			ExpireTime: p.GetExpireTime(), Reason: wire.Optional(p.GetReason()),
@@ -143,9 +144,9 @@ func readBatch(r *pb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding, er
 		case b.RoleUid == "":
 			b.RoleUid = r.GetRoleUid()
 		default:
-			bad.Add(fault.Field(at+"role_binding.role_uid", "must be empty or the role of the batch"))
+			bad.Add(fault.Field(path+"role_binding.role_uid", "must be empty or the role of the batch"))
 		}
-		bad.Add(readBinding(at+"role_binding.", b, &batch[i]))
+		bad.Add(readBinding(path+"role_binding.", b, &batch[i]))
 	}
 	return batch, bad.Err()
 }

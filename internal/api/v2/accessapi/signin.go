@@ -46,7 +46,7 @@ func (s *server) EndSession(ctx context.Context, r *pb.EndSessionRequest) (*empt
 	}
 	switch id := r.GetId(); {
 	case id == "":
-		return nil, fault.Field("id", "is required: of a session, current, or - for all")
+		return nil, fault.Field("id", "is required: the id of a session, current, or - for all sessions")
 	case !sessionID.MatchString(id):
 		return nil, fault.Field("id", "is not the id of a session")
 	case id == "-":
@@ -96,7 +96,7 @@ func (s *server) CreateAccountLink(ctx context.Context, r *pb.CreateAccountLinkR
 	}
 	link, err := s.Accounts.CreateLink(ctx, uid, r.GetResetFactors())
 	if resource.IsDryRun(ctx) {
-		link.URL = "" // there is no such link
+		link.URL = "" // no link exists
 	}
 	return linkOf(link), err
 }
@@ -149,7 +149,8 @@ func (s *server) TestIdentityProvider(
 	}, err
 }
 
-// verdict tests the provider that a request describes, or else the one it names.
+// verdict tests the provider that a request contains, or the stored provider that it
+// names.
 func (s *server) verdict(ctx context.Context, r *pb.TestIdentityProviderRequest) (provider.Verdict, error) {
 	if r.GetIdentityProvider() == nil {
 		uid, err := resource.ParseUID("uid", r.GetUid())
@@ -177,8 +178,8 @@ func (s *server) ListJoins(ctx context.Context, r *pb.ListJoinsRequest) (*pb.Lis
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Accounts.Joins(ctx, parent)
-	return &pb.ListJoinsResponse{Joins: wire.Convert(all, func(j resource.Join) *pb.Join {
+	joins, err := s.Accounts.Joins(ctx, parent)
+	return &pb.ListJoinsResponse{Joins: wire.Convert(joins, func(j resource.Join) *pb.Join {
 		return &pb.Join{
 			InviteUid: string(j.Invite), GroupUid: string(j.Group), RoleUid: string(j.Role), IdentityUid: string(j.Identity),
 			Name: j.Name, Email: j.Email, JoinTime: wire.Time(j.Time),

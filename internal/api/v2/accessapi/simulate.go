@@ -21,7 +21,7 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 	sim := simulation.Changes{}
 	for i, c := range changes {
 		if c.GetChange() == nil {
-			return nil, fault.Field(fmt.Sprintf("changes[%d]", i), "is none of the changes that can be simulated")
+			return nil, fault.Field(fmt.Sprintf("changes[%d]", i), "is not a change that can be simulated")
 		}
 		switch c := c.GetChange().(type) {
 		case *accesspb.SimulatedChange_DeleteExternalGroupRoleMapping:
@@ -49,21 +49,22 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 	return consequencesOf(got), nil
 }
 
-// inChange returns the error of a change, whose fields are those of one of several.
+// inChange returns the error of the change with index i. The fields of the error get
+// the path of the change.
 func inChange(i int, err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Fields) == 0 {
 		return err
 	}
-	of := *f
-	of.Fields = slices.Clone(f.Fields)
-	for n := range of.Fields {
-		of.Fields[n].Subject = fmt.Sprintf("changes[%d].%s", i, of.Fields[n].Subject)
+	nested := *f
+	nested.Fields = slices.Clone(f.Fields)
+	for n := range nested.Fields {
+		nested.Fields[n].Subject = fmt.Sprintf("changes[%d].%s", i, nested.Fields[n].Subject)
 	}
-	return &of
+	return &nested
 }
 
-// apply makes a change by the method that makes it.
+// apply calls the method of a change.
 func (s *server) apply(ctx context.Context, c *accesspb.SimulatedChange) (err error) {
 	switch c := c.GetChange().(type) {
 	case *accesspb.SimulatedChange_CreateRoleBinding:
@@ -92,7 +93,8 @@ func (s *server) apply(ctx context.Context, c *accesspb.SimulatedChange) (err er
 	return err
 }
 
-// applyToIdentities makes a change to who somebody is, or how they come.
+// applyToIdentities calls the method of a change to an identity, or to a resource by
+// which identities join or sign in.
 func (s *server) applyToIdentities(ctx context.Context, change any) (err error) {
 	switch c := change.(type) {
 	case *accesspb.SimulatedChange_CreateIdentity:
@@ -124,7 +126,7 @@ func (s *server) applyToIdentities(ctx context.Context, change any) (err error) 
 	case *accesspb.SimulatedChange_DeleteAccountAssociation:
 		_, err = s.DeleteAccountAssociation(ctx, c.DeleteAccountAssociation)
 	default:
-		err = fault.Field("change", "is none of the changes that can be simulated")
+		err = fault.Field("change", "is not a change that can be simulated")
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// Exchange needs no token of ours: the bearer token of the call is the credential
-// to exchange.
+// Exchange needs no token of this service, because the bearer token of the call is
+// the credential to exchange.
 func (s *server) Exchange(ctx context.Context, r *pb.ExchangeRequest) (*pb.RawToken, error) {
 	bearer, err := s.cfg.Bearer(ctx)
 	if err != nil {
@@ -32,17 +32,17 @@ func (s *server) ExchangeRefreshToken(ctx context.Context, r *pb.ExchangeRefresh
 	return &pb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
 }
 
-// scopes returns the scopes of a request. Older clients send one of them in a field
-// of its own.
+// scopes returns the scopes of a request. Older clients send one scope in a separate
+// field.
 func scopes(r interface {
 	GetScope() string
 	GetScopes() []string
 }) []string {
-	all := r.GetScopes()
+	list := r.GetScopes()
 	if s := r.GetScope(); s != "" {
-		all = append([]string{s}, all...)
+		list = append([]string{s}, list...)
 	}
-	return all
+	return list
 }
 
 func rawToken(t sts.Token) *pb.RawToken {

@@ -46,9 +46,10 @@ func (s *server) ListUnusedAccess(
 	}, nil
 }
 
-// simulateEach adds to each what it would do to take it away, unless the caller may not.
-func (s *server) simulateEach(ctx context.Context, all []*accesspb.UnusedAccess) error {
-	for _, u := range all {
+// simulateEach adds to each item the consequences of its removal, unless the caller
+// may not remove it.
+func (s *server) simulateEach(ctx context.Context, unused []*accesspb.UnusedAccess) error {
+	for _, u := range unused {
 		if u.GetChange() == nil {
 			continue
 		}
@@ -65,7 +66,8 @@ func (s *server) simulateEach(ctx context.Context, all []*accesspb.UnusedAccess)
 	return nil
 }
 
-// remedyOf returns what would take away what is unused, or nil if there is no role that would do.
+// remedyOf returns the change that removes unused access, or nil if that needs a
+// narrower role and there is none.
 func remedyOf(u iam.Unused) *accesspb.SimulatedChange {
 	uid := string(u.UID)
 	switch {
@@ -85,9 +87,13 @@ func remedyOf(u iam.Unused) *accesspb.SimulatedChange {
 			Change: &accesspb.SimulatedChange_DeleteRoleBinding{DeleteRoleBinding: &pb.DeleteRoleBindingRequest{Uid: uid}},
 		}
 	case u.Suggestion.UID != "":
-		return &accesspb.SimulatedChange{Change: &accesspb.SimulatedChange_UpdateRoleBinding{UpdateRoleBinding: &pb.UpdateRoleBindingRequest{
+		update := &pb.UpdateRoleBindingRequest{
 			RoleBinding: &pb.RoleBinding{Uid: uid, RoleUid: string(u.Suggestion.UID)},
-			UpdateMask:  &fieldmaskpb.FieldMask{Paths: []string{"role_uid"}}}}}
+			UpdateMask:  &fieldmaskpb.FieldMask{Paths: []string{"role_uid"}},
+		}
+		return &accesspb.SimulatedChange{
+			Change: &accesspb.SimulatedChange_UpdateRoleBinding{UpdateRoleBinding: update},
+		}
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 	},
 }
 
-// DeploymentOf returns the message of a deployment. Only version 1 has a message for it.
+// DeploymentOf returns the message of a deployment, which only version 1 has.
 func DeploymentOf(d registry.Deployment) *registryv1pb.Deployment {
 	return &registryv1pb.Deployment{Id: string(d.UID),
 		Charts: wire.Convert(d.Charts, func(c registry.HelmChart) *registryv1pb.HelmChart {

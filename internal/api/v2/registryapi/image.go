@@ -12,8 +12,8 @@ func (s *server) GetArchitectures(ctx context.Context, r *pb.GetArchitecturesReq
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Registry.Architectures(ctx, repo, r.GetDigest())
-	return &pb.Architectures{Architectures: all}, err
+	architectures, err := s.Registry.Architectures(ctx, repo, r.GetDigest())
+	return &pb.Architectures{Architectures: architectures}, err
 }
 
 func (s *server) GetSize(ctx context.Context, r *pb.GetSizeRequest) (*pb.Size, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
-// settingsOf returns a function that returns the message of the settings that
-// apply to a group, which may be those of a group above it.
+// settingsOf returns a function that returns the message of the settings that apply
+// to a group. They may belong to a group above it.
 func settingsOf(group resource.UID) func(registry.Settings) *pb.Settings {
 	return func(s registry.Settings) *pb.Settings {
 		return &pb.Settings{
@@ -38,8 +38,9 @@ func (s *server) GetSettings(ctx context.Context, r *pb.GetSettingsRequest) (*pb
 }
 
 func (s *server) UpdateSettings(ctx context.Context, r *pb.UpdateSettingsRequest) (*pb.Settings, error) {
-	of := settingsOf(resource.UID(r.GetSettings().GetUid()))
-	return wire.Update(ctx, r.GetUpdateMask(), "settings", r.GetSettings(), readSettings, s.Registry.UpdateSettings, of)
+	convert := settingsOf(resource.UID(r.GetSettings().GetUid()))
+	return wire.Update(ctx, r.GetUpdateMask(), "settings", r.GetSettings(), readSettings, s.Registry.UpdateSettings,
+		convert)
 }
 
 func (s *server) DeleteSettings(ctx context.Context, r *pb.DeleteSettingsRequest) (*emptypb.Empty, error) {
@@ -51,12 +52,12 @@ func (s *server) GetReferrers(ctx context.Context, r *pb.GetReferrersRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	all, more, err := s.Registry.Referrers(ctx, repo, r.GetDigest(), r.GetAfter())
+	referrers, truncated, err := s.Registry.Referrers(ctx, repo, r.GetDigest(), r.GetAfter())
 	if err != nil {
 		return nil, err
 	}
-	p := &pb.Referrers{Incomplete: more}
-	for _, a := range all {
+	p := &pb.Referrers{Incomplete: truncated}
+	for _, a := range referrers {
 		p.Referrers = append(p.Referrers, &pb.Referrer{
 			Digest: a.Digest, MediaType: a.MediaType, ArtifactType: a.ArtifactType, Size: a.Size, Annotations: a.Annotations,
 		})
@@ -86,8 +87,8 @@ func (s *server) SummarizeImages(
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Registry.Summarize(ctx, repo, r.GetDigests())
-	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(all, func(s protocol.Summary) *pb.ImageSummary {
+	summaries, err := s.Registry.Summarize(ctx, repo, r.GetDigests())
+	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(summaries, func(s protocol.Summary) *pb.ImageSummary {
 		return &pb.ImageSummary{
 			Digest: s.Digest, Platforms: s.Platforms, Size: s.Size, PullCount: s.Pulls, LastPullTime: wire.Time(s.LastPull),
 			Signers: s.Signers,
@@ -116,7 +117,7 @@ func stepOf(s protocol.Step) *pb.Step {
 func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest) (*pb.ListTagHistoryResponse, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if r.GetRepoUid() == "" && r.GetPageToken() != "" {
-		err = nil // the token has it
+		err = nil // the page token contains it
 	}
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func RepoOf(r registry.Repo) *pb.Repo {
 	return p
 }
 
-// ReadRepo copies what clients may set from p to r. It returns
+// ReadRepo copies the fields that clients may set from p to r. It returns
 // fault.FailedPrecondition for an overlay, because this service builds no images.
 func ReadRepo(p *pb.Repo, r *registry.Repo) error {
 	if p.GetCustomOverlay() != nil {
@@ -40,11 +40,12 @@ func ReadRepo(p *pb.Repo, r *registry.Repo) error {
 		r.Sync = nil
 		return nil
 	}
-	var sync registry.SyncConfig // what only the service sets stays as it is
+	var sync registry.SyncConfig // fields that only the service sets are kept
 	if r.Sync != nil {
 		sync = *r.Sync
 	}
-	sync.Source, sync.Google, sync.Amazon, sync.Azure = from.GetSource(), from.GetGoogle(), from.GetAmazon(), from.GetAzure()
+	sync.Source, sync.Google = from.GetSource(), from.GetGoogle()
+	sync.Amazon, sync.Azure = from.GetAmazon(), from.GetAzure()
 	r.Sync = &sync
 	return nil
 }

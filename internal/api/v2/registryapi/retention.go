@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 )
 
-// retentionOf returns a function that returns the message of the rules that apply to a place, which may be those of a
-// group above it.
+// retentionOf returns a function that returns the message of the rules that apply to
+// a place. They may belong to a group above it.
 func retentionOf(place resource.UID) func(registry.Retention) *pb.Retention {
 	return func(r registry.Retention) *pb.Retention {
 		return &pb.Retention{
@@ -85,7 +85,7 @@ func (s *server) RunRetention(ctx context.Context, r *pb.RunRetentionRequest) (*
 	return wire.Get(ctx, "uid", r.GetUid(), run, planOf)
 }
 
-// appliedOf returns what the event of a run tells.
+// appliedOf returns the body of the event about a run.
 func appliedOf(r registry.RetentionRun) *pb.RetentionPlan {
 	m := &pb.RetentionPlan{RepoUid: string(r.Repo), SourceUid: string(r.Rules), Tags: int64(r.Tags), Bytes: r.Bytes}
 	for _, digest := range r.Images {

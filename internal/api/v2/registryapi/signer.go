@@ -19,13 +19,14 @@ func signerOf(s registry.Signer) *pb.Signer {
 	}
 }
 
-// listedSignerOf returns the message of a signer without its trusted root, because a page of these would be large.
+// listedSignerOf returns the message of a signer without its trusted root, because a
+// page of trusted roots would be large.
 func listedSignerOf(s registry.Signer) *pb.Signer {
 	s.Root = ""
 	return signerOf(s)
 }
 
-// readSigner copies what clients may set from p to s.
+// readSigner copies the fields that clients may set from p to s.
 func readSigner(p *pb.Signer, s *registry.Signer) error {
 	s.Name, s.Description, s.Key, s.Root = p.GetName(), p.GetDescription(), p.GetKey(), p.GetTrustedRoot()
 	s.Issuer, s.Subject, s.SubjectPattern = p.GetIssuer(), p.GetSubject(), p.GetSubjectPattern()

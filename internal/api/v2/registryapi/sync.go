@@ -24,13 +24,13 @@ func (s *server) GetSync(ctx context.Context, r *pb.GetSyncRequest) (*pb.Sync, e
 func (s *server) ListSyncs(ctx context.Context, r *pb.ListSyncsRequest) (*pb.ListSyncsResponse, error) {
 	group, err := resource.ParseUID("group_uid", r.GetGroupUid())
 	if r.GetGroupUid() == "" && r.GetPageToken() != "" {
-		err = nil // the token has it
+		err = nil // the page token contains it
 	}
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Registry.ListFollows(ctx, group, wire.Params(r))
-	p := wire.PageOf(ctx, all, syncOf)
+	follows, err := s.Registry.ListFollows(ctx, group, wire.Params(r))
+	p := wire.PageOf(ctx, follows, syncOf)
 	return &pb.ListSyncsResponse{Syncs: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 

@@ -19,7 +19,7 @@ func TagOf(t registry.Tag) *pb.Tag {
 	}
 }
 
-// ReadTag copies what clients may set from p to t.
+// ReadTag copies the fields that clients may set from p to t.
 func ReadTag(p *pb.Tag, t *registry.Tag) error {
 	*t = registry.Tag{Name: p.GetName(), Digest: p.GetDigest(), Deprecated: p.GetDeprecated(), Bundles: p.GetBundles()}
 	return nil
@@ -50,17 +50,17 @@ func (s *server) ListTags(ctx context.Context, r *pb.ListTagsRequest) (*pb.ListT
 	return &pb.ListTagsResponse{Tags: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
-// classesOf returns the classes of tags that a request asks for beside the plain
-// ones.
-func classesOf(r *pb.ListTagsRequest) (all []resource.TagClass) {
+// classesOf returns the classes of tags that a request asks for in addition to plain
+// tags.
+func classesOf(r *pb.ListTagsRequest) (classes []resource.TagClass) {
 	if r.GetIncludeReferrers() {
-		all = append(all, resource.ReferrerTag)
+		classes = append(classes, resource.ReferrerTag)
 	}
 	if r.GetIncludeDates() {
-		all = append(all, resource.DateTag)
+		classes = append(classes, resource.DateTag)
 	}
 	if r.GetIncludeEpochs() {
-		all = append(all, resource.EpochTag)
+		classes = append(classes, resource.EpochTag)
 	}
-	return all
+	return classes
 }

@@ -24,7 +24,8 @@ func upstreamOf(u registry.Upstream) *pb.Upstream {
 	}
 }
 
-// seenUpstreamOf returns the message of an upstream, with what came of asking it last.
+// seenUpstreamOf returns the message of an upstream with the result of its last
+// request.
 func (s *server) seenUpstreamOf(u registry.Upstream) *pb.Upstream {
 	p := upstreamOf(u)
 	if f, ok := s.Registry.UpstreamFailure(u); ok {
@@ -33,7 +34,8 @@ func (s *server) seenUpstreamOf(u registry.Upstream) *pb.Upstream {
 	return p
 }
 
-// readUpstream copies what clients may set from p to u, the credentials as they sent them.
+// readUpstream copies the fields that clients may set from p to u, with the
+// credentials in plain text.
 func readUpstream(p *pb.Upstream, u *registry.Upstream) error {
 	u.Name, u.Address, u.Realm, u.Names = p.GetName(), p.GetAddress(), p.GetRealm(), p.GetNames()
 	u.Anyone, u.Identity, u.FreshFor = p.GetAnyone(), p.GetIdentity(), 0
@@ -72,7 +74,9 @@ func (s *server) UpdateUpstream(ctx context.Context, r *pb.UpdateUpstreamRequest
 		}, upstreamOf)
 }
 
-// changeUpstream applies r to u. A random text stands for the stored credentials meanwhile, as in changeProvider.
+// changeUpstream applies r to u. While the mask is applied, the message contains a
+// random placeholder instead of the stored credentials. If the placeholder is still
+// there afterwards, the credentials are kept.
 func changeUpstream(r *pb.UpdateUpstreamRequest, u *registry.Upstream) error {
 	placeholder, credentials := rand.Text(), u.Credentials
 	p := upstreamOf(*u)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// AdvisoryOf returns the message of an advisory, as its latest event leaves it.
+// AdvisoryOf returns the message of an advisory after its latest event.
 func AdvisoryOf(a vuln.Advisory) *pb.Advisory {
 	a = a.Current()
 	p := &pb.Advisory{
@@ -68,11 +68,13 @@ func rangeEventOf(e vuln.RangeEvent) *pb.RangeEvent {
 	return &pb.RangeEvent{}
 }
 
-// readAdvisory copies what clients may set from p to a, but not its events.
+// readAdvisory copies the fields that clients may set from p to a, except its events.
 func readAdvisory(p *pb.Advisory, a *vuln.Advisory) error {
 	a.Author = p.GetAuthor()
-	a.ArtifactName, a.ArtifactType, a.ArtifactArchitecture = p.GetArtifactName(), p.GetArtifactType(), p.GetArtifactArchitecture()
-	a.ComponentName, a.ComponentLocation, a.ComponentType = p.GetComponentName(), p.GetComponentLocation(), p.GetComponentType()
+	a.ArtifactName, a.ArtifactType = p.GetArtifactName(), p.GetArtifactType()
+	a.ArtifactArchitecture = p.GetArtifactArchitecture()
+	a.ComponentName, a.ComponentType = p.GetComponentName(), p.GetComponentType()
+	a.ComponentLocation = p.GetComponentLocation()
 	a.Aliases, a.Severities = p.GetAliases(), wire.Convert(p.GetSeverities(), readSeverity)
 	a.Summary, a.Details = p.GetSummary(), p.GetDetails()
 	a.Affected = wire.Convert(p.GetAffected(), readAffected)
@@ -124,9 +126,10 @@ func AdvisoryEventOf(e vuln.AdvisoryEvent) *pb.AdvisoryEvent {
 			GrypeDbChecksum: f.DBChecksum,
 		}}
 	case vuln.EventFalsePositive:
-		p.Type = &pb.AdvisoryEvent_FalsePositiveDetermination_{FalsePositiveDetermination: &pb.AdvisoryEvent_FalsePositiveDetermination{
+		determination := &pb.AdvisoryEvent_FalsePositiveDetermination{
 			Type: pb.AdvisoryEvent_FalsePositiveDetermination_Type(e.FalsePositive), Note: e.Note,
-		}}
+		}
+		p.Type = &pb.AdvisoryEvent_FalsePositiveDetermination_{FalsePositiveDetermination: determination}
 	case vuln.EventAnalysisNotPlanned:
 		p.Type = &pb.AdvisoryEvent_AnalysisNotPlanned_{
 			AnalysisNotPlanned: &pb.AdvisoryEvent_AnalysisNotPlanned{Note: e.Note},
@@ -167,7 +170,7 @@ func detectionOf(d *vuln.Detection) *pb.AdvisoryEvent_Detection {
 	return p
 }
 
-// ReadAdvisoryEvent copies what clients may set from p to e.
+// ReadAdvisoryEvent copies the fields that clients may set from p to e.
 func ReadAdvisoryEvent(p *pb.AdvisoryEvent, e *vuln.AdvisoryEvent) error {
 	*e = vuln.AdvisoryEvent{
 		UID: e.UID, CreateTime: e.CreateTime, Findings: json.RawMessage(p.GetFindings()), Author: p.GetAuthor(),

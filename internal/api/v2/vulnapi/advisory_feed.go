@@ -36,7 +36,7 @@ func countsOf(r vuln.ImportResult) *pb.ImportCounts {
 	}
 }
 
-// readFeed copies what clients may set from p to f.
+// readFeed copies the fields that clients may set from p to f.
 func readFeed(p *pb.AdvisoryFeed, f *vuln.AdvisoryFeed) error {
 	f.Name, f.Address, f.Paused, f.Interval = p.GetName(), p.GetAddress(), p.GetPaused(), 0
 	f.Format = vuln.ExploitFormat(p.GetFormat())

@@ -16,13 +16,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
-// Limits of the documents of an import. A document that is not small is stored on
-// disk until all of it has arrived, because an archive has its list of contents at
-// its end.
+// Limits of the documents of an import, in bytes. A document that is larger than
+// smallDocument is stored on disk until it has arrived completely, because an archive
+// has its list of contents at its end.
 const (
 	maxDocument   = 8 << 30
 	smallDocument = 1 << 20
-	maxDocumentID = 1024 // bytes of its name
+	maxDocumentID = 1024 // length of a name
 )
 
 type importStream = grpc.BidiStreamingServer[pb.ImportAdvisoriesRequest, pb.ImportAdvisoriesResponse]
@@ -49,7 +49,7 @@ func (s *server) ImportAdvisories(stream importStream) error {
 // firstMessageError returns the error of a call whose first message did not arrive.
 func firstMessageError(err error) error {
 	if errors.Is(err, io.EOF) {
-		return fault.Field("parent", "is required, in the first message")
+		return fault.Field("parent", "is required in the first message")
 	}
 	return err
 }
@@ -58,10 +58,10 @@ func firstMessageError(err error) error {
 type documents struct {
 	stream importStream
 	dir    string
-	done   int64 // bytes of documents that have been read
+	done   int64 // bytes of the documents that were read
 }
 
-// sendProgress sends how far the import is.
+// sendProgress sends the progress of the import to the client.
 func (d *documents) sendProgress(p advisory.Progress) error {
 	out := &pb.ImportAdvisoriesResponse{Counts: countsOf(p.ImportResult), Bytes: d.done + p.Offset}
 	for _, v := range p.Problems {
@@ -70,7 +70,7 @@ func (d *documents) sendProgress(p advisory.Progress) error {
 	return d.stream.Send(out)
 }
 
-// readDocument reads a document of the format given, or of the one it finds if that is "".
+// readDocument reads a document in format f, which it detects if f is "".
 type readDocument func(name string, r io.ReaderAt, size int64, f vuln.ExploitFormat) error
 
 // each calls f for every document.
@@ -92,7 +92,7 @@ func (d *documents) each(f readDocument) error {
 		case doc.GetName() == "" || len(doc.GetName()) > maxDocumentID:
 			return fault.Field("document.name", "must have 1 to %d bytes", maxDocumentID)
 		case doc.GetFormat() != "" && !vuln.ExploitFormat(doc.GetFormat()).Valid():
-			return fault.Field("document.format", "must be kev, epss, or empty for what is detected from the content")
+			return fault.Field("document.format", "must be kev, epss, or empty to detect the format from the content")
 		}
 		if err := d.one(doc, f); err != nil {
 			return err
@@ -100,7 +100,7 @@ func (d *documents) each(f readDocument) error {
 	}
 }
 
-// one calls f for the next document.
+// one receives the next document and calls f for it.
 func (d *documents) one(
 	doc *pb.ImportAdvisoriesRequest_Document, f readDocument,
 ) (err error) {
@@ -116,7 +116,7 @@ func (d *documents) one(
 		return fmt.Errorf("store a document: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := os.Remove(file.Name()); err != nil { // its space is freed when it is closed
+	if err := os.Remove(file.Name()); err != nil { // the system frees its space when the file is closed
 		return fmt.Errorf("store a document: %w", err)
 	}
 	if err := d.receive(doc.GetSize(), file); err != nil {
@@ -130,13 +130,13 @@ func (d *documents) receive(size int64, w io.Writer) error {
 	for left := size; left > 0; {
 		m, err := d.stream.Recv()
 		if errors.Is(err, io.EOF) || err == nil && m.GetData() == nil {
-			return fault.Field("data", "the document is shorter than it was said to be")
+			return fault.Field("data", "the document is shorter than its size says")
 		}
 		if err != nil {
 			return err
 		}
 		if int64(len(m.GetData())) > left {
-			return fault.Field("data", "the document is longer than it was said to be")
+			return fault.Field("data", "the document is longer than its size says")
 		}
 		if _, err := w.Write(m.GetData()); err != nil {
 			return fault.Outage("the disk", err)

@@ -39,7 +39,7 @@ func (s *server) BatchQueryAdvisories(
 	return &pb.BatchQueryAdvisoriesResponse{Results: wire.Convert(found, matchesOf)}, err
 }
 
-// exportChunk is how many bytes of an export one message has.
+// exportChunk is the largest part of an export in one message, in bytes.
 const exportChunk = 256 << 10
 
 func (s *server) ExportAdvisories(
@@ -53,7 +53,7 @@ func (s *server) ExportAdvisories(
 	return w.Flush()
 }
 
-// chunks is an io.Writer that sends what is written to it.
+// chunks is an io.Writer that sends the written bytes to a stream.
 type chunks struct {
 	stream grpc.ServerStreamingServer[pb.ExportAdvisoriesResponse]
 }

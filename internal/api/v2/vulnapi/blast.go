@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// vulnerable is what names something that is wrong in a request.
-type vulnerable interface {
+// A vulnerabilityRequest is a request that names a vulnerability.
+type vulnerabilityRequest interface {
 	GetAdvisoryId() string
 	GetPurl() string
 	GetRange() string
@@ -20,31 +20,31 @@ type vulnerable interface {
 	GetDays() int32
 }
 
-func readVulnerability(r vulnerable) (finding.Vulnerability, error) {
+func readVulnerability(r vulnerabilityRequest) (finding.Vulnerability, error) {
 	group, err := wire.OptionalUID("group_uid", r.GetGroupUid())
 	return finding.Vulnerability{ID: r.GetAdvisoryId(), PURL: r.GetPurl(), Range: r.GetRange(),
 		Place: finding.Place{Group: group}, Days: int(r.GetDays())}, err
 }
 
 func (s *server) GetBlast(ctx context.Context, r *pb.GetBlastRequest) (*pb.Blast, error) {
-	of, err := readVulnerability(r)
+	vulnerability, err := readVulnerability(r)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Blast.Get(ctx, of, r.GetPageSize())
-	return &pb.Blast{Stages: wire.Convert(all, func(p finding.BlastPage) *pb.BlastStage { return stageOf(ctx, p) })}, err
+	blast, err := s.Blast.Get(ctx, vulnerability, r.GetPageSize())
+	return &pb.Blast{Stages: wire.Convert(blast, func(p finding.BlastPage) *pb.BlastStage { return stageOf(ctx, p) })}, err
 }
 
 func (s *server) ListBlastStage(ctx context.Context, r *pb.ListBlastStageRequest) (*pb.BlastStage, error) {
-	of, err := readVulnerability(r)
+	vulnerability, err := readVulnerability(r)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := pb.BlastStage_Name_name[int32(r.GetStage())]; !ok {
 		return nil, fault.Field("stage", "%d is not a stage", r.GetStage())
 	}
-	of.Stage = finding.BlastStage(r.GetStage())
-	p, err := s.Blast.List(ctx, of, wire.Params(r))
+	vulnerability.Stage = finding.BlastStage(r.GetStage())
+	p, err := s.Blast.List(ctx, vulnerability, wire.Params(r))
 	if err != nil {
 		return nil, err
 	}

@@ -9,29 +9,30 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// readPair returns what a request compares. A page token has what is left out.
-func readPair(r *pb.CompareImagesRequest) (of finding.Pair, _ error) {
+// readPair returns the images that a request compares. A page token contains the
+// fields that the request omits.
+func readPair(r *pb.CompareImagesRequest) (pair finding.Pair, _ error) {
 	var bad wire.Problems
 	if r.GetFromRepoUid() != "" || r.GetPageToken() == "" {
-		of.From.Repo = bad.UID("from_repo_uid", r.GetFromRepoUid())
+		pair.From.Repo = bad.UID("from_repo_uid", r.GetFromRepoUid())
 	}
 	if r.GetToRepoUid() != "" {
-		of.To.Repo = bad.UID("to_repo_uid", r.GetToRepoUid())
+		pair.To.Repo = bad.UID("to_repo_uid", r.GetToRepoUid())
 	}
 	var err error
-	of.From.Time, err = wire.ReadTime("from_time", r.GetFromTime())
+	pair.From.Time, err = wire.ReadTime("from_time", r.GetFromTime())
 	bad.Add(err)
-	of.To.Time, err = wire.ReadTime("to_time", r.GetToTime())
+	pair.To.Time, err = wire.ReadTime("to_time", r.GetToTime())
 	bad.Add(err)
-	of.From.Reference, of.From.Architecture = r.GetFromReference(), r.GetArchitecture()
-	of.To.Reference, of.To.Architecture = r.GetToReference(), r.GetArchitecture()
+	pair.From.Reference, pair.From.Architecture = r.GetFromReference(), r.GetArchitecture()
+	pair.To.Reference, pair.To.Architecture = r.GetToReference(), r.GetArchitecture()
 	for _, k := range r.GetKinds() {
 		if _, ok := pb.ImageChange_Kind_name[int32(k)]; !ok || k == pb.ImageChange_KIND_UNSPECIFIED {
 			bad.Add(fault.Field("kinds", "%d is not a kind of change", k))
 		}
-		of.Kinds = append(of.Kinds, finding.ChangeKind(k))
+		pair.Kinds = append(pair.Kinds, finding.ChangeKind(k))
 	}
-	return of, bad.Err()
+	return pair, bad.Err()
 }
 
 func changeOf(c finding.Change) *pb.ImageChange {
@@ -44,11 +45,11 @@ func changeOf(c finding.Change) *pb.ImageChange {
 }
 
 func (s *server) CompareImages(ctx context.Context, r *pb.CompareImagesRequest) (*pb.CompareImagesResponse, error) {
-	of, err := readPair(r)
+	pair, err := readPair(r)
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.Compare(ctx, of, wire.Params(r))
+	got, err := s.Findings.Compare(ctx, pair, wire.Params(r))
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// exceptionRecordOf returns the message of an exception as events have it: an event does
-// not know whether it has an effect when it is read.
+// exceptionRecordOf returns the message of an exception for an event, without its
+// state, which depends on the time at which the event is read.
 func exceptionRecordOf(e vuln.Exception) *pb.Exception {
 	return &pb.Exception{
 		Uid: string(e.UID), TargetUid: string(e.Target), TagPattern: e.TagPattern, Digest: e.Digest,
@@ -45,7 +45,7 @@ func exceptionOf(c finding.CountedException) *pb.Exception {
 	return p
 }
 
-// readException copies what clients may set from p to e.
+// readException copies the fields that clients may set from p to e.
 func readException(p *pb.Exception, e *vuln.Exception) (err error) {
 	if e.Target, err = wire.OptionalUID("target_uid", p.GetTargetUid()); err != nil {
 		return err

@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// anImage is what names an image in a request.
-type anImage interface {
+// An imageRequest is a request that names an image.
+type imageRequest interface {
 	GetRepoUid() string
 	GetReference() string
 	GetArchitecture() string
 }
 
-func imageOf(r anImage) (finding.Image, error) {
+func imageOf(r imageRequest) (finding.Image, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if p, ok := r.(interface{ GetPageToken() string }); ok && r.GetRepoUid() == "" && p.GetPageToken() != "" {
-		repo, err = "", nil // the token has it
+		repo, err = "", nil // the page token contains it
 	}
 	return finding.Image{Repo: repo, Reference: r.GetReference(), Architecture: r.GetArchitecture()}, err
 }
 
-// inspectionStates are the states of the API.
+// inspectionStates are the states of inspections in the API.
 var inspectionStates = map[registry.ImageState]pb.Inspection_State{
 	registry.ImageWaiting:       pb.Inspection_STATE_WAITING,
 	registry.ImageIndexed:       pb.Inspection_STATE_INDEXED,

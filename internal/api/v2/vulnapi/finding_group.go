@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// groupFindingOf is findingOf for one of a group, which is in no single place.
+// groupFindingOf returns the message of a finding of a group, which affects several
+// images.
 func groupFindingOf(v finding.Finding) *pb.Finding {
 	out := findingOf(v)
 	out.Origin = ""

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// The kinds of origins.
+// Kinds of origins.
 const (
 	originIndex = "index"
 	originSBOM  = "sbom"
@@ -21,10 +21,10 @@ func originOf(o registry.Origin) *pb.Origin {
 	}
 }
 
-// firstOrigin returns the kind of the origin that says most about a package: its files come
-// before what is claimed.
-func firstOrigin(all []registry.Origin) string {
-	if len(all) > 0 && all[0].Manifest != "" {
+// firstOrigin returns the kind of the most reliable origin of a package. The files of
+// the image are more reliable than an SBOM.
+func firstOrigin(origins []registry.Origin) string {
+	if len(origins) > 0 && origins[0].Manifest != "" {
 		return originSBOM
 	}
 	return originIndex

@@ -14,8 +14,10 @@ import (
 )
 
 func placeOf(p vuln.InventoryPlace) *pb.InventoryPlace {
-	return &pb.InventoryPlace{GroupUid: string(p.Group), Name: p.Name, IdentityUid: string(p.Identity),
-		PushTime: wire.Time(p.PushTime), ExpireTime: wire.Time(p.ExpireTime), Entries: int32(p.Entries), Unknown: int32(p.Unknown)}
+	return &pb.InventoryPlace{
+		GroupUid: string(p.Group), Name: p.Name, IdentityUid: string(p.Identity), PushTime: wire.Time(p.PushTime),
+		ExpireTime: wire.Time(p.ExpireTime), Entries: int32(p.Entries), Unknown: int32(p.Unknown),
+	}
 }
 
 func readEntry(e *pb.InventoryEntry) vuln.InventoryEntry {
@@ -38,13 +40,13 @@ func (s *server) PushInventory(ctx context.Context, r *pb.PushInventoryRequest) 
 	if err != nil {
 		return nil, err
 	}
-	of := finding.Snapshot{Group: group, Place: r.GetPlace(), Entries: wire.Convert(r.GetEntries(), readEntry)}
+	snapshot := finding.Snapshot{Group: group, Place: r.GetPlace(), Entries: wire.Convert(r.GetEntries(), readEntry)}
 	if r.GetTtl() != nil {
-		if of.Life = r.GetTtl().AsDuration(); r.GetTtl().CheckValid() != nil || of.Life == 0 {
+		if snapshot.Life = r.GetTtl().AsDuration(); r.GetTtl().CheckValid() != nil || snapshot.Life == 0 {
 			return nil, fault.Field("ttl", "must be between one minute and 90 days")
 		}
 	}
-	p, err := s.Findings.PushInventory(ctx, of)
+	p, err := s.Findings.PushInventory(ctx, snapshot)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func ruleOf(r vuln.PullRule) *pb.Rule {
 	}
 }
 
-// readRule copies what clients may set from p to r.
+// readRule copies the fields that clients may set from p to r.
 func readRule(p *pb.Rule, r *vuln.PullRule) (err error) {
 	if r.Target, err = wire.OptionalUID("target_uid", p.GetTargetUid()); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *server) ListRules(ctx context.Context, r *pb.ListRulesRequest) (*pb.Lis
 
 func (s *server) CheckRule(ctx context.Context, r *pb.CheckRuleRequest) (*pb.CheckRuleResponse, error) {
 	uid, err := wire.OptionalUID("uid", r.GetUid())
-	if err == nil && uid == "" && r.GetPageToken() == "" { // the token has it
+	if err == nil && uid == "" && r.GetPageToken() == "" { // a page token contains it
 		err = fault.Field("uid", "is required")
 	}
 	if err != nil {
