@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	if inspect.IsChild() { // to read an image: with nothing that the server has
+	if inspect.IsChild() { // reads an image, without access to the server's resources
 		inspect.Child()
 	}
 	syscall.Umask(0o077) // only the user of the process can access the files it creates
@@ -30,9 +30,9 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run starts the server, or runs the command that precedes the flags, such as keys
-// rotate or gc, in a running server or in this process. It returns the exit code: 1
-// for a service that cannot run, and 2 for settings or a command that cannot be used.
+// run starts the server, or runs the command before the flags, such as keys rotate or
+// gc, in a running server or in this process. It returns the exit code: 1 if the server
+// cannot run, and 2 for invalid settings or a failed command.
 func run(ctx context.Context, args []string) int {
 	switch {
 	case len(args) == 1 && slices.Contains([]string{"version", "--version", "-version"}, args[0]):
@@ -53,13 +53,13 @@ func run(ctx context.Context, args []string) int {
 	code := 2
 	if err == nil && len(words) > 0 {
 		if words[0] == "backup" || words[0] == "scrub" {
-			server.YieldPriority() // to the server beside it
+			server.YieldPriority() // a running server takes precedence
 		}
 		err = server.RunCommand(ctx, cfg, words, os.Stdout)
 	} else if err == nil {
 		code, err = 1, serve(ctx, cfg)
 	}
-	if errors.Is(err, maintenance.ErrWarnings) { // they are written already
+	if errors.Is(err, maintenance.ErrWarnings) { // the command has written them
 		return 1
 	}
 	if err != nil {
@@ -78,8 +78,8 @@ func serve(ctx context.Context, cfg server.Config) error {
 	return srv.Run(ctx)
 }
 
-// countWords returns how many arguments precede the flags. The id of a key, a
-// thumbprint, is not a flag even if it begins with a dash.
+// countWords returns the number of arguments before the flags. The ID of a key, which
+// is a thumbprint, is not a flag even if it begins with a dash.
 func countWords(args []string) int {
 	const thumbprint = 43
 	for i, a := range args {

@@ -99,7 +99,7 @@ func TestCommandsMakeNoKey(t *testing.T) {
 	}
 }
 
-// files returns what is in a folder, at any depth.
+// files returns the files in a folder, at any depth.
 func files(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {

@@ -23,14 +23,19 @@ func TestAccessOverJSON(t *testing.T) {
 	s := w.stage(t, "dev")
 	bound := w.do(t, "GET /iam/v2beta1/roleBindings/"+s.binding, "")
 	at, _ := bound.field("createTime").(string)
-	grant := `{"bindingUid":"` + s.binding + `","identity":{"uid":"` + s.identity + `","name":"ci","description":"","subject":"dev","issuer":"https://ci.example.com","email":""},` +
-		`"group":{"uid":"` + s.folder + `","name":"dev","description":""},"role":{"uid":"` + s.role + `","name":"reader","description":""},"createTime":"` + at + `"}`
+	grant := `{"bindingUid":"` + s.binding + `","identity":{"uid":"` + s.identity + `","name":"ci","description":"",` +
+		`"subject":"dev","issuer":"https://ci.example.com","email":""},` +
+		`"group":{"uid":"` + s.folder + `","name":"dev","description":""},"role":{"uid":"` + s.role +
+		`","name":"reader","description":""},"createTime":"` + at + `"}`
 	for query, want := range map[string]string{
-		"capability=groups.list&place_uid=" + s.empty:                            `{"allowed":true,"grants":[` + grant + `],"incomplete":false}`,
-		"capability=CAP_IAM_GROUPS_LIST&placeUid=" + s.folder:                    `{"allowed":true,"grants":[` + grant + `],"incomplete":false}`,
-		"capability=groups.create&place_uid=" + s.empty:                          `{"allowed":false,"grants":[],"incomplete":false}`,
-		"capability=groups.list&place_uid=" + string(w.org):                      `{"allowed":false,"grants":[],"incomplete":false}`,
-		"capability=groups.list&place_uid=" + s.empty + "/" + "0123456789abcdef": `{"allowed":true,"grants":[` + grant + `],"incomplete":false}`,
+		"capability=groups.list&place_uid=" + s.empty:         `{"allowed":true,"grants":[` + grant + `],"incomplete":false}`,
+		"capability=CAP_IAM_GROUPS_LIST&placeUid=" + s.folder: `{"allowed":true,"grants":[` + grant + `],"incomplete":false}`,
+		"capability=groups.create&place_uid=" + s.empty: `{"allowed":false,"grants":[],` +
+			`"incomplete":false}`,
+		"capability=groups.list&place_uid=" + string(w.org): `{"allowed":false,"grants":[],` +
+			`"incomplete":false}`,
+		"capability=groups.list&place_uid=" + s.empty + "/" + "0123456789abcdef": `{"allowed":true,"grants":[` + grant +
+			`],"incomplete":false}`,
 	} {
 		if got := w.do(t, "GET /access/v1/check?identity_uid="+s.identity+"&"+query, ""); got.text != want {
 			t.Errorf("%s: %s\nwant %s", query, got.text, want)
@@ -44,9 +49,11 @@ func TestAccessOverJSON(t *testing.T) {
 		t.Fatalf("first page: %s", first.text)
 	}
 	second := w.do(t,
-		"GET /access/v1/grants?capability=groups.list&order_by=create_time&page_size=1&place_uid="+s.empty+"&page_token="+next,
+		"GET /access/v1/grants?capability=groups.list&order_by=create_time&page_size=1&place_uid="+s.empty+
+			"&page_token="+next,
 		"")
-	if want := `{"grants":[` + grant + `],"nextPageToken":"","totalCount":"2","skipped":0,"incomplete":false}`; second.text != want {
+	if want := `{"grants":[` + grant + `],"nextPageToken":"","totalCount":"2","skipped":0,` +
+		`"incomplete":false}`; second.text != want {
 		t.Errorf("second page: %s\nwant %s", second.text, want)
 	}
 	if got := w.do(t,
@@ -56,7 +63,7 @@ func TestAccessOverJSON(t *testing.T) {
 	}
 }
 
-// Who asks sees the bindings of the groups they may see them on, and is told
+// A caller sees the bindings of the groups in which it may list bindings, and learns
 // that there are others.
 func TestAccessOfOthers(t *testing.T) {
 	w := newWorld(t)
@@ -150,7 +157,11 @@ func TestCapabilitiesAndVersion(t *testing.T) {
 		t.Errorf("the unknown capability is one of them: %.200s", got.text)
 	}
 	version := w.do(t, "GET /access/v1/version", "")
-	if want := `{"version":"v1.2.3","goVersion":"` + runtime.Version() + `","apiVersions":["access/v1","advisories/v1","audit/v1","auth","budgets/v1","deliveries/v1","events/v1","events/v2","events/v2beta1","federation/v1","findings/v1","iam/v1","iam/v2","iam/v2beta1","oci/v1","oidc","operator/v1","ping/v1","ping/v2","ping/v2beta1","registry/v1","registry/v2","registry/v2beta1","signin/v1","vulnerabilities/v1","vulnerabilities/v2","vulnerabilities/v2beta1"]}`; version.text != want {
+	if want := `{"version":"v1.2.3","goVersion":"` + runtime.Version() + `","apiVersions":["access/v1",` +
+		`"advisories/v1","audit/v1","auth","budgets/v1","deliveries/v1","events/v1","events/v2","events/v2beta1",` +
+		`"federation/v1","findings/v1","iam/v1","iam/v2","iam/v2beta1","oci/v1","oidc","operator/v1","ping/v1",` +
+		`"ping/v2","ping/v2beta1","registry/v1","registry/v2","registry/v2beta1","signin/v1","vulnerabilities/v1",` +
+		`"vulnerabilities/v2","vulnerabilities/v2beta1"]}`; version.text != want {
 		t.Errorf("version: %s\nwant %s", version.text, want)
 	}
 }
@@ -329,8 +340,8 @@ func TestBothProtocolsOfTheRest(t *testing.T) {
 	}
 }
 
-// A replica that has lost its database knows for a second what callers hold.
-// After that they are told so, even where nothing else asks the database.
+// A replica that has lost its database uses its cached grants for a second. After that
+// callers get an error, even from methods that do not query the database.
 func TestUnknownGrants(t *testing.T) {
 	w := newWorldOn(t, storetest.Open(t, storetest.Postgres(t)))
 	must(t, w.store.Close())

@@ -50,7 +50,7 @@ type world struct {
 	owner resource.Identity
 	token string // the owner's
 	mint  func(token.Claims) string
-	url   string           // of the JSON API
+	url   string           // address of the JSON API
 	conn  *grpc.ClientConn // to the gRPC API
 	now   time.Time
 	store *storetest.Store
@@ -58,7 +58,7 @@ type world struct {
 	log   journal
 }
 
-// A journal is what has been logged.
+// A journal contains the logged lines.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder

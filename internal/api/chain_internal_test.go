@@ -63,8 +63,9 @@ func TestChainOutcomes(t *testing.T) {
 		"no token is needed": {pingMethod, "bad", func() error { return nil }, 0, "", "DEBUG"},
 		"an unknown method":  {"/x.Y/Z", "bad", func() error { return nil }, 16, "Unauthenticated: expired", "INFO"},
 		"our mistake":        {getGroup, "good", func() error { return boom }, 13, "Internal error: request id-1", "ERROR"},
-		"an outage":          {getGroup, "good", func() error { return fault.Outage("the database", boom) }, 14, "Unavailable: the database cannot be used right now; try again", "ERROR"},
-		"a panic":            {getGroup, "good", func() error { panic(boom) }, 13, "Internal error: request id-1", "ERROR"},
+		"an outage": {getGroup, "good", func() error { return fault.Outage("the database", boom) }, 14,
+			"Unavailable: the database cannot be used right now; try again", "ERROR"},
+		"a panic": {getGroup, "good", func() error { panic(boom) }, 13, "Internal error: request id-1", "ERROR"},
 		"the caller gone": {
 			getGroup, "good", func() error { return context.Canceled }, 1, "Cancelled: the caller went away", "INFO",
 		},
@@ -103,7 +104,8 @@ func TestChainContext(t *testing.T) {
 	md := metadata.Pairs("authorization", "good", "x-request-id", "from-the-client")
 	stream := &headerStream{}
 	ctx := grpc.NewContextWithServerTransportStream(metadata.NewIncomingContext(t.Context(), md), stream)
-	_, err := c.unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: getGroup}, func(ctx context.Context, _ any) (any, error) {
+	info := &grpc.UnaryServerInfo{FullMethod: getGroup}
+	_, err := c.unary(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
 		if caller, ok := authz.CallerFrom(ctx); !ok || caller.Identity != "caller" {
 			t.Errorf("caller = %v, %t", caller, ok)
 		}

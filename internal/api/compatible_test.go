@@ -161,8 +161,8 @@ func TestPageTokenAlone(t *testing.T) {
 	}
 }
 
-// An account association is found by its group, and its version 1 paths are those
-// of later versions.
+// An account association is found by its group, and its paths in version 1 also work in
+// later versions.
 func TestAssociationsOfGroup(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
@@ -193,8 +193,8 @@ func TestAssociationsOfGroup(t *testing.T) {
 	}
 }
 
-// Errors of the token service are those of every other service, and its code is
-// where its clients look for it: at the start of a body that ends soon.
+// The token service has the same errors as other services. The code of an error is at
+// the start of a short body, where clients look for it.
 func TestExchangeErrors(t *testing.T) {
 	w := newWorld(t)
 	for request, want := range map[string]string{
@@ -218,7 +218,8 @@ func TestExchangeErrors(t *testing.T) {
 	}
 }
 
-// A tag tells when it was made, which a move does not change, and lists have that order.
+// A tag has its creation time, which a move does not change, and lists can be ordered
+// by it.
 func TestTagsByCreation(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
@@ -254,7 +255,7 @@ func TestTagsByCreation(t *testing.T) {
 	}
 }
 
-// An invite that nobody has used can be changed by whoever could create it so.
+// A caller may change an unused invite if it could create the changed invite.
 func TestUpdateInvite(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)

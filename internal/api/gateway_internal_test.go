@@ -30,7 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// whereTo returns a gateway that only tells which method a request reaches.
+// whereTo returns a gateway that only reports the method that a request reaches.
 func whereTo() (http.Handler, *string) {
 	var reached string
 	l := newLocal(func(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
@@ -98,7 +98,8 @@ func TestRoutesOfCollections(t *testing.T) {
 		"GET /iam/v2/roles":                                    "RolesService/ListRoles",
 		"GET /iam/v2beta1/identityProviders":                   "IdentityProvidersService/ListIdentityProviders",
 		"GET /iam/v2beta1/accountAssociations/":                "AccountAssociationsService/ListAccountAssociations",
-		"POST /iam/v2/externalGroupRoleMappings:batchDelete":   "ExternalGroupRoleMappingsService/BatchDeleteExternalGroupRoleMappings",
+		"POST /iam/v2/externalGroupRoleMappings:batchDelete": "ExternalGroupRoleMappingsService/" +
+			"BatchDeleteExternalGroupRoleMappings",
 	}
 	h, reached := whereTo()
 	for request, want := range tests {
@@ -388,7 +389,7 @@ func TestAliasesDescribe(t *testing.T) {
 			for i := range s.Methods().Len() {
 				m := d.(protoreflect.ServiceDescriptor).Methods().ByName(s.Methods().Get(i).Name())
 				if in := s.Methods().Get(i).Input(); in.ParentFile().Package() != s.ParentFile().Package() {
-					continue // of nobody's in particular
+					continue // belongs to no person
 				}
 				if m == nil || m.Input().FullName().Parent() != protoreflect.FullName(pkg) {
 					t.Errorf("%s lacks %s with a request of its own package", d.FullName(), s.Methods().Get(i).Name())
@@ -404,13 +405,13 @@ var secretField = regexp.MustCompile(`token|secret|password|code|credential|otp`
 // notSecret are fields of that sort which answers that only read may have.
 var notSecret = map[string]bool{
 	"next_page_token":    true, // opaque, and good for nothing without a token
-	"OIDC.client_secret": true, // of version 1; only requests have it
+	"OIDC.client_secret": true, // a field of requests of version 1
 	"GroupInvite.code":   true, // only in the answer to its creation
 	"BlastGap.code":      true, // names a reason
 }
 
-// TestCompressedAnswersHaveNoSecret fails if a method that only reads could answer
-// with a secret: its answers are compressed, and their length would tell.
+// TestCompressedAnswersHaveNoSecret fails if a method that only reads could return a
+// secret, because its answers are compressed and their length would reveal the secret.
 func TestCompressedAnswersHaveNoSecret(t *testing.T) {
 	n := 0
 	for _, b := range bindings() {

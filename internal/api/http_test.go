@@ -73,7 +73,7 @@ func TestMethodNotAllowed(t *testing.T) {
 	}
 }
 
-// TestCompression compresses large answers that only read, for those who ask.
+// TestCompression: large answers of reads are compressed if the client accepts gzip.
 func TestCompression(t *testing.T) {
 	w := newWorld(t)
 	for i := range 150 {

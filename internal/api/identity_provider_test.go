@@ -15,20 +15,26 @@ import (
 func TestProviderOverJSON(t *testing.T) {
 	w := newWorld(t)
 	viewer, editor := string(resource.ManagedRoleUID("viewer")), string(resource.ManagedRoleUID("editor"))
-	made := w.do(t, "POST /iam/v2beta1/identityProviders/"+string(w.org), `{"name":"idp","defaultRole":"`+viewer+`","oidc":{"issuer":"https://idp.example.com","clientId":"c",`+
-		`"clientSecret":"hush","additionalScopes":["email","groups"],"groupsClaim":"groups","correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID"}}`)
+	made := w.do(t, "POST /iam/v2beta1/identityProviders/"+string(w.org),
+		`{"name":"idp","defaultRole":"`+viewer+`","oidc":{"issuer":"https://idp.example.com","clientId":"c",`+
+			`"clientSecret":"hush","additionalScopes":["email","groups"],"groupsClaim":"groups",`+
+			`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID"}}`)
 	at, _ := made.field("createTime").(string)
 	uid, _ := made.field("uid").(string)
-	if want := `{"uid":"` + uid + `","name":"idp","description":"","createTime":"` + at + `","updateTime":"` + at + `","defaultRole":"` + viewer + `",` +
-		`"oidc":{"issuer":"https://idp.example.com","clientId":"c","additionalScopes":["email","groups"],"groupsClaim":"groups",` +
-		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"disabled":false,"trusted":false,"sharedRedirect":true}`; made.text != want {
+	if want := `{"uid":"` + uid + `","name":"idp","description":"","createTime":"` + at + `","updateTime":"` + at +
+		`","defaultRole":"` + viewer + `",` +
+		`"oidc":{"issuer":"https://idp.example.com","clientId":"c","additionalScopes":["email","groups"],` +
+		`"groupsClaim":"groups",` +
+		`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID","pkceEnabled":false},"disabled":false,` +
+		`"trusted":false,"sharedRedirect":true}`; made.text != want {
 		t.Fatalf("create: %s\nwant %s", made.text, want)
 	}
 	if got := w.do(t, "GET /iam/v2/identityProviders/"+uid, ""); got.text != made.text {
 		t.Errorf("get: %s\nwant %s", got.text, made.text)
 	}
 	list := w.do(t, "GET /iam/v2beta1/identityProviders?name=idp&uidp.children_of="+string(w.org), "")
-	if want := `{"identityProviders":[` + made.text + `],"nextPageToken":"","totalCount":"1","skipped":0}`; list.text != want {
+	if want := `{"identityProviders":[` + made.text +
+		`],"nextPageToken":"","totalCount":"1","skipped":0}`; list.text != want {
 		t.Errorf("list: %s\nwant %s", list.text, want)
 	}
 	path := "PATCH /iam/v2beta1/identityProviders/" + uid
@@ -80,7 +86,8 @@ func TestProviderOverJSON(t *testing.T) {
 func TestClientSecret(t *testing.T) {
 	const basis = `"issuer":"https://idp.example.com","clientId":"c","pkceEnabled":true`
 	whole := func(secret string) string {
-		return `{"name":"idp","defaultRole":"` + string(resource.ManagedRoleUID("viewer")) + `","oidc":{` + basis + secret + `}}`
+		return `{"name":"idp","defaultRole":"` + string(resource.ManagedRoleUID("viewer")) +
+			`","oidc":{` + basis + secret + `}}`
 	}
 	steps := map[string]struct{ query, body, want string }{
 		"something else changes":             {"", `{"description":"x"}`, "hush-old"},
@@ -145,8 +152,8 @@ func (w *world) secret(t *testing.T, uid string) string {
 	return string(check(w.key.Open("client secret", sealed))(t))
 }
 
-// Over gRPC, where what is empty cannot be told from what is not sent, only the
-// mask can clear the secret.
+// Over gRPC, only the mask can clear the secret, because an empty field and a field that
+// was not sent look the same.
 func TestClientSecretOverGRPC(t *testing.T) {
 	w := newWorld(t)
 	uid := w.make(t, "identityProviders/"+string(w.org),

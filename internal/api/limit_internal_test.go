@@ -18,10 +18,11 @@ func TestLimit(t *testing.T) {
 		end  func(cancelCaller, end func())
 		want error
 	}{
-		"in time":              {func(_, end func()) { end() }, context.Canceled},
-		"by its caller":        {func(cancel, _ func()) { cancel() }, context.Canceled},
-		"when its time is up":  {func(_, _ func()) { time.Sleep(defaultDeadline) }, context.DeadlineExceeded},
-		"when it is up, twice": {func(_, end func()) { time.Sleep(defaultDeadline); synctest.Wait(); end() }, context.DeadlineExceeded},
+		"in time":             {func(_, end func()) { end() }, context.Canceled},
+		"by its caller":       {func(cancel, _ func()) { cancel() }, context.Canceled},
+		"when its time is up": {func(_, _ func()) { time.Sleep(defaultDeadline) }, context.DeadlineExceeded},
+		"when it is up, twice": {func(_, end func()) { time.Sleep(defaultDeadline); synctest.Wait(); end() },
+			context.DeadlineExceeded},
 	}
 	for name, tt := range tests {
 		for when, before := range map[string]bool{"asked before": true, "asked after": false} {

@@ -12,8 +12,7 @@ import (
 // know.
 var bindingsKey = (&iampb.AccountAssociation{}).ProtoReflect().Descriptor().Fields().ByNumber(7).JSONName()
 
-// Every kind of account comes back as it was sent, and a mask can change a part
-// of it or take it away.
+// Every kind of account comes back unchanged, and a mask can change or remove parts.
 func TestAssociationOverJSON(t *testing.T) {
 	w := newWorld(t)
 	const tenant, client = "0a1b2c3d-0000-1111-2222-333344445555", "ffffffff-0000-1111-2222-333344445555"
@@ -33,7 +32,8 @@ func TestAssociationOverJSON(t *testing.T) {
 			`"azure":{"tenantId":"` + tenant + `","clientIds":{"c":"` + tenant + `"}}`,
 		},
 		"github": {
-			`"github":{"appInstallations":{"7":{"installations":[{"installationId":"9007199254740993","name":"acme"},{"installationId":"2","name":""}]},"30":{"installations":[]}}}`,
+			`"github":{"appInstallations":{"7":{"installations":[{"installationId":"9007199254740993","name":"acme"},` +
+				`{"installationId":"2","name":""}]},"30":{"installations":[]}}}`,
 			"?updateMask=github", `{"github":{"appInstallations":{"7":{"installations":[]}}}}`,
 			`"github":{"appInstallations":{"7":{"installations":[]}}}`,
 		},
@@ -146,8 +146,10 @@ func TestInviteOverJSON(t *testing.T) {
 	at, _ := made.field("createTime").(string)
 	expires, _ := made.field("expirationTime").(string)
 	shown := func(code string) string {
-		return `{"uid":"` + uid + `","roleUid":"` + role + `","email":"ann@example.com","expirationTime":"` + expires + `","singleUse":true,"code":"` + code +
-			`","keyId":"` + key + `","createTime":"` + at + `","role":{"uid":"` + role + `","name":"reader","description":"reads",` +
+		return `{"uid":"` + uid + `","roleUid":"` + role + `","email":"ann@example.com","expirationTime":"` + expires +
+			`","singleUse":true,"code":"` + code +
+			`","keyId":"` + key + `","createTime":"` + at + `","role":{"uid":"` + role + `","name":"reader",` +
+			`"description":"reads",` +
 			`"capabilities":["CAP_IAM_GROUPS_LIST","CAP_IAM_ROLES_LIST"]},"updateTime":"` + at + `"}`
 	}
 	if code == "" || key == "" || made.text != shown(code) {
@@ -206,7 +208,8 @@ func TestMappingOverJSON(t *testing.T) {
 		`{"externalGroupId":"staff","roleUid":"`+editor+`"}`)
 	uid, _ := made.field("uid").(string)
 	at, _ := made.field("createTime").(string)
-	if want := `{"uid":"` + uid + `","identityProviderUid":"` + s.provider + `","externalGroupId":"staff","roleUid":"` + editor + `","scope":"` + org + `","createTime":"` + at + `"}`; made.text != want {
+	if want := `{"uid":"` + uid + `","identityProviderUid":"` + s.provider + `","externalGroupId":"staff",` +
+		`"roleUid":"` + editor + `","scope":"` + org + `","createTime":"` + at + `"}`; made.text != want {
 		t.Fatalf("create: %s\nwant %s", made.text, want)
 	}
 	if got := w.do(t, "GET /iam/v2beta1/externalGroupRoleMappings/"+uid, ""); got.text != made.text {

@@ -41,7 +41,8 @@ func TestBothProtocols(t *testing.T) {
 	elsewhere := string(resource.NewRoot())
 	owner, viewer := string(w.owner.UID), string(resource.ManagedRoleUID("viewer"))
 	identity := w.do(t, "POST /iam/v2beta1/identities/"+org,
-		`{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subjectPattern":"repo:acme/.*","claims":{"ref":"main"}}}`)
+		`{"name":"ci","claimMatch":{"issuer":"https://ci.example.com","subjectPattern":"repo:acme/.*",`+
+			`"claims":{"ref":"main"}}}`)
 	bot, _ := identity.field("uid").(string)
 	role := w.do(t, "POST /iam/v2beta1/roles/"+org, `{"name":"reader","capabilities":["CAP_IAM_GROUPS_LIST"]}`)
 	reader, _ := role.field("uid").(string)
@@ -163,7 +164,8 @@ func TestBothProtocols(t *testing.T) {
 		},
 		"a contradictory batch": {
 			"POST /iam/v2beta1/roleBindings:batchCreate",
-			`{"parent":"` + org + `","roleUid":"` + viewer + `","requests":[{"parent":"x","roleBinding":{"roleUid":"` + reader + `"}},{}]}`,
+			`{"parent":"` + org + `","roleUid":"` + viewer + `","requests":[{"parent":"x",` +
+				`"roleBinding":{"roleUid":"` + reader + `"}},{}]}`,
 			"RoleBindingsService/BatchCreateRoleBindings",
 			&iampb.BatchCreateRoleBindingsRequest{Parent: org, RoleUid: viewer, Requests: []*iampb.CreateRoleBindingRequest{
 				{Parent: "x", RoleBinding: &iampb.RoleBinding{RoleUid: reader}}, {},
@@ -284,7 +286,7 @@ func TestGRPCLimits(t *testing.T) {
 	}{
 		"a stranger's request that fits":     {check, 64<<10 - 100, 0, codes.NotFound},
 		"a stranger's request that does not": {check, 64 << 10, 0, codes.InvalidArgument},
-		"a request that fits":                {list, 4<<20 - 100, 0, codes.InvalidArgument}, // of a token that is none
+		"a request that fits":                {list, 4<<20 - 100, 0, codes.InvalidArgument}, // the page token is invalid
 		"a request that does not":            {list, 4 << 20, 0, codes.ResourceExhausted},
 		"headers that fit":                   {check, 0, 60 << 10, codes.OK},
 		"headers that do not":                {check, 0, 64 << 10, codes.Internal},
@@ -299,7 +301,8 @@ func TestGRPCLimits(t *testing.T) {
 	}
 }
 
-// services returns the names that reflection lists, all of which it describes.
+// services returns the names that reflection lists. Reflection must describe each of
+// them.
 func (w *world) services(t *testing.T) (names []string) {
 	t.Helper()
 	stream := check(reflectionpb.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context()))(t)
@@ -307,10 +310,13 @@ func (w *world) services(t *testing.T) (names []string) {
 		must(t, stream.Send(r))
 		return check(stream.Recv())(t)
 	}
-	list := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+	list := ask(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+	})
 	for _, s := range list.GetListServicesResponse().GetService() {
 		names = append(names, s.Name)
-		r := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: s.Name}})
+		symbol := &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: s.Name}
+		r := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: symbol})
 		if len(r.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
 			t.Errorf("%s is listed and not described: %v", s.Name, r.GetErrorResponse())
 		}
@@ -375,7 +381,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// The token of an identity that is deleted is void at once.
+// The token of a deleted identity is void immediately.
 func TestDeletedIdentity(t *testing.T) {
 	w := newWorld(t)
 	made := w.do(t, "POST /iam/v2beta1/identities/"+string(w.org),

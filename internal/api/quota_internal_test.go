@@ -124,7 +124,8 @@ func holders(quotas ...*quota) (n int) {
 	return n
 }
 
-// TestAttackManyStrangersReading: an address has so many messages read at once.
+// TestAttackManyStrangersReading: the number of messages that are read concurrently
+// from one address is limited.
 func TestAttackManyStrangersReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := quietChain(&bytes.Buffer{})

@@ -71,9 +71,10 @@ func (s stage) changes() map[protoreflect.Name]proto.Message {
 	viewer, editor := string(resource.ManagedRoleUID("viewer")), string(resource.ManagedRoleUID("editor"))
 	only := func(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 	robot := &iampb.Identity{Name: "robot", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: 2}}
-	idp := &iampb.IdentityProvider{Name: "new", DefaultRole: viewer, Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
-		Issuer: "https://idp.example.com", ClientId: "c", ClientSecret: "hush",
-	}}}
+	oidc := &iampb.IdentityProvider_OIDC{Issuer: "https://idp.example.com", ClientId: "c", ClientSecret: "hush"}
+	idp := &iampb.IdentityProvider{
+		Name: "new", DefaultRole: viewer, Configuration: &iampb.IdentityProvider_Oidc{Oidc: oidc},
+	}
 	google := &iampb.AccountAssociation_Google{ProjectId: "acme-prod", ProjectNumber: "1"}
 	caps := []capabilitiespb.Capability{capabilitiespb.Capability_CAP_IAM_ROLES_LIST}
 	return map[protoreflect.Name]proto.Message{
@@ -252,8 +253,8 @@ func asHTTP(t *testing.T, m protoreflect.MethodDescriptor, in proto.Message) (re
 	return verb + " " + path + "?" + query.Encode(), body
 }
 
-// everything is all that a change could touch: the newest of each list, and how
-// many there are.
+// everything returns the state that a change could affect: the newest item of each list
+// and its length.
 func (w *world) everything(t *testing.T) map[string]any {
 	t.Helper()
 	all := map[string]any{

@@ -370,8 +370,8 @@ func inBody(b binding, path string) bool {
 	return path == b.body || strings.HasPrefix(path, b.body+".")
 }
 
-// queryField returns the field that a dotted key names, and its path with the names
-// of the definition.
+// queryField returns the field that a dotted key names, and its path. The path has the
+// names of the definition.
 func queryField(d protoreflect.MessageDescriptor, key string) (path string, field protoreflect.FieldDescriptor) {
 	for segment := range strings.SplitSeq(key, ".") {
 		if d == nil {

@@ -34,7 +34,7 @@ func TestRespell(t *testing.T) {
 	}
 }
 
-// A JSON object keeps its meaning, but for one key; nothing else is touched.
+// Only one key of a JSON object changes; everything else keeps its meaning.
 func FuzzRespell(f *testing.F) {
 	f.Add([]byte(`{"name":"x","syncConfig":{"source":"a"}}`))
 	f.Add([]byte(`{"sync\u0043onfig":1,"syncConfig":2}`))

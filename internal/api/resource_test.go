@@ -8,27 +8,33 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Every relationship comes back as it was sent, and a mask can change a part of
+// Every relationship comes back unchanged, and a mask can change a part of
 // it or turn it into another.
 func TestRelationshipsOverJSON(t *testing.T) {
-	const keySet = `"{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}"`
+	const keySet = `"{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",` +
+		`\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}"`
 	end := time.Now().Add(30 * 24 * time.Hour).UTC().Format("2006-01-02T15:04:05.000Z")
 	tests := map[string]struct{ body, patch, query, want string }{
 		"claims": {
-			`"claimMatch":{"issuer":"https://ci.example.com","subjectPattern":"repo:acme/.*","audience":"x","claims":{"a":"b"},"claimPatterns":{"c":"d.*"}}`,
+			`"claimMatch":{"issuer":"https://ci.example.com","subjectPattern":"repo:acme/.*","audience":"x",` +
+				`"claims":{"a":"b"},"claimPatterns":{"c":"d.*"}}`,
 			`{"claimMatch":{"subject":"repo:acme/x"}}`, "",
-			`"claimMatch":{"issuer":"https://ci.example.com","subject":"repo:acme/x","audience":"x","claims":{"a":"b"},"claimPatterns":{"c":"d.*"}}`,
+			`"claimMatch":{"issuer":"https://ci.example.com","subject":"repo:acme/x","audience":"x","claims":{"a":"b"},` +
+				`"claimPatterns":{"c":"d.*"}}`,
 		},
 		"keys": {
-			`"staticKeys":{"issuer":"https://ci.example.com","subject":"s","issuerKeys":` + keySet + `,"expirationTime":"` + end + `","audiences":["x"]}`,
+			`"staticKeys":{"issuer":"https://ci.example.com","subject":"s","issuerKeys":` + keySet +
+				`,"expirationTime":"` + end + `","audiences":["x"]}`,
 			`{"staticKeys":{"subject":"t","audiences":[]}}`, "",
-			`"staticKeys":{"issuer":"https://ci.example.com","subject":"t","issuerKeys":` + keySet + `,"expirationTime":"` + end + `","audiences":[]}`,
+			`"staticKeys":{"issuer":"https://ci.example.com","subject":"t","issuerKeys":` + keySet +
+				`,"expirationTime":"` + end + `","audiences":[]}`,
 		},
 		"aws": {
 			`"awsIdentity":{"awsAccount":"123456789012","arn":"arn:aws:iam::123456789012:role/x","userIdPattern":"AROA.*:ci"}`,
 			`{"awsIdentity":{"arnPattern":"arn:aws:iam::123456789012:role/.*x","awsAccount":"ignored"}}`,
 			"?updateMask=awsIdentity.arnPattern",
-			`"awsIdentity":{"awsAccount":"123456789012","arnPattern":"arn:aws:iam::123456789012:role/.*x","userIdPattern":"AROA.*:ci"}`,
+			`"awsIdentity":{"awsAccount":"123456789012","arnPattern":"arn:aws:iam::123456789012:role/.*x",` +
+				`"userIdPattern":"AROA.*:ci"}`,
 		},
 		"a service principal": {
 			`"servicePrincipal":"SERVICE_PRINCIPAL_INGESTER"`,
@@ -101,13 +107,16 @@ func TestBindingOverJSON(t *testing.T) {
 		t.Errorf("batch: %d %s", batch.status, batch.text)
 	}
 	many := strings.TrimSuffix(strings.Repeat(one+",", resource.MaxBatch+1), ",")
+	tooMany := `{"parent":"` + sub + `","roleUid":"` + viewer + `","requests":[` + many + `]}`
 	if got := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate",
-		`{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+many+`]}`); strings.Join(got.violations(), " ") != "requests" {
+		tooMany); strings.Join(got.violations(), " ") != "requests" {
 		t.Errorf("a batch of too many: %s", got.text)
 	}
 	bad := w.do(t, "POST /iam/v2beta1/roleBindings:batchCreate",
-		`{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+one+`,{"parent":"x","roleBinding":{"roleUid":"`+editor+`"}}]}`)
-	if got := strings.Join(bad.violations(), " "); got != "requests[1].parent requests[1].role_binding.role_uid requests[1].role_binding.identity_uid" {
+		`{"parent":"`+sub+`","roleUid":"`+viewer+`","requests":[`+one+`,{"parent":"x",`+
+			`"roleBinding":{"roleUid":"`+editor+`"}}]}`)
+	if got := strings.Join(bad.violations(), " "); got != "requests[1].parent requests[1].role_binding.role_uid "+
+		"requests[1].role_binding.identity_uid" {
 		t.Errorf("a batch that contradicts itself: %s", bad.text)
 	}
 }

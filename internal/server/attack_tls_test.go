@@ -89,8 +89,8 @@ func TestAttackTLS(t *testing.T) {
 	}
 }
 
-// TestAttackPlainToTLS: a client without TLS is told that TLS is expected, and
-// nothing else.
+// TestAttackPlainToTLS: a client without TLS gets only the information that TLS is
+// expected.
 func TestAttackPlainToTLS(t *testing.T) {
 	addr, _ := serveTLS(t, Config{})
 	for name, tt := range map[string]struct{ send, want string }{

@@ -31,8 +31,8 @@ func str(v any) string {
 	return s
 }
 
-// TestCallLog says of each call what came of it, by name, why, and who called; of an
-// exchange, too. Somebody who waits for a sign-in fills no log.
+// TestCallLog: the log has the method, the result, the reason and the caller of each
+// call, including exchanges. Polling for a sign-in does not fill the log.
 func TestCallLog(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, server.Config{Dev: true, DataDir: dir})
@@ -103,8 +103,8 @@ func TestDevBanner(t *testing.T) {
 	}
 }
 
-// TestPlaintextWarning warns if others can read what is sent, as far as the settings
-// tell.
+// TestPlaintextWarning: the server warns if, according to the settings, traffic is not
+// encrypted on the network.
 func TestPlaintextWarning(t *testing.T) {
 	const warning = "unencrypted"
 	for name, tt := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server/listen/listentest"
 )
 
-// A client that uses http instead of https is told so.
+// A client that uses http instead of https gets an answer that says so.
 func TestPlaintextToTLS(t *testing.T) {
 	cert, key, _ := listentest.Files(t)
 	s, err := New(t.Context(), Config{
@@ -34,7 +34,7 @@ func TestPlaintextToTLS(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	} else {
-		body, _ := io.ReadAll(resp.Body) // of what is missing, the next line tells
+		body, _ := io.ReadAll(resp.Body) // the next line reports an incomplete body
 		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "https") {
 			t.Errorf("answer = %d %s", resp.StatusCode, body)
 		}

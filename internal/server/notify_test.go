@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// TestNotify: the service manager is told when the server serves, and when it stops.
+// TestNotify: the service manager gets a message when the server starts to serve and
+// when it stops.
 func TestNotify(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})

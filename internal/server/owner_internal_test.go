@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 )
 
-// Whoever recovers an owner is told what else that changed.
+// The output of owners recover lists the other changes that the recovery made.
 func TestWriteRecovery(t *testing.T) {
 	for name, tt := range map[string]struct {
 		recovery accounts.Recovery

@@ -19,7 +19,7 @@ import (
 
 var onceLink = regexp.MustCompile(`http://\S+/link\?code=[A-Z2-7]{52}`)
 
-// run runs a command, beside the server of a data folder or without one.
+// run runs a command, while a server uses the data folder or while none does.
 func run(t *testing.T, cfg server.Config, words ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -54,9 +54,9 @@ func (r *running) follow(t *testing.T, link, password string) bool {
 	return done.StatusCode == http.StatusOK && done.Request.URL.Path == "/account"
 }
 
-// An owner who is locked out gets in again: with the link of a later start if
-// nobody has used the first, and with one that the operator asks for, beside a
-// server or alone.
+// An owner who is locked out can sign in again: with the link of a later start if the
+// first link is unused, and with a link from owners recover, whether or not a server
+// runs.
 func TestOwnersRecover(t *testing.T) {
 	cfg := server.Config{
 		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Organization: "acme", OwnerEmail: "olga@example.com",
@@ -149,8 +149,8 @@ func events(t *testing.T, cfg server.Config) []resource.Event {
 	return all
 }
 
-// If the key file is missing, neither the server nor its commands start, and none
-// of them makes another. keys reset does, on request, and says what is lost.
+// If the key file is missing, the server and its commands do not start and do not create
+// another key. Only keys reset creates one, and it lists the lost secrets.
 func TestLostEncryptionKey(t *testing.T) {
 	cfg := server.Config{
 		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Organization: "acme", OwnerEmail: "olga@example.com",
@@ -203,7 +203,8 @@ func TestLostEncryptionKey(t *testing.T) {
 	}
 }
 
-// A server that runs has the key, so nothing is reset beside it, on either engine.
+// keys reset does nothing while a server runs, because that server has the key. This
+// holds for both engines.
 func TestKeysResetBesideAServer(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		cfg := server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Database: url}

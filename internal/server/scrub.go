@@ -38,14 +38,14 @@ func (s *Server) scrub(ctx context.Context) error {
 		pass := protocol.Scrubber{
 			Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge,
 		}
-		all, err := pass.Run(ctx)
+		result, err := pass.Run(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
 			s.log.WarnContext(ctx, "cannot scrub the blobs", "err", err)
 		default:
-			s.log.InfoContext(ctx, "scrubbed all blobs", "blobs", all.Blobs, "bytes", all.Bytes, "rotten", len(all.Rotten),
-				"repaired", all.Repaired, "failed", all.Failed)
+			s.log.InfoContext(ctx, "scrubbed all blobs", "blobs", result.Blobs, "bytes", result.Bytes,
+				"rotten", len(result.Rotten), "repaired", result.Repaired, "failed", result.Failed)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server/listen"
 )
 
-// A sendingListener counts the bytes of files that its connections are told to send. The connections are of TCP, so the
-// kernel sends them.
+// A sendingListener counts the bytes of files that its connections send. The connections
+// are TCP connections, so the kernel sends the files.
 type sendingListener struct {
 	net.Listener
 	sent atomic.Int64
@@ -107,7 +107,8 @@ func TestKernelSendsBlobs(t *testing.T) {
 		if status >= 300 || !bytes.Equal(got, want) {
 			t.Errorf("range %q: %d, %d bytes", span, status, len(got))
 		}
-		// The first bytes go out with the header, to tell the type of a file that has none.
+		// net/http sends the first bytes with the header, because it detects the content
+		// type from them.
 		if sent := counted.sent.Load() - before; sent < int64(len(want))-(64<<10) {
 			t.Errorf("range %q: the kernel has sent %d of %d bytes", span, sent, len(want))
 		}

@@ -357,7 +357,8 @@ func TestShutdownEndsWithTheGrace(t *testing.T) {
 	}
 	defer conn.Close()
 	_, err = io.WriteString(conn,
-		"POST /setup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n")
+		"POST /setup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: "+
+			"10\r\n\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,13 +128,13 @@ type setupResult struct {
 func (u *setup) finish(ctx context.Context, code string, o config.FirstOrganization) (setupResult, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := u.s.cfg.Now()
-	if wait := u.tries.acquire(now); wait > 0 {
+	tried := u.s.cfg.Now()
+	if wait := u.tries.acquire(tried); wait > 0 {
 		return setupResult{}, &fault.Error{
 			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many attempts; wait a minute", RetryIn: wait,
 		}
 	}
-	stored, err := u.check(ctx, code, now)
+	stored, err := u.check(ctx, code, tried)
 	if err != nil {
 		return setupResult{}, err
 	}

@@ -216,7 +216,8 @@ func TestSetUpPage(t *testing.T) {
 		t.Errorf("a form with a mistake = %d %s", resp.StatusCode, body)
 	}
 	form.Set("organization", "acme")
-	if resp, _ := r.send(t, http.MethodPost, "/setup", url.Values{"organization": {"evil"}}.Encode(), "Content-Type", "application/x-www-form-urlencoded",
+	evil := url.Values{"organization": {"evil"}}.Encode()
+	if resp, _ := r.send(t, http.MethodPost, "/setup", evil, "Content-Type", "application/x-www-form-urlencoded",
 		"Cookie", cookie.Name+"="+cookie.Value); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a form without the code, in the browser that has it = %d", resp.StatusCode)
 	}
@@ -231,7 +232,8 @@ func TestSetUpPage(t *testing.T) {
 	}
 }
 
-// What people type in set-up stays as they typed it, beside the names that paths have.
+// Set-up keeps the names that people type as display names, in addition to the names
+// in paths.
 func TestSetUpKeepsNames(t *testing.T) {
 	r := start(t, server.Config{})
 	form := url.Values{

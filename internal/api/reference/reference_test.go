@@ -77,7 +77,8 @@ func TestNothingComesFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestNothingToPressInsideOfAnother: a link in a summary could not be told from it.
+// TestNothingToPressInsideOfAnother: no summary contains a link, because people could
+// not distinguish the two.
 func TestNothingToPressInsideOfAnother(t *testing.T) {
 	text, _ := read(t, "")
 	if m := regexp.MustCompile(`<summary>[^<]*<a`).FindString(text); m != "" {

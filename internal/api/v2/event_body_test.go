@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// TestEventBodies has events written that do not simply tell a thing as it is.
+// TestEventBodies writes events whose body is not simply the resource.
 func TestEventBodies(t *testing.T) {
 	const org = resource.UID("0123456789abcdef0123456789abcdef01234567")
 	const thing = org + "/0123456789abcdef"

@@ -53,11 +53,11 @@ func eventTypes(t *testing.T) (all []resource.EventType) {
 	return all
 }
 
-// An occurrence is what the outbox may hold of an event, secrets where there are
-// any, and the message that tells it.
+// An occurrence has the states of an event in the outbox, with secrets in all fields
+// that can contain them, and the name of the message in its body.
 type occurrence struct {
 	before, after any
-	message       protoreflect.FullName // "" where there is none
+	message       protoreflect.FullName // "" if there is no body
 }
 
 // occurrences has one of every type.
@@ -87,7 +87,8 @@ func occurrences() map[resource.EventType]occurrence {
 	copied := registry.ImageCopy{
 		Repo: eventThing, From: eventOrg, Images: []registry.CopiedImage{{Digest: "sha256:x", Tag: "n"}},
 	}
-	upstream := registry.Upstream{UID: eventThing, Name: "n", Address: "https://r.example", Realm: "https://t.example/token", FreshFor: time.Hour, Names: []string{"a/*"}, Anyone: true,
+	upstream := registry.Upstream{UID: eventThing, Name: "n", Address: "https://r.example",
+		Realm: "https://t.example/token", FreshFor: time.Hour, Names: []string{"a/*"}, Anyone: true,
 		Identity: "i", Credentials: resource.Secret{Plain: secret, Sealed: []byte(secret)}, CreateTime: at, UpdateTime: at}
 	retention := registry.Retention{UID: eventThing, KeepNewest: 1, UpdateTime: at}
 	trashed := registry.TrashEntry{
@@ -98,20 +99,24 @@ func occurrences() map[resource.EventType]occurrence {
 		UID: eventThing, Charts: []registry.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at,
 	}
 	issue := "i"
-	advisory := vuln.Advisory{UID: eventThing, ID: "HFA-1", ArtifactName: "a", CreateTime: at, UpdateTime: at, DeleteTime: at,
+	advisory := vuln.Advisory{UID: eventThing, ID: "HFA-1", ArtifactName: "a", CreateTime: at, UpdateTime: at,
+		DeleteTime: at,
 		Events: []vuln.AdvisoryEvent{
 			{UID: eventThing.NewChild(), Type: vuln.EventFixed, CreateTime: at, Issue: &issue, Findings: []byte(`{"a":1}`)},
 		},
 		Severities: []vuln.Severity{{Type: vuln.CVSSv3, Score: "x"}},
 		Affected:   []vuln.Affected{{Name: "p", Versions: []string{"1"}}},
 		Source:     vuln.AdvisorySource{Format: "osv", Digest: []byte(secret)}}.Record()
-	feed := vuln.AdvisoryFeed{UID: eventThing, Name: "n", Address: "https://feeds.example", Interval: time.Hour, State: []byte(secret), CreateTime: at, UpdateTime: at,
+	feed := vuln.AdvisoryFeed{UID: eventThing, Name: "n", Address: "https://feeds.example", Interval: time.Hour,
+		State: []byte(secret), CreateTime: at, UpdateTime: at,
 		Last: vuln.FeedResult{Time: at, Took: time.Second}}
-	account := resource.Account{UID: eventThing, Email: "a@b.test", Identity: eventOrg, CreateTime: at, UpdateTime: at, UseTime: at, Password: secret, TOTP: []byte(secret),
+	account := resource.Account{UID: eventThing, Email: "a@b.test", Identity: eventOrg, CreateTime: at,
+		UpdateTime: at, UseTime: at, Password: secret, TOTP: []byte(secret),
 		Link: resource.Link{Digest: []byte(secret)}, Passkeys: []resource.Passkey{
 			{ID: []byte(secret), Detail: []byte(secret)},
 		}}.Record(1)
-	session := resource.EndedSession{Reason: resource.EndReplay, Session: resource.Session{ID: "s", Identity: eventOrg, Email: secret, CreateTime: at, UsedTime: at, ExpireTime: at,
+	session := resource.EndedSession{Reason: resource.EndReplay, Session: resource.Session{ID: "s",
+		Identity: eventOrg, Email: secret, CreateTime: at, UsedTime: at, ExpireTime: at,
 		Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: secret}}}
 	subscription := resource.Subscription{UID: eventThing, Sink: "https://sink.example", CreateTime: at}
 	activity := resource.Activity{

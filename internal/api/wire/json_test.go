@@ -30,11 +30,13 @@ func TestJSON(t *testing.T) {
 	}{
 		"fields at their default are there": {
 			&iampb.Group{},
-			`{"uid":"","name":"","description":"","resourceLimits":{},"verified":false,"kind":"ORG_KIND_UNSPECIFIED","status":"ORG_STATUS_UNSPECIFIED"}`,
+			`{"uid":"","name":"","description":"","resourceLimits":{},"verified":false,"kind":"ORG_KIND_UNSPECIFIED",` +
+				`"status":"ORG_STATUS_UNSPECIFIED"}`,
 		},
 		"times have three digits": {
 			&iampb.Identity{CreateTime: at, UpdateTime: timestamppb.New(time.Unix(0, 0))},
-			`{"uid":"","name":"","description":"","email":"","emailUnverified":"","company":"","createTime":"2026-03-04T05:06:07.008Z","updateTime":"1970-01-01T00:00:00.000Z","identityProvider":""}`,
+			`{"uid":"","name":"","description":"","email":"","emailUnverified":"","company":"",` +
+				`"createTime":"2026-03-04T05:06:07.008Z","updateTime":"1970-01-01T00:00:00.000Z","identityProvider":""}`,
 		},
 		"the first and the last time there is": {
 			&iampb.Identity_StaticKeys{ExpirationTime: &timestamppb.Timestamp{Seconds: minSeconds}},
@@ -65,7 +67,8 @@ func TestJSON(t *testing.T) {
 		},
 		"text is escaped where JSON needs it": {
 			&commonpb.UIDPFilter{ChildrenOf: "\"\\\n\r\t\x00\x1f<é\u2028😀"},
-			`{"ancestorsOf":"","descendantsOf":"","childrenOf":"\"\\\n\r\t\u0000\u001f<é` + "\u2028" + `😀","inRoot":false,"ids":[]}`,
+			`{"ancestorsOf":"","descendantsOf":"","childrenOf":"\"\\\n\r\t\u0000\u001f<é` + "\u2028" +
+				`😀","inRoot":false,"ids":[]}`,
 		},
 		"well-known types are protojson's": {
 			&fieldmaskpb.FieldMask{Paths: []string{"create_time", "name"}},

@@ -118,7 +118,8 @@ organization:
 
 const testKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
-// TestEnvFile reads variables from a file that the settings name. Those of the environment come first.
+// TestEnvFile reads variables from a file that the settings name. The environment takes
+// precedence.
 func TestEnvFile(t *testing.T) {
 	t.Setenv("BUCKET_KEY", "") // so that it is unset in the end
 	if err := os.Unsetenv("BUCKET_KEY"); err != nil {
@@ -211,7 +212,8 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 		`listen: "8080" is not host:port`,
 		`max_connections_per_address: must be at least 1`,
 		`metrics_listen: "x" is not host:port`,
-		`organization: needs a letter from a to z or a digit, because paths are made of it; the display name can be changed later`,
+		`organization: needs a letter from a to z or a digit,` +
+			` because paths are made of it; the display name can be changed later`,
 		`owner_issuer: must be a web address, as https://accounts.example.com, without query or fragment`,
 		`owner_subject: is required`,
 		`registry_host: "https://x" is not host or host:port`,

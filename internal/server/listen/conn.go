@@ -57,11 +57,11 @@ type writeDeadline struct {
 func (p *writeDeadline) extend(conn net.Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	if p.until.Sub(now) > writeTimeout-extendEvery {
+	until := time.Now().Add(writeTimeout)
+	if until.Sub(p.until) < extendEvery {
 		return nil
 	}
-	p.until = now.Add(writeTimeout)
+	p.until = until
 	return conn.SetWriteDeadline(p.until)
 }
 

@@ -103,11 +103,13 @@ func TestAttackUnreadStream(t *testing.T) {
 				result := make(chan error, 1)
 				var protocols http.Protocols
 				protocols.SetUnencryptedHTTP2(true)
-				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: WithWriteTimeout(http.HandlerFunc(func(w http.ResponseWriter,
-					_ *http.Request) {
+				answer := func(w http.ResponseWriter, _ *http.Request) {
 					_, err := w.Write(make([]byte, 1<<20))
 					result <- err
-				}))}
+				}
+				srv := &http.Server{
+					Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: WithWriteTimeout(http.HandlerFunc(answer)),
+				}
 				l := newQueue(conn.LocalAddr())
 				go func() { _ = srv.Serve(l) }()
 				defer srv.Close()
@@ -161,9 +163,10 @@ func TestAttackStrangerStream(t *testing.T) {
 		send func(f *http2.Framer)
 		err  error
 	}{
-		"a message":          {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, true) }, nil},
-		"a larger message":   {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes+1, true) }, errUnadmitted},
-		"a stream of pieces": {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, false); data(f, 1, 1, false) }, errUnadmitted},
+		"a message":        {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, true) }, nil},
+		"a larger message": {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes+1, true) }, errUnadmitted},
+		"a stream of pieces": {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, false); data(f, 1, 1, false) },
+			errUnadmitted},
 		"many messages": {func(f *http2.Framer) {
 			for i := range uint32(2 * maxUnadmittedStreams) {
 				data(f, 2*i+1, 1<<10, true)
@@ -215,8 +218,8 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
 }
 
-// TestAttackManyConnections: the connections of an address are limited, those
-// of HTTP/2 to half as many; an IPv6 network counts as one address, and
+// TestAttackManyConnections: the connections of an address are limited, and its HTTP/2
+// connections to half as many. An IPv6 network counts as one address. Connections of
 // proxies are not counted.
 func TestAttackManyConnections(t *testing.T) {
 	const most, half = 3, 2

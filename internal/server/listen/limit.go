@@ -100,8 +100,8 @@ func (d *LimitListener) Accept() (net.Conn, error) {
 func (d *LimitListener) warn(from string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now := time.Now(); now.Sub(d.warned) > warnEvery {
-		d.warned = now
+	if time.Since(d.warned) > warnEvery {
+		d.warned = time.Now()
 		d.log.Warn("refused connections of an address that has too many "+
 			"(see max_connections_per_address and trusted_proxies)", "address", from)
 	}

@@ -314,7 +314,7 @@ func TestSniffedConnectionHasNoDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // of the bubble's time
+		time.Sleep(time.Minute) // simulated by synctest
 		go func() { _, _ = io.WriteString(client, " /") }()
 		got := make([]byte, 5)
 		if _, err := io.ReadFull(sniffed, got); err != nil || string(got) != "GET /" {

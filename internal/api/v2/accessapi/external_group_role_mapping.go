@@ -55,8 +55,8 @@ func (s *server) BatchDeleteExternalGroupRoleMappings(
 	}, err
 }
 
-// DeleteMappings deletes a batch of mappings, and returns them. The fields are
-// those of the request; every text that is not a uid is reported.
+// DeleteMappings deletes a batch of mappings and returns them. The error names the given
+// fields of the request, and lists every text that is not a UID.
 func DeleteMappings(
 	ctx context.Context, s *iam.Service, parentField, parent, field string, texts []string,
 ) ([]resource.ExternalGroupRoleMapping, error) {

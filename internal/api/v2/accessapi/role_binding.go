@@ -50,8 +50,8 @@ func bindingStateOf(b resource.RoleBinding, now time.Time) *pb.RoleBindingState 
 	return pb.RoleBindingState(b.State(now)).Enum()
 }
 
-// readBinding copies the fields that clients may set from p to b. prefix is the path
-// of p in the request. The error lists every violation.
+// readBinding copies the fields that clients may set from p to b. prefix is the path of
+// p in the request. The error lists every violation.
 func readBinding(prefix string, p *pb.RoleBinding, b *resource.RoleBinding) error {
 	var bad wire.Problems
 	b.Identity = bad.UID(prefix+"identity_uid", p.GetIdentityUid())
