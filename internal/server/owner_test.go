@@ -182,7 +182,7 @@ func TestLostEncryptionKey(t *testing.T) {
 		}
 	}
 	out, err := run(t, cfg, "keys", "reset", "lost-encryption-key")
-	if err != nil || !strings.Contains(out, "1 signing keys: every token that was issued is void") {
+	if err != nil || !strings.Contains(out, "1 signing keys: every issued token is void") {
 		t.Fatalf("keys reset: %v %s", err, out)
 	}
 	r = start(t, cfg)
