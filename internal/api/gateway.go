@@ -328,7 +328,7 @@ const maxPooled = 1 << 20
 // Version 1 is deprecated since this day (RFC 9745).
 const (
 	deprecatedSince = "@1793491200" // 2026-11-01
-	migration       = "https://github.com/holdfast-dev/holdfast/internal/platform/blob/main/docs/migrating-v1.md"
+	migration       = "https://github.com/holdfast-dev/holdfast/blob/main/docs/migrating-v1.md"
 )
 
 // encode appends an answer to buf. For Empty it appends nothing, not even an empty
