@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -179,7 +180,7 @@ func TestUsage(t *testing.T) {
 				at := url(t)
 				must(t, load(t.Context(), at, d, rows))
 				r := storetest.Open(t, at)
-				_, err := r.RecountBytes(t.Context()) // uploads are not in a back-up
+				_, err := recount.Bytes(t.Context(), r.DB) // uploads are not in a back-up
 				must(t, err)
 				wantExact(t, r)
 				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org, resource.StoredBytes)-uploading; got != want {
@@ -220,7 +221,7 @@ func TestRecount(t *testing.T) {
 		var wg sync.WaitGroup // replicas do it at the same time, beside pushes
 		for range 3 {
 			wg.Go(func() {
-				if _, err := s.RecountBytes(t.Context()); err != nil {
+				if _, err := recount.Bytes(t.Context(), s.DB); err != nil {
 					t.Error(err)
 				}
 			})
@@ -229,7 +230,7 @@ func TestRecount(t *testing.T) {
 			addImage(t, s, kept, "v1", fmt.Sprint("beside it", i))
 		}
 		wg.Wait()
-		n, err := s.RecountBytes(t.Context())
+		n, err := recount.Bytes(t.Context(), s.DB)
 		must(t, err)
 		if n != 0 {
 			t.Errorf("%d counters were wrong after a recount", n)
@@ -389,7 +390,7 @@ func TestCorrectedOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 8 {
 				wg.Go(func() {
-					if err := s.CorrectBytes(t.Context(), r.UID); err != nil {
+					if err := recount.RepoBytes(t.Context(), s.DB, r.UID); err != nil {
 						t.Error(err)
 					}
 				})

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// maxStepBack is how far a clock may be set back without time running back here. A clock that is set back further
-// was wrong before.
+// maxStepBack is how far a clock may be set back while the time that DB.Clock returns
+// stands still. A clock that is set back further was wrong before.
 const maxStepBack = 5 * time.Minute
 
-// clockRounding is how far a time of the database may be from the one that it tells, which has no parts of a millisecond.
+// clockRounding is the largest error of a time that the database returns, because it
+// has no fractions of a millisecond.
 const clockRounding = time.Millisecond
 
-// A clockReading is a time of the database, and when it was asked for and received, by the clock of this process.
-type clockReading struct{ at, asked, received time.Time }
-
-// Clock returns the time of the database, which decides when something begins and ends that is granted for a time:
-// it is not before earliest and not after latest. What begins is compared with earliest and what ends with latest, so
-// that nothing counts too early or too late. The two are as far apart as the last heartbeat took and its time was
-// rounded. The clocks of replicas need not agree, and may be set while they run. If the time is not known, nothing has
-// begun and everything is over.
+// Clock returns the bounds of the time of the database, which decides when a grant with
+// a time limit begins and ends: the time is not before earliest and not after latest.
+// Compare a beginning with earliest and an end with latest, so that nothing is valid too
+// early or too late. The bounds are as far apart as the last heartbeat took, plus the
+// rounding of its time. The clocks of replicas need not agree, and may be set while they
+// run. If the time is not known, nothing has begun and everything has ended.
 //
-// SQLite has the clock of this process.
+// On SQLite it is the clock of this process.
 func (s *DB) Clock() (earliest, latest time.Time) {
 	if !s.Engine.Postgres {
 		now := s.steady.after(s.Now())
 		return now, now
 	}
-	r := s.replica.clock.Load()
+	r := s.replica.Clock()
 	if r == nil {
 		return time.Time{}, FromMS(1<<62 - 1)
 	}
 	now := time.Now()
-	return r.at.Add(now.Sub(r.received) - clockRounding), s.steady.after(r.at.Add(now.Sub(r.asked) + clockRounding))
+	return r.Time.Add(now.Sub(r.Received) - clockRounding),
+		s.steady.after(r.Time.Add(now.Sub(r.Requested) + clockRounding))
 }
 
 // Clock returns the time of the database.
@@ -47,7 +47,8 @@ func (t *Tx) Clock(ctx context.Context) (time.Time, error) {
 	return FromMS(ms), err
 }
 
-// A steadyClock keeps time from running back when a clock is set back a little, so that what is over stays over.
+// A steadyClock keeps time from going backwards if a clock is set back a little, so that
+// a grant that has ended does not become valid again.
 type steadyClock struct{ last atomic.Int64 } // in milliseconds
 
 // after returns now, or the latest time that it has returned if that is a little later.

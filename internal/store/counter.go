@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // Count adds by to the counters of a kind in all groups above uid. On PostgreSQL
@@ -53,7 +54,7 @@ type counterKey struct {
 
 // counterStatement is the statement that adds increments to counters. It locks them
 // in the order of their keys, so that two writers cannot deadlock.
-func counterStatement(all []increment, shard int) Statement {
+func counterStatement(all []increment, shard int) engine.Statement {
 	sums := map[counterKey]increment{}
 	for _, c := range all {
 		sum := sums[c.key]
@@ -65,7 +66,7 @@ func counterStatement(all []increment, shard int) Statement {
 		kinds, groups = append(kinds, place.kind), append(groups, place.group)
 		ns, directs = append(ns, sums[place].n), append(directs, sums[place].children)
 	}
-	return Statement{
+	return engine.Statement{
 		Text: `INSERT INTO counters (kind, grp, shard, n, children)
 			SELECT k, g, $1::bigint, n, c
 			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
@@ -116,114 +117,8 @@ var kinds = []string{
 // a list leaves out unless it is asked for them, and the pushes among the pulls.
 var subsets = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
 
-// countedRows selects the rows that a kind of counter counts.
-func countedRows(kind string) string {
-	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
-		if kind == TagCounter(c) {
-			return `tags WHERE class = ` + itoa(int(c))
-		}
-	}
-	switch kind {
-	case "pulls":
-		return `pulls WHERE NOT push`
-	case PushCounter:
-		return `pulls WHERE push`
-	}
-	return kind
-}
-
-// A Drift is a counter that does not equal the rows it counts.
-type Drift struct {
-	Kind                      string
-	Group                     resource.UID
-	Key                       int64 // of what is no group
-	Counted, Rows             int64
-	DirectCounted, DirectRows int64
-}
-
-// Drifts compares every counter with the rows that it counts, in one state of the
-// database. It reads everything, and is for tests and for an operator's check.
-func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
-	err = s.Snapshot(ctx, func(read Reader) error {
-		for _, kind := range slices.Concat(kinds, subsets) {
-			drifts, err := groupDrifts(ctx, read, kind)
-			if err != nil {
-				return err
-			}
-			all = append(all, drifts...)
-		}
-		for kind, column := range map[string]string{PartitionCounter: "advisories.shelf", NameCounter: "advisory_names.key"} {
-			drifts, err := keyDrifts(ctx, read, kind, column)
-			if err != nil {
-				return err
-			}
-			all = append(all, drifts...)
-		}
-		drifts, err := byteDrifts(ctx, read)
-		all = append(all, drifts...)
-		return err
-	})
-	return all, err
-}
-
-// groupDrifts compares counters by group with the rows below the group and
-// those directly in it.
-func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ error) {
-	rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
-	err := read(ctx, `SELECT uid FROM `+countedRows(kind), nil, func(row Scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		for _, g := range uid.Ancestors() {
-			rows[g]++
-		}
-		direct[uid.Parent()]++
-		return false, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = read(ctx, `
-		SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
-		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers
-			UNION ALL SELECT seg, uid FROM repos UNION ALL SELECT seg, uid FROM trash_repos
-			UNION ALL SELECT seg, uid FROM subscriptions) AS g
-		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
-		GROUP BY g.uid`, []any{kind}, func(row Scanner) (bool, error) {
-		d := Drift{Kind: kind}
-		err := row.Scan(&d.Group, &d.Counted, &d.DirectCounted)
-		d.Rows, d.DirectRows = rows[d.Group], direct[d.Group]
-		if d.Counted != d.Rows || d.DirectCounted != d.DirectRows {
-			all = append(all, d)
-		}
-		return false, err
-	})
-	return all, err
-}
-
-// keyDrifts compares counters by key with the rows that have the key in a
-// column.
-func keyDrifts(ctx context.Context, read Reader, kind, column string) (all []Drift, _ error) {
-	table, _, _ := strings.Cut(column, ".")
-	rows, err := ReadMap[int64, int64](ctx, read, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column)
-	if err != nil {
-		return nil, err
-	}
-	counters, err := ReadMap[int64, int64](ctx, read,
-		`SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind)
-	if err != nil {
-		return nil, err
-	}
-	for key, n := range counters {
-		if n != rows[key] {
-			all = append(all, Drift{Kind: kind, Key: key, Counted: n, Rows: rows[key]})
-		}
-		delete(rows, key)
-	}
-	for key, n := range rows {
-		all = append(all, Drift{Kind: kind, Key: key, Rows: n})
-	}
-	return all, nil
-}
+// CounterKinds returns the kinds of counters that count resources.
+func CounterKinds() []string { return slices.Concat(kinds, subsets) }
 
 // TagCounter is the kind of counter that counts the tags of a class. A list leaves
 // some classes out, and so must its total.

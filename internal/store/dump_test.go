@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dump"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
@@ -24,10 +25,10 @@ import (
 type rowSet map[string][]string
 
 // dumped returns everything a database has, and the rows as they were read.
-func dumped(t *testing.T, s *store.DB) (d *store.Dump, rows map[string][][]any, texts rowSet) {
+func dumped(t *testing.T, s *store.DB) (d *dump.Snapshot, rows map[string][][]any, texts rowSet) {
 	t.Helper()
 	rows, texts = map[string][][]any{}, rowSet{}
-	must(t, s.Dump(t.Context(), func(got *store.Dump) error {
+	must(t, dump.Read(t.Context(), s, func(got *dump.Snapshot) error {
 		d = got
 		for _, table := range got.Tables {
 			if err := got.Rows(t.Context(), table, func(row []any) error {
@@ -50,8 +51,8 @@ func dumped(t *testing.T, s *store.DB) (d *store.Dump, rows map[string][][]any, 
 }
 
 // load fills a database with rows.
-func load(ctx context.Context, url string, d *store.Dump, rows map[string][][]any) error {
-	return store.LoadInto(ctx, url, d, func(l *store.Load) error {
+func load(ctx context.Context, url string, d *dump.Snapshot, rows map[string][][]any) error {
+	return dump.Load(ctx, url, d, func(l *dump.Loader) error {
 		for _, table := range d.Tables {
 			left := rows[table.Name]
 			_, err := l.Fill(ctx, table, func() ([]any, error) {
@@ -141,17 +142,17 @@ func TestLoadRefuses(t *testing.T) {
 				t.Error("it was changed")
 			}
 		})
-		for name, change := range map[string]func(*store.Dump, map[string][][]any){
-			"a schema of a later version": func(d *store.Dump, _ map[string][][]any) { d.Schema += 1000 },
-			"a table that is not there": func(d *store.Dump, _ map[string][][]any) {
-				d.Tables = append(slices.Clone(d.Tables), store.Table{Name: "more"})
+		for name, change := range map[string]func(*dump.Snapshot, map[string][][]any){
+			"a schema of a later version": func(d *dump.Snapshot, _ map[string][][]any) { d.Schema += 1000 },
+			"a table that is not there": func(d *dump.Snapshot, _ map[string][][]any) {
+				d.Tables = append(slices.Clone(d.Tables), dump.Table{Name: "more"})
 			},
-			"a column that is not there": func(d *store.Dump, _ map[string][][]any) {
+			"a column that is not there": func(d *dump.Snapshot, _ map[string][][]any) {
 				d.Tables = slices.Clone(d.Tables)
-				d.Tables[0].Columns = append(slices.Clone(d.Tables[0].Columns), store.TableColumn{Name: "x", Type: store.TextColumn})
+				d.Tables[0].Columns = append(slices.Clone(d.Tables[0].Columns), dump.Column{Name: "x", Type: dump.Text})
 			},
-			"a reference to nothing": func(_ *store.Dump, rows map[string][][]any) { rows["roles"] = nil },
-			"a row twice": func(_ *store.Dump, rows map[string][][]any) {
+			"a reference to nothing": func(_ *dump.Snapshot, rows map[string][][]any) { rows["roles"] = nil },
+			"a row twice": func(_ *dump.Snapshot, rows map[string][][]any) {
 				rows["groups"] = append(rows["groups"], rows["groups"][0])
 			},
 		} {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -295,7 +296,7 @@ func eventsBackwards(t *testing.T, s *storetest.Store) {
 // tailOfMany has writers commit and fail at once, and a tail that keeps up.
 func tailOfMany(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
-	tail, err := s.Tail(t.Context(), 0)
+	tail, err := outbox.NewTail(t.Context(), s.DB, 0)
 	must(t, err)
 	const writers, each = 8, 25
 	var writing sync.WaitGroup
@@ -343,7 +344,7 @@ func tailOfMany(t *testing.T, s *storetest.Store) {
 // tailThatSkips passes over what nobody wants to see, and not over what somebody
 // does.
 func tailThatSkips(t *testing.T, s *storetest.Store) {
-	tail, err := s.Tail(t.Context(), 0)
+	tail, err := outbox.NewTail(t.Context(), s.DB, 0)
 	must(t, err)
 	settle(t, tail)
 	skip := func(n, want int, wantWhole bool) {
@@ -371,7 +372,7 @@ func tailThatSkips(t *testing.T, s *storetest.Store) {
 
 // settle waits until every transaction that was under way when the tail began is
 // over, those of other tests on the same server too.
-func settle(t *testing.T, tail *store.Tail) {
+func settle(t *testing.T, tail *outbox.Tail) {
 	t.Helper()
 	for settled := false; !settled; {
 		var err error
@@ -381,7 +382,7 @@ func settle(t *testing.T, tail *store.Tail) {
 }
 
 // wantNext reads until the tail returns events, and checks their ids.
-func wantNext(t *testing.T, tail *store.Tail, want ...string) {
+func wantNext(t *testing.T, tail *outbox.Tail, want ...string) {
 	t.Helper()
 	var got []string
 	for deadline := time.Now().Add(90 * time.Second); len(got) < len(want) && time.Now().Before(deadline); {
@@ -397,7 +398,7 @@ func wantNext(t *testing.T, tail *store.Tail, want ...string) {
 }
 
 // wantNothing checks that a tail returns nothing, however often it is asked.
-func wantNothing(t *testing.T, tail *store.Tail) {
+func wantNothing(t *testing.T, tail *outbox.Tail) {
 	t.Helper()
 	for range 20 {
 		if all, err := tail.Next(t.Context(), 100); err != nil || len(all) > 0 {
@@ -409,7 +410,7 @@ func wantNothing(t *testing.T, tail *store.Tail) {
 // TestTailOfPostgres has transactions end in other orders than they began.
 func TestTailOfPostgres(t *testing.T) {
 	s := storetest.Open(t, storetest.Postgres(t))
-	tail, err := s.Tail(t.Context(), 0)
+	tail, err := outbox.NewTail(t.Context(), s.DB, 0)
 	must(t, err)
 	t.Run("a later number first", func(t *testing.T) {
 		settle(t, tail)
@@ -462,7 +463,7 @@ func TestTailOfPostgres(t *testing.T) {
 		late.End(t, true)
 		last, err := s.LastEvent(t.Context())
 		must(t, err)
-		begun, err := s.Tail(t.Context(), last)
+		begun, err := outbox.NewTail(t.Context(), s.DB, last)
 		must(t, err)
 		if settled, err := begun.Complete(t.Context()); err != nil || settled {
 			t.Errorf("settled: %v, %v", settled, err)

@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 )
 
 // Tamper runs a statement on the connection of SQLite's writer. No write may be
 // under way.
 func (s *DB) Tamper(t testing.TB, statement string) {
 	t.Helper()
-	if _, err := s.commit.(*batcher).on.exec(context.Background(), statement, nil); err != nil {
+	if _, err := s.Exec(context.Background(), statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
@@ -26,8 +28,8 @@ func (s *DB) Tamper(t testing.TB, statement string) {
 func (s *DB) Occupy(t testing.TB) (release func()) {
 	t.Helper()
 	var all []*sql.Conn
-	for range postgresConns {
-		on, err := s.read.Conn(t.Context())
+	for range engine.PostgresConns {
+		on, err := s.db.Pool.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +61,7 @@ func (s *DB) Together(ctx context.Context, writes []func() error) []error {
 func (s *DB) Hold(ctx context.Context) (release func()) {
 	enter, leave := make(chan struct{}), make(chan struct{})
 	go func() {
-		_ = s.commit.run(ctx, func(*Tx) error { close(enter); <-leave; return nil })
+		_ = s.Write(ctx, func(*Tx) error { close(enter); <-leave; return nil })
 	}()
 	<-enter
 	return func() { close(leave) }
@@ -67,7 +69,7 @@ func (s *DB) Hold(ctx context.Context) (release func()) {
 
 // AwaitWaiting returns when n writes wait for SQLite's writer.
 func (s *DB) AwaitWaiting(n int) {
-	for len(s.commit.(*batcher).queue) < n {
+	for s.db.QueuedWrites() < n {
 		runtime.Gosched()
 	}
 }
@@ -113,7 +115,7 @@ func (s *DB) LoadBindings(ctx context.Context, n int, binding func(i int) resour
 const ChangesKept = changesKept
 
 // LeaseWait is how long a lease lasts, by a clock that goes a little faster.
-const LeaseWait = leaseWait
+const LeaseWait = replica.LeaseWait
 
 // SkipChanges moves the revision on as n changes to a role would.
 func (s *DB) SkipChanges(ctx context.Context, n int) error {
@@ -164,7 +166,7 @@ func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
 }
 
 func (s *DB) dump(ctx context.Context, table string) (all []string, _ error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT * FROM `+table)
+	rows, err := s.db.Pool.QueryContext(ctx, `SELECT * FROM `+table)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +209,7 @@ func (s *DB) WriteRegardless(ctx context.Context) error {
 const refused = `INSERT INTO counters (kind, grp, shard, n, children) VALUES (NULL, 1, 1, 1, 1)`
 
 // Busy is how many connections of the pool are in use.
-func (s *DB) Busy() int { return s.read.Stats().InUse }
+func (s *DB) Busy() int { return s.db.Pool.Stats().InUse }
 
 // Backend is the server's process behind the connection that is used next.
 func (s *DB) Backend(ctx context.Context) (pid int, err error) {
@@ -222,7 +224,7 @@ type OpenEvent struct{ on *sql.Tx }
 // place among transactions already.
 func (s *DB) OpenEvent(t testing.TB) *OpenEvent {
 	t.Helper()
-	on, err := s.read.BeginTx(context.WithoutCancel(t.Context()), nil)
+	on, err := s.db.Pool.BeginTx(context.WithoutCancel(t.Context()), nil)
 	if err == nil {
 		_, err = on.ExecContext(t.Context(), `SELECT pg_current_xact_id()`)
 	}
@@ -289,11 +291,6 @@ func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
 func (q *Query) PlanHeads(all []Span) string    { return q.heads(all) }
 func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 
-// CorrectBytes corrects the counter of stored bytes of a repo.
-func (s *DB) CorrectBytes(ctx context.Context, repo resource.UID) error {
-	return s.correct(ctx, recountRepos, Segment(repo))
-}
-
 // Named is the statement of At, and the others are those of the methods of these names.
 var (
 	Named           = named
@@ -306,4 +303,4 @@ var (
 var AfterPrefix = afterPrefix
 
 // PlanSearch is the query of a search.
-func PlanSearch(e Engine, n NameSearch) Query { return n.query(e, infoKind(n.Table, n.Titled)) }
+func PlanSearch(e engine.Engine, n NameSearch) Query { return n.query(e, infoKind(n.Table, n.Titled)) }

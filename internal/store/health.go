@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
 // A Health is the state of a database for its operator.
@@ -33,10 +35,10 @@ func (s *DB) Inspect(ctx context.Context) (h Health, err error) {
 		return h, err
 	}
 	h.Version = name + " " + h.Version
-	if h.Schema, err = schemaVersion(ctx, s.Rows); err != nil {
+	if h.Schema, err = SchemaVersion(ctx, s.Rows); err != nil {
 		return h, err
 	}
-	if err := s.Row(ctx, needsQuery, nil, &h.Needs); err != nil {
+	if err := s.Row(ctx, schema.NeedsQuery, nil, &h.Needs); err != nil {
 		h.Needs = h.Schema // the database is older than the table that is read
 	}
 	began := time.Now()
@@ -54,4 +56,13 @@ func (s *DB) Inspect(ctx context.Context) (h Health, err error) {
 	}, fmt.Sprintf(`SELECT r.id, %s - r.renew_ms, v.rev - r.grants_at FROM replicas AS r, revision AS v
 		WHERE v.id = 1 ORDER BY r.id`, s.Engine.Clock))
 	return h, err
+}
+
+// SchemaVersion returns the number of the last migration that the database has.
+func SchemaVersion(ctx context.Context, read Reader) (int64, error) {
+	versions, err := ReadColumn[int64](ctx, read, `SELECT coalesce(max(version_id), 0) FROM goose_db_version`)
+	if err != nil {
+		return 0, fmt.Errorf("the database has no schema: %w", err)
+	}
+	return versions[0], nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -32,7 +33,7 @@ func TestAnotherHistory(t *testing.T) {
 	setBudget(t, p.here, g.UID, map[resource.Metric]int64{resource.BudgetRepos: 5})
 	renew(t, p.here)
 	wantLimit(t, p.here, g.UID, 5)
-	before, err := p.here.Renew(t.Context(), store.Position{})
+	before, err := p.here.Renew(t.Context(), replica.Position{})
 	must(t, err)
 	wantRepo(t, p.here, r.UID, "g", "app")
 	p.exec(t, `UPDATE repos SET name = 'other'`)

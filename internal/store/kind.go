@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // A Kind says how one kind of resource is stored. Everything that names its
@@ -238,16 +239,16 @@ func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 }
 
 // Insertion is the statement of InsertRow. It touches no row if there is one of the name.
-func Insertion[T any](t *Tx, k *Kind[T], v T) (Statement, error) {
+func Insertion[T any](t *Tx, k *Kind[T], v T) (engine.Statement, error) {
 	row, err := k.row(v)
 	if err != nil {
-		return Statement{}, err
+		return engine.Statement{}, err
 	}
 	text := k.text().insert + t.DB.Engine.Values(1, len(row))
 	if k.Unique != "" {
 		text += ` ON CONFLICT (` + k.Unique + `) DO NOTHING`
 	}
-	return Statement{text, row}, nil
+	return engine.Statement{Text: text, Args: row}, nil
 }
 
 // InsertRows is InsertRow for many; PostgreSQL gets the statements with the commit.

@@ -86,12 +86,12 @@ func kept[T any](
 		for range 2 {
 			got, err := get(t.Context(), uid)
 			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Fatalf("got  %s, %v\nwant %s", dump(got), err, dump(want))
+				t.Fatalf("got  %s, %v\nwant %s", asYAML(got), err, asYAML(want))
 			}
 		}
 		all, err := list(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{uid}}}, byUID)
 		if err != nil || len(all.Items) != 1 || !reflect.DeepEqual(all.Items[0], want) {
-			t.Errorf("listed %s, %v\nwant   %s", dump(all.Items), err, dump(want))
+			t.Errorf("listed %s, %v\nwant   %s", asYAML(all.Items), err, asYAML(want))
 		}
 	}
 }
@@ -163,8 +163,8 @@ func TestEveryFieldIsKept(t *testing.T) {
 	})
 }
 
-// dump writes a value with what it points to.
-func dump(v any) string {
+// asYAML returns a value, with everything that it points to, as YAML.
+func asYAML(v any) string {
 	b, err := yaml.Marshal(v)
 	if err != nil {
 		return err.Error()

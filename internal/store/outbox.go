@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // Emit adds an event to the outbox, in the transaction of the change. before and
@@ -48,7 +49,7 @@ func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 }
 
 // outboxStatement is the statement that writes events, in their order.
-func outboxStatement(events [][]any) Statement {
+func outboxStatement(events [][]any) engine.Statement {
 	columns := make([][]string, len(events[0])-1)
 	var at []int64
 	for _, row := range events {
@@ -61,7 +62,7 @@ func outboxStatement(events [][]any) Statement {
 	for _, c := range columns {
 		args = append(args, c)
 	}
-	return Statement{
+	return engine.Statement{
 		Text: outboxInsert + ` SELECT *
 			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
 				$8::text[], $9::bigint[])`,
@@ -201,119 +202,8 @@ func (s *DB) events(ctx context.Context, text string, args ...any) ([]resource.E
 	}, text, args...)
 }
 
-// A Tail reads the outbox to its end, in order, and leaves out nothing. It is not
-// safe for concurrent use.
-//
-// PostgreSQL numbers events as transactions write them, and shows them as they
-// commit: a number may appear after a later one, or never, if its transaction is
-// rolled back. So if a number is missing, a tail waits until every transaction
-// that was in progress then has ended.
-type Tail struct {
-	s       *DB
-	at      int64 // every event up to this one has been returned, or is older than the tail
-	final   int64 // no number up to this can appear any more
-	pending int64 // what sure becomes
-	awaited int64 // when every transaction up to this is over; 0 if nothing is awaited
-}
-
-// Tail returns a tail of the events that follow the one numbered after. It
-// returns none until those up to that one are all there.
-func (s *DB) Tail(ctx context.Context, after int64) (*Tail, error) {
-	t := &Tail{s: s, at: after, final: after}
-	if !s.Engine.Postgres {
-		return t, nil
-	}
-	return t, t.waitForTransactions(ctx, after)
-}
-
 // LastEvent returns the number of the newest event there is to see, or 0.
 func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
 	err = s.Row(ctx, `SELECT coalesce(max(seq), 0) FROM outbox`, nil, &n)
 	return n, err
-}
-
-// Complete reports whether no event up to At can still appear.
-func (t *Tail) Complete(ctx context.Context) (bool, error) {
-	if t.awaited != 0 {
-		if err := t.checkTransactions(ctx); err != nil {
-			return false, err
-		}
-	}
-	return t.awaited == 0 || t.pending > t.at, nil
-}
-
-// At is the number up to which every event has been returned.
-func (t *Tail) At() int64 { return t.at }
-
-// Next returns the events that follow, up to n, and none if there are none yet.
-func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
-	if settled, err := t.Complete(ctx); err != nil || !settled {
-		return nil, err
-	}
-	all, err := t.s.Events(ctx, t.at, n)
-	if err != nil {
-		return nil, err
-	}
-	whole := len(all)
-	if t.s.Engine.Postgres {
-		whole = t.contiguous(all)
-	}
-	if whole > 0 {
-		t.at = all[whole-1].Seq
-	}
-	if whole < len(all) && t.awaited == 0 {
-		err = t.waitForTransactions(ctx, all[len(all)-1].Seq)
-	}
-	return all[:whole], err
-}
-
-// Skip passes over the events that follow, up to n, and returns how many, for a
-// caller that has no use for them. If one of them is of the type given, or a
-// number is missing, it passes over none and whole is false: then use Next.
-func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skipped int, whole bool, err error) {
-	if settled, err := t.Complete(ctx); err != nil || !settled {
-		return 0, err == nil, err
-	}
-	var last, kept int64
-	err = t.s.Row(ctx, `SELECT count(*), coalesce(max(e.seq), 0), coalesce(sum(CASE WHEN e.type = $3 THEN 1 ELSE 0 END), 0)
-		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)},
-		&skipped, &last, &kept)
-	if err != nil || skipped == 0 {
-		return 0, err == nil, err
-	}
-	if kept > 0 || t.s.Engine.Postgres && last-t.at != int64(skipped) {
-		return 0, false, nil
-	}
-	t.at = last
-	return skipped, true, nil
-}
-
-// contiguous returns how many of the events have no missing number before them.
-func (t *Tail) contiguous(all []resource.Event) int {
-	last := t.at
-	for i, e := range all {
-		if e.Seq > last+1 && e.Seq-1 > t.final {
-			return i
-		}
-		last = e.Seq
-	}
-	return len(all)
-}
-
-// waitForTransactions makes the tail wait for the transactions that are in
-// progress. Those have lower numbers than a new one. The upper end of a snapshot
-// would not do: it may be below a transaction that is in progress.
-func (t *Tail) waitForTransactions(ctx context.Context, seen int64) error {
-	t.pending = seen
-	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.awaited)
-}
-
-// checkTransactions ends the wait if the transactions have ended.
-func (t *Tail) checkTransactions(ctx context.Context) error {
-	var oldest int64
-	err := t.s.Row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)
-	if err == nil && oldest > t.awaited {
-		t.final, t.awaited = t.pending, 0
-	}
-	return err
 }

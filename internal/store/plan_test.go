@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -23,7 +24,7 @@ import (
 type tree struct{ folders, providers, repos []resource.UID }
 
 // query starts a statement over a kind.
-func (tr tree) query(e store.Engine, kind, col string, p page.Request) store.Query {
+func (tr tree) query(e engine.Engine, kind, col string, p page.Request) store.Query {
 	q := store.Query{Engine: e, Table: kind, Column: col, Page: p}
 	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), sourcedb.Kinds(), signerdb.Kinds(), eventdb.Kinds(), findingdb.Kinds()) {
 		if k.Table == kind {
@@ -61,7 +62,7 @@ func (tr tree) requests() map[string]page.Request {
 
 var suffix = map[string]string{"name": "name", "create_ms": "create", "seg": "seg"}
 
-func (tr tree) shapes(e store.Engine) (all []plantest.Shape) {
+func (tr tree) shapes(e engine.Engine) (all []plantest.Shape) {
 	add := func(q store.Query, name, index string, sort bool, text func(*store.Query) string) {
 		t := text(&q)
 		all = append(all, plantest.Shape{Name: name, Index: index, Sort: sort, Text: t, Args: q.Args})
@@ -117,7 +118,7 @@ func (tr tree) shapes(e store.Engine) (all []plantest.Shape) {
 }
 
 // filtered are the shapes of lists with filters.
-func (tr tree) filtered(e store.Engine, ask string, p page.Request, add func(store.Query, string, string, bool, func(*store.Query) string)) {
+func (tr tree) filtered(e engine.Engine, ask string, p page.Request, add func(store.Query, string, string, bool, func(*store.Query) string)) {
 	for _, col := range []string{"name", "create_ms", "uid"} {
 		q := tr.query(e, "groups", col, p)
 		q.SetName("g77")
@@ -151,7 +152,7 @@ func (tr tree) filtered(e store.Engine, ask string, p page.Request, add func(sto
 }
 
 // searched are the shapes of searches by name, of counts, and of the changes of a request.
-func (tr tree) searched(e store.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
+func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
 	for _, kind := range []string{"groups", "repos", "identities", "accounts", "identity_providers", "account_associations", "advisory_feeds", "tags"} {
 		q := store.PlanSearch(e, store.NameSearch{Table: kind, Text: "g7", Exact: kind == "tags", Limit: 5})
 		for d := 1; d <= 3; d++ {
@@ -190,7 +191,7 @@ func (tr tree) searched(e store.Engine, add func(store.Query, string, string, bo
 }
 
 // several are the shapes of lists over many grants, and of counters.
-func (tr tree) several(e store.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
+func (tr tree) several(e engine.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
 	var many []store.Span
 	for i := range 60 {
 		many = append(many, store.Below(tr.folders[1]+resource.UID(fmt.Sprintf("/%016x", i))))

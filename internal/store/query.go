@@ -7,12 +7,13 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // A Query builds a statement of a list, with its arguments so far. A copy of it
 // builds another one.
 type Query struct {
-	Engine    Engine
+	Engine    engine.Engine
 	Table     string
 	Columns   string
 	joins     string

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -41,10 +42,10 @@ func (p pair) exec(t *testing.T, text string) {
 // has changed, that takes as long as a lease.
 func renew(t *testing.T, s *storetest.Store) {
 	t.Helper()
-	newest, err := s.Renew(t.Context(), store.Position{})
+	newest, err := s.Renew(t.Context(), replica.Position{})
 	for start := time.Now(); errors.Is(err, fault.Unavailable) && time.Since(start) < time.Minute; {
 		time.Sleep(50 * time.Millisecond)
-		newest, err = s.Renew(t.Context(), store.Position{})
+		newest, err = s.Renew(t.Context(), replica.Position{})
 	}
 	must(t, err)
 	_, err = s.Renew(t.Context(), newest)
@@ -59,7 +60,7 @@ func follow(t *testing.T, s *storetest.Store) {
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	wg.Go(func() {
-		var newest store.Position
+		var newest replica.Position
 		for ctx.Err() == nil {
 			var err error
 			if newest, err = s.Renew(ctx, newest); err != nil && ctx.Err() == nil {
@@ -176,7 +177,7 @@ func TestNobodyTrustsALostRecord(t *testing.T) {
 func TestCachesAreClearedBeforeTheyAreAnnounced(t *testing.T) {
 	p := newPair(t)
 	renew(t, p.here)
-	newest, err := p.here.Renew(t.Context(), store.Position{})
+	newest, err := p.here.Renew(t.Context(), replica.Position{})
 	must(t, err)
 	p.exec(t, `UPDATE revision SET rev = rev + 1 WHERE id = 1`)
 	newest.Revision++
@@ -238,7 +239,7 @@ func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { _ = p.here.ListenGrants(ctx, func() {}) }) // ends with ctx
-	if _, err := p.here.Renew(ctx, store.Position{}); err != nil {
+	if _, err := p.here.Renew(ctx, replica.Position{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,16 +3,19 @@ package store
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 )
 
-// How many changes to grants are kept for checkers that fell behind, and how
-// often older ones are dropped.
+// How many changes to grants are kept for replicas that are behind, and after how many
+// changes older ones are deleted.
 const changesKept, changesPruned = 10_000, 1_000
 
-// A GrantChange says what replicas have to read again: the grants of an identity,
-// or the capabilities of a role. If it names neither, they clear their caches.
+// A GrantChange is a change that replicas have to apply: they read the grants of an
+// identity, or the capabilities of a role again. If it names neither, they clear their
+// caches.
 type GrantChange struct {
 	Revision       int64
 	Identity, Role resource.UID
@@ -20,14 +23,12 @@ type GrantChange struct {
 
 // Revision returns the number of the newest change to grants.
 func (s *DB) Revision(ctx context.Context) (rev int64, err error) {
-	err = s.Row(ctx, revisionQuery, nil, &rev)
+	err = s.Row(ctx, replica.RevisionQuery, nil, &rev)
 	return rev, err
 }
 
-const revisionQuery = `SELECT rev FROM revision WHERE id = 1`
-
-// GrantChanges returns the changes after since, in order. complete is false if
-// some of them are no longer kept.
+// GrantChanges returns the changes after since, in order. complete is false if some of
+// them are no longer kept.
 func (s *DB) GrantChanges(ctx context.Context, since int64) (changes []GrantChange, complete bool, err error) {
 	changes, err = ReadAll(ctx, s.Rows, func(row Scanner) (c GrantChange, err error) {
 		err = row.Scan(&c.Revision, &c.Identity, &c.Role)
@@ -36,21 +37,21 @@ func (s *DB) GrantChanges(ctx context.Context, since int64) (changes []GrantChan
 	return changes, len(changes) == 0 || changes[0].Revision == since+1, err
 }
 
-// Reread has every replica read again what it knows of identities.
+// IdentitiesChanged makes every replica read identities and their grants again.
 func (t *Tx) IdentitiesChanged(identities ...resource.UID) {
 	for _, uid := range identities {
 		t.changed(GrantChange{Identity: uid})
 	}
 }
 
-// RoleChanged has every replica read again what a role allows.
+// RoleChanged makes every replica read the capabilities of a role again.
 func (t *Tx) RoleChanged(role resource.UID) { t.changed(GrantChange{Role: role}) }
 
-// PathsChanged has every replica clear its cache of repos, because a path may lead
-// to another repo than before, or to none.
+// PathsChanged makes every replica clear its cache of repos, because a path may lead to
+// another repo than before, or to none.
 func (t *Tx) PathsChanged() { t.changed(GrantChange{}) }
 
-// changed adds a change to those of the transaction, once.
+// changed adds a change to the changes of the transaction, once.
 func (t *Tx) changed(c GrantChange) {
 	if !slices.Contains(t.changes, c) {
 		t.changes = append(t.changes, c)
@@ -58,8 +59,8 @@ func (t *Tx) changed(c GrantChange) {
 }
 
 // writeRevision takes the next revision if the transaction has changed grants, and
-// records what has changed. A trigger dates what the transaction has added to the
-// history of grants, and notes the actor there.
+// records the changes. A trigger adds the time and the actor to the rows that the
+// transaction has added to the history of grants.
 func (t *Tx) writeRevision(ctx context.Context) error {
 	if len(t.changes) == 0 {
 		return nil
@@ -82,7 +83,7 @@ func (t *Tx) writeRevision(ctx context.Context) error {
 	return nil
 }
 
-// OnGrantChange makes f run after every commit of this store that changed
+// OnGrantChange registers f to be called after every commit of this DB that changed
 // grants, before the write returns to its caller.
 func (s *DB) OnGrantChange(f func(ctx context.Context, revision int64)) {
 	s.mu.Lock()
@@ -90,41 +91,24 @@ func (s *DB) OnGrantChange(f func(ctx context.Context, revision int64)) {
 	s.onGrantChange = append(s.onGrantChange, f)
 }
 
-// notify tells this process of a new revision, or, if it is 0, of none.
+// notify clears the caches of this process and calls the functions given to
+// OnGrantChange, because there is a new revision. It does nothing for revision 0.
 func (s *DB) notify(ctx context.Context, revision int64) {
 	if revision == 0 {
 		return
 	}
 	s.clearCaches()
 	s.mu.Lock()
-	all := slices.Clone(s.onGrantChange)
+	functions := slices.Clone(s.onGrantChange)
 	s.mu.Unlock()
-	for _, f := range all {
+	for _, f := range functions {
 		f(ctx, revision)
 	}
 }
 
-// AwaitReplicas returns when this process and all other replicas know of every change that was
-// committed, or their leases have ended. A writer waits for that by itself, unless it
-// dies between its commit and its answer.
-func (s *DB) AwaitReplicas(ctx context.Context) {
-	if !s.Engine.Postgres || simulationIn(ctx) != nil {
-		return
-	}
-	revision, err := s.Revision(ctx)
-	if err != nil || s.settled.Load() == revision {
-		return
-	}
-	s.notify(context.WithoutCancel(ctx), revision)
-	s.replica.waitForPeers(ctx, revision)
-	if ctx.Err() == nil {
-		s.settled.Store(revision)
-	}
-}
-
-// OnRevision makes f run whenever the revision has moved, by a change of this
-// process or of another, before the write returns to its caller. f must be quick.
-// It is for caches.
+// OnRevision registers f to be called whenever the revision has moved, by a change of
+// this process or of another, before the write returns to its caller. It is for caches.
+// f must be quick.
 func (s *DB) OnRevision(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,4 +122,71 @@ func (s *DB) clearCaches() {
 	for _, f := range s.onRevision {
 		f()
 	}
+}
+
+// AwaitReplicas returns when this process and all other replicas have applied every
+// committed change, or their leases have ended. A write waits for that by itself, unless
+// its process dies between the commit and the answer.
+func (s *DB) AwaitReplicas(ctx context.Context) {
+	if !s.Engine.Postgres || simulationIn(ctx) != nil {
+		return
+	}
+	revision, err := s.Revision(ctx)
+	if err != nil || s.settled.Load() == revision {
+		return
+	}
+	s.notify(context.WithoutCancel(ctx), revision)
+	s.replica.WaitForPeers(ctx, revision)
+	if ctx.Err() == nil {
+		s.settled.Store(revision)
+	}
+}
+
+// Renew writes a heartbeat that says that this process has applied the changes up to a
+// position, and returns the newest position: see replica.Replica.Renew.
+func (s *DB) Renew(ctx context.Context, applied replica.Position) (newest replica.Position, err error) {
+	if !s.Engine.Postgres {
+		newest.Revision, err = s.Revision(ctx)
+		return newest, err
+	}
+	return s.replica.Renew(ctx, applied)
+}
+
+// ListenGrants calls f whenever a process has changed grants, or other data that
+// replicas cache, until ctx or the connection ends, or the history of the database
+// changes.
+func (s *DB) ListenGrants(ctx context.Context, f func()) error {
+	if !s.Engine.Postgres {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.replica.Listen(ctx, f)
+}
+
+// History returns how often the history of the database has changed since this process
+// started. A cache of versioned data stores it with the version, because after a change
+// the same version may have other content.
+func (s *DB) History() int64 {
+	if s.replica == nil {
+		return 0
+	}
+	return s.replica.HistoryChanges()
+}
+
+// Replicas returns how many processes share the database, according to their heartbeats.
+func (s *DB) Replicas() int {
+	if !s.Engine.Postgres {
+		return 1
+	}
+	return s.replica.Count()
+}
+
+// Lag returns how many revisions this process had not applied when it renewed its lease,
+// and how long ago that was. ok is false if no other process can write to the database,
+// or before the first renewal.
+func (s *DB) Lag() (revisions int64, age time.Duration, ok bool) {
+	if s.replica == nil {
+		return 0, 0, false
+	}
+	return s.replica.Lag()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // A NameSearch selects resources of one table by their names.
@@ -103,7 +104,7 @@ func (q *Query) within(spans []span) string {
 }
 
 // query returns the query of a search.
-func (n NameSearch) query(e Engine, kind *Kind[resource.Info]) Query {
+func (n NameSearch) query(e engine.Engine, kind *Kind[resource.Info]) Query {
 	q := Query{Engine: e, Table: n.Table, Columns: kind.text().columns, Column: "name", Page: page.Request{Size: n.Limit}}
 	if n.Exact {
 		q.name = n.Text
@@ -166,7 +167,7 @@ func (s *DB) Counts(ctx context.Context, kinds []string, groups []resource.UID) 
 }
 
 // counts returns the statement of Counts. It has subqueries, as Query.counters has.
-func counts(e Engine, kinds []string, groups []resource.UID) (args []any, text string) {
+func counts(e engine.Engine, kinds []string, groups []resource.UID) (args []any, text string) {
 	segs := make([]int64, len(groups))
 	for i, g := range groups {
 		segs[i] = Segment(g)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // A Simulation is a transaction in which changes are made to see their effects. It
@@ -77,6 +79,9 @@ func OutsideSimulation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, simulationKey{}, (*Simulation)(nil))
 }
 
+// InSimulation reports whether a context belongs to a simulation.
+func InSimulation(ctx context.Context) bool { return simulationIn(ctx) != nil }
+
 // simulationIn returns the simulation that a context belongs to, or nil.
 func simulationIn(ctx context.Context) *Simulation {
 	sim, _ := ctx.Value(simulationKey{}).(*Simulation)
@@ -95,9 +100,9 @@ func (sim *Simulation) write(ctx context.Context, f func(*Tx) error) error {
 		err = t.keepBudgets(ctx)
 	}
 	t.events = nil
-	if on, ok := t.on.(*postgresTx); ok && err == nil {
+	if on, ok := t.on.(*engine.PostgresTx); ok && err == nil {
 		if statements := t.closing(); len(statements) > 0 {
-			err = on.send(ctx, statements)
+			_, err = on.ExecAll(ctx, statements)
 		}
 	}
 	t.queued, t.increments = nil, nil
@@ -107,7 +112,7 @@ func (sim *Simulation) write(ctx context.Context, f func(*Tx) error) error {
 // note records err if it is a conflict, after which the transaction must be
 // retried, and returns err.
 func (sim *Simulation) note(err error) error {
-	if sim.tx.DB.Engine.failure(err) == conflict {
+	if sim.tx.DB.Engine.Failure(err) == engine.Conflict {
 		sim.conflict = err
 	}
 	return err

@@ -1,13 +1,12 @@
 // Package store stores resources in SQL. The same statements run on SQLite and
-// PostgreSQL. An Engine has the parts of statements that differ, and sqlite.go and
-// postgres.go open the databases and commit; a few functions ask Engine.Postgres
-// where one engine needs another statement or another number of round trips.
+// PostgreSQL; package engine holds the differences. A few functions check
+// Engine.Postgres if one engine needs another statement or fewer round trips.
 //
-// A method of DB, or of a Store of a package below, that writes is one
-// transaction, and returns when it is on disk; functions over a Tx run in the
-// transaction of their caller. A change of a resource and its event in the outbox
-// are in the same transaction. Errors that a caller can act on are faults, outages
-// among them; the others are bugs.
+// A method of DB that writes is one transaction, and so is a method of a Store of the
+// packages above. It returns when the transaction is on disk. A function of a Tx runs
+// in the transaction of its caller. A change of a resource and its event in the outbox
+// are in the same transaction. Errors that a caller can act on are faults, including
+// outages; all other errors are bugs.
 package store
 
 import (
@@ -15,85 +14,100 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
+	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
 // A DB is a database. It is safe for concurrent use.
 type DB struct {
 	Now func() time.Time
-	Log *slog.Logger // for what an operator should know
+	Log *slog.Logger // for the operator
 
-	Engine Engine
-	read   *sql.DB
-	commit committer
-	close  []func() error
-	stmts  statements // on read; SQLite only: pgx keeps its own
-	schema int64      // the migration that it is opened with; 0 is the last
+	Engine engine.Engine
+	db     *engine.Database
 
-	replica *replica // PostgreSQL only
+	replica *replica.Replica // nil on SQLite
 	steady  steadyClock
 
 	mu            sync.Mutex
 	onGrantChange []func(context.Context, int64)
-	settled       atomic.Int64 // the revision that all replicas are known to have applied
+	settled       atomic.Int64 // newest revision that all replicas are known to have applied
 	onRevision    []func()
 
 	BudgetHooks BudgetHooks // set before use
 	budgets     budgetCache
 }
 
-// An Engine is what differs between the statements of the two databases.
-type Engine struct {
-	name      string              // as OpenTelemetry has it
-	Postgres  bool                // can another process write to it?
-	ForUpdate string              // ends a SELECT FROM … AS t whose row is about to change
-	ForDelete string              // ends a SELECT whose row is about to go
-	ForShare  string              // ends a SELECT whose row must not go before we commit
-	schema    func(string) string // a migration in the engine's words
-	failure   func(error) failure
-	Unnest    func(q *Query, values any) string // a table s (i, v) of the values
+// Open connects to url, a postgres:// address or the path of an SQLite file, and
+// migrates the schema to the newest version.
+func Open(ctx context.Context, url string) (*DB, error) { return OpenSchema(ctx, url, 0) }
 
-	// Lookup joins the rows of a table, named t, for which a condition on what stands before it
-	// holds. They are looked up by an index for one row after the other, however few rows the
-	// planner believes the table to have.
-	Lookup func(table, condition string) string
-
-	Param func(n int) string // the n-th parameter, of all in their order
-	Clock string             // the time of the database, in milliseconds
-}
-
-// A failure is the meaning of a driver's error.
-type failure int
-
-const (
-	broken    failure = iota // a bug
-	duplicate                // a unique index refused it
-	dangling                 // a foreign key refused it
-	conflict                 // the transaction is worth running again
-	outage                   // the database cannot do it now
-)
-
-// Open connects to url: a postgres:// address, or the path of an SQLite file,
-// and brings the schema up to date.
-func Open(ctx context.Context, url string) (*DB, error) {
+// OpenSchema is Open with the migrations up to the one numbered last; 0 means all.
+func OpenSchema(ctx context.Context, url string, last int64) (*DB, error) {
 	s := newDB()
-	if err := s.open(ctx, url); err != nil {
+	var err error
+	if IsPostgres(url) {
+		err = s.openPostgres(ctx, url, last)
+	} else {
+		s.Engine = engine.SQLite
+		s.db, err = engine.OpenSQLite(ctx, url, last, s.notify)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *DB) open(ctx context.Context, url string) error {
-	if IsPostgres(url) {
-		return s.openPostgres(ctx, url)
+func (s *DB) openPostgres(ctx context.Context, address string, last int64) error {
+	s.Engine = engine.Postgres
+	cfg, err := engine.PostgresConfig(address)
+	if err != nil {
+		return err
 	}
-	return s.openSQLite(ctx, url)
+	s.replica = replica.New(cfg, replica.Hooks{
+		ReadHeartbeats: func(ctx context.Context, query string, args ...any) (map[string]int64, error) {
+			return ReadMap[string, int64](ctx, s.Rows, query, args...)
+		},
+		Fault:       s.outcome,
+		ClearCaches: s.clearCaches,
+		HistoryChanged: func() {
+			s.dropIdle()
+			s.clearCaches()
+			s.budgets.forget()
+		},
+		Log: func() *slog.Logger { return s.Log },
+	})
+	if s.db, err = engine.OpenPostgres(ctx, s.replica.Connector(), last); err != nil {
+		return err
+	}
+	return s.replica.Start(ctx)
+}
+
+// OpenToRead connects to the database at url for reads, such as a back-up. It neither
+// changes the schema nor locks the file of SQLite, so a server can run at the same
+// time.
+func OpenToRead(ctx context.Context, url string) (*DB, error) {
+	s := newDB()
+	open := engine.ReadSQLite
+	if IsPostgres(url) {
+		open = engine.ReadPostgres
+	}
+	var err error
+	if s.db, err = open(url); err != nil {
+		return nil, err
+	}
+	s.Engine = s.db.Engine
+	if err := s.Ping(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 func newDB() *DB {
@@ -102,18 +116,21 @@ func newDB() *DB {
 	return s
 }
 
-// IsPostgres reports whether a database is one of PostgreSQL, by its address.
-func IsPostgres(url string) bool {
-	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
-}
+// IsPostgres reports whether url is the address of a PostgreSQL database.
+func IsPostgres(url string) bool { return engine.IsPostgres(url) }
 
-// Close waits for the commit under way and releases the database.
+// KnownSchema returns the number of the last migration that this program knows.
+func KnownSchema() (int64, error) { return schema.Last() }
+
+// Close waits for the running commit and releases the database.
 func (s *DB) Close() error {
 	var errs []error
-	for i := len(s.close) - 1; i >= 0; i-- {
-		errs = append(errs, s.close[i]())
+	if s.replica != nil {
+		errs = append(errs, s.replica.Close())
 	}
-	s.close = nil
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -121,44 +138,46 @@ func (s *DB) Close() error {
 func (s *DB) Replicated() bool { return s.Engine.Postgres }
 
 // Current reports whether the caches of this process agree with the database.
-func (s *DB) Current() bool { return !s.Engine.Postgres || s.replica.lease.Valid(time.Now()) }
+func (s *DB) Current() bool { return !s.Engine.Postgres || s.replica.Valid(time.Now()) }
 
-// Ping reports whether the database answers.
+// Ping returns an error unless the database answers.
 func (s *DB) Ping(ctx context.Context) error {
 	var one int
 	return s.Row(ctx, `SELECT 1`, nil, &one)
 }
 
-// Row runs a query and scans its only row. It returns sql.ErrNoRows if there is
-// none.
+// PoolStats returns the state of the connection pool. For SQLite it is the pool of the
+// connections that read.
+func (s *DB) PoolStats() sql.DBStats { return s.db.Pool.Stats() }
+
+// Row runs a query and scans its only row. It returns sql.ErrNoRows if there is none.
 func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) error {
 	return s.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
 // QueryRow runs a query whose only row the caller scans.
 func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
-	if r := simulationIn(ctx); r != nil {
-		row := r.tx.QueryRow(ctx, query, args...)
-		row.db, row.simulation = s, r
+	if sim := simulationIn(ctx); sim != nil {
+		row := sim.tx.QueryRow(ctx, query, args...)
+		row.db, row.simulation = s, sim
 		return row
 	}
-	span := s.span(ctx, query)
-	all, err := s.query(ctx, query, args)
-	return Row{query: query, rows: all, err: err, db: s, span: span}
+	span := s.Engine.Span(ctx, query)
+	rows, err := s.db.Query(ctx, query, args)
+	return Row{query: query, rows: rows, err: err, db: s, span: span}
 }
 
-// Rows runs a query and calls f for each row, until f says that it has enough.
+// Rows runs a query and calls f for each row, until f returns true.
 func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
-	if r := simulationIn(ctx); r != nil {
-		return s.outcome(r.rows(ctx, query, args, f))
+	if sim := simulationIn(ctx); sim != nil {
+		return s.outcome(sim.rows(ctx, query, args, f))
 	}
-	span := s.span(ctx, query)
-	all, err := s.query(ctx, query, args)
-	return s.outcome(endSpan(span, scan(query, all, err, f)))
+	span := s.Engine.Span(ctx, query)
+	rows, err := s.db.Query(ctx, query, args)
+	return s.outcome(engine.EndSpan(span, scan(query, rows, err, f)))
 }
 
-// Exec runs one statement in a transaction of its own, and returns how many rows
-// it touched.
+// Exec runs one statement in its own transaction, and returns how many rows it touched.
 func (s *DB) Exec(ctx context.Context, query string, args ...any) (n int64, _ error) {
 	err := s.Write(ctx, func(t *Tx) (err error) {
 		n, err = t.Exec(ctx, query, args...)
@@ -167,73 +186,51 @@ func (s *DB) Exec(ctx context.Context, query string, args ...any) (n int64, _ er
 	return n, err
 }
 
-// ExecRow runs one statement in a transaction of its own, and scans the only row that
-// it returns. It returns sql.ErrNoRows if there is none.
+// ExecRow runs one statement in its own transaction, and scans the only row that it
+// returns. It returns sql.ErrNoRows if there is none.
 func (s *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
-	if s.Engine.Postgres && !resource.IsDryRun(ctx) { // to which a statement is a transaction: one round trip
+	if s.Engine.Postgres && !resource.IsDryRun(ctx) { // a single statement is a transaction, in one round trip
 		return s.Row(ctx, query, args, dest...)
 	}
 	return s.Write(ctx, func(t *Tx) error { return t.Row(ctx, query, args, dest...) })
 }
 
-// Snapshot lets f read one state of the database with several statements: a row
-// that the first has read is still there for the last.
+// Snapshot calls f with a Reader that sees one state of the database: a row that the
+// first statement has read still exists for the last one.
 func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 	if simulationIn(ctx) != nil {
 		return f(s.Rows)
 	}
-	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+	snapshot, err := s.db.Snapshot(ctx)
 	if err != nil {
 		return s.outcome(err)
 	}
-	var unprepared []string
-	err = f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) (err error) {
-		span := s.span(ctx, query)
-		defer func() { _ = endSpan(span, err) }()
-		st, ok := s.stmts.cached(query)
-		if !ok {
-			unprepared = append(unprepared, query)
-			rows, err := on.QueryContext(ctx, query, args...)
-			return s.outcome(scan(query, rows, err, f))
-		}
-		rows, err := prepared{on.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
+	defer snapshot.End(ctx)
+	return f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) (err error) {
+		span := s.Engine.Span(ctx, query)
+		defer func() { _ = engine.EndSpan(span, err) }()
+		rows, err := snapshot.Query(ctx, query, args)
 		return s.outcome(scan(query, rows, err, f))
 	})
-	_ = on.Rollback() // nothing was written
-	// To prepare a statement takes a connection. Were they prepared above, as many snapshots as there are connections
-	// would wait for each other.
-	if !s.Engine.Postgres {
-		for _, query := range unprepared {
-			_, _ = s.stmts.get(ctx, query) // it works without
-		}
-	}
-	return err
 }
 
-func (s *DB) query(ctx context.Context, query string, args []any) (rows, error) {
-	if s.Engine.Postgres {
-		return s.queryPostgres(ctx, query, args)
-	}
-	st, err := s.stmts.get(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	return st.QueryContext(ctx, args...)
-}
-
-// outcome turns a driver's error into a fault where a caller can act on it.
+// outcome turns a driver's error into a fault if a caller can act on it. If a
+// connection was lost, it also closes the idle connections.
 func (s *DB) outcome(err error) error {
-	if err == nil {
-		return nil
+	result := s.Engine.Fault(err)
+	isOutage := errors.Is(result, fault.Unavailable) && !errors.Is(err, fault.Unavailable)
+	if isOutage && s.db != nil && s.db.ConnectionLost(err) {
+		s.dropIdle()
 	}
-	if f := (*fault.Error)(nil); errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) || errors.Is(err, context.Canceled) {
-		return err
+	return result
+}
+
+// dropIdle closes the idle connections.
+func (s *DB) dropIdle() {
+	s.db.DropIdle()
+	if s.replica != nil {
+		s.replica.DropIdle()
 	}
-	if why := s.Engine.failure(err); why == outage || why == conflict {
-		s.dropDead(err)
-		return fault.Outage("the database", err)
-	}
-	return err
 }
 
 // Missing turns the absence of a row into fault.NotFound.
@@ -244,15 +241,15 @@ func Missing(err error, kind string, uid resource.UID) error {
 	return err
 }
 
-// MS returns a time as columns have it, in milliseconds.
+// MS returns a time as it is stored, in milliseconds.
 func MS(t time.Time) int64 { return t.UnixMilli() }
 
-// FromMS returns the time that a column has.
+// FromMS returns the time that is stored as n milliseconds.
 func FromMS(n int64) time.Time { return time.UnixMilli(n).UTC() }
 
-// TimeAfter returns the time of a change to something that was last changed at the
-// time given. It is later than that even if the clock is not, so that the time
-// tells one version from the next.
+// TimeAfter returns the time of a change of a resource that was last changed at last.
+// It is later than last even if the clock is not, so that the times of two versions
+// always differ.
 func (s *DB) TimeAfter(last time.Time) time.Time {
 	if now := s.Time(); now.After(last) {
 		return now
@@ -260,5 +257,5 @@ func (s *DB) TimeAfter(last time.Time) time.Time {
 	return last.Add(time.Millisecond)
 }
 
-// Time returns the time of a change, as precise as it is stored.
+// Time returns the time of a change, rounded to the precision of the database.
 func (s *DB) Time() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -46,7 +47,7 @@ func addTimed(t *testing.T, s *storetest.Store, group, identity, role resource.U
 // heard has a replica write its heartbeat, so that the time of the database is known.
 func heard(t *testing.T, s *storetest.Store) {
 	t.Helper()
-	_, err := s.Renew(t.Context(), store.Position{})
+	_, err := s.Renew(t.Context(), replica.Position{})
 	must(t, err)
 }
 

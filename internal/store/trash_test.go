@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -336,7 +337,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		if !errors.Is(err, fault.FailedPrecondition) || !strings.Contains(err.Error(), digest("one")+" is gone") {
 			t.Errorf("error = %v", err)
 		}
-		_, err = s.RecountBytes(t.Context())
+		_, err = recount.Bytes(t.Context(), s.DB)
 		must(t, err)
 	},
 	"a repo comes back whole": func(t *testing.T, s shelf) {
@@ -449,7 +450,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		must(t, err)
 		collectAll(t, s.Store)
 		wantTrash(t, s.Store, s.org.UID)
-		_, err = s.RecountBytes(ctx)
+		_, err = recount.Bytes(ctx, s.DB)
 		must(t, err)
 	},
 	"what has expired is gone for good": func(t *testing.T, s shelf) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // TreeColumns returns the columns that the row of every resource starts with: seg,
@@ -33,12 +34,12 @@ func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 // Refusal turns the refusal of an insert or update into a fault: another of
 // the same name, or a parent that is not there.
 func (s *DB) ConstraintFault(err error, kind, name string, uid resource.UID) error {
-	switch s.Engine.failure(err) {
-	case duplicate:
+	switch s.Engine.Failure(err) {
+	case engine.Duplicate:
 		f := fault.Exists(kind, name)
 		f.Cause = err
 		return f
-	case dangling:
+	case engine.Dangling:
 		f := fault.Missing("group", string(uid.Parent()))
 		f.Cause = err
 		return f
@@ -89,10 +90,10 @@ func (t *Tx) ReferencedBy(ctx context.Context, uid resource.UID, references []Re
 }
 
 // Duplicate reports whether a unique index has refused a statement.
-func (s *DB) Duplicate(err error) bool { return s.Engine.failure(err) == duplicate }
+func (s *DB) Duplicate(err error) bool { return s.Engine.Failure(err) == engine.Duplicate }
 
 // Dangling reports whether a foreign key has refused a statement.
-func (s *DB) Dangling(err error) bool { return s.Engine.failure(err) == dangling }
+func (s *DB) Dangling(err error) bool { return s.Engine.Failure(err) == engine.Dangling }
 
 // GroupNames returns the names of groups. It returns fault.NotFound if one of them
 // is not there.
@@ -135,7 +136,7 @@ func (s *DB) NamesOf(
 }
 
 // namesOf returns the statement of NamesOf.
-func namesOf(e Engine, table string, titled bool, uids []resource.UID) (args []any, text string) {
+func namesOf(e engine.Engine, table string, titled bool, uids []resource.UID) (args []any, text string) {
 	keys := make([]string, len(uids))
 	for i, uid := range uids {
 		keys[i] = string(uid)

@@ -1,15 +1,14 @@
 package store
 
 import (
-	"context"
 	"database/sql"
-	"path"
 	"strings"
 	"testing"
 
 	"github.com/pressly/goose/v3"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
 // An OldDatabase is a database as an earlier version of the program left it.
@@ -21,35 +20,20 @@ type OldDatabase struct {
 // MakeOldDatabase makes the schema up to a migration in an empty database.
 func MakeOldDatabase(t testing.TB, url string, last int64) *OldDatabase {
 	t.Helper()
-	driver, dialect, e := "sqlite", goose.DialectSQLite3, sqliteEngine
+	driver, dialect, e := "sqlite", goose.DialectSQLite3, schema.SQLite
 	if strings.Contains(url, "://") {
-		driver, dialect, e = "pgx", goose.DialectPostgres, postgresEngine
+		driver, dialect, e = "pgx", goose.DialectPostgres, schema.Postgres
 	}
 	db, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := schemaFiles.ReadDir("schema")
+	migrations, err := e.Migrations()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var migrations []*goose.Migration
-	for _, f := range files {
-		version, err := goose.NumericComponent(f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := schemaFiles.ReadFile(path.Join("schema", f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		up := func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, e.schema(string(text)))
-			return err
-		}
-		migrations = append(migrations, goose.NewGoMigration(version, &goose.GoFunc{RunTx: up}, nil))
-	}
-	p, err := goose.NewProvider(dialect, db, nil, goose.WithGoMigrations(migrations...), goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(dialect, db, nil,
+		goose.WithGoMigrations(migrations...), goose.WithDisableGlobalRegistry(true))
 	if err == nil {
 		_, err = p.UpTo(t.Context(), last)
 	}

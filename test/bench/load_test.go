@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 )
 
 // eachEngine runs a test with a measurement on each engine that is at hand.
@@ -63,7 +64,7 @@ func checkDataset(t *testing.T, d dataset) {
 			t.Error(err)
 		}
 	})
-	drifts, err := s.Drifts(t.Context())
+	drifts, err := recount.Drifts(t.Context(), s)
 	if err != nil || len(drifts) > 0 {
 		t.Errorf("%d counters are wrong: %v", len(drifts), err)
 	}

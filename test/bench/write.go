@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 )
 
 // writes compares creating groups over HTTP with plain durable inserts of single rows.
@@ -67,7 +68,7 @@ func (d dataset) count(ctx context.Context, e engine) (groups, events int64) {
 // wrongCounters returns how many counters of the store are wrong.
 func (d dataset) wrongCounters(ctx context.Context) int64 {
 	s := must(store.Open(ctx, d.url))
-	drifts, err := s.Drifts(ctx)
+	drifts, err := recount.Drifts(ctx, s)
 	check(errors.Join(err, s.Close()))
 	return int64(len(drifts))
 }

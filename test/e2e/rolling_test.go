@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
@@ -56,7 +57,7 @@ func TestRollingUpgrade(t *testing.T) {
 		r.stop()
 	}
 	s := storetest.Open(t, database)
-	if _, err := s.RecountBytes(t.Context()); err != nil { // the version before counts none
+	if _, err := recount.Bytes(t.Context(), s.DB); err != nil { // the version before counts none
 		t.Fatal(err)
 	}
 	procNoDrift(t, s)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 )
 
 const (
@@ -36,7 +37,7 @@ type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
 	applied atomic.Int64  // revision of the index; written by the holder of sem
 	history atomic.Int64  // history of the database to which the revision belongs; written by the holder of sem
-	lease   store.Lease   // while it is valid, writers on other replicas wait for this index
+	lease   replica.Lease // while it is valid, writers on other replicas wait for this index
 
 	// The remaining fields are guarded by sem.
 	failed          time.Time // time of the last failed attempt; zero after a success
@@ -242,12 +243,12 @@ func (c *Checker) sync(ctx context.Context) error {
 }
 
 // position returns the history and the revision of the index.
-func (c *Checker) position() store.Position {
-	return store.Position{History: c.follow.history.Load(), Revision: c.follow.applied.Load()}
+func (c *Checker) position() replica.Position {
+	return replica.Position{History: c.follow.history.Load(), Revision: c.follow.applied.Load()}
 }
 
 // renew announces the position of the index to other replicas, and returns the newest position of the database.
-func (c *Checker) renew(ctx context.Context) (newest store.Position, _ error) {
+func (c *Checker) renew(ctx context.Context) (newest replica.Position, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return c.store.Renew(ctx, c.position())

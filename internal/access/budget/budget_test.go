@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/replica"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
@@ -169,7 +170,7 @@ func TestReplicasShare(t *testing.T) {
 // follow applies the changes of other processes until the test ends.
 func follow(t *testing.T, s *storetest.Store) {
 	t.Helper()
-	newest, err := s.Renew(t.Context(), store.Position{})
+	newest, err := s.Renew(t.Context(), replica.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}

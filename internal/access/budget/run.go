@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 )
 
 const (
@@ -45,7 +46,7 @@ func (s *Service) try(ctx context.Context, operation string, f func(context.Cont
 
 // recount corrects the counters of stored bytes, and removes budgets of deleted groups and old pull counts.
 func (s *Service) recount(ctx context.Context) error {
-	n, err := s.store.RecountBytes(ctx)
+	n, err := recount.Bytes(ctx, s.store.DB)
 	if n > 0 {
 		s.cfg.Log.InfoContext(ctx, "corrected counters of stored bytes", "count", n)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // bindings is the kind of a binding with its identity, group and role.
@@ -459,7 +460,7 @@ func (s *Store) PeopleWithEmail(
 }
 
 // peopleWithEmail returns the statement of PeopleWithEmail.
-func peopleWithEmail(e store.Engine, email string, orgs []resource.UID, n int) (args []any, text string) {
+func peopleWithEmail(e engine.Engine, email string, orgs []resource.UID, n int) (args []any, text string) {
 	segs := make([]int64, len(orgs))
 	for i, org := range orgs {
 		segs[i] = store.Segment(org)

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 // Config configures a Dispatcher. Source, Names and Render are required.
@@ -188,7 +189,7 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 // begin starts a worker for every subscription, and returns a tail at the end of the outbox. It reads the subscriptions
 // after every event before the tail is visible, so that the tail returns the event of every subscription that begin
 // does not see.
-func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
+func (d *Dispatcher) begin(ctx context.Context) (*outbox.Tail, error) {
 	tail, err := tailAtEnd(ctx, d.store, func() error { _, err := d.lease(ctx); return err })
 	if err != nil {
 		return nil, err
@@ -260,7 +261,7 @@ func (d *Dispatcher) stopWorker(uid resource.UID) {
 
 // poll passes new events to the workers. It then sleeps unless the chunk was full,
 // because on a busy server every read would otherwise return one or two events.
-func (d *Dispatcher) poll(ctx context.Context, tail *store.Tail) {
+func (d *Dispatcher) poll(ctx context.Context, tail *outbox.Tail) {
 	n, err := d.readNew(ctx, tail)
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -273,7 +274,7 @@ func (d *Dispatcher) poll(ctx context.Context, tail *store.Tail) {
 
 // readNew passes new events to the workers, and returns their number. If there is no worker, it skips events without
 // reading them.
-func (d *Dispatcher) readNew(ctx context.Context, tail *store.Tail) (n int, err error) {
+func (d *Dispatcher) readNew(ctx context.Context, tail *outbox.Tail) (n int, err error) {
 	if len(d.workers) == 0 {
 		n, skippedAll, err := tail.Skip(ctx, readChunk, resource.SubscriptionCreated)
 		if n > 0 {

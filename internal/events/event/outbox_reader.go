@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/events/eventdb"
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 // readEvery is the interval between reads of the outbox while there are watchers.
@@ -137,12 +137,12 @@ func (r *outboxReader) notify() {
 
 // tailAtEnd returns a tail at the end of the outbox. It waits until every event before the tail is visible, calls
 // onWait after each pause, and returns the error of onWait.
-func tailAtEnd(ctx context.Context, s *eventdb.Store, onWait func() error) (*store.Tail, error) {
+func tailAtEnd(ctx context.Context, s *eventdb.Store, onWait func() error) (*outbox.Tail, error) {
 	last, err := s.LastEvent(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tail, err := s.Tail(ctx, last)
+	tail, err := outbox.NewTail(ctx, s.DB, last)
 	for err == nil {
 		var complete bool
 		if complete, err = tail.Complete(ctx); complete {

@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dump"
 )
 
 const (
@@ -59,7 +59,7 @@ type Manifest struct {
 
 // A TableFile is a file with the rows of a table.
 type TableFile struct {
-	store.Table
+	dump.Table
 	Rows   int64  `json:"rows"`
 	Size   int64  `json:"size"` // bytes of the file
 	SHA256 string `json:"sha256"`

@@ -15,6 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dump"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 )
 
 // A Target is the installation into which a back-up is restored.
@@ -41,11 +43,11 @@ func Restore(ctx context.Context, from Place, into Target, report func(Progress)
 	if err := r.eachBlob(ctx, r.restoreBlob); err != nil {
 		return m, err
 	}
-	dump := &store.Dump{Schema: m.Schema, Sequences: m.Sequences}
+	snapshot := &dump.Snapshot{Schema: m.Schema, Sequences: m.Sequences}
 	for _, t := range m.Tables {
-		dump.Tables = append(dump.Tables, t.Table)
+		snapshot.Tables = append(snapshot.Tables, t.Table)
 	}
-	err = store.LoadInto(ctx, into.Database, dump, func(l *store.Load) error { return r.fill(ctx, l) })
+	err = dump.Load(ctx, into.Database, snapshot, func(l *dump.Loader) error { return r.fill(ctx, l) })
 	if err != nil {
 		return m, err
 	}
@@ -65,7 +67,7 @@ type restoring struct {
 
 // check returns an error if the back-up cannot be restored. It writes nothing.
 func (r *restoring) check(ctx context.Context) error {
-	if err := store.RequireEmpty(ctx, r.Database, r.m.Schema); err != nil {
+	if err := dump.RequireEmpty(ctx, r.Database, r.m.Schema); err != nil {
 		return err
 	}
 	for _, t := range r.m.Tables {
@@ -184,7 +186,7 @@ func (r *restoring) markSound(db *store.DB) func(context.Context, registry.Blob)
 }
 
 // fill writes the rows of all tables.
-func (r *restoring) fill(ctx context.Context, l *store.Load) error {
+func (r *restoring) fill(ctx context.Context, l *dump.Loader) error {
 	for _, t := range r.m.Tables {
 		r.advance(func(p *Progress) { p.Table = t.Name })
 		err := readRows(ctx, r.from, r.m.folder(), t, func(next func() ([]any, error)) error {
@@ -205,10 +207,10 @@ func (r *restoring) fill(ctx context.Context, l *store.Load) error {
 // audit returns an error if a restored counter differs from the rows that it counts. It first counts the stored bytes
 // again, because an older version that does not count them may have written the rows.
 func (r *restoring) audit(ctx context.Context, db *store.DB) error {
-	if _, err := db.RecountBytes(ctx); err != nil {
+	if _, err := recount.Bytes(ctx, db); err != nil {
 		return err
 	}
-	drifts, err := db.Drifts(ctx)
+	drifts, err := recount.Drifts(ctx, db)
 	if err == nil && len(drifts) > 0 {
 		err = fmt.Errorf("the back-up was restored, but %d counters differ from the rows that they count, for example %+v",
 			len(drifts), drifts[0])

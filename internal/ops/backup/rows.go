@@ -14,7 +14,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dump"
 )
 
 // The file of a table is a sequence of CBOR arrays (RFC 8742), one for each row,
@@ -35,7 +35,7 @@ func (c *counted) Write(b []byte) (int, error) {
 }
 
 // putTable writes the rows of a table.
-func putTable(ctx context.Context, p Place, folder string, d *store.Dump, t store.Table) (TableFile, error) {
+func putTable(ctx context.Context, p Place, folder string, d *dump.Snapshot, t dump.Table) (TableFile, error) {
 	in, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
@@ -74,7 +74,7 @@ func encodeRows(w io.Writer, each func(encode func(row []any) error) error) erro
 	return errors.Join(plain.Flush(), packed.Close(), buffered.Flush())
 }
 
-// decoding reads numbers as store.Load expects them.
+// decoding reads numbers as dump.Loader expects them.
 var decoding = func() cbor.DecMode {
 	mode, err := cbor.DecOptions{IntDec: cbor.IntDecConvertSignedOrFail}.DecMode()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/dump"
 )
 
 // copiers is the number of blobs that are copied concurrently. With two, one blob is read and hashed while the other
@@ -145,7 +146,7 @@ func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
 		return nil, fmt.Errorf("there is already a back-up of %s; try again", m.Time.Format(time.RFC3339))
 	}
 	s.advance(func(p *Progress) { p.Rows = 0 })
-	err = s.DB.Dump(ctx, func(d *store.Dump) error {
+	err = dump.Read(ctx, s.DB, func(d *dump.Snapshot) error {
 		m.Schema, m.Sequences = d.Schema, d.Sequences
 		for _, t := range d.Tables {
 			s.advance(func(p *Progress) { p.Table = t.Name })
@@ -175,7 +176,7 @@ func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
 const blobTable = "blobs"
 
 // blobOf returns the blob of a row of the table of blobs.
-func blobOf(t store.Table, row []any) (b registry.Blob) {
+func blobOf(t dump.Table, row []any) (b registry.Blob) {
 	for i, c := range t.Columns {
 		switch c.Name {
 		case "digest":

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // Images returns the stored images of a repo with these digests, by digest. Digests that do not exist, and manifests
@@ -91,7 +92,7 @@ func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (images []N
 }
 
 // selectImageTags returns the statement of tagsOfImages.
-func selectImageTags(e store.Engine, numbers []int64) (text string, args []any) {
+func selectImageTags(e engine.Engine, numbers []int64) (text string, args []any) {
 	q := store.Query{Engine: e}
 	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
 )
 
 const (
@@ -69,7 +69,7 @@ type sourceWatch struct {
 	*Registry
 	id      string
 	history int64 // of the database: in another one, events have other numbers
-	tail    *store.Tail
+	tail    *outbox.Tail
 	saved   int64
 }
 
@@ -126,7 +126,7 @@ func (w *sourceWatch) begin(ctx context.Context) error {
 		at = last
 	}
 	w.saved = at
-	if w.tail, err = w.store.Tail(ctx, at); err != nil || !unknown {
+	if w.tail, err = outbox.NewTail(ctx, w.store.DB, at); err != nil || !unknown {
 		return err
 	}
 	return w.save(ctx, nil)

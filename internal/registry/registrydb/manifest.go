@@ -13,6 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
+	"github.com/holdfast-dev/holdfast/internal/store/readbatch"
 )
 
 // A MissingError lists the blobs and manifests that a manifest refers to and that its repo lacks.
@@ -80,8 +82,8 @@ func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m registry.Ma
 }
 
 // manifestInsertion returns the statement that adds the row of a manifest. It changes no row if the repo has it.
-func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m registry.Manifest) store.Statement {
-	return store.Statement{
+func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m registry.Manifest) engine.Statement {
+	return engine.Statement{
 		Text: `INSERT INTO manifests
 				(repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (repo, digest) DO NOTHING`,
@@ -254,9 +256,9 @@ const selectManifests = `
 // readManifests answers several queries on PostgreSQL, without the bodies that are larger than maxBatchedBody.
 func (s *Store) readManifests(
 	ctx context.Context, queries []manifestQuery,
-) ([]store.BatchResult[registry.Manifest], error) {
+) ([]readbatch.Result[registry.Manifest], error) {
 	repos, references, whole := make([]int64, len(queries)), make([]string, len(queries)), make([]bool, len(queries))
-	results := make([]store.BatchResult[registry.Manifest], len(queries))
+	results := make([]readbatch.Result[registry.Manifest], len(queries))
 	for i, q := range queries {
 		repos[i], references[i], whole[i] = store.Segment(q.repo), q.reference, q.whole
 		results[i].Err = store.Missing(sql.ErrNoRows, "manifest", resource.UID(q.reference))
@@ -270,7 +272,7 @@ func (s *Store) readManifests(
 			if !queries[i].whole {
 				m.Subject = ""
 			}
-			results[i] = store.BatchResult[registry.Manifest]{Value: m, Err: err}
+			results[i] = readbatch.Result[registry.Manifest]{Value: m, Err: err}
 			return false, err
 		})
 	return results, err

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // A Push is the content of the event of a push.
@@ -116,7 +117,7 @@ func (t Tx) pushQuickly(ctx context.Context, p pushing) error {
 
 // insertPushed inserts a manifest and its tags in one round trip. It reports which of them are new.
 func (t Tx) insertPushed(ctx context.Context, p pushing) (added bool, fresh []bool, _ error) {
-	statements := []store.Statement{t.manifestInsertion(ctx, p.repo, p.manifest)}
+	statements := []engine.Statement{t.manifestInsertion(ctx, p.repo, p.manifest)}
 	for i := range p.tags {
 		g := &p.tags[i]
 		g.UpdateTime = t.DB.Time()

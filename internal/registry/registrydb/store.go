@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/readbatch"
 )
 
 // A Store reads and writes the tables of the registry. It is safe for concurrent use.
@@ -18,7 +19,7 @@ type Store struct {
 
 	repos *repoCache
 
-	manifests *store.ReadBatcher[manifestQuery, registry.Manifest]
+	manifests *readbatch.Batcher[manifestQuery, registry.Manifest]
 
 	RepoLookups metric.Cache // hits and misses of the cache of repos
 
@@ -30,7 +31,7 @@ type Store struct {
 // New returns the store of the registry in a database.
 func New(db *store.DB) *Store {
 	s := &Store{DB: db, repos: newRepoCache()}
-	s.manifests = store.NewReadBatcher(db, s.readManifest, s.readManifests)
+	s.manifests = readbatch.New(db, s.readManifest, s.readManifests)
 	db.OnRevision(s.repos.clear)
 	return s
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/signin/signindb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/recount"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
@@ -244,4 +245,9 @@ func Open(t testing.TB, url string) *Store {
 		}
 	})
 	return Of(s)
+}
+
+// Drifts returns the counters that differ from the rows that they count.
+func (s *Store) Drifts(ctx context.Context) ([]recount.Drift, error) {
+	return recount.Drifts(ctx, s.DB)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
 // keyOf returns the key of a package: a digest, because anybody can push packages with
@@ -385,7 +386,7 @@ func (s *Store) eachHaving(
 
 // sets unites the bitmaps of a query by their chunks.
 func sets(
-	ctx context.Context, read store.Reader, e store.Engine, text string, lists ...[]int64,
+	ctx context.Context, read store.Reader, e engine.Engine, text string, lists ...[]int64,
 ) (map[int64]*bitmap.Set, error) {
 	q := store.Query{Engine: e}
 	var tables []any

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
@@ -99,7 +100,7 @@ func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
 
 // digests returns the stored digests of the records that exist in the group, by ID.
 func digests(
-	ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []vuln.Advisory,
+	ctx context.Context, rows store.Reader, e engine.Engine, group resource.UID, records []vuln.Advisory,
 ) (map[string][]byte, error) {
 	ids := make([]string, len(records))
 	for i, a := range records {
@@ -110,7 +111,7 @@ func digests(
 }
 
 // withIDs returns the query for columns of the group's advisories with one of the IDs, and its arguments.
-func withIDs(e store.Engine, columns string, group resource.UID, ids []string) (string, []any) {
+func withIDs(e engine.Engine, columns string, group resource.UID, ids []string) (string, []any) {
 	q := store.Query{Engine: e}
 	return `SELECT ` + columns + ` FROM ` + e.Unnest(&q, ids) + ` AS s` +
 		e.Lookup("advisories", `t.parent = `+q.Arg(store.Segment(group))+` AND t.advisory_id = s.v`), q.Args

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
@@ -341,7 +342,7 @@ func (l *advisoryList) rangeQuery(q *store.Query, in indexRanges, a indexRange, 
 // between returns the condition that an advisory is in a range and its segment is between two segments. For PostgreSQL
 // it compares pairs, because with an equality PostgreSQL would walk the table by segments and discard the rows of other
 // ranges. For SQLite it is an equality, because SQLite uses only the first half of a pair to seek.
-func (in indexRanges) between(e store.Engine, key, from, to string) string {
+func (in indexRanges) between(e engine.Engine, key, from, to string) string {
 	if !e.Postgres {
 		return fmt.Sprintf(`t.%s = %s AND t.seg >= %s AND t.seg <= %s`, in.column, key, from, to)
 	}

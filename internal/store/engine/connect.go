@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"context"
@@ -14,42 +14,42 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// serverDelay is how long a server of an address has to itself before the next one is
-// tried beside it. A machine that is off does not answer at all, and a renewal has
-// two seconds.
+// serverDelay is the time before the next server of an address is tried although the
+// previous one has not answered. A machine that is off does not answer at all, and a
+// renewal of a lease has two seconds.
 const serverDelay = 250 * time.Millisecond
 
-// A connector opens sessions with that server, of those that an address names, which
-// takes writes. It begins with the one that did so last.
-type connector struct {
+// A Connector opens sessions with the server that accepts writes, out of the servers
+// that an address names. It begins with the server that was used last.
+type Connector struct {
 	servers []driver.Connector
-	last    atomic.Int32 // the index of the server that was connected to last
+	last    atomic.Int32 // index of the server that was connected to last
 
 	mu   sync.Mutex
-	open map[*countedConn]bool
+	open map[*trackedConn]bool
 }
 
-// newConnector returns a connector to the servers of cfg. validate decides whether a
+// NewConnector returns a Connector to the servers of cfg. validate decides whether a
 // session can be used.
-func newConnector(cfg *pgx.ConnConfig, validate func(context.Context, *pgconn.PgConn) error) *connector {
-	c := &connector{open: map[*countedConn]bool{}}
+func NewConnector(cfg *pgx.ConnConfig, validate func(context.Context, *pgconn.PgConn) error) *Connector {
+	c := &Connector{open: map[*trackedConn]bool{}}
 	ways := append([]*pgconn.FallbackConfig{{Host: cfg.Host, Port: cfg.Port, TLSConfig: cfg.TLSConfig}}, cfg.Fallbacks...)
 	for len(ways) > 0 {
-		first, n := ways[0], 1 // further ways to the same server are those without TLS
+		first, n := ways[0], 1 // more ways to the same server are those without TLS
 		for n < len(ways) && ways[n].Host == first.Host && ways[n].Port == first.Port {
 			n++
 		}
-		one := cfg.Copy()
-		one.Host, one.Port, one.TLSConfig, one.Fallbacks = first.Host, first.Port, first.TLSConfig, ways[1:n]
-		one.ValidateConnect, one.DialFunc = validate, c.dial(cfg.DialFunc)
-		c.servers = append(c.servers, stdlib.GetConnector(*one))
+		server := cfg.Copy()
+		server.Host, server.Port, server.TLSConfig, server.Fallbacks = first.Host, first.Port, first.TLSConfig, ways[1:n]
+		server.ValidateConnect, server.DialFunc = validate, c.dial(cfg.DialFunc)
+		c.servers = append(c.servers, stdlib.GetConnector(*server))
 		ways = ways[n:]
 	}
 	return c
 }
 
 // Driver implements driver.Connector.
-func (c *connector) Driver() driver.Driver { return c.servers[0].Driver() }
+func (c *Connector) Driver() driver.Driver { return c.servers[0].Driver() }
 
 // A session is the result of connecting to one server.
 type session struct {
@@ -59,7 +59,7 @@ type session struct {
 }
 
 // Connect implements driver.Connector.
-func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the attempts that are not needed
 	results := make(chan session, len(c.servers))
@@ -98,7 +98,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// closeSessions closes those of the next n sessions that were opened although another
+// closeSessions closes the sessions among the next n results, because another session
 // was faster.
 func closeSessions(results <-chan session, n int) {
 	for range n {
@@ -108,44 +108,44 @@ func closeSessions(results <-chan session, n int) {
 	}
 }
 
-// A countedConn is a connection that its connector can close while it is in use.
-type countedConn struct {
+// A trackedConn is a connection that its Connector can close while it is in use.
+type trackedConn struct {
 	net.Conn
-	of *connector
+	connector *Connector
 }
 
 // Close implements net.Conn.
-func (c *countedConn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.open, c)
-	c.of.mu.Unlock()
+func (c *trackedConn) Close() error {
+	c.connector.mu.Lock()
+	delete(c.connector.open, c)
+	c.connector.mu.Unlock()
 	return c.Conn.Close()
 }
 
-func (c *connector) dial(dial pgconn.DialFunc) pgconn.DialFunc {
+func (c *Connector) dial(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		counted := &countedConn{conn, c}
+		tracked := &trackedConn{conn, c}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.open[counted] = true
-		return counted, nil
+		c.open[tracked] = true
+		return tracked, nil
 	}
 }
 
-// closeAll closes all connections, also those on which a statement is running. A
-// server that hangs would not answer it.
-func (c *connector) closeAll() {
+// CloseAll closes all connections, including those on which a statement is running,
+// because a server that hangs would not answer it.
+func (c *Connector) CloseAll() {
 	c.mu.Lock()
-	all := make([]*countedConn, 0, len(c.open))
+	open := make([]*trackedConn, 0, len(c.open))
 	for conn := range c.open {
-		all = append(all, conn)
+		open = append(open, conn)
 	}
 	c.mu.Unlock()
-	for _, conn := range all {
+	for _, conn := range open {
 		_ = conn.Close() // it is not used again
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package readbatch
 
 import (
 	"context"
@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// batchingDB is a database that is asked several questions at once.
-var batchingDB = &DB{Engine: Engine{Postgres: true}}
+// batchingDB makes a Batcher batch its reads. It is not connected.
+var batchingDB = &store.DB{Engine: engine.Engine{Postgres: true}}
 
-// TestReadBatcher: those who come while a question is being asked are asked together, and each gets their own answer.
-func TestReadBatcher(t *testing.T) {
+// TestBatcher checks that reads that arrive while a statement is running share the next
+// statement, and that each gets its own result.
+func TestBatcher(t *testing.T) {
 	t.Parallel()
 	const n = 10
 	broken := errors.New("one of them cannot be asked")
@@ -29,7 +32,7 @@ func TestReadBatcher(t *testing.T) {
 			first, release := make(chan bool), make(chan bool)
 			var mu sync.Mutex
 			var alone, sizes []int
-			g := NewReadBatcher(batchingDB,
+			g := New(batchingDB,
 				func(_ context.Context, q int) (int, error) {
 					if q == 0 {
 						close(first)
@@ -40,12 +43,12 @@ func TestReadBatcher(t *testing.T) {
 					alone = append(alone, q)
 					return q * q, nil
 				},
-				func(_ context.Context, all []int) (answers []BatchResult[int], _ error) {
+				func(_ context.Context, all []int) (answers []Result[int], _ error) {
 					mu.Lock()
 					defer mu.Unlock()
 					sizes = append(sizes, len(all))
 					for _, q := range all {
-						answers = append(answers, BatchResult[int]{Value: q * q})
+						answers = append(answers, Result[int]{Value: q * q})
 					}
 					return answers, tt.fails
 				})
@@ -84,20 +87,21 @@ func TestReadBatcher(t *testing.T) {
 	}
 }
 
-// TestReadBatcherStuck: a statement that does not end keeps others from being asked for a moment only.
-func TestReadBatcherStuck(t *testing.T) {
+// TestStuckStatement checks that a statement that does not end delays other reads only
+// for a moment.
+func TestStuckStatement(t *testing.T) {
 	t.Parallel()
 	stuck := make(chan bool)
 	defer close(stuck)
-	g := NewReadBatcher(batchingDB,
+	g := New(batchingDB,
 		func(_ context.Context, q int) (int, error) {
 			if q == 0 {
 				<-stuck
 			}
 			return q, nil
 		},
-		func(_ context.Context, all []int) ([]BatchResult[int], error) {
-			return make([]BatchResult[int], len(all)), nil
+		func(_ context.Context, all []int) ([]Result[int], error) {
+			return make([]Result[int], len(all)), nil
 		})
 	go func() { _, _ = g.Read(context.Background(), 0) }()
 	var wg sync.WaitGroup

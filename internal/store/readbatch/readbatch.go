@@ -1,4 +1,5 @@
-package store
+// Package readbatch answers concurrent reads with common statements.
+package readbatch
 
 import (
 	"context"
@@ -8,61 +9,62 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
+	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Limits of a ReadBatcher.
+// Limits of a Batcher.
 const (
-	readBatchSize    = 32                    // reads in one statement
-	readBatchTimeout = 30 * time.Second      // for a statement that serves several reads
-	readBatchDelay   = 50 * time.Millisecond // before another statement starts although one is running: it may be stuck
-	readBatchRuns    = 8                     // statements that run at the same time
+	maxBatch     = 32                    // reads in one statement
+	batchTimeout = 30 * time.Second      // for a statement that serves several reads
+	startDelay   = 50 * time.Millisecond // before another statement starts although one is running: it may be stuck
+	maxRuns      = 8                     // statements that run at the same time
 )
 
-// A ReadBatcher answers several concurrent reads of one kind with one statement on
+// A Batcher answers several concurrent reads of one kind with one statement on
 // PostgreSQL, because a round trip costs more than the read. SQLite gets one
 // statement for each read. A read never waits for a batch to fill: if no statement
 // is running, it is sent immediately. Reads that arrive while a statement is
 // running are sent together when it has ended. It is safe for concurrent use.
-type ReadBatcher[Q, A any] struct {
-	db       *DB
+type Batcher[Q, A any] struct {
+	db       *store.DB
 	readOne  func(context.Context, Q) (A, error)
-	readMany func(context.Context, []Q) ([]BatchResult[A], error)
+	readMany func(context.Context, []Q) ([]Result[A], error)
 	delay    time.Duration
 
 	mu      sync.Mutex
 	running int
-	waiting []*batchedRead[Q, A]
+	waiting []*pendingRead[Q, A]
 }
 
-// NewReadBatcher returns a ReadBatcher. readOne performs a single read. readMany
+// New returns a Batcher. readOne performs a single read. readMany
 // performs several. It is called for PostgreSQL only, and must return for each read
 // the result that readOne would return.
-func NewReadBatcher[Q, A any](
-	db *DB, readOne func(context.Context, Q) (A, error), readMany func(context.Context, []Q) ([]BatchResult[A], error),
-) *ReadBatcher[Q, A] {
-	return &ReadBatcher[Q, A]{db: db, readOne: readOne, readMany: readMany, delay: readBatchDelay}
+func New[Q, A any](
+	db *store.DB, readOne func(context.Context, Q) (A, error), readMany func(context.Context, []Q) ([]Result[A], error),
+) *Batcher[Q, A] {
+	return &Batcher[Q, A]{db: db, readOne: readOne, readMany: readMany, delay: startDelay}
 }
 
-// A BatchResult is the result of one read of a batch.
-type BatchResult[A any] struct {
+// A Result is the result of one read of a batch.
+type Result[A any] struct {
 	Value A
 	Err   error
 }
 
-type batchedRead[Q, A any] struct {
+type pendingRead[Q, A any] struct {
 	ctx    context.Context
 	query  Q
-	result BatchResult[A]
+	result Result[A]
 	done   chan struct{}
 }
 
 // Read performs a read. Its result is as new as if it had a statement of its own,
 // because a batch never joins a statement that is already running.
-func (b *ReadBatcher[Q, A]) Read(ctx context.Context, query Q) (A, error) {
-	if !b.db.Engine.Postgres || simulationIn(ctx) != nil {
+func (b *Batcher[Q, A]) Read(ctx context.Context, query Q) (A, error) {
+	if !b.db.Engine.Postgres || store.InSimulation(ctx) {
 		return b.readOne(ctx, query)
 	}
-	r := &batchedRead[Q, A]{ctx: ctx, query: query, done: make(chan struct{})}
+	r := &pendingRead[Q, A]{ctx: ctx, query: query, done: make(chan struct{})}
 	b.mu.Lock()
 	if b.running == 0 {
 		b.running++
@@ -89,10 +91,10 @@ func (b *ReadBatcher[Q, A]) Read(ctx context.Context, query Q) (A, error) {
 }
 
 // startAnother sends the waiting reads although another statement is running.
-func (b *ReadBatcher[Q, A]) startAnother() {
+func (b *Batcher[Q, A]) startAnother() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) > 0 && b.running < readBatchRuns {
+	if len(b.waiting) > 0 && b.running < maxRuns {
 		b.running++
 		go b.runWaiting()
 	}
@@ -100,7 +102,7 @@ func (b *ReadBatcher[Q, A]) startAnother() {
 
 // finishOwn ends the statement of a read that did not wait. If reads are waiting,
 // another goroutine sends them, because the caller has its result already.
-func (b *ReadBatcher[Q, A]) finishOwn() {
+func (b *Batcher[Q, A]) finishOwn() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) > 0 {
@@ -111,10 +113,10 @@ func (b *ReadBatcher[Q, A]) finishOwn() {
 }
 
 // runWaiting sends batches of the waiting reads until none is waiting.
-func (b *ReadBatcher[Q, A]) runWaiting() {
+func (b *Batcher[Q, A]) runWaiting() {
 	for {
 		b.mu.Lock()
-		n := min(len(b.waiting), readBatchSize)
+		n := min(len(b.waiting), maxBatch)
 		batch := b.waiting[:n:n]
 		b.waiting = b.waiting[n:]
 		if n == 0 {
@@ -131,15 +133,15 @@ func (b *ReadBatcher[Q, A]) runWaiting() {
 // run performs a batch of reads. If their common statement fails although the
 // database is available, each read gets a statement of its own, because one bad
 // read must not fail the others.
-func (b *ReadBatcher[Q, A]) run(batch []*batchedRead[Q, A]) {
+func (b *Batcher[Q, A]) run(batch []*pendingRead[Q, A]) {
 	var queries []Q
 	for _, r := range batch {
 		queries = append(queries, r.query)
 	}
-	var results []BatchResult[A]
+	var results []Result[A]
 	err := error(nil)
 	if len(batch) > 1 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(batch[0].ctx), readBatchTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(batch[0].ctx), batchTimeout)
 		results, err = b.readMany(ctx, queries)
 		cancel()
 	}

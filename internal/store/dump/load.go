@@ -1,36 +1,35 @@
-package store
+package dump
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Load is a transaction that fills an empty database with the rows of a Dump.
-type Load struct{ *Tx }
+// A Loader is a transaction that fills an empty database with the rows of a Snapshot.
+type Loader struct{ *store.Tx }
 
-// LoadInto makes a database at url with the schema of a Dump, and lets f fill it in
-// one transaction. It does what RequireEmpty does first. f may be called again if the
-// database asks for it.
-func LoadInto(ctx context.Context, url string, d *Dump, f func(*Load) error) (err error) {
+// Load creates a database at url with the schema of a Snapshot, and calls f to fill it in
+// one transaction. It calls RequireEmpty first. f may be called again if the database
+// reports a conflict.
+func Load(ctx context.Context, url string, d *Snapshot, f func(*Loader) error) (err error) {
 	if err := RequireEmpty(ctx, url, d.Schema); err != nil {
 		return err
 	}
-	s := newDB()
-	s.schema = d.Schema
-	if err := s.open(ctx, url); err != nil {
-		return errors.Join(err, s.Close())
+	s, err := store.OpenSchema(ctx, url, d.Schema)
+	if err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.Write(ctx, func(t *Tx) error {
-		l := &Load{t}
+	return s.Write(ctx, func(t *store.Tx) error {
+		l := &Loader{t}
 		if err := l.prepare(ctx, d.Tables); err != nil {
 			return err
 		}
@@ -52,7 +51,7 @@ func LoadInto(ctx context.Context, url string, d *Dump, f func(*Load) error) (er
 // database at url, or at most what an interrupted LoadInto of the same schema leaves,
 // and this program knows the schema.
 func RequireEmpty(ctx context.Context, url string, schema int64) error {
-	knows, err := KnownSchema()
+	knows, err := store.KnownSchema()
 	if err != nil {
 		return err
 	}
@@ -61,15 +60,15 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 			"the back-up has schema %d, and this program knows no more than %d; use the version that made it, or a later one",
 			schema, knows)
 	}
-	if info, err := os.Stat(url); !IsPostgres(url) && (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) {
+	if info, err := os.Stat(url); !store.IsPostgres(url) && (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) {
 		return nil
 	}
-	s, err := OpenToRead(ctx, url)
+	s, err := store.OpenToRead(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Close() }() // nothing was written
-	has, err := schemaVersion(ctx, s.Rows)
+	has, err := store.SchemaVersion(ctx, s.Rows)
 	if err != nil {
 		return nil // there is no table of versions
 	}
@@ -80,7 +79,7 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 	if has != schema {
 		return full
 	}
-	n, err := ReadColumn[int64](ctx, s.Rows, `SELECT (SELECT count(*) FROM groups) + (SELECT count(*) FROM identities)
+	n, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT (SELECT count(*) FROM groups) + (SELECT count(*) FROM identities)
 		+ (SELECT count(*) FROM signing_keys) + (SELECT count(*) FROM blobs)`)
 	if err == nil && n[0] > 0 {
 		err = full
@@ -90,7 +89,7 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 
 // prepare deletes the rows that migrations have added, and lets rows refer to others
 // that come later. It fails if the schema has other tables than the dump.
-func (l *Load) prepare(ctx context.Context, want []Table) error {
+func (l *Loader) prepare(ctx context.Context, want []Table) error {
 	text := `PRAGMA defer_foreign_keys = 1`
 	if l.DB.Engine.Postgres {
 		text = `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL enable_seqscan = on`
@@ -100,7 +99,7 @@ func (l *Load) prepare(ctx context.Context, want []Table) error {
 			return err
 		}
 	}
-	have, err := l.DB.tables(ctx, l.Tx.Rows)
+	have, err := tables(ctx, l.DB, l.Tx.Rows)
 	if err != nil {
 		return err
 	}
@@ -122,14 +121,14 @@ func (l *Load) prepare(ctx context.Context, want []Table) error {
 
 // pauseTriggers keeps triggers from running until resume is called: what they would write is in the dump.
 // SQLite cannot pause one, so it is made again.
-func (l *Load) pauseTriggers(ctx context.Context) (resume func() error, _ error) {
+func (l *Loader) pauseTriggers(ctx context.Context) (resume func() error, _ error) {
 	find, pause := `SELECT name, sql FROM sqlite_master WHERE type = 'trigger'`, `DROP TRIGGER %s`
 	if l.DB.Engine.Postgres {
 		find = `SELECT DISTINCT c.relname, 'ALTER TABLE ' || c.relname || ' ENABLE TRIGGER USER'
 			FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid)`
 		pause = `ALTER TABLE %s DISABLE TRIGGER USER`
 	}
-	all, err := ReadMap[string, string](ctx, l.Tx.Rows, find)
+	all, err := store.ReadMap[string, string](ctx, l.Tx.Rows, find)
 	if err != nil {
 		return nil, err
 	}
@@ -150,44 +149,19 @@ func (l *Load) pauseTriggers(ctx context.Context) (resume func() error, _ error)
 
 // sameTable reports whether two tables have the same columns, in any order.
 func sameTable(a, b Table) bool {
-	byName := func(a, b TableColumn) int { return cmp.Compare(a.Name, b.Name) }
+	byName := func(a, b Column) int { return cmp.Compare(a.Name, b.Name) }
 	return a.Name == b.Name && slices.Equal(slices.SortedFunc(slices.Values(a.Columns), byName),
 		slices.SortedFunc(slices.Values(b.Columns), byName))
 }
 
-// Fill adds the rows that next returns to a table, until it returns io.EOF, and
-// returns their number. next may use a row again once it is called again.
-func (l *Load) Fill(ctx context.Context, t Table, next func() ([]any, error)) (int64, error) {
-	if on, ok := l.on.(*postgresTx); ok {
-		return on.copy(ctx, t, next)
-	}
-	const size = 64
-	var rows [][]any
-	var n int64
-	head := `INSERT INTO ` + t.Name + ` (` + t.columnNames() + `)`
-	for {
-		row, err := next()
-		if err != nil && !errors.Is(err, io.EOF) {
-			return n, err
-		}
-		if err == nil {
-			n++
-			rows = append(rows, slices.Clone(row))
-		}
-		if len(rows) == size || err != nil {
-			if err := l.InsertRows(ctx, head, rows, ""); err != nil {
-				return n, err
-			}
-			rows = rows[:0]
-		}
-		if err != nil {
-			return n, nil
-		}
-	}
+// Fill adds the rows that next returns to a table, until next returns io.EOF, and
+// returns their number. next may reuse a row when it is called again.
+func (l *Loader) Fill(ctx context.Context, t Table, next func() ([]any, error)) (int64, error) {
+	return l.CopyRows(ctx, t.Name, t.columnNames(), next)
 }
 
 // setSequences has the database number the next rows after the numbers given.
-func (l *Load) setSequences(ctx context.Context, last map[string]int64) error {
+func (l *Loader) setSequences(ctx context.Context, last map[string]int64) error {
 	for table, n := range last {
 		if n == 0 { // nothing was ever added to it
 			continue
@@ -205,13 +179,4 @@ func (l *Load) setSequences(ctx context.Context, last map[string]int64) error {
 		}
 	}
 	return nil
-}
-
-// KnownSchema returns the number of the last migration that this program has.
-func KnownSchema() (int64, error) {
-	all, err := migrations(Engine{})
-	if err != nil {
-		return 0, err
-	}
-	return all[len(all)-1].Version, nil
 }

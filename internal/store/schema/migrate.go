@@ -1,0 +1,158 @@
+// Package schema holds the migrations of the database. They are written once, in
+// SQL that is translated for SQLite and PostgreSQL. Each file is one migration,
+// numbered by its name, and never changes after it was released.
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// A Dialect is the SQL dialect of a migration.
+type Dialect struct {
+	goose     goose.Dialect
+	translate func(text string) string
+}
+
+// The dialects of the two engines.
+var (
+	SQLite   = Dialect{goose.DialectSQLite3, toSQLite}
+	Postgres = Dialect{goose.DialectPostgres, toPostgres}
+)
+
+// NeedsQuery selects the number of the lowest migration that a program must know to
+// serve the database.
+const NeedsQuery = `SELECT version FROM schema_needs WHERE id = 1`
+
+// Migrate runs the missing migrations up to the one numbered last, or all of them if
+// last is 0. If the database has migrations of a later program, Migrate accepts it
+// if those migrations allow this program to serve it, and returns an error
+// otherwise. asFault converts the errors of the driver.
+func Migrate(
+	ctx context.Context, db *sql.DB, d Dialect, last int64, asFault func(error) error, options ...goose.ProviderOption,
+) error {
+	migrations, err := d.Migrations()
+	if err != nil {
+		return err
+	}
+	if last > 0 {
+		migrations = slices.DeleteFunc(migrations, func(m *goose.Migration) bool { return m.Version > last })
+	}
+	options = append(options, goose.WithGoMigrations(migrations...), goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(d.goose, db, nil, options...)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", asFault(err))
+	}
+	has, knows, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", asFault(err))
+	}
+	if has <= knows {
+		return nil
+	}
+	var needs int64
+	if err := db.QueryRowContext(ctx, NeedsQuery).Scan(&needs); err != nil {
+		return fmt.Errorf("migrate: %w", asFault(err))
+	}
+	if knows < needs {
+		return fmt.Errorf("the database has schema %d, which needs a program that knows schema %d or later, "+
+			"and this program knows schema %d; start a later version, or restore a back-up from before the upgrade",
+			has, needs, knows)
+	}
+	return nil
+}
+
+// Migrations returns the migrations in their order.
+func (d Dialect) Migrations() (migrations []*goose.Migration, _ error) {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	for _, f := range entries {
+		text, err := files.ReadFile(f.Name())
+		if err != nil {
+			return nil, fmt.Errorf("migrate: %w", err)
+		}
+		version, err := goose.NumericComponent(f.Name())
+		if err != nil {
+			return nil, fmt.Errorf("migrate: %w", err)
+		}
+		up := func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, d.translate(string(text)))
+			return err
+		}
+		migrations = append(migrations, goose.NewGoMigration(version, &goose.GoFunc{RunTx: up}, nil))
+	}
+	return migrations, nil
+}
+
+// Last returns the number of the last migration that this program knows.
+func Last() (int64, error) {
+	migrations, err := SQLite.Migrations()
+	if err != nil {
+		return 0, err
+	}
+	return migrations[len(migrations)-1].Version, nil
+}
+
+// toSQLite translates a migration to SQLite. The key of a row is its rowid, which is
+// the last column of every index anyway.
+func toSQLite(text string) string {
+	text = linesFor("sqlite", text)
+	text = strings.NewReplacer(
+		"seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "seq INTEGER PRIMARY KEY AUTOINCREMENT",
+		"BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY",
+		"BYTEA", "BLOB",
+		"  PRIMARY KEY (kind, grp, shard)\n)", "  PRIMARY KEY (kind, grp, shard)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (key, seg)\n)", "  PRIMARY KEY (key, seg)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (grp, chunk)\n)", "  PRIMARY KEY (grp, chunk)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (package, root, advisory)\n)", "  PRIMARY KEY (package, root, advisory)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (chunk, package)\n)", "  PRIMARY KEY (chunk, package)\n) WITHOUT ROWID",
+	).Replace(text)
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "CREATE INDEX") {
+			lines[i] = strings.Replace(line, ", seg)", ")", 1)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// toPostgres translates a migration to PostgreSQL. Text is ordered by its bytes, as
+// in SQLite, and pages of counters leave room for updates in place.
+func toPostgres(text string) string {
+	text = linesFor("postgresql", text)
+	text = strings.ReplaceAll(text, " TEXT ", ` TEXT COLLATE "C" `)
+	return strings.ReplaceAll(text, "  PRIMARY KEY (kind, grp, shard)\n)",
+		"  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")
+}
+
+// linesFor returns the lines of a migration that an engine runs: the lines after a
+// line "-- on" with its name or with "both", and the lines before the first such
+// line. Statements that have no common syntax, such as triggers, are written once for
+// each engine.
+func linesFor(engine, text string) string {
+	var lines []string
+	skipped := false
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "-- on "); ok {
+			skipped = name != engine && name != "both"
+		}
+		if !skipped {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}

@@ -1,0 +1,241 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/trace"
+	"github.com/holdfast-dev/holdfast/internal/store/engine"
+)
+
+// A Tx is a running transaction.
+type Tx struct {
+	DB         *DB
+	on         engine.Conn
+	Shard      int                // shard of the counters; two concurrent writers should use different ones
+	queued     []engine.Statement // to be sent with the commit
+	increments []increment        // of counters; on PostgreSQL they are written with the commit
+	events     [][]any            // to be written with the commit
+	changes    []GrantChange
+	revision   int64           // written for its changes to grants; 0 if there are none
+	traced     context.Context // parent of the spans of its statements
+}
+
+// A write is a function with the transaction that it runs in. It implements
+// engine.Transaction.
+type write struct {
+	tx *Tx
+	f  func(*Tx) error
+}
+
+// Run runs the function, and then the statements that every transaction ends with.
+func (w *write) Run(ctx context.Context, on engine.Conn) error {
+	w.tx.on, w.tx.traced = on, ctx
+	if on, ok := on.(*engine.PostgresTx); ok {
+		w.tx.Shard = on.Shard()
+	}
+	if err := w.f(w.tx); err != nil {
+		return err
+	}
+	return w.tx.finish(ctx)
+}
+
+// Closing returns the statements that PostgreSQL gets with the commit.
+func (w *write) Closing() []engine.Statement { return w.tx.closing() }
+
+// Revision returns the revision that the transaction has written, or 0.
+func (w *write) Revision() int64 { return w.tx.revision }
+
+// Write runs f in a transaction, and again if the database reports a conflict. If the
+// transaction has moved the revision, Write returns when all replicas have applied it.
+func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
+	if sim := simulationIn(ctx); sim != nil {
+		return s.outcome(sim.write(ctx, f))
+	}
+	const tries = 8
+	ctx, span := trace.Start(ctx, "transaction")
+	var err error
+	defer func() { span.End(err) }()
+	for range tries {
+		t := &Tx{DB: s}
+		if err = s.db.Write(ctx, &write{t, f}); err == nil && s.Engine.Postgres {
+			s.announce(ctx, t.revision)
+		}
+		if s.Engine.Failure(err) != engine.Conflict {
+			break
+		}
+	}
+	if errors.Is(err, engine.ErrDryRun) {
+		err = nil
+	}
+	return s.outcome(err)
+}
+
+// announce notifies this process of a new revision and waits for the other replicas.
+// The transaction has released its connection, because the replicas may need one.
+func (s *DB) announce(ctx context.Context, revision int64) {
+	if revision == 0 {
+		return
+	}
+	s.notify(context.WithoutCancel(ctx), revision)
+	span := trace.Leaf(ctx, "wait for replicas")
+	s.replica.WaitForPeers(ctx, revision)
+	if ctx.Err() == nil {
+		s.settled.Store(revision)
+	}
+	span.End(nil)
+}
+
+// finish checks the budgets and writes the revision. For a request with validate_only
+// it returns engine.ErrDryRun instead, after all checks, including those of the
+// database. The row of the revision is locked late, because changes to grants of all
+// groups wait for it.
+func (t *Tx) finish(ctx context.Context) error {
+	if err := t.keepBudgets(ctx); err != nil {
+		return err
+	}
+	if resource.IsDryRun(ctx) {
+		return engine.ErrDryRun
+	}
+	if err := t.writeRevision(ctx); err != nil {
+		return err
+	}
+	if t.DB.Engine.Postgres && t.revision > 0 {
+		return t.Later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
+	}
+	return nil
+}
+
+// closing returns the statements that a transaction ends with on PostgreSQL. The
+// counters come last, because their locks are held until the commit.
+func (t *Tx) closing() []engine.Statement {
+	statements := slices.Clone(t.queued)
+	if len(t.events) > 0 {
+		statements = append(statements, outboxStatement(t.events))
+	}
+	if len(t.increments) > 0 {
+		statements = append(statements, counterStatement(t.increments, t.Shard))
+	}
+	return statements
+}
+
+// Exec runs a statement and returns how many rows it touched.
+func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	span := t.DB.Engine.Span(t.traced, query)
+	n, err := t.on.Exec(ctx, query, args)
+	return n, engine.WrapError("exec", query, engine.EndSpan(span, err))
+}
+
+// ExecAll runs statements that do not depend on each other's results, and returns how
+// many rows each touched. PostgreSQL gets them in one round trip.
+func (t *Tx) ExecAll(ctx context.Context, statements []engine.Statement) ([]int64, error) {
+	if on, ok := t.on.(*engine.PostgresTx); ok {
+		span := t.DB.Engine.Span(t.traced, statements[0].Text)
+		n, err := on.ExecAll(ctx, statements)
+		return n, engine.EndSpan(span, err)
+	}
+	touched := make([]int64, len(statements))
+	for i, st := range statements {
+		var err error
+		if touched[i], err = t.Exec(ctx, st.Text, st.Args...); err != nil {
+			return nil, err
+		}
+	}
+	return touched, nil
+}
+
+// Later runs a statement whose result the transaction does not need. PostgreSQL gets
+// all of them with the commit, because a round trip costs more than a statement, and
+// because the locks of counters should be held as briefly as possible.
+func (t *Tx) Later(ctx context.Context, query string, args ...any) error {
+	if t.DB.Engine.Postgres {
+		t.queued = append(t.queued, engine.Statement{Text: query, Args: args})
+		return nil
+	}
+	_, err := t.Exec(ctx, query, args...)
+	return err
+}
+
+// Row runs a query and scans its only row. It returns sql.ErrNoRows if there is none.
+func (t *Tx) Row(ctx context.Context, query string, args []any, dest ...any) error {
+	return t.QueryRow(ctx, query, args...).Scan(dest...)
+}
+
+// Do runs functions of other packages in the transaction, until one fails.
+func (t *Tx) Do(functions ...func(*Tx) error) error {
+	for _, f := range functions {
+		if err := f(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// QueryRow runs a query whose only row the caller scans.
+func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) Row {
+	span := t.DB.Engine.Span(t.traced, query)
+	rows, err := t.on.Query(ctx, query, args)
+	return Row{query: query, rows: rows, err: err, span: span}
+}
+
+// Rows runs a query and calls f for each row, until f returns true.
+func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
+	span := t.DB.Engine.Span(t.traced, query)
+	rows, err := t.on.Query(ctx, query, args)
+	return engine.EndSpan(span, scan(query, rows, err, f))
+}
+
+// InsertRows runs an INSERT of many rows: head is the statement up to VALUES, and tail
+// is the part after the values. The statements have a few sizes, so that each is
+// prepared once.
+func (t *Tx) InsertRows(ctx context.Context, head string, rows [][]any, tail string) error {
+	for _, size := range []int{128, 16, 4, 2, 1} {
+		for len(rows) >= size {
+			args := make([]any, 0, size*len(rows[0]))
+			for _, row := range rows[:size] {
+				args = append(args, row...)
+			}
+			if err := t.Later(ctx, head+t.DB.Engine.Values(size, len(rows[0]))+tail, args...); err != nil {
+				return err
+			}
+			rows = rows[size:]
+		}
+	}
+	return nil
+}
+
+// CopyRows adds the rows that next returns to a table, until next returns io.EOF, and
+// returns their number. next may reuse a row when it is called again.
+func (t *Tx) CopyRows(
+	ctx context.Context, table string, columns []string, next func() ([]any, error),
+) (n int64, _ error) {
+	if on, ok := t.on.(*engine.PostgresTx); ok {
+		return on.Copy(ctx, table, columns, next)
+	}
+	const size = 64
+	var rows [][]any
+	head := `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `)`
+	for {
+		row, err := next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		if err == nil {
+			n++
+			rows = append(rows, slices.Clone(row))
+		}
+		if len(rows) == size || err != nil {
+			if err := t.InsertRows(ctx, head, rows, ""); err != nil {
+				return n, err
+			}
+			rows = rows[:0]
+		}
+		if err != nil {
+			return n, nil
+		}
+	}
+}
