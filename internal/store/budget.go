@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// BytesCounter is the kind of counter of the bytes that are stored below a group or in
-// a repo: every blob and every manifest once for each repo that has it, whether or
-// not other repos have it, too, and uploads that have not become blobs. So what one
-// tenant does never changes what another one uses.
+// BytesCounter is the kind of counter of the bytes that are stored below a group or in a
+// repo. It counts every blob and every manifest once for each repo that has it, even if
+// other repos have it too, and uploads that have not become blobs. So the usage of a
+// tenant never depends on another tenant.
 const BytesCounter = "stored_bytes"
 
 // Counters are the kinds of counters that budgets limit, by metric.
@@ -29,42 +29,43 @@ var Counters = map[resource.Metric]string{
 
 // limited are the metrics by their kind of counter.
 var limited = func() map[string]resource.Metric {
-	all := map[string]resource.Metric{}
+	metrics := map[string]resource.Metric{}
 	for m, kind := range Counters {
-		all[kind] = m
+		metrics[kind] = m
 	}
-	return all
+	return metrics
 }()
 
-// BudgetHooks are what the store has to know of those who use it. All may be nil.
+// BudgetHooks are functions of the packages that use the store. Each may be nil.
 type BudgetHooks struct {
-	// Visible reports whether the caller may know what a group uses. If not, a
-	// refusal does not tell.
+	// Visible reports whether the caller may know the usage of a group. If not, the
+	// error of a refusal does not contain it.
 	Visible func(ctx context.Context, group resource.UID) bool
 
 	// Refused is called for every refusal.
 	Refused func(resource.Metric)
 }
 
-// Budgets are all budgets at one time. They are never changed.
+// Budgets is the set of all budgets at one time. It is never changed.
 type Budgets struct {
 	version int64
 	groups  map[int64]resource.Budget // by the segment of the group
 }
 
-// Above returns the budgets that limit a metric and hold for what has this uid: those
-// of the groups above it and, if it is a group, its own; the organization's first.
-func (b *Budgets) Above(uid resource.UID, m resource.Metric) (all []resource.Budget) {
+// Above returns the budgets that limit a metric for the resource uid: the budgets of the
+// groups above it and, if it is a group, its own. The budget of the organization comes
+// first.
+func (b *Budgets) Above(uid resource.UID, m resource.Metric) (budgets []resource.Budget) {
 	if len(b.groups) == 0 {
 		return nil
 	}
 	for _, g := range append(uid.Ancestors(), uid) {
 		budget, ok := b.groups[Segment(g)]
 		if _, limits := budget.Limits[m]; ok && limits && budget.UID == g {
-			all = append(all, budget)
+			budgets = append(budgets, budget)
 		}
 	}
-	return all
+	return budgets
 }
 
 // All returns all budgets by their uids.
@@ -72,15 +73,15 @@ func (b *Budgets) All() []resource.Budget {
 	return slices.SortedFunc(maps.Values(b.groups), func(x, y resource.Budget) int { return cmp.Compare(x.UID, y.UID) })
 }
 
-// A budgetCache holds all budgets, because every write has to know those above it.
-// Like the cache of repos it may be used only until the revision moves. Most moves
-// do not change a budget, and so it keeps what it had, with its version.
+// A budgetCache holds all budgets, because every write needs the budgets above it. Like
+// the cache of repos it is valid until the revision moves. Most moves do not change a
+// budget, so it keeps the last budgets with their version.
 type budgetCache struct {
-	current atomic.Pointer[Budgets] // nil if they may be outdated
+	current atomic.Pointer[Budgets] // nil if the budgets may be outdated
 
 	mu      sync.Mutex
 	last    *Budgets
-	cleared uint64 // how often
+	cleared uint64 // number of calls of clear
 }
 
 func (c *budgetCache) clear() {
@@ -90,7 +91,8 @@ func (c *budgetCache) clear() {
 	c.current.Store(nil)
 }
 
-// forget also drops what it had: in another history of the database the same version may be of other budgets.
+// forget also drops the last budgets, because in another history of the database the
+// same version may have other budgets.
 func (c *budgetCache) forget() {
 	c.clear()
 	c.mu.Lock()
@@ -104,7 +106,7 @@ func (c *budgetCache) state() (last *Budgets, cleared uint64) {
 	return c.last, c.cleared
 }
 
-// put takes budgets that were read, unless the cache was cleared since.
+// put stores budgets that were read, unless the cache was cleared since.
 func (c *budgetCache) put(b *Budgets, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +118,7 @@ func (c *budgetCache) put(b *Budgets, cleared uint64) {
 
 // cachedBudgets returns all budgets if they are in memory and current.
 func (s *DB) cachedBudgets() *Budgets {
-	if !s.Current() { // before the cache is asked: afterwards it may be outdated
+	if !s.Current() { // checked before the cache is read, because the lease may end in between
 		return nil
 	}
 	return s.budgets.current.Load()
@@ -135,7 +137,7 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 		return nil, fmt.Errorf("read the version of budgets: %w", err)
 	}
 	if last == nil || last.version != version {
-		var err error // version and budgets in one statement, so that they belong together
+		var err error // one statement, so that the version belongs to the budgets
 		if b, err = readBudgets(ctx, s.Rows, `SELECT r.rev, coalesce(b.detail, '') FROM revision AS r
 			LEFT JOIN budgets AS b ON b.uid <> '' WHERE r.id = 3`); err != nil {
 			return nil, fmt.Errorf("read budgets: %w", err)
@@ -145,7 +147,7 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	return b, nil
 }
 
-// readBudgets reads rows of a version and a budget, or "".
+// readBudgets reads rows of a version and a budget; an empty budget means none.
 func readBudgets(ctx context.Context, read Reader, text string, args ...any) (*Budgets, error) {
 	b := &Budgets{groups: map[int64]resource.Budget{}}
 	return b, read(ctx, text, args, func(row Scanner) (bool, error) {
@@ -160,15 +162,15 @@ func readBudgets(ctx context.Context, read Reader, text string, args ...any) (*B
 	})
 }
 
-// BudgetsChanged has every replica read budgets again.
+// BudgetsChanged makes every replica read budgets again.
 func (t *Tx) BudgetsChanged(ctx context.Context) error {
 	t.changed(GrantChange{})
 	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 3`)
 }
 
-// keepBudgets returns fault.FailedPrecondition if the transaction adds to a counter
-// more than a budget leaves. It runs last, so that what it locks is locked briefly
-// and by nobody who waits for another lock.
+// keepBudgets returns fault.FailedPrecondition if the transaction adds more to a counter
+// than a budget leaves. It runs last, so that its locks are held briefly, and never by a
+// transaction that waits for another lock.
 func (t *Tx) keepBudgets(ctx context.Context) error {
 	added := map[counterKey]int64{}
 	for _, c := range t.increments {
@@ -180,13 +182,13 @@ func (t *Tx) keepBudgets(ctx context.Context) error {
 	if len(added) == 0 {
 		return nil
 	}
-	all, err := t.budgetsOf(ctx, added)
-	if err != nil || len(all.groups) == 0 {
+	budgets, err := t.budgetsOf(ctx, added)
+	if err != nil || len(budgets.groups) == 0 {
 		return err
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(added), compareKeys) {
 		m := limited[key.kind]
-		b, ok := all.groups[key.group]
+		b, ok := budgets.groups[key.group]
 		limit, limits := b.Limits[m]
 		if !ok || !limits {
 			continue
@@ -202,8 +204,9 @@ func compareKeys(a, b counterKey) int {
 	return cmp.Or(strings.Compare(a.kind, b.kind), cmp.Compare(a.group, b.group))
 }
 
-// budgetsOf returns the budgets of the groups whose counters a transaction adds to:
-// from memory, or if that may be outdated, through the connection that it has.
+// budgetsOf returns the budgets of the groups whose counters a transaction adds to. It
+// reads them from memory, or with the connection of the transaction if the memory may be
+// outdated.
 func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budgets, error) {
 	if b := t.DB.cachedBudgets(); b != nil {
 		return b, nil
@@ -219,26 +222,26 @@ func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budget
 	return readBudgets(ctx, t.Rows, text, q.Args...)
 }
 
-// How near to its limit a budget is kept exactly. On PostgreSQL transactions that run
-// at the same time do not see what the others add. If one like this, crowd times,
-// would leave a part of the budget, it does not wait for others. Otherwise it waits
-// until it is the only one between this check and its commit. So a budget can be
-// exceeded only if others add more than that part between the check and the commit
-// of one transaction, which is milliseconds.
+// How near to its limit a budget is checked exactly. On PostgreSQL, concurrent
+// transactions do not see each other's additions. A transaction does not wait for others
+// if assumedWriters transactions of its size would still leave 1/reserve of the budget.
+// Otherwise it waits until it is the only one between this check and its commit. So a
+// budget can be exceeded only if others add more than that reserve between the check and
+// the commit of one transaction, which takes milliseconds.
 const (
-	crowd = 64
-	part  = 8 // the eighth
+	assumedWriters = 64
+	reserve        = 8
 )
 
-// keepBudget checks what a transaction adds to one counter.
+// keepBudget checks the addition of a transaction to one counter.
 func (t *Tx) keepBudget(ctx context.Context, key counterKey, n int64, b resource.Budget, limit int64) error {
 	used, err := t.counted(ctx, key)
 	if err != nil {
 		return err
 	}
 	if !t.DB.Engine.Postgres {
-		used -= n // it is counted already
-	} else if used+crowd*n > limit-limit/part {
+		used -= n // the counter already includes it
+	} else if used+assumedWriters*n > limit-limit/reserve {
 		if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, $2))`, key.kind, key.group); err != nil {
 			return err
 		}
@@ -252,7 +255,7 @@ func (t *Tx) keepBudget(ctx context.Context, key counterKey, n int64, b resource
 	return t.DB.OverBudget(ctx, b, limited[key.kind], used, n)
 }
 
-// counted returns what a counter has.
+// counted returns the value of a counter.
 func (t *Tx) counted(ctx context.Context, key counterKey) (n int64, err error) {
 	err = t.Row(ctx, `SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM counters WHERE kind = $1 AND grp = $2`,
 		[]any{key.kind, key.group}, &n)
@@ -264,8 +267,9 @@ func (s *DB) OverBudget(ctx context.Context, b resource.Budget, m resource.Metri
 	return fault.OverQuota(s.Quota(ctx, b, m, used, fmt.Sprintf(", and this needs %d", n)))
 }
 
-// Quota counts a refusal, and describes the budget that is the reason for it. It tells
-// what is used, and who can raise the budget, only to callers who may know it.
+// Quota counts a refusal, and describes the budget that is its reason. The description
+// contains the usage, and the people who can raise the budget, only if the caller may
+// know them.
 func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, used int64, needs string) fault.Quota {
 	if s.BudgetHooks.Refused != nil {
 		s.BudgetHooks.Refused(m)
@@ -286,20 +290,20 @@ func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, us
 	return q
 }
 
-// Usage returns what a group uses of what has counters.
+// Usage returns the usage of a group, for the metrics that have counters.
 func (s *DB) Usage(ctx context.Context, group resource.UID) (map[resource.Metric]int64, error) {
-	all, err := s.UsageOf(ctx, []resource.UID{group})
-	return all[group], err
+	usage, err := s.UsageOf(ctx, []resource.UID{group})
+	return usage[group], err
 }
 
 // UsageOf is Usage for several groups.
 func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.UID]map[resource.Metric]int64, error) {
 	q := Query{Engine: s.Engine}
 	segments, by := make([]int64, len(groups)), map[int64]resource.UID{}
-	all := map[resource.UID]map[resource.Metric]int64{}
+	usage := map[resource.UID]map[resource.Metric]int64{}
 	for i, g := range groups {
 		segments[i], by[Segment(g)] = Segment(g), g
-		all[g] = map[resource.Metric]int64{}
+		usage[g] = map[resource.Metric]int64{}
 	}
 	kinds := make([]string, 0, len(limited))
 	for _, kind := range slices.Sorted(maps.Keys(limited)) {
@@ -311,14 +315,14 @@ func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.U
 		var group, n int64
 		var kind string
 		err := row.Scan(&group, &kind, &n)
-		all[by[group]][limited[kind]] = n
+		usage[by[group]][limited[kind]] = n
 		return false, err
 	})
-	return all, err
+	return usage, err
 }
 
-// Room is what the budgets of a place leave of a metric, at one moment. Nothing is
-// reserved. A nil Room has no limit.
+// Headroom is the amount of a metric that the budgets of a group leave at one moment.
+// Nothing is reserved. A nil Headroom has no limit.
 type Headroom struct {
 	db     *DB
 	budget resource.Budget
@@ -327,15 +331,15 @@ type Headroom struct {
 	left   int64
 }
 
-// Room returns what the tightest budget leaves in a group, so that nobody sends bytes
-// that cannot be stored. It costs nothing where there is no budget.
+// Headroom returns the amount that the tightest budget leaves in a group, so that a client
+// does not send bytes that cannot be stored. It costs nothing if there is no budget.
 func (s *DB) Headroom(ctx context.Context, group resource.UID, m resource.Metric) (*Headroom, error) {
-	all, err := s.Budgets(ctx)
+	budgets, err := s.Budgets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var room *Headroom
-	for _, b := range all.Above(group, m) {
+	for _, b := range budgets.Above(group, m) {
 		used, err := s.Usage(ctx, b.UID)
 		if err != nil {
 			return nil, err

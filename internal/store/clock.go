@@ -24,23 +24,23 @@ const clockRounding = time.Millisecond
 // On SQLite it is the clock of this process.
 func (s *DB) Clock() (earliest, latest time.Time) {
 	if !s.Engine.Postgres {
-		now := s.steady.after(s.Now())
-		return now, now
+		current := s.steady.after(s.Now())
+		return current, current
 	}
 	r := s.replica.Clock()
 	if r == nil {
 		return time.Time{}, FromMS(1<<62 - 1)
 	}
-	now := time.Now()
-	return r.Time.Add(now.Sub(r.Received) - clockRounding),
-		s.steady.after(r.Time.Add(now.Sub(r.Requested) + clockRounding))
+	current := time.Now()
+	return r.Time.Add(current.Sub(r.Received) - clockRounding),
+		s.steady.after(r.Time.Add(current.Sub(r.Requested) + clockRounding))
 }
 
 // Clock returns the time of the database.
 func (t *Tx) Clock(ctx context.Context) (time.Time, error) {
 	if !t.DB.Engine.Postgres {
-		_, now := t.DB.Clock()
-		return now.UTC().Truncate(time.Millisecond), nil
+		_, latest := t.DB.Clock()
+		return latest.UTC().Truncate(time.Millisecond), nil
 	}
 	var ms int64
 	err := t.Row(ctx, `SELECT `+t.DB.Engine.Clock, nil, &ms)

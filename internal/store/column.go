@@ -13,9 +13,9 @@ import (
 // A Column ties a column of a table to a field of a resource.
 type Column struct {
 	name  string // "" if it is only read
-	from  string // what SELECT reads; "" is the column itself, and "-" nothing
+	from  string // expression that SELECT reads; "" is the column itself, and "-" is nothing
 	order string // the order_by field that sorts by it
-	fixed bool   // an update leaves it as it is
+	fixed bool   // updates do not change it
 	field field
 }
 
@@ -25,17 +25,17 @@ type field interface {
 	value() (any, error)
 }
 
-// Order lets lists be sorted by the column under a name.
+// Order makes the column a sort order of lists with a name.
 func (c Column) Order(name string) Column { c.order = name; return c }
 
-// Fixed has updates leave the column as it is.
+// Fixed excludes the column from updates.
 func (c Column) Fixed() Column { c.fixed = true; return c }
 
-// From has the column read as an expression; the table is t. Without a name the
-// column is only read.
+// From makes SELECT read an expression instead of the column; the table is t. A column
+// without a name is only read.
 func (c Column) From(expression string) Column { c.from = expression; return c }
 
-// Empty has the column written as "" if it is true.
+// Empty makes the column be written as "" if empty is true.
 func (c Column) Empty(empty bool) Column {
 	if empty {
 		c.field = emptyField{c.field}
@@ -47,7 +47,7 @@ type emptyField struct{ field }
 
 func (emptyField) value() (any, error) { return "", nil }
 
-// Key is the UID of a resource, with the columns that say where it is in the tree.
+// Key is the UID of a resource, with the columns of its place in the tree.
 func Key(uid *resource.UID) Column {
 	return Column{name: "uid", order: "uid", fixed: true, field: keyField{uid}}
 }
@@ -71,7 +71,7 @@ func OptionalTime(name string, p *time.Time) Column {
 	return Column{name: name, field: optionalTimeField{p}}
 }
 
-// Milliseconds is a column with a length of time.
+// Milliseconds is a column with a duration.
 func Milliseconds(name string, p *time.Duration) Column {
 	return Column{name: name, field: lengthField{p}}
 }
@@ -79,12 +79,12 @@ func Milliseconds(name string, p *time.Duration) Column {
 // Bytes is a column of bytes, never NULL.
 func Bytes(name string, p *[]byte) Column { return Column{name: name, field: bytesField{p}} }
 
-// JSON is a column with a value as JSON. Nothing is read from an empty one.
+// JSON is a column with a value as JSON. Reading an empty text leaves the value unchanged.
 func JSON(name string, p any) Column { return Column{name: name, field: jsonField{p, p}} }
 
-// Detail is a column with those fields of a resource as JSON that have no column
-// of their own: it is written from part, which has only these, and read into p.
-// It comes before the columns of fields that p has, too.
+// Detail is a JSON column with the fields of a resource that have no own column. It is
+// written from part, which has only these fields, and read into p. It must come before the
+// columns of other fields of p.
 func Detail(name string, part, p any) Column { return Column{name: name, field: jsonField{part, p}} }
 
 // Ref is a column that refers to a row of another table. An empty UID is NULL.
@@ -93,8 +93,8 @@ func Ref(name, table string, p *resource.UID) Column {
 		WHERE r.seg = t.` + name + `)`, field: refField{p}}
 }
 
-// Derived is a column that is computed from others when a row is written, so that
-// an index can find it, and never read.
+// Derived is a column that is computed from others when a row is written, for an index.
+// It is never read.
 func Derived(name string, v any) Column { return Column{name: name, from: "-", field: derivedField{v}} }
 
 type (

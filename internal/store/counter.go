@@ -18,18 +18,18 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 	if len(above) == 0 {
 		return nil
 	}
-	all := make([]increment, len(above))
+	increments := make([]increment, len(above))
 	for i, g := range above {
-		all[i] = increment{key: counterKey{kind, Segment(g)}, n: int64(by)}
+		increments[i] = increment{key: counterKey{kind, Segment(g)}, n: int64(by)}
 	}
-	all[len(all)-1].children = int64(by)
-	t.increments = append(t.increments, all...)
+	increments[len(increments)-1].children = int64(by)
+	t.increments = append(t.increments, increments...)
 	if t.DB.Engine.Postgres {
 		return nil
 	}
 	var values []string
 	args := []any{kind, t.Shard, by}
-	for _, c := range all {
+	for _, c := range increments {
 		args = append(args, c.key.group, c.children)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
@@ -41,7 +41,7 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 const counterAdd = ` ON CONFLICT (kind, grp, shard)
 	DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
 
-// An increment is what a write adds to a counter.
+// An increment is an addition of a write to a counter.
 type increment struct {
 	key         counterKey
 	n, children int64
@@ -74,8 +74,9 @@ func counterStatement(all []increment, shard int) engine.Statement {
 	}
 }
 
-// DropCounters deletes the counters of a group that is gone, except the kinds to be kept, and the partitions
-// (the table advisory_shelves) and generations (advisory_eras) of its advisories.
+// DropCounters deletes the counters of a deleted group, except the kinds in kept. It also
+// deletes the partitions (the table advisory_shelves) and the generations (advisory_eras) of
+// its advisories.
 func (t *Tx) DropCounters(ctx context.Context, group resource.UID, kept ...string) error {
 	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool {
 		return c.key.group == Segment(group) && !slices.Contains(kept, c.key.kind)
@@ -113,15 +114,15 @@ var kinds = []string{
 	TrashCounter,
 }
 
-// subsets are the kinds of counters that count some rows of a table: the tags that
-// a list leaves out unless it is asked for them, and the pushes among the pulls.
+// subsets are the kinds of counters that count a part of a table: the tags that a list
+// contains only on request, and the pushes among the pulls.
 var subsets = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
 
 // CounterKinds returns the kinds of counters that count resources.
 func CounterKinds() []string { return slices.Concat(kinds, subsets) }
 
-// TagCounter is the kind of counter that counts the tags of a class. A list leaves
-// some classes out, and so must its total.
+// TagCounter is the kind of counter that counts the tags of a class. A list leaves out some
+// classes, so its total must leave them out too.
 func TagCounter(c resource.TagClass) string {
 	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
 }

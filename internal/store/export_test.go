@@ -295,7 +295,7 @@ func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 var (
 	Named           = named
 	NamesOf         = namesOf
-	Counts          = counts
+	Counts          = countsStatement
 	EventsOfRequest = eventsOfRequest
 )
 

@@ -19,22 +19,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// A Kind says how one kind of resource is stored. Everything that names its
-// columns, SELECT, INSERT, UPDATE, the orders of lists and their cursors, comes
-// from Columns.
+// A Kind describes how one kind of resource is stored. Columns determines SELECT, INSERT,
+// UPDATE, the orders of lists, and their cursors.
 type Kind[T any] struct {
 	Table        string            // its table, and the name of its counters
-	Label        string            // what a person calls one of them
+	Label        string            // singular noun for people
 	Columns      func(*T) []Column // the columns of a resource
-	Joins        string            // what else they are read from
-	GroupUID     bool              // it has the UIDs of groups
-	InGroup      bool              // and filters by place take it as a child of its group
-	ParentTables string            // the tables of what it is in, unless that is a group
+	Joins        string            // joins that SELECT needs
+	GroupUID     bool              // the resource has the UID of its group
+	InGroup      bool              // filters by place treat it as a child of its group
+	ParentTables string            // tables of its parents, if they are not groups
 	Orders       map[string]string // further order_by fields, and their columns
-	Unique       string            // columns of which a second row is refused without an end to the transaction
+	Unique       string            // unique columns; a duplicate is refused without failing the transaction
 
 	Created, Updated, Deleted resource.EventType
-	Redact                    func(T) T // what an event says of one; nil says everything
+	Redact                    func(T) T // removes secrets for events; nil removes nothing
 
 	once  sync.Once
 	texts kindTexts
@@ -42,7 +41,7 @@ type Kind[T any] struct {
 
 // kindTexts are the parts of statements that name columns.
 type kindTexts struct {
-	columns string // of SELECT
+	columns string // the list of SELECT
 	read    string // SELECT, without conditions
 	orders  map[string]string
 	insert  string // up to VALUES
@@ -116,7 +115,7 @@ func (k *Kind[T]) uid(columns []Column) resource.UID {
 	return ""
 }
 
-// updateTime returns where a resource has the time of its last change, or nil.
+// updateTime returns a pointer to the time of the last change of a resource, or nil.
 func updateTime(columns []Column) *time.Time {
 	for _, c := range columns {
 		if f, ok := c.field.(timeField); ok && c.name == "update_ms" {
@@ -126,7 +125,7 @@ func updateTime(columns []Column) *time.Time {
 	return nil
 }
 
-// List says how the kind is listed: order_by accepts the orders of its columns.
+// List describes how the kind is listed: order_by accepts the orders of its columns.
 func (k *Kind[T]) List(byDefault page.Order) page.List {
 	fields := slices.Collect(maps.Keys(k.Orders))
 	for _, c := range k.Columns(new(T)) {
@@ -146,16 +145,16 @@ func (k *Kind[T]) OrderColumn(field string) (column string, ok bool) {
 // Cursor returns the position of a resource in the order of a column.
 func (k *Kind[T]) Cursor(v T, column string) page.Cursor {
 	columns := k.Columns(&v)
-	at := page.Cursor{UID: string(k.uid(columns))}
+	cursor := page.Cursor{UID: string(k.uid(columns))}
 	for _, c := range columns {
 		if c.name == column {
-			c.position(&at)
+			c.position(&cursor)
 		}
 	}
-	return at
+	return cursor
 }
 
-// name returns what a resource is called in the error that there is one already.
+// name returns the name of a resource for the error that it exists already.
 func (k *Kind[T]) name(columns []Column) string {
 	for _, c := range columns {
 		if c.name == "name" {
@@ -195,9 +194,8 @@ func Lock[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID, lock 
 	return One(ctx, t.Rows, k, uid, ` WHERE t.uid = $1`+lock, string(uid))
 }
 
-// Insert adds a resource with its event and its count. It returns
-// fault.AlreadyExists if there is one of its name, and fault.NotFound if its group
-// is not there.
+// Insert adds a resource with its event and its count. It returns fault.AlreadyExists if
+// there is one with its name, and fault.NotFound if its group does not exist.
 func Insert[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	if err := InsertRow(ctx, t, k, v); err != nil {
 		return err
@@ -238,7 +236,7 @@ func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
-// Insertion is the statement of InsertRow. It touches no row if there is one of the name.
+// Insertion is the statement of InsertRow. It touches no row if the name exists already.
 func Insertion[T any](t *Tx, k *Kind[T], v T) (engine.Statement, error) {
 	row, err := k.row(v)
 	if err != nil {
@@ -279,10 +277,10 @@ func (k *Kind[T]) row(v T) (row []any, _ error) {
 	return row, nil
 }
 
-// Update replaces before by after, with its event, and sets the time of the change
-// in after. If after is stored as before is, it writes nothing, there is no event,
-// and the time is that of before. It returns ErrStale if the resource is not as
-// before any more, and fault.AlreadyExists if there is another of its name.
+// Update replaces before by after, with its event, and sets the time of the change in
+// after. If the stored columns are equal, it writes nothing, adds no event, and keeps the
+// time. It returns ErrStale if the resource has changed since before was read, and
+// fault.AlreadyExists if there is another with its name.
 func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	return UpdateAs(ctx, t, k, k.Updated, before, after)
 }
@@ -293,11 +291,11 @@ func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.Even
 	if err := resource.CheckExpected(ctx, k.uid(was), *updateTime(was)); err != nil {
 		return err
 	}
-	same, err := k.sameRow(before, *after)
+	unchanged, err := k.sameRow(before, *after)
 	if err != nil {
 		return err
 	}
-	if same {
+	if unchanged {
 		*updateTime(k.Columns(after)) = *updateTime(k.Columns(&before))
 		return nil
 	}
@@ -308,7 +306,7 @@ func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.Even
 	return t.Emit(ctx, event, uid, k.group(uid), k.redacted(before), k.redacted(*after))
 }
 
-// sameRow reports whether an update from before to after would change no column but
+// sameRow reports whether an update from before to after would change no column except
 // the time of the change.
 func (k *Kind[T]) sameRow(before, after T) (bool, error) {
 	was, is := k.Columns(&before), k.Columns(&after)
@@ -328,7 +326,7 @@ func (k *Kind[T]) sameRow(before, after T) (bool, error) {
 	return true, nil
 }
 
-// UpdateRow is Update without the event. It writes what has not changed, too.
+// UpdateRow is Update without the event. It also writes columns that have not changed.
 func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	was := k.Columns(&before)
 	version := *updateTime(was)
@@ -355,21 +353,20 @@ func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T
 	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
-// ErrStale is the error of an update of something that has changed since it was
-// read, or is gone.
+// ErrStale is the error of an update of a resource that was changed or deleted since it
+// was read.
 var ErrStale = errors.New("changed since it was read")
 
-// How often Edit tries, and the bounds of the random pauses between.
+// The number of tries of Edit, and the bounds of the random pauses between them.
 const (
 	editTries = 50
 	pauseMin  = time.Millisecond
 	pauseMax  = 50 * time.Millisecond
 )
 
-// Edit reads a resource, applies change to it, and writes it if it is still as it
-// was read; otherwise it begins again. Nothing is locked while change runs. It
-// returns the errors of read, change and write, and fault.Aborted if others always
-// change the resource first.
+// Edit reads a resource, applies change to it, and writes it. If the resource was changed
+// in between, it begins again. Nothing is locked while change runs. It returns the errors
+// of read, change and write, and fault.Aborted if other writers are always faster.
 func Edit[T any](
 	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
 	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,
@@ -421,7 +418,7 @@ func Remove[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	return t.Removed(ctx, k.Table, k.Deleted, uid, k.group(uid), k.redacted(v))
 }
 
-// Clone copies a resource with what it points to, as far as its JSON goes.
+// Clone returns a deep copy of a resource: of all fields that its JSON contains.
 func Clone[T any](v T) (out T, err error) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// Lease acquires or renews the lease of a name for a time, unless another holder
-// has it, and reports whether the holder has it then. Times are those of the
-// database, so that the clocks of replicas need not agree.
+// AcquireLease acquires or renews the named lease for a time, unless another holder has
+// it, and reports whether it succeeded. It uses the clock of the database, so that the
+// clocks of replicas need not agree.
 func (s *DB) AcquireLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
 	n, err := s.Exec(ctx, `
 		INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
@@ -18,8 +18,9 @@ func (s *DB) AcquireLease(ctx context.Context, name, holder string, life time.Du
 	return n > 0, err
 }
 
-// KeepLease returns fault.Aborted unless the holder has a lease, and keeps others from it
-// until the commit. So a holder that was stopped for longer than its lease cannot write.
+// RequireLease returns fault.Aborted unless the holder has a lease, and prevents others
+// from acquiring it until the commit. So a holder that was suspended for longer than its
+// lease cannot write.
 func (t *Tx) RequireLease(ctx context.Context, name, holder string) error {
 	n, err := t.Exec(ctx, `UPDATE leases SET holder = holder WHERE name = $1 AND holder = $2`, name, holder)
 	if err == nil && n == 0 {
@@ -28,7 +29,7 @@ func (t *Tx) RequireLease(ctx context.Context, name, holder string) error {
 	return err
 }
 
-// EndLease releases a lease, if the holder has it.
+// ReleaseLease releases a lease, if the holder has it.
 func (s *DB) ReleaseLease(ctx context.Context, name, holder string) error {
 	_, err := s.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
 	return err

@@ -22,9 +22,8 @@ import (
 // here and not by the database: each statement is written so that one index
 // serves it.
 
-// levels is how deep a subtree may start and still have an index in the order of a
-// column. For a deeper one a list sorts the subtree, which is slow only if that is
-// big.
+// levels is the depth of the deepest subtrees that have an index in the order of a column.
+// A list of a deeper subtree sorts it, which is slow only if the subtree is large.
 var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 
 // A Condition is an equality that a list is filtered by. There is an index
@@ -32,7 +31,7 @@ var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 type Condition struct {
 	column string
 	value  any
-	since  bool // it may also be more
+	since  bool // greater values match too
 	flag   bool // the column itself is true; its index has only such rows
 }
 
@@ -58,12 +57,12 @@ func List[T any](
 	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name,
 		Page: p}
 	q.filter(f)
-	if at := sc.fromFilter(r, f.UIDs); at != "" {
-		q.require(at, append(strings.Fields(l.ParentTables), "groups")...)
+	if group := sc.fromFilter(r, f.UIDs); group != "" {
+		q.require(group, append(strings.Fields(l.ParentTables), "groups")...)
 	}
 	if col == "uid" && sc.Children != "" && !q.filtered() &&
 		(p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
-		q.Column = "seg" // of siblings, the segments have the order of the uids
+		q.Column = "seg" // because the segments of siblings have the order of the uids
 	}
 	spans, err := s.spans(ctx, q, sc)
 	if err != nil {
@@ -72,9 +71,9 @@ func List[T any](
 	for _, sp := range spans {
 		out.Total += sp.rows
 	}
-	near, all := q.prune(spans)
+	near, complete := q.prune(spans)
 	out.Items, err = read(ctx, s, l, q, near)
-	if err == nil && !all && len(out.Items) <= p.Size { // rows have gone since they were counted
+	if err == nil && !complete && len(out.Items) <= p.Size { // rows were deleted after they were counted
 		out.Items, err = read(ctx, s, l, q, spans)
 	}
 	if err != nil {
@@ -146,29 +145,28 @@ func read[T any](ctx context.Context, s *DB, l *Kind[T], q Query, spans []span) 
 // A span is a part of a scope that one index range holds, or a set of rows.
 type span struct {
 	below, children resource.UID
-	self            bool // with the group of below itself; only of ranges of uids
+	self            bool // includes the group below itself; only for ranges of uids
 	set             []resource.UID
-	rows            int64 // how many there are
+	rows            int64 // number of rows
 }
 
 // spans returns the parts of a scope that are not empty, in the order of their
 // uids, with their sizes.
 func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
-	var all []span
+	var parts []span
 	self := q.Column == "uid" && !q.filtered() && includes(sc.Rows, sc.Below)
 	if self {
 		sc.Rows = slices.DeleteFunc(slices.Clone(sc.Rows), func(uid resource.UID) bool {
-			return slices.Contains(sc.Below,
-				uid)
+			return slices.Contains(sc.Below, uid)
 		})
 	}
 	for _, uid := range sc.Below {
-		all = append(all, span{below: uid, self: self})
+		parts = append(parts, span{below: uid, self: self})
 	}
 	if sc.Children != "" {
-		all = append(all, span{children: sc.Children})
+		parts = append(parts, span{children: sc.Children})
 	}
-	if err := s.size(ctx, q, all); err != nil {
+	if err := s.size(ctx, q, parts); err != nil {
 		return nil, err
 	}
 	if len(sc.Rows) > 0 {
@@ -178,18 +176,18 @@ func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
 		if err := s.Row(ctx, text, q.Args, &sp.rows); err != nil {
 			return nil, err
 		}
-		all = append(all, sp)
+		parts = append(parts, sp)
 	}
-	return slices.DeleteFunc(all, func(sp span) bool { return sp.rows == 0 }), nil
+	return slices.DeleteFunc(parts, func(sp span) bool { return sp.rows == 0 }), nil
 }
 
-// includes reports whether all of some uids are among others.
-func includes(all, some []resource.UID) bool {
-	return !slices.ContainsFunc(some, func(uid resource.UID) bool { return !slices.Contains(all, uid) })
+// includes reports whether set contains all of uids.
+func includes(set, uids []resource.UID) bool {
+	return !slices.ContainsFunc(uids, func(uid resource.UID) bool { return !slices.Contains(set, uid) })
 }
 
-// size fills in how many rows each span has: from its counter, or, for a list
-// with filters, by counting the entries of an index.
+// size sets the number of rows of each span: from its counter, or, for a list with
+// filters, by counting the entries of an index.
 func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	if q.filtered() {
 		for i := range spans {
@@ -214,21 +212,21 @@ func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	})
 }
 
-// prune drops the spans that a page in the order of uids cannot come from: the
-// spans are in that order themselves, and their sizes are known. all is false if
-// it dropped some for their sizes alone.
-func (q *Query) prune(spans []span) (out []span, all bool) {
+// prune drops the spans that cannot contribute to a page in the order of uids: the spans
+// are in that order, and their sizes are known. complete is false if it dropped spans
+// because of their sizes alone.
+func (q *Query) prune(spans []span) (out []span, complete bool) {
 	if q.Column != "uid" || len(spans) < 2 {
 		return spans, true
 	}
-	all = true
+	complete = true
 	left := int64(q.need())
 	for i := range spans {
 		sp := spans[i]
 		if q.Page.Order.Desc {
 			sp = spans[len(spans)-1-i]
 		}
-		if sp.below == "" { // a set can be anywhere
+		if sp.below == "" { // the rows of a set can be anywhere
 			out = append(out, sp)
 			continue
 		}
@@ -236,18 +234,18 @@ func (q *Query) prune(spans []span) (out []span, all bool) {
 			continue
 		}
 		if left <= 0 {
-			all = false
+			complete = false
 			continue
 		}
 		if c := q.Page.After; c == nil || !sp.below.Covers(resource.UID(c.UID)) {
-			left -= sp.rows // with the cursor inside, nobody knows how much is left
+			left -= sp.rows // if the cursor is inside, the number of rows after it is unknown
 		}
 		out = append(out, sp)
 	}
-	return out, all
+	return out, complete
 }
 
-// passed reports whether a subtree lies before the cursor as a whole.
+// passed reports whether the whole subtree comes before the cursor.
 func (q *Query) passed(uid resource.UID) bool {
 	c := q.Page.After
 	if c == nil {
@@ -266,9 +264,9 @@ type key struct {
 	seg  int64
 }
 
-// merge returns the segments of a page's rows from several spans, in order. It
-// walks one index range for each, as far as its rows still count: in SQLite
-// that costs little more than the rows.
+// merge returns the segments of a page's rows from several spans, in order. For each span
+// it walks one index range until the rows can no longer be on the page. In SQLite that
+// costs little more than the rows.
 func merge(ctx context.Context, rows Reader, q Query, spans []span) ([]int64, error) {
 	order := q.compare
 	if q.Page.Order.Desc {
@@ -328,13 +326,14 @@ func (q *Query) compare(a, b key) int {
 // textual reports whether the sort column is text.
 func (q *Query) textual() bool { return q.Column == "uid" || q.Column == "name" }
 
-// need is how many rows, in order, decide the page.
+// need returns the number of rows, in order, that determine the page.
 func (q *Query) need() int { return q.Page.Skip + q.Page.Size + 1 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// A Listing names what lists of a kind read, for the tests of their plans.
+// A Listing names the table, columns and joins of the lists of a kind, for tests of their
+// plans.
 type Listing struct{ Table, Columns, Joins string }
 
-// Listing returns what lists of a kind read.
+// Listing returns the Listing of a kind.
 func (k *Kind[T]) Listing() Listing { return Listing{k.Table, k.text().columns, k.Joins} }

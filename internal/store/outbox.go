@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// Emit adds an event to the outbox, in the transaction of the change. before and
-// after are what was changed, or nil if there was nothing, or is nothing any more.
+// Emit adds an event to the outbox, in the transaction of the change. before and after are
+// the versions of the resource, or nil if it did not or does not exist.
 func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
 	row, err := t.Event(ctx, kind, subject, group, before, after)
 	if err != nil {
@@ -31,7 +31,7 @@ func (t *Tx) Added(ctx context.Context, kind string, event resource.EventType, u
 	return t.Count(ctx, kind, uid, 1)
 }
 
-// Removed adds the event and takes away the count, as every delete does at its end.
+// Removed adds the event and subtracts the count that every delete ends with.
 func (t *Tx) Removed(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
 	if err := t.Emit(ctx, event, uid, group, v, nil); err != nil {
 		return err
@@ -109,20 +109,19 @@ func Encode(v any) (string, error) {
 
 const eventColumns = `seq, id, type, subject, grp, actor, at_ms, before_json, after_json`
 
-// Events returns up to n events that follow the one numbered after. Of changes
-// that are made at the same time, one may yet come to stand before another that
-// is here: see Tail.
+// Events returns up to n events after the one numbered after. If transactions run
+// concurrently, an event with a lower number may still appear later: see outbox.Tail.
 func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, error) {
 	return s.events(ctx, `SELECT `+eventColumns+` FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2`, after, n)
 }
 
-// EventsBefore returns up to n events of a group, and of everything below it,
-// that come before the one numbered before, newest first; of no group, those of
-// all. It looks at no more than the reach events before that one, and returns
-// where it stopped looking: 0 if nothing is left.
+// EventsBefore returns up to n events before the one numbered before, newest first. They
+// belong to a group or a resource below it; "" selects the events of all groups. It reads
+// at most reach events, and returns the number of the event at which it stopped, or 0 at
+// the end.
 func (s *DB) EventsBefore(
 	ctx context.Context, group resource.UID, before int64, n, reach int,
-) (all []resource.Event, stopped int64, _ error) {
+) (events []resource.Event, stopped int64, _ error) {
 	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1
 		ORDER BY seq DESC LIMIT $2) AS t`,
 		[]any{before, reach}, &stopped)
@@ -136,17 +135,18 @@ func (s *DB) EventsBefore(
 	} else {
 		args = append(args, n)
 	}
-	if all, err = s.events(ctx, text+` ORDER BY seq DESC LIMIT $3`, args...); err != nil {
+	if events, err = s.events(ctx, text+` ORDER BY seq DESC LIMIT $3`, args...); err != nil {
 		return nil, 0, err
 	}
-	if len(all) == n {
-		stopped = all[n-1].Seq
+	if len(events) == n {
+		stopped = events[n-1].Seq
 	}
-	return all, stopped, nil
+	return events, stopped, nil
 }
 
-// EventsOfRequest returns up to n events of an organization that one request has caused. A
-// client chooses the ids of its requests, so others may have used the same.
+// EventsOfRequest returns up to n events of an organization that one request caused.
+// Clients choose the ids of their requests, so clients of other organizations may have
+// used the same id.
 func (s *DB) EventsOfRequest(ctx context.Context, request string, org resource.UID, n int) ([]resource.Event, error) {
 	args, text := eventsOfRequest(request, org, n)
 	return s.events(ctx, text, args...)
@@ -158,11 +158,11 @@ func eventsOfRequest(request string, org resource.UID, n int) (args []any, text 
 		WHERE request = $1 AND request <> '' AND grp >= $2 AND grp < $3 ORDER BY grp, seq LIMIT $4`
 }
 
-// EventNumber returns the number of the first event that was recorded at that
-// time or later, as near as the clocks of replicas agree; of none, the number
-// that follows the last.
+// EventNumber returns the number of the first event that was recorded at a time or later.
+// It is as exact as the clocks of replicas agree. If there is no such event, it returns the
+// number after the last event.
 func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
-	var low, high int64 // every event before low is older; high is not
+	var low, high int64 // every event before low is older; event high is not
 	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox),
 		(SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
 	for err == nil && low < high {
@@ -202,7 +202,7 @@ func (s *DB) events(ctx context.Context, text string, args ...any) ([]resource.E
 	}, text, args...)
 }
 
-// LastEvent returns the number of the newest event there is to see, or 0.
+// LastEvent returns the number of the newest visible event, or 0.
 func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
 	err = s.Row(ctx, `SELECT coalesce(max(seq), 0) FROM outbox`, nil, &n)
 	return n, err

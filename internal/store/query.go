@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// A Query builds a statement of a list, with its arguments so far. A copy of it
-// builds another one.
+// A Query builds a statement of a list and collects its arguments. A copy of a Query builds
+// another statement.
 type Query struct {
 	Engine    engine.Engine
 	Table     string
@@ -19,19 +19,19 @@ type Query struct {
 	joins     string
 	Column    string // the sort column
 	name      string // the exact name asked for, or ""
-	prefix    string // what names begin with, or ""; only in the order of names
+	prefix    string // common beginning of the names, or ""; only in the order of names
 	where     []Condition
 	required  []requirement
-	classes   []resource.TagClass // of tags; nil for other kinds
-	direction resource.Direction  // of pulls
+	classes   []resource.TagClass // selected classes of tags; nil for other kinds
+	direction resource.Direction  // selected direction of pulls
 	Page      page.Request
 	Args      []any
 }
 
-// A requirement is a uid that a caller has named, and the tables it can be in. Rows
-// refer to what they are in by its segment alone. A uid with the segment of
-// another's resource below a group of the caller's own would be authorized as the
-// caller's, so a list is empty unless a resource with the whole uid exists.
+// A requirement is a uid from the caller, and the tables that may contain it. Rows refer to
+// their parent by its segment alone. A caller could combine the segment of another
+// tenant's resource with the uid of an own group, and would be authorized for it. So a
+// list is empty unless a resource with the whole uid exists.
 type requirement struct {
 	uid    resource.UID
 	tables []string
@@ -76,9 +76,9 @@ func (q *Query) page(sp span) string {
 		q.Order())
 }
 
-// from names the table. For a range of uids SQLite is told the index: with
-// statistics it would choose another index that ends in the uid, and sort; and it
-// would walk all tags instead of the few with a flag.
+// from names the table. For a range of uids it also names the index for SQLite, because
+// with statistics SQLite would choose another index that ends in the uid, and sort. It
+// would also walk all tags instead of the few with a flag.
 func (q *Query) from(sp span) string {
 	text := q.Table + " AS t"
 	if q.Engine.Postgres || q.Column != "uid" || sp.below == "" {
@@ -121,8 +121,8 @@ func (q *Query) lateral(spans []span) string {
 		q.Order())
 }
 
-// walk selects the first keys of spans of one shape. Of more spans than rows
-// are needed only those that start first can reach the page.
+// walk selects the first keys of spans of one shape. If there are more spans than needed
+// rows, only the spans whose first rows come first can reach the page.
 func (q *Query) walk(spans []span) string {
 	need := q.need()
 	if len(spans) == 1 {
@@ -132,15 +132,17 @@ func (q *Query) walk(spans []span) string {
 	from, on := q.joined(spans)
 	rest := q.conditions() + q.After()
 	if len(spans) > need {
-		from = fmt.Sprintf("(SELECT s.v FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT 1) AS h ORDER BY h.k%s, h.seg%s%s)",
+		from = fmt.Sprintf("(SELECT s.v FROM %s AS s CROSS JOIN LATERAL "+
+			"(SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT 1) AS h ORDER BY h.k%s, h.seg%s%s)",
 			from, q.Column, q.Table, on, rest, q.Order(), q.dir(), q.dir(), q.Limit(need))
 	}
-	return fmt.Sprintf("(SELECT h.seg, h.k FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s%s) AS h)",
+	return fmt.Sprintf("(SELECT h.seg, h.k FROM %s AS s CROSS JOIN LATERAL "+
+		"(SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s%s) AS h)",
 		from, q.Column, q.Table, on, rest, q.Order(), q.Limit(need))
 }
 
-// joined is a table of subtrees of one depth, and the condition that t is in
-// the one of s.
+// joined returns a table s of subtrees of one depth, and the condition that t is in the
+// subtree of s.
 func (q *Query) joined(spans []span) (from, on string) {
 	d := spans[0].below.Depth()
 	if q.ranged(d) {
@@ -163,13 +165,13 @@ func (q *Query) joined(spans []span) (from, on string) {
 // byDepth groups spans that one statement can walk: subtrees of the same depth.
 func byDepth(spans []span) [][]span {
 	var out [][]span
-	at := map[int]int{}
+	groups := map[int]int{}
 	for _, sp := range spans {
-		i, ok := at[sp.below.Depth()]
+		i, ok := groups[sp.below.Depth()]
 		if sp.below == "" || !ok {
 			i = len(out)
 			out = append(out, nil)
-			at[sp.below.Depth()] = i
+			groups[sp.below.Depth()] = i
 		}
 		out[i] = append(out[i], sp)
 	}
@@ -212,14 +214,14 @@ func (q *Query) in(sp span) string {
 		}
 	}
 	text := fmt.Sprintf("t.uid %s %s AND t.uid < %s", than, q.Arg(from), q.Arg(to))
-	if d := levels["name"]; (q.name != "" || q.prefix != "") && len(q.where) == 0 { // the index of the deepest ancestor that has one
+	if d := levels["name"]; (q.name != "" || q.prefix != "") && len(q.where) == 0 {
+		// use the index of the deepest ancestor that has one
 		text += fmt.Sprintf(" AND t.a%d = %s", d, q.Arg(Segment(sp.below.Ancestor(d))))
 	}
 	return text + q.conditions()
 }
 
-// filtered reports whether a list has filters other than those of its place in the
-// tree.
+// filtered reports whether a list has filters in addition to its place in the tree.
 func (q *Query) filtered() bool { return q.name != "" || q.prefix != "" || len(q.where) > 0 }
 
 // conditions are the filters.
@@ -261,10 +263,10 @@ func (q *Query) conditions() string {
 	return text
 }
 
-// tagClasses is how many classes of tags there are.
+// tagClasses is the number of classes of tags.
 const tagClasses = int(resource.EpochTag) + 1
 
-// counted are the kinds of counters that make up a total.
+// counted is the condition on the kinds of counters that make up a total.
 func (q *Query) counted() string {
 	counters := []string{q.Table}
 	switch q.Table {

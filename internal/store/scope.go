@@ -6,35 +6,36 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Reach is what a caller may see of a kind: everything below the groups of
-// Under, these groups themselves where groups are listed, and the resources of
-// Also, wherever they are. Under is sorted, and none of it is below another.
+// A Reach is the set of resources of a kind that a caller may see: everything below the
+// groups of Under, these groups themselves if groups are listed, and the resources of Also,
+// wherever they are. Under is sorted, and no group in it is below another.
 type Reach struct {
 	Under []resource.UID
 	Also  []resource.UID
 }
 
-// A Scope is what a list may return: the intersection of the reach and the filter.
+// A Scope is the set of resources that a list may return: the intersection of the reach and
+// the filter.
 type Scope struct {
-	Below    []resource.UID // everything below these; sorted, disjoint
-	Rows     []resource.UID // these, if they exist; sorted
-	Children resource.UID   // what is directly below this; the others are empty then
+	Below    []resource.UID // selects everything below these groups; sorted, disjoint
+	Rows     []resource.UID // selects these resources, if they exist; sorted
+	Children resource.UID   // selects the children of this group; the other fields are empty then
 }
 
 // Empty reports whether a list has nothing to return.
 func (sc Scope) Empty() bool { return len(sc.Below) == 0 && len(sc.Rows) == 0 && sc.Children == "" }
 
-// fromFilter returns the group that a scope has from the filter alone, or "". The
-// groups of a reach exist; this one may not.
+// fromFilter returns the group of a scope that comes from the filter alone, or "". The
+// groups of a reach exist, but this one may not.
 func (sc Scope) fromFilter(r Reach, f resource.UIDFilter) resource.UID {
-	at := sc.Children
-	if at == "" && slices.Contains(sc.Below, f.DescendantsOf) {
-		at = f.DescendantsOf
+	group := sc.Children
+	if group == "" && slices.Contains(sc.Below, f.DescendantsOf) {
+		group = f.DescendantsOf
 	}
-	if slices.Contains(r.Under, at) {
+	if slices.Contains(r.Under, group) {
 		return ""
 	}
-	return at
+	return group
 }
 
 // Covered reports whether one of the groups covers the whole subtree of uid.
@@ -75,23 +76,22 @@ func within(f resource.UIDFilter, uid resource.UID) bool {
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, uid))
 }
 
-// Visible returns the intersection of what a caller may see and what was asked for.
-// self says that groups are listed.
+// Visible returns the intersection of the reach of a caller and a filter. self means that
+// groups are listed.
 func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
-	all := Scope{Below: r.Under, Rows: slices.Clone(r.Also)}
+	visible := Scope{Below: r.Under, Rows: slices.Clone(r.Also)}
 	if self {
-		all.Rows = append(all.Rows, r.Under...)
+		visible.Rows = append(visible.Rows, r.Under...)
 	}
-	slices.Sort(all.Rows)
-	all.Rows = slices.DeleteFunc(slices.Compact(all.Rows), func(uid resource.UID) bool {
-		return Covered(r.Under,
-			uid.Parent())
+	slices.Sort(visible.Rows)
+	visible.Rows = slices.DeleteFunc(slices.Compact(visible.Rows), func(uid resource.UID) bool {
+		return Covered(r.Under, uid.Parent())
 	})
 	switch {
 	case len(f.IDs) > 0 || f.AncestorsOf != "":
-		return all.pick(f)
+		return visible.pick(f)
 	case f.InRoot: // below a group there are no roots
-		return Scope{Rows: filterRows(all.Rows, f)}
+		return Scope{Rows: filterRows(visible.Rows, f)}
 	case f.ChildrenOf != "":
 		if f.DescendantsOf != "" && !f.DescendantsOf.Covers(f.ChildrenOf) {
 			return Scope{}
@@ -99,18 +99,18 @@ func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
 		if Covered(r.Under, f.ChildrenOf) {
 			return Scope{Children: f.ChildrenOf}
 		}
-		return Scope{Rows: filterRows(all.Rows, f)}
+		return Scope{Rows: filterRows(visible.Rows, f)}
 	case f.DescendantsOf != "":
 		if Covered(r.Under, f.DescendantsOf) {
 			return Scope{Below: []resource.UID{f.DescendantsOf}}
 		}
 		inside := slices.DeleteFunc(slices.Clone(r.Under), func(g resource.UID) bool { return !f.DescendantsOf.Covers(g) })
-		return Scope{Below: inside, Rows: filterRows(all.Rows, f)}
+		return Scope{Below: inside, Rows: filterRows(visible.Rows, f)}
 	}
-	return all
+	return visible
 }
 
-// scope returns what a list of the kind may return.
+// scope returns the resources that a list of the kind may return.
 func (k *Kind[T]) scope(r Reach, f resource.UIDFilter) Scope {
 	if !k.InGroup {
 		return Visible(k.GroupUID, r, f)

@@ -13,19 +13,19 @@ import (
 // A NameSearch selects resources of one table by their names.
 type NameSearch struct {
 	Table    string
-	Titled   bool         // it has display names
+	Titled   bool         // the table has display names
 	GroupUID bool         // it has the UIDs of groups
-	Text     string       // what a name is, or begins with
+	Text     string       // the name, or its beginning
 	Exact    bool         // the name is the text
 	In       resource.UID // directly in this group, which exists; "" means anywhere
-	Limit    int          // how many are returned at most
+	Limit    int          // largest number of results
 }
 
-// Search returns resources in reach by their names, in the order of names. Those whose
-// name is the text come first.
+// Search returns the resources in reach that a NameSearch selects, in the order of names. A
+// name that equals the text comes first.
 //
-// Like a page of a list it walks one range of an index (a1|a2|a3, name) for each subtree
-// of the reach. Nothing is counted, because many names may begin with a short text.
+// Like a list it walks one range of an index (a1|a2|a3, name) for each subtree in reach. It
+// does not count, because many names may begin with a short text.
 func (s *DB) Search(ctx context.Context, r Reach, n NameSearch) ([]resource.Info, error) {
 	sc := Visible(n.GroupUID, r, resource.UIDFilter{ChildrenOf: n.In})
 	if n.Text == "" || n.Limit <= 0 || sc.Empty() {
@@ -53,10 +53,10 @@ func (s *DB) Search(ctx context.Context, r Reach, n NameSearch) ([]resource.Info
 	return found[:min(n.Limit, len(found))], err
 }
 
-// leading returns the spans that the first rows of a query can come from, as Query.walk
-// does for PostgreSQL: of more subtrees than rows are needed, those whose first row comes
-// first. It is one statement with a few seeks for each, which costs SQLite a third of a
-// statement for each.
+// leading returns the spans that can contain the first rows of a query, as Query.walk does
+// for PostgreSQL: if there are more subtrees than needed rows, it returns the subtrees
+// whose first rows come first. It is one statement with a few seeks for each subtree, which
+// costs SQLite a third of one statement for each subtree.
 func (s *DB) leading(ctx context.Context, q Query, spans []span) (out []span, _ error) {
 	for _, group := range byDepth(spans) {
 		if len(group) <= q.need() || group[0].below == "" {
@@ -96,7 +96,7 @@ func (q *Query) heads(spans []span) string {
 		" AS s) AS h WHERE seg IS NOT NULL"
 }
 
-// within is the condition that t is in the subtree of s, as joined has it.
+// within is the condition of joined that t is in the subtree of s.
 func (q *Query) within(spans []span) string {
 	copied := *q
 	_, on := copied.joined(spans)
@@ -114,7 +114,7 @@ func (n NameSearch) query(e engine.Engine, kind *Kind[resource.Info]) Query {
 	return q
 }
 
-// infoKind is the kind of the rows of any table that has names, as Search reads them.
+// infoKind is the kind with which Search reads the rows of a table that has names.
 func infoKind(table string, titled bool) *Kind[resource.Info] {
 	title := "''"
 	if titled {
@@ -141,33 +141,33 @@ func afterPrefix(prefix string) string {
 	return ""
 }
 
-// A Count is how many resources of a kind there are in a group: directly, and with those
-// in all groups below it.
+// A Count is the number of resources of a kind: directly in a group, and in the group and
+// everything below it.
 type Count struct{ Direct, All int64 }
 
-// Counts returns, for each of the groups, how many resources of each of the kinds it has,
-// in the order of both. It reads the counters that lists have their totals from.
+// Counts returns the number of resources of each kind for each group, in the order of
+// groups and kinds. It reads the counters that are also the totals of lists.
 func (s *DB) Counts(ctx context.Context, kinds []string, groups []resource.UID) ([][]Count, error) {
-	all := make([][]Count, len(groups))
-	for i := range all {
-		all[i] = make([]Count, len(kinds))
+	counts := make([][]Count, len(groups))
+	for i := range counts {
+		counts[i] = make([]Count, len(kinds))
 	}
 	if len(groups) == 0 || len(kinds) == 0 {
-		return all, nil
+		return counts, nil
 	}
-	args, text := counts(s.Engine, kinds, groups)
+	args, text := countsStatement(s.Engine, kinds, groups)
 	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
 		var group, kind int
 		var c Count
 		err := row.Scan(&group, &kind, &c.Direct, &c.All)
-		all[group][kind] = c
+		counts[group][kind] = c
 		return false, err
 	})
-	return all, err
+	return counts, err
 }
 
-// counts returns the statement of Counts. It has subqueries, as Query.counters has.
-func counts(e engine.Engine, kinds []string, groups []resource.UID) (args []any, text string) {
+// countsStatement returns the statement of Counts. It has subqueries, as Query.counters.
+func countsStatement(e engine.Engine, kinds []string, groups []resource.UID) (args []any, text string) {
 	segs := make([]int64, len(groups))
 	for i, g := range groups {
 		segs[i] = Segment(g)

@@ -23,8 +23,8 @@ func (s *DB) SetSetting(ctx context.Context, name string, value []byte) (err err
 	return err
 }
 
-// InitSetting stores the value of a setting unless it has one already, and returns
-// the one that it has then: if replicas start together, the first one wins.
+// InitSetting stores the value of a setting unless it has a value already, and returns the
+// stored value. If replicas start together, the value of the first one is stored.
 func (s *DB) InitSetting(ctx context.Context, name string, value []byte) (stored []byte, err error) {
 	err = s.Write(ctx, func(t *Tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name,
@@ -36,8 +36,8 @@ func (s *DB) InitSetting(ctx context.Context, name string, value []byte) (stored
 	return stored, err
 }
 
-// DeleteSettingIf deletes a setting if it still has a value, and reports whether it
-// had: of two callers at once, one is told so.
+// DeleteSettingIf deletes a setting if it still has a value, and reports whether it did. If
+// two callers do so concurrently, it returns true to one of them.
 func (s *DB) DeleteSettingIf(ctx context.Context, name string, value []byte) (deleted bool, err error) {
 	n, err := s.Exec(ctx, `DELETE FROM settings WHERE name = $1 AND value = $2`, name, value)
 	return n == 1, err

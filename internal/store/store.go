@@ -241,7 +241,7 @@ func Missing(err error, kind string, uid resource.UID) error {
 	return err
 }
 
-// MS returns a time as it is stored, in milliseconds.
+// MS returns the stored form of a time, in milliseconds.
 func MS(t time.Time) int64 { return t.UnixMilli() }
 
 // FromMS returns the time that is stored as n milliseconds.
@@ -251,8 +251,8 @@ func FromMS(n int64) time.Time { return time.UnixMilli(n).UTC() }
 // It is later than last even if the clock is not, so that the times of two versions
 // always differ.
 func (s *DB) TimeAfter(last time.Time) time.Time {
-	if now := s.Time(); now.After(last) {
-		return now
+	if current := s.Time(); current.After(last) {
+		return current
 	}
 	return last.Add(time.Millisecond)
 }

@@ -6,13 +6,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TrashCounter is the kind of counter of what can be restored.
+// TrashCounter is the kind of counter of the entries in the trash.
 const TrashCounter = "trash"
 
-// DropTrash removes everything that was deleted from a repo that is no more, and the repo itself if it is in the trash,
-// with the counters that a repo in the trash keeps. Nothing of it can be restored. Its blobs are left to the collector.
+// DropTrash removes the trash of a repo that no longer exists, and the repo itself if it is
+// in the trash, with the counters that a repo in the trash keeps. Nothing of it can be
+// restored. The garbage collector removes its blobs.
 //
-// It is part of the kernel because a repo in the trash goes with its group, which is of another domain.
+// It is part of the kernel because a repo in the trash is deleted with its group, which
+// belongs to another domain.
 func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
 	entries, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1`, Segment(repo))
 	if err != nil {
@@ -40,7 +42,8 @@ func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
 			return err
 		}
 	}
-	if _, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1`, string(repo)); err != nil { // its rules came back with it
+	// The retention rules of a repo in the trash are kept for a restore.
+	if _, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1`, string(repo)); err != nil {
 		return err
 	}
 	if err := t.Count(ctx, TrashCounter, repo.NewChild(), -int(entries)); err != nil {

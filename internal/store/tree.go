@@ -31,8 +31,8 @@ func TreeColumns(uid resource.UID) []any {
 // do. Databases have signed numbers only, so the first bit is inverted.
 func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
-// Refusal turns the refusal of an insert or update into a fault: another of
-// the same name, or a parent that is not there.
+// ConstraintFault turns the error of an insert or update into a fault, if a constraint
+// refused it: a resource with the same name exists, or its parent does not exist.
 func (s *DB) ConstraintFault(err error, kind, name string, uid resource.UID) error {
 	switch s.Engine.Failure(err) {
 	case engine.Duplicate:
@@ -47,9 +47,9 @@ func (s *DB) ConstraintFault(err error, kind, name string, uid resource.UID) err
 	return err
 }
 
-// Require holds a row of a table until the commit. It returns fault.NotFound, with
-// the label given, if there is none. A foreign key would not do: it refers to a row
-// by its segment, and a uid with other segments above that must not pass.
+// Require locks a row of a table, so that it is not deleted before the commit. It returns
+// fault.NotFound with the label if there is none. A foreign key is not enough, because it
+// refers to a row by its segment, and a uid with other segments above must not pass.
 func (t *Tx) Require(ctx context.Context, table, label string, uid resource.UID) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.uid = $1`+t.DB.Engine.ForShare, []any{string(uid)}, &one)
@@ -70,11 +70,11 @@ func (t *Tx) RequireRole(ctx context.Context, role resource.UID) error {
 	return t.Require(ctx, "roles", "role", role)
 }
 
-// A Use is a column of a table that refers to something, and what a person calls
-// the rows.
+// A Reference is a column of a table that refers to another table, and the noun for its
+// rows.
 type Reference struct{ Table, Column, Label string }
 
-// Users returns the labels of those uses that have a row that refers to uid.
+// ReferencedBy returns the labels of the references that have a row that refers to uid.
 func (t *Tx) ReferencedBy(ctx context.Context, uid resource.UID, references []Reference) (labels []string, _ error) {
 	for _, u := range references {
 		var n int
@@ -95,8 +95,8 @@ func (s *DB) Duplicate(err error) bool { return s.Engine.Failure(err) == engine.
 // Dangling reports whether a foreign key has refused a statement.
 func (s *DB) Dangling(err error) bool { return s.Engine.Failure(err) == engine.Dangling }
 
-// GroupNames returns the names of groups. It returns fault.NotFound if one of them
-// is not there.
+// GroupNames returns the names of groups. It returns fault.NotFound if one of them does not
+// exist.
 func (s *DB) GroupNames(ctx context.Context, groups []resource.UID) ([]string, error) {
 	names := make([]string, len(groups))
 	for i, uid := range groups {
@@ -116,23 +116,23 @@ func (s *DB) Has(ctx context.Context, table string, uid resource.UID) (has bool,
 	return has, err
 }
 
-// NamesOf returns what the rows of a table are called that have one of the uids. titled says
-// whether the table has display names. It is one query by index.
+// NamesOf returns the names of the rows of a table with these uids. titled says whether the
+// table has display names. It is one query by index.
 func (s *DB) NamesOf(
 	ctx context.Context, table string, titled bool, uids []resource.UID,
 ) (map[resource.UID]resource.Info, error) {
-	all := map[resource.UID]resource.Info{}
+	names := map[resource.UID]resource.Info{}
 	if len(uids) == 0 {
-		return all, nil
+		return names, nil
 	}
 	args, text := namesOf(s.Engine, table, titled, uids)
 	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
 		var i resource.Info
 		err := row.Scan(&i.UID, &i.Name, &i.DisplayName)
-		all[i.UID] = i
+		names[i.UID] = i
 		return false, err
 	})
-	return all, err
+	return names, err
 }
 
 // namesOf returns the statement of NamesOf.
@@ -151,12 +151,13 @@ func namesOf(e engine.Engine, table string, titled bool, uids []resource.UID) (a
 	return q.Args, text
 }
 
-// MaxNames is how many names a path may have. Groups nest 16 deep, so no resource has more
-// than 17, and SQLite does not take a statement for more than 25.
+// MaxNames is the largest number of names in a path. Groups nest 16 deep, so no resource
+// has more than 17. SQLite does not accept a statement for more than 25.
 const MaxNames = 20
 
-// GroupNamed is the key in SQL of the group with these names, root first. Subqueries,
-// not joins: SQLite plans a join on parameters anew at every run.
+// GroupNamed returns an SQL expression for the key of the group with these names, root
+// first. It has subqueries instead of joins, because SQLite plans a join on parameters
+// again at every run.
 func GroupNamed(names []string) (args []any, text string) {
 	for i, name := range names {
 		args = append(args, name)
@@ -169,10 +170,10 @@ func GroupNamed(names []string) (args []any, text string) {
 	return args, text
 }
 
-// At returns the uids of the rows of a table that have a path: the names of the groups
-// above them and their own, root first. It returns limit of them at most, in the order of
-// their segments, and none if the path has more than MaxNames.
-// It is one query by index whatever the number of rows.
+// FindByPath returns the uids of the rows of a table with a path: the names of the groups
+// above them and their own, root first. It returns at most limit of them, in the order of
+// their segments, and none if the path has more than MaxNames names. It is one query by
+// index, independent of the number of rows.
 func (s *DB) FindByPath(ctx context.Context, table string, names []string, limit int) ([]resource.UID, error) {
 	if len(names) == 0 || len(names) > MaxNames {
 		return nil, nil
@@ -181,7 +182,7 @@ func (s *DB) FindByPath(ctx context.Context, table string, names []string, limit
 	return ReadColumn[resource.UID](ctx, s.Rows, text, args...)
 }
 
-// named returns the statement of At.
+// named returns the statement of FindByPath.
 func named(table string, names []string, limit int) (args []any, text string) {
 	args, group := GroupNamed(names[:len(names)-1])
 	parent := `parent = ` + group

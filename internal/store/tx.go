@@ -18,7 +18,7 @@ type Tx struct {
 	on         engine.Conn
 	Shard      int                // shard of the counters; two concurrent writers should use different ones
 	queued     []engine.Statement // to be sent with the commit
-	increments []increment        // of counters; on PostgreSQL they are written with the commit
+	increments []increment        // additions to counters; on PostgreSQL they are written with the commit
 	events     [][]any            // to be written with the commit
 	changes    []GrantChange
 	revision   int64           // written for its changes to grants; 0 if there are none
@@ -91,8 +91,8 @@ func (s *DB) announce(ctx context.Context, revision int64) {
 }
 
 // finish checks the budgets and writes the revision. For a request with validate_only
-// it returns engine.ErrDryRun instead, after all checks, including those of the
-// database. The row of the revision is locked late, because changes to grants of all
+// it returns engine.ErrDryRun instead, after all checks, including the constraints of
+// the database. The row of the revision is locked late, because changes to grants of all
 // groups wait for it.
 func (t *Tx) finish(ctx context.Context) error {
 	if err := t.keepBudgets(ctx); err != nil {

@@ -1,6 +1,6 @@
-// Package fault defines the errors that clients are told about.
+// Package fault defines the errors that are reported to clients.
 //
-// A fault carries what a client may know: a code, a sentence, and typed
+// A fault carries the parts that a client may see: a code, a sentence, and typed
 // details. The cause it wraps is only logged. Any error that is not a fault is
 // a bug or an outage, and clients see it as Internal without details.
 package fault
@@ -58,20 +58,20 @@ func (c Code) Name() string {
 	return cmp.Or(reasons[c], "UNKNOWN")
 }
 
-// An Error is a failure the client is told about.
+// An Error is a failure that is reported to the client.
 type Error struct {
 	Code     Code
 	Message  string
-	Metadata map[string]string // of ErrorInfo, for programs
+	Metadata map[string]string // details for programs, in ErrorInfo
 	Fields   []Violation       // request fields that must be changed
 	Unmet    []Violation       // preconditions that do not hold
-	Resource *Resource         // that is missing, or that exists already
-	Quota    *Quota            // that is used up
+	Resource *Resource         // the resource that is missing, or that exists already
+	Quota    *Quota            // the quota that is used up
 	RetryIn  time.Duration     // when to try again; 0 if unknown
 	Cause    error             // logged, never sent
 }
 
-// A Violation is one thing wrong. Subject is a field path or a violation type.
+// A Violation is one mistake. Subject is a field path or a violation type.
 type Violation struct{ Subject, Description string }
 
 // A Resource names what an error is about.
@@ -92,7 +92,7 @@ type Quota struct {
 	Known       bool // the client may know Used and Limit
 }
 
-// OverQuota reports that there is no room for what a request wants to store.
+// OverQuota reports that a request would exceed a quota.
 func OverQuota(q Quota) *Error {
 	e := &Error{Code: FailedPrecondition, Message: "Precondition failed: " + q.Description, Quota: &q,
 		Metadata: map[string]string{"budget": q.Metric}}
@@ -211,8 +211,8 @@ func Explain(err error) string {
 	}
 }
 
-// From returns err if it is a fault, and otherwise a fault with err as its cause:
-// Internal, or what the end of a context means.
+// From returns err if it is a fault, and otherwise a fault with err as its cause. Its
+// code is Internal, or the code for the end of a context.
 func From(err error) *Error {
 	var f *Error
 	switch {

@@ -34,7 +34,7 @@ type Order struct {
 	Desc  bool   `json:"d,omitempty"`
 }
 
-// aliases are other accepted names of sort fields: those in the API's contract,
+// aliases are other accepted names of sort fields: the names in the API's contract,
 // and the names of the fields in JSON.
 var aliases = map[string]string{
 	"created_at": "create_time", "createdAt": "create_time", "createTime": "create_time",
@@ -82,20 +82,20 @@ type Cursor struct {
 // A Page is the result of a list call.
 type Page[T any] struct {
 	Items   []T
-	Last    *Cursor // of the last item; nil on the last page
+	Last    *Cursor // position of the last item; nil on the last page
 	Total   int64   // across all pages
 	Next    string  // the token of the next page; "" on the last page
 	Skipped int     // the skip of the request
 	Expired bool    // the request's token had expired
 }
 
-// With returns a page like p that has other items, one for each of its own.
+// With returns a page like p with other items, one for each item of p.
 func With[T, U any](p Page[T], items []U) Page[U] {
 	return Page[U]{Items: items, Last: p.Last, Total: p.Total, Next: p.Next, Skipped: p.Skipped, Expired: p.Expired}
 }
 
-// Cut returns the page that r asks for of items that are all in memory. key returns a text
-// that differs for each, and by which they are ordered.
+// Cut returns the page that r requests from items in memory. key returns a unique text
+// for each item, by which the items are ordered.
 func Cut[T any](all []T, r Request, key func(T) string) (out Page[T]) {
 	type row struct {
 		key string
@@ -126,10 +126,10 @@ func Cut[T any](all []T, r Request, key func(T) string) (out Page[T]) {
 	return out
 }
 
-// maxKey is how many bytes of a key surely fit into a token.
+// maxKey is the length of a key, in bytes, that always fits into a token.
 const maxKey = 400
 
-// bounded returns a key that fits into a token, with a digest in place of what does not.
+// bounded returns a key that fits into a token. A digest replaces the end of a long key.
 func bounded(key string) string {
 	if len(key) <= maxKey {
 		return key

@@ -32,11 +32,11 @@ type Tokens struct {
 // every replica.
 func NewTokens(key []byte, now func() time.Time) *Tokens { return &Tokens{key, now} }
 
-// A payload is what a token says. One of the version before has no order and no
-// filter, and that version ignores them.
+// A payload is the content of a token. A token of the previous version has no order
+// and no filter, and that version ignores them.
 type payload struct {
 	Cursor
-	Binding [16]byte        `json:"b"` // to the list, its order and its filter
+	Binding [16]byte        `json:"b"` // digest of the list, its order and its filter
 	Expires int64           `json:"e"` // seconds
 	Order   *Order          `json:"o,omitempty"`
 	Filter  json.RawMessage `json:"q,omitempty"` // absent if it is too long
@@ -46,17 +46,17 @@ type payload struct {
 // ordered by.
 type List struct {
 	Kind    string
-	Fields  []string // that order_by accepts, by their canonical names
+	Fields  []string // fields that order_by accepts, by their canonical names
 	Default Order
 }
 
 // Resume checks the parameters of a call to l. It returns the page to read, and
-// the filter to read it with: f, or that of the page token. What a call leaves out
-// of the order and the filter comes from its token. What it gives must be as in
-// the token, or Resume returns fault.InvalidArgument.
+// the filter to read it with: f, completed from the page token. If a call omits a part
+// of the order or the filter, the token provides it. If a part differs from the token,
+// Resume returns fault.InvalidArgument.
 //
-// f is what else selects the rows. It must encode to JSON, in which what is left
-// out is absent, and be the same when it is decoded.
+// f selects the rows of the list. It must encode to JSON without the fields that are
+// not set, and decode to the same value.
 func Resume[F any](t *Tokens, l List, f F, p Params) (F, Request, error) {
 	r, err := p.request(l)
 	if err != nil {
@@ -80,14 +80,14 @@ func Resume[F any](t *Tokens, l List, f F, p Params) (F, Request, error) {
 	if tok.Binding != r.binding {
 		return f, Request{}, tok.otherList()
 	}
-	// As the API's contract wants it, an expired token is no error: the list starts again at the first page.
+	// The API's contract says that an expired token is no error: the list starts again at the first page.
 	if r.Expired = t.now().Unix() >= tok.Expires; !r.Expired {
 		r.After = &tok.Cursor
 	}
 	return f, r, nil
 }
 
-// request returns the page that p asks for, without what a token says.
+// request returns the page that p requests, without the content of its token.
 func (p Params) request(l List) (Request, error) {
 	order, err := ParseOrder(p.OrderBy, l.Default, l.Fields)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p Params) request(l List) (Request, error) {
 	return r, nil
 }
 
-// bind sets what tokens of r are bound to.
+// bind sets the list, order and filter that tokens of r are bound to.
 func (r *Request) bind(l List, filter any) (err error) {
 	if r.filter, err = json.Marshal(filter); err != nil {
 		return err
@@ -128,22 +128,22 @@ func completed[F any](f F, token json.RawMessage) (F, error) {
 	if err != nil {
 		return f, err
 	}
-	var some, all any
-	if err := errors.Join(json.Unmarshal(given, &some), json.Unmarshal(token, &all)); err != nil {
+	var part, full any
+	if err := errors.Join(json.Unmarshal(given, &part), json.Unmarshal(token, &full)); err != nil {
 		return f, err
 	}
 	var whole F
-	if !within(some, all) || json.Unmarshal(token, &whole) != nil {
+	if !within(part, full) || json.Unmarshal(token, &whole) != nil {
 		return f, (&payload{Filter: token}).otherList()
 	}
 	return whole, nil
 }
 
-// within reports whether all has everything that some has. In a list an empty text is
-// left out.
-func within(some, all any) bool {
-	given, ok := some.([]any)
-	whole, also := all.([]any)
+// within reports whether every part of given is also in whole. In a list, an empty text
+// means that the element is not set.
+func within(part, full any) bool {
+	given, ok := part.([]any)
+	whole, also := full.([]any)
 	if ok && also && len(given) == len(whole) {
 		for i := range given {
 			if given[i] != "" && !within(given[i], whole[i]) {
@@ -152,17 +152,17 @@ func within(some, all any) bool {
 		}
 		return true
 	}
-	return withinObject(some, all)
+	return withinObject(part, full)
 }
 
-func withinObject(some, all any) bool {
-	given, ok := some.(map[string]any)
-	whole, also := all.(map[string]any)
+func withinObject(part, full any) bool {
+	given, ok := part.(map[string]any)
+	whole, also := full.(map[string]any)
 	if !ok || !also {
-		return reflect.DeepEqual(some, all)
+		return reflect.DeepEqual(part, full)
 	}
 	for k, v := range given {
-		if of, ok := whole[k]; !ok || !within(v, of) {
+		if value, ok := whole[k]; !ok || !within(v, value) {
 			return false
 		}
 	}
@@ -177,7 +177,7 @@ func (c *payload) otherList() error {
 	return fault.Field("page_token", "belongs to a list with another filter or order")
 }
 
-// parse returns what a token says; nil for "".
+// parse returns the content of a token, or nil for "".
 func (t *Tokens) parse(token string) (*payload, error) {
 	if token == "" {
 		return nil, nil
@@ -209,7 +209,7 @@ func (t *Tokens) Next(r Request, last Cursor) string {
 }
 
 func (t *Tokens) sign(c payload) string {
-	b, _ := json.Marshal(c) // cannot fail: strings, numbers, and what was encoded before
+	b, _ := json.Marshal(c) // cannot fail: strings, numbers, and JSON that was encoded before
 	return base64.RawURLEncoding.EncodeToString(append(t.mac(b), b...))
 }
 
@@ -240,8 +240,8 @@ func Read[T, R any, F interface{ Validate() error }](
 	return Finish(t, req, got), nil
 }
 
-// Finish adds to a page that was read for r what the caller gets besides the
-// items: the token of the next page, and whether its own token had expired.
+// Finish adds to a page that was read for r the token of the next page, and whether the
+// token of the request had expired.
 func Finish[T any](t *Tokens, r Request, p Page[T]) Page[T] {
 	p.Skipped, p.Expired = r.Skip, r.Expired
 	if p.Last != nil {

@@ -6,11 +6,11 @@ import "time"
 type AccessRule struct {
 	UID            UID           `json:"uid"`
 	Role           UID           `json:"roleUid"`
-	MaxDuration    time.Duration `json:"maxDuration"` // of what is granted
-	Approvers      int           `json:"approvers"`   // how many have to approve; 0 if BreakGlass is set
+	MaxDuration    time.Duration `json:"maxDuration"` // of the grant, at most
+	Approvers      int           `json:"approvers"`   // number of approvals needed; 0 if BreakGlass is set
 	ReasonRequired bool          `json:"reasonRequired,omitempty"`
-	BreakGlass     bool          `json:"breakGlass,omitempty"`   // the role can be taken at once
-	Requester      UID           `json:"requesterUid,omitempty"` // the role that whoever asks must hold; "": any in the organization
+	BreakGlass     bool          `json:"breakGlass,omitempty"`   // the role can be taken without approval
+	Requester      UID           `json:"requesterUid,omitempty"` // role that the requester must hold; "" allows everyone in the organization
 	CreateTime     time.Time     `json:"createTime"`
 	UpdateTime     time.Time     `json:"updateTime"`
 }
@@ -19,9 +19,9 @@ type AccessRule struct {
 const (
 	MinAccess       = time.Minute
 	MaxAccess       = 30 * 24 * time.Hour
-	MaxAccessRules  = 100                // of a group
-	MaxOpenRequests = 20                 // of an identity
-	RequestWaits    = 7 * 24 * time.Hour // for approvals
+	MaxAccessRules  = 100                // per group
+	MaxOpenRequests = 20                 // per identity
+	RequestWaits    = 7 * 24 * time.Hour // how long a request waits for approvals
 )
 
 // Validate reports every field a caller must fix.
@@ -47,7 +47,8 @@ func (p *Problems) accessLength(field string, d time.Duration) {
 	}
 }
 
-// An AccessRequest asks for a role on a group, which is the parent of the request, for a time.
+// An AccessRequest asks for a role on a group for a limited time. The group is the parent
+// of the request.
 type AccessRequest struct {
 	UID        UID              `json:"uid"`
 	Rule       UID              `json:"ruleUid"`
@@ -58,24 +59,25 @@ type AccessRequest struct {
 	Reason     string           `json:"reason,omitempty"`
 	BreakGlass bool             `json:"breakGlass,omitempty"`
 	State      AccessState      `json:"state"`
-	Approvers  int              `json:"approvers"` // that it takes
+	Approvers  int              `json:"approvers"` // number of approvals needed
 	Approvals  []AccessApproval `json:"approvals,omitempty"`
-	Closer     UID              `json:"closerUid,omitempty"` // who has denied it or handed it back
+	Closer     UID              `json:"closerUid,omitempty"` // identity that denied it or returned the role
 	CloseTime  time.Time        `json:"closeTime,omitzero"`
-	Binding    UID              `json:"bindingUid,omitempty"` // that was made
+	Binding    UID              `json:"bindingUid,omitempty"` // the binding that grants the role
 	GrantTime  time.Time        `json:"grantTime,omitzero"`
-	ExpireTime time.Time        `json:"expireTime,omitzero"` // of what was granted
+	ExpireTime time.Time        `json:"expireTime,omitzero"` // end of the grant
 	CreateTime time.Time        `json:"createTime"`
 	UpdateTime time.Time        `json:"updateTime"`
 }
 
-// An AccessApproval is somebody's consent to a request.
+// An AccessApproval is the approval of a request by one identity.
 type AccessApproval struct {
 	Identity UID       `json:"identityUid"`
 	Time     time.Time `json:"time"`
 }
 
-// An AccessState says how far a request has come. Lapsed and over are never stored: they follow from the time.
+// An AccessState is the state of a request. Lapsed and over are never stored, because
+// they follow from the time.
 type AccessState int
 
 // The states of a request.

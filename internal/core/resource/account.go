@@ -20,7 +20,7 @@ type Account struct {
 
 	Password string `json:"-"` // its hash with the parameters; "" if there is none
 	TOTP     []byte `json:"-"` // the sealed secret of one-time passwords; empty if there is none
-	TOTPStep int64  `json:"-"` // of the last one-time password that was used
+	TOTPStep int64  `json:"-"` // time step of the last one-time password that was used
 	Link     Link   `json:"-"`
 
 	PasswordAlone bool `json:"passwordAlone,omitempty"` // passkeys are not asked for after the password
@@ -30,7 +30,7 @@ type Account struct {
 	RecoveryCodes int `json:"-"` // how many are left
 }
 
-// An AccountRecord is an account as it is stored in the outbox: without secrets.
+// An AccountRecord is the outbox record of an account. It has no secrets.
 type AccountRecord struct {
 	Account
 	HasPassword bool      `json:"hasPassword"`
@@ -52,8 +52,8 @@ type Link struct {
 	Maker   *Maker
 }
 
-// A Maker is who made a one-time link, and how their token was narrowed. Links without one
-// were made by the operator.
+// A Maker is the identity that created a one-time link, and the restriction of its token.
+// Links without a Maker were created by the operator.
 type Maker struct {
 	Identity UID `json:"identity"`
 	Narrowing
@@ -75,7 +75,7 @@ const (
 	maxPerson   = 128
 )
 
-// NormalEmail returns an address in the form that accounts have.
+// NormalEmail returns an address in the form that accounts store.
 func NormalEmail(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
 // Validate reports every field a caller must fix.
@@ -117,19 +117,19 @@ func PersonName(candidates ...string) string {
 	return "person"
 }
 
-// A SignIn is a person who has authenticated, and what they ask for.
+// A SignIn is the request of a person who has authenticated.
 type SignIn struct {
 	Issuer, Subject string
-	Realm           string  // in which the subject is unique
+	Realm           string  // namespace in which the subject is unique
 	Voucher         Voucher // the provider that authenticated them; "" for an account of ours
 	Trusted         bool    // the operator trusts the provider
-	Identity        UID     // of somebody who has signed in before and only redeems an invite; otherwise ""
+	Identity        UID     // identity that is signed in and only redeems an invite; otherwise ""
 	Name            string
 	Email           string
 	EmailVerified   bool
 	UpdateRoles     bool     // update the roles that the provider gives to new people and by groups
 	Groups          []string // according to the provider
-	Organization    UID      // of the account; "" with a provider
+	Organization    UID      // organization of the account; "" with a provider
 	Invite          *Presented
 	Register        bool // create the identity if there is none
 }
@@ -137,7 +137,7 @@ type SignIn struct {
 // A Presented is an invite that a person redeems.
 type Presented struct {
 	UID    UID
-	Digest []byte // of the secret in its code
+	Digest []byte // digest of the secret in its code
 }
 
 // A SignInResult is the result of a sign-in.
@@ -155,7 +155,7 @@ type Join struct {
 	Time                          time.Time
 }
 
-// JoinsListed is how many joins of a group are listed, newest first.
+// JoinsListed is the number of joins of a group that are listed, newest first.
 const JoinsListed = 200
 
 // SignInRules are the rules of an organization for signing in.

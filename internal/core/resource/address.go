@@ -6,7 +6,7 @@ import (
 )
 
 // HostOf returns the host of an address with a port, such as the RemoteAddr of
-// a request. It returns an address without a port as it is.
+// a request. It returns an address without a port unchanged.
 func HostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -17,8 +17,8 @@ func HostOf(address string) string {
 
 // NetworkOf returns the network that a host is counted with where attempts,
 // calls or connections are limited by address: the /64 of an IPv6 address,
-// because whoever has one address of it has all of them, and otherwise the
-// address alone.
+// because a client that has one address of it can use all of them, and otherwise
+// the address alone.
 func NetworkOf(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || ip.Is4() {

@@ -107,12 +107,12 @@ func (g *GitHubAccount) validate(p *Problems) {
 	}
 	n := 0
 	for _, app := range slices.Sorted(maps.Keys(g.Installations)) {
-		all := g.Installations[app]
-		n += max(1, len(all)) // an app without any counts too
-		for _, i := range all {
+		installations := g.Installations[app]
+		n += max(1, len(installations)) // an app without installations counts as one
+		for _, i := range installations {
 			p.Text("github.app_installations", i.Name)
 		}
-		if app <= 0 || slices.ContainsFunc(all, func(i GitHubInstallation) bool { return i.ID <= 0 }) {
+		if app <= 0 || slices.ContainsFunc(installations, func(i GitHubInstallation) bool { return i.ID <= 0 }) {
 			p.Add("github.app_installations", "app "+strconv.FormatInt(app, 10)+": ids must be positive")
 		}
 	}
@@ -133,7 +133,7 @@ func ParseServicePrincipal(name string) (int32, bool) {
 	return int32(i), i > 0
 }
 
-// A ProviderType is a cloud that an association can be checked against. Its values are those of the API.
+// A ProviderType is a cloud that an association can be checked against. Its values are the same as in the API.
 type ProviderType int32
 
 // The clouds that can be checked.

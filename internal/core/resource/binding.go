@@ -10,11 +10,11 @@ type RoleBinding struct {
 	Role       UID       `json:"roleUid"`
 	CreateTime time.Time `json:"createTime"`
 
-	// It counts from StartTime until ExpireTime, both in whole seconds. If one is zero, there is no such limit.
+	// The binding is valid from StartTime until ExpireTime, both in whole seconds. Zero means no limit.
 	StartTime  time.Time `json:"startTime,omitzero"`
 	ExpireTime time.Time `json:"expireTime,omitzero"`
 	Reason     string    `json:"reason,omitempty"`
-	EndTime    time.Time `json:"endTime,omitzero"` // when it was recorded that it is over
+	EndTime    time.Time `json:"endTime,omitzero"` // when the end was recorded
 }
 
 // Group returns the UID of the binding's group.
@@ -23,7 +23,7 @@ func (b RoleBinding) Group() UID { return b.UID.Parent() }
 // Timed reports whether the binding has a start or an end.
 func (b RoleBinding) Timed() bool { return !b.StartTime.IsZero() || !b.ExpireTime.IsZero() }
 
-// State returns whether the binding counts at a time.
+// State returns whether the binding is valid at a time.
 func (b RoleBinding) State(now time.Time) BindingState {
 	switch {
 	case !b.EndTime.IsZero(), !b.ExpireTime.IsZero() && !now.Before(b.ExpireTime):
@@ -34,17 +34,17 @@ func (b RoleBinding) State(now time.Time) BindingState {
 	return BindingActive
 }
 
-// A BindingState says whether a binding counts.
+// A BindingState says whether a binding is valid.
 type BindingState int
 
-// The states of a binding. One that is over stays so: it cannot be extended.
+// The states of a binding. A binding that has ended cannot be extended.
 const (
 	BindingActive BindingState = iota + 1
 	BindingUpcoming
 	BindingOver
 )
 
-// The limits of the times of a binding, and of the text that says what it is for.
+// The limits of the times and the reason of a binding.
 const (
 	MaxBindingAhead = 10 * 365 * 24 * time.Hour
 	MaxReason       = 1000
@@ -59,8 +59,9 @@ func (b RoleBinding) WholeSeconds() RoleBinding {
 	return b
 }
 
-// ValidateTimes reports everything that is wrong with the times and the reason of a binding, given how it was
-// before, which is zero for a new one. prefix is put before the names of fields.
+// ValidateTimes reports every mistake in the times and the reason of a binding. before is
+// the stored binding, or the zero value for a new one. prefix is put before the names of
+// fields.
 func (b RoleBinding) ValidateTimes(before RoleBinding, now time.Time, prefix string) error {
 	var p Problems
 	if !b.StartTime.Equal(before.StartTime) {
@@ -76,7 +77,7 @@ func (b RoleBinding) ValidateTimes(before RoleBinding, now time.Time, prefix str
 	return p.Err()
 }
 
-// moment checks a time that may be left out.
+// moment checks an optional time.
 func (p *Problems) moment(field string, t, now time.Time) {
 	switch {
 	case t.IsZero():
@@ -94,14 +95,14 @@ type BoundRole struct {
 	IdentityInfo IdentityInfo
 	GroupInfo    Info
 	RoleInfo     Info
-	Now          time.Time // when it was read, by the clock that decides whether it counts; zero if nobody asked
+	Now          time.Time // when it was read, by the clock that decides whether it is valid; zero if not needed
 }
 
 // Info describes a resource that is referred to.
 type Info struct {
 	UID         UID
 	Name        string
-	DisplayName string // of groups and identities
+	DisplayName string // only for groups and identities
 	Description string
 }
 
@@ -112,11 +113,11 @@ type IdentityInfo struct {
 	Member                 bool // the person has joined the binding's organization themselves
 }
 
-// MaxBatch is how many bindings one call may create.
+// MaxBatch is the largest number of bindings that one call creates.
 const MaxBatch = 25
 
-// A HeldRole is a binding as its own person sees it: what the role allows, and where it comes
-// from.
+// A HeldRole is a binding for display to its own person: the capabilities of the role, and
+// the origin of the binding.
 type HeldRole struct {
 	RoleBinding
 	RoleInfo     Info
@@ -124,11 +125,11 @@ type HeldRole struct {
 	Joined       bool   // the person has joined the binding's organization themselves
 	ByInvite     bool   // it was made for an invite that they have redeemed
 	Provider     string // name of the provider that it was made for, or ""
-	Mapped       bool   // it was made for a group that they have at the provider
-	// ExternalGroup is that group at the provider. It is "" if several would give the role:
-	// which of them the person is in is not recorded.
+	Mapped       bool   // it was made for a group of the person at the provider
+	// ExternalGroup is that group at the provider. It is "" if several groups give the role,
+	// because the groups of the person are not recorded.
 	ExternalGroup string
 }
 
-// HeldRolesShown is how many roles a person is shown of their own.
+// HeldRolesShown is the number of their own roles that a person sees.
 const HeldRolesShown = 100

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A Metric is something that a budget limits.
+// A Metric is a quantity that a budget limits.
 type Metric string
 
-// What budgets limit, in a group and everything below it.
+// The metrics. Each is a sum over a group and everything below it.
 const (
 	StoredBytes       Metric = "stored_bytes"        // blobs and manifests, each once for every repo that has it
 	BudgetRepos       Metric = "repos"               //
-	BudgetIdentities  Metric = "identities"          // of workloads; people are in no group
+	BudgetIdentities  Metric = "identities"          // identities of workloads; people do not belong to a group
 	BudgetAdvisories  Metric = "advisories"          //
 	Webhooks          Metric = "webhooks"            // subscriptions to events
-	RequestsPerSecond Metric = "requests_per_second" // by those who belong to the group
+	RequestsPerSecond Metric = "requests_per_second" // requests by identities of the group
 	PullsPerDay       Metric = "pulls_per_day"       // manifests pulled from repos, in a day of UTC
 )
 
@@ -26,7 +26,7 @@ var Metrics = []Metric{
 	StoredBytes, BudgetRepos, BudgetIdentities, BudgetAdvisories, Webhooks, RequestsPerSecond, PullsPerDay,
 }
 
-// Unit returns what a person calls the things that are counted.
+// Unit returns the plural noun for the things that are counted.
 func (m Metric) Unit() string {
 	switch m {
 	case StoredBytes:
@@ -39,17 +39,17 @@ func (m Metric) Unit() string {
 	return string(m)
 }
 
-// A Budget limits what a group and everything below it may use. What has no limit is
-// unlimited. Of the budgets on the path from the root, each must be kept.
+// A Budget limits what a group and everything below it may use. A metric without a limit
+// is unlimited. Each budget on the path from the root must be kept.
 type Budget struct {
-	UID        UID              `json:"uid"` // of the group
+	UID        UID              `json:"uid"` // UID of the group
 	Limits     map[Metric]int64 `json:"limits,omitempty"`
 	CreateTime time.Time        `json:"createTime"`
 	UpdateTime time.Time        `json:"updateTime"`
 }
 
-// MaxLimit is the largest limit: what JSON can hold in a number everywhere. Sums of a
-// few of them do not overflow.
+// MaxLimit is the largest limit: the largest integer that every JSON parser represents
+// exactly. Sums of a few limits do not overflow.
 const MaxLimit = 1<<53 - 1
 
 // Validate reports every field a caller must fix.

@@ -63,7 +63,7 @@ const (
 	DeploymentsCreate    Capability = 98
 	DeploymentsList      Capability = 100
 	SBOMsList            Capability = 69
-	ImageReportsList     Capability = 70 // vuln_reports.list: of one image
+	ImageReportsList     Capability = 70 // vuln_reports.list: for one image
 	ReportsList          Capability = 79 // vuln_report.list: wherever they are
 	VersionList          Capability = 77
 	BuildReportsList     Capability = 81
@@ -232,11 +232,11 @@ func index[K comparable](key func(capability) K) map[K]capability {
 	return m
 }
 
-// internalOnly are the capabilities that work only beside Internal.
+// internalOnly are the capabilities that work only together with Internal.
 var internalOnly = CapabilitySet("repo.internal.admin", "registry.deployments.update")
 
 // capabilities is every capability: its number on the wire, its name, its bit.
-// Numbers and bits are never used again for something else.
+// Numbers and bits are never reused.
 var capabilities = [...]capability{
 	{2, "internal", 95},
 	{101, "groups.create", 1},

@@ -11,11 +11,11 @@ import (
 
 var errNoCredential = errors.New("no credential stands for this relationship")
 
-// maxNearMiss is how many steps of a program one comparison may need for near misses to be
-// looked for, because that takes dozens of comparisons.
+// maxNearMiss is the largest cost of a comparison, in steps of a program, for which near
+// misses are searched, because that takes dozens of comparisons.
 const maxNearMiss = 1 << 17
 
-// cause returns what is probably wrong with a claim that does not match. It tries common
+// cause returns the probable mistake in a claim that does not match. It tries common
 // mistakes, one after the other, until the claim matches.
 func (w want) cause(received string) string {
 	switch {
@@ -122,7 +122,7 @@ func otherContexts(s string) []string {
 
 const githubIssuer = "https://token.actions.githubusercontent.com"
 
-// Warnings returns what is valid, but probably not intended.
+// Warnings returns the settings that are valid, but probably not intended.
 func (i Identity) Warnings() []string {
 	c := i.Relationship.ClaimMatch
 	if c == nil || c.Issuer != githubIssuer {
@@ -169,7 +169,7 @@ func githubWarnings(w want, subject string) []string {
 }
 
 // sample returns a text that a pattern probably matches. pick selects an alternative and
-// whether optional parts are present, and filler stands for parts that match anything.
+// whether optional parts are present, and filler replaces parts that match anything.
 func sample(re *syntax.Regexp, filler string, pick int) string {
 	var b strings.Builder
 	switch re.Op {

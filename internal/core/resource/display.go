@@ -22,7 +22,8 @@ func NormalDisplayName(s string) string {
 }
 
 // PersonDisplayName returns a valid display name for a person whose name is written as s, or "". It leaves out
-// what a display name must not contain, because nobody can be asked: a provider tells the name.
+// the characters that a display name must not contain. It cannot refuse the name, because
+// the name comes from a provider.
 func PersonDisplayName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -50,8 +51,8 @@ func (p *Problems) displayName(s string) {
 	}
 }
 
-// IsHidden reports whether a character is not seen itself but changes what is seen: a control, or one that
-// reorders or formats text. Joiners are letters of some scripts.
+// IsHidden reports whether a character is invisible but changes the visible text: a control
+// character, or one that reorders or formats text. Joiners are letters of some scripts.
 func IsHidden(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||

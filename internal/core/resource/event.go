@@ -73,7 +73,7 @@ const (
 	InventoryPushed         EventType = "platform.registry.inventory.pushed.v1"
 	InventoryDeleted        EventType = "platform.registry.inventory.deleted.v1"
 
-	// These two have the prefix of the registry, not that of the API.
+	// These two have the prefix of the registry instead of the prefix of the API.
 	RegistryPush       EventType = "push.v1"
 	RegistryPull       EventType = "pull.v1"
 	AdvisoryCreated    EventType = "vulnerabilities.advisory.created.v1"
@@ -127,7 +127,8 @@ func (t EventType) Internal() bool { return t == IdentityMetadataUpdated }
 // OfRegistry reports whether the type has the prefix of the registry.
 func (t EventType) OfRegistry() bool { return t == RegistryPush || t == RegistryPull }
 
-// An Event is a change as it is stored in the outbox. Before and After are JSON, or empty if there is none.
+// An Event is a change in the outbox. Before and After are the resource as JSON, or empty
+// if it did not exist.
 type Event struct {
 	Seq     int64
 	ID      string
@@ -140,7 +141,7 @@ type Event struct {
 	After   []byte
 }
 
-// An Actor is who made a change. The zero value is the service itself.
+// An Actor is the identity that made a change. The zero value is the service itself.
 type Actor struct {
 	Subject   UID       `json:"subject,omitempty"`
 	Act       *Upstream `json:"act,omitempty"`
@@ -164,14 +165,14 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorFrom returns who makes the changes in a context.
+// ActorFrom returns the actor of the changes in a context.
 func ActorFrom(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a
 }
 
-// A Claim is what a caller without a token of ours says and proves: which identity
-// it asks for, and which it got.
+// A Claim is the identity that a caller without a token of this service asks for, and the
+// one that it gets.
 type Claim struct{ Asked, Proven UID }
 
 type claimKey struct{}
@@ -181,8 +182,8 @@ func WithClaim(ctx context.Context, c *Claim) context.Context {
 	return context.WithValue(ctx, claimKey{}, c)
 }
 
-// ClaimFrom returns the claim to fill in, for the log. If nobody wants to know, it is
-// one that is thrown away.
+// ClaimFrom returns the claim to fill in, for the log. If the context has none, it returns
+// one that is discarded.
 func ClaimFrom(ctx context.Context) *Claim {
 	if c, ok := ctx.Value(claimKey{}).(*Claim); ok {
 		return c

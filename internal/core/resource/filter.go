@@ -2,7 +2,7 @@ package resource
 
 import "time"
 
-// MaxIDs is how many UIDs a filter may have.
+// MaxIDs is the largest number of UIDs in a filter.
 const MaxIDs = 1000
 
 // A UIDFilter selects resources by their UIDs. All the fields that are set must match.
@@ -31,15 +31,15 @@ func (f UIDFilter) Validate() error {
 type Filter struct {
 	UIDs         UIDFilter        `json:"place,omitzero"`
 	Name         string           `json:"name,omitempty"`
-	Relationship RelationshipType `json:"relationship,omitempty"` // of identities
-	Identity     UID              `json:"identity,omitempty"`     // of bindings and pulls
-	Role         UID              `json:"role,omitempty"`         // of bindings
-	Group        UID              `json:"group,omitempty"`        // of bindings; of mappings, the provider
-	KeyID        string           `json:"keyId,omitempty"`        // of invites
-	Digest       string           `json:"digest,omitempty"`       // of tags and pulls
-	UpdatedSince time.Time        `json:"updatedSince,omitzero"`  // of tags
-	Classes      []TagClass       `json:"classes,omitempty"`      // of tags, besides the plain ones
-	Direction    Direction        `json:"direction,omitempty"`    // of pulls
+	Relationship RelationshipType `json:"relationship,omitempty"` // for identities
+	Identity     UID              `json:"identity,omitempty"`     // for bindings and pulls
+	Role         UID              `json:"role,omitempty"`         // for bindings
+	Group        UID              `json:"group,omitempty"`        // for bindings; for mappings it is the provider
+	KeyID        string           `json:"keyId,omitempty"`        // for invites
+	Digest       string           `json:"digest,omitempty"`       // for tags and pulls
+	UpdatedSince time.Time        `json:"updatedSince,omitzero"`  // for tags
+	Classes      []TagClass       `json:"classes,omitempty"`      // for tags, in addition to plain tags
+	Direction    Direction        `json:"direction,omitempty"`    // for pulls
 	Deprecated   bool             `json:"deprecated,omitempty"`   // only deprecated tags
 }
 
@@ -63,7 +63,7 @@ func (f Filter) Validate() error {
 	return p.Err()
 }
 
-// A Direction selects pulls or pushes. Its values are those of the API.
+// A Direction selects pulls or pushes. Its values are the same as in the API.
 type Direction int32
 
 // The directions.

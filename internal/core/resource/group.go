@@ -6,15 +6,15 @@ import "time"
 type Group struct {
 	UID         UID       `json:"uid"`
 	Name        string    `json:"name"`
-	DisplayName string    `json:"displayName,omitempty"` // as it was typed; "" if the name is enough
+	DisplayName string    `json:"displayName,omitempty"` // the name as a person typed it; "" if it equals the name
 	Description string    `json:"description,omitempty"`
 	Verified    bool      `json:"verified,omitempty"`
-	Kind        OrgKind   `json:"kind,omitempty"` // that of the organization, in all its groups
+	Kind        OrgKind   `json:"kind,omitempty"` // kind of the organization, the same in all its groups
 	CreateTime  time.Time `json:"createTime"`
 	UpdateTime  time.Time `json:"updateTime"`
 }
 
-// An OrgKind is the kind of an organization. Its values are those of the API.
+// An OrgKind is the kind of an organization. Its values are the same as in the API.
 type OrgKind int32
 
 // The kinds of organization that this service assigns itself.

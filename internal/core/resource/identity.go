@@ -7,7 +7,7 @@ import "time"
 type Identity struct {
 	UID             UID            `json:"uid"`
 	Name            string         `json:"name"`
-	DisplayName     string         `json:"displayName,omitempty"` // as it was typed or a provider tells it
+	DisplayName     string         `json:"displayName,omitempty"` // the name as a person typed it, or from the provider
 	Description     string         `json:"description,omitempty"`
 	Email           string         `json:"email,omitempty"`           // verified
 	EmailUnverified string         `json:"emailUnverified,omitempty"` // claimed
@@ -16,10 +16,10 @@ type Identity struct {
 	CreateTime      time.Time      `json:"createTime"`
 	UpdateTime      time.Time      `json:"updateTime"`
 	Relationship    Relationship   `json:"relationship,omitzero"`
-	Metadata        map[string]any `json:"metadata,omitempty"` // that a person has entered
-	// in which a person's subject is unique; "" for workloads
+	Metadata        map[string]any `json:"metadata,omitempty"` // entered by a person
+	// Namespace in which a person's subject is unique; "" for workloads.
 	Realm    string `json:"realm,omitempty"`
-	Provider UID    `json:"provider,omitempty"` // that authenticates the person; "" if none does
+	Provider UID    `json:"provider,omitempty"` // provider that authenticates the person; "" if none does
 }
 
 // A Relationship determines which credentials an identity can be assumed with. Exactly one field is set.
@@ -30,7 +30,8 @@ type Relationship struct {
 	ServicePrincipal int32        `json:"servicePrincipal,omitempty"`
 }
 
-// A RelationshipType is the field of a Relationship that is set. Its values are those of the API.
+// A RelationshipType is the field of a Relationship that is set. Its values are the same as
+// in the API.
 type RelationshipType int32
 
 // The types of relationship.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A GroupInvite lets whoever has its code join a group with a role.
+// A GroupInvite lets a person who has its code join a group with a role.
 type GroupInvite struct {
 	UID            UID       `json:"uid"`
 	Role           UID       `json:"roleUid"`
@@ -16,19 +16,20 @@ type GroupInvite struct {
 	CreateTime     time.Time `json:"createTime"`
 	UpdateTime     time.Time `json:"updateTime,omitzero"` // before CreateTime if it was never changed
 
-	// The times and the reason of the binding that it gives. The code is good until ExpirationTime.
+	// The times and the reason of the binding that it gives. The code can be redeemed until ExpirationTime.
 	StartTime  time.Time `json:"startTime,omitzero"`
 	ExpireTime time.Time `json:"expireTime,omitzero"`
 	Reason     string    `json:"reason,omitempty"`
 
-	Digest   []byte `json:"-"` // of the code
+	Digest   []byte `json:"-"` // digest of the code
 	Code     string `json:"-"` // only known when it is created
 	RoleInfo Role   `json:"-"`
 
 	TTL *time.Duration `json:"-"` // in a change: the new lifetime, from now
 }
 
-// Binding returns what an identity is given that redeems the invite. An end that has passed is left as it is.
+// Binding returns the binding of an identity that redeems the invite. It keeps an end that
+// has passed.
 func (i GroupInvite) Binding(uid, identity UID, created time.Time) RoleBinding {
 	return RoleBinding{
 		UID: uid, Identity: identity, Role: i.Role, CreateTime: created,
@@ -71,7 +72,7 @@ func (p *Problems) lifetime(field string, ttl time.Duration) {
 	}
 }
 
-// promise checks what an invite gives to whom.
+// promise checks the fields that say who gets which role.
 func (i GroupInvite) promise() (p Problems) {
 	p.RequiredUID("role_uid", i.Role)
 	p.Text("email", i.Email)

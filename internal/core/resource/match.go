@@ -30,16 +30,16 @@ type Check struct {
 // A Matcher compares credentials with one relationship.
 type Matcher struct {
 	wants []want
-	size  int // of all its patterns
+	size  int // sum of the sizes of its patterns
 }
 
-// A want is what a relationship requires of one claim.
+// A want is the requirement of a relationship for one claim.
 type want struct {
 	claim   string
 	exact   []string // any of these
 	pattern *regexp.Regexp
-	text    string                // of the pattern
-	size    int                   // of the pattern
+	text    string                // text of the pattern
+	size    int                   // size of the pattern
 	fold    func() *regexp.Regexp // the pattern with case ignored; compiled when it is first needed
 }
 
@@ -243,7 +243,7 @@ func (m *Matcher) Compare(c Credential, signed bool) []Check {
 	return append(bad, good...)
 }
 
-// Cause returns what is probably wrong with a claim that does not match, or "" if that is unknown.
+// Cause returns the probable mistake in a claim that does not match, or "" if it is unknown.
 func (m *Matcher) Cause(k Check) string {
 	for _, w := range m.wants {
 		if !k.OK && w.claim == k.Claim && w.expected() == k.Expected {

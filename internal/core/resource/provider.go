@@ -14,11 +14,11 @@ type IdentityProvider struct {
 	UID            UID       `json:"uid"`
 	Name           string    `json:"name"`
 	Description    string    `json:"description,omitempty"`
-	DefaultRole    UID       `json:"defaultRole"` // of a person who signs in for the first time
+	DefaultRole    UID       `json:"defaultRole"` // role of a person who signs in for the first time
 	OIDC           *OIDC     `json:"oidc,omitempty"`
 	Disabled       bool      `json:"disabled,omitempty"`       // it can only be tested, not used to sign in
-	Trusted        bool      `json:"trusted,omitempty"`        // by the operator, for the issuer's people in all organizations
-	SharedRedirect bool      `json:"sharedRedirect,omitempty"` // its client has the redirect address that all providers share
+	Trusted        bool      `json:"trusted,omitempty"`        // by the operator, for all organizations
+	SharedRedirect bool      `json:"sharedRedirect,omitempty"` // uses the redirect address that providers share
 	Realm          string    `json:"-"`                        // the namespace of its people's subjects
 	Epoch          int64     `json:"-"`                        // how often the fields of SameBeliefs have changed
 	CreateTime     time.Time `json:"createTime"`
@@ -36,8 +36,8 @@ type OIDC struct {
 	PKCE             bool            `json:"pkceEnabled,omitempty"`
 }
 
-// A CorrelationRule determines which claim identifies a person. Its values are those of the
-// API. It cannot be changed once it is set.
+// A CorrelationRule determines which claim identifies a person. Its values are the same as
+// in the API. It cannot be changed once it is set.
 type CorrelationRule int32
 
 // The correlation rules.
@@ -141,8 +141,8 @@ func (o OIDC) validate(p *Problems) {
 		"is not a correlation rule")
 }
 
-// A Secret is never part of a response, an event or a log. Plain is what a caller has sent,
-// Sealed is what is stored.
+// A Secret is never part of a response, an event or a log. Plain is the text from a caller,
+// and Sealed is the stored form.
 type Secret struct {
 	Plain  string `json:"-"`
 	Sealed []byte `json:"-"`

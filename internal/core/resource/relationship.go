@@ -147,7 +147,7 @@ func (a AWSIdentity) validate(p *Problems) {
 	}
 }
 
-// badKeySet returns what is wrong with a JSON Web Key Set, or "".
+// badKeySet returns the mistake in a JSON Web Key Set, or "".
 func badKeySet(text string) string {
 	if len(text) > maxKeySet {
 		return "must be at most 64 KiB"
@@ -213,7 +213,7 @@ func (p *Problems) pattern(field, pattern string) {
 	}
 }
 
-// reason returns what is wrong with a pattern, without our anchors.
+// reason returns the mistake in a pattern, without our anchors.
 func reason(err error) string {
 	if e, ok := err.(*syntax.Error); ok {
 		return e.Code.String()

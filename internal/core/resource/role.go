@@ -2,8 +2,8 @@ package resource
 
 import "time"
 
-// A Role is a named set of capabilities. A managed role belongs to the service: its UID is that
-// of a root, and it cannot be changed.
+// A Role is a named set of capabilities. A managed role belongs to the service: it has the
+// UID of a root, and it cannot be changed.
 type Role struct {
 	UID          UID          `json:"uid"`
 	Name         string       `json:"name"`
@@ -30,5 +30,6 @@ func (r Role) Validate() error {
 // ManagedRoleUID returns the UID of the managed role of that name.
 func ManagedRoleUID(name string) UID { return DerivedUID("role", name) }
 
-// OwnerRole is the managed role that somebody in an organization must always have.
+// OwnerRole is the managed role that at least one identity of an organization must always
+// have.
 var OwnerRole = ManagedRoleUID("owner")

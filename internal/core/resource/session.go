@@ -8,14 +8,14 @@ type Session struct {
 	Identity   UID       `json:"identity"`
 	Act        *Upstream `json:"act,omitempty"`      // the credential of the sign-in
 	Email      string    `json:"email,omitempty"`    // verified by the provider
-	Voucher    Voucher   `json:"voucher,omitempty"`  // of the provider, or ""
+	Voucher    Voucher   `json:"voucher,omitempty"`  // the voucher of the provider, or ""
 	Home       UID       `json:"home,omitempty"`     // the group of the provider or the account
-	Narrowing  Narrowing `json:"narrowing,omitzero"` // of all its tokens
+	Narrowing  Narrowing `json:"narrowing,omitzero"` // restriction of all its tokens
 	Agent      string    `json:"agent"`              // the program that signed in
-	Address    string    `json:"address"`            // of that program
+	Address    string    `json:"address"`            // network address of the program
 	CreateTime time.Time `json:"createTime"`
 	UsedTime   time.Time `json:"usedTime"`   // the last refresh, or the creation
-	ExpireTime time.Time `json:"expireTime"` // after which it cannot be refreshed
+	ExpireTime time.Time `json:"expireTime"` // after this time it cannot be refreshed
 	Browser    bool      `json:"browser"`    // it belongs to a browser, which has a cookie
 }
 
@@ -28,7 +28,8 @@ type Narrowing struct {
 // IsZero reports whether nothing is restricted.
 func (n Narrowing) IsZero() bool { return n.Caps == nil && n.Scopes == nil }
 
-// An EndReason is why a session has ended. Its values are those of the API.
+// An EndReason is the reason for the end of a session. Its values are the same as in the
+// API.
 type EndReason int32
 
 // The reasons why sessions end.
@@ -41,7 +42,7 @@ const (
 	EndProviderChanged // the epoch of its provider has ended
 )
 
-// An EndedSession is a session that has ended before it expired, as it is stored in the outbox.
+// An EndedSession is the outbox record of a session that ended before it expired.
 type EndedSession struct {
 	Session
 	Reason EndReason `json:"reason"`
@@ -58,26 +59,26 @@ type Denial struct {
 	Identity  UID       `json:"-"`
 	Time      time.Time `json:"-"`
 	RequestID string    `json:"-"`
-	Message   string    `json:"message"`  // that the caller got
-	Verified  bool      `json:"verified"` // the signature, and so the claims
+	Message   string    `json:"message"`  // message that the caller received
+	Verified  bool      `json:"verified"` // the signature is valid, and so are the claims
 	Checks    []Check   `json:"checks"`
 	Remote    string    `json:"remote"`
 }
 
-// An Exchange is one that succeeded: for which credential an identity got a token.
+// An Exchange is a successful exchange of a credential for a token of an identity.
 type Exchange struct {
 	Identity  UID       `json:"-"`
 	Time      time.Time `json:"-"`
 	RequestID string    `json:"-"`
-	Issuer    string    `json:"issuer"`   // of the credential; "" if its keys are the identity's own
-	Subject   string    `json:"subject"`  // of the credential
-	Audience  []string  `json:"audience"` // that the token is for
+	Issuer    string    `json:"issuer"`   // issuer of the credential; "" if the identity has its own keys
+	Subject   string    `json:"subject"`  // subject of the credential
+	Audience  []string  `json:"audience"` // audience of the token
 	Remote    string    `json:"remote"`
-	Count     int       `json:"count"` // how many there were in that second, of which this is the last
+	Count     int       `json:"count"` // number of exchanges in that second; this is the last of them
 }
 
-// ExchangesKept is how many exchanges of an identity are stored, and how many denials;
-// ExchangeMemory is for how long.
+// ExchangesKept is the number of exchanges of an identity that are stored, and also the
+// number of denials. ExchangeMemory is how long they are stored.
 const (
 	ExchangesKept  = 20
 	ExchangeMemory = 30 * 24 * time.Hour
@@ -87,8 +88,8 @@ const (
 type IssuerState struct {
 	Issuer      string
 	CheckTime   time.Time // zero before the first check
-	SuccessTime time.Time // of the last check that found keys; zero if none did
-	Problem     string    // of the last check; "" if it found keys
+	SuccessTime time.Time // time of the last check that found keys; zero if none did
+	Problem     string    // problem that the last check found; "" if it found keys
 	Keys        []IssuerKey
 }
 

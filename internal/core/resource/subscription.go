@@ -16,7 +16,8 @@ type Subscription struct {
 // Group returns the UID of the group whose events are delivered.
 func (s Subscription) Group() UID { return s.UID.Parent() }
 
-// Wants reports whether an event is delivered: one of the group or of something below it that is not internal.
+// Wants reports whether an event is delivered: it belongs to the group or to a resource
+// below it, and is not internal.
 func (s Subscription) Wants(e *Event) bool {
 	g := s.Group()
 	return !e.Type.Internal() && (g.Covers(e.Group) || g.Covers(e.Subject))
@@ -40,14 +41,14 @@ func (s Subscription) Validate() error {
 	return p.Err()
 }
 
-// A Delivery is an event that was given up, because a sink has not accepted it in time. It is
-// stored until it is replayed, or too many others have followed.
+// A Delivery is an event that was abandoned, because a sink did not accept it in time. It
+// is stored until it is replayed, or too many newer ones exist.
 type Delivery struct {
 	UID        UID       `json:"uid"` // under the subscription
 	Event      Event     `json:"event"`
 	Attempts   int       `json:"attempts"`
-	Error      string    `json:"error"`      // of the last attempt
-	CreateTime time.Time `json:"createTime"` // when it was given up
-	UpdateTime time.Time `json:"updateTime"` // of the last attempt
+	Error      string    `json:"error"`      // error of the last attempt
+	CreateTime time.Time `json:"createTime"` // when the delivery was abandoned
+	UpdateTime time.Time `json:"updateTime"` // time of the last attempt
 	Replaying  bool      `json:"replaying"`  // a replay was requested and is not finished
 }

@@ -12,7 +12,7 @@ import (
 // Limits of texts. They bound the size of a row, and so of a page of a list.
 const (
 	MaxName        = 1024
-	MaxPathName    = 128 // of what the paths of repos are made of
+	MaxPathName    = 128 // name of a group or repo, which is part of paths
 	maxDescription = 512
 	maxPattern     = 1024
 	MaxText        = 2048
@@ -20,7 +20,7 @@ const (
 
 var namePattern = regexp.MustCompile(`^[a-z0-9 ._-]{1,}$`)
 
-// maxProblems is how many problems one response lists. With gRPC they are in a header, which
+// maxProblems is the largest number of problems in one response. With gRPC they are in a header, which
 // clients limit to a few kilobytes.
 const maxProblems = 20
 
@@ -41,7 +41,7 @@ func (p Problems) Err() error {
 	return fault.Fields(p)
 }
 
-// Name checks a name that no path of a repo is made of.
+// Name checks a name that is not part of the paths of repos.
 func (p *Problems) Name(s string) { p.nameOf(s, MaxName, "") }
 
 // PathName checks the name of a group, which is a part of the paths of its repos.
@@ -64,10 +64,10 @@ func (p *Problems) Description(s string) {
 	}
 }
 
-// Text checks a text that is stored as it is.
+// Text checks a text that is stored unchanged.
 func (p *Problems) Text(field, s string) { p.LongText(field, s, MaxText) }
 
-// LongText checks a text of up to most bytes that is stored as it is.
+// LongText checks a text of up to most bytes that is stored unchanged.
 func (p *Problems) LongText(field, s string, most int) {
 	p.AtMost(field, len(s), most, "bytes")
 	if !Storable(s) {
@@ -82,7 +82,7 @@ func (p *Problems) Required(field, s string) {
 	}
 }
 
-// RequiredText checks a text that must not be empty and is stored as it is.
+// RequiredText checks a text that must not be empty and is stored unchanged.
 func (p *Problems) RequiredText(field, s string) {
 	p.Required(field, s)
 	p.Text(field, s)
@@ -98,8 +98,8 @@ func Within[T ~int32](p *Problems, field string, v, low, high T, text string) {
 // Storable reports whether every database can store s.
 func Storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// AtMost checks how many of what there are. Whoever is refused learns both numbers, because they may not have
-// written what they send.
+// AtMost checks the number of elements. The error contains both numbers, because the
+// person who reads it may not have written the request.
 func (p *Problems) AtMost(field string, n, most int, what string) {
 	if n > most {
 		p.Add(field, "has "+strconv.Itoa(n)+" "+what+", and at most "+strconv.Itoa(most)+" are allowed")

@@ -2,10 +2,11 @@ package resource
 
 import "time"
 
-// An UnusedKind is what may be unused. Its values are those of the API.
+// An UnusedKind is a kind of access that may be unused. Its values are the same as in the
+// API.
 type UnusedKind int32
 
-// The kinds of what may be unused.
+// The kinds of access that may be unused.
 const (
 	UnusedBindings UnusedKind = iota + 1
 	UnusedIdentities
@@ -13,29 +14,29 @@ const (
 	UnusedAssociations
 )
 
-// An UnusedReport says what of the access in a group and below it is not used.
+// An UnusedReport lists the access in a group and below it that is not used.
 type UnusedReport struct {
 	Group         UID           `json:"group"`
-	Since         time.Duration `json:"since"`         // for which it was not used
-	RecordedSince time.Time     `json:"recordedSince"` // since when the use of role bindings is recorded
+	Since         time.Duration `json:"since"`         // period without use
+	RecordedSince time.Time     `json:"recordedSince"` // start of the records about the use of role bindings
 	Totals        []UnusedTotal `json:"totals"`
-	First         []UnusedItem  `json:"first,omitempty"` // of all kinds
+	First         []UnusedItem  `json:"first,omitempty"` // the first items, of any kind
 }
 
-// An UnusedTotal is how much of a kind is unused.
+// An UnusedTotal counts the unused access of one kind.
 type UnusedTotal struct {
 	Kind       UnusedKind `json:"kind"`
-	Looked     int64      `json:"looked"`               // at so many
-	Unused     int64      `json:"unused"`               // of which so many were not used, or not entirely
-	Incomplete bool       `json:"incomplete,omitempty"` // there are more, which were not looked at
+	Looked     int64      `json:"looked"`               // number of items that were examined
+	Unused     int64      `json:"unused"`               // number of items that were not used, or not entirely
+	Incomplete bool       `json:"incomplete,omitempty"` // there are more items, which were not examined
 }
 
-// An UnusedItem is something that is unused. It names nobody.
+// An UnusedItem is one unused access. It does not name a person.
 type UnusedItem struct {
 	Kind         UnusedKind `json:"kind"`
 	UID          UID        `json:"uid"`
 	CreateTime   time.Time  `json:"createTime"`
 	LastUse      time.Time  `json:"lastUse,omitzero"`
-	Capabilities int        `json:"capabilities,omitempty"` // of a role binding: how many were not used
+	Capabilities int        `json:"capabilities,omitempty"` // number of unused capabilities of a role binding
 	PullToken    bool       `json:"pullToken,omitempty"`
 }

@@ -17,56 +17,56 @@ import (
 
 // A Storage has files. All methods may be called at the same time, but a path has one writer only.
 type Storage interface {
-	// Kind returns what the storage is: file or s3.
+	// Kind returns the kind of storage: file or s3.
 	Kind() string
 
 	// Size returns the size of a file, or -1 if there is none at path.
 	Size(ctx context.Context, path string) (int64, error)
 
-	// Open returns a reader of a file. If there is none, Missing reports that of the error. The reader of a folder is
-	// an *os.File, so that the kernel can send it.
+	// Open returns a reader of a file. If the file does not exist, the error satisfies Missing. The reader of a
+	// folder is an *os.File, so that the kernel can send it.
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
 
-	// OpenAt is Open for the bytes from an offset on. There must be some.
+	// OpenAt is Open for the bytes from an offset on. The offset must be less than the size.
 	OpenAt(ctx context.Context, path string, offset int64) (io.ReadCloser, error)
 
-	// Put writes a file, in place of one that is there, and returns when it is durable.
+	// Put writes a file, replacing an existing one, and returns when it is durable.
 	Put(ctx context.Context, path string, content io.Reader) error
 
-	// Create returns a writer of a file, in place of one that is there.
+	// Create returns a writer of a file, which replaces an existing one.
 	Create(ctx context.Context, path string) (Writer, error)
 
-	// Resume returns a writer that goes on after a Pause. If what is there is not the first size bytes of a file,
-	// Missing reports that of the error.
+	// Resume returns a writer that continues after a Pause. If the stored part is not exactly size bytes long, the
+	// error satisfies Missing.
 	Resume(ctx context.Context, path string, size int64) (Writer, error)
 
-	// Remove removes a file, if it is there.
+	// Remove removes a file, if it exists.
 	Remove(ctx context.Context, path string) error
 
-	// RemoveAll removes a folder with all files in it, if it is there.
+	// RemoveAll removes a folder with all files in it, if it exists.
 	RemoveAll(ctx context.Context, path string) error
 
-	// Discard removes a file, and what was written to one that was not committed.
+	// Discard removes a file, and the parts of one that was not committed.
 	Discard(ctx context.Context, path string) error
 
-	// Names returns the names of the files and folders in a folder, which need not be there, in any order.
+	// Names returns the names of the files and folders in a folder, in any order. The folder need not exist.
 	Names(ctx context.Context, dir string) ([]string, error)
 
-	// Walk calls each for all files in a folder and below it, in any order. Files that are written or removed
-	// meanwhile may be left out.
+	// Walk calls each for all files in a folder and below it, in any order. It may skip files that are written or
+	// removed while it runs.
 	Walk(ctx context.Context, dir string, each func(File) error) error
 
-	// Unfinished calls each for what was written and not committed, if Walk does not find it. ModTime is when that was
-	// begun, and Size is not known. A server that was killed leaves it, also at the path of a file.
+	// Unfinished calls each for writes that were not committed, if Walk does not find them. ModTime is when the
+	// write began, and Size is not known. A server that was killed leaves them, even at the path of a file.
 	Unfinished(ctx context.Context, dir string, each func(File) error) error
 
-	// Abort removes what Unfinished finds at a path, and no file.
+	// Abort removes the unfinished writes at a path, but not a file.
 	Abort(ctx context.Context, path string) error
 
 	// Address returns an address from which anybody can read a file for some minutes, or "" if there is none.
 	Address(ctx context.Context, path string) (string, error)
 
-	// MinChunk returns how many bytes should be written between two pauses, if a writer is paused often.
+	// MinChunk returns the number of bytes that should be written between two pauses, if a writer is paused often.
 	MinChunk() int64
 }
 
@@ -74,13 +74,13 @@ type Storage interface {
 type Writer interface {
 	io.Writer
 
-	// Pause returns when what was written is durable, so that Resume can go on.
+	// Pause returns when the written bytes are durable, so that Resume can continue.
 	Pause(ctx context.Context) error
 
 	// Commit returns when the file is complete, has its name, and is durable.
 	Commit(ctx context.Context) error
 
-	// Cancel removes what was written. It may be called after any error, and after a Commit that failed.
+	// Cancel removes the written bytes. It may be called after any error, and after a Commit that failed.
 	Cancel(ctx context.Context) error
 }
 
@@ -91,7 +91,7 @@ type File struct {
 	ModTime time.Time
 }
 
-// Missing reports whether err says that there is no such file.
+// Missing reports whether err means that a file does not exist.
 func Missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func missing(path string) error { return &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist} }
@@ -111,7 +111,7 @@ func put(ctx context.Context, s Storage, path string, content io.Reader) error {
 	return nil
 }
 
-// OpenSeeker returns a reader of a file that can begin anywhere. For a folder it is an *os.File.
+// OpenSeeker returns a reader of a file that can read from any position. For a folder it is an *os.File.
 func OpenSeeker(ctx context.Context, s Storage, path string, size int64) (io.ReadSeekCloser, error) {
 	body, err := s.Open(ctx, path)
 	if err != nil {
@@ -123,7 +123,7 @@ func OpenSeeker(ctx context.Context, s Storage, path string, size int64) (io.Rea
 	return &seeker{ctx: ctx, storage: s, path: path, size: size, body: body}, nil
 }
 
-// reopens is how often in a row a seeker goes on where a connection has broken.
+// reopens is how often in a row a seeker continues at the position where a connection broke.
 const reopens = 3
 
 // A seeker reads a file from any position. It opens the file on the first Read after a Seek, because http.ServeContent
@@ -135,7 +135,7 @@ type seeker struct {
 	size    int64
 	offset  int64
 	body    io.ReadCloser
-	broken  int // connections since the last byte
+	broken  int // connections that broke since the last byte was read
 }
 
 // Read implements io.Reader.
@@ -151,7 +151,7 @@ func (s *seeker) Read(p []byte) (int, error) {
 		s.offset += int64(n)
 		if n > 0 {
 			s.broken = 0
-			return n, nil // if there was an error, the next one will tell
+			return n, nil // the next call returns the error
 		}
 		if err == nil {
 			continue
@@ -164,7 +164,7 @@ func (s *seeker) Read(p []byte) (int, error) {
 	}
 }
 
-// read reads from where the seeker is. An early end is an error.
+// read reads from the position of the seeker. An early end is an error.
 func (s *seeker) read(p []byte) (int, error) {
 	if s.body == nil {
 		body, err := s.storage.OpenAt(s.ctx, s.path, s.offset)

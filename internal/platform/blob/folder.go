@@ -136,7 +136,7 @@ func (f *Folder) Walk(ctx context.Context, dir string, each func(File) error) er
 		}
 		info, err := d.Info()
 		if err != nil {
-			return unlessMissing(err) // it was removed meanwhile
+			return unlessMissing(err) // it was removed during the walk
 		}
 		return each(File{path.Join(dir, name), info.Size(), info.ModTime()})
 	})
@@ -190,8 +190,8 @@ func (f *Folder) syncDir(dir string) error {
 	return nil
 }
 
-// writeBehind is after how many bytes the kernel is told to begin writing them to disk. Otherwise it waits for the
-// sync at the end, and the disk is idle while the client sends.
+// writeBehind is the number of bytes after which the kernel is asked to write them to disk. Otherwise it waits for
+// the sync at the end, and the disk is idle while the client sends.
 const writeBehind = 4 << 20
 
 // A folderWriter is a Writer of a Folder.
@@ -200,7 +200,7 @@ type folderWriter struct {
 	path   string
 	file   *os.File
 	size   int64
-	begun  int64 // the kernel writes the bytes before this one
+	begun  int64 // offset up to which the kernel is writing to disk
 	closed bool
 
 	unsynced bool // since Create, or the last Pause before Resume

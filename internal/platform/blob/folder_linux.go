@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beginWriting tells the kernel to begin writing a range of a file to disk. It promises nothing: the sync at the end
-// does.
+// beginWriting asks the kernel to begin writing a range of a file to disk. Only the sync at the end makes it durable.
 func beginWriting(f *os.File, offset, n int64) {
 	conn, err := f.SyscallConn()
 	if err != nil {

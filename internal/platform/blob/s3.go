@@ -16,22 +16,22 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// addressTime is how long the address of a file can be used.
+// addressTime is the lifetime of the address of a file.
 const addressTime = 20 * time.Minute
 
-// maxListed is how many keys, uploads or parts one request asks for: the most that S3 answers with.
+// maxListed is the number of keys, uploads or parts that one request asks for. S3 returns no more.
 const maxListed = 1000
 
-// amazon is the endpoint of S3 itself, of which the client knows the address of each region.
+// amazon is the endpoint of S3 itself. The client knows the address of each of its regions.
 const amazon = "https://s3.amazonaws.com"
 
-// A Bucket says where a bucket is, and who reads and writes it.
+// A Bucket is the location of a bucket, and the credentials for it.
 type Bucket struct {
 	Name      string
 	Region    string
-	Endpoint  string // such as http://127.0.0.1:7070; "" means that of the region
-	Prefix    string // of the keys
-	AccessKey string // "" means that of the environment, of the file of credentials, or of the role of the machine
+	Endpoint  string // such as http://127.0.0.1:7070; "" means the endpoint of the region
+	Prefix    string // common prefix of the keys
+	AccessKey string // "" means the environment, the credentials file, or the role of the machine
 	SecretKey string
 
 	// Transport makes the requests; nil means one of its own.
@@ -43,7 +43,7 @@ type S3 struct {
 	core   *minio.Core
 	bucket string
 	region string
-	root   string // what all keys begin with: "" or a text that ends with a slash
+	root   string // prefix of all keys: "" or a text that ends with a slash
 }
 
 var _ Storage = (*S3)(nil)
@@ -72,8 +72,8 @@ func NewS3(b Bucket) (*S3, error) {
 	return &S3{core: core, bucket: b.Name, region: b.Region, root: root}, nil
 }
 
-// credentials returns those of the bucket or, if it has none, the first that are found: in the environment, in the file
-// of credentials, in the token of a pod, and from the machine or container.
+// credentials returns the credentials of the bucket. If it has none, they come from the first of these that has some:
+// the environment, the credentials file, the token of a pod, and the machine or container.
 func (b Bucket) credentials() *credentials.Credentials {
 	if b.AccessKey != "" {
 		return credentials.NewStaticV4(b.AccessKey, b.SecretKey, "")
@@ -100,7 +100,7 @@ func (s *S3) Size(ctx context.Context, path string) (int64, error) {
 	if err = s.failure("look for", path, err); Missing(err) {
 		return -1, nil
 	}
-	// The answer to HEAD has no body that says what is wrong.
+	// The response to HEAD has no body that describes the error.
 	_, reason := s.Names(ctx, path)
 	return 0, cmp.Or(reason, err)
 }
@@ -156,11 +156,11 @@ func (s *S3) Abort(ctx context.Context, path string) error {
 	return err
 }
 
-// uploads returns the ids of the uploads of a file that were begun and have not ended.
+// uploads returns the ids of the unfinished uploads of a file.
 func (s *S3) uploads(ctx context.Context, path string) (ids []string, _ error) {
 	key := s.key(path)
 	err := s.eachUpload(ctx, key, func(u minio.ObjectMultipartInfo) error {
-		if u.Key == key { // else it begins with it
+		if u.Key == key { // otherwise the key is only a prefix
 			ids = append(ids, u.UploadID)
 		}
 		return nil
@@ -250,7 +250,7 @@ func (s *S3) Address(ctx context.Context, path string) (string, error) {
 // MinChunk implements Storage.
 func (s *S3) MinChunk() int64 { return minPart }
 
-// failure says what was done when the service refused it, and what to do about it if that is known.
+// failure returns an error that names the refused operation, and what to do about it if that is known.
 func (s *S3) failure(operation, path string, err error) error {
 	if err == nil {
 		return nil

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	attempts   = 10 // of a request
+	attempts   = 10 // per request
 	firstPause = 100 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// upload calls f to send content, again if the service is busy or a connection has broken. The client could repeat a
-// request by itself, but would read the same reader for it. If a service refuses a request before it has read all of it,
-// net/http goes on reading for a while, and bytes would be mixed up. So each attempt has a reader of its own, which has
-// nothing any more when the attempt is over; the caller may then use content for something else.
+// upload calls f to send content, and again if the service is busy or a connection has broken. The client could repeat
+// a request by itself, but it would use the same reader again. If a service refuses a request before it has read all of
+// it, net/http continues to read for a while, and bytes would be mixed up. So each attempt has its own reader, which
+// returns no bytes after the end of the attempt. The caller may then reuse content.
 func upload(ctx context.Context, content []byte, f func(body io.Reader) error) error {
 	for n, pause := 1, firstPause; ; n, pause = n+1, min(2*pause, maxPause) {
 		body := &attemptBody{in: bytes.NewReader(content)}
@@ -71,7 +71,7 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 	return b.in.Read(p)
 }
 
-// end returns when nobody reads the content any more.
+// end returns when no goroutine is reading the content.
 func (b *attemptBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	minPart  = 5 << 20 // bytes of a part that is not the last: S3 demands them
-	partSize = 8 << 20 // of the parts that we send
-	maxParts = 10_000  // of one file: S3 allows no more
-	maxCopy  = 1 << 30 // bytes of a part that is copied
+	minPart  = 5 << 20 // smallest part that S3 accepts, except the last, in bytes
+	partSize = 8 << 20 // size of the parts that we send, in bytes
+	maxParts = 10_000  // largest number of parts that S3 accepts for a file
+	maxCopy  = 1 << 30 // largest part that is copied, in bytes
 
-	smallBuffer = 256 << 10 // up to which a buffer grows before it is a whole part
+	smallBuffer = 256 << 10 // largest buffer, in bytes, before it gets the size of a part
 
 	contentType = "application/octet-stream"
 )
@@ -26,17 +26,17 @@ var partBuffers = sync.Pool{New: func() any { return new([partSize]byte) }}
 // An s3Writer writes a file in parts. A file that is smaller than a part needs one request. While a part is sent, the
 // next one is filled.
 type s3Writer struct {
-	ctx    context.Context // of Create or Resume
+	ctx    context.Context // context of Create or Resume
 	s      *S3
 	path   string
 	upload string // "" until there is a part
 	parts  []minio.ObjectPart
 	buf    []byte
-	whole  *[partSize]byte // what buf is in, once it is not small
-	sent   chan sentPart   // nil if no part is on its way
+	whole  *[partSize]byte // array that contains buf, unless buf is small
+	sent   chan sentPart   // nil if no part is being sent
 }
 
-// A sentPart is how sending a part has ended.
+// A sentPart is the result of sending a part.
 type sentPart struct {
 	part   minio.ObjectPart
 	err    error
@@ -48,8 +48,8 @@ func (s *S3) Create(ctx context.Context, path string) (Writer, error) {
 	return &s3Writer{ctx: ctx, s: s, path: path}, nil
 }
 
-// Resume implements Storage. Parts cannot be read, so the sum of their sizes has to say whether they are those of the
-// Pause. A process that was killed may have left another upload of the same path.
+// Resume implements Storage. Parts cannot be read, so it recognizes the parts of the Pause by the sum of their
+// sizes. A process that was killed may have left another upload of the same path.
 func (s *S3) Resume(ctx context.Context, path string, size int64) (Writer, error) {
 	if size == 0 {
 		return s.Create(ctx, path)
@@ -61,7 +61,7 @@ func (s *S3) Resume(ctx context.Context, path string, size int64) (Writer, error
 	for _, id := range ids {
 		w := &s3Writer{ctx: ctx, s: s, path: path, upload: id}
 		err := w.readParts(ctx)
-		if Missing(err) { // it has ended meanwhile
+		if Missing(err) { // it ended after it was listed
 			continue
 		}
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *S3) Resume(ctx context.Context, path string, size int64) (Writer, error
 	return nil, missing(path)
 }
 
-// readParts reads which parts an upload has.
+// readParts reads the list of the parts of an upload.
 func (w *s3Writer) readParts(ctx context.Context) error {
 	for marker := 0; ; {
 		page, err := w.s.core.ListObjectParts(ctx, w.s.bucket, w.s.key(w.path), w.upload, marker, maxListed)
@@ -121,7 +121,7 @@ func (w *s3Writer) Write(p []byte) (int, error) {
 	return total, nil
 }
 
-// grow makes room for n bytes. Most files are small, so not each of them takes a buffer of a part.
+// grow makes room for n bytes. Most files are small, so a buffer begins smaller than a part.
 func (w *s3Writer) grow(n int) {
 	if w.whole != nil || len(w.buf)+n <= smallBuffer {
 		return
@@ -130,7 +130,7 @@ func (w *s3Writer) grow(n int) {
 	w.buf = append(w.whole[:0], w.buf...)
 }
 
-// send begins to send what is in the buffer, once the part before has arrived.
+// send begins to send the buffer when the previous part has arrived.
 func (w *s3Writer) send() error {
 	if err := w.wait(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (w *s3Writer) send() error {
 	return nil
 }
 
-// wait returns when no part is on its way.
+// wait returns when no part is being sent.
 func (w *s3Writer) wait() error {
 	if w.sent == nil {
 		return nil
@@ -214,8 +214,8 @@ func (w *s3Writer) Commit(ctx context.Context) error {
 	return w.complete(ctx)
 }
 
-// complete makes a file of the parts. If the answer to a first attempt was lost, the next one is told that there is no
-// such upload; then the file is there.
+// complete makes a file of the parts. If the response to a first attempt was lost, the next attempt fails because the
+// upload no longer exists; then the file exists.
 func (w *s3Writer) complete(ctx context.Context) error {
 	parts := make([]minio.CompletePart, len(w.parts))
 	for i, p := range w.parts {
@@ -240,8 +240,8 @@ func (w *s3Writer) Cancel(ctx context.Context) error {
 	return w.s.Discard(ctx, w.path)
 }
 
-// mend replaces a last part that is too small to be followed by another. Parts cannot be read, so it completes the file
-// and begins it anew with what was there.
+// mend replaces a last part that is too small to be followed by another. Parts cannot be read, so it completes the
+// file, and starts a new upload with its content.
 func (w *s3Writer) mend(ctx context.Context) error {
 	if err := w.complete(ctx); err != nil {
 		return err
@@ -256,18 +256,18 @@ func (w *s3Writer) mend(ctx context.Context) error {
 		return w.s.failure("write", w.path, err)
 	}
 	w.upload = id
-	for at := int64(0); at < size; {
-		n := min(size-at, maxCopy)
-		if rest := size - at - n; rest > 0 && rest < minPart {
+	for offset := int64(0); offset < size; {
+		n := min(size-offset, maxCopy)
+		if rest := size - offset - n; rest > 0 && rest < minPart {
 			n -= minPart
 		}
 		part, err := w.s.core.CopyObjectPart(ctx, w.s.bucket, w.s.key(w.path), w.s.bucket, w.s.key(w.path), id,
-			len(w.parts)+1, at, n, nil)
+			len(w.parts)+1, offset, n, nil)
 		if err != nil {
 			return w.s.failure("copy", w.path, err)
 		}
 		w.parts = append(w.parts, minio.ObjectPart{PartNumber: part.PartNumber, ETag: part.ETag, Size: n})
-		at += n
+		offset += n
 	}
 	return nil
 }
@@ -280,10 +280,10 @@ func (w *s3Writer) readBack(ctx context.Context, size int64) error {
 	}
 	defer body.Close()
 	w.grow(int(size))
-	all := append(w.buf, make([]byte, size)...)
-	if _, err := io.ReadFull(body, all[len(w.buf):]); err != nil {
+	buf := append(w.buf, make([]byte, size)...)
+	if _, err := io.ReadFull(body, buf[len(w.buf):]); err != nil {
 		return fmt.Errorf("read %s: %w", w.path, err)
 	}
-	w.buf = all
+	w.buf = buf
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // A release sets these, with -ldflags '-X …/buildinfo.version=v1.2.3'. It does not rely
-// on what the go command finds out itself, which depends on how the sources were
+// on the information of the go command, because that depends on how the sources were
 // cloned.
 var version, commit, date string
 
@@ -17,7 +17,7 @@ var version, commit, date string
 type Build struct {
 	Version  string // a release, a pseudo-version of Go, or "devel"; never empty
 	Commit   string
-	Date     string // of the commit, RFC 3339
+	Date     string // time of the commit, RFC 3339
 	Modified bool   // the sources differed from the commit
 	Go       string
 	Platform string // linux/amd64

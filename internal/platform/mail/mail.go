@@ -1,15 +1,15 @@
-// Package mail sends messages to people by SMTP: invites, one-time links, and
-// that a new device has signed in.
+// Package mail sends messages to people by SMTP: invites, one-time links, and notices
+// about sign-ins with a new device.
 //
-// A message is added to a queue in the database by the transaction that it is
-// about, so it is sent if and only if that was committed. Any replica sends it,
-// again and again until the mail server takes it or it has expired. If a replica
-// stops between the two, or cannot tell the database, it is sent twice.
+// The transaction of a change adds its message to a queue in the database, so a message is
+// sent if and only if the change was committed. Any replica sends it, and repeats that
+// until the mail server accepts the message or it has expired. If a replica stops after
+// the server accepted a message, or cannot record that in the database, the message is
+// sent twice.
 //
-// What a message says may be a link that makes somebody an account's owner. It is
-// sealed in the queue, removed when the message was sent or has expired, and never
-// logged; neither is the address, nor what a mail server says, which may repeat
-// both.
+// The text of a message may contain a link that gives control of an account. It is sealed
+// in the queue, removed when the message was sent or has expired, and never logged. The
+// address and the responses of mail servers, which may repeat both, are not logged either.
 package mail
 
 import (
@@ -30,28 +30,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Bounds on messages within a day, so that nobody is flooded by an organization
-// that invites them over and over, and no organization uses up what the mail
-// server allows for all.
+// Limits of messages within a day. They protect people from an organization that invites
+// them repeatedly, and they keep one organization from using up the quota of the mail
+// server for all.
 const (
 	MaxByOrganization = 500
 	MaxToAddress      = 20 // from all organizations
 	MaxBoth           = 5  // from one organization to one address
 )
 
-// maxLife is how long a message is tried at most.
+// maxLife is the longest time for which a message is retried.
 const maxLife = 3 * 24 * time.Hour
 
 // A Message is a text for one person.
 type Message struct {
-	Organization resource.UID // on whose behalf; it counts towards its bound
+	Organization resource.UID // the sender; the message counts towards its limit
 	To           string       // an address without a name
 	Subject      string
 	Text         string
-	Expire       time.Time // when it is of no use any more; 0 is in three days
+	Expire       time.Time // when the message becomes useless; zero means in three days
 }
 
-// A Queue takes messages. A nil Queue takes and sends none.
+// A Queue accepts messages. A nil Queue ignores them.
 type Queue struct {
 	cfg   Config
 	store *maildb.Store
@@ -69,16 +69,16 @@ type Config struct {
 // New returns the queue of a database.
 func New(db *store.DB, cfg Config) *Queue { return &Queue{cfg, maildb.New(db)} }
 
-// sealed is what of a message is stored sealed.
+// sealed is the part of a message that is stored encrypted.
 type sealed struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 }
 
-// Add adds a message in a transaction. One to an address that cannot be one, or
-// beyond a bound, is left out, and only counted and logged: whoever causes it can
-// give the link to the person in another way.
+// Add adds a message in a transaction. If the address is invalid or a limit is reached, the
+// message is only counted and logged, because the sender can give the link to the person in
+// another way.
 func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
 	if q == nil || resource.IsDryRun(ctx) {
 		return nil
@@ -86,9 +86,9 @@ func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
 	if !isAddress(m.To) {
 		return q.leaveOut(ctx, m, "the address is not one")
 	}
-	now := t.DB.Time()
+	created := t.DB.Time()
 	digest := q.digest(m.To)
-	n, err := maildb.In(t).Counts(ctx, m.Organization, digest, now.Add(-maildb.Remembered))
+	n, err := maildb.In(t).Counts(ctx, m.Organization, digest, created.Add(-maildb.Remembered))
 	switch {
 	case err != nil:
 		return err
@@ -101,18 +101,18 @@ func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
 	if err != nil {
 		return err
 	}
-	expire := now.Add(maxLife)
+	expire := created.Add(maxLife)
 	if !m.Expire.IsZero() && m.Expire.Before(expire) {
 		expire = m.Expire
 	}
 	return maildb.In(t).Insert(ctx, maildb.Mail{
 		ID: rand.Text(), Organization: m.Organization, Address: digest,
-		Sealed: q.cfg.Key.Seal(secret.ForMail, body), CreateTime: now, ExpireTime: expire,
+		Sealed: q.cfg.Key.Seal(secret.ForMail, body), CreateTime: created, ExpireTime: expire,
 	})
 }
 
-// With returns what adds a message to the transaction of a change, for functions
-// of stores that take it. There is none if q is nil.
+// With returns a function that adds a message to the transaction of a change, as a list for
+// the variadic parameters of stores. The list is empty if q is nil.
 func (q *Queue) With(ctx context.Context, message func() Message) []func(*store.Tx) error {
 	if q == nil {
 		return nil
@@ -126,7 +126,7 @@ func (q *Queue) leaveOut(ctx context.Context, m Message, why string) error {
 	return nil
 }
 
-// digest returns a digest of an address that says nothing without the key.
+// digest returns a digest of an address that reveals nothing without the key.
 func (q *Queue) digest(address string) []byte {
 	m := hmac.New(sha256.New, q.cfg.Key.Derive("mail addresses"))
 	m.Write([]byte(strings.ToLower(address)))

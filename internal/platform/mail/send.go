@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	sendTimeout = 15 * time.Second // of one step
+	sendTimeout = 15 * time.Second // for one step
 	lease       = 5 * time.Minute  // longer than all steps take
 	firstPause  = 30 * time.Second
 	longest     = time.Hour // pause between attempts
@@ -28,18 +28,18 @@ const (
 	sweepEvery  = 10 * time.Minute
 )
 
-// The ways of TLS to a mail server.
+// The TLS modes of a mail server.
 const (
 	StartTLS = "starttls" // required: without it nothing is sent
 	Implicit = "implicit"
 	NoTLS    = "none"
 )
 
-// A Server is the mail server that messages are given to.
+// A Server is the mail server that sends the messages.
 type Server struct {
 	Address  string // host:port
 	From     string
-	User     string // "" signs in to none
+	User     string // "" means no authentication
 	Password string
 	TLS      string
 	Roots    *x509.CertPool // nil: the system's
@@ -76,8 +76,8 @@ func (s Server) client() (*gomail.Client, error) {
 	return gomail.NewClient(host, options...)
 }
 
-// Check connects to the server and signs in, and sends nothing. Its error has no
-// secret.
+// Check connects to the server and signs in, without sending a message. Its error contains
+// no secret.
 func (s Server) Check(ctx context.Context) error {
 	c, err := s.client()
 	if err != nil {
@@ -118,11 +118,12 @@ func (s Server) send(ctx context.Context, id string, m sealed, at time.Time) err
 	return err
 }
 
-// errUnsendable is for a message that no server would take.
+// errUnsendable is the error of a message that no server would accept.
 var errUnsendable = errors.New("the message cannot be sent")
 
-// isFinal reports whether a server will never take the message: it refuses the
-// recipient or the text for good. That it refuses us can be mended by the operator.
+// isFinal reports whether a server will never accept the message, because it refuses the
+// recipient or the text permanently. If it refuses our credentials, the operator can fix
+// that.
 func isFinal(err error) bool {
 	refused, ok := errors.AsType[*gomail.SendError](err)
 	if !ok || refused.IsTemp() || refused.ErrorCode() < 500 {
@@ -132,8 +133,8 @@ func isFinal(err error) bool {
 		refused.Reason == gomail.ErrSMTPDataClose
 }
 
-// reason returns what may be logged of an error: the code of the server, whose
-// words may repeat the address and the message.
+// reason returns the part of an error that may be logged: the code of the server. Its text
+// may repeat the address and the message.
 func reason(err error) string {
 	if refused, ok := errors.AsType[*gomail.SendError](err); ok && refused.ErrorCode() > 0 {
 		return fmt.Sprintf("the mail server answered %d %s", refused.ErrorCode(), refused.EnhancedStatusCode())
@@ -144,12 +145,12 @@ func reason(err error) string {
 	return "the mail server cannot be used: see holdfastd doctor"
 }
 
-// Run sends what is in the queue, until ctx ends.
+// Run sends the messages of the queue until ctx ends.
 func (q *Queue) Run(ctx context.Context) error {
 	swept := time.Time{}
 	for ctx.Err() == nil {
-		if now := time.Now(); now.Sub(swept) >= sweepEvery {
-			swept = now
+		if checked := time.Now(); checked.Sub(swept) >= sweepEvery {
+			swept = checked
 			q.sweep(ctx)
 		}
 		sent, err := q.sendNext(ctx)
@@ -183,7 +184,7 @@ func (q *Queue) sendNext(ctx context.Context) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	now := q.store.Time()
+	started := q.store.Time()
 	plain, err := q.cfg.Key.Open(secret.ForMail, m.Sealed)
 	var text sealed
 	if err == nil {
@@ -192,7 +193,7 @@ func (q *Queue) sendNext(ctx context.Context) (bool, error) {
 	switch {
 	case err != nil:
 		err = errUnsendable // it was sealed with a key that is lost
-	case now.Before(m.ExpireTime):
+	case started.Before(m.ExpireTime):
 		err = q.cfg.Server.send(ctx, m.ID, text, m.CreateTime)
 	default:
 		err = errUnsendable
@@ -200,10 +201,10 @@ func (q *Queue) sendNext(ctx context.Context) (bool, error) {
 	if ctx.Err() != nil && err != nil {
 		return true, nil // stopped; it is due again when the lease ends
 	}
-	return true, q.settle(context.WithoutCancel(ctx), m, err, now)
+	return true, q.settle(context.WithoutCancel(ctx), m, err, started)
 }
 
-// settle records how an attempt has ended.
+// settle records the result of an attempt.
 func (q *Queue) settle(ctx context.Context, m maildb.Mail, err error, now time.Time) error {
 	log := q.cfg.Log.With("message", m.ID, "organization", m.Organization, "attempt", m.Attempts)
 	next := now.Add(pause(m.Attempts))
@@ -222,13 +223,12 @@ func (q *Queue) settle(ctx context.Context, m maildb.Mail, err error, now time.T
 	return q.store.Retry(ctx, m.ID, next)
 }
 
-// pause returns how long to wait after an attempt, by its number.
+// pause returns the wait after an attempt, by its number.
 func pause(attempt int64) time.Duration {
 	return min(longest, firstPause<<min(attempt-1, 10))
 }
 
-// Waiting returns how many messages are to be sent, and when the oldest was
-// added.
+// Waiting returns the number of messages to be sent, and when the oldest was added.
 func (q *Queue) Waiting(ctx context.Context) (int, time.Time, error) {
 	if q == nil {
 		return 0, time.Time{}, nil

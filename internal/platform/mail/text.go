@@ -12,9 +12,8 @@ import (
 
 const maxName = 80 // characters of a name in a message
 
-// plainName returns a name that a tenant has chosen as it may stand in a message:
-// short, on one line, and not as an address that mail programs would make a link
-// of.
+// plainName returns a name from a tenant in a form that is safe in a message: short, on one
+// line, and without anything that mail programs turn into a link.
 func plainName(name string) string {
 	var b strings.Builder
 	n := 0
@@ -37,7 +36,7 @@ func plainName(name string) string {
 
 func when(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// footer ends every message, so that it can be judged by who did not expect it.
+// footer ends every message. It helps a person who did not expect the message to judge it.
 func (q *Queue) footer() string {
 	return "\n-- \nSent by Holdfast at " + q.cfg.Issuer + ". If you did not expect this message, ignore it.\n"
 }
@@ -82,8 +81,8 @@ It works once, until %s. Whoever has the link can sign in as you: do not forward
 	}
 }
 
-// NewDevice returns the message that tells a person of a sign-in with a browser
-// that they have not used before.
+// NewDevice returns the message about a sign-in with a browser that the person has not used
+// before.
 func (q *Queue) NewDevice(org resource.UID, to, name, program, address string, at time.Time) Message {
 	text := fmt.Sprintf(`Hello,
 
@@ -102,7 +101,7 @@ choose another password, and tell an administrator of the organization.
 	return Message{Organization: org, To: to, Subject: "A new sign-in to your account", Text: text + q.footer()}
 }
 
-// plainAddress returns a network address, of which nothing but its digits is kept.
+// plainAddress returns a network address with only its digits and separators.
 func plainAddress(address string) string {
 	kept := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("0123456789abcdefABCDEF.:/", r) {

@@ -13,22 +13,22 @@ import (
 
 // Metrics are the counters. The zero value counts nothing.
 type Metrics struct {
-	Exchanges  Counter // of workloads' tokens; by class of issuer and outcome
+	Exchanges  Counter // tokens of workloads; by class of issuer and outcome
 	SignIns    Counter // credentials of people that were checked; by kind and outcome
 	Denials    Counter // by the capability that was missing
-	Pulls      Counter // of manifests
-	Pushes     Counter // of manifests
-	Bytes      Counter // that the registry sent and received; by direction
-	Deliveries Counter // of events; by outcome
+	Pulls      Counter // manifests
+	Pushes     Counter // manifests
+	Bytes      Counter // sent and received by the registry; by direction
+	Deliveries Counter // events; by outcome
 	Mails      Counter // messages to people; by outcome
-	Feeds      Counter // that were read; by outcome
-	Imports    Counter // of advisories; by result
+	Feeds      Counter // reads of advisory feeds; by outcome
+	Imports    Counter // advisories; by result
 	Collected  Counter // by the garbage collector of blobs; by kind
 	CollectRun Counter // by outcome
 	Scrubbed   Counter // blobs that seemed to be rotten, or were; by verdict
 	caches     Counter // by cache and result
 
-	Inspections Counter // of images; by outcome
+	Inspections Counter // images; by outcome
 	RuleRefused Counter // pulls that a rule has refused
 	Upstreams   Counter // requests for what an upstream has; by kind and outcome
 
@@ -121,7 +121,8 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"verdict", verdicts}),
 		Inspections: newCounter(r, "holdfast_inspections_total", "Images that were inspected, by outcome.",
 			label{"outcome", []string{OK, NotUnderstood, Failed}}),
-		Follows: newCounter(r, "holdfast_follow_runs_total", "Runs that compared a repo with the one that it follows, by outcome.",
+		Follows: newCounter(r, "holdfast_follow_runs_total",
+			"Runs that compared a repo with the one that it follows, by outcome.",
 			label{"outcome", []string{OK, Failed}}),
 		FollowedTags: newCounter(r, "holdfast_follow_tags_total",
 			"Tags of repos that follow others, which were copied from there, or removed because they are not there.",
@@ -152,7 +153,7 @@ type Counter struct {
 	series map[values]prometheus.Counter
 }
 
-// values are those of the labels of a series, of which there are two at most.
+// values are the values of the labels of a series. There are at most two.
 type values [2]string
 
 // newCounter registers a counter. All of its series exist from the start, because a

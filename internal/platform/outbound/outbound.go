@@ -27,8 +27,8 @@ type Config struct {
 	Loopback bool           // also allows this machine, without TLS: for dev mode
 	Allow    []netip.Prefix // also allowed, though private
 	CAs      *x509.CertPool // the only trusted ones; nil means the system's
-	Timeout  time.Duration  // of a request including its response; 0 means 10 seconds
-	PerHost  int            // connections to one host at once; 0 means 8
+	Timeout  time.Duration  // for a request and its response; 0 means 10 seconds
+	PerHost  int            // concurrent connections to one host; 0 means 8
 }
 
 const (
@@ -184,8 +184,8 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 }
 
 // unreached is the reason for every request without a response. A more precise one
-// would tell whoever chose the address which names our network resolves, which of
-// them are private, and where something listens.
+// would show the user who chose the address which names our network resolves, which of
+// them are private, and which ports are open.
 const unreached = "the host cannot be reached: its name has no address, the address is not public, " +
 	"the connection was refused, or there was no answer in time"
 

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	flushTime  = 3 * time.Second // for what is left when the process ends
-	warnAgain  = time.Minute     // after a warning that spans could not be sent
+	flushTime  = 3 * time.Second // for sending the remaining spans when the process ends
+	warnAgain  = time.Minute     // pause between warnings that spans could not be sent
 	library    = "github.com/holdfast-dev/holdfast/internal/platform/trace"
 	defaultFor = "http/protobuf"
 )
@@ -40,7 +40,7 @@ func endpoint() string {
 
 // Open begins to record spans and to send them, as the variables of OpenTelemetry
 // say. It does nothing unless Enabled. It returns the function that ends it, which
-// sends what is left and takes three seconds at most. Spans wait in a queue of
+// sends the remaining spans and takes at most three seconds. Spans wait in a queue of
 // limited length. When that is full, because the collector does not answer, further
 // ones are dropped: no request waits.
 func Open(ctx context.Context, log *slog.Logger, version string) (end func(), _ error) {
@@ -49,14 +49,14 @@ func Open(ctx context.Context, log *slog.Logger, version string) (end func(), _ 
 	}
 	ratio, err := ratio()
 	exporter, missing := newExporter(ctx)
-	of, incomplete := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
+	process, incomplete := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithAttributes(attribute.String("service.name", "holdfastd"), attribute.String("service.version", version)),
 		resource.WithFromEnv())
 	if err := errors.Join(err, missing, incomplete); err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	otel.SetErrorHandler(&warner{log: log})
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(of),
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(process),
 		sdktrace.WithSampler(sdktrace.AlwaysSample())) // Begin has decided
 	t := &tracer{provider.Tracer(library), ratio}
 	active.Store(t)
@@ -90,7 +90,7 @@ func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q is not http/protobuf or grpc", protocol)
 }
 
-// ratio returns which part of the requests is recorded. Samplers that ask the
+// ratio returns the fraction of the requests that is recorded. Samplers that ask the
 // caller of a request do not do so here: see Begin.
 func ratio() (float64, error) {
 	sampler := strings.TrimPrefix(os.Getenv("OTEL_TRACES_SAMPLER"), "parentbased_")
@@ -110,7 +110,7 @@ func ratio() (float64, error) {
 		"after parentbased_", sampler)
 }
 
-// A warner logs errors of the exporter, of which there may be one for each batch.
+// A warner logs errors of the exporter, but not all, because every batch may fail.
 type warner struct {
 	log  *slog.Logger
 	last atomic.Int64
@@ -118,8 +118,8 @@ type warner struct {
 
 // Handle implements otel.ErrorHandler.
 func (w *warner) Handle(err error) {
-	now, last := time.Now().UnixNano(), w.last.Load()
-	if now-last > int64(warnAgain) && w.last.CompareAndSwap(last, now) {
+	current, last := time.Now().UnixNano(), w.last.Load()
+	if current-last > int64(warnAgain) && w.last.CompareAndSwap(last, current) {
 		w.log.Warn("spans were not sent", "err", err)
 	}
 }

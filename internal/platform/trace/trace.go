@@ -22,15 +22,14 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
-// Header is the header of a request that says which trace it belongs to (W3C
-// Trace Context).
+// Header is the header of a request that names its trace (W3C Trace Context).
 const Header = "Traceparent"
 
-// maxSpans is how many spans one trace may have here. An import runs statements by
+// maxSpans is the largest number of spans that one trace has here. An import runs statements by
 // the hundred thousand.
 const maxSpans = 1000
 
-// active is what makes spans, or nil if nothing does. It belongs to the process,
+// active is the tracer that makes spans, or nil if tracing is off. It belongs to the process,
 // because spans start everywhere, and a parameter for it would be in every
 // signature.
 var active atomic.Pointer[tracer]
@@ -38,7 +37,7 @@ var active atomic.Pointer[tracer]
 // A tracer makes spans.
 type tracer struct {
 	oteltrace.Tracer
-	ratio float64 // of the requests that are traced
+	ratio float64 // fraction of the requests that are traced
 }
 
 // A Span is a part of a request. A nil Span is not recorded: its methods do
@@ -88,8 +87,8 @@ func spanContextOf(header string) oteltrace.SpanContext {
 	return oteltrace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), from))
 }
 
-// Start starts a span below that of ctx, if that is recorded, and returns a
-// context for what is below it.
+// Start starts a child span of the span of ctx, if that is recorded, and returns a
+// context for children of the new span.
 func Start(ctx context.Context, name string) (context.Context, *Span) {
 	span := Leaf(ctx, name)
 	if span == nil {
@@ -98,7 +97,7 @@ func Start(ctx context.Context, name string) (context.Context, *Span) {
 	return context.WithValue(ctx, spanKey{}, span), span
 }
 
-// Leaf is Start for a span with none below it.
+// Leaf is Start for a span without children.
 func Leaf(ctx context.Context, name string) *Span {
 	return start(ctx, name, oteltrace.SpanKindInternal)
 }
@@ -130,8 +129,8 @@ func Of(ctx context.Context) *Span {
 	return span
 }
 
-// ID returns the id of the trace of ctx, or "" if there is none. It is that of the
-// caller's trace if the request is not recorded here.
+// ID returns the id of the trace of ctx, or "" if there is none. It is the id
+// of the caller's trace if the request is not recorded here.
 func ID(ctx context.Context) string {
 	if span := Of(ctx); span != nil {
 		return span.trace
@@ -139,8 +138,8 @@ func ID(ctx context.Context) string {
 	return ""
 }
 
-// Reference returns what a client is told of a request that failed: its id, and that
-// of its trace if there is one.
+// Reference returns the reference to a failed request for the client: the id of the
+// request, and the id of its trace if there is one.
 func Reference(ctx context.Context, request string) string {
 	id := ID(ctx)
 	switch {

@@ -90,14 +90,15 @@ func (d *Snapshot) Rows(ctx context.Context, t Table, f func(row []any) error) e
 	for i := range row {
 		into[i] = &row[i]
 	}
-	return d.read(ctx, `SELECT `+strings.Join(t.columnNames(), ", ")+` FROM `+t.Name, nil, func(s store.Scanner) (bool, error) {
+	query := `SELECT ` + strings.Join(t.columnNames(), ", ") + ` FROM ` + t.Name
+	return d.read(ctx, query, nil, func(s store.Scanner) (bool, error) {
 		if err := s.Scan(into...); err != nil {
 			return false, err
 		}
 		for i, c := range t.Columns {
 			switch v := row[i].(type) {
 			case int64:
-				if c.Type == Flag { // SQLite has no type for it
+				if c.Type == Flag { // SQLite stores it as a number
 					row[i] = v != 0
 				}
 			case []byte:
@@ -110,9 +111,9 @@ func (d *Snapshot) Rows(ctx context.Context, t Table, f func(row []any) error) e
 	})
 }
 
-// tables returns the tables that are not transient, each after those that it refers
+// tables returns the tables that are not transient, each after the tables that it refers
 // to.
-func tables(ctx context.Context, s *store.DB, read store.Reader) (all []Table, _ error) {
+func tables(ctx context.Context, s *store.DB, read store.Reader) (found []Table, _ error) {
 	columns, references := `
 		SELECT m.name, c.name, lower(c.type) FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c
 		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid`, `
@@ -134,10 +135,10 @@ func tables(ctx context.Context, s *store.DB, read store.Reader) (all []Table, _
 		if !ok {
 			return fmt.Errorf("column %s of table %s has a type that cannot be backed up", column, table)
 		}
-		if len(all) == 0 || all[len(all)-1].Name != table {
-			all = append(all, Table{Name: table})
+		if len(found) == 0 || found[len(found)-1].Name != table {
+			found = append(found, Table{Name: table})
 		}
-		last := &all[len(all)-1]
+		last := &found[len(found)-1]
 		last.Columns = append(last.Columns, Column{column, kind})
 		return nil
 	})
@@ -149,7 +150,7 @@ func tables(ctx context.Context, s *store.DB, read store.Reader) (all []Table, _
 		refersTo[from] = append(refersTo[from], to)
 		return nil
 	})
-	return inOrderOfReferences(all, refersTo), err
+	return inOrderOfReferences(found, refersTo), err
 }
 
 // columnTypes are the types of columns by their names in either database.
@@ -169,7 +170,7 @@ func readTriples(ctx context.Context, read store.Reader, query string, f func(a,
 	})
 }
 
-// inOrderOfReferences sorts tables so that each comes after those that it refers to.
+// inOrderOfReferences sorts tables so that each comes after the tables that it refers to.
 func inOrderOfReferences(all []Table, refersTo map[string][]string) []Table {
 	byName, done := map[string]Table{}, map[string]bool{}
 	for _, t := range all {
@@ -183,8 +184,8 @@ func inOrderOfReferences(all []Table, refersTo map[string][]string) []Table {
 			return
 		}
 		done[name] = true
-		for _, other := range refersTo[name] {
-			visit(other)
+		for _, target := range refersTo[name] {
+			visit(target)
 		}
 		sorted = append(sorted, t)
 	}
@@ -197,15 +198,16 @@ func inOrderOfReferences(all []Table, refersTo map[string][]string) []Table {
 // numbered is the column by which the database numbers rows.
 const numbered = "seq"
 
-// sequences returns the last number of each table whose rows the database numbers.
-// It may be greater than that of any row that is left.
+// sequences returns the last number of each table whose rows the database numbers. It may
+// be greater than the number of any remaining row.
 func sequences(
 	ctx context.Context, s *store.DB, read store.Reader, tables []Table,
 ) (map[string]int64, error) {
 	if !s.Engine.Postgres {
-		return store.ReadMap[string, int64](ctx, read, `SELECT name, seq FROM sqlite_sequence WHERE name != 'goose_db_version'`)
+		return store.ReadMap[string, int64](ctx, read,
+			`SELECT name, seq FROM sqlite_sequence WHERE name != 'goose_db_version'`)
 	}
-	all := map[string]int64{}
+	numbers := map[string]int64{}
 	for _, t := range tables {
 		sequence, err := store.ReadColumn[*string](ctx, read, `SELECT pg_get_serial_sequence(t.table_name, t.column_name)
 			FROM information_schema.columns AS t WHERE t.table_schema = current_schema() AND t.table_name = $1
@@ -222,8 +224,8 @@ func sequences(
 			return nil, err
 		}
 		if last[0] > 0 {
-			all[t.Name] = last[0]
+			numbers[t.Name] = last[0]
 		}
 	}
-	return all, nil
+	return numbers, nil
 }

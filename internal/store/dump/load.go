@@ -47,9 +47,9 @@ func Load(ctx context.Context, url string, d *Snapshot, f func(*Loader) error) (
 	})
 }
 
-// RequireEmpty returns fault.FailedPrecondition unless there is nothing in the
-// database at url, or at most what an interrupted LoadInto of the same schema leaves,
-// and this program knows the schema.
+// RequireEmpty returns fault.FailedPrecondition unless this program knows the schema, and
+// the database at url is empty. The remains of an interrupted Load of the same schema count
+// as empty.
 func RequireEmpty(ctx context.Context, url string, schema int64) error {
 	knows, err := store.KnownSchema()
 	if err != nil {
@@ -60,8 +60,11 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 			"the back-up has schema %d, and this program knows no more than %d; use the version that made it, or a later one",
 			schema, knows)
 	}
-	if info, err := os.Stat(url); !store.IsPostgres(url) && (errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0) {
-		return nil
+	if !store.IsPostgres(url) {
+		info, err := os.Stat(url)
+		if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+			return nil
+		}
 	}
 	s, err := store.OpenToRead(ctx, url)
 	if err != nil {
@@ -79,7 +82,8 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 	if has != schema {
 		return full
 	}
-	n, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT (SELECT count(*) FROM groups) + (SELECT count(*) FROM identities)
+	n, err := store.ReadColumn[int64](ctx, s.Rows, `
+		SELECT (SELECT count(*) FROM groups) + (SELECT count(*) FROM identities)
 		+ (SELECT count(*) FROM signing_keys) + (SELECT count(*) FROM blobs)`)
 	if err == nil && n[0] > 0 {
 		err = full
@@ -87,12 +91,13 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 	return err
 }
 
-// prepare deletes the rows that migrations have added, and lets rows refer to others
-// that come later. It fails if the schema has other tables than the dump.
+// prepare deletes the rows that migrations have added, and allows rows to refer to rows that
+// are added later. It fails if the tables of the schema differ from the snapshot.
 func (l *Loader) prepare(ctx context.Context, want []Table) error {
 	text := `PRAGMA defer_foreign_keys = 1`
 	if l.DB.Engine.Postgres {
-		text = `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL enable_seqscan = on`
+		text = `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0;
+			SET LOCAL enable_seqscan = on`
 	}
 	for _, one := range strings.Split(text, ";") {
 		if _, err := l.Exec(ctx, strings.TrimSpace(one)); err != nil {
@@ -105,7 +110,7 @@ func (l *Loader) prepare(ctx context.Context, want []Table) error {
 	}
 	byName := func(a, b Table) int { return strings.Compare(a.Name, b.Name) }
 	sorted := slices.SortedFunc(slices.Values(want), byName)
-	sorted = slices.DeleteFunc(sorted, func(t Table) bool { // a version that did not know it has put it into the back-up
+	sorted = slices.DeleteFunc(sorted, func(t Table) bool { // a version that did not know that it is transient wrote it
 		return slices.Contains(transient, t.Name)
 	})
 	if !slices.EqualFunc(slices.SortedFunc(slices.Values(have), byName), sorted, sameTable) {
@@ -119,8 +124,9 @@ func (l *Loader) prepare(ctx context.Context, want []Table) error {
 	return nil
 }
 
-// pauseTriggers keeps triggers from running until resume is called: what they would write is in the dump.
-// SQLite cannot pause one, so it is made again.
+// pauseTriggers keeps triggers from running until resume is called, because the rows that
+// they would write are in the snapshot. SQLite cannot pause a trigger, so it is dropped and
+// created again.
 func (l *Loader) pauseTriggers(ctx context.Context) (resume func() error, _ error) {
 	find, pause := `SELECT name, sql FROM sqlite_master WHERE type = 'trigger'`, `DROP TRIGGER %s`
 	if l.DB.Engine.Postgres {
@@ -128,17 +134,17 @@ func (l *Loader) pauseTriggers(ctx context.Context) (resume func() error, _ erro
 			FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND pg_table_is_visible(c.oid)`
 		pause = `ALTER TABLE %s DISABLE TRIGGER USER`
 	}
-	all, err := store.ReadMap[string, string](ctx, l.Tx.Rows, find)
+	triggers, err := store.ReadMap[string, string](ctx, l.Tx.Rows, find)
 	if err != nil {
 		return nil, err
 	}
-	for name := range all {
+	for name := range triggers {
 		if _, err := l.Exec(ctx, fmt.Sprintf(pause, name)); err != nil {
 			return nil, err
 		}
 	}
 	return func() error {
-		for _, text := range all {
+		for _, text := range triggers {
 			if _, err := l.Exec(ctx, text); err != nil {
 				return err
 			}
@@ -160,7 +166,7 @@ func (l *Loader) Fill(ctx context.Context, t Table, next func() ([]any, error)) 
 	return l.CopyRows(ctx, t.Name, t.columnNames(), next)
 }
 
-// setSequences has the database number the next rows after the numbers given.
+// setSequences makes the database number new rows after the numbers in last.
 func (l *Loader) setSequences(ctx context.Context, last map[string]int64) error {
 	for table, n := range last {
 		if n == 0 { // nothing was ever added to it

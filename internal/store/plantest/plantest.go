@@ -44,7 +44,8 @@ func columns(t *testing.T, db *store.DB, table string) []string {
 	t.Helper()
 	text := `SELECT name FROM pragma_table_info($1) ORDER BY cid`
 	if db.Engine.Postgres {
-		text = `SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND table_schema = 'public' ORDER BY ordinal_position`
+		text = `SELECT column_name FROM information_schema.columns
+			WHERE table_name = $1 AND table_schema = 'public' ORDER BY ordinal_position`
 	}
 	return rows(t, db, text, []any{table}, 1)
 }

@@ -13,7 +13,7 @@ import (
 type Drift struct {
 	Kind                      string
 	Group                     resource.UID
-	Key                       int64 // of a counter that is not of a group
+	Key                       int64 // key of a counter that does not belong to a group
 	Counted, Rows             int64
 	DirectCounted, DirectRows int64
 }
@@ -63,8 +63,8 @@ func countedRows(kind string) string {
 	return kind
 }
 
-// groupDrifts compares counters by group with the rows below the group and
-// those directly in it.
+// groupDrifts compares the counters of groups with the rows below the groups and the rows
+// directly in them.
 func groupDrifts(ctx context.Context, read store.Reader, kind string) (drifts []Drift, _ error) {
 	rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
 	err := read(ctx, `SELECT uid FROM `+countedRows(kind), nil, func(row store.Scanner) (bool, error) {
@@ -127,20 +127,22 @@ func byteDrifts(ctx context.Context, read store.Reader) (drifts []Drift, _ error
 	rows := map[resource.UID]int64{}
 	err := read(ctx, `SELECT t.uid, CAST(`+repoBytes+` AS BIGINT) FROM repos AS t
 		UNION ALL SELECT t.uid, CAST(`+trashBytes+` AS BIGINT) FROM trash_repos AS t
-		UNION ALL SELECT t.uid, CAST(`+uploadBytes+` AS BIGINT) FROM groups AS t`, nil, func(row store.Scanner) (bool, error) {
-		var place resource.UID
-		var n int64
-		err := row.Scan(&place, &n)
-		for _, g := range append(place.Ancestors(), place) {
-			rows[g] += n
-		}
-		return false, err
-	})
+		UNION ALL SELECT t.uid, CAST(`+uploadBytes+` AS BIGINT) FROM groups AS t`, nil,
+		func(row store.Scanner) (bool, error) {
+			var place resource.UID
+			var n int64
+			err := row.Scan(&place, &n)
+			for _, g := range append(place.Ancestors(), place) {
+				rows[g] += n
+			}
+			return false, err
+		})
 	if err != nil {
 		return nil, err
 	}
 	err = read(ctx, `SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT)
-		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM repos UNION ALL SELECT seg, uid FROM trash_repos) AS g
+		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM repos
+			UNION ALL SELECT seg, uid FROM trash_repos) AS g
 		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = 'stored_bytes' GROUP BY g.uid`, nil,
 		func(row store.Scanner) (bool, error) {
 			d := Drift{Kind: store.BytesCounter}

@@ -170,8 +170,8 @@ func (r *Replica) record(ctx context.Context, found history) (age time.Duration,
 }
 
 // check compares the observation of a heartbeat with the known history. If the history
-// has changed, all cached data is void. check then returns an outage until the leases
-// of replicas in the history before have ended, because such a replica may still allow
+// has changed, all cached data is void. check then returns an outage until replicas
+// have no lease in the history before, because such a replica may still allow
 // what the new history refuses.
 func (r *Replica) check(ctx context.Context, found observation) error {
 	h := &r.past

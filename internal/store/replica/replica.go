@@ -68,7 +68,7 @@ type Replica struct {
 	hooks Hooks
 	db    *sql.DB // connections of its own, so that it does not wait for reads and writes
 	id    string
-	lease Lease                     // of the caches
+	lease Lease                     // while it lasts, the caches are valid
 	lag   atomic.Int64              // revisions that were not applied at the last renewal
 	heard atomic.Pointer[time.Time] // time of the last renewal; nil before the first
 	clock atomic.Pointer[ClockReading]

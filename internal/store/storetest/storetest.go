@@ -57,9 +57,8 @@ func EachEmpty(t *testing.T, f func(t *testing.T, url string)) {
 	t.Run("postgres", func(t *testing.T) { f(t, EmptyPostgres(t)) })
 }
 
-// SQLite returns the path of a new database that has the schema already: a copy
-// of one that was made once, since to make it anew takes longer than most
-// tests.
+// SQLite returns the path of a new database with the schema. It is a copy of a database
+// that is created once, because the migrations take longer than most tests.
 func SQLite(t testing.TB) string {
 	t.Helper()
 	content, err := sqliteModel()
@@ -222,7 +221,7 @@ type (
 	people         = admission.Store
 )
 
-// Of returns every domain of a database.
+// Of combines the stores of all domains of a database.
 func Of(db *store.DB) *Store {
 	registry := registrydb.New(db)
 	return &Store{

@@ -11,35 +11,33 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Remembered is how long it is known that a message was sent, though not what it
-// said.
+// Remembered is how long the record of a sent message is kept, without its text.
 const Remembered = 24 * time.Hour
 
 // A Mail is a message to a person.
 type Mail struct {
 	ID           string
-	Organization resource.UID // on whose behalf
-	Address      []byte       // digest of the address it is for
-	Sealed       []byte       // what it says, and to whom
+	Organization resource.UID // the sender
+	Address      []byte       // digest of the recipient's address
+	Sealed       []byte       // the encrypted text and recipient
 	Attempts     int64
 	CreateTime   time.Time
-	ExpireTime   time.Time // it is of no use after that
+	ExpireTime   time.Time // after this time it is not sent
 }
 
-// A Store is the part of a database that is about messages. It is safe for
-// concurrent use.
+// A Store stores the messages of a database. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
-// New returns the messages of a database.
+// New returns the Store of a database.
 func New(db *store.DB) *Store { return &Store{db} }
 
-// A Tx is a transaction under way, with the changes to messages.
+// A Tx is a running transaction, with the changes to messages.
 type Tx struct{ *store.Tx }
 
 // In returns t with the changes to messages.
 func In(t *store.Tx) Tx { return Tx{t} }
 
-// Insert adds a message that is to be sent at once.
+// Insert adds a message that is due immediately.
 func (t Tx) Insert(ctx context.Context, m Mail) error {
 	_, err := t.Exec(ctx, `INSERT INTO mails (id, organization, address, sealed, create_ms, expire_ms, next_ms)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`, m.ID, string(m.Organization), m.Address, m.Sealed,
@@ -47,15 +45,15 @@ func (t Tx) Insert(ctx context.Context, m Mail) error {
 	return err
 }
 
-// Counts are the messages since some time.
+// Counts are numbers of messages since a time.
 type Counts struct {
-	ByOrganization int // of an organization, to anybody
-	ToAddress      int // to an address, from anybody
-	Both           int // of the organization, to the address
+	ByOrganization int // from the organization, to any address
+	ToAddress      int // to the address, from any organization
+	Both           int // from the organization to the address
 }
 
-// Counts counts the messages of an organization and to an address since a time,
-// which is Remembered ago at most.
+// Counts counts the messages from an organization and to an address since a time, which
+// must be at most Remembered ago.
 func (t Tx) Counts(ctx context.Context, org resource.UID, address []byte, since time.Time) (c Counts, err error) {
 	err = t.Row(ctx, `SELECT
 		(SELECT count(*) FROM mails WHERE organization = $1 AND create_ms > $3),
@@ -65,15 +63,15 @@ func (t Tx) Counts(ctx context.Context, org resource.UID, address []byte, since 
 	return c, err
 }
 
-// Claim returns a message that is due, and reports whether there is one. No other
-// replica gets it for as long as the lease, after which it is due again. The
-// attempt counts from now on, however it ends.
+// Claim returns a message that is due, and reports whether there is one. No other replica
+// gets it during the lease; after that it is due again. The attempt is counted immediately,
+// however it ends.
 func (s *Store) Claim(ctx context.Context, lease time.Duration) (m Mail, ok bool, _ error) {
-	now := s.Time()
+	claimed := s.Time()
 	var org string
 	var next, create, expire int64
 	err := s.Row(ctx, `SELECT id, organization, address, sealed, attempts, create_ms, expire_ms, next_ms FROM mails
-		WHERE sealed IS NOT NULL AND next_ms <= $1 ORDER BY next_ms, id LIMIT 1`, []any{store.MS(now)},
+		WHERE sealed IS NOT NULL AND next_ms <= $1 ORDER BY next_ms, id LIMIT 1`, []any{store.MS(claimed)},
 		&m.ID, &org, &m.Address, &m.Sealed, &m.Attempts, &create, &expire, &next)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Mail{}, false, nil
@@ -86,7 +84,7 @@ func (s *Store) Claim(ctx context.Context, lease time.Duration) (m Mail, ok bool
 	m.Attempts++
 	// Two replicas may have read the same row: the second finds it changed.
 	n, err := s.Exec(ctx, `UPDATE mails SET attempts = attempts + 1, next_ms = $1
-		WHERE id = $2 AND next_ms = $3 AND sealed IS NOT NULL`, store.MS(now.Add(lease)), m.ID, next)
+		WHERE id = $2 AND next_ms = $3 AND sealed IS NOT NULL`, store.MS(claimed.Add(lease)), m.ID, next)
 	return m, n == 1 && err == nil, err
 }
 
@@ -96,30 +94,29 @@ func (s *Store) Retry(ctx context.Context, id string, at time.Time) error {
 	return err
 }
 
-// Finish removes what a message says: it was sent, or never will be.
+// Finish removes the text of a message that was sent, or never will be.
 func (s *Store) Finish(ctx context.Context, id string) error {
 	_, err := s.Exec(ctx, `UPDATE mails SET sealed = NULL WHERE id = $1`, id)
 	return err
 }
 
-// Sweep removes what messages say that have expired, and forgets those of which
-// nothing needs to be known any more. It returns how many expired unsent.
+// Sweep removes the texts of expired messages, and the records that are older than
+// Remembered. It returns how many messages expired unsent.
 func (s *Store) Sweep(ctx context.Context) (expired int64, _ error) {
 	err := s.Write(ctx, func(t *store.Tx) (err error) {
-		now := s.Time()
+		swept := s.Time()
 		if expired, err = t.Exec(ctx, `UPDATE mails SET sealed = NULL WHERE sealed IS NOT NULL AND expire_ms <= $1`,
-			store.MS(now)); err != nil {
+			store.MS(swept)); err != nil {
 			return err
 		}
 		_, err = t.Exec(ctx, `DELETE FROM mails WHERE create_ms <= $1 AND sealed IS NULL`,
-			store.MS(now.Add(-Remembered)))
+			store.MS(swept.Add(-Remembered)))
 		return err
 	})
 	return expired, err
 }
 
-// Waiting returns how many messages are to be sent, and when the oldest was
-// added.
+// Waiting returns the number of messages to be sent, and when the oldest was added.
 func (s *Store) Waiting(ctx context.Context) (n int, oldest time.Time, _ error) {
 	var ms sql.NullInt64
 	err := s.Row(ctx, `SELECT count(*), min(create_ms) FROM mails WHERE sealed IS NOT NULL`, nil, &n, &ms)
