@@ -14,10 +14,12 @@ import (
 // addRequest adds a request of a new workload for a role on a group, with its rule.
 func addRequest(t *testing.T, s *storetest.Store, group, role resource.UID) resource.AccessRequest {
 	t.Helper()
-	rule := resource.AccessRule{UID: group.NewChild(), Role: role, MaxDuration: time.Hour, Approvers: 1, CreateTime: epoch, UpdateTime: epoch}
+	rule := resource.AccessRule{UID: group.NewChild(), Role: role, MaxDuration: time.Hour, Approvers: 1,
+		CreateTime: epoch, UpdateTime: epoch}
 	must(t, s.InsertAccessRule(t.Context(), rule))
 	r := resource.AccessRequest{
-		UID: group.NewChild(), Rule: rule.UID, Role: role, Identity: addIdentity(t, s, group.Root(), "asks").UID, Duration: time.Hour,
+		UID: group.NewChild(), Rule: rule.UID, Role: role, Identity: addIdentity(t, s, group.Root(),
+			"asks").UID, Duration: time.Hour,
 		State: resource.AccessPending, Approvers: 1, CreateTime: s.Time(), UpdateTime: s.Time(),
 	}
 	must(t, s.InsertAccessRequest(t.Context(), r))
@@ -42,7 +44,8 @@ func TestAccessRequestRaces(t *testing.T) {
 				t.Errorf("approve and delete the group: %v", err)
 			}
 			got, err := s.AccessRequest(t.Context(), r.UID)
-			if must(t, err); approve == nil && got.State != resource.AccessGranted || remove == nil && got.State != resource.AccessClosed {
+			if must(t, err); approve == nil && got.State != resource.AccessGranted ||
+				remove == nil && got.State != resource.AccessClosed {
 				t.Errorf("approved: %v, deleted: %v, and it is %d", approve, remove, got.State)
 			}
 			grants, err := s.GrantsOf(t.Context(), r.Identity)

@@ -53,7 +53,8 @@ func holders(t *testing.T, s *storetest.Store) {
 		if r.IntN(3) == 0 {
 			checkHeldBy(t, s, all, who[r.IntN(len(who))], h.Groups)
 		}
-		p := page.Request{Size: 1 + r.IntN(8), Order: page.Order{Field: []string{"uid", "create_time"}[r.IntN(2)], Desc: r.IntN(2) == 0}}
+		p := page.Request{Size: 1 + r.IntN(8), Order: page.Order{Field: []string{"uid", "create_time"}[r.IntN(2)],
+			Desc: r.IntN(2) == 0}}
 		if r.IntN(2) == 0 {
 			p.Skip = r.IntN(6)
 		}

@@ -47,11 +47,16 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		org := addGroup(t, s, "", "org")
 		a := newAccount(org.UID, "ann@example.test")
 		a.Password, a.TOTP, a.TOTPStep = "hash", []byte{0, 255}, 7
-		a.Link = resource.Link{Digest: []byte("link"), Expires: s.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), Factors: true}
+		a.Link = resource.Link{Digest: []byte("link"), Expires: s.Now().Add(time.Hour).UTC().Truncate(time.Millisecond),
+			Factors: true}
 		must(t, s.InsertAccount(t.Context(), a, identityOf(a)))
 		for name, find := range map[string]func() (resource.Account, error){
-			"uid": func() (resource.Account, error) { return s.Account(t.Context(), a.UID) }, "identity": func() (resource.Account, error) { return s.AccountOf(t.Context(), a.Identity) },
-			"address": func() (resource.Account, error) { return s.AccountIn(t.Context(), org.UID, a.Email) }, "link": func() (resource.Account, error) { return s.AccountLinked(t.Context(), []byte("link")) },
+			"uid": func() (resource.Account, error) {
+				return s.Account(t.Context(), a.UID)
+			}, "identity": func() (resource.Account, error) { return s.AccountOf(t.Context(), a.Identity) },
+			"address": func() (resource.Account, error) {
+				return s.AccountIn(t.Context(), org.UID, a.Email)
+			}, "link": func() (resource.Account, error) { return s.AccountLinked(t.Context(), []byte("link")) },
 		} {
 			got, err := find()
 			if diff := cmp.Diff(a, got); err != nil || diff != "" {
@@ -64,7 +69,8 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
 		addAccount(t, s, org.UID, "ann@example.test")
 		b := newAccount(org.UID, "ann@example.test")
-		wantFault(t, s.InsertAccount(t.Context(), b, identityOf(b)), fault.AlreadyExists, fault.Resource{Type: "account", Name: "ann@example.test"})
+		wantFault(t, s.InsertAccount(t.Context(), b, identityOf(b)), fault.AlreadyExists,
+			fault.Resource{Type: "account", Name: "ann@example.test"})
 		b = addAccount(t, s, other.UID, "ann@example.test")
 		got, err := s.AccountIn(t.Context(), other.UID, "ann@example.test")
 		if err != nil || got.UID != b.UID {
@@ -73,7 +79,8 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		_, err = s.AccountIn(t.Context(), addGroup(t, s, "", "third").UID, "ann@example.test")
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "account", Name: "ann@example.test"})
 	},
-	"a few accounts of an address are tried: of the organization, then the oldest, with a password": func(t *testing.T, s *storetest.Store) {
+	"a few accounts of an address are tried: of the organization, then the oldest, with a password": func(t *testing.T,
+		s *storetest.Store) {
 		var orgs, all []resource.UID
 		for i := range 5 {
 			org := addGroup(t, s, "", fmt.Sprint("org", i))
@@ -135,13 +142,18 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 			must(t, err)
 		}
 		follow := func() error {
-			_, err := s.FollowLink(t.Context(), []byte("link"), func(a *resource.Account) error { a.Password = "new"; return nil })
+			_, err := s.FollowLink(t.Context(), []byte("link"), func(a *resource.Account) error {
+				a.Password = "new"
+				return nil
+			})
 			return err
 		}
 		link(-time.Second)
 		wantFault(t, follow(), fault.NotFound, fault.Resource{})
 		link(time.Hour)
-		must(t, s.StartBrowserSession(t.Context(), resource.Session{ID: "s", Identity: a.Identity, CreateTime: now, ExpireTime: now.Add(time.Hour)}, []byte("cookie"), resource.Activity{}))
+		must(t, s.StartBrowserSession(t.Context(),
+			resource.Session{ID: "s", Identity: a.Identity, CreateTime: now,
+				ExpireTime: now.Add(time.Hour)}, []byte("cookie"), resource.Activity{}))
 		must(t, follow())
 		wantFault(t, follow(), fault.NotFound, fault.Resource{})
 		got, err := s.Account(t.Context(), a.UID)
@@ -183,7 +195,8 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"what is left is fetched once": func(t *testing.T, s *storetest.Store) {
 		must(t, s.PutHandoff(t.Context(), []byte("x"), []byte("v"), time.Now().Add(time.Hour)))
-		wantFault(t, s.PutHandoff(t.Context(), []byte("x"), []byte("w"), time.Now().Add(time.Hour)), fault.AlreadyExists, fault.Resource{})
+		wantFault(t, s.PutHandoff(t.Context(), []byte("x"), []byte("w"), time.Now().Add(time.Hour)), fault.AlreadyExists,
+			fault.Resource{})
 		if v, err := s.Handoff(t.Context(), []byte("x")); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
@@ -204,7 +217,8 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		for n := range cap(in) {
 			go func() {
 				_, err := s.SignIn(t.Context(), resource.SignIn{
-					Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: fmt.Sprint("new", n), Invite: &resource.Presented{UID: i.UID, Digest: i.Digest},
+					Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: fmt.Sprint("new",
+						n), Invite: &resource.Presented{UID: i.UID, Digest: i.Digest},
 				})
 				in <- err
 			}()
@@ -256,7 +270,8 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"an account's events tell the ways in it has, and none of their secrets": accountTold,
 	"a person who is refused leaves nothing": func(t *testing.T, s *storetest.Store) {
-		_, err := s.SignIn(t.Context(), resource.SignIn{Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new"})
+		_, err := s.SignIn(t.Context(), resource.SignIn{Issuer: "https://issuer.test", Realm: "https://issuer.test",
+			Subject: "new"})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 		org, _ := addOrganization(t, s, "org", alice)
 		_, err = s.SignIn(t.Context(), resource.SignIn{
@@ -281,7 +296,11 @@ func accountTold(t *testing.T, s *storetest.Store) {
 		do            func()
 		before, after resource.AccountRecord
 	}{
-		{"a password", func() { update(func(a *resource.Account) { a.Password = "hush" }) }, resource.AccountRecord{}, resource.AccountRecord{HasPassword: true}},
+		{"a password", func() {
+			update(func(a *resource.Account) {
+				a.Password = "hush"
+			})
+		}, resource.AccountRecord{}, resource.AccountRecord{HasPassword: true}},
 		{"an app", func() { update(func(a *resource.Account) { a.TOTP = []byte("hush") }) },
 			resource.AccountRecord{HasPassword: true}, resource.AccountRecord{HasPassword: true, HasTOTP: true}},
 		{"a passkey", func() {
@@ -291,7 +310,8 @@ func accountTold(t *testing.T, s *storetest.Store) {
 			must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte("k2"), Name: "hush", Detail: []byte(`"hush"`)}))
 		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}},
 		{"one fewer", func() { must(t, s.DropPasskey(t.Context(), a.UID, []byte("k1"))) },
-			resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}},
+			resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}, resource.AccountRecord{HasPassword: true,
+				HasTOTP: true, Keys: 1}},
 		{"a link", func() {
 			update(func(a *resource.Account) {
 				a.Link = resource.Link{Digest: []byte("hush"), Expires: s.Now().Add(time.Hour), Factors: true}
@@ -313,13 +333,15 @@ func accountTold(t *testing.T, s *storetest.Store) {
 				break
 			}
 		}
-		for text, want := range map[string]resource.AccountRecord{string(e.Before): step.before, string(e.After): step.after} {
+		for text, want := range map[string]resource.AccountRecord{string(e.Before): step.before,
+			string(e.After): step.after} {
 			var got resource.AccountRecord
 			if text != "" {
 				must(t, json.Unmarshal([]byte(text), &got))
 			}
 			got.Account, got.LastUse = resource.Account{}, time.Time{}
-			if diff := cmp.Diff(want, got); diff != "" || strings.Contains(text, "hush") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("hush"))) {
+			if diff := cmp.Diff(want, got); diff != "" || strings.Contains(text, "hush") ||
+				strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("hush"))) {
 				t.Errorf("%s: %s in %s", step.what, diff, text)
 			}
 		}

@@ -25,11 +25,13 @@ func anyAdvisory(r *rand.Rand, i int) vuln.Advisory {
 	a := vuln.Advisory{
 		ID: fmt.Sprintf("A-%03d", i), Author: pick(r, "db", "ann"), ArtifactName: pick(r, "openssl", "curl", "Zlib"),
 		ArtifactType: pick(r, "apk", "golang", "npm"), ArtifactArchitecture: pick(r, "", "x86_64"),
-		ComponentName: pick(r, "", "libssl", "OpenSSL-core"), ComponentType: pick(r, "", "so"), ComponentLocation: pick(r, "", "/usr/lib/libssl.so"),
+		ComponentName: pick(r, "", "libssl", "OpenSSL-core"), ComponentType: pick(r, "", "so"), ComponentLocation: pick(r,
+			"", "/usr/lib/libssl.so"),
 		Source: vuln.AdvisorySource{Format: "osv", Digest: []byte("1")},
 	}
 	if r.IntN(3) == 0 {
-		a.Affected = []vuln.Affected{{Ecosystem: "Go", Name: a.ArtifactName}, {Ecosystem: "Go", Name: pick(r, "curl", "extra")}}
+		a.Affected = []vuln.Affected{{Ecosystem: "Go", Name: a.ArtifactName},
+			{Ecosystem: "Go", Name: pick(r, "curl", "extra")}}
 	}
 	for range r.IntN(3) {
 		a.Aliases = append(a.Aliases, fmt.Sprintf("CVE-2026-%d", r.IntN(40)))
@@ -39,7 +41,8 @@ func anyAdvisory(r *rand.Rand, i int) vuln.Advisory {
 	}
 	for j := range r.IntN(4) {
 		a.Events = append(a.Events, vuln.AdvisoryEvent{
-			CreateTime: epoch.Add(time.Duration(j) * time.Hour), Author: pick(r, "db", "ann", "bob"), Reviewer: pick(r, "", "eve"),
+			CreateTime: epoch.Add(time.Duration(j) * time.Hour), Author: pick(r, "db", "ann", "bob"), Reviewer: pick(r, "",
+				"eve"),
 			ReviewState: pick(r, vuln.ReviewPending, vuln.ReviewApproved, vuln.ReviewRejected),
 			Type:        pick(r, vuln.EventDetection, vuln.EventFixed, vuln.EventFalsePositive),
 		})
@@ -91,20 +94,28 @@ func matches(a vuln.Advisory, f vuln.AdvisoryFilter) bool {
 	var states []vuln.ReviewState
 	var types []vuln.AdvisoryEventType
 	for _, e := range a.Events {
-		authors, reviewers, states, types = append(authors, e.Author), append(reviewers, e.Reviewer), append(states, e.ReviewState), append(types, e.Type)
+		authors, reviewers, states, types = append(authors, e.Author), append(reviewers, e.Reviewer), append(states,
+			e.ReviewState), append(types, e.Type)
 	}
 	text := strings.ToLower(strings.Join(slices.Concat([]string{a.ID, a.ComponentName}, a.Names(), a.Aliases), "\n"))
 	latest := vuln.EventUnspecified
 	if e := a.Latest(); e != nil {
 		latest = e.Type
 	}
-	return any(f.IDs, a.ID) && any(f.LegacyIDs, a.LegacyID) && any(f.ArtifactNames, a.Names()...) && any(f.ArtifactTypes, a.ArtifactType) &&
-		any(f.ArtifactArchitectures, a.ArtifactArchitecture) && any(f.ComponentNames, a.ComponentName) && any(f.ComponentTypes, a.ComponentType) &&
+	return any(f.IDs, a.ID) && any(f.LegacyIDs, a.LegacyID) && any(f.ArtifactNames, a.Names()...) &&
+		any(f.ArtifactTypes, a.ArtifactType) &&
+		any(f.ArtifactArchitectures, a.ArtifactArchitecture) && any(f.ComponentNames, a.ComponentName) &&
+		any(f.ComponentTypes, a.ComponentType) &&
 		any(f.ComponentLocations, a.ComponentLocation) && any(f.Aliases, a.Aliases...) && any(f.EventAuthors, authors...) &&
 		any(f.EventReviewers, reviewers...) && (len(f.NotEventAuthors) == 0 || !any(f.NotEventAuthors, authors...)) &&
-		(len(f.ReviewStates) == 0 || slices.ContainsFunc(f.ReviewStates, func(s vuln.ReviewState) bool { return slices.Contains(states, s) })) &&
-		(len(f.EventTypes) == 0 || slices.ContainsFunc(f.EventTypes, func(t vuln.AdvisoryEventType) bool { return slices.Contains(types, t) })) &&
-		(f.LatestEventType == vuln.EventUnspecified || f.LatestEventType == latest) && strings.Contains(text, strings.ToLower(f.Query))
+		(len(f.ReviewStates) == 0 || slices.ContainsFunc(f.ReviewStates, func(s vuln.ReviewState) bool {
+			return slices.Contains(states, s)
+		})) &&
+		(len(f.EventTypes) == 0 || slices.ContainsFunc(f.EventTypes, func(t vuln.AdvisoryEventType) bool {
+			return slices.Contains(types, t)
+		})) &&
+		(f.LatestEventType == vuln.EventUnspecified || f.LatestEventType == latest) &&
+		strings.Contains(text, strings.ToLower(f.Query))
 }
 
 // A library is a tree of groups with advisories, and what is in it.
@@ -156,7 +167,8 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 		}
 	}
 	for _, g := range []resource.UID{l.org, l.a, l.b, l.deep} {
-		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{l.org}}, vuln.AdvisoryFilter{UIDs: resource.UIDFilter{ChildrenOf: g}},
+		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{l.org}},
+			vuln.AdvisoryFilter{UIDs: resource.UIDFilter{ChildrenOf: g}},
 			page.Request{Size: 200, Order: page.Order{Field: "uid"}}, true)
 		must(t, err)
 		for _, a := range p.Items {
@@ -172,7 +184,8 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 }
 
 // read walks a whole list, page by page, and checks that the total is what there is.
-func (l library) read(t *testing.T, f vuln.AdvisoryFilter, o page.Order, size int, under ...resource.UID) (all []vuln.Advisory) {
+func (l library) read(t *testing.T, f vuln.AdvisoryFilter, o page.Order, size int,
+	under ...resource.UID) (all []vuln.Advisory) {
 	t.Helper()
 	if under == nil {
 		under = []resource.UID{l.org}
@@ -204,7 +217,8 @@ func (l library) want(f vuln.AdvisoryFilter, o page.Order, under []resource.UID)
 	for uid, a := range l.all {
 		in := slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid.Parent()) })
 		p := f.UIDs
-		in = in && (p.ChildrenOf == "" || uid.Parent() == p.ChildrenOf) && (p.DescendantsOf == "" || p.DescendantsOf.Covers(uid)) &&
+		in = in && (p.ChildrenOf == "" || uid.Parent() == p.ChildrenOf) &&
+			(p.DescendantsOf == "" || p.DescendantsOf.Covers(uid)) &&
 			(len(p.IDs) == 0 || slices.Contains(p.IDs, uid))
 		if in && matches(a, f) {
 			all = append(all, a)
@@ -272,7 +286,8 @@ func TestAdvisoryLists(t *testing.T) {
 func TestAdvisorySkip(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l := newLibrary(t, s, rand.New(rand.NewPCG(3, 4)))
-		for _, f := range []vuln.AdvisoryFilter{{}, {ArtifactTypes: []string{"apk", "npm"}}, {ArtifactNames: []string{"curl"}}, {Query: "ssl"}} {
+		for _, f := range []vuln.AdvisoryFilter{{}, {ArtifactTypes: []string{"apk", "npm"}},
+			{ArtifactNames: []string{"curl"}}, {Query: "ssl"}} {
 			for _, field := range []string{"uid", "create_time", "update_time"} {
 				o := page.Order{Field: field}
 				want := l.want(f, o, []resource.UID{l.org})

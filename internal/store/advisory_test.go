@@ -68,13 +68,19 @@ func (st stage) actsOnAdvisories() map[string]act {
 	}
 	update := func(uid resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.UpdateAdvisory(ctx, uid, func(a *vuln.Advisory) error { a.ArtifactName, a.Aliases = "other", nil; return nil })
+			_, err := st.UpdateAdvisory(ctx, uid, func(a *vuln.Advisory) error {
+				a.ArtifactName, a.Aliases = "other", nil
+				return nil
+			})
 			return err
 		}
 	}
 	updateFeed := func(uid resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := store.Edit(ctx, uid, st.Feed, st.UpdateFeed, func(f *vuln.AdvisoryFeed) error { f.Name = "other"; return nil })
+			_, err := store.Edit(ctx, uid, st.Feed, st.UpdateFeed, func(f *vuln.AdvisoryFeed) error {
+				f.Name = "other"
+				return nil
+			})
 			return err
 		}
 	}
@@ -111,7 +117,9 @@ func (st stage) actsOnAdvisories() map[string]act {
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, st.feed.UID) },
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, none) },
 		},
-		"SetFeedDue": {func(ctx context.Context) error { return st.SetFeedDue(ctx, st.feed.UID, epoch.Add(-time.Hour)) }, nil},
+		"SetFeedDue": {func(ctx context.Context) error {
+			return st.SetFeedDue(ctx, st.feed.UID, epoch.Add(-time.Hour))
+		}, nil},
 		"ClaimDueFeed": {func(ctx context.Context) error {
 			_, _, err := st.ClaimDueFeed(ctx, time.Now().Add(time.Hour), "", nil)
 			return err
@@ -128,7 +136,8 @@ func importAll(t *testing.T, s *storetest.Store, group resource.UID, records ...
 
 func find(t *testing.T, s *storetest.Store, org resource.UID, id string) vuln.Advisory {
 	t.Helper()
-	p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org}}, vuln.AdvisoryFilter{IDs: []string{id}}, byUID, true)
+	p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org}}, vuln.AdvisoryFilter{IDs: []string{id}},
+		byUID, true)
 	must(t, err)
 	if len(p.Items) != 1 {
 		t.Fatalf("%d advisories have the id %s", len(p.Items), id)
@@ -148,7 +157,8 @@ func TestImport(t *testing.T) {
 		if n := len(events(t, s)) - before; n != 1 {
 			t.Errorf("%d events of one import", n)
 		}
-		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (vuln.ImportResult{Unchanged: 2}) {
+		if done := importAll(t, s, org.UID, newAdvisory("A-1"),
+			newAdvisory("A-2")); done != (vuln.ImportResult{Unchanged: 2}) {
 			t.Errorf("the same again: %+v", done)
 		}
 		if diff := cmp.Diff(first, find(t, s, org.UID, "A-1")); diff != "" || len(events(t, s)) != before+1 {
@@ -163,18 +173,21 @@ func TestImport(t *testing.T) {
 			t.Errorf("changed: %+v", done)
 		}
 		second := find(t, s, org.UID, "A-1")
-		if second.UID != first.UID || !second.CreateTime.Equal(first.CreateTime) || !second.UpdateTime.After(first.UpdateTime) || second.Summary != changed.Summary ||
+		if second.UID != first.UID || !second.CreateTime.Equal(first.CreateTime) ||
+			!second.UpdateTime.After(first.UpdateTime) || second.Summary != changed.Summary ||
 			len(second.Events) != 2 || second.Events[0].UID != first.Events[0].UID || second.Events[1].Type != vuln.EventFixed {
 			t.Errorf("changed: %+v", second)
 		}
 		gone := changed
 		gone.DeleteTime, gone.Source.Digest = epoch, []byte("3")
-		if done := importAll(t, s, org.UID, gone); done != (vuln.ImportResult{Updated: 1, Withdrawn: 1}) || find(t, s, org.UID, "A-1").DeleteTime.IsZero() {
+		if done := importAll(t, s, org.UID, gone); done != (vuln.ImportResult{Updated: 1, Withdrawn: 1}) ||
+			find(t, s, org.UID, "A-1").DeleteTime.IsZero() {
 			t.Errorf("withdrawn: %+v", done)
 		}
 		back := changed
 		back.Source.Digest = []byte("4")
-		if importAll(t, s, org.UID, back); !find(t, s, org.UID, "A-1").DeleteTime.IsZero() || len(find(t, s, org.UID, "A-1").Events) != 2 {
+		if importAll(t, s, org.UID, back); !find(t, s, org.UID, "A-1").DeleteTime.IsZero() ||
+			len(find(t, s, org.UID, "A-1").Events) != 2 {
 			t.Error("what is no longer withdrawn still is, or told its events twice")
 		}
 		wantExact(t, s)
@@ -188,8 +201,12 @@ func TestImportKeepsWork(t *testing.T) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		importAll(t, s, org.UID, newAdvisory("A-1"))
 		a := find(t, s, org.UID, "A-1")
-		mine := vuln.AdvisoryEvent{CreateTime: epoch, Author: "ann", ReviewState: vuln.ReviewPending, Type: vuln.EventTruePositive, Note: "seen"}
-		_, err := s.UpdateAdvisory(t.Context(), a.UID, func(a *vuln.Advisory) error { a.Events = append(a.Events, mine); return nil })
+		mine := vuln.AdvisoryEvent{CreateTime: epoch, Author: "ann", ReviewState: vuln.ReviewPending,
+			Type: vuln.EventTruePositive, Note: "seen"}
+		_, err := s.UpdateAdvisory(t.Context(), a.UID, func(a *vuln.Advisory) error {
+			a.Events = append(a.Events, mine)
+			return nil
+		})
 		must(t, err)
 		if done := importAll(t, s, org.UID, newAdvisory("A-1")); done.Unchanged != 1 {
 			t.Errorf("an event of ours made the record another: %+v", done)
@@ -210,11 +227,13 @@ func TestImportReopened(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		a := newAdvisory("A-1")
-		a.Events = append(a.Events, vuln.AdvisoryEvent{CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: vuln.ReviewApproved,
-			Type: vuln.EventFixed, Fixed: &vuln.Fix{Version: "1.2.3"}})
+		a.Events = append(a.Events, vuln.AdvisoryEvent{CreateTime: epoch.Add(time.Hour), Author: "db",
+			ReviewState: vuln.ReviewApproved,
+			Type:        vuln.EventFixed, Fixed: &vuln.Fix{Version: "1.2.3"}})
 		importAll(t, s, org.UID, a)
 		ranges := func() (events []vuln.RangeEvent) {
-			_, err := s.MatchingAdvisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, "example.test/pkg",
+			_, err := s.MatchingAdvisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{},
+				"example.test/pkg",
 				func(all []vuln.Affected) (bool, error) { events = all[0].Ranges[0].Events; return true, nil })
 			must(t, err)
 			return events
@@ -286,7 +305,8 @@ func TestAdvisoriesOf(t *testing.T) {
 		importAll(t, s, org.UID, two, newAdvisory("A-2"))
 		importAll(t, s, other.UID, newAdvisory("A-3"))
 		ask := func(name string, match bool) (ids []string) {
-			found, err := s.MatchingAdvisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, name,
+			found, err := s.MatchingAdvisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{},
+				name,
 				func([]vuln.Affected) (bool, error) { return match, nil })
 			must(t, err)
 			for _, a := range found {
@@ -305,7 +325,10 @@ func TestAdvisoriesOf(t *testing.T) {
 		check(ask("example.test/second", true), "A-1 Reads past the end")
 		check(ask("example.test/pkg", false))
 		check(ask("nothing", true))
-		_, err := s.UpdateAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID, func(a *vuln.Advisory) error { a.Summary = "new"; return nil })
+		_, err := s.UpdateAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID, func(a *vuln.Advisory) error {
+			a.Summary = "new"
+			return nil
+		})
 		must(t, err)
 		check(ask("example.test/second", true), "A-1 new")
 		before, changes := find(t, s, org.UID, "A-1"), len(events(t, s))
@@ -410,7 +433,10 @@ func TestDueFeeds(t *testing.T) {
 		if string(got.State) != "state" || !cmp.Equal(got.Last, last) {
 			t.Errorf("a feed remembers %q and %+v", got.State, got.Last)
 		}
-		moved, err := store.Edit(t.Context(), feed.UID, s.Feed, s.UpdateFeed, func(f *vuln.AdvisoryFeed) error { f.Address = "https://elsewhere.test"; return nil })
+		moved, err := store.Edit(t.Context(), feed.UID, s.Feed, s.UpdateFeed, func(f *vuln.AdvisoryFeed) error {
+			f.Address = "https://elsewhere.test"
+			return nil
+		})
 		must(t, err)
 		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("of the old address"), now))
 		if moved, err = s.Feed(t.Context(), feed.UID); err != nil || len(moved.State) != 0 {
@@ -514,7 +540,10 @@ func TestAdvisoryRace(t *testing.T) {
 		}
 		for _, name := range []string{"x", "y"} {
 			try(func(i int) error {
-				_, err := s.UpdateAdvisory(t.Context(), uids[i], func(a *vuln.Advisory) error { a.ArtifactName, a.Aliases = name, []string{name}; return nil })
+				_, err := s.UpdateAdvisory(t.Context(), uids[i], func(a *vuln.Advisory) error {
+					a.ArtifactName, a.Aliases = name, []string{name}
+					return nil
+				})
 				return err
 			})
 		}
@@ -527,7 +556,8 @@ func TestAdvisoryRace(t *testing.T) {
 			t.Errorf("%d advisories of %d", len(p.Items), p.Total)
 		}
 		for _, a := range p.Items {
-			for _, f := range []vuln.AdvisoryFilter{{ArtifactNames: []string{a.ArtifactName}}, {Query: a.ArtifactName}, {Aliases: a.Aliases}, {IDs: []string{a.ID}}} {
+			for _, f := range []vuln.AdvisoryFilter{{ArtifactNames: []string{a.ArtifactName}}, {Query: a.ArtifactName},
+				{Aliases: a.Aliases}, {IDs: []string{a.ID}}} {
 				got, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, f, byUID, false)
 				must(t, err)
 				if !slices.ContainsFunc(got.Items, func(b vuln.Advisory) bool { return b.UID == a.UID }) {

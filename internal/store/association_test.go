@@ -18,20 +18,22 @@ func associationKeeps(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	a := resource.AccountAssociation{
 		UID: org.UID, Name: "a", Description: "ünï", CreateTime: epoch, UpdateTime: epoch.Add(time.Millisecond),
-		Amazon:          &resource.AmazonAccount{Account: "123456789012"},
-		Google:          &resource.GoogleProject{ProjectID: "project", ProjectNumber: "7"},
-		Azure:           &resource.AzureTenant{TenantID: "t", ClientIDs: map[string]string{"a": "b"}},
-		GitHub:          &resource.GitHubAccount{Installations: map[int64][]resource.GitHubInstallation{5: {{ID: 6, Name: "n"}, {ID: 7}}}},
+		Amazon: &resource.AmazonAccount{Account: "123456789012"},
+		Google: &resource.GoogleProject{ProjectID: "project", ProjectNumber: "7"},
+		Azure:  &resource.AzureTenant{TenantID: "t", ClientIDs: map[string]string{"a": "b"}},
+		GitHub: &resource.GitHubAccount{Installations: map[int64][]resource.GitHubInstallation{5: {{ID: 6,
+			Name: "n"}, {ID: 7}}}},
 		ServiceBindings: map[string]resource.UID{"INGESTER": org.UID.NewChild()}, HasBindings: true,
 	}
 	must(t, s.InsertAssociation(t.Context(), a))
 	wantSame(t, s.Association, org.UID, a)
 	now := epoch.Add(time.Hour)
 	s.Now = func() time.Time { return now }
-	got, err := store.Edit(t.Context(), org.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error {
-		a.Name, a.Google, a.Amazon.Account = "b", nil, "210987654321"
-		return nil
-	})
+	got, err := store.Edit(t.Context(), org.UID, s.Association, s.UpdateAssociation,
+		func(a *resource.AccountAssociation) error {
+			a.Name, a.Google, a.Amazon.Account = "b", nil, "210987654321"
+			return nil
+		})
 	must(t, err)
 	before := a
 	a.Name, a.Google, a.Amazon, a.UpdateTime = "b", nil, &resource.AmazonAccount{Account: "210987654321"}, now
@@ -93,12 +95,14 @@ func associationInside(t *testing.T, s *storetest.Store) {
 		f     resource.UIDFilter
 		want  string
 	}{
-		"descendants":                     {org.UID, resource.UIDFilter{DescendantsOf: above.UID}, "bc"},
-		"descendants of everything":       {org.UID, resource.UIDFilter{DescendantsOf: org.UID}, "abc"},
-		"children":                        {org.UID, resource.UIDFilter{ChildrenOf: above.UID}, "b"},
-		"children of a descendant":        {org.UID, resource.UIDFilter{DescendantsOf: above.UID, ChildrenOf: below.UID}, "c"},
-		"children of what is elsewhere":   {org.UID, resource.UIDFilter{DescendantsOf: below.UID, ChildrenOf: above.UID}, ""},
-		"one of the descendants":          {org.UID, resource.UIDFilter{DescendantsOf: above.UID, IDs: []resource.UID{above.UID, org.UID}}, "b"},
+		"descendants":               {org.UID, resource.UIDFilter{DescendantsOf: above.UID}, "bc"},
+		"descendants of everything": {org.UID, resource.UIDFilter{DescendantsOf: org.UID}, "abc"},
+		"children":                  {org.UID, resource.UIDFilter{ChildrenOf: above.UID}, "b"},
+		"children of a descendant": {org.UID, resource.UIDFilter{DescendantsOf: above.UID, ChildrenOf: below.UID},
+			"c"},
+		"children of what is elsewhere": {org.UID, resource.UIDFilter{DescendantsOf: below.UID, ChildrenOf: above.UID}, ""},
+		"one of the descendants": {org.UID,
+			resource.UIDFilter{DescendantsOf: above.UID, IDs: []resource.UID{above.UID, org.UID}}, "b"},
 		"descendants for those below":     {below.UID, resource.UIDFilter{DescendantsOf: above.UID}, "c"},
 		"children for those below":        {below.UID, resource.UIDFilter{ChildrenOf: above.UID}, ""},
 		"children in reach":               {below.UID, resource.UIDFilter{ChildrenOf: below.UID}, "c"},

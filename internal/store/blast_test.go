@@ -45,7 +45,8 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 		var all []registry.Pull
 		for i := range 400 {
 			at := s.Time().Add(-time.Duration(rng.IntN(7200)) * time.Second)
-			p := registry.Pull{Time: at, Push: rng.IntN(5) == 0, Digest: digests[rng.IntN(12)], Identity: resource.UID(fmt.Sprintf("id%d", rng.IntN(9)))}
+			p := registry.Pull{Time: at, Push: rng.IntN(5) == 0, Digest: digests[rng.IntN(12)],
+				Identity: resource.UID(fmt.Sprintf("id%d", rng.IntN(9)))}
 			repo := app.UID
 			if i%4 == 0 {
 				repo, p.Identity = other.UID, "them"
@@ -54,7 +55,8 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 				p.Identity, p.Digest = "frequent", digests[11]
 			}
 			p.UID = repo.NewRisingChild(at)
-			if all = append(all, p); repo == app.UID && !p.Push && !at.Before(since) && slices.Contains(digests[:5], p.Digest) && at.After(want[p.Identity]) {
+			if all = append(all, p); repo == app.UID && !p.Push && !at.Before(since) &&
+				slices.Contains(digests[:5], p.Digest) && at.After(want[p.Identity]) {
 				want[p.Identity] = at
 			}
 		}
@@ -64,7 +66,9 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("image by image: %s", diff)
 		}
-		f := pulldb.PullerSearch{Root: org, Since: since, Most: 1000, Has: func(n int64) bool { return slices.Contains(wanted, n) }}
+		f := pulldb.PullerSearch{Root: org, Since: since, Most: 1000, Has: func(n int64) bool {
+			return slices.Contains(wanted, n)
+		}}
 		got, done, err := s.SearchPullers(t.Context(), f)
 		must(t, err)
 		if diff := cmp.Diff(want, got); diff != "" || !done {
@@ -80,7 +84,8 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 		digests, numbers := numbered(t, s, app, 2)
 		var all []registry.Pull
 		for i := range 60 {
-			p := registry.Pull{Time: s.Time().Add(time.Duration(i-100) * time.Second), Digest: digests[min(i, 1)], Identity: "id"}
+			p := registry.Pull{Time: s.Time().Add(time.Duration(i-100) * time.Second), Digest: digests[min(i, 1)],
+				Identity: "id"}
 			p.UID = app.UID.NewRisingChild(p.Time)
 			all = append(all, p)
 		}

@@ -45,7 +45,8 @@ type pusher struct {
 }
 
 func (p *pusher) ref() registrydb.RepoRef {
-	return registrydb.RepoRef{Group: p.groups[p.rand.IntN(len(p.groups))], Name: fmt.Sprint("r", p.rand.IntN(3)), Create: true}
+	return registrydb.RepoRef{Group: p.groups[p.rand.IntN(len(p.groups))], Name: fmt.Sprint("r", p.rand.IntN(3)),
+		Create: true}
 }
 
 // word names one of a few blobs, of different sizes.
@@ -61,7 +62,8 @@ func (p *pusher) act(ctx context.Context) error {
 		repo = all[0]
 	}
 	past := time.Now().Add(time.Hour)
-	u := registry.Upload{ID: fmt.Sprint("u", p.rand.IntN(4)), Group: ref.Group, Repo: ref.Name, Algorithm: "sha256", Size: int64(p.rand.IntN(100))}
+	u := registry.Upload{ID: fmt.Sprint("u", p.rand.IntN(4)), Group: ref.Group, Repo: ref.Name, Algorithm: "sha256",
+		Size: int64(p.rand.IntN(100))}
 	switch n := p.rand.IntN(26); {
 	case n >= 24:
 		u.ID += fmt.Sprint(" ", p.rand.Uint64())
@@ -170,7 +172,8 @@ func TestUsage(t *testing.T) {
 		}
 
 		var uploading int64
-		must(t, s.Row(t.Context(), `SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploads WHERE grp <> $1`, []any{string(other)}, &uploading))
+		must(t, s.Row(t.Context(), `SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploads WHERE grp <> $1`,
+			[]any{string(other)}, &uploading))
 		d, rows, _ := dumped(t, s.DB)
 		for name, url := range map[string]func(*testing.T) string{
 			"sqlite":   func(t *testing.T) string { return t.TempDir() + "/restored.db" },
@@ -183,7 +186,8 @@ func TestUsage(t *testing.T) {
 				_, err := recount.Bytes(t.Context(), r.DB) // uploads are not in a back-up
 				must(t, err)
 				wantExact(t, r)
-				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org, resource.StoredBytes)-uploading; got != want {
+				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org,
+					resource.StoredBytes)-uploading; got != want {
 					t.Errorf("it uses %d bytes, and did %d", got, want)
 				}
 				if b, err := r.Budget(t.Context(), team); err != nil || b.Limits[resource.StoredBytes] != 500 {
@@ -261,7 +265,8 @@ func TestBudgets(t *testing.T) {
 				return s.InsertIdentity(ctx, resource.Identity{UID: g.NewChild(), Name: "i", CreateTime: epoch, UpdateTime: epoch})
 			},
 			resource.Webhooks: func(ctx context.Context, g resource.UID) error {
-				return s.InsertSubscription(ctx, resource.Subscription{UID: g.NewChild(), Sink: "https://sink.test", CreateTime: epoch})
+				return s.InsertSubscription(ctx, resource.Subscription{UID: g.NewChild(), Sink: "https://sink.test",
+					CreateTime: epoch})
 			},
 			resource.BudgetAdvisories: func(ctx context.Context, g resource.UID) error {
 				_, err := s.InsertAdvisory(ctx, g, newAdvisory(fmt.Sprint("A-", rand.Uint64())))
@@ -331,7 +336,8 @@ func TestOverBudget(t *testing.T) {
 		team := addGroup(t, s, org, "team").UID
 		setBudget(t, s, team, map[resource.Metric]int64{resource.BudgetRepos: 0})
 		err := s.InsertRepo(t.Context(), newRepo(team, "r"))
-		if f := fault.From(err); f.Quota == nil || f.Quota.Known || strings.Contains(f.Error(), string(team)) || len(f.Metadata) != 1 {
+		if f := fault.From(err); f.Quota == nil || f.Quota.Known || strings.Contains(f.Error(), string(team)) ||
+			len(f.Metadata) != 1 {
 			t.Errorf("to a stranger: %+v", f)
 		}
 		s.BudgetHooks.Visible = func(_ context.Context, g resource.UID) bool { return g == team }
@@ -344,7 +350,8 @@ func TestOverBudget(t *testing.T) {
 		}
 		setBudget(t, s, org, map[resource.Metric]int64{resource.BudgetRepos: 0})
 		s.BudgetHooks.Visible = func(context.Context, resource.UID) bool { return true }
-		if err := s.InsertRepo(t.Context(), newRepo(org, "r")); !strings.HasSuffix(err.Error(), "the operator of the installation can raise it") {
+		if err := s.InsertRepo(t.Context(), newRepo(org, "r")); !strings.HasSuffix(err.Error(),
+			"the operator of the installation can raise it") {
 			t.Errorf("of an organization: %v", err)
 		}
 	})
@@ -385,7 +392,8 @@ func TestCorrectedOnce(t *testing.T) {
 		r := addRepo(t, s, addGroup(t, s, "", "org").UID, "app")
 		for i := range 10 {
 			addBlob(t, s, r, fmt.Sprint("counted", i))
-			_, err := s.Exec(t.Context(), `UPDATE counters SET n = n + 7 WHERE kind = 'stored_bytes' AND grp = $1`, store.Segment(r.UID))
+			_, err := s.Exec(t.Context(), `UPDATE counters SET n = n + 7 WHERE kind = 'stored_bytes' AND grp = $1`,
+				store.Segment(r.UID))
 			must(t, err)
 			var wg sync.WaitGroup
 			for range 8 {

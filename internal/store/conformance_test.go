@@ -30,7 +30,8 @@ var alice, bob = resource.UserUID("https://issuer.test", "alice"), resource.User
 // promises are what the store's comments say, a row for each.
 var promises = map[string]func(t *testing.T, s *storetest.Store){
 	"a group keeps what it was given": func(t *testing.T, s *storetest.Store) {
-		g := resource.Group{UID: resource.NewRoot(), Name: "org", Description: "ünï", Verified: true, Kind: resource.OrgDev, CreateTime: epoch, UpdateTime: epoch.Add(time.Millisecond)}
+		g := resource.Group{UID: resource.NewRoot(), Name: "org", Description: "ünï", Verified: true, Kind: resource.OrgDev,
+			CreateTime: epoch, UpdateTime: epoch.Add(time.Millisecond)}
 		_, err := s.InsertGroup(t.Context(), g)
 		must(t, err)
 		wantSame(t, s.Group, g.UID, g)
@@ -40,12 +41,16 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		a, b := addGroup(t, s, org.UID, "a"), addGroup(t, s, org.UID, "b")
 		_, err := s.InsertGroup(t.Context(), newGroup(org.UID, "a"))
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "group", Name: "a"})
-		_, err = store.Edit(t.Context(), b.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "a"; return nil })
+		_, err = store.Edit(t.Context(), b.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+			g.Name = "a"
+			return nil
+		})
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "group", Name: "a"})
 		addGroup(t, s, b.UID, "a")
 		addGroup(t, s, a.UID, "a")
 	},
-	"missing groups of a path are created, all or none, and those that are there are found": func(t *testing.T, s *storetest.Store) {
+	"missing groups of a path are created, all or none, and those that are there are found": func(t *testing.T,
+		s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		a := addGroup(t, s, org.UID, "a")
 		at, err := s.EnsureGroups(t.Context(), org.UID, []string{"a", "b", "c"})
@@ -169,7 +174,9 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		_, p := s.Provider(ctx, uid)
 		_, pu := s.UpdateProvider(ctx, uid, changed(func(p *resource.IdentityProvider) error { return nothing }))
 		_, a := s.Association(ctx, uid)
-		_, au := store.Edit(ctx, uid, s.Association, s.UpdateAssociation, func(*resource.AccountAssociation) error { return nothing })
+		_, au := store.Edit(ctx, uid, s.Association, s.UpdateAssociation, func(*resource.AccountAssociation) error {
+			return nothing
+		})
 		_, v := s.Invite(ctx, uid)
 		_, m := s.Mapping(ctx, uid)
 		for kind, errs := range map[string][]error{
@@ -242,7 +249,8 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 			"group invites":        func() { addInvite(t, s, g.UID, resource.OwnerRole) },
 		}
 		var want []string
-		for _, kind := range []string{"groups", "identities", "roles", "role bindings", "identity providers", "account associations", "group invites"} {
+		for _, kind := range []string{"groups", "identities", "roles", "role bindings", "identity providers",
+			"account associations", "group invites"} {
 			children[kind]()
 			want = append(want, "cannot delete group with child "+kind)
 			err := s.DeleteGroup(t.Context(), g.UID, alice)
@@ -295,7 +303,8 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, s.DeleteIdentity(t.Context(), i.UID))
 		wantUnmet(t, s.DeleteBinding(t.Context(), second.UID), "LAST_OWNER")
 	},
-	"another organization keeps no workload, and the log tells that it has no owner": func(t *testing.T, s *storetest.Store) {
+	"another organization keeps no workload, and the log tells that it has no owner": func(t *testing.T,
+		s *storetest.Store) {
 		i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 		other, _ := addOrganization(t, s, "other", i.UID)
 		var log bytes.Buffer
@@ -361,9 +370,13 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		org := addGroup(t, s, "", "org")
 		r := addRole(t, s, org.UID, "r")
 		wantSame(t, s.Role, r.UID, r)
-		wantFault(t, s.InsertRole(t.Context(), newRole(org.UID, "r")), fault.AlreadyExists, fault.Resource{Type: "role", Name: "r"})
+		wantFault(t, s.InsertRole(t.Context(), newRole(org.UID, "r")), fault.AlreadyExists,
+			fault.Resource{Type: "role", Name: "r"})
 		q := addRole(t, s, org.UID, "q")
-		_, err := store.Edit(t.Context(), q.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "r"; return nil })
+		_, err := store.Edit(t.Context(), q.UID, s.Role, s.UpdateRole, func(r *resource.Role) error {
+			r.Name = "r"
+			return nil
+		})
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "role", Name: "r"})
 	},
 	"managed roles are set, and set again": managedRoles,
@@ -526,7 +539,8 @@ func onlyBinding(t *testing.T, s *storetest.Store, group resource.UID) resource.
 
 func managedRoles(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
-	other := resource.Role{UID: resource.ManagedRoleUID("other"), Name: "other", Capabilities: resource.CapabilitySet("roles.list")}
+	other := resource.Role{UID: resource.ManagedRoleUID("other"), Name: "other",
+		Capabilities: resource.CapabilitySet("roles.list")}
 	set := []resource.Role{ownerRole, other}
 	must(t, s.SetManagedRoles(t.Context(), set))
 	revision, err := s.Revision(t.Context())
@@ -546,7 +560,8 @@ func managedRoles(t *testing.T, s *storetest.Store) {
 	}
 	caps, err := s.RoleCapabilities(t.Context())
 	must(t, err)
-	if diff := cmp.Diff(map[resource.UID]resource.Capabilities{ownerRole.UID: ownerRole.Capabilities, other.UID: other.Capabilities}, caps); diff != "" {
+	if diff := cmp.Diff(map[resource.UID]resource.Capabilities{ownerRole.UID: ownerRole.Capabilities,
+		other.UID: other.Capabilities}, caps); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -563,8 +578,9 @@ func hydration(t *testing.T, s *storetest.Store) {
 	with, without := newBinding(org.UID, i.UID, r.UID), newBinding(org.UID, alice, r.UID)
 	want := []resource.BoundRole{
 		{
-			RoleBinding:  with,
-			IdentityInfo: resource.IdentityInfo{Info: resource.Info{UID: i.UID, Name: "i", Description: "an identity"}, Issuer: "https://issuer.test", Subject: "i", Email: "i@b.test"},
+			RoleBinding: with,
+			IdentityInfo: resource.IdentityInfo{Info: resource.Info{UID: i.UID, Name: "i", Description: "an identity"},
+				Issuer: "https://issuer.test", Subject: "i", Email: "i@b.test"},
 		},
 		{RoleBinding: without, IdentityInfo: resource.IdentityInfo{Info: resource.Info{UID: alice}}},
 	}
@@ -594,11 +610,27 @@ func concurrentUpdates(t *testing.T, s *storetest.Store) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			_, g := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += "x"; return nil })
-			_, i := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error { i.Description += "x"; return nil })
-			_, r := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Description += "x"; return nil })
-			_, p := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Description += "x"; return nil }))
-			_, a := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Description += "x"; return nil })
+			_, g := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+				g.Description += "x"
+				return nil
+			})
+			_, i := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error {
+				i.Description += "x"
+				return nil
+			})
+			_, r := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error {
+				r.Description += "x"
+				return nil
+			})
+			_, p := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error {
+				p.Description += "x"
+				return nil
+			}))
+			_, a := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation,
+				func(a *resource.AccountAssociation) error {
+					a.Description += "x"
+					return nil
+				})
 			if err := errors.Join(g, i, r, p, a); err != nil {
 				t.Error(err)
 			}
@@ -630,12 +662,31 @@ func changeNothing(t *testing.T, s *storetest.Store) {
 	i, r := addIdentity(t, s, org.UID, "i"), addRole(t, s, org.UID, "r")
 	p, a := addProvider(t, s, org.UID, r.UID, "p"), addAssociation(t, s, org.UID, "a")
 	before := len(events(t, s))
-	_, ge := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "org"; return nil })
-	_, ie := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error { i.Name = "i"; return nil })
-	_, me := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateMetadata, func(i *resource.Identity) error { i.Company = ""; return nil })
-	_, re := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "r"; return nil })
-	got, pe := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Name = "p"; return nil }))
-	_, ae := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Name = "a"; return nil })
+	_, ge := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+		g.Name = "org"
+		return nil
+	})
+	_, ie := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error {
+		i.Name = "i"
+		return nil
+	})
+	_, me := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateMetadata, func(i *resource.Identity) error {
+		i.Company = ""
+		return nil
+	})
+	_, re := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error {
+		r.Name = "r"
+		return nil
+	})
+	got, pe := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error {
+		p.Name = "p"
+		return nil
+	}))
+	_, ae := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation,
+		func(a *resource.AccountAssociation) error {
+			a.Name = "a"
+			return nil
+		})
 	must(t, errors.Join(ge, ie, me, re, pe, ae))
 	if diff := cmp.Diff(p, got); diff != "" { // what the caller is told is what is there
 		t.Error(diff)
@@ -659,12 +710,29 @@ func changeFails(t *testing.T, s *storetest.Store) {
 	revision, err := s.Revision(t.Context())
 	must(t, err)
 	own := errors.New("mine")
-	_, g := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "x"; return own })
-	_, ie := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error { i.Name = "x"; i.Relationship.ClaimMatch.Issuer = "x"; return own })
-	_, re := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "x"; return own })
+	_, g := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+		g.Name = "x"
+		return own
+	})
+	_, ie := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error {
+		i.Name = "x"
+		i.Relationship.ClaimMatch.Issuer = "x"
+		return own
+	})
+	_, re := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error {
+		r.Name = "x"
+		return own
+	})
 	_, be := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = bob; return own })
-	_, pe := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Name, p.OIDC.Issuer = "x", "x"; return own }))
-	_, ae := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Name, a.Amazon = "x", nil; return own })
+	_, pe := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error {
+		p.Name, p.OIDC.Issuer = "x", "x"
+		return own
+	}))
+	_, ae := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation,
+		func(a *resource.AccountAssociation) error {
+			a.Name, a.Amazon = "x", nil
+			return own
+		})
 	for _, err := range []error{g, ie, re, be, pe, ae} {
 		if !errors.Is(err, own) {
 			t.Errorf("error = %v", err)
@@ -731,7 +799,8 @@ func randomHistory(t *testing.T, s *storetest.Store) {
 				case 2:
 					i := newIdentity(parent, name)
 					err = s.InsertIdentity(ctx, i)
-					_, bound := s.InsertBindings(ctx, []resource.RoleBinding{newBinding(parent, i.UID, resource.OwnerRole), newBinding(parent, i.UID[:40], resource.OwnerRole)})
+					_, bound := s.InsertBindings(ctx, []resource.RoleBinding{newBinding(parent, i.UID, resource.OwnerRole),
+						newBinding(parent, i.UID[:40], resource.OwnerRole)})
 					if bound != nil && !errors.Is(bound, fault.AlreadyExists) {
 						err = errors.Join(err, bound)
 					}
@@ -811,7 +880,8 @@ type entry struct {
 func everyEvent(t *testing.T, s *storetest.Store) {
 	now := time.Date(2025, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("", 3600))
 	s.Now = func() time.Time { return now }
-	actor := resource.Actor{Subject: alice, Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: "s", Audience: []string{"a"}}, RequestID: "r1", Remote: "192.0.2.1"}
+	actor := resource.Actor{Subject: alice, Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: "s",
+		Audience: []string{"a"}}, RequestID: "r1", Remote: "192.0.2.1"}
 	ctx := resource.WithActor(t.Context(), actor)
 	must(t, s.SetManagedRoles(ctx, []resource.Role{ownerRole})) // the service's own affair: no event
 	want := lifetime(ctx, t, s)
@@ -845,10 +915,16 @@ func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 	must(t, err)
 	_, err = s.InsertGroup(ctx, g)
 	must(t, err)
-	_, err = store.Edit(ctx, g.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description = "d"; return nil })
+	_, err = store.Edit(ctx, g.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+		g.Description = "d"
+		return nil
+	})
 	must(t, err)
 	must(t, s.InsertIdentity(ctx, i))
-	_, err = store.Edit(ctx, i.UID, s.Identity, s.UpdateMetadata, func(i *resource.Identity) error { i.Metadata = map[string]any{"a": "b"}; return nil })
+	_, err = store.Edit(ctx, i.UID, s.Identity, s.UpdateMetadata, func(i *resource.Identity) error {
+		i.Metadata = map[string]any{"a": "b"}
+		return nil
+	})
 	must(t, err)
 	must(t, s.InsertRole(ctx, r))
 	_, err = store.Edit(ctx, r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Description = "d"; return nil })
@@ -902,12 +978,19 @@ func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 // identities, roles and bindings.
 func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, org resource.UID) []entry {
 	p, a, i := newProvider(org, resource.OwnerRole, "p"), newAssociation(org, "a"), newInvite(org, resource.OwnerRole)
-	m, n, o := newMapping(p.UID, resource.OwnerRole, "m"), newMapping(p.UID, resource.OwnerRole, "n"), newMapping(p.UID, resource.OwnerRole, "o")
+	m, n, o := newMapping(p.UID, resource.OwnerRole, "m"), newMapping(p.UID, resource.OwnerRole, "n"), newMapping(p.UID,
+		resource.OwnerRole, "o")
 	must(t, s.InsertProvider(ctx, p))
-	_, err := s.UpdateProvider(ctx, p.UID, changed(func(p *resource.IdentityProvider) error { p.Description = "d"; return nil }))
+	_, err := s.UpdateProvider(ctx, p.UID, changed(func(p *resource.IdentityProvider) error {
+		p.Description = "d"
+		return nil
+	}))
 	must(t, err)
 	must(t, s.InsertAssociation(ctx, a))
-	_, err = store.Edit(ctx, a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Description = "d"; return nil })
+	_, err = store.Edit(ctx, a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error {
+		a.Description = "d"
+		return nil
+	})
 	must(t, err)
 	_, err = s.InsertInvite(ctx, i)
 	must(t, err)
@@ -945,7 +1028,10 @@ func beforeAndAfter(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return now }
 	g := addGroup(t, s, "", "org")
 	for range 3 {
-		_, err := store.Edit(t.Context(), g.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += "d"; return nil })
+		_, err := store.Edit(t.Context(), g.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+			g.Description += "d"
+			return nil
+		})
 		must(t, err)
 	}
 	all := events(t, s)
@@ -973,7 +1059,10 @@ func grantChanges(t *testing.T, s *storetest.Store) {
 	b := addBinding(t, s, org.UID, i.UID, r.UID)
 	_, err = s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = alice; return nil })
 	must(t, err)
-	_, err = store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description = "d"; return nil })
+	_, err = store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+		g.Description = "d"
+		return nil
+	})
 	must(t, err)
 	want := []store.GrantChange{
 		{Revision: start + 1, Role: r.UID}, {Revision: start + 2, Identity: i.UID},
@@ -993,7 +1082,8 @@ func grantChanges(t *testing.T, s *storetest.Store) {
 	var grants []iamdb.Grant
 	revision, err := s.Grants(t.Context(), func(g iamdb.Grant) { grants = append(grants, g) })
 	must(t, err)
-	if diff := cmp.Diff([]iamdb.Grant{{Identity: alice, Group: org.UID, Role: r.UID}}, grants); diff != "" || revision != start+4 {
+	if diff := cmp.Diff([]iamdb.Grant{{Identity: alice, Group: org.UID, Role: r.UID}}, grants); diff != "" ||
+		revision != start+4 {
 		t.Errorf("revision %d\n%s", revision, diff)
 	}
 	must(t, s.SkipChanges(t.Context(), store.ChangesKept+1500))
@@ -1076,7 +1166,8 @@ func signingKeys(t *testing.T, s *storetest.Store) {
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
-			k := iamdb.SigningKey{ID: fmt.Sprintf("k%d", n), Algorithm: "ES256", Sealed: []byte{0, 1, byte(n)}, CreateTime: epoch}
+			k := iamdb.SigningKey{ID: fmt.Sprintf("k%d", n), Algorithm: "ES256", Sealed: []byte{0, 1, byte(n)},
+				CreateTime: epoch}
 			if err := s.InsertFirstSigningKey(t.Context(), k); err != nil {
 				t.Error(err)
 			}

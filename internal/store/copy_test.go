@@ -20,7 +20,8 @@ import (
 // copying is that of manifests to a repo, of which the last is an image with a tag that it has in both.
 func copying(from, to registry.Repo, tag string, all ...registry.Manifest) registrydb.Copying {
 	last := all[len(all)-1]
-	return registrydb.Copying{From: from.UID, To: registrydb.RepoRef{Group: to.UID.Parent(), Name: to.Name, Create: true}, Manifests: all,
+	return registrydb.Copying{From: from.UID, To: registrydb.RepoRef{Group: to.UID.Parent(), Name: to.Name,
+		Create: true}, Manifests: all,
 		Images: []registry.CopiedImage{{Digest: last.Digest, Tag: tag, FromTag: tag}}}
 }
 
@@ -31,13 +32,15 @@ var copyPromises = map[string]func(t *testing.T, s shelf){
 		before := stored(t, s)
 		done, err := s.CopyImages(t.Context(), copying(s.repo, to, "v1", m))
 		must(t, err)
-		if got, err := s.Manifest(t.Context(), done.Repo, "v1"); err != nil || got.Digest != m.Digest || string(got.Body) != "one" {
+		if got, err := s.Manifest(t.Context(), done.Repo, "v1"); err != nil || got.Digest != m.Digest ||
+			string(got.Body) != "one" {
 			t.Errorf("manifest = %+v, %v", got, err)
 		}
 		if _, err := s.Blob(t.Context(), done.Repo, digest("one")); err != nil {
 			t.Error(err)
 		}
-		want := registry.ImageCopy{Repo: done.Repo, From: s.repo.UID, Images: []registry.CopiedImage{{Digest: m.Digest, Tag: "v1", FromTag: "v1"}},
+		want := registry.ImageCopy{Repo: done.Repo, From: s.repo.UID,
+			Images:    []registry.CopiedImage{{Digest: m.Digest, Tag: "v1", FromTag: "v1"}},
 			Manifests: 1, Bytes: 6}
 		if diff := cmp.Diff(want, done); diff != "" {
 			t.Errorf("copy (-want +got):\n%s", diff)
@@ -134,7 +137,8 @@ var copyPromises = map[string]func(t *testing.T, s shelf){
 			types = append(types, e.Type)
 		}
 		slices.Sort(types)
-		want := []resource.EventType{resource.ImagePromoted, resource.RepoCreated, resource.TagCreated, resource.RegistryPull, resource.RegistryPush}
+		want := []resource.EventType{resource.ImagePromoted, resource.RepoCreated, resource.TagCreated,
+			resource.RegistryPull, resource.RegistryPush}
 		slices.Sort(want)
 		if !slices.Equal(types, want) {
 			t.Errorf("events = %v, want %v", types, want)

@@ -50,11 +50,13 @@ type stage struct {
 
 func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	org, _ := addOrganization(t, s, name, alice)
-	st := stage{Store: s, org: org, folder: addGroup(t, s, org.UID, "folder"), i: addIdentity(t, s, org.UID, "i"), r: addRole(t, s, org.UID, "r"), spare: addRole(t, s, org.UID, "spare")}
+	st := stage{Store: s, org: org, folder: addGroup(t, s, org.UID, "folder"), i: addIdentity(t, s, org.UID, "i"),
+		r: addRole(t, s, org.UID, "r"), spare: addRole(t, s, org.UID, "spare")}
 	st.b = addBinding(t, s, org.UID, st.i.UID, st.r.UID)
 	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
 	st.sub = addSubscription(t, s, org.UID)
-	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
+	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID,
+		st.r.UID, "m")
 	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
 	must(t, st.replace(t.Context(), org.UID, epoch, score(1, 1)))
 	st.account = addAccount(t, s, org.UID, name+"@example.test")
@@ -70,9 +72,11 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	addImage(t, s, st.repo, "deleted", "one")
 	must(t, s.DeleteTagNamed(t.Context(), st.repo.UID, "deleted", nil))
 	st.trash = trashed(t, s, st.repo.UID)["tag deleted"]
-	must(t, ignore(s.SetRetention(t.Context(), registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
+	must(t, ignore(s.SetRetention(t.Context(),
+		registry.Retention{UID: org.UID, KeepMatching: []string{"none"}, EveryDays: 1})))
 	st.upstream = addUpstream(t, s, addGroup(t, s, org.UID, "mirror").UID)
-	st.follower, st.equal = addFollower(t, s, org.UID, "follower", st.repo.UID), addFollower(t, s, org.UID, "equal", st.repo.UID)
+	st.follower, st.equal = addFollower(t, s, org.UID, "follower", st.repo.UID), addFollower(t, s, org.UID, "equal",
+		st.repo.UID)
 	must(t, s.EndFollow(t.Context(), begin(t, s, st.equal.UID), sourcedb.FollowEnd{Whole: true}))
 	st.asked = addRequest(t, s, st.org.UID, addRole(t, s, org.UID, "asked").UID)
 	return st
@@ -93,7 +97,8 @@ func (st stage) acts() map[string]act {
 	maps.Copy(all, st.actsOnRequests())
 	maps.Copy(all, st.actsOnUpstreams())
 	maps.Copy(all, st.actsOnFollowers())
-	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
+	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID,
+		"new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	ensure := func(parent resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -118,7 +123,10 @@ func (st stage) acts() map[string]act {
 	}
 	rename := func(to string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error { r.Name = to; return nil })
+			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error {
+				r.Name = to
+				return nil
+			})
 			return err
 		}
 	}
@@ -140,11 +148,17 @@ func (st stage) acts() map[string]act {
 		func(ctx context.Context) error { return st.InsertIdentity(ctx, st.i) },
 	}
 	all["UpdateIdentity"] = act{func(ctx context.Context) error {
-		_, err := store.Edit(ctx, st.i.UID, st.Identity, st.UpdateIdentity, func(i *resource.Identity) error { i.Name = "x"; return nil })
+		_, err := store.Edit(ctx, st.i.UID, st.Identity, st.UpdateIdentity, func(i *resource.Identity) error {
+			i.Name = "x"
+			return nil
+		})
 		return err
 	}, nil}
 	all["UpdateMetadata"] = act{func(ctx context.Context) error {
-		_, err := store.Edit(ctx, st.i.UID, st.Identity, st.UpdateMetadata, func(i *resource.Identity) error { i.Company = "x"; return nil })
+		_, err := store.Edit(ctx, st.i.UID, st.Identity, st.UpdateMetadata, func(i *resource.Identity) error {
+			i.Company = "x"
+			return nil
+		})
 		return err
 	}, nil}
 	all["DeleteIdentity"] = act{
@@ -172,17 +186,24 @@ func (st stage) acts() map[string]act {
 // describe changes the description of a group.
 func (st stage) describe(uid resource.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := store.Edit(ctx, uid, st.Group, st.UpdateGroup, func(g *resource.Group) error { g.Description += "x"; return nil })
+		_, err := store.Edit(ctx, uid, st.Group, st.UpdateGroup, func(g *resource.Group) error {
+			g.Description += "x"
+			return nil
+		})
 		return err
 	}
 }
 
 func (st stage) actsOnTheRest() map[string]act {
 	none := st.org.UID.NewChild()
-	p, v, m := newProvider(st.org.UID, st.r.UID, "new"), newInvite(st.org.UID, st.r.UID), newMapping(st.p.UID, st.r.UID, "new")
+	p, v, m := newProvider(st.org.UID, st.r.UID, "new"), newInvite(st.org.UID, st.r.UID), newMapping(st.p.UID, st.r.UID,
+		"new")
 	promise := func(role resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.UpdateProvider(ctx, st.p.UID, changed(func(p *resource.IdentityProvider) error { p.DefaultRole = role; return nil }))
+			_, err := st.UpdateProvider(ctx, st.p.UID, changed(func(p *resource.IdentityProvider) error {
+				p.DefaultRole = role
+				return nil
+			}))
 			return err
 		}
 	}
@@ -226,7 +247,11 @@ func (st stage) actsOnTheRest() map[string]act {
 			return st.DeleteBudget(ctx, st.folder.UID)
 		}, nil},
 		"UpdateAssociation": {func(ctx context.Context) error {
-			_, err := store.Edit(ctx, st.org.UID, st.Association, st.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Name = "x"; return nil })
+			_, err := store.Edit(ctx, st.org.UID, st.Association, st.UpdateAssociation,
+				func(a *resource.AccountAssociation) error {
+					a.Name = "x"
+					return nil
+				})
 			return err
 		}, nil},
 		"DeleteAssociation": {func(ctx context.Context) error { return st.DeleteAssociation(ctx, st.org.UID) }, nil},
@@ -253,16 +278,24 @@ func (st stage) actsOnTheRest() map[string]act {
 			_, err := st.DeleteMappings(ctx, st.p.UID, []resource.UID{st.m.UID})
 			return err
 		}, nil},
-		"RequestAccess":   {func(ctx context.Context) error { return st.RequestAccess(ctx, st.org.UID, st.i, time.Hour) }, nil},
-		"SetManagedRoles": {func(ctx context.Context) error { return st.SetManagedRoles(ctx, []resource.Role{managed}) }, nil},
-		"SetSetting":      {func(ctx context.Context) error { return st.SetSetting(ctx, st.org.Name, []byte("other")) }, nil},
-		"InitSetting":     {func(ctx context.Context) error { _, err := st.InitSetting(ctx, "new", []byte("x")); return err }, nil},
+		"RequestAccess": {func(ctx context.Context) error {
+			return st.RequestAccess(ctx, st.org.UID, st.i, time.Hour)
+		}, nil},
+		"SetManagedRoles": {func(ctx context.Context) error {
+			return st.SetManagedRoles(ctx, []resource.Role{managed})
+		}, nil},
+		"SetSetting": {func(ctx context.Context) error { return st.SetSetting(ctx, st.org.Name, []byte("other")) }, nil},
+		"InitSetting": {func(ctx context.Context) error {
+			_, err := st.InitSetting(ctx, "new", []byte("x"))
+			return err
+		}, nil},
 		"DeleteSettingIf": {func(ctx context.Context) error {
 			_, err := st.DeleteSettingIf(ctx, st.org.Name, []byte("v"))
 			return err
 		}, nil},
 		"InsertFirstSigningKey": {func(ctx context.Context) error {
-			return st.InsertFirstSigningKey(ctx, iamdb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1}, CreateTime: epoch})
+			return st.InsertFirstSigningKey(ctx, iamdb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1},
+				CreateTime: epoch})
 		}, nil},
 	}
 }
@@ -365,7 +398,8 @@ func everything(t *testing.T, s *storetest.Store) []string {
 func (st stage) actsOnRequests() map[string]act {
 	none := st.org.UID.NewChild()
 	rule := func(group resource.UID) func(context.Context) error {
-		r := resource.AccessRule{UID: group.NewChild(), Role: st.r.UID, MaxDuration: time.Hour, Approvers: 1, CreateTime: epoch, UpdateTime: epoch}
+		r := resource.AccessRule{UID: group.NewChild(), Role: st.r.UID, MaxDuration: time.Hour, Approvers: 1,
+			CreateTime: epoch, UpdateTime: epoch}
 		return func(ctx context.Context) error { return st.InsertAccessRule(ctx, r) }
 	}
 	ask := func(group resource.UID, f func(context.Context, resource.AccessRequest) error) func(context.Context) error {

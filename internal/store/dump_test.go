@@ -88,7 +88,8 @@ func populate(t *testing.T, s *storetest.Store) resource.UID {
 	addMapping(t, s, provider, role, "team")
 	addInvite(t, s, org, role)
 	addAssociation(t, s, parent, "accounts")
-	must(t, s.InsertRepo(t.Context(), registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: epoch, UpdateTime: epoch}))
+	must(t, s.InsertRepo(t.Context(), registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: epoch,
+		UpdateTime: epoch}))
 	addUpstream(t, s, parent)
 	mirrored := registrydb.RepoRef{Group: parent, Name: "app", Create: true}
 	must(t, ignore(s.MirrorManifest(t.Context(), mirrored, mirroredImage("layer"), "v1", nil))) // it awaits its layer

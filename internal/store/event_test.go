@@ -34,8 +34,9 @@ func addSubscription(t *testing.T, s *storetest.Store, group resource.UID) resou
 func given(sub resource.UID, numbers ...int64) (all []resource.Delivery) {
 	for _, n := range numbers {
 		all = append(all, resource.Delivery{
-			UID:   sub.NewChild(),
-			Event: resource.Event{Seq: n, ID: fmt.Sprint("e", n), Type: resource.GroupCreated, Time: epoch, Before: []byte{}, After: []byte(`{"a":1}`)},
+			UID: sub.NewChild(),
+			Event: resource.Event{Seq: n, ID: fmt.Sprint("e", n), Type: resource.GroupCreated, Time: epoch, Before: []byte{},
+				After: []byte(`{"a":1}`)},
 			Error: "no", Attempts: 3, CreateTime: epoch, UpdateTime: epoch.Add(time.Second),
 		})
 	}
@@ -59,7 +60,8 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a subscription needs its group, and holds it": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		parent := org.UID.NewChild()
-		wantFault(t, s.InsertSubscription(t.Context(), newSubscription(parent)), fault.NotFound, fault.Resource{Type: "group", Name: string(parent)})
+		wantFault(t, s.InsertSubscription(t.Context(), newSubscription(parent)), fault.NotFound,
+			fault.Resource{Type: "group", Name: string(parent)})
 		addSubscription(t, s, org.UID)
 		wantFault(t, s.DeleteGroup(t.Context(), org.UID, alice), fault.FailedPrecondition, fault.Resource{})
 	},
@@ -129,7 +131,8 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 		must(t, s.GiveUp(t.Context(), v.UID, 1, given(v.UID, numbers...)))
 		f := resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: v.UID}}
-		p, err := s.Deliveries(t.Context(), store.Reach{Under: []resource.UID{v.UID.Root()}}, f, page.Request{Size: 1, Order: page.Order{Field: "uid"}})
+		p, err := s.Deliveries(t.Context(), store.Reach{Under: []resource.UID{v.UID.Root()}}, f,
+			page.Request{Size: 1, Order: page.Order{Field: "uid"}})
 		must(t, err)
 		if p.Total != eventdb.MaxDeliveries {
 			t.Errorf("%d are kept", p.Total)
@@ -212,7 +215,8 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 			life   time.Duration
 			want   bool
 		}{
-			{"a", time.Hour, true}, {"b", time.Hour, false}, {"a", time.Hour, true}, {"a", -time.Second, true}, {"b", time.Hour, true}, {"a", time.Hour, false},
+			{"a", time.Hour, true}, {"b", time.Hour, false}, {"a", time.Hour, true}, {"a", -time.Second, true}, {"b",
+				time.Hour, true}, {"a", time.Hour, false},
 		} {
 			if has, err := s.AcquireLease(t.Context(), "work", step.holder, step.life); err != nil || has != step.want {
 				t.Errorf("step %d: %s has it: %v, %v", i, step.holder, has, err)
@@ -286,7 +290,8 @@ func eventsBackwards(t *testing.T, s *storetest.Store) {
 	if got, stopped = look("", all[0].Seq, 100, 100); len(got) != 0 || stopped != 0 {
 		t.Errorf("before the first: %v, stopped at %d", got, stopped)
 	}
-	for at, want := range map[time.Duration]int64{-time.Hour: all[0].Seq, 0: all[0].Seq, time.Minute: all[2].Seq, 90 * time.Second: all[3].Seq, time.Hour: last + 1} {
+	for at, want := range map[time.Duration]int64{-time.Hour: all[0].Seq, 0: all[0].Seq, time.Minute: all[2].Seq,
+		90 * time.Second: all[3].Seq, time.Hour: last + 1} {
 		if n, err := s.EventNumber(t.Context(), epoch.Add(at)); err != nil || n != want {
 			t.Errorf("at %s: number %d, want %d (%v)", at, n, want, err)
 		}

@@ -70,11 +70,17 @@ func (st stage) actsOnFindings() map[string]act {
 		},
 		"UpdatePullRule": {
 			func(ctx context.Context) error {
-				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *vuln.PullRule) error { r.Fixable = true; return nil })
+				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *vuln.PullRule) error {
+					r.Fixable = true
+					return nil
+				})
 				return err
 			},
 			func(ctx context.Context) error {
-				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *vuln.PullRule) error { r.Target = none; return nil })
+				_, err := store.Edit(ctx, st.rule.UID, st.PullRule, st.UpdatePullRule, func(r *vuln.PullRule) error {
+					r.Target = none
+					return nil
+				})
 				return err
 			},
 		},
@@ -135,9 +141,11 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 			all = append(all, newException(org, org))
 		}
 		bad := append(slices.Clone(all[1:]), newException(org, org.NewChild()))
-		wantFault(t, s.InsertExceptions(t.Context(), org, bad), fault.NotFound, fault.Resource{Type: "repo", Name: string(bad[len(bad)-1].Target)})
+		wantFault(t, s.InsertExceptions(t.Context(), org, bad), fault.NotFound,
+			fault.Resource{Type: "repo", Name: string(bad[len(bad)-1].Target)})
 		must(t, s.InsertExceptions(t.Context(), org, all))
-		wantFault(t, s.InsertExceptions(t.Context(), org, []vuln.Exception{newException(org, org)}), fault.FailedPrecondition, fault.Resource{})
+		wantFault(t, s.InsertExceptions(t.Context(), org, []vuln.Exception{newException(org, org)}),
+			fault.FailedPrecondition, fault.Resource{})
 		wantExact(t, s)
 	},
 	"an exception holds from its approval until it ends": func(t *testing.T, s *storetest.Store) {
@@ -160,7 +168,8 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if diff := cmp.Diff(got, again); diff != "" {
 			t.Errorf("it was approved twice: %s", diff)
 		}
-		for at, want := range map[time.Time]int{approved.Add(-time.Millisecond): 0, approved: 1, e.ExpireTime.Add(-time.Millisecond): 1, e.ExpireTime: 0} {
+		for at, want := range map[time.Time]int{approved.Add(-time.Millisecond): 0, approved: 1,
+			e.ExpireTime.Add(-time.Millisecond): 1, e.ExpireTime: 0} {
 			if got := heldUIDs(t, s, at, org); len(got) != want {
 				t.Errorf("at %s: %v", at, got)
 			}
@@ -192,7 +201,8 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if len(all.Items) != 0 || all.Total != 0 {
 			t.Errorf("listed: %v", all)
 		}
-		wantFault(t, s.DeleteException(t.Context(), e.UID, bob), fault.NotFound, fault.Resource{Type: "exception", Name: string(e.UID)})
+		wantFault(t, s.DeleteException(t.Context(), e.UID, bob), fault.NotFound,
+			fault.Resource{Type: "exception", Name: string(e.UID)})
 		wantExact(t, s)
 	},
 	"exceptions of a period": func(t *testing.T, s *storetest.Store) {
@@ -203,7 +213,8 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 		for _, tt := range []struct {
 			from, to time.Duration
 			want     int
-		}{{0, time.Hour - time.Millisecond, 0}, {0, time.Hour, 1}, {0, 9 * time.Hour, 1}, {2*time.Hour - time.Millisecond, 9 * time.Hour, 1}, {2 * time.Hour, 9 * time.Hour, 0}} {
+		}{{0, time.Hour - time.Millisecond, 0}, {0, time.Hour, 1}, {0, 9 * time.Hour, 1}, {2*time.Hour - time.Millisecond,
+			9 * time.Hour, 1}, {2 * time.Hour, 9 * time.Hour, 0}} {
 			got, err := s.ExceptionsOn(t.Context(), []resource.UID{org}, epoch.Add(tt.from), epoch.Add(tt.to))
 			must(t, err)
 			if len(got) != tt.want {

@@ -149,7 +149,8 @@ func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 
 // Everything returns every row of every table.
 func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
-	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings", "signing_keys", "paired_keys", "revocations", "access_requests",
+	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings",
+		"signing_keys", "paired_keys", "revocations", "access_requests",
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "retention", "deployments", "inventory_places", "inventory_entries",
 		"trash_repos", "trash_tags", "trash_tag_history", "trash_manifests", "trash_refs", "trash_blobs",
 		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",

@@ -112,7 +112,9 @@ func TestOneOfABatch(t *testing.T) {
 	insert := func(name string, f func() error) func() error {
 		return func() error { return s.WriteThen(t.Context(), newGroup(org.UID, name), f) }
 	}
-	writes = append(writes, insert("fails", func() error { return own }), insert("panics", func() error { panic("oh") }), insert("taken", nil))
+	writes = append(writes, insert("fails", func() error {
+		return own
+	}), insert("panics", func() error { panic("oh") }), insert("taken", nil))
 	errs := s.Together(t.Context(), writes)
 	for i, err := range errs[:61] {
 		if err != nil {
@@ -267,7 +269,8 @@ func TestKilledSessions(t *testing.T) {
 	stop()
 	wg.Wait()
 	until(t, killer, killed, 0)
-	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, "notices")); err != nil { // the first since the last were killed
+	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID,
+		"notices")); err != nil { // the first since the last were killed
 		if !errors.Is(err, fault.Unavailable) {
 			t.Fatal(err)
 		}
@@ -299,7 +302,8 @@ func TestDeadConnections(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 10 { // at once, so that there are ten connections
 		wg.Go(func() {
-			if _, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID); err != nil {
+			if _, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{},
+				byUID); err != nil {
 				t.Error(err)
 			}
 		})

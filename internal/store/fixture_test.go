@@ -93,7 +93,8 @@ func addBinding(t *testing.T, s *storetest.Store, group, identity, role resource
 func newProvider(parent, role resource.UID, name string) resource.IdentityProvider {
 	p := resource.IdentityProvider{
 		UID: parent.NewChild(), Name: name, DefaultRole: role, CreateTime: epoch, UpdateTime: epoch,
-		OIDC: &resource.OIDC{Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Sealed: []byte{0, 1, 2}}},
+		OIDC: &resource.OIDC{Issuer: "https://issuer.test", ClientID: "c",
+			ClientSecret: resource.Secret{Sealed: []byte{0, 1, 2}}},
 	}
 	p.Realm = p.OwnRealm()
 	return p
@@ -121,7 +122,8 @@ func addAssociation(t *testing.T, s *storetest.Store, group resource.UID, name s
 
 func newInvite(group, role resource.UID) resource.GroupInvite {
 	return resource.GroupInvite{
-		UID: group.NewChild(), Role: role, KeyID: "k", Digest: []byte{3, 4}, ExpirationTime: epoch.Add(time.Hour), CreateTime: epoch,
+		UID: group.NewChild(), Role: role, KeyID: "k", Digest: []byte{3,
+			4}, ExpirationTime: epoch.Add(time.Hour), CreateTime: epoch,
 	}
 }
 
@@ -138,7 +140,8 @@ func newMapping(provider, role resource.UID, external string) resource.ExternalG
 	}
 }
 
-func addMapping(t *testing.T, s *storetest.Store, provider, role resource.UID, external string) resource.ExternalGroupRoleMapping {
+func addMapping(t *testing.T, s *storetest.Store, provider, role resource.UID,
+	external string) resource.ExternalGroupRoleMapping {
 	t.Helper()
 	m := newMapping(provider, role, external)
 	must(t, s.InsertMapping(t.Context(), m))
@@ -146,10 +149,12 @@ func addMapping(t *testing.T, s *storetest.Store, provider, role resource.UID, e
 }
 
 // ownerRole is the managed role of owners, as a service sets it at its start.
-var ownerRole = resource.Role{UID: resource.OwnerRole, Name: "owner", Capabilities: resource.CapabilitySet("groups.list", "groups.delete")}
+var ownerRole = resource.Role{UID: resource.OwnerRole, Name: "owner",
+	Capabilities: resource.CapabilitySet("groups.list", "groups.delete")}
 
 // addOrganization inserts a root group with an owner.
-func addOrganization(t *testing.T, s *storetest.Store, name string, owner resource.UID) (resource.Group, resource.RoleBinding) {
+func addOrganization(t *testing.T, s *storetest.Store, name string, owner resource.UID) (resource.Group,
+	resource.RoleBinding) {
 	t.Helper()
 	must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
 	g := newGroup("", name)
@@ -166,7 +171,8 @@ func wantExact(t *testing.T, s *storetest.Store) {
 	drifts, err := s.Drifts(t.Context())
 	must(t, err)
 	for _, d := range drifts {
-		t.Errorf("counter of %s below %s%d: %d of %d, directly %d of %d", d.Kind, d.Group, d.Key, d.Counted, d.Rows, d.DirectCounted, d.DirectRows)
+		t.Errorf("counter of %s below %s%d: %d of %d, directly %d of %d", d.Kind, d.Group, d.Key, d.Counted, d.Rows,
+			d.DirectCounted, d.DirectRows)
 	}
 	stray, err := s.StrayCounters(t.Context())
 	must(t, err)

@@ -51,7 +51,8 @@ func copyOne(ctx context.Context, s *storetest.Store, run sourcedb.FollowRun, ta
 }
 
 // stands checks how a repo stands.
-func stands(t *testing.T, s *storetest.Store, repo resource.UID, want registry.FollowState, why string) registry.Follow {
+func stands(t *testing.T, s *storetest.Store, repo resource.UID, want registry.FollowState,
+	why string) registry.Follow {
 	t.Helper()
 	f, err := s.Follow(t.Context(), repo)
 	if err != nil || f.State != want || !strings.Contains(f.Error, why) {
@@ -64,7 +65,8 @@ func stands(t *testing.T, s *storetest.Store, repo resource.UID, want registry.F
 func shift(t *testing.T, s *storetest.Store, columns string, by time.Duration) {
 	t.Helper()
 	for column := range strings.FieldsSeq(columns) {
-		must(t, ignore(s.Exec(t.Context(), `UPDATE follows SET `+column+` = `+column+` + $1 WHERE `+column+` <> 0`, by.Milliseconds())))
+		must(t, ignore(s.Exec(t.Context(), `UPDATE follows SET `+column+` = `+column+` + $1 WHERE `+column+` <> 0`,
+			by.Milliseconds())))
 	}
 }
 
@@ -72,9 +74,10 @@ func (st stage) actsOnFollowers() map[string]act {
 	fresh, loop := newFollower(st.org.UID, "new", st.repo.UID), newFollower(st.org.UID, "loop", st.org.UID.NewChild())
 	update := func(source resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return ignore(store.Edit(ctx, st.follower.UID, st.Repo, func(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
-				return st.UpdateFollower(ctx, before, after, bob)
-			}, func(r *registry.Repo) error { r.Sync.Source = string(source); return nil }))
+			return ignore(store.Edit(ctx, st.follower.UID, st.Repo,
+				func(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
+					return st.UpdateFollower(ctx, before, after, bob)
+				}, func(r *registry.Repo) error { r.Sync.Source = string(source); return nil }))
 		}
 	}
 	return map[string]act{
@@ -97,7 +100,8 @@ func (st stage) actsOnFollowers() map[string]act {
 var followPromises = map[string]func(t *testing.T, s shelf){
 	"what is set is due, is done by one, and is equal until it is due again": func(t *testing.T, s shelf) {
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
-		if got := stands(t, s.Store, f.UID, registry.FollowQueued, ""); got.Source != s.repo.UID || got.Identity != alice || got.SetTime.IsZero() {
+		if got := stands(t, s.Store, f.UID, registry.FollowQueued, ""); got.Source != s.repo.UID || got.Identity != alice ||
+			got.SetTime.IsZero() {
 			t.Errorf("it stands %+v", got)
 		}
 		due, err := s.FollowsDue(t.Context(), 1, 10)
@@ -114,7 +118,8 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		}
 		must(t, s.EndFollow(t.Context(), run, sourcedb.FollowEnd{Whole: true}))
 		got := stands(t, s.Store, f.UID, registry.FollowEqual, "")
-		if got.SuccessTime.IsZero() || got.DueTime.Sub(got.SuccessTime) != time.Hour || got.ExpireTime.Sub(got.SuccessTime) != registry.FollowLife {
+		if got.SuccessTime.IsZero() || got.DueTime.Sub(got.SuccessTime) != time.Hour ||
+			got.ExpireTime.Sub(got.SuccessTime) != registry.FollowLife {
 			t.Errorf("it stands %+v", got)
 		}
 		if due, err := s.FollowsDue(t.Context(), 1, 10); err != nil || len(due) != 0 {
@@ -162,7 +167,8 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		var since time.Time
 		for i := range 9 {
 			begun := s.Time()
-			must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Error: "no", Failed: []string{"a", "b"}}))
+			must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID),
+				sourcedb.FollowEnd{Error: "no", Failed: []string{"a", "b"}}))
 			got := stands(t, s.Store, f.UID, registry.FollowFailed, "no")
 			if i == 0 {
 				since = got.StateTime
@@ -198,7 +204,8 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		n := len(events(t, s.Store))
 		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Whole: true, Error: "a tag failed"}))
 		r, err := s.Repo(t.Context(), f.UID)
-		if err != nil || !r.UpdateTime.Equal(f.UpdateTime) || r.Sync.ExpirationTime.Sub(s.Time()).Round(time.Hour) != registry.FollowLife || len(events(t, s.Store)) != n {
+		if err != nil || !r.UpdateTime.Equal(f.UpdateTime) ||
+			r.Sync.ExpirationTime.Sub(s.Time()).Round(time.Hour) != registry.FollowLife || len(events(t, s.Store)) != n {
 			t.Errorf("repo = %+v, %v", r, err)
 		}
 	},
@@ -300,7 +307,8 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		addImage(t, s.Store, f, "z", "one")
 		run := sourcedb.FollowRun{Repo: f.UID, Source: s.repo.UID}
 		got, err := s.FollowWanted(t.Context(), run, "", 2)
-		want := []sourcedb.FollowedTag{{Name: "b", Digest: two.Digest}, {Name: "c", Digest: two.Digest, Here: newImage("other").Digest}}
+		want := []sourcedb.FollowedTag{{Name: "b", Digest: two.Digest},
+			{Name: "c", Digest: two.Digest, Here: newImage("other").Digest}}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("wanted = %+v, %v", got, err)
 		}
@@ -404,7 +412,8 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		f := addFollower(t, s.Store, s.org.UID, "f", s.repo.UID)
 		must(t, s.EndFollow(t.Context(), begin(t, s.Store, f.UID), sourcedb.FollowEnd{Whole: true}))
 		must(t, s.RequestFollow(t.Context(), f.UID, time.Minute))
-		if got := stands(t, s.Store, f.UID, registry.FollowEqual, ""); got.DueTime.Sub(got.SuccessTime).Round(time.Minute) != time.Minute {
+		if got := stands(t, s.Store, f.UID, registry.FollowEqual,
+			""); got.DueTime.Sub(got.SuccessTime).Round(time.Minute) != time.Minute {
 			t.Errorf("it stands %+v", got)
 		}
 		must(t, s.RequestFollow(t.Context(), f.UID, 0))
@@ -415,7 +424,8 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 // retainIn applies rules that keep nothing that there is.
 func (s shelf) retainIn(t *testing.T, repo, planned resource.UID) (retentiondb.RetentionPlan, error) {
 	t.Helper()
-	must(t, ignore(s.SetRetention(t.Context(), registry.Retention{UID: repo, KeepMatching: []string{"none"}, EveryDays: 1})))
+	must(t, ignore(s.SetRetention(t.Context(),
+		registry.Retention{UID: repo, KeepMatching: []string{"none"}, EveryDays: 1})))
 	return s.ApplyRetention(t.Context(), repo, retentiondb.RetentionOrder{Planned: planned})
 }
 
@@ -439,7 +449,10 @@ func TestFollowDuels(t *testing.T) {
 			"the tag moves": func(source, _ registry.Repo) error {
 				return ignore(s.PutManifest(t.Context(), ref(source), newImage("two"), []string{"v1"}))
 			},
-			"another replica":    func(_, f registry.Repo) error { _, _, err := s.TakeFollow(t.Context(), f.UID, "another"); return err },
+			"another replica": func(_, f registry.Repo) error {
+				_, _, err := s.TakeFollow(t.Context(), f.UID, "another")
+				return err
+			},
 			"everybody is told":  func(_, _ registry.Repo) error { return s.TellFollowers(t.Context(), nil, 1) },
 			"the source follows": func(source, f registry.Repo) error { return loop(t, s, source, f) },
 		} {

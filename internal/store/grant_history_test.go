@@ -73,7 +73,8 @@ func TestGrantHistory(t *testing.T) {
 		if got := pastOn(t, s, folder.UID, ended); len(got) != 0 {
 			t.Errorf("when it was gone: %v", got)
 		}
-		for at, names := range map[time.Time][2]string{made: {"before", "one"}, ended.Add(-time.Millisecond): {"after", "two"}} {
+		for at, names := range map[time.Time][2]string{made: {"before", "one"},
+			ended.Add(-time.Millisecond): {"after", "two"}} {
 			got := pastOn(t, s, folder.UID, at)
 			if len(got) != 1 || got[0].UID != b.UID || got[0].Role != role.UID || got[0].IdentityInfo.Name != "robot" {
 				t.Fatalf("as of %s: %+v", at, got)
@@ -83,11 +84,13 @@ func TestGrantHistory(t *testing.T) {
 			}
 		}
 		var by, until string
-		must(t, s.Row(t.Context(), `SELECT made_by, ended_by FROM binding_history WHERE uid = $1`, []any{string(b.UID)}, &by, &until))
+		must(t, s.Row(t.Context(), `SELECT made_by, ended_by FROM binding_history WHERE uid = $1`, []any{string(b.UID)},
+			&by, &until))
 		if by != "ann" || until != "bob" {
 			t.Errorf("made by %q, ended by %q", by, until)
 		}
-		names, err := s.GroupNamesAt(t.Context(), made, []resource.UID{folder.UID, resource.UID(string(org.UID) + "/0123456789abcdef")})
+		names, err := s.GroupNamesAt(t.Context(), made,
+			[]resource.UID{folder.UID, resource.UID(string(org.UID) + "/0123456789abcdef")})
 		if must(t, err); len(names) != 1 || names[folder.UID] == "" {
 			t.Errorf("names of groups: %v", names)
 		}
@@ -129,9 +132,11 @@ func TestGrantHistoryOfVersionBefore(t *testing.T) {
 		old(`DELETE FROM role_bindings WHERE uid = '` + string(uid) + `'`)
 		var from, to int64
 		var by, until string
-		must(t, s.Row(t.Context(), `SELECT from_ms, to_ms, made_by, ended_by FROM binding_history WHERE uid = $1`, []any{string(uid)},
+		must(t, s.Row(t.Context(), `SELECT from_ms, to_ms, made_by, ended_by FROM binding_history WHERE uid = $1`,
+			[]any{string(uid)},
 			&from, &to, &by, &until))
-		if from != made.UnixMilli() || from <= before.UnixMilli() || to != lastChange(t, s).UnixMilli() || to <= from || by != "" || until != "" {
+		if from != made.UnixMilli() || from <= before.UnixMilli() || to != lastChange(t, s).UnixMilli() || to <= from ||
+			by != "" || until != "" {
 			t.Errorf("from %d to %d, by %q and %q", from, to, by, until)
 		}
 		if n := rowsOf(t, s, "binding_history", "from_ms = 9223372036854775807 OR to_ms = 9223372036854775806"); n != 0 {
@@ -160,13 +165,15 @@ func TestUpgradeGrantHistory(t *testing.T) {
 		s := storetest.Open(t, url)
 		since := lastChange(t, s)
 		got := pastOn(t, s, org, since)
-		if len(got) != 1 || got[0].UID != binding || got[0].IdentityInfo.Name != "robot" || got[0].GroupInfo.Name != "acme" || got[0].RoleInfo.Name != "r" {
+		if len(got) != 1 || got[0].UID != binding || got[0].IdentityInfo.Name != "robot" ||
+			got[0].GroupInfo.Name != "acme" || got[0].RoleInfo.Name != "r" {
 			t.Errorf("as of the upgrade: %+v", got)
 		}
 		time.Sleep(2 * time.Millisecond)
 		must(t, s.RequirePast(t.Context(), "as_of", since))
 		err := s.RequirePast(t.Context(), "as_of", since.Add(-time.Millisecond))
-		if f := fault.From(err); f.Code != fault.FailedPrecondition || len(f.Unmet) != 1 || f.Unmet[0].Subject != "HISTORY_NOT_KEPT" {
+		if f := fault.From(err); f.Code != fault.FailedPrecondition || len(f.Unmet) != 1 ||
+			f.Unmet[0].Subject != "HISTORY_NOT_KEPT" {
 			t.Errorf("before the upgrade: %v", err)
 		}
 		if err := s.RequirePast(t.Context(), "as_of", time.Now().Add(time.Hour)); !errors.Is(err, fault.InvalidArgument) {
@@ -203,7 +210,8 @@ func TestPruneGrantHistory(t *testing.T) {
 			t.Errorf("deleted %d rows that requests may be asking for", n)
 		}
 		time.Sleep(2 * time.Millisecond)
-		if err := s.RequirePast(t.Context(), "as_of", lastChange(t, s).Add(-time.Millisecond)); !errors.Is(err, fault.FailedPrecondition) {
+		if err := s.RequirePast(t.Context(), "as_of", lastChange(t, s).Add(-time.Millisecond)); !errors.Is(err,
+			fault.FailedPrecondition) {
 			t.Errorf("as of before history: %v", err)
 		}
 		later := time.Now().Add(time.Hour)
@@ -267,7 +275,8 @@ func TestDiffGrants(t *testing.T) {
 			return b
 		}
 		var none time.Time
-		stays, taken, moved := add(org.UID, role.UID, none, none), add(folder.UID, role.UID, none, none), add(folder.UID, role.UID, none, none)
+		stays, taken, moved := add(org.UID, role.UID, none, none), add(folder.UID, role.UID, none, none), add(folder.UID,
+			role.UID, none, none)
 		expires, begins := add(org.UID, role.UID, none, at(time.Hour)), add(org.UID, role.UID, at(time.Hour), none)
 		again := add(org.UID, role.UID, none, none)
 		from := lastChange(t, s)
@@ -280,7 +289,10 @@ func TestDiffGrants(t *testing.T) {
 		_, err := s.InsertBinding(t.Context(), b)
 		must(t, err)
 		must(t, s.DeleteBinding(t.Context(), again.UID))
-		_, err = s.UpdateBinding(t.Context(), moved.UID, func(b *resource.RoleBinding) error { b.Role = second.UID; return nil })
+		_, err = s.UpdateBinding(t.Context(), moved.UID, func(b *resource.RoleBinding) error {
+			b.Role = second.UID
+			return nil
+		})
 		must(t, err)
 		add(other.UID, role.UID, none, none)
 		_, err = s.Exec(t.Context(), `UPDATE revision SET at_ms = at_ms + 7200000 WHERE id = 1`)
@@ -307,7 +319,8 @@ func TestDiffGrants(t *testing.T) {
 			}
 		}
 		inOrder := page.Request{Size: 2, Order: page.Order{Field: "time"}}
-		want := []change{{given.UID, grantlog.Granted}, {taken.UID, grantlog.Revoked}, {moved.UID, grantlog.Revoked}, {moved.UID, grantlog.Granted},
+		want := []change{{given.UID, grantlog.Granted}, {taken.UID, grantlog.Revoked}, {moved.UID, grantlog.Revoked},
+			{moved.UID, grantlog.Granted},
 			{expires.UID, grantlog.Expired}, {begins.UID, grantlog.Begun}}
 		all := grantlog.DiffQuery{From: from, To: to, Under: []resource.UID{org.UID}}
 		if got := read(all, inOrder); !sameChanges(got, want) {
@@ -354,7 +367,8 @@ func TestDiffRoles(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		other, _ := addOrganization(t, s, "other", alice)
-		mine, renamed, others := addRole(t, s, org.UID, "mine"), addRole(t, s, org.UID, "renamed"), addRole(t, s, other.UID, "others")
+		mine, renamed, others := addRole(t, s, org.UID, "mine"), addRole(t, s, org.UID, "renamed"), addRole(t, s, other.UID,
+			"others")
 		from := lastChange(t, s)
 		for _, r := range []resource.Role{mine, others} {
 			after := r
@@ -371,7 +385,8 @@ func TestDiffRoles(t *testing.T) {
 		must(t, s.SetManagedRoles(t.Context(), []resource.Role{managed}))
 		got, err := s.DiffRoles(t.Context(), from, lastChange(t, s), []resource.UID{org.UID})
 		must(t, err)
-		if len(got) != 2 || got[0].UID != mine.UID || got[0].By != "ann" || !got[0].Gained.Has(resource.RepoList) || got[0].Lost != mine.Capabilities.Without(resource.NewCapabilities(resource.RepoList)) ||
+		if len(got) != 2 || got[0].UID != mine.UID || got[0].By != "ann" || !got[0].Gained.Has(resource.RepoList) ||
+			got[0].Lost != mine.Capabilities.Without(resource.NewCapabilities(resource.RepoList)) ||
 			got[1].UID != ownerRole.UID || !got[1].Gained.Has(resource.RepoList) {
 			t.Errorf("%+v", got)
 		}

@@ -60,7 +60,8 @@ func heldRoles(t *testing.T, s *storetest.Store) {
 	must(t, err)
 	for _, h := range held {
 		got[source{h.RoleInfo.Name, h.Group(), h.ByInvite, h.Provider, h.Mapped, h.ExternalGroup}] = true
-		if !h.Joined || h.Capabilities != roles[0].Capabilities || h.RoleInfo.UID != h.Role || h.Identity != "" && h.Identity != ann {
+		if !h.Joined || h.Capabilities != roles[0].Capabilities || h.RoleInfo.UID != h.Role ||
+			h.Identity != "" && h.Identity != ann {
 			t.Errorf("held: %+v", h)
 		}
 	}

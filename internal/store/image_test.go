@@ -42,7 +42,8 @@ func take(t *testing.T, s *storetest.Store, last *imagedb.QueuedImage) *imagedb.
 }
 
 // settleImage takes an image out of the queue, and gives it a number and packages.
-func settleImage(ctx context.Context, s *storetest.Store, q imagedb.QueuedImage, packages ...int64) (number int64, _ error) {
+func settleImage(ctx context.Context, s *storetest.Store, q imagedb.QueuedImage, packages ...int64) (number int64,
+	_ error) {
 	err := s.Write(ctx, func(t *store.Tx) error {
 		there, err := imagedb.In(t).HoldImage(ctx, q)
 		if err != nil || !there {
@@ -164,7 +165,9 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 			want.Ratings[findingdb.Match{Package: id, Root: 1, Advisory: 2}] = findingdb.Rating{}
 		}
 		must(t, s.Write(t.Context(), func(tx *store.Tx) error {
-			return findingdb.In(tx).MatchAdvisories(t.Context(), []int64{2}, want, nil, func(findingdb.Change) error { return nil })
+			return findingdb.In(tx).MatchAdvisories(t.Context(), []int64{2}, want, nil, func(findingdb.Change) error {
+				return nil
+			})
 		}))
 		for name, n := range map[string]int{"many": len(all), "few": 2} {
 			known, err := s.PackagesNamed(t.Context(), []resource.UID{orgs[name]}, "left", 2000)
@@ -256,7 +259,8 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		numbers := map[resource.UID]int64{}
 		d := pushRunnable(t, s, repos[0], "1")
 		pushRunnable(t, s, repos[1], "1")
-		p, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "left"}, {Ecosystem: "npm", Name: "right"}})
+		p, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "left"},
+			{Ecosystem: "npm", Name: "right"}})
 		must(t, err)
 		slices.Sort(p)
 		for range repos {
@@ -287,7 +291,8 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, err)
 		tagged, err := s.TaggedImages(t.Context(), []resource.UID{org.UID}, 10)
 		must(t, err)
-		if diff := cmp.Diff([]imagedb.TaggedImage{{Repo: repos[1].UID, Digest: d, State: registry.ImageIndexed, Number: numbers[repos[1].UID]}}, tagged); diff != "" {
+		if diff := cmp.Diff([]imagedb.TaggedImage{{Repo: repos[1].UID, Digest: d, State: registry.ImageIndexed,
+			Number: numbers[repos[1].UID]}}, tagged); diff != "" {
 			t.Error(diff)
 		}
 	},
@@ -300,7 +305,8 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, err)
 		again, err := s.AddPackages(t.Context(), slices.Repeat(all, 2))
 		must(t, err)
-		if diff := cmp.Diff(slices.Repeat(first, 2), again); diff != "" || len(slices.Compact(slices.Sorted(slices.Values(first)))) != 3 {
+		if diff := cmp.Diff(slices.Repeat(first, 2), again); diff != "" ||
+			len(slices.Compact(slices.Sorted(slices.Values(first)))) != 3 {
 			t.Errorf("numbers %v: %s", first, diff)
 		}
 		known, err := s.ByID(t.Context(), first)
@@ -312,8 +318,9 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 	},
 	"an inspection is kept as it was": func(t *testing.T, s *storetest.Store) {
-		want := registry.Inspection{Digest: digest("x"), Extractors: 3, Distribution: registry.Distribution{ID: "debian", Version: "12", Name: "D"},
-			Warnings: []string{"ü"}, Packages: []registry.ImagePackage{
+		want := registry.Inspection{Digest: digest("x"), Extractors: 3,
+			Distribution: registry.Distribution{ID: "debian", Version: "12", Name: "D"},
+			Warnings:     []string{"ü"}, Packages: []registry.ImagePackage{
 				{Package: registry.Package{Ecosystem: "a", Name: "n", Version: "1"}, Place: "x\ny", Layer: 7},
 				{Package: registry.Package{Ecosystem: "b", Name: "n", Version: "1"}, Place: "", Layer: 0},
 			}}

@@ -20,13 +20,16 @@ import (
 )
 
 // newPlace returns a place of a group with what runs there, as of now and for a day.
-func newPlace(s *storetest.Store, group resource.UID, name string, entries int) (vuln.InventoryPlace, []vuln.InventoryEntry) {
+func newPlace(s *storetest.Store, group resource.UID, name string, entries int) (vuln.InventoryPlace,
+	[]vuln.InventoryEntry) {
 	now := s.Time()
 	var all []vuln.InventoryEntry
 	for i := range entries {
-		all = append(all, vuln.InventoryEntry{Namespace: name, Workload: fmt.Sprint(i), Digest: fmt.Sprintf("sha256:%064d", i), Copies: i + 1})
+		all = append(all, vuln.InventoryEntry{Namespace: name, Workload: fmt.Sprint(i),
+			Digest: fmt.Sprintf("sha256:%064d", i), Copies: i + 1})
 	}
-	return vuln.InventoryPlace{Group: group, Name: name, Identity: "a1", PushTime: now, ExpireTime: now.Add(24 * time.Hour), Entries: entries}, all
+	return vuln.InventoryPlace{Group: group, Name: name, Identity: "a1", PushTime: now,
+		ExpireTime: now.Add(24 * time.Hour), Entries: entries}, all
 }
 
 func pushPlace(t *testing.T, s *storetest.Store, group resource.UID, name string, entries int) {
@@ -36,7 +39,8 @@ func pushPlace(t *testing.T, s *storetest.Store, group resource.UID, name string
 }
 
 // running returns what runs in a reach, page by page of three, each as its place and workload.
-func running(t *testing.T, s *storetest.Store, reach []resource.UID, f findingdb.InventoryFilter, desc bool) (all []string) {
+func running(t *testing.T, s *storetest.Store, reach []resource.UID, f findingdb.InventoryFilter,
+	desc bool) (all []string) {
 	t.Helper()
 	p := page.Request{Size: 3, Order: page.Order{Field: "place", Desc: desc}}
 	for {
@@ -79,7 +83,8 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 				told = append(told, fmt.Sprintf("%s %t", e.Subject, len(e.Before) > 0))
 			}
 		}
-		if diff := cmp.Diff([]string{string(org) + " false", string(folder) + " false", string(org) + " false", string(org) + " true"}, told); diff != "" {
+		if diff := cmp.Diff([]string{string(org) + " false", string(folder) + " false", string(org) + " false",
+			string(org) + " true"}, told); diff != "" {
 			t.Errorf("the events: %s", diff)
 		}
 	},
@@ -106,34 +111,41 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 			desc  bool
 			want  []string
 		}{
-			"all":               {[]resource.UID{org}, findingdb.InventoryFilter{}, false, slices.Concat(of("a", 5), of("b", 4), of("d", 2))},
-			"backwards":         {[]resource.UID{org}, findingdb.InventoryFilter{}, true, slices.Concat(of("d", 2), of("b", 4), of("a", 5))},
+			"all": {[]resource.UID{org}, findingdb.InventoryFilter{}, false,
+				slices.Concat(of("a", 5), of("b", 4), of("d", 2))},
+			"backwards": {[]resource.UID{org}, findingdb.InventoryFilter{}, true,
+				slices.Concat(of("d", 2), of("b", 4), of("a", 5))},
 			"a folder":          {[]resource.UID{folder}, findingdb.InventoryFilter{}, false, of("b", 4)},
 			"below a group":     {[]resource.UID{org, other}, findingdb.InventoryFilter{Group: folder}, false, of("b", 4)},
 			"a place":           {[]resource.UID{org, other}, findingdb.InventoryFilter{Place: "c"}, false, of("c", 2)},
 			"a place elsewhere": {[]resource.UID{org}, findingdb.InventoryFilter{Place: "c"}, false, nil},
-			"a digest":          {[]resource.UID{org, other}, findingdb.InventoryFilter{Digest: all[0].Digest}, false, []string{"a 0", "b 0", "c 0", "d 0"}},
-			"a repo":            {[]resource.UID{org, other}, findingdb.InventoryFilter{Repo: repo.UID}, false, []string{"d 1"}},
-			"nothing":           {nil, findingdb.InventoryFilter{}, false, nil},
+			"a digest": {[]resource.UID{org, other}, findingdb.InventoryFilter{Digest: all[0].Digest}, false,
+				[]string{"a 0", "b 0", "c 0", "d 0"}},
+			"a repo":  {[]resource.UID{org, other}, findingdb.InventoryFilter{Repo: repo.UID}, false, []string{"d 1"}},
+			"nothing": {nil, findingdb.InventoryFilter{}, false, nil},
 		} {
 			if diff := cmp.Diff(tt.want, running(t, s, tt.reach, tt.f, tt.desc), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
-		got, err := s.Inventory(t.Context(), []resource.UID{org}, findingdb.InventoryFilter{}, s.Time(), page.Request{Size: 2, Skip: 6})
+		got, err := s.Inventory(t.Context(), []resource.UID{org}, findingdb.InventoryFilter{}, s.Time(),
+			page.Request{Size: 2, Skip: 6})
 		must(t, err)
-		if len(got.Items) != 2 || got.Items[0].Place.Name != "b" || got.Items[0].Workload != "1" || got.Total != 11 || got.Items[0].Copies != 2 {
+		if len(got.Items) != 2 || got.Items[0].Place.Name != "b" || got.Items[0].Workload != "1" || got.Total != 11 ||
+			got.Items[0].Copies != 2 {
 			t.Errorf("after six: %v", got)
 		}
 	},
 	"what is out of date is not told, and forgotten after a month": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
-		for name, ago := range map[string]time.Duration{"new": -time.Hour, "old": time.Second, "ancient": 31 * 24 * time.Hour} {
+		for name, ago := range map[string]time.Duration{"new": -time.Hour, "old": time.Second,
+			"ancient": 31 * 24 * time.Hour} {
 			p, all := newPlace(s, org, name, 1)
 			p.PushTime, p.ExpireTime = s.Time().Add(-40*24*time.Hour), s.Time().Add(-ago)
 			must(t, s.ReplaceInventory(t.Context(), p, all))
 		}
-		if diff := cmp.Diff([]string{"new 0"}, running(t, s, []resource.UID{org}, findingdb.InventoryFilter{}, false)); diff != "" {
+		if diff := cmp.Diff([]string{"new 0"}, running(t, s, []resource.UID{org}, findingdb.InventoryFilter{},
+			false)); diff != "" {
 			t.Error(diff)
 		}
 		pushPlace(t, s, org, "other", 1)
@@ -169,7 +181,8 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 			})
 		}
 		all.Wait()
-		if places, err := s.Places(t.Context(), []resource.UID{org}); err != nil || refused != 4 || len(places) != vuln.MaxInventoryPlaces {
+		if places, err := s.Places(t.Context(), []resource.UID{org}); err != nil || refused != 4 ||
+			len(places) != vuln.MaxInventoryPlaces {
 			t.Errorf("%d refused, %d places, %v", refused, len(places), err)
 		}
 		pushPlace(t, s, org, "0", 2) // one that is there
@@ -184,12 +197,15 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if err := s.DeleteInventory(t.Context(), org, "a"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("twice: %v", err)
 		}
-		if err := s.DeleteInventory(t.Context(), resource.UID("b1/"+string(folder)[len(folder)-16:]), "b"); !errors.Is(err, fault.NotFound) {
+		if err := s.DeleteInventory(t.Context(), resource.UID("b1/"+string(folder)[len(folder)-16:]), "b"); !errors.Is(err,
+			fault.NotFound) {
 			t.Errorf("below another group: %v", err)
 		}
 		must(t, s.DeleteGroup(t.Context(), folder, ""))
 		var n int
-		must(t, s.Row(t.Context(), `SELECT (SELECT count(*) FROM inventory_places) + (SELECT count(*) FROM inventory_entries)`, nil, &n))
+		must(t,
+			s.Row(t.Context(), `SELECT (SELECT count(*) FROM inventory_places) + (SELECT count(*) FROM inventory_entries)`,
+				nil, &n))
 		if n != 0 {
 			t.Errorf("%d rows are left", n)
 		}

@@ -23,13 +23,17 @@ func inviteKeeps(t *testing.T, s *storetest.Store) {
 	i := newInvite(org.UID, r.UID)
 	i.Email, i.SingleUse, i.Digest, i.Code = "a@b.test", true, []byte{0, 255}, "known once"
 	want := i
-	want.Code, want.RoleInfo = "", resource.Role{UID: r.UID, Name: "r", Description: "a role", Capabilities: r.Capabilities}
+	want.Code, want.RoleInfo = "", resource.Role{UID: r.UID, Name: "r", Description: "a role",
+		Capabilities: r.Capabilities}
 	got, err := s.InsertInvite(t.Context(), i)
 	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	_, err = store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "renamed"; return nil })
+	_, err = store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error {
+		r.Name = "renamed"
+		return nil
+	})
 	must(t, err)
 	want.RoleInfo.Name = "renamed"
 	wantSame(t, s.Invite, i.UID, want)
@@ -63,7 +67,10 @@ func inviteChanges(t *testing.T, s *storetest.Store) {
 	i, err := s.InsertInvite(t.Context(), i)
 	must(t, err)
 	edit := func(change func(*resource.GroupInvite)) (resource.GroupInvite, error) {
-		return store.Edit(t.Context(), i.UID, s.Invite, s.UpdateInvite, func(i *resource.GroupInvite) error { change(i); return nil })
+		return store.Edit(t.Context(), i.UID, s.Invite, s.UpdateInvite, func(i *resource.GroupInvite) error {
+			change(i)
+			return nil
+		})
 	}
 	got, err := edit(func(i *resource.GroupInvite) {
 		i.Role, i.Email, i.ExpirationTime = other.UID, "b@c.test", epoch.Add(time.Hour)

@@ -86,7 +86,8 @@ func denialsKept(t *testing.T, s *storetest.Store) {
 	}
 	late := newDenial(i.UID, epoch.Add(time.Second), "late")
 	must(t, s.RecordDenials(t.Context(), []resource.Denial{late}))
-	if got, err = s.Denials(t.Context(), i.UID); err != nil || len(got) != resource.ExchangesKept || got[0].RequestID != "late" {
+	if got, err = s.Denials(t.Context(), i.UID); err != nil || len(got) != resource.ExchangesKept ||
+		got[0].RequestID != "late" {
 		t.Errorf("%d denials, %v, newest %v", len(got), err, got[0])
 	}
 	now = epoch.Add(resource.ExchangeMemory + 100*time.Millisecond)
@@ -161,7 +162,8 @@ func issuerStates(t *testing.T, s *storetest.Store) {
 	}
 	claim(now, true)
 	claim(now, false)
-	good := resource.IssuerState{Issuer: "https://a.test", CheckTime: now, SuccessTime: now, Keys: []resource.IssuerKey{{ID: "k", Algorithm: "ES256"}}}
+	good := resource.IssuerState{Issuer: "https://a.test", CheckTime: now, SuccessTime: now,
+		Keys: []resource.IssuerKey{{ID: "k", Algorithm: "ES256"}}}
 	must(t, s.NoteIssuer(t.Context(), good))
 	if diff := cmp.Diff(good, state()); diff != "" {
 		t.Error(diff)
@@ -202,7 +204,8 @@ func identitiesOfIssuer(t *testing.T, s *storetest.Store) {
 		issuer   string
 		limit, n int
 		complete bool
-	}{{"https://issuer.test", 10, 3, true}, {"https://issuer.test", 2, 2, false}, {"", 10, 1, true}, {"https://nobody.test", 10, 0, true}} {
+	}{{"https://issuer.test", 10, 3, true}, {"https://issuer.test", 2, 2, false}, {"", 10, 1,
+		true}, {"https://nobody.test", 10, 0, true}} {
 		got, complete, err := s.IdentitiesOf(t.Context(), under, tt.issuer, tt.limit)
 		if err != nil || len(got) != tt.n || complete != tt.complete {
 			t.Errorf("%q: %d identities, complete %v, %v, want %d, %v", tt.issuer, len(got), complete, err, tt.n, tt.complete)
@@ -227,7 +230,8 @@ func signingKeysRotate(t *testing.T, s *storetest.Store) {
 		key, newest string
 		want        bool
 	}{{"two", "one", true}, {"late", "one", false}, {"three", "two", true}} {
-		added, err := s.AddSigningKey(t.Context(), newSigningKey(tt.key, epoch.Add(time.Duration(len(tt.key))*time.Second)), tt.newest)
+		added, err := s.AddSigningKey(t.Context(), newSigningKey(tt.key, epoch.Add(time.Duration(len(tt.key))*time.Second)),
+			tt.newest)
 		if err != nil || added != tt.want {
 			t.Errorf("%s after %s: added = %v, %v", tt.key, tt.newest, added, err)
 		}
@@ -248,7 +252,8 @@ func signingKeysRotate(t *testing.T, s *storetest.Store) {
 	if diff := cmp.Diff([]iamdb.SigningKey{three, newSigningKey("one", epoch)}, got); diff != "" {
 		t.Error(diff)
 	}
-	if added, err := s.AddSigningKey(t.Context(), newSigningKey("behind", epoch.Add(-time.Hour)), "three"); err != nil || !added {
+	if added, err := s.AddSigningKey(t.Context(), newSigningKey("behind", epoch.Add(-time.Hour)), "three"); err != nil ||
+		!added {
 		t.Errorf("by a clock that is behind: added = %v, %v", added, err)
 	}
 	if got, err = s.SigningKeys(t.Context()); err != nil || got[0].ID != "behind" {
@@ -349,7 +354,8 @@ var issuerDuels = map[string]func(t *testing.T, s *storetest.Store, org resource
 		newest := all[0]
 		added := make(chan bool, 2)
 		rotate := func() error {
-			ok, err := s.AddSigningKey(t.Context(), newSigningKey(string(org.NewChild()), newest.CreateTime.Add(time.Second)), newest.ID)
+			ok, err := s.AddSigningKey(t.Context(), newSigningKey(string(org.NewChild()), newest.CreateTime.Add(time.Second)),
+				newest.ID)
 			added <- ok
 			return err
 		}
@@ -382,7 +388,8 @@ func overSession(t *testing.T, s *storetest.Store, id string) func(a, b error) e
 		if _, err := s.Session(t.Context(), id); !errors.Is(err, fault.NotFound) {
 			return fmt.Errorf("the session goes on: %v", err)
 		}
-		if _, _, err := s.UseRefresh(t.Context(), []byte(id+"a"), []byte(id+"b"), time.Now().Add(time.Hour)); !errors.Is(err, fault.Unauthenticated) {
+		if _, _, err := s.UseRefresh(t.Context(), []byte(id+"a"), []byte(id+"b"),
+			time.Now().Add(time.Hour)); !errors.Is(err, fault.Unauthenticated) {
 			return fmt.Errorf("its refresh token is good: %v", err)
 		}
 		return nil

@@ -89,7 +89,8 @@ func kept[T any](
 				t.Fatalf("got  %s, %v\nwant %s", asYAML(got), err, asYAML(want))
 			}
 		}
-		all, err := list(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{uid}}}, byUID)
+		all, err := list(t.Context(), store.Reach{Under: []resource.UID{org}},
+			resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{uid}}}, byUID)
 		if err != nil || len(all.Items) != 1 || !reflect.DeepEqual(all.Items[0], want) {
 			t.Errorf("listed %s, %v\nwant   %s", asYAML(all.Items), err, asYAML(want))
 		}
@@ -106,39 +107,59 @@ func TestEveryFieldIsKept(t *testing.T) {
 		must(t, s.InsertRole(t.Context(), role))
 		sub := resource.Subscription{UID: org.NewChild(), Sink: "https://sink.test", CreateTime: epoch}
 		must(t, s.InsertSubscription(t.Context(), sub))
-		provider := resource.IdentityProvider{UID: org.NewChild(), Name: "p", DefaultRole: role.UID, OIDC: &resource.OIDC{}, CreateTime: epoch, UpdateTime: epoch}
+		provider := resource.IdentityProvider{UID: org.NewChild(), Name: "p", DefaultRole: role.UID, OIDC: &resource.OIDC{},
+			CreateTime: epoch, UpdateTime: epoch}
 		must(t, s.InsertProvider(t.Context(), provider))
 
-		t.Run("groups", kept(func(g *resource.Group) { g.UID, g.Kind = org.NewChild(), resource.OrgUnspecified }, // it has its organization's kind
-			func(ctx context.Context, g resource.Group) error { _, err := s.InsertGroup(ctx, g); return err }, s.Group, s.Groups, org))
+		t.Run("groups", kept(func(g *resource.Group) {
+			g.UID, g.Kind = org.NewChild(), resource.OrgUnspecified
+		}, // it has its organization's kind
+			func(ctx context.Context, g resource.Group) error {
+				_, err := s.InsertGroup(ctx, g)
+				return err
+			}, s.Group, s.Groups, org))
 		t.Run("roles", kept(func(r *resource.Role) { r.UID = org.NewChild() }, s.InsertRole, s.Role, s.Roles, org))
-		t.Run("identities", kept(func(i *resource.Identity) { i.UID, i.Provider = org.NewChild(), provider.UID }, s.InsertIdentity, s.Identity, s.Identities, org))
+		t.Run("identities", kept(func(i *resource.Identity) {
+			i.UID, i.Provider = org.NewChild(), provider.UID
+		}, s.InsertIdentity, s.Identity, s.Identities, org))
 		t.Run("identity providers", kept(func(p *resource.IdentityProvider) {
 			p.UID, p.DefaultRole, p.OIDC.ClientSecret.Plain = org.NewChild(), role.UID, ""
 			p.Trusted, p.Epoch = false, 0 // a new one is so
 			p.Realm = p.OwnRealm()
 		}, s.InsertProvider, s.Provider, s.Providers, org))
-		t.Run("account associations", kept(func(a *resource.AccountAssociation) { a.UID = addGroup(t, s, org, "accounts").UID },
+		t.Run("account associations", kept(func(a *resource.AccountAssociation) {
+			a.UID = addGroup(t, s, org, "accounts").UID
+		},
 			s.InsertAssociation, s.Association, s.Associations, org))
-		t.Run("budgets", kept(func(b *resource.Budget) { b.UID, b.UpdateTime = addGroup(t, s, org, "budget").UID, b.CreateTime },
+		t.Run("budgets", kept(func(b *resource.Budget) {
+			b.UID, b.UpdateTime = addGroup(t, s, org, "budget").UID, b.CreateTime
+		},
 			func(ctx context.Context, b resource.Budget) error {
 				s.Now = func() time.Time { return b.CreateTime }
 				_, err := s.UpdateBudget(ctx, resource.Budget{UID: b.UID}, b)
 				return err
 			}, s.Budget, s.ListBudgets, org))
-		t.Run("external group role mappings", kept(func(m *resource.ExternalGroupRoleMapping) { m.UID, m.Role = provider.UID.NewChild(), role.UID },
+		t.Run("external group role mappings", kept(func(m *resource.ExternalGroupRoleMapping) {
+			m.UID, m.Role = provider.UID.NewChild(), role.UID
+		},
 			s.InsertMapping, s.Mapping, s.Mappings, org))
 		t.Run("group invites", kept(func(i *resource.GroupInvite) {
 			i.UID, i.Role, i.RoleInfo, i.Code = org.NewChild(), role.UID, resource.Role{UID: role.UID, Name: role.Name}, ""
 			i.TTL = nil // is only in changes
-		}, func(ctx context.Context, i resource.GroupInvite) error { _, err := s.InsertInvite(ctx, i); return err }, s.Invite, s.Invites, org))
+		}, func(ctx context.Context, i resource.GroupInvite) error {
+			_, err := s.InsertInvite(ctx, i)
+			return err
+		}, s.Invite, s.Invites, org))
 		t.Run("accounts", kept(func(a *resource.Account) {
 			a.UID, a.Identity, a.Passkeys, a.RecoveryCodes = org.NewChild(), resource.NewRoot(), nil, 0 // these have tables of their own
 		}, func(ctx context.Context, a resource.Account) error {
-			return s.InsertAccount(ctx, a, resource.Identity{UID: a.Identity, CreateTime: epoch, UpdateTime: epoch, LastSeenTime: epoch})
+			return s.InsertAccount(ctx, a, resource.Identity{UID: a.Identity, CreateTime: epoch, UpdateTime: epoch,
+				LastSeenTime: epoch})
 		}, s.Account, s.Accounts, org))
 		t.Run("repos", kept(func(r *registry.Repo) { r.UID = org.NewChild() }, s.InsertRepo, s.Repo, s.Repos, org))
-		t.Run("subscriptions", kept(func(v *resource.Subscription) { v.UID = org.NewChild() }, s.InsertSubscription, s.Subscription, s.Subscriptions, org))
+		t.Run("subscriptions", kept(func(v *resource.Subscription) {
+			v.UID = org.NewChild()
+		}, s.InsertSubscription, s.Subscription, s.Subscriptions, org))
 		t.Run("deliveries", kept(func(d *resource.Delivery) { d.UID = sub.UID.NewChild() },
 			func(ctx context.Context, d resource.Delivery) error {
 				return s.GiveUp(ctx, sub.UID, 0, []resource.Delivery{d})
@@ -148,9 +169,13 @@ func TestEveryFieldIsKept(t *testing.T) {
 			func(ctx context.Context, e vuln.Exception) error {
 				return s.InsertExceptions(ctx, org, []vuln.Exception{e})
 			}, s.Exception, s.Exceptions, org))
-		t.Run("pull rules", kept(func(r *vuln.PullRule) { r.UID, r.Target = org.NewChild(), org }, s.InsertPullRule, s.PullRule, s.PullRules, org))
+		t.Run("pull rules", kept(func(r *vuln.PullRule) {
+			r.UID, r.Target = org.NewChild(), org
+		}, s.InsertPullRule, s.PullRule, s.PullRules, org))
 		t.Run("signers", kept(func(s *registry.Signer) { s.UID = org.NewChild() }, s.InsertSigner, s.Signer, s.Signers, org))
-		t.Run("access rules", kept(func(r *resource.AccessRule) { r.UID, r.Role, r.Requester = org.NewChild(), role.UID, role.UID }, s.InsertAccessRule, s.AccessRule, s.AccessRules, org))
+		t.Run("access rules", kept(func(r *resource.AccessRule) {
+			r.UID, r.Role, r.Requester = org.NewChild(), role.UID, role.UID
+		}, s.InsertAccessRule, s.AccessRule, s.AccessRules, org))
 		rule := resource.AccessRule{UID: org.NewChild(), Role: role.UID, CreateTime: epoch, UpdateTime: epoch}
 		must(t, s.InsertAccessRule(t.Context(), rule))
 		t.Run("access requests", kept(func(r *resource.AccessRequest) {
@@ -159,7 +184,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 		t.Run("registry upstreams", kept(func(u *registry.Upstream) {
 			u.UID, u.Credentials.Plain = addGroup(t, s, org, "mirror").UID.NewChild(), ""
 		}, s.InsertUpstream, s.Upstream, s.Upstreams, org))
-		t.Run("advisory feeds", kept(func(f *vuln.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
+		t.Run("advisory feeds", kept(func(f *vuln.AdvisoryFeed) {
+			f.UID = org.NewChild()
+		}, s.InsertFeed, s.Feed, s.Feeds, org))
 	})
 }
 

@@ -45,7 +45,8 @@ type answer struct {
 	last  *page.Cursor
 }
 
-func reduced[T any](list func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error), uid func(T) resource.UID) func(context.Context, store.Reach, resource.Filter, page.Request) (answer, error) {
+func reduced[T any](list func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
+	uid func(T) resource.UID) func(context.Context, store.Reach, resource.Filter, page.Request) (answer, error) {
 	return func(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (answer, error) {
 		got, err := list(ctx, r, f, p)
 		a := answer{total: got.Total, last: got.Last}
@@ -75,15 +76,38 @@ func grow(t *testing.T, s *storetest.Store, r *rand.Rand, size int) *forest {
 	f := &forest{
 		r: r, s: s, size: size,
 		groupNames: map[string]bool{}, roleNames: map[string]bool{}, boundAlready: map[string]bool{},
-		groups:     &kind{name: "groups", self: true, orders: full, list: reduced(s.Groups, func(g resource.Group) resource.UID { return g.UID })},
-		identities: &kind{name: "identities", orders: full, list: reduced(s.Identities, func(i resource.Identity) resource.UID { return i.UID })},
-		roles:      &kind{name: "roles", orders: full, list: reduced(s.Roles, func(r resource.Role) resource.UID { return r.UID })},
-		bindings:   &kind{name: "role bindings", orders: []string{"uid", "create_time"}, list: reduced(s.Bindings, func(b resource.BoundRole) resource.UID { return b.UID })},
+		groups: &kind{name: "groups", self: true, orders: full,
+			list: reduced(s.Groups, func(g resource.Group) resource.UID {
+				return g.UID
+			})},
+		identities: &kind{name: "identities", orders: full,
+			list: reduced(s.Identities, func(i resource.Identity) resource.UID {
+				return i.UID
+			})},
+		roles: &kind{name: "roles", orders: full, list: reduced(s.Roles, func(r resource.Role) resource.UID {
+			return r.UID
+		})},
+		bindings: &kind{name: "role bindings", orders: []string{"uid", "create_time"},
+			list: reduced(s.Bindings, func(b resource.BoundRole) resource.UID {
+				return b.UID
+			})},
 
-		providers:    &kind{name: "identity providers", orders: full, list: reduced(s.Providers, func(p resource.IdentityProvider) resource.UID { return p.UID })},
-		associations: &kind{name: "account associations", self: true, inside: true, orders: full, list: reduced(s.Associations, func(a resource.AccountAssociation) resource.UID { return a.UID })},
-		invites:      &kind{name: "group invites", orders: []string{"uid", "create_time"}, list: reduced(s.Invites, func(i resource.GroupInvite) resource.UID { return i.UID })},
-		mappings:     &kind{name: "mappings", orders: []string{"uid", "create_time"}, list: reduced(s.Mappings, func(m resource.ExternalGroupRoleMapping) resource.UID { return m.UID })},
+		providers: &kind{name: "identity providers", orders: full,
+			list: reduced(s.Providers, func(p resource.IdentityProvider) resource.UID {
+				return p.UID
+			})},
+		associations: &kind{name: "account associations", self: true, inside: true, orders: full,
+			list: reduced(s.Associations, func(a resource.AccountAssociation) resource.UID {
+				return a.UID
+			})},
+		invites: &kind{name: "group invites", orders: []string{"uid", "create_time"},
+			list: reduced(s.Invites, func(i resource.GroupInvite) resource.UID {
+				return i.UID
+			})},
+		mappings: &kind{name: "mappings", orders: []string{"uid", "create_time"},
+			list: reduced(s.Mappings, func(m resource.ExternalGroupRoleMapping) resource.UID {
+				return m.UID
+			})},
 	}
 	for range size {
 		f.addGroup(t)
@@ -121,7 +145,8 @@ func (f *forest) addGroup(t *testing.T) {
 		}
 		parent = parent.Ancestor(deepest - 1)
 	}
-	g := resource.Group{UID: parent + f.segment(), Name: fmt.Sprintf("n%d", f.r.IntN(f.size/3)), CreateTime: f.time(), UpdateTime: f.time()}
+	g := resource.Group{UID: parent + f.segment(), Name: fmt.Sprintf("n%d", f.r.IntN(f.size/3)), CreateTime: f.time(),
+		UpdateTime: f.time()}
 	if parent == "" {
 		g.UID = resource.UID(fmt.Sprintf("%024x", f.r.Uint64())) + g.UID[1:]
 	}
@@ -133,11 +158,13 @@ func (f *forest) addGroup(t *testing.T) {
 	_, err := f.s.InsertGroup(t.Context(), g)
 	must(t, err)
 	f.parents = append(f.parents, g.UID)
-	f.groups.rows = append(f.groups.rows, row{uid: g.UID, name: g.Name, created: g.CreateTime.UnixMilli(), updated: g.UpdateTime.UnixMilli()})
+	f.groups.rows = append(f.groups.rows, row{uid: g.UID, name: g.Name, created: g.CreateTime.UnixMilli(),
+		updated: g.UpdateTime.UnixMilli()})
 }
 
 func (f *forest) addIdentity(t *testing.T) {
-	i := resource.Identity{UID: f.parent() + f.segment(), Name: fmt.Sprintf("i%d", f.r.IntN(20)), CreateTime: f.time(), UpdateTime: f.time()}
+	i := resource.Identity{UID: f.parent() + f.segment(), Name: fmt.Sprintf("i%d", f.r.IntN(20)), CreateTime: f.time(),
+		UpdateTime: f.time()}
 	if f.r.IntN(3) == 0 {
 		i.Relationship.ServicePrincipal = 1
 	} else {
@@ -150,14 +177,16 @@ func (f *forest) addIdentity(t *testing.T) {
 }
 
 func (f *forest) addRole(t *testing.T) {
-	r := resource.Role{UID: f.parent() + f.segment(), Name: fmt.Sprintf("r%d", f.r.IntN(20)), CreateTime: f.time(), UpdateTime: f.time()}
+	r := resource.Role{UID: f.parent() + f.segment(), Name: fmt.Sprintf("r%d", f.r.IntN(20)), CreateTime: f.time(),
+		UpdateTime: f.time()}
 	key := string(r.UID.Parent()) + r.Name
 	if f.roleNames[key] {
 		return
 	}
 	f.roleNames[key] = true
 	must(t, f.s.InsertRole(t.Context(), r))
-	f.roles.rows = append(f.roles.rows, row{uid: r.UID, name: r.Name, created: r.CreateTime.UnixMilli(), updated: r.UpdateTime.UnixMilli()})
+	f.roles.rows = append(f.roles.rows, row{uid: r.UID, name: r.Name, created: r.CreateTime.UnixMilli(),
+		updated: r.UpdateTime.UnixMilli()})
 }
 
 func (f *forest) addBinding(t *testing.T) {
@@ -172,7 +201,8 @@ func (f *forest) addBinding(t *testing.T) {
 	f.boundAlready[key] = true
 	_, err := f.s.InsertBindings(t.Context(), []resource.RoleBinding{b})
 	must(t, err)
-	f.bindings.rows = append(f.bindings.rows, row{uid: b.UID, created: b.CreateTime.UnixMilli(), identity: b.Identity, role: b.Role})
+	f.bindings.rows = append(f.bindings.rows, row{uid: b.UID, created: b.CreateTime.UnixMilli(), identity: b.Identity,
+		role: b.Role})
 }
 
 // addAround gives a group some of an association, invites, and a provider with
@@ -183,7 +213,8 @@ func (f *forest) addAround(t *testing.T, group resource.UID) {
 		a := newAssociation(group, fmt.Sprintf("a%d", f.r.IntN(20)))
 		a.CreateTime, a.UpdateTime = f.time(), f.time()
 		must(t, f.s.InsertAssociation(t.Context(), a))
-		f.associations.rows = append(f.associations.rows, row{uid: a.UID, name: a.Name, created: a.CreateTime.UnixMilli(), updated: a.UpdateTime.UnixMilli()})
+		f.associations.rows = append(f.associations.rows,
+			row{uid: a.UID, name: a.Name, created: a.CreateTime.UnixMilli(), updated: a.UpdateTime.UnixMilli()})
 	}
 	for range f.r.IntN(3) {
 		i := newInvite(group, role)
@@ -198,7 +229,8 @@ func (f *forest) addAround(t *testing.T, group resource.UID) {
 	p := newProvider(group, role, fmt.Sprintf("p%d", f.r.IntN(20)))
 	p.UID, p.CreateTime, p.UpdateTime = group+f.segment(), f.time(), f.time()
 	must(t, f.s.InsertProvider(t.Context(), p))
-	f.providers.rows = append(f.providers.rows, row{uid: p.UID, name: p.Name, created: p.CreateTime.UnixMilli(), updated: p.UpdateTime.UnixMilli()})
+	f.providers.rows = append(f.providers.rows,
+		row{uid: p.UID, name: p.Name, created: p.CreateTime.UnixMilli(), updated: p.UpdateTime.UnixMilli()})
 	for n := range f.r.IntN(5) {
 		m := newMapping(p.UID, role, fmt.Sprint(n))
 		m.UID, m.CreateTime = p.UID+f.segment(), f.time()
@@ -340,7 +372,8 @@ func (f *forest) filter(k *kind) (out resource.Filter) {
 }
 
 func (f *forest) request(k *kind) page.Request {
-	p := page.Request{Size: 1 + f.r.IntN(60), Order: page.Order{Field: k.orders[f.r.IntN(len(k.orders))], Desc: f.r.IntN(2) == 0}}
+	p := page.Request{Size: 1 + f.r.IntN(60), Order: page.Order{Field: k.orders[f.r.IntN(len(k.orders))],
+		Desc: f.r.IntN(2) == 0}}
 	if f.r.IntN(3) == 0 {
 		p.Skip = f.r.IntN(100)
 	}
@@ -453,7 +486,8 @@ func (k *kind) walk(t *testing.T, r store.Reach, f resource.Filter, p page.Reque
 			t.Fatalf("%s: %v\nreach %v\nfilter %+v\nrequest %+v", k.name, err, r, f, p)
 		}
 		if !slices.Equal(got.uids, want.uids) || got.total != want.total || (got.last != nil) != more {
-			t.Fatalf("%s\nreach %v\nfilter %+v\nrequest %+v after %+v\ngot  %d of %d, more %v: %v\nwant %d of %d, more %v: %v", k.name, r, f, p, p.After,
+			t.Fatalf("%s\nreach %v\nfilter %+v\nrequest %+v after %+v\ngot  %d of %d, more %v: %v\nwant %d of %d, more %v: %v",
+				k.name, r, f, p, p.After,
 				len(got.uids), got.total, got.last != nil, got.uids, len(want.uids), want.total, more, want.uids)
 		}
 		if !more {
@@ -506,7 +540,8 @@ func TestCursorsHold(t *testing.T) {
 }
 
 var groupOrders = []page.Order{
-	{Field: "uid"}, {Field: "uid", Desc: true}, {Field: "name"}, {Field: "name", Desc: true}, {Field: "create_time"}, {Field: "create_time", Desc: true},
+	{Field: "uid"}, {Field: "uid", Desc: true}, {Field: "name"}, {Field: "name",
+		Desc: true}, {Field: "create_time"}, {Field: "create_time", Desc: true},
 }
 
 // walkAll counts how often each group is seen.

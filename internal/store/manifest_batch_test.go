@@ -23,7 +23,8 @@ func TestManifestsTogether(t *testing.T) {
 			long.Body = append(long.Body, strings.Repeat(" ", 200<<10)...)
 			long.Digest = digest(string(long.Body))
 			push(t, s, r, long, "long")
-			for _, reference := range []string{"v1", "long", one.Digest, long.Digest, "absent", "sha256:absent", "it's; --", "\xff", "v\x00"} {
+			for _, reference := range []string{"v1", "long", one.Digest, long.Digest, "absent", "sha256:absent", "it's; --",
+				"\xff", "v\x00"} {
 				asked = append(asked,
 					func() (registry.Manifest, error) { return s.Manifest(t.Context(), r.UID, reference) },
 					func() (registry.Manifest, error) { return s.StatManifest(t.Context(), r.UID, reference) })

@@ -30,7 +30,8 @@ func mappingRole(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	p := addProvider(t, s, org.UID, addRole(t, s, org.UID, "r").UID, "p")
 	none := org.UID.NewChild()
-	wantFault(t, s.InsertMapping(t.Context(), newMapping(p.UID, none, "m")), fault.NotFound, fault.Resource{Type: "role", Name: string(none)})
+	wantFault(t, s.InsertMapping(t.Context(), newMapping(p.UID, none, "m")), fault.NotFound,
+		fault.Resource{Type: "role", Name: string(none)})
 	wantFault(t, s.InsertMapping(t.Context(), newMapping(org.UID, p.DefaultRole, "m")), fault.NotFound,
 		fault.Resource{Type: "identity provider", Name: string(org.UID)})
 }
@@ -39,7 +40,8 @@ func mappingBatch(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := addRole(t, s, org.UID, "r")
 	p := addProvider(t, s, org.UID, r.UID, "p")
-	a, b, c := addMapping(t, s, p.UID, r.UID, "a"), addMapping(t, s, p.UID, r.UID, "b"), addMapping(t, s, p.UID, r.UID, "c")
+	a, b, c := addMapping(t, s, p.UID, r.UID, "a"), addMapping(t, s, p.UID, r.UID, "b"), addMapping(t, s, p.UID, r.UID,
+		"c")
 	before := len(events(t, s))
 	got, err := s.DeleteMappings(t.Context(), p.UID, []resource.UID{b.UID, p.UID.NewChild(), a.UID, b.UID})
 	must(t, err)
@@ -48,7 +50,8 @@ func mappingBatch(t *testing.T, s *storetest.Store) {
 		t.Error(diff)
 	}
 	fresh := events(t, s)[before:]
-	if len(fresh) != 1 || fresh[0].Type != resource.MappingsDeleted || fresh[0].Subject != p.UID || fresh[0].Group != org.UID {
+	if len(fresh) != 1 || fresh[0].Type != resource.MappingsDeleted || fresh[0].Subject != p.UID ||
+		fresh[0].Group != org.UID {
 		t.Fatalf("events = %v", fresh)
 	}
 	var told []resource.ExternalGroupRoleMapping

@@ -60,11 +60,15 @@ func (l *bulletin) affect(t *testing.T, group resource.UID, names []string, pack
 	}
 	want, key := findingdb.NewMatches(), store.Segment(uid)
 	for _, p := range packages {
-		want.Ratings[findingdb.Match{Package: p, Root: store.Segment(group.Root()), Advisory: key}] = findingdb.Rating{Score: 70}
+		want.Ratings[findingdb.Match{Package: p, Root: store.Segment(group.Root()),
+			Advisory: key}] = findingdb.Rating{Score: 70}
 		want.Advisories[key] = findingdb.NamedAdvisory{UID: uid, Names: names}
 	}
 	inTx(t, l.Store, func(ctx context.Context, tx findingdb.Tx) error {
-		return tx.MatchAdvisories(ctx, []int64{key}, want, nil, func(changed findingdb.Change) error { c = changed; return nil })
+		return tx.MatchAdvisories(ctx, []int64{key}, want, nil, func(changed findingdb.Change) error {
+			c = changed
+			return nil
+		})
 	})
 	return c
 }
@@ -141,7 +145,8 @@ var aliasPromises = map[string]func(t *testing.T, l *bulletin){
 		l.affect(t, l.org, []string{"CVE-1"}, l.packages[0])
 		l.affect(t, l.org, []string{"DSA-1", "CVE-1"}, l.packages[0])
 		c := l.affect(t, l.org, []string{"CVE-1"})
-		if got := c.Sets.Of(store.Segment(l.known["CVE-1"+string(l.org)])); len(c.Closed) != 1 || got != l.set(t, l.org, "DSA-1") {
+		if got := c.Sets.Of(store.Segment(l.known["CVE-1"+string(l.org)])); len(c.Closed) != 1 ||
+			got != l.set(t, l.org, "DSA-1") {
 			t.Errorf("%d matches of %d end", len(c.Closed), got)
 		}
 	},
@@ -300,7 +305,8 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 			return nil
 		})
 	},
-	"images are read by their numbers, the last first, without those that are gone": func(t *testing.T, s *storetest.Store) {
+	"images are read by their numbers, the last first, without those that are gone": func(t *testing.T,
+		s *storetest.Store) {
 		l := newBulletin(t, s)
 		r := addRepo(t, s, l.org, "app")
 		var digests []string
@@ -327,7 +333,8 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		r := addRepo(t, s, l.org, "app")
 		d := pushRunnable(t, s, r, "1")
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			_, err := tx.SaveInspection(ctx, registry.Inspection{Digest: d, Packages: make([]registry.ImagePackage, 2)}, l.packages[:2])
+			_, err := tx.SaveInspection(ctx, registry.Inspection{Digest: d, Packages: make([]registry.ImagePackage, 2)},
+				l.packages[:2])
 			return err
 		})
 		image := vuln.NewsImage{Repo: r.UID, Digest: d}
@@ -346,7 +353,8 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, err)
 		content(l.packages[:2], false)
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			return tx.MatchPackages(ctx, []findingdb.Known{{ID: l.packages[0]}, {ID: l.packages[1]}}, findingdb.NewMatches(), nil)
+			return tx.MatchPackages(ctx, []findingdb.Known{{ID: l.packages[0]}, {ID: l.packages[1]}}, findingdb.NewMatches(),
+				nil)
 		})
 		content(l.packages[:2], true)
 	},

@@ -26,7 +26,8 @@ type tree struct{ folders, providers, repos []resource.UID }
 // query starts a statement over a kind.
 func (tr tree) query(e engine.Engine, kind, col string, p page.Request) store.Query {
 	q := store.Query{Engine: e, Table: kind, Column: col, Page: p}
-	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), sourcedb.Kinds(), signerdb.Kinds(), eventdb.Kinds(), findingdb.Kinds()) {
+	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), sourcedb.Kinds(), signerdb.Kinds(),
+		eventdb.Kinds(), findingdb.Kinds()) {
 		if k.Table == kind {
 			q.Columns = k.Columns
 			q.SetJoins(k.Joins)
@@ -92,7 +93,8 @@ func (tr tree) shapes(e engine.Engine) (all []plantest.Shape) {
 				case "tags", "pulls", "trash":
 					sp = store.ChildrenOf(tr.repos[2])
 				}
-				add(tr.query(e, kind, col, p), fmt.Sprintf("%s in a group by %s, %s", kind, col, ask), kind+"_parent_"+suffix[col], p.Skip > 0,
+				add(tr.query(e, kind, col, p), fmt.Sprintf("%s in a group by %s, %s", kind, col, ask),
+					kind+"_parent_"+suffix[col], p.Skip > 0,
 					func(q *store.Query) string { return q.PlanPage(sp) })
 			}
 		}
@@ -118,7 +120,8 @@ func (tr tree) shapes(e engine.Engine) (all []plantest.Shape) {
 }
 
 // filtered are the shapes of lists with filters.
-func (tr tree) filtered(e engine.Engine, ask string, p page.Request, add func(store.Query, string, string, bool, func(*store.Query) string)) {
+func (tr tree) filtered(e engine.Engine, ask string, p page.Request,
+	add func(store.Query, string, string, bool, func(*store.Query) string)) {
 	for _, col := range []string{"name", "create_ms", "uid"} {
 		q := tr.query(e, "groups", col, p)
 		q.SetName("g77")
@@ -128,38 +131,57 @@ func (tr tree) filtered(e engine.Engine, ask string, p page.Request, add func(st
 			if d == 4 { // small, and so either will do
 				index += " groups_uid"
 			}
-			add(q, fmt.Sprintf("exact name below level %d by %s, %s", d, col, ask), index, true, func(q *store.Query) string { return q.PlanPage(sp) })
-			add(q, fmt.Sprintf("exact name below level %d, counted", d), index, false, func(q *store.Query) string { return q.PlanTotal(sp) })
+			add(q, fmt.Sprintf("exact name below level %d by %s, %s", d, col, ask), index, true, func(q *store.Query) string {
+				return q.PlanPage(sp)
+			})
+			add(q, fmt.Sprintf("exact name below level %d, counted", d), index, false, func(q *store.Query) string {
+				return q.PlanTotal(sp)
+			})
 		}
 		sp := store.ChildrenOf(tr.folders[2])
-		add(q, "exact name in a group by "+col+", "+ask, "groups_parent_name", true, func(q *store.Query) string { return q.PlanPage(sp) })
+		add(q, "exact name in a group by "+col+", "+ask, "groups_parent_name", true, func(q *store.Query) string {
+			return q.PlanPage(sp)
+		})
 	}
 	for kind, c := range map[string]store.TestCondition{
 		"role_bindings_identity": {Column: "identity", Value: "x"}, "role_bindings_role": {Column: "role", Value: int64(5)},
-		"identities_relationship": {Column: "relationship", Value: int64(1)}, "group_invites_key": {Column: "key_id", Value: "k"},
+		"identities_relationship": {Column: "relationship", Value: int64(1)}, "group_invites_key": {Column: "key_id",
+			Value: "k"},
 		"tags_deprecated": {Column: "deprecated", Flag: true},
-		"tags_digest":     {Column: "digest", Value: "d"}, "pulls_digest": {Column: "digest", Value: "d"}, "pulls_identity": {Column: "identity", Value: "i"},
+		"tags_digest":     {Column: "digest", Value: "d"}, "pulls_digest": {Column: "digest",
+			Value: "d"}, "pulls_identity": {Column: "identity", Value: "i"},
 	} {
 		table := strings.TrimSuffix(kind, "_"+strings.TrimSuffix(c.Column, "_id"))
 		for d := 1; d <= 4; d++ {
 			q := tr.query(e, table, "uid", p)
 			q.SetWhere(c)
 			sp := store.Below(tr.folders[d-1])
-			add(q, fmt.Sprintf("%s by %s below level %d, %s", table, c.Column, d, ask), kind, p.Skip > 0, func(q *store.Query) string { return q.PlanPage(sp) })
-			add(q, fmt.Sprintf("%s by %s below level %d, counted", table, c.Column, d), kind, false, func(q *store.Query) string { return q.PlanTotal(sp) })
+			add(q, fmt.Sprintf("%s by %s below level %d, %s", table, c.Column, d, ask), kind, p.Skip > 0,
+				func(q *store.Query) string {
+					return q.PlanPage(sp)
+				})
+			add(q, fmt.Sprintf("%s by %s below level %d, counted", table, c.Column, d), kind, false,
+				func(q *store.Query) string {
+					return q.PlanTotal(sp)
+				})
 		}
 	}
 }
 
 // searched are the shapes of searches by name, of counts, and of the changes of a request.
 func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
-	for _, kind := range []string{"groups", "repos", "identities", "accounts", "identity_providers", "account_associations", "advisory_feeds", "tags"} {
+	for _, kind := range []string{"groups", "repos", "identities", "accounts", "identity_providers",
+		"account_associations", "advisory_feeds", "tags"} {
 		q := store.PlanSearch(e, store.NameSearch{Table: kind, Text: "g7", Exact: kind == "tags", Limit: 5})
 		for d := 1; d <= 3; d++ {
 			sp, index := store.Below(tr.folders[d-1]), fmt.Sprintf("%s_a%d_name", kind, d)
-			add(q, fmt.Sprintf("search of %s below level %d", kind, d), index, false, func(q *store.Query) string { return q.PlanPage(sp) })
+			add(q, fmt.Sprintf("search of %s below level %d", kind, d), index, false, func(q *store.Query) string {
+				return q.PlanPage(sp)
+			})
 			if !e.Postgres {
-				add(q, fmt.Sprintf("search of %s below level %d, keys", kind, d), index, false, func(q *store.Query) string { return q.PlanKeys(sp, 6) })
+				add(q, fmt.Sprintf("search of %s below level %d, keys", kind, d), index, false, func(q *store.Query) string {
+					return q.PlanKeys(sp, 6)
+				})
 			}
 		}
 		if kind != "tags" { // a small subtree, so that either will do
@@ -168,7 +190,9 @@ func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, b
 		}
 		if kind == "groups" || kind == "repos" {
 			in := store.ChildrenOf(tr.folders[2])
-			add(q, "search of "+kind+" in a group", kind+"_parent_name", true, func(q *store.Query) string { return q.PlanPage(in) })
+			add(q, "search of "+kind+" in a group", kind+"_parent_name", true, func(q *store.Query) string {
+				return q.PlanPage(in)
+			})
 		}
 	}
 	var many []store.Span
@@ -176,7 +200,9 @@ func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, b
 		many = append(many, store.Below(tr.folders[1]+resource.UID(fmt.Sprintf("/%016x", i))))
 	}
 	if q := store.PlanSearch(e, store.NameSearch{Table: "groups", Text: "g7", Limit: 5}); e.Postgres {
-		add(q, "search of groups with 60 grants", "groups_a3_name", true, func(q *store.Query) string { return q.PlanLateral(many) })
+		add(q, "search of groups with 60 grants", "groups_a3_name", true, func(q *store.Query) string {
+			return q.PlanLateral(many)
+		})
 	} else {
 		add(q, "first groups of 60 grants", "groups_a3_name", false, func(q *store.Query) string { return q.PlanHeads(many) })
 	}
@@ -212,13 +238,20 @@ func (tr tree) several(e engine.Engine, add func(store.Query, string, string, bo
 				}
 			}
 		}
-		add(tr.query(e, "groups", "name", page.Request{}), fmt.Sprintf("counters of %d grants", n), "counters_pkey PRIMARY", false,
+		add(tr.query(e, "groups", "name", page.Request{}), fmt.Sprintf("counters of %d grants", n), "counters_pkey PRIMARY",
+			false,
 			func(q *store.Query) string { return q.PlanCounters(many[:n]) })
 	}
 	set := store.OfSet(tr.folders[0], tr.folders[1])
-	add(tr.query(e, "groups", "name", page.Request{Size: 50}), "rows by their uids", "groups_uid", true, func(q *store.Query) string { return q.PlanPage(set) })
+	add(tr.query(e, "groups", "name", page.Request{Size: 50}), "rows by their uids", "groups_uid", true,
+		func(q *store.Query) string {
+			return q.PlanPage(set)
+		})
 	if !e.Postgres {
-		add(tr.query(e, "groups", "name", page.Request{Size: 50}), "rows by their segments", "PRIMARY", true, func(q *store.Query) string { return q.PlanFetch([]int64{1, 2}) })
+		add(tr.query(e, "groups", "name", page.Request{Size: 50}), "rows by their segments", "PRIMARY", true,
+			func(q *store.Query) string {
+				return q.PlanFetch([]int64{1, 2})
+			})
 	}
 }
 
@@ -232,7 +265,8 @@ func plant(n int, row func(table string, values []any)) tree {
 		tr.folders = append(tr.folders, uid)
 		row("groups", append(store.TreeColumns(uid), fmt.Sprintf("folder %d", d), "", false, 0, 0, 0))
 		tr.providers = append(tr.providers, uid.NewChild())
-		row("identity_providers", append(store.TreeColumns(tr.providers[d-1]), "provider", "", store.Segment(role), "{}", []byte{}, 0, 0, false, "", 0, false))
+		row("identity_providers", append(store.TreeColumns(tr.providers[d-1]), "provider", "", store.Segment(role), "{}",
+			[]byte{}, 0, 0, false, "", 0, false))
 		tr.repos = append(tr.repos, uid.NewChild())
 		row("repos", append(store.TreeColumns(tr.repos[d-1]), "repo", "", "{}", "", 0, 0))
 		uid = uid.NewChild()
@@ -241,9 +275,11 @@ func plant(n int, row func(table string, values []any)) tree {
 		parent := tr.folders[i%4]
 		g, p := parent.NewChild(), parent.NewChild()
 		row("groups", append(store.TreeColumns(g), fmt.Sprintf("g%d", i), "", false, 0, i, i))
-		row("identities", append(store.TreeColumns(p), fmt.Sprintf("i%d", i/2), "", "", "", "", i%4, "{}", "", "", "", 0, i, i, nil, ""))
+		row("identities", append(store.TreeColumns(p), fmt.Sprintf("i%d", i/2), "", "", "", "", i%4, "{}", "", "", "", 0, i,
+			i, nil, ""))
 		row("role_bindings", append(store.TreeColumns(parent.NewChild()), string(p), store.Segment(role), i))
-		row("identity_providers", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("p%d", i), "", store.Segment(role), "{}", []byte{}, i, i, false, "", 0, false))
+		row("identity_providers", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("p%d", i), "",
+			store.Segment(role), "{}", []byte{}, i, i, false, "", 0, false))
 		row("account_associations", append(store.TreeColumns(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
 		row("budgets", append(store.TreeColumns(g), "{}", i, i))
 		row("exceptions", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(g), 0, 0, i, i))
@@ -251,19 +287,26 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("signers", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("s%d", i), "{}", i, i))
 		row("access_rules", append(store.TreeColumns(parent.NewChild()), "{}", store.Segment(role), nil, i, i))
 		row("role_requests", append(store.TreeColumns(parent.NewChild()), "{}", string(p), i%2, i, i))
-		row("group_invites", append(store.TreeColumns(parent.NewChild()), store.Segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
+		row("group_invites", append(store.TreeColumns(parent.NewChild()), store.Segment(role), "", false,
+			fmt.Sprintf("k%d", i), []byte{}, 0, i))
 		row("subscriptions", append(store.TreeColumns(parent.NewChild()), "https://sink.test", 0, i))
-		row("external_group_role_mappings", append(store.TreeColumns(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), store.Segment(role), string(uid), i))
+		row("external_group_role_mappings", append(store.TreeColumns(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i),
+			store.Segment(role), string(uid), i))
 		row("repos", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("r%d", i), "", "{}", "", i, i))
 		digest := fmt.Sprintf("d%d", i/8)
 		if i%8 < 4 { // every other tag has a manifest of its own
 			row("manifests", []any{store.Segment(tr.repos[i%4]), digest, "", 0, "", "", "", 0, []byte{}})
 		}
-		row("tags", append(store.TreeColumns(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "", i, i))
-		row("pulls", append(store.TreeColumns(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i, 0))
-		row("trash", append(store.TreeColumns(tr.repos[i%4].NewChild()), 1, fmt.Sprintf("t%d", i), fmt.Sprintf("d%d", i/2), false, 0, "{}", i, i))
-		row("advisory_feeds", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("f%d", i), "", 0, true, 0, "{}", []byte{}, i, i))
-		row("accounts", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0, []byte{}, 0, false, 0, i, i, ""))
+		row("tags", append(store.TreeColumns(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "",
+			i, i))
+		row("pulls", append(store.TreeColumns(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "",
+			fmt.Sprintf("i%d", i/2), "", "", i, 0))
+		row("trash", append(store.TreeColumns(tr.repos[i%4].NewChild()), 1, fmt.Sprintf("t%d", i), fmt.Sprintf("d%d", i/2),
+			false, 0, "{}", i, i))
+		row("advisory_feeds", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("f%d", i), "", 0, true, 0, "{}",
+			[]byte{}, i, i))
+		row("accounts", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0,
+			[]byte{}, 0, false, 0, i, i, ""))
 		if i%10 == 0 {
 			row("counters", []any{"groups", store.Segment(g), 0, 0, 0})
 		}
@@ -292,7 +335,8 @@ func insertEvents(t *testing.T, db *store.DB, n int, group resource.UID) {
 	err := db.Write(t.Context(), func(x *store.Tx) error {
 		var all [][]any
 		for i := range n {
-			row, err := x.Event(resource.WithActor(t.Context(), resource.Actor{RequestID: fmt.Sprintf("r%d", i/2)}), resource.GroupUpdated, group, group, nil, nil)
+			row, err := x.Event(resource.WithActor(t.Context(), resource.Actor{RequestID: fmt.Sprintf("r%d", i/2)}),
+				resource.GroupUpdated, group, group, nil, nil)
 			if err != nil {
 				return err
 			}

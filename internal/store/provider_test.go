@@ -57,7 +57,8 @@ func providerKeeps(t *testing.T, s *storetest.Store) {
 	p.Description, p.UpdateTime = "ünï", epoch.Add(time.Millisecond)
 	p.OIDC = &resource.OIDC{
 		Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Sealed: []byte{0, 255, 1}},
-		AdditionalScopes: []string{"a", "b"}, GroupsClaim: "groups", CorrelationRule: resource.CorrelationObjectID, PKCE: true,
+		AdditionalScopes: []string{"a",
+			"b"}, GroupsClaim: "groups", CorrelationRule: resource.CorrelationObjectID, PKCE: true,
 	}
 	must(t, s.InsertProvider(t.Context(), p))
 	wantSame(t, s.Provider, p.UID, p)
@@ -87,7 +88,10 @@ func providerRole(t *testing.T, s *storetest.Store) {
 	none := org.UID.NewChild()
 	missing := fault.Resource{Type: "role", Name: string(none)}
 	wantFault(t, s.InsertProvider(t.Context(), newProvider(org.UID, none, "q")), fault.NotFound, missing)
-	_, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.DefaultRole = none; return nil }))
+	_, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error {
+		p.DefaultRole = none
+		return nil
+	}))
 	wantFault(t, err, fault.NotFound, missing)
 	wantSame(t, s.Provider, p.UID, p)
 }
@@ -105,7 +109,10 @@ func providerSecret(t *testing.T, s *storetest.Store) {
 		{"keep again", func(p *resource.IdentityProvider) { p.OIDC.PKCE = true }, []byte("other")},
 		{"clear", func(p *resource.IdentityProvider) { p.OIDC.ClientSecret = resource.Secret{} }, nil},
 	} {
-		_, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { step.change(p); return nil }))
+		_, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error {
+			step.change(p)
+			return nil
+		}))
 		must(t, err)
 		got, err := s.Provider(t.Context(), p.UID)
 		must(t, err)

@@ -102,11 +102,15 @@ var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) 
 		}
 	},
 	"update binding and delete its new identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
-		i, j, r := addIdentity(t, s, org, "i"), addIdentity(t, s, org, "j"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		i, j, r := addIdentity(t, s, org, "i"), addIdentity(t, s, org, "j"), addRole(t, s, org,
+			"r "+string(org.NewChild()[50:]))
 		b := addBinding(t, s, org, i.UID, r.UID)
 		return duel{
 			func() error {
-				_, err := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = j.UID; return nil })
+				_, err := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error {
+					b.Identity = j.UID
+					return nil
+				})
 				return err
 			},
 			func() error { return s.DeleteIdentity(t.Context(), j.UID) },
@@ -149,7 +153,10 @@ var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) 
 		p := addGroup(t, s, org, "u "+string(org.NewChild()[50:]))
 		update := func(what string) func() error {
 			return func() error {
-				_, err := store.Edit(t.Context(), p.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += what; return nil })
+				_, err := store.Edit(t.Context(), p.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+					g.Description += what
+					return nil
+				})
 				return err
 			}
 		}
@@ -238,7 +245,10 @@ var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) 
 		p := addProvider(t, s, org, r.UID, "p")
 		update := func(what string) func() error {
 			return func() error {
-				_, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.OIDC.GroupsClaim += what; return nil }))
+				_, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error {
+					p.OIDC.GroupsClaim += what
+					return nil
+				}))
 				return err
 			}
 		}

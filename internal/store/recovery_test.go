@@ -99,7 +99,8 @@ var recoveryPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, s.InsertProvider(t.Context(), kept))
 		lost, err := s.ForgetSealed(t.Context(), func(_ string, sealed []byte) bool { return string(sealed) == "readable" })
 		must(t, err)
-		if len(lost.Providers) != 1 || lost.Providers[0].UID != gone.UID || len(lost.Accounts) != 0 || lost.RecoveryCodes != 1 {
+		if len(lost.Providers) != 1 || lost.Providers[0].UID != gone.UID || len(lost.Accounts) != 0 ||
+			lost.RecoveryCodes != 1 {
 			t.Errorf("lost = %+v", lost)
 		}
 		if p, err := s.Provider(t.Context(), gone.UID); err != nil || len(p.OIDC.ClientSecret.Sealed) > 0 {
@@ -127,7 +128,8 @@ var recoveryPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"an account that is not there has none": func(t *testing.T, s *storetest.Store) {
 		uid := addGroup(t, s, "", "org").UID.NewChild()
-		wantFault(t, s.SetRecoveryCodes(t.Context(), uid, digests("one")), fault.NotFound, fault.Resource{Type: "account", Name: string(uid)})
+		wantFault(t, s.SetRecoveryCodes(t.Context(), uid, digests("one")), fault.NotFound,
+			fault.Resource{Type: "account", Name: string(uid)})
 		_, err := s.UseRecoveryCode(t.Context(), uid, []byte("one"))
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "account", Name: string(uid)})
 	},

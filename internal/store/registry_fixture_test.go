@@ -23,7 +23,8 @@ func newRepo(group resource.UID, name string) registry.Repo {
 func newDeployment(repo resource.UID) registry.Deployment {
 	chart := "app"
 	return registry.Deployment{
-		UID: repo, Charts: []registry.HelmChart{{Repo: "https://charts.example.com", Chart: &chart}}, CreateTime: epoch, UpdateTime: epoch,
+		UID: repo, Charts: []registry.HelmChart{{Repo: "https://charts.example.com",
+			Chart: &chart}}, CreateTime: epoch, UpdateTime: epoch,
 	}
 }
 
@@ -68,7 +69,8 @@ func newImage(word string) registry.Manifest {
 
 // newIndex is a manifest of the images of words.
 func newIndex(word string, images ...string) registry.Manifest {
-	m := registry.Manifest{Digest: digest("index " + word), MediaType: "application/vnd.oci.image.index.v1+json", Body: []byte(word)}
+	m := registry.Manifest{Digest: digest("index " + word), MediaType: "application/vnd.oci.image.index.v1+json",
+		Body: []byte(word)}
 	for _, w := range images {
 		m.Needs = append(m.Needs, registry.Need{Digest: newImage(w).Digest, Manifest: true})
 	}
@@ -135,7 +137,8 @@ func (st stage) actsOnTheRegistry() map[string]act {
 		},
 		"DeleteBlob": {
 			func(ctx context.Context) error {
-				if _, err := st.AddBlob(ctx, ref(st.repo), registry.Upload{}, "", registry.Blob{Digest: digest("spare"), Path: "/" + st.org.Name}); err != nil {
+				if _, err := st.AddBlob(ctx, ref(st.repo), registry.Upload{}, "",
+					registry.Blob{Digest: digest("spare"), Path: "/" + st.org.Name}); err != nil {
 					return err
 				}
 				if resource.IsDryRun(ctx) {
@@ -214,7 +217,10 @@ func (st stage) redeploy(ctx context.Context, repo resource.UID) error {
 
 func (st stage) describeRepo(uid resource.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := store.Edit(ctx, uid, st.Repo, st.UpdateRepo, func(r *registry.Repo) error { r.Description = "x"; return nil })
+		_, err := store.Edit(ctx, uid, st.Repo, st.UpdateRepo, func(r *registry.Repo) error {
+			r.Description = "x"
+			return nil
+		})
 		return err
 	}
 }

@@ -61,11 +61,15 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a repo keeps what it was given": func(t *testing.T, s shelf) {
 		r := registry.Repo{
 			UID: s.org.UID.NewChild(), Name: "full", Description: "ünï", Tier: 3, Bundles: []string{"fips"}, Aliases: []string{"a:b"},
-			ActiveTags: []string{"latest"}, Sync: &registry.SyncConfig{Source: "x", ExpirationTime: epoch}, CreateTime: epoch, UpdateTime: epoch.Add(time.Second),
+			ActiveTags: []string{"latest"}, Sync: &registry.SyncConfig{Source: "x",
+				ExpirationTime: epoch}, CreateTime: epoch, UpdateTime: epoch.Add(time.Second),
 		}
 		must(t, s.InsertRepo(t.Context(), r))
 		wantSame(t, s.Repo, r.UID, r)
-		changed, err := store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Tier, r.Sync = 1, nil; return nil })
+		changed, err := store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error {
+			r.Tier, r.Sync = 1, nil
+			return nil
+		})
 		must(t, err)
 		wantSame(t, s.Repo, r.UID, changed)
 		must(t, s.UpdateRepoReadme(t.Context(), registry.RepoReadme{UID: r.UID, Content: "# hi"}))
@@ -75,28 +79,40 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		}
 	},
 	"repos of a group have different names": func(t *testing.T, s shelf) {
-		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.folder.UID, "app")), fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
+		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.folder.UID, "app")), fault.AlreadyExists,
+			fault.Resource{Type: "repo", Name: "app"})
 		other := addRepo(t, s.Store, s.folder.UID, "other")
-		_, err := store.Edit(t.Context(), other.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = "app"; return nil })
+		_, err := store.Edit(t.Context(), other.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error {
+			r.Name = "app"
+			return nil
+		})
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
 		addRepo(t, s.Store, s.org.UID, "app")
 	},
 	"a repo's group must be there": func(t *testing.T, s shelf) {
 		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.org.UID.NewChild(), "x")), fault.NotFound, fault.Resource{})
-		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true}, newIndex("i"), nil)
+		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true},
+			newIndex("i"), nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"a deployment is noted once, changes, and goes with its repo": func(t *testing.T, s shelf) {
 		d := newDeployment(s.repo.UID)
 		must(t, s.InsertDeployment(t.Context(), d))
 		wantSame(t, s.Deployment, d.UID, d)
-		wantFault(t, s.InsertDeployment(t.Context(), d), fault.AlreadyExists, fault.Resource{Type: "deployment", Name: string(d.UID)})
+		wantFault(t, s.InsertDeployment(t.Context(), d), fault.AlreadyExists,
+			fault.Resource{Type: "deployment", Name: string(d.UID)})
 		wantFault(t, s.InsertDeployment(t.Context(), newDeployment(s.org.UID.NewChild())), fault.NotFound, fault.Resource{})
-		changed, err := s.UpdateDeployment(t.Context(), d.UID, func(d *registry.Deployment) error { d.Charts[0].Repo = "oci://x.test"; return nil })
+		changed, err := s.UpdateDeployment(t.Context(), d.UID, func(d *registry.Deployment) error {
+			d.Charts[0].Repo = "oci://x.test"
+			return nil
+		})
 		must(t, err)
 		wantSame(t, s.Deployment, d.UID, changed)
 		no := errors.New("no")
-		if _, err := s.UpdateDeployment(t.Context(), d.UID, func(d *registry.Deployment) error { d.Charts = nil; return no }); !errors.Is(err, no) {
+		if _, err := s.UpdateDeployment(t.Context(), d.UID, func(d *registry.Deployment) error {
+			d.Charts = nil
+			return no
+		}); !errors.Is(err, no) {
 			t.Errorf("error = %v", err)
 		}
 		wantSame(t, s.Deployment, d.UID, changed)
@@ -117,7 +133,10 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		repo, err := s.Repo(ctx, s.repo.UID)
 		must(t, err)
 		before := len(events(t, s.Store))
-		_, de := s.UpdateDeployment(ctx, d.UID, func(d *registry.Deployment) error { d.Charts = slices.Clone(d.Charts); return nil })
+		_, de := s.UpdateDeployment(ctx, d.UID, func(d *registry.Deployment) error {
+			d.Charts = slices.Clone(d.Charts)
+			return nil
+		})
 		_, re := store.Edit(ctx, repo.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = "app"; return nil })
 		same, se := s.UpdateRegistrySettings(ctx, s.org.UID, open)
 		must(t, errors.Join(de, re, se, s.UpdateRepoReadme(ctx, registry.RepoReadme{UID: s.repo.UID, Content: "# hi"})))
@@ -138,7 +157,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a list of tags at their end has no others": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "new", "one")
 		for _, name := range []string{"old", "older-20200101"} {
-			_, err := s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: name, Digest: m.Digest, Deprecated: true}, nil)
+			_, err := s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: name, Digest: m.Digest,
+				Deprecated: true}, nil)
 			must(t, err)
 		}
 		if got := s.names(t, resource.Filter{Deprecated: true}, "name"); !slices.Equal(got, []string{"old"}) {
@@ -171,7 +191,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 				t.Errorf("%s is about it", a.Digest)
 			}
 		}
-		if none, err := s.ManifestsAbout(t.Context(), s.repo.UID, "", 1<<20, 9); err != nil || len(none) != 0 || len(all) != 3 {
+		if none, err := s.ManifestsAbout(t.Context(), s.repo.UID, "", 1<<20, 9); err != nil || len(none) != 0 ||
+			len(all) != 3 {
 			t.Errorf("about nothing: %v, %v; about it %d", none, err, len(all))
 		}
 		digests, err := s.ManifestDigests(t.Context(), s.repo.UID, "", 9)
@@ -187,7 +208,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		m := addImage(t, s.Store, s.repo, "v1", "one")
 		addImage(t, s.Store, other, "v1", "one")
 		addImage(t, s.Store, other, "v2", "two")
-		for place, want := range map[resource.UID]int64{s.org.UID: 2, s.folder.UID: 1, s.repo.UID: 1, other.UID: 2, s.org.UID.NewChild(): 0} {
+		for place, want := range map[resource.UID]int64{s.org.UID: 2, s.folder.UID: 1, s.repo.UID: 1, other.UID: 2,
+			s.org.UID.NewChild(): 0} {
 			if n, err := s.CountManifests(t.Context(), place); err != nil || n != want {
 				t.Errorf("manifests in %s: %d, %v, want %d", place, n, err, want)
 			}
@@ -197,7 +219,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if got, err := s.ReposWith(t.Context(), s.everywhere(), m.Digest, 9); err != nil || !slices.Equal(got, want) {
 			t.Errorf("repos = %v, %v", got, err)
 		}
-		if got, err := s.ReposWith(t.Context(), store.Reach{Under: []resource.UID{s.folder.UID}}, m.Digest, 9); err != nil || !slices.Equal(got, []resource.UID{s.repo.UID}) {
+		if got, err := s.ReposWith(t.Context(), store.Reach{Under: []resource.UID{s.folder.UID}}, m.Digest, 9); err != nil ||
+			!slices.Equal(got, []resource.UID{s.repo.UID}) {
 			t.Errorf("repos below the folder = %v, %v", got, err)
 		}
 		if got, err := s.ReposWith(t.Context(), s.everywhere(), m.Digest, 1); err != nil || len(got) != 1 {
@@ -211,7 +234,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			must(t, s.InsertRepo(t.Context(), r))
 		}
 		for root, want := range map[resource.UID]int64{s.org.UID: 2, s.folder.UID: 1} {
-			if n, err := s.Followers(t.Context(), store.Reach{Under: []resource.UID{root}}, s.repo.UID); err != nil || n != want {
+			if n, err := s.Followers(t.Context(), store.Reach{Under: []resource.UID{root}}, s.repo.UID); err != nil ||
+				n != want {
 				t.Errorf("followers below %s: %d, %v, want %d", root, n, err, want)
 			}
 		}
@@ -241,7 +265,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if err != nil || group != s.folder.UID {
 			t.Errorf("group = %s, %v", group, err)
 		}
-		for _, names := range [][]string{{"app"}, {"org", "app"}, {"folder", "app"}, {"org", "folder", "x"}, {"org", "folder", "app", "app"}, {}, slices.Repeat([]string{"org"}, 900)} {
+		for _, names := range [][]string{{"app"}, {"org", "app"}, {"folder", "app"}, {"org", "folder", "x"},
+			{"org", "folder", "app", "app"}, {}, slices.Repeat([]string{"org"}, 900)} {
 			_, err := s.RepoAt(t.Context(), names)
 			wantFault(t, err, fault.NotFound, fault.Resource{})
 		}
@@ -260,7 +285,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a push is all or nothing": func(t *testing.T, s shelf) {
 		before := everything(t, s.Store)
-		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID, Name: "fresh", Create: true}, newImage("one"), []string{"v1"})
+		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID, Name: "fresh", Create: true},
+			newImage("one"), []string{"v1"})
 		lacking, ok := errors.AsType[*registrydb.MissingError](err)
 		if !ok || len(lacking.Needs) != 1 || lacking.Needs[0].Digest != digest("one") {
 			t.Errorf("error = %v", err)
@@ -275,15 +301,18 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			return registry.Need{Digest: digest(word), Manifest: manifest}
 		}
 		m := newIndex("many", "one")
-		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true), need("one", true))
+		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true),
+			need("one", true))
 		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil)
 		lacking, ok := errors.AsType[*registrydb.MissingError](err)
-		if want := []registry.Need{need("x", false), need("y", true), need("one", true)}; !ok || !cmp.Equal(lacking.Needs, want) {
+		if want := []registry.Need{need("x", false), need("y", true), need("one", true)}; !ok ||
+			!cmp.Equal(lacking.Needs, want) {
 			t.Errorf("error = %v, want one of %v", err, want)
 		}
 		m.Needs = slices.DeleteFunc(m.Needs, func(n registry.Need) bool { return slices.Contains(lacking.Needs, n) })
 		push(t, s.Store, s.repo, m)
-		wantFault(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil), fault.FailedPrecondition, fault.Resource{})
+		wantFault(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil), fault.FailedPrecondition,
+			fault.Resource{})
 		must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
 		must(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil))
 	},
@@ -299,7 +328,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			must(t, err)
 			stat, err := s.StatManifest(t.Context(), s.repo.UID, by)
 			must(t, err)
-			if got.Digest != m.Digest || string(got.Body) != "one" || got.MediaType != m.MediaType || stat.Digest != m.Digest || stat.Size != 3 || stat.Body != nil {
+			if got.Digest != m.Digest || string(got.Body) != "one" || got.MediaType != m.MediaType || stat.Digest != m.Digest ||
+				stat.Size != 3 || stat.Body != nil {
 				t.Errorf("%s is %v, %v", by, got, stat)
 			}
 		}
@@ -318,7 +348,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			if want, err := s.Manifest(t.Context(), s.repo.UID, by); err != nil || repo != s.repo.UID || !cmp.Equal(got, want) {
 				t.Errorf("%s is %v in %s, want %v, %v", by, got, repo, want, err)
 			}
-			if want, err := s.StatManifest(t.Context(), s.repo.UID, by); err != nil || at != s.repo.UID || !cmp.Equal(stat, want) {
+			if want, err := s.StatManifest(t.Context(), s.repo.UID, by); err != nil || at != s.repo.UID ||
+				!cmp.Equal(stat, want) {
 				t.Errorf("%s is %v in %s, want %v, %v", by, stat, at, want, err)
 			}
 		}
@@ -329,7 +360,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 				t.Errorf("repo of %s = %q", by, repo)
 			}
 		}
-		for _, names := range [][]string{{"app"}, {"org", "app"}, {"org", "folder", "x"}, {}, slices.Repeat([]string{"org"}, 900)} {
+		for _, names := range [][]string{{"app"}, {"org", "app"}, {"org", "folder", "x"}, {},
+			slices.Repeat([]string{"org"}, 900)} {
 			repo, _, err := s.ManifestAt(t.Context(), names, "v1", true)
 			wantFault(t, err, fault.NotFound, fault.Resource{Type: "repo", Name: strings.Join(names, "/")})
 			if repo != "" {
@@ -383,7 +415,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a tag is put where a manifest is": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "", "one")
-		g := registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true, Bundles: []string{"base"}}
+		g := registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true,
+			Bundles: []string{"base"}}
 		put, err := s.PutTag(t.Context(), g, always)
 		must(t, err)
 		if put.UID != g.UID {
@@ -403,7 +436,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		m := addImage(t, s.Store, s.repo, "v1", "one")
 		before, err := s.TagNamed(t.Context(), s.repo.UID, "v1")
 		must(t, err)
-		put, err := s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Bundles: []string{"base"}}, always)
+		put, err := s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Bundles: []string{"base"}},
+			always)
 		if err != nil || put.UID != before.UID || put.Digest != m.Digest || len(put.Bundles) != 1 {
 			t.Errorf("tag = %+v, %v", put, err)
 		}
@@ -440,17 +474,20 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a list hides the tags that tools make": func(t *testing.T, s shelf) {
 		addImage(t, s.Store, s.repo, "", "one")
-		push(t, s.Store, s.repo, newImage("one"), "v1", "latest", "sha256-abc", "1.2-20240506", "1.2-r3", "other", "sha512-x", "a-r1")
+		push(t, s.Store, s.repo, newImage("one"), "v1", "latest", "sha256-abc", "1.2-20240506", "1.2-r3", "other",
+			"sha512-x", "a-r1")
 		all := []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
 		for _, order := range []string{"name", "uid", "create_time", "update_time"} {
 			for name, tt := range map[string]struct {
 				f    resource.Filter
 				want []string
 			}{
-				"plain":      {resource.Filter{}, []string{"latest", "other", "v1"}},
-				"dates":      {resource.Filter{Classes: all[1:2]}, []string{"1.2-20240506", "latest", "other", "v1"}},
-				"all":        {resource.Filter{Classes: all}, []string{"1.2-20240506", "1.2-r3", "a-r1", "latest", "other", "sha256-abc", "sha512-x", "v1"}},
-				"in a repo":  {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}, Classes: all[:1]}, []string{"latest", "other", "sha256-abc", "sha512-x", "v1"}},
+				"plain": {resource.Filter{}, []string{"latest", "other", "v1"}},
+				"dates": {resource.Filter{Classes: all[1:2]}, []string{"1.2-20240506", "latest", "other", "v1"}},
+				"all": {resource.Filter{Classes: all},
+					[]string{"1.2-20240506", "1.2-r3", "a-r1", "latest", "other", "sha256-abc", "sha512-x", "v1"}},
+				"in a repo": {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}, Classes: all[:1]},
+					[]string{"latest", "other", "sha256-abc", "sha512-x", "v1"}},
 				"by name":    {resource.Filter{Name: "v1"}, []string{"v1"}},
 				"hidden":     {resource.Filter{Name: "a-r1"}, nil},
 				"by digest":  {resource.Filter{Digest: newImage("one").Digest}, []string{"latest", "other", "v1"}},
@@ -500,7 +537,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "one")
 		_, err := s.Blob(t.Context(), other.UID, digest("one"))
 		wantFault(t, err, fault.NotFound, fault.Resource{})
-		kept, err := s.AddBlob(t.Context(), ref(other), registry.Upload{}, "", registry.Blob{Digest: digest("one"), Size: 3, Path: "/second"})
+		kept, err := s.AddBlob(t.Context(), ref(other), registry.Upload{}, "",
+			registry.Blob{Digest: digest("one"), Size: 3, Path: "/second"})
 		if err != nil || kept {
 			t.Errorf("kept = %v, %v", kept, err)
 		}
@@ -542,7 +580,9 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if n, err := s.RottenBlobs(ctx); n != 1 || err != nil {
 			t.Errorf("%d are rotten, %v", n, err)
 		}
-		if all, err := s.BlobsAfter(ctx, "", 10); err != nil || !slices.ContainsFunc(all, func(b registry.Blob) bool { return b.Rotten && b.Path == stored.Path }) {
+		if all, err := s.BlobsAfter(ctx, "", 10); err != nil || !slices.ContainsFunc(all, func(b registry.Blob) bool {
+			return b.Rotten && b.Path == stored.Path
+		}) {
 			t.Errorf("blobs = %v, %v", all, err)
 		}
 		if news, err := s.MarkSound(ctx, elsewhere); news || err != nil {
@@ -720,7 +760,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addImage(t, s.Store, s.repo, "v1", "one")
 		push(t, s.Store, s.repo, newIndex("i", "one"), "index", "x-r1", "sha256-x")
 		must(t, s.InsertPulls(t.Context(), []registry.Pull{
-			{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}, {UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch, Push: true},
+			{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}, {UID: s.repo.UID.NewChild(),
+				Digest: digest("one"), Time: epoch, Push: true},
 		}))
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		wantFault(t, s.DeleteRepo(t.Context(), s.repo.UID), fault.NotFound, fault.Resource{})
@@ -784,7 +825,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		var all []registry.Pull
 		for i, r := range []registry.Repo{s.repo, s.repo, other} {
 			all = append(all, registry.Pull{
-				UID: r.UID.NewChild(), Push: i == 0, Digest: digest(fmt.Sprint(i % 2)), Tag: "v1", Identity: []resource.UID{alice, bob, ""}[i],
+				UID: r.UID.NewChild(), Push: i == 0, Digest: digest(fmt.Sprint(i % 2)), Tag: "v1", Identity: []resource.UID{alice,
+					bob, ""}[i],
 				Remote: "::1", Agent: "crane", Time: epoch.Add(time.Duration(i) * time.Hour), More: int64(i),
 			})
 		}
@@ -801,7 +843,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			"pulls":    {resource.Filter{Direction: resource.Pulled}, []registry.Pull{all[2], all[1]}},
 			"pushes":   {resource.Filter{Direction: resource.Pushed}, []registry.Pull{all[0]}},
 			"pulls of a repo": {
-				resource.Filter{Direction: resource.Pulled, UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []registry.Pull{all[1]},
+				resource.Filter{Direction: resource.Pulled,
+					UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []registry.Pull{all[1]},
 			},
 			"pushes of a digest": {resource.Filter{Direction: resource.Pushed, Digest: digest("0")}, []registry.Pull{all[0]}},
 			"pushes of another":  {resource.Filter{Direction: resource.Pushed, Digest: digest("1")}, nil},
@@ -819,7 +862,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		other := addRepo(t, s.Store, s.org.UID, "other")
 		var all []registry.Pull
 		add := func(repo registry.Repo, of string, push bool, after time.Duration, more int64) {
-			all = append(all, registry.Pull{UID: repo.UID.NewChild(), Push: push, Digest: digest(of), Time: epoch.Add(after), More: more})
+			all = append(all, registry.Pull{UID: repo.UID.NewChild(), Push: push, Digest: digest(of), Time: epoch.Add(after),
+				More: more})
 		}
 		add(s.repo, "one", false, 0, 0)
 		add(s.repo, "one", false, 2*time.Hour, 3)
@@ -837,10 +881,12 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			want  int64
 			last  time.Time
 		}{
-			{"one", 0, 6, epoch.Add(2 * time.Hour)}, {"one", time.Hour, 5, epoch.Add(2 * time.Hour)}, {"one", 3 * time.Hour, 0, time.Time{}},
+			{"one", 0, 6, epoch.Add(2 * time.Hour)}, {"one", time.Hour, 5, epoch.Add(2 * time.Hour)}, {"one", 3 * time.Hour, 0,
+				time.Time{}},
 			{"none", 0, 0, time.Time{}}, {"many", 0, 100, epoch.Add(119 * time.Minute)},
 		} {
-			if n, last, err := s.CountPulls(t.Context(), s.repo.UID, digest(tt.of), epoch.Add(tt.since)); err != nil || n != tt.want || !last.Equal(tt.last) {
+			if n, last, err := s.CountPulls(t.Context(), s.repo.UID, digest(tt.of), epoch.Add(tt.since)); err != nil ||
+				n != tt.want || !last.Equal(tt.last) {
 				t.Errorf("%s since %s: %d, last %s, %v; want %d, %s", tt.of, tt.since, n, last, err, tt.want, tt.last)
 			}
 		}
@@ -879,11 +925,15 @@ func TestRegistryPromises(t *testing.T) {
 
 // registryDuels are writes that oppose each other in a repo.
 var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel{
-	"push what a blob is needed for and delete the blob": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
+	"push what a blob is needed for and delete the blob": func(t *testing.T, s *storetest.Store, r registry.Repo,
+		word string) duel {
 		addBlob(t, s, r, word)
-		return duel{pushing(t, s, r, newImage(word)), func() error { return s.DeleteBlob(t.Context(), r.UID, digest(word)) }, oneOrLacking}
+		return duel{pushing(t, s, r, newImage(word)), func() error {
+			return s.DeleteBlob(t.Context(), r.UID, digest(word))
+		}, oneOrLacking}
 	},
-	"push what a blob is needed for and collect the blob": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
+	"push what a blob is needed for and collect the blob": func(t *testing.T, s *storetest.Store, r registry.Repo,
+		word string) duel {
 		addBlob(t, s, r, word)
 		now := s.Now().Add(time.Hour)
 		idle, _, err := s.IdleBlobs(t.Context(), nil, now, 1000)
@@ -904,7 +954,9 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry
 	},
 	"push an index and delete a child": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		addImage(t, s, r, "", word)
-		return duel{pushing(t, s, r, newIndex(word, word)), func() error { return s.DeleteManifest(t.Context(), r.UID, newImage(word).Digest, nil) }, oneOrLacking}
+		return duel{pushing(t, s, r, newIndex(word, word)), func() error {
+			return s.DeleteManifest(t.Context(), r.UID, newImage(word).Digest, nil)
+		}, oneOrLacking}
 	},
 	"tag and delete the manifest": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "", word)
@@ -931,7 +983,8 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry
 		var gone []registry.Blob
 		return duel{
 			func() error {
-				_, err := s.AddBlob(t.Context(), ref(r), registry.Upload{}, "", registry.Blob{Digest: digest(word), Path: "/again/" + word})
+				_, err := s.AddBlob(t.Context(), ref(r), registry.Upload{}, "",
+					registry.Blob{Digest: digest(word), Path: "/again/" + word})
 				return err
 			},
 			func() (err error) { gone, err = s.PurgeUnheld(t.Context(), unheld); return err },
@@ -959,7 +1012,8 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry
 		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
 		return duel{
 			func() error {
-				_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: g.UID, Name: "new", Create: true}, newIndex(word), nil)
+				_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: g.UID, Name: "new", Create: true}, newIndex(word),
+					nil)
 				return err
 			},
 			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },

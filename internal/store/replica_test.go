@@ -73,7 +73,10 @@ func follow(t *testing.T, s *storetest.Store) {
 // rename gives a repo another name.
 func rename(t *testing.T, s *storetest.Store, uid resource.UID, name string) {
 	t.Helper()
-	_, err := store.Edit(t.Context(), uid, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = name; return nil })
+	_, err := store.Edit(t.Context(), uid, s.Repo, s.UpdateRepo, func(r *registry.Repo) error {
+		r.Name = name
+		return nil
+	})
 	must(t, err)
 }
 
@@ -111,7 +114,10 @@ func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 	wantRepo(t, p.here, r.UID, "g", "100") // from the cache
 	p.exec(t, `UPDATE repos SET name = '100'`)
 
-	_, err := store.Edit(t.Context(), g.UID, p.there.Group, p.there.UpdateGroup, func(g *resource.Group) error { g.Name = "firm"; return nil })
+	_, err := store.Edit(t.Context(), g.UID, p.there.Group, p.there.UpdateGroup, func(g *resource.Group) error {
+		g.Name = "firm"
+		return nil
+	})
 	must(t, err)
 	wantRepo(t, p.here, "", "g", "100")
 	wantRepo(t, p.here, r.UID, "firm", "100")

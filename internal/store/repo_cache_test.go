@@ -86,11 +86,17 @@ func TestNobodyFindsARepoWhereItWas(t *testing.T) {
 			wantRepo(t, s, uid, names...)
 		}
 		want(r.UID, "org", "app")
-		_, err = store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "firm"; return nil })
+		_, err = store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+			g.Name = "firm"
+			return nil
+		})
 		must(t, err)
 		want("", "org", "app")
 		want(r.UID, "firm", "app")
-		_, err = store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error { r.Name = "tool"; return nil })
+		_, err = store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *registry.Repo) error {
+			r.Name = "tool"
+			return nil
+		})
 		must(t, err)
 		want("", "firm", "app")
 		want(r.UID, "firm", "tool")

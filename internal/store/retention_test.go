@@ -88,7 +88,8 @@ func (s shelf) run(t *testing.T, plan retentiondb.RetentionPlan) retentiondb.Ret
 // digests returns the manifests of the repo.
 func (s shelf) digests(t *testing.T) map[string]bool {
 	t.Helper()
-	all, err := store.ReadColumn[string](t.Context(), s.Rows, `SELECT digest FROM manifests WHERE repo = $1`, store.Segment(s.repo.UID))
+	all, err := store.ReadColumn[string](t.Context(), s.Rows, `SELECT digest FROM manifests WHERE repo = $1`,
+		store.Segment(s.repo.UID))
 	must(t, err)
 	there := map[string]bool{}
 	for _, digest := range all {
@@ -128,7 +129,8 @@ func (s shelf) images(t *testing.T, tags ...string) {
 
 func record(t *testing.T, s shelf, push bool, digest string) {
 	t.Helper()
-	must(t, s.InsertPulls(t.Context(), []registry.Pull{{UID: s.repo.UID.NewChild(), Digest: digest, Push: push, Identity: alice, Time: s.Now()}}))
+	must(t, s.InsertPulls(t.Context(), []registry.Pull{{UID: s.repo.UID.NewChild(), Digest: digest, Push: push,
+		Identity: alice, Time: s.Now()}}))
 }
 
 // annotated is an image that says what it is built on.
@@ -141,14 +143,16 @@ func annotated(word, base string) registry.Manifest {
 var retentionPromises = map[string]func(t *testing.T, s shelf){
 	"the newest are kept, and the others go to the trash with their tags": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "c", "d")
-		must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "b-too", Digest: newImage("b").Digest}, nil)))
+		must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "b-too",
+			Digest: newImage("b").Digest}, nil)))
 		s.keep(t, registry.Retention{KeepNewest: 2})
 		plan := s.wantGoing(t, "a", "c") // b was tagged again
 		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptNewest: 2})
 		if plan.Images != 4 || plan.More || plan.Life != week {
 			t.Errorf("plan = %+v", plan)
 		}
-		all := wantTrash(t, s.Store, s.repo.UID, "tag a", "tag c", "manifest "+newImage("a").Digest, "manifest "+newImage("c").Digest)
+		all := wantTrash(t, s.Store, s.repo.UID, "tag a", "tag c", "manifest "+newImage("a").Digest,
+			"manifest "+newImage("c").Digest)
 		restore(t, s.Store, all["manifest "+newImage("a").Digest], registrydb.Restoration{})
 		if _, err := s.Manifest(t.Context(), s.repo.UID, "a"); err != nil {
 			t.Error(err)
@@ -160,7 +164,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		s.keep(t, registry.Retention{KeepMatching: []string{"v[0-9]"}})
 		s.wantGoing(t, "nightly")
 	},
-	"rules that match everything delete nothing that has a tag, and with others nothing at all": func(t *testing.T, s shelf) {
+	"rules that match everything delete nothing that has a tag, and with others nothing at all": func(t *testing.T,
+		s shelf) {
 		s.images(t, "v1", "v2")
 		addImage(t, s.Store, s.repo, "", "untagged")
 		s.keep(t, registry.Retention{KeepMatching: []string{"*"}})
@@ -187,7 +192,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"what was pushed or tagged since is kept": func(t *testing.T, s shelf) {
 		s.images(t, "a", "b", "c")
-		must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "a-too", Digest: newImage("a").Digest}, nil)))
+		must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "a-too",
+			Digest: newImage("a").Digest}, nil)))
 		s.keep(t, registry.Retention{KeepYoungerDays: 2})
 		s.wantGoing(t, "b")
 	},
@@ -210,7 +216,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		s.keep(t, registry.Retention{KeepPulledDays: 5})
 		plan := s.wantGoing(t, "a", "b")
 		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptPulled: 1})
-		if g := plan.Going[0]; g.LastPull == nil || g.LastPull.Identity != alice || g.LastPull.Digest != newImage("a").Digest || plan.Going[1].LastPull != nil {
+		if g := plan.Going[0]; g.LastPull == nil || g.LastPull.Identity != alice ||
+			g.LastPull.Digest != newImage("a").Digest || plan.Going[1].LastPull != nil {
 			t.Errorf("going = %+v", plan.Going)
 		}
 	},
@@ -234,7 +241,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		}
 		place := vuln.InventoryPlace{Group: s.org.UID, Name: "cluster", PushTime: s.Now(), ExpireTime: s.Now().Add(time.Hour)}
 		must(t, s.ReplaceInventory(t.Context(), place, []vuln.InventoryEntry{
-			entry(newImage("a").Digest, "x"), entry(newImage("f").Digest, "y"), entry("", "registry.test:5000/"+path+":b"), entry("", "registry.test/other/"+path+"-x:c"),
+			entry(newImage("a").Digest, "x"), entry(newImage("f").Digest, "y"), entry("",
+				"registry.test:5000/"+path+":b"), entry("", "registry.test/other/"+path+"-x:c"),
 		}))
 		other := addGroup(t, s.Store, "", "other")
 		place.Group = other.UID
@@ -275,7 +283,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptNeeded: 1})
 	},
 	"the last minor versions are kept, and pre-releases with theirs": func(t *testing.T, s shelf) {
-		s.images(t, "v1.9.0", "1.10.1", "1.10.2", "1.11", "v2.0.0-rc.1", "2.0.0", "2.1.0-beta", "1.10.0-rc1", "1.9.1", "latest", "2", "2024")
+		s.images(t, "v1.9.0", "1.10.1", "1.10.2", "1.11", "v2.0.0-rc.1", "2.0.0", "2.1.0-beta", "1.10.0-rc1", "1.9.1",
+			"latest", "2", "2024")
 		s.keep(t, registry.Retention{KeepMinors: 3})
 		s.wantGoing(t, "v1.9.0", "1.9.1", "latest", "2", "2024")
 	},
@@ -349,7 +358,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		push(t, s.Store, s.repo, both, "both")
 		s.keep(t, registry.Retention{KeepMatching: []string{"v1", "a"}})
 		plan := s.wantGoing(t, "both")
-		if plan.Bytes != int64(len("both")+len("only")) || plan.Going[0].Size != int64(len("both")+len("only")+len("a")+len("v1")) {
+		if plan.Bytes != int64(len("both")+len("only")) ||
+			plan.Going[0].Size != int64(len("both")+len("only")+len("a")+len("v1")) {
 			t.Errorf("%d bytes of %+v", plan.Bytes, plan.Going)
 		}
 		before := stored(t, s)
@@ -377,7 +387,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		s.wantGoing(t, "c")
 		must(t, s.DeleteRetention(t.Context(), s.folder.UID))
 		s.wantGoing(t, "a")
-		wantFault(t, s.DeleteRetention(t.Context(), s.folder.UID), fault.NotFound, fault.Resource{Type: "retention rules", Name: string(s.folder.UID)})
+		wantFault(t, s.DeleteRetention(t.Context(), s.folder.UID), fault.NotFound,
+			fault.Resource{Type: "retention rules", Name: string(s.folder.UID)})
 		_, err = s.SetRetention(t.Context(), registry.Retention{UID: s.org.UID.NewChild(), KeepNewest: 1})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
@@ -413,7 +424,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			text   string
 		}{
 			"tagged so that it is kept": {func(a string) {
-				must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v-" + a[7:17], Digest: a}, nil)))
+				must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "v-" + a[7:17], Digest: a},
+					nil)))
 			}, "is kept now: one of its tags matches a pattern"},
 			"tagged otherwise": {func(a string) {
 				must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "other", Digest: a}, nil)))
@@ -423,9 +435,15 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 				m.ArtifactType = "application/vnd.cncf.notary.signature"
 				push(t, s.Store, s.repo, m)
 			}, "is kept now: it is signed"},
-			"attached to": {func(a string) { push(t, s.Store, s.repo, referrer("x-"+a, registry.Manifest{Digest: a})) }, "has other tags or attached manifests now"},
-			"deleted":     {func(a string) { must(t, s.DeleteManifest(t.Context(), s.repo.UID, a, nil)) }, "1 images of the preview are gone"},
-			"other rules": {func(string) { s.keep(t, registry.Retention{KeepMatching: []string{"*"}}) }, "is kept now: one of its tags matches"},
+			"attached to": {func(a string) {
+				push(t, s.Store, s.repo, referrer("x-"+a, registry.Manifest{Digest: a}))
+			}, "has other tags or attached manifests now"},
+			"deleted": {func(a string) {
+				must(t, s.DeleteManifest(t.Context(), s.repo.UID, a, nil))
+			}, "1 images of the preview are gone"},
+			"other rules": {func(string) {
+				s.keep(t, registry.Retention{KeepMatching: []string{"*"}})
+			}, "is kept now: one of its tags matches"},
 		} {
 			s.keep(t, registry.Retention{KeepMatching: []string{"v*"}, KeepSigned: true})
 			word := strings.ReplaceAll(name, " ", "-")
@@ -512,7 +530,8 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		n := len(events(t, s.Store))
 		s.wantGoing(t)
 		all := events(t, s.Store)
-		if len(all) != n || all[n-1].Type != resource.RetentionApplied || all[n-1].Subject != s.repo.UID || all[n-1].Group != s.folder.UID {
+		if len(all) != n || all[n-1].Type != resource.RetentionApplied || all[n-1].Subject != s.repo.UID ||
+			all[n-1].Group != s.folder.UID {
 			t.Errorf("events = %v", all[n-1:])
 		}
 	},
@@ -607,7 +626,8 @@ func strayRetention(t *testing.T, s shelf) {
 	if n != 0 {
 		t.Error("rules of a group that is gone are left")
 	}
-	must(t, s.Row(t.Context(), `SELECT count(*) FROM retention WHERE uid = $1 AND due_ms > $2`, []any{string(s.repo.UID), store.MS(s.Now())}, &n))
+	must(t, s.Row(t.Context(), `SELECT count(*) FROM retention WHERE uid = $1 AND due_ms > $2`,
+		[]any{string(s.repo.UID), store.MS(s.Now())}, &n))
 	if n != 1 {
 		t.Error("rules of a repo in the trash are gone, or due for ever")
 	}
@@ -658,7 +678,8 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r registr
 	"retention and a tag that keeps": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{sweepingAway(t.Context(), s, r), func() error {
-			return ignore(s.PutTag(t.Context(), registry.Tag{UID: r.UID.NewChild(), Name: "keep-" + word, Digest: m.Digest}, nil))
+			return ignore(s.PutTag(t.Context(), registry.Tag{UID: r.UID.NewChild(), Name: "keep-" + word, Digest: m.Digest},
+				nil))
 		}, func(a, b error) error {
 			if a != nil || b != nil && !errors.Is(b, fault.NotFound) {
 				return fmt.Errorf("errors = %v and %v", a, b)

@@ -32,10 +32,12 @@ func TestSearch(t *testing.T) {
 				all = append(all, addGroup(t, s, in.UID, fmt.Sprintf("%s%d", words[random.IntN(len(words))], i%40+i/40*100)))
 			}
 		}
-		texts := append(slices.Clone(words), "a1", "ab1", "%", "_", "a%", "a\\", "nothing", "é", "\u202e", "\U0010ffff", "'", all[7].Name)
+		texts := append(slices.Clone(words), "a1", "ab1", "%", "_", "a%", "a\\", "nothing", "é", "\u202e", "\U0010ffff",
+			"'", all[7].Name)
 		for range 200 {
 			r := store.Reach{Under: someOf(random, all)}
-			n := store.NameSearch{Table: "groups", GroupUID: true, Text: texts[random.IntN(len(texts))], Exact: random.IntN(4) == 0, Limit: 1 + random.IntN(7)}
+			n := store.NameSearch{Table: "groups", GroupUID: true, Text: texts[random.IntN(len(texts))],
+				Exact: random.IntN(4) == 0, Limit: 1 + random.IntN(7)}
 			if random.IntN(3) == 0 {
 				n.In = all[random.IntN(len(all))].UID
 			}
@@ -48,7 +50,8 @@ func TestSearch(t *testing.T) {
 		for name, n := range map[string]store.NameSearch{
 			"no text": {Table: "groups", GroupUID: true, Limit: 5}, "no results": {Table: "groups", GroupUID: true, Text: "a"},
 		} {
-			if got, err := s.Search(t.Context(), store.Reach{Under: []resource.UID{orgs[0].UID}}, n); err != nil || len(got) != 0 {
+			if got, err := s.Search(t.Context(), store.Reach{Under: []resource.UID{orgs[0].UID}}, n); err != nil ||
+				len(got) != 0 {
 				t.Errorf("%s: %v, %v", name, got, err)
 			}
 		}
@@ -111,13 +114,15 @@ func TestCounts(t *testing.T) {
 		deep := addGroup(t, s, folder.UID, "deep")
 		addGroup(t, s, folder.UID, "beside")
 		for i := range 3 {
-			must(t, s.InsertRepo(t.Context(), registry.Repo{UID: deep.UID.NewChild(), Name: fmt.Sprint("r", i), CreateTime: org.CreateTime, UpdateTime: org.CreateTime}))
+			must(t, s.InsertRepo(t.Context(), registry.Repo{UID: deep.UID.NewChild(), Name: fmt.Sprint("r", i),
+				CreateTime: org.CreateTime, UpdateTime: org.CreateTime}))
 		}
 		groups := []resource.UID{deep.UID, org.UID, resource.NewRoot(), folder.UID}
 		got, err := s.Counts(t.Context(), []string{"repos", "groups", "roles"}, groups)
 		must(t, err)
 		want := [][]store.Count{
-			{{Direct: 3, All: 3}, {}, {}}, {{All: 3}, {Direct: 1, All: 3}, {}}, {{}, {}, {}}, {{All: 3}, {Direct: 2, All: 2}, {}},
+			{{Direct: 3, All: 3}, {}, {}}, {{All: 3}, {Direct: 1, All: 3}, {}}, {{}, {}, {}}, {{All: 3}, {Direct: 2, All: 2},
+				{}},
 		}
 		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -212,8 +217,10 @@ func TestEventsOfRequest(t *testing.T) {
 			org     resource.UID
 			n, want int
 		}{
-			"of an organization": {"r-1", org.UID, 10, 2}, "one of them": {"r-1", org.UID, 1, 1}, "of another": {"r-1", rival.UID, 10, 1},
-			"of no request": {"", org.UID, 10, 0}, "of one that did nothing": {"r-2", org.UID, 10, 0}, "of the beginning of one": {"r-", org.UID, 10, 0},
+			"of an organization": {"r-1", org.UID, 10, 2}, "one of them": {"r-1", org.UID, 1, 1}, "of another": {"r-1",
+				rival.UID, 10, 1},
+			"of no request": {"", org.UID, 10, 0}, "of one that did nothing": {"r-2", org.UID, 10,
+				0}, "of the beginning of one": {"r-", org.UID, 10, 0},
 		} {
 			if got, err := s.EventsOfRequest(t.Context(), tt.request, tt.org, tt.n); err != nil || len(got) != tt.want {
 				t.Errorf("%s: %d events, %v, want %d", name, len(got), err, tt.want)

@@ -66,7 +66,8 @@ func sessionKeeps(t *testing.T, s *storetest.Store) {
 	if diff := cmp.Diff(n, got); diff != "" {
 		t.Error(diff)
 	}
-	bare := resource.Session{ID: "bare", Identity: i.UID, CreateTime: epoch.Add(time.Millisecond), UsedTime: epoch.Add(time.Millisecond), ExpireTime: epoch.Add(time.Hour)}
+	bare := resource.Session{ID: "bare", Identity: i.UID, CreateTime: epoch.Add(time.Millisecond),
+		UsedTime: epoch.Add(time.Millisecond), ExpireTime: epoch.Add(time.Hour)}
 	must(t, s.StartSession(t.Context(), bare, []byte("b1"), epoch.Add(time.Hour)))
 	all, err := s.Sessions(t.Context(), i.UID)
 	must(t, err)
@@ -93,7 +94,8 @@ func refreshRotates(t *testing.T, s *storetest.Store) {
 	now = epoch.Add(30 * time.Minute)
 	n, ends, err := refresh(t, s, "r1", "r2")
 	must(t, err)
-	if n.ID != "one" || n.Identity != i.UID || n.Act.Subject != "s" || !n.UsedTime.Equal(now) || !ends.Equal(now.Add(time.Hour)) {
+	if n.ID != "one" || n.Identity != i.UID || n.Act.Subject != "s" || !n.UsedTime.Equal(now) ||
+		!ends.Equal(now.Add(time.Hour)) {
 		t.Errorf("session %+v, the next token ends at %v", n, ends)
 	}
 	if got, err := s.Session(t.Context(), "one"); err != nil || !got.UsedTime.Equal(now) {
@@ -152,7 +154,8 @@ func sessionEnds(t *testing.T, s *storetest.Store) {
 		next := fmt.Sprint("k", n)
 		_, ends, err := refresh(t, s, last, next)
 		must(t, err)
-		if want := now.Add(time.Hour); !ends.Equal(want) && !ends.Equal(epoch.Add(10*time.Hour)) || ends.After(epoch.Add(10*time.Hour)) {
+		if want := now.Add(time.Hour); !ends.Equal(want) && !ends.Equal(epoch.Add(10*time.Hour)) ||
+			ends.After(epoch.Add(10*time.Hour)) {
 			t.Errorf("at %v the next token ends at %v", now, ends)
 		}
 		last = next
@@ -210,7 +213,10 @@ func sessionEndsTold(t *testing.T, s *storetest.Store) {
 		end  func(id string) error
 	}{
 		{"asked for", resource.EndRequest, end},
-		{"asked for with all others", resource.EndRequest, func(string) error { _, err := s.EndSessions(t.Context(), a.Identity, ""); return err }},
+		{"asked for with all others", resource.EndRequest, func(string) error {
+			_, err := s.EndSessions(t.Context(), a.Identity, "")
+			return err
+		}},
 		{"replayed", resource.EndReplay, func(id string) error {
 			_, _, err := refresh(t, s, id, "next")
 			must(t, err)
@@ -223,7 +229,10 @@ func sessionEndsTold(t *testing.T, s *storetest.Store) {
 			return err
 		}},
 		{"over", resource.EndUnspecified, func(id string) error { now = epoch.Add(10 * time.Hour); return end(id) }},
-		{"gone with the identity", resource.EndIdentityDeleted, func(string) error { now = epoch; return s.DeleteIdentity(t.Context(), a.Identity) }},
+		{"gone with the identity", resource.EndIdentityDeleted, func(string) error {
+			now = epoch
+			return s.DeleteIdentity(t.Context(), a.Identity)
+		}},
 	} {
 		before := len(ends(t, s))
 		n := newSession(a.Identity, way.name)
@@ -240,7 +249,8 @@ func sessionEndsTold(t *testing.T, s *storetest.Store) {
 		}
 		var got resource.EndedSession
 		must(t, json.Unmarshal(all[0].Before, &got))
-		if diff := cmp.Diff(resource.EndedSession{Session: n, Reason: way.why}, got, cmpopts.IgnoreFields(resource.Session{}, "UsedTime")); diff != "" {
+		if diff := cmp.Diff(resource.EndedSession{Session: n, Reason: way.why}, got,
+			cmpopts.IgnoreFields(resource.Session{}, "UsedTime")); diff != "" {
 			t.Errorf("%s: %s", way.name, diff)
 		}
 		if e := all[0]; e.Subject != a.Identity || e.Group != org.UID || len(e.After) != 0 {

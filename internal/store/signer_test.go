@@ -57,9 +57,11 @@ var signerPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a signer needs its group, and a name of its own": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
 		none := org.NewChild()
-		wantFault(t, s.InsertSigner(t.Context(), newSigner(none, "a")), fault.NotFound, fault.Resource{Type: "group", Name: string(none)})
+		wantFault(t, s.InsertSigner(t.Context(), newSigner(none, "a")), fault.NotFound,
+			fault.Resource{Type: "group", Name: string(none)})
 		addSigner(t, s, org, "a")
-		wantFault(t, s.InsertSigner(t.Context(), newSigner(org, "a")), fault.AlreadyExists, fault.Resource{Type: "signer", Name: "a"})
+		wantFault(t, s.InsertSigner(t.Context(), newSigner(org, "a")), fault.AlreadyExists,
+			fault.Resource{Type: "signer", Name: "a"})
 		addSigner(t, s, addGroup(t, s, org, "folder").UID, "a")
 		wantExact(t, s)
 	},
@@ -116,7 +118,8 @@ var signerPromises = map[string]func(t *testing.T, s *storetest.Store){
 		wantFault(t, s.DeleteSigner(t.Context(), v.UID), fault.NotFound, fault.Resource{Type: "signer", Name: string(v.UID)})
 		wantExact(t, s)
 	},
-	"the signers of a group go with it, also if a version without signers deletes it": func(t *testing.T, s *storetest.Store) {
+	"the signers of a group go with it, also if a version without signers deletes it": func(t *testing.T,
+		s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
 		folder, stays := addGroup(t, s, org, "folder").UID, addGroup(t, s, org, "stays").UID
 		gone := addGroup(t, s, org, "gone").UID
@@ -169,7 +172,8 @@ var signerPromises = map[string]func(t *testing.T, s *storetest.Store){
 		image := addImage(t, s, repo, "v1", "image")
 		index := func(word string) registry.Manifest {
 			m := newImage(word)
-			m.MediaType, m.Needs = "application/vnd.oci.image.index.v1+json", []registry.Need{{Digest: image.Digest, Manifest: true}}
+			m.MediaType, m.Needs = "application/vnd.oci.image.index.v1+json", []registry.Need{{Digest: image.Digest,
+				Manifest: true}}
 			return push(t, s, repo, m)
 		}
 		index("bare")

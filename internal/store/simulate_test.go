@@ -83,7 +83,10 @@ func TestRehearseChanges(t *testing.T) {
 		st := newStage(t, s, "org")
 		must(t, s.Simulate(t.Context(), func(ctx context.Context, r *store.Simulation) error {
 			must(t, st.DeleteBinding(ctx, st.b.UID))
-			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error { r.Name = "x"; return nil })
+			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error {
+				r.Name = "x"
+				return nil
+			})
 			must(t, err)
 			want := []store.GrantChange{{Identity: st.i.UID}, {Role: st.spare.UID}}
 			if diff := cmp.Diff(want, r.Changes()); diff != "" {

@@ -43,7 +43,8 @@ func TestErrorsNameTheStatement(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := s.DB.Row(ctx, `SELECT value FROM settings WHERE name = $1`, []any{"x"}, new([]byte)); !errors.Is(err, sql.ErrNoRows) {
+		if err := s.DB.Row(ctx, `SELECT value FROM settings WHERE name = $1`, []any{"x"}, new([]byte)); !errors.Is(err,
+			sql.ErrNoRows) {
 			t.Errorf("no row: %v", err)
 		}
 		insert := func() error {
@@ -55,7 +56,9 @@ func TestErrorsNameTheStatement(t *testing.T) {
 			t.Errorf("a second row: %v", err)
 		}
 		refused := fault.Missing("thing", "x")
-		if err := s.DB.Rows(ctx, `SELECT 1`, nil, func(store.Scanner) (bool, error) { return false, refused }); err != refused {
+		if err := s.DB.Rows(ctx, `SELECT 1`, nil, func(store.Scanner) (bool, error) {
+			return false, refused
+		}); err != refused {
 			t.Errorf("a fault of the caller's: %v", err)
 		}
 		ended, cancel := context.WithCancel(ctx)

@@ -121,7 +121,8 @@ var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role r
 			t.Errorf("expired: %v", got)
 		}
 		grants, err := s.GrantsOf(t.Context(), bob)
-		if must(t, err); len(grants) != 1 || grants[0].ExpireMS != there.ExpireTime.UnixMilli() || grants[0].StartMS != there.StartTime.UnixMilli() {
+		if must(t, err); len(grants) != 1 || grants[0].ExpireMS != there.ExpireTime.UnixMilli() ||
+			grants[0].StartMS != there.StartTime.UnixMilli() {
 			t.Errorf("grants of bob: %+v", grants)
 		}
 		got, err := s.Binding(t.Context(), gone.UID)
@@ -144,7 +145,10 @@ var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role r
 	"one that is over cannot be changed": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
 		b := addTimed(t, s, org, bob, role, over)
 		extend := func() error {
-			_, err := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.ExpireTime = time.Time{}; return nil })
+			_, err := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error {
+				b.ExpireTime = time.Time{}
+				return nil
+			})
 			return err
 		}
 		wantUnmet(t, extend(), "BINDING_OVER")
@@ -232,7 +236,8 @@ var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role r
 			}
 		}
 	},
-	"an invite gives what it promises, beside what there is": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
+	"an invite gives what it promises, beside what there is": func(t *testing.T, s *storetest.Store, org,
+		role resource.UID) {
 		addTimed(t, s, org, bob, role, active)
 		i := newInvite(org, role)
 		for range 2 { // the second time there is nothing to give

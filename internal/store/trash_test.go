@@ -69,7 +69,8 @@ func wantTrash(t *testing.T, s *storetest.Store, place resource.UID, want ...str
 	return got
 }
 
-func restore(t *testing.T, s *storetest.Store, e registry.TrashEntry, how registrydb.Restoration) []registry.TrashEntry {
+func restore(t *testing.T, s *storetest.Store, e registry.TrashEntry,
+	how registrydb.Restoration) []registry.TrashEntry {
 	t.Helper()
 	all, err := s.Restore(t.Context(), e.UID, how)
 	must(t, err)
@@ -151,7 +152,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 	"a tag comes back as it was": func(t *testing.T, s shelf) {
 		ctx := resource.WithActor(t.Context(), resource.Actor{Subject: alice})
 		m := addImage(t, s.Store, s.repo, "", "one")
-		g, err := s.PutTag(ctx, registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true, Bundles: []string{"b"}}, nil)
+		g, err := s.PutTag(ctx, registry.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true,
+			Bundles: []string{"b"}}, nil)
 		must(t, err)
 		must(t, s.DeleteTag(ctx, g.UID, nil))
 		e := wantTrash(t, s.Store, s.repo.UID, "tag v1")["tag v1"]
@@ -175,7 +177,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		two := addImage(t, s.Store, s.repo, "v1", "two")
 		e := wantTrash(t, s.Store, s.repo.UID, "tag v1")["tag v1"]
 		_, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{})
-		if err == nil || !strings.Contains(err.Error(), "points to "+two.Digest) || !errors.Is(err, fault.FailedPrecondition) {
+		if err == nil || !strings.Contains(err.Error(), "points to "+two.Digest) ||
+			!errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("error = %v", err)
 		}
 		_, err = s.Restore(t.Context(), e.UID, registrydb.Restoration{Replace: true, Frozen: always})
@@ -401,7 +404,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 	"a repo does not come back in the place of another": func(t *testing.T, s shelf) {
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		addRepo(t, s.Store, s.folder.UID, "app")
-		_, err := s.Restore(t.Context(), trashed(t, s.Store, s.org.UID)["repo app"].UID, registrydb.Restoration{Replace: true})
+		_, err := s.Restore(t.Context(), trashed(t, s.Store, s.org.UID)["repo app"].UID,
+			registrydb.Restoration{Replace: true})
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
 	},
 	"a repo is restored within the budget": func(t *testing.T, s shelf) {
@@ -446,7 +450,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		must(t, err)
 		_, err = s.Exec(ctx, `DELETE FROM counters WHERE kind = 'groups'`)
 		must(t, err)
-		_, err = s.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES ('groups', $1, 0, 0, 0)`, store.Segment(s.org.UID))
+		_, err = s.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES ('groups', $1, 0, 0, 0)`,
+			store.Segment(s.org.UID))
 		must(t, err)
 		collectAll(t, s.Store)
 		wantTrash(t, s.Store, s.org.UID)
@@ -482,7 +487,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 			must(t, s.DeleteManifest(t.Context(), r.UID, newImage("one").Digest, nil))
 		}
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
-		if n, bytes, err := s.MeasureTrash(t.Context(), s.folder.UID, s.Now().Add(time.Hour)); n != 3 || bytes != 6+3 || err != nil {
+		if n, bytes, err := s.MeasureTrash(t.Context(), s.folder.UID, s.Now().Add(time.Hour)); n != 3 || bytes != 6+3 ||
+			err != nil {
 			t.Errorf("%d entries, %d bytes, %v", n, bytes, err)
 		}
 		_, _, err := s.MeasureTrash(t.Context(), s.org.UID.NewChild(), s.Now())
@@ -512,7 +518,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 				got = append(got, fmt.Sprint(e.Type, " ", e.Group == s.folder.UID))
 			}
 		}
-		want := []string{"platform.registry.trash.restored.v1 true", "platform.registry.trash.deleted.v1 true", "platform.registry.trash.deleted.v1 true"}
+		want := []string{"platform.registry.trash.restored.v1 true", "platform.registry.trash.deleted.v1 true",
+			"platform.registry.trash.deleted.v1 true"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -675,7 +682,8 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Re
 			},
 		}
 	},
-	"restore a manifest and remove it for good": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
+	"restore a manifest and remove it for good": func(t *testing.T, s *storetest.Store, r registry.Repo,
+		word string) duel {
 		e := deleted(t, s, r, word)
 		return duel{
 			func() error { _, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{}); return err },
@@ -695,7 +703,8 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Re
 		}
 	},
 	// A tag would hold the repo by its history. Without one, binOf alone keeps both from copying the manifest to the trash.
-	"delete a repo and a manifest of it that has no tag": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
+	"delete a repo and a manifest of it that has no tag": func(t *testing.T, s *storetest.Store, r registry.Repo,
+		word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		m := addImage(t, s, own, "", word)
 		return duel{
@@ -729,7 +738,8 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Re
 				if b != nil || a != nil && !errors.Is(a, fault.NotFound) {
 					return fmt.Errorf("errors = %v and %v", a, b)
 				}
-				if _, err := s.Restore(t.Context(), trashed(t, s, own.UID)["repo "+own.Name].UID, registrydb.Restoration{}); err != nil {
+				if _, err := s.Restore(t.Context(), trashed(t, s, own.UID)["repo "+own.Name].UID,
+					registrydb.Restoration{}); err != nil {
 					return err
 				}
 				return thereOrRestored(t, s, own, word)
@@ -748,7 +758,8 @@ func deleted(t *testing.T, s *storetest.Store, r registry.Repo, word string) reg
 
 // markIdle marks a blob as the collector does that finds nothing that needs it.
 func markIdle(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
-	_, err := s.Exec(t.Context(), `UPDATE repo_blobs SET idle_ms = 1 WHERE repo = $1 AND digest = $2`, store.Segment(r.UID), digest(word))
+	_, err := s.Exec(t.Context(), `UPDATE repo_blobs SET idle_ms = 1 WHERE repo = $1 AND digest = $2`,
+		store.Segment(r.UID), digest(word))
 	return err
 }
 

@@ -42,7 +42,10 @@ func TestPeople(t *testing.T) {
 		n.Voucher = pa.Voucher()
 		must(t, s.StartSession(t.Context(), n, []byte("r1"), epoch.Add(time.Hour)))
 
-		changedA, err := s.UpdateProvider(t.Context(), pa.UID, changed(func(p *resource.IdentityProvider) error { p.OIDC.ClientID = "other"; return nil }))
+		changedA, err := s.UpdateProvider(t.Context(), pa.UID, changed(func(p *resource.IdentityProvider) error {
+			p.OIDC.ClientID = "other"
+			return nil
+		}))
 		must(t, err)
 		wantVoid(t, s, resource.VoucherSubject(pa.Voucher()), resource.SessionSubject("one"))
 		if _, err := s.Session(t.Context(), "one"); !errors.Is(err, fault.NotFound) {
@@ -60,10 +63,11 @@ func TestPeople(t *testing.T) {
 		}
 
 		kept := arrive(t, s, pb, "kept")
-		changedB, err := s.UpdateProvider(t.Context(), pb.UID, func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
-			p.OIDC.Issuer = "https://new.test"
-			return func(uid resource.UID) bool { return uid == kept.UID }, nil
-		})
+		changedB, err := s.UpdateProvider(t.Context(), pb.UID,
+			func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
+				p.OIDC.Issuer = "https://new.test"
+				return func(uid resource.UID) bool { return uid == kept.UID }, nil
+			})
 		must(t, err)
 		if same := arrive(t, s, changedB, "kept"); same.UID != kept.UID || same.Relationship.Issuer() != "https://new.test" {
 			t.Errorf("who was kept is %s of %s now", same.UID, same.Relationship.Issuer())
@@ -86,10 +90,11 @@ func TestTrustedPeople(t *testing.T) {
 		must(t, s.InsertProvider(t.Context(), object))
 		before := arrive(t, s, p, "ann")
 		trust := func(uid resource.UID) resource.IdentityProvider {
-			p, err := s.UpdateProvider(t.Context(), uid, func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
-				p.Trusted = true
-				return func(resource.UID) bool { return true }, nil
-			})
+			p, err := s.UpdateProvider(t.Context(), uid,
+				func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
+					p.Trusted = true
+					return func(resource.UID) bool { return true }, nil
+				})
 			must(t, err)
 			return p
 		}

@@ -65,7 +65,10 @@ func TestCancelledBeforeTheCommit(t *testing.T) {
 	must(t, err)
 	for range 100 { // more than there are connections
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := s.WriteThen(ctx, newGroup(org.UID, "a"), func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+		if err := s.WriteThen(ctx, newGroup(org.UID, "a"), func() error {
+			cancel()
+			return nil
+		}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("error = %v", err)
 		}
 	}
@@ -107,7 +110,10 @@ func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid reso
 	}()
 	<-held
 	go func() {
-		_, err := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += "x"; return nil })
+		_, err := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(g *resource.Group) error {
+			g.Description += "x"
+			return nil
+		})
 		second <- err
 	}()
 	for sessions(t, watcher, `wait_event_type = 'Lock'`) == 0 { // until it waits
@@ -123,7 +129,9 @@ func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid reso
 // sessions counts the sessions of the database that a condition selects.
 func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 	t.Helper()
-	must(t, on.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND `+where).Scan(&n))
+	must(t,
+		on.QueryRow(t.Context(),
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND `+where).Scan(&n))
 	return n
 }
 
@@ -156,7 +164,8 @@ func TestManyCreateTogether(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.InsertGroup(resource.WithDryRun(t.Context()), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
+				if _, err := s.InsertGroup(resource.WithDryRun(t.Context()), newGroup(org, "taken")); !errors.Is(err,
+					fault.AlreadyExists) {
 					t.Errorf("a dry run with a name that is taken: %v", err)
 				}
 			})
@@ -197,7 +206,8 @@ func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
 				t.Errorf("got %v, %v, want %v", got, err, g)
 			}
 			below := resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: g.UID.Parent()}, Name: g.Name}
-			found, err := s.Groups(t.Context(), store.Reach{Under: parents[:1]}, below, page.Request{Size: 2, Order: page.Order{Field: "name"}})
+			found, err := s.Groups(t.Context(), store.Reach{Under: parents[:1]}, below,
+				page.Request{Size: 2, Order: page.Order{Field: "name"}})
 			if err != nil || len(found.Items) != 1 || found.Items[0] != g {
 				t.Errorf("below %s: %v, %v", g.UID.Parent(), found.Items, err)
 			}

@@ -27,17 +27,20 @@ func TestUpgradeAccounts(t *testing.T) {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, 'Ann', $8, 'hash', $9, 7, $9, 0, $10, 5, 3, 4)`,
 			append(store.Place(a.UID), a.Email, string(a.Identity), []byte{1}, false)...)
 		seg := store.Place(a.UID)[0]
-		old.Exec(`INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, 'p', '{}', 1, 1)`, []byte{9}, seg)
+		old.Exec(`INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, 'p', '{}', 1, 1)`,
+			[]byte{9}, seg)
 		old.Exec(`INSERT INTO recovery_codes (account, digest) VALUES ($1, $2)`, seg, []byte{8})
 		old.Close()
 
 		s := storetest.Open(t, url)
 		got, err := s.AccountIn(t.Context(), org, a.Email)
 		must(t, err)
-		if got.UID != a.UID || got.Password != "hash" || len(got.Passkeys) != 1 || got.RecoveryCodes != 1 || got.TOTPStep != 7 {
+		if got.UID != a.UID || got.Password != "hash" || len(got.Passkeys) != 1 || got.RecoveryCodes != 1 ||
+			got.TOTPStep != 7 {
 			t.Errorf("after the upgrade: %+v", got)
 		}
-		wantFault(t, s.InsertAccount(t.Context(), newAccount(org, a.Email), identityOf(a)), fault.AlreadyExists, fault.Resource{Type: "account", Name: a.Email})
+		wantFault(t, s.InsertAccount(t.Context(), newAccount(org, a.Email), identityOf(a)), fault.AlreadyExists,
+			fault.Resource{Type: "account", Name: a.Email})
 		addAccount(t, s, other, a.Email)
 	})
 }
@@ -82,7 +85,8 @@ func TestUpgradePeople(t *testing.T) {
 					append(store.Place(group.NewChild()), string(uid), store.Place(role)[0])...)
 			}
 			for _, p := range through {
-				old.Exec(`INSERT INTO arrivals (identity, provider, first_ms, last_ms) VALUES ($1, $2, 0, 0)`, string(uid), store.Place(p)[0])
+				old.Exec(`INSERT INTO arrivals (identity, provider, first_ms, last_ms) VALUES ($1, $2, 0, 0)`, string(uid),
+					store.Place(p)[0])
 			}
 			old.Exec(`INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms) VALUES ($1, $2, 'null', '', '', '', 0, 0, 99999999999999)`,
 				subject, string(uid))

@@ -65,7 +65,8 @@ func (st stage) actsOnUpstreams() map[string]act {
 	}
 	blob := func(to registrydb.RepoRef) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.MirrorBlob(ctx, to, registry.Blob{Digest: digest("mirrored " + st.org.Name), Size: 8, Path: "/mirrored/" + st.org.Name})
+			_, err := st.MirrorBlob(ctx, to, registry.Blob{Digest: digest("mirrored " + st.org.Name), Size: 8,
+				Path: "/mirrored/" + st.org.Name})
 			return err
 		}
 	}
@@ -88,18 +89,22 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 	"a group has one upstream, and keeps it as it was given": func(t *testing.T, s *storetest.Store, group resource.UID) {
 		u := addUpstream(t, s, group)
 		wantSame(t, s.Upstream, u.UID, u)
-		wantFault(t, s.InsertUpstream(t.Context(), newUpstream(group)), fault.AlreadyExists, fault.Resource{Type: "upstream", Name: "docker.io"})
+		wantFault(t, s.InsertUpstream(t.Context(), newUpstream(group)), fault.AlreadyExists,
+			fault.Resource{Type: "upstream", Name: "docker.io"})
 		none := group.NewChild()
-		wantFault(t, s.InsertUpstream(t.Context(), newUpstream(none)), fault.NotFound, fault.Resource{Type: "group", Name: string(none)})
+		wantFault(t, s.InsertUpstream(t.Context(), newUpstream(none)), fault.NotFound,
+			fault.Resource{Type: "group", Name: string(none)})
 		wantFault(t, s.DeleteGroup(t.Context(), group, ""), fault.FailedPrecondition, fault.Resource{})
 		must(t, s.DeleteUpstream(t.Context(), u.UID))
-		wantFault(t, s.DeleteUpstream(t.Context(), u.UID), fault.NotFound, fault.Resource{Type: "upstream", Name: string(u.UID)})
+		wantFault(t, s.DeleteUpstream(t.Context(), u.UID), fault.NotFound,
+			fault.Resource{Type: "upstream", Name: string(u.UID)})
 	},
 	"a group with repos gets no upstream": func(t *testing.T, s *storetest.Store, group resource.UID) {
 		addRepo(t, s, addGroup(t, s, group, "below").UID, "app")
 		wantUnmet(t, s.InsertUpstream(t.Context(), newUpstream(group)), "GROUP_HAS_REPOS")
 	},
-	"every replica knows the upstream of a group and of those below": func(t *testing.T, s *storetest.Store, group resource.UID) {
+	"every replica knows the upstream of a group and of those below": func(t *testing.T, s *storetest.Store,
+		group resource.UID) {
 		cache := sourcedb.NewUpstreamCache(sourcedb.New(registrydb.New(s.DB)))
 		over := func(uid resource.UID) string {
 			t.Helper()
@@ -116,7 +121,10 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		if over(group) != u.Name || over(below) != u.Name || over(group.Parent()) != "" {
 			t.Error("the upstream is not known where it is")
 		}
-		_, err := store.Edit(t.Context(), u.UID, s.Upstream, s.UpdateUpstream, func(u *registry.Upstream) error { u.Name = "ghcr.io"; return nil })
+		_, err := store.Edit(t.Context(), u.UID, s.Upstream, s.UpdateUpstream, func(u *registry.Upstream) error {
+			u.Name = "ghcr.io"
+			return nil
+		})
 		must(t, err)
 		if over(below) != "ghcr.io" {
 			t.Error("a change is not known")
@@ -126,7 +134,8 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 			t.Error("the upstream is known after it was deleted")
 		}
 	},
-	"an image is inspected when its layers are here, and holds them": func(t *testing.T, s *storetest.Store, group resource.UID) {
+	"an image is inspected when its layers are here, and holds them": func(t *testing.T, s *storetest.Store,
+		group resource.UID) {
 		to := registrydb.RepoRef{Group: group, Name: "app", Create: true}
 		m := mirroredImage("layer")
 		m.Needs = append(m.Needs, registry.Need{Digest: digest("config"), Optional: true})
@@ -185,7 +194,8 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		}
 		must(t, s.DeleteRepo(t.Context(), repo))
 	},
-	"a manifest and its blob that come at the same time find each other": func(t *testing.T, s *storetest.Store, group resource.UID) {
+	"a manifest and its blob that come at the same time find each other": func(t *testing.T, s *storetest.Store,
+		group resource.UID) {
 		to := registrydb.RepoRef{Group: group, Name: "app", Create: true}
 		for n := range 30 {
 			word := fmt.Sprint("layer ", n)
@@ -197,7 +207,8 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 			must(t, errors.Join(errs[:]...))
 		}
 		var awaited, held int
-		must(t, s.Row(t.Context(), `SELECT (SELECT count(*) FROM awaited), (SELECT count(*) FROM manifest_refs)`, nil, &awaited, &held))
+		must(t, s.Row(t.Context(), `SELECT (SELECT count(*) FROM awaited), (SELECT count(*) FROM manifest_refs)`, nil,
+			&awaited, &held))
 		if awaited != 0 || held != 30 {
 			t.Errorf("%d blobs are awaited that are here, and %d are held", awaited, held)
 		}
@@ -207,7 +218,8 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 		must(t, ignore(s.Exec(t.Context(), `UPDATE registry_upstreams SET parent = 1`))) // for it, the group has none
 		must(t, s.DeleteGroup(t.Context(), group, ""))
 		must(t, s.SweepUpstreams(t.Context()))
-		wantFault(t, ignore(s.Upstream(t.Context(), u.UID)), fault.NotFound, fault.Resource{Type: "upstream", Name: string(u.UID)})
+		wantFault(t, ignore(s.Upstream(t.Context(), u.UID)), fault.NotFound,
+			fault.Resource{Type: "upstream", Name: string(u.UID)})
 	},
 	"credentials that no key opens are forgotten": func(t *testing.T, s *storetest.Store, group resource.UID) {
 		u := addUpstream(t, s, group)

@@ -102,18 +102,21 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := page.Resume(tokens, list, filter{Name: "b"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+	if _, _, err := page.Resume(tokens, list, filter{Name: "b"},
+		page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
 		fault.InvalidArgument) {
 		t.Errorf("with another filter: %v, want InvalidArgument", err)
 	}
 	other := list
 	other.Kind = "roles"
-	if _, _, err := page.Resume(tokens, other, filter{Name: "a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+	if _, _, err := page.Resume(tokens, other, filter{Name: "a"},
+		page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
 		fault.InvalidArgument) {
 		t.Errorf("of another list: %v, want InvalidArgument", err)
 	}
 	elsewhere := page.NewTokens([]byte("other key"), func() time.Time { return clock })
-	if _, _, err := page.Resume(elsewhere, list, filter{Name: "a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+	if _, _, err := page.Resume(elsewhere, list, filter{Name: "a"},
+		page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
 		fault.InvalidArgument) {
 		t.Errorf("of another installation: %v, want InvalidArgument", err)
 	}
@@ -205,7 +208,8 @@ func TestLongFilter(t *testing.T) {
 	if _, r, err := page.Resume(tokens, list, long, page.Params{Token: token}); err != nil || r.Order.Field != "name" {
 		t.Errorf("with the filter: %+v, %v", r, err)
 	}
-	if _, _, err := page.Resume(tokens, list, filter{}, page.Params{Token: token}); !errors.Is(err, fault.InvalidArgument) ||
+	if _, _, err := page.Resume(tokens, list, filter{}, page.Params{Token: token}); !errors.Is(err,
+		fault.InvalidArgument) ||
 		!strings.Contains(err.Error(), "sent again") {
 		t.Errorf("without it: %v", err)
 	}
@@ -233,7 +237,8 @@ func TestTokensOfVersionBefore(t *testing.T) {
 	if err != nil || r.After == nil {
 		t.Fatalf("its token here: %+v, %v", r, err)
 	}
-	for name, p := range map[string]page.Params{"the order": {Token: token}, "the filter": {OrderBy: "name", Token: token}} {
+	for name, p := range map[string]page.Params{"the order": {Token: token},
+		"the filter": {OrderBy: "name", Token: token}} {
 		f := filter{Name: "a"}
 		if name == "the filter" {
 			f.Name = ""

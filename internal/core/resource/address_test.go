@@ -18,7 +18,8 @@ func TestNetworkOf(t *testing.T) {
 }
 
 func TestHostOf(t *testing.T) {
-	for address, want := range map[string]string{"192.0.2.1:80": "192.0.2.1", "[::1]:80": "::1", "192.0.2.1": "192.0.2.1", "": ""} {
+	for address, want := range map[string]string{"192.0.2.1:80": "192.0.2.1", "[::1]:80": "::1",
+		"192.0.2.1": "192.0.2.1", "": ""} {
 		if got := resource.HostOf(address); got != want {
 			t.Errorf("of %q = %q, want %q", address, got, want)
 		}

@@ -35,7 +35,8 @@ func TestDisplayName(t *testing.T) {
 			"group":    resource.Group{Name: "a", DisplayName: tt.text}.Validate(),
 			"identity": resource.Identity{Name: "a", DisplayName: tt.text}.ValidateProfile(),
 		} {
-			if (err == nil) != (tt.bad == "") || err != nil && (!strings.Contains(err.Error(), "display_name") || !strings.Contains(err.Error(), tt.bad)) {
+			if (err == nil) != (tt.bad == "") || err != nil &&
+				(!strings.Contains(err.Error(), "display_name") || !strings.Contains(err.Error(), tt.bad)) {
 				t.Errorf("%s of a %s: %v, want %q", name, kind, err, tt.bad)
 			}
 		}

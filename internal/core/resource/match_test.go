@@ -104,11 +104,21 @@ func TestMatcher(t *testing.T) {
 		"the newer form only": {pattern(`repo:org@\d+/app@\d+:ref:refs/heads/main`), nil, "sub",
 			"older subject"},
 		"a pattern in another case": {pattern("repo:ORG/APP:.*"), nil, "sub", "upper and lower case"},
-		"a claim":                   {match: with(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"env": "prod"} })},
-		"another value":             {with(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"env": "test"} }), nil, "env", ""},
-		"a claim that is missing":   {with(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"none": "x"} }), nil, "none", "no claim none"},
-		"a claim by pattern":        {match: with(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"run": `\d+`} })},
-		"a claim not by pattern":    {with(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"env": `\d+`} }), nil, "env", ""},
+		"a claim": {match: with(func(c *resource.ClaimMatch) {
+			c.Claims = map[string]string{"env": "prod"}
+		})},
+		"another value": {with(func(c *resource.ClaimMatch) {
+			c.Claims = map[string]string{"env": "test"}
+		}), nil, "env", ""},
+		"a claim that is missing": {with(func(c *resource.ClaimMatch) {
+			c.Claims = map[string]string{"none": "x"}
+		}), nil, "none", "no claim none"},
+		"a claim by pattern": {match: with(func(c *resource.ClaimMatch) {
+			c.ClaimPatterns = map[string]string{"run": `\d+`}
+		})},
+		"a claim not by pattern": {with(func(c *resource.ClaimMatch) {
+			c.ClaimPatterns = map[string]string{"env": `\d+`}
+		}), nil, "env", ""},
 		"a claim by both": {match: with(func(c *resource.ClaimMatch) {
 			c.Claims, c.ClaimPatterns = map[string]string{"env": "prod"}, map[string]string{"env": "p.*"}
 		})},
@@ -118,7 +128,9 @@ func TestMatcher(t *testing.T) {
 		"a claim by its pattern alone": {with(func(c *resource.ClaimMatch) {
 			c.Claims, c.ClaimPatterns = map[string]string{"env": "pre"}, map[string]string{"env": "p.*"}
 		}), nil, "env", ""},
-		"a missing claim, any pattern": {with(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"none": ".*"} }), nil, "none", "no claim none"},
+		"a missing claim, any pattern": {with(func(c *resource.ClaimMatch) {
+			c.ClaimPatterns = map[string]string{"none": ".*"}
+		}), nil, "none", "no claim none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := matcher(t, tt.match)

@@ -133,10 +133,14 @@ func TestRelationshipValidate(t *testing.T) {
 			"claim_match.audience_pattern"},
 		"every address as audience": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "https://.*" }),
 			"claim_match.audience_pattern"},
-		"some audiences": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = `api|https://(a|b)\.acme\.example` }), ""},
+		"some audiences": {match(func(c *resource.ClaimMatch) {
+			c.AudiencePattern = `api|https://(a|b)\.acme\.example`
+		}), ""},
 		"an audience out of them": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "a)|(?:b" }),
 			"claim_match.audience_pattern"},
-		"a claim out of them": {match(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"a": ")|(?:"} }), "claim_match.claim_patterns"},
+		"a claim out of them": {match(func(c *resource.ClaimMatch) {
+			c.ClaimPatterns = map[string]string{"a": ")|(?:"}
+		}), "claim_match.claim_patterns"},
 		"every https issuer": {match(func(c *resource.ClaimMatch) {
 			c.Issuer, c.IssuerPattern = "",
 				"https?://.*"
@@ -178,19 +182,35 @@ func TestRelationshipValidate(t *testing.T) {
 		"a claim twice": {match(func(c *resource.ClaimMatch) {
 			c.Claims, c.ClaimPatterns = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 		}), ""},
-		"a claim's pattern broken": {match(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"a": "["} }), "claim_match.claim_patterns"},
-		"static keys":              {keys(func(*resource.StaticKeys) {}), ""},
-		"keys for a year":          {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(365 * 24 * time.Hour) }), ""},
-		"keys for longer":          {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(366 * 24 * time.Hour) }), "static_keys.expiration_time"},
-		"keys expired":             {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(-time.Second) }), "static_keys.expiration_time"},
+		"a claim's pattern broken": {match(func(c *resource.ClaimMatch) {
+			c.ClaimPatterns = map[string]string{"a": "["}
+		}), "claim_match.claim_patterns"},
+		"static keys": {keys(func(*resource.StaticKeys) {}), ""},
+		"keys for a year": {keys(func(k *resource.StaticKeys) {
+			k.ExpirationTime = now.Add(365 * 24 * time.Hour)
+		}), ""},
+		"keys for longer": {keys(func(k *resource.StaticKeys) {
+			k.ExpirationTime = now.Add(366 * 24 * time.Hour)
+		}), "static_keys.expiration_time"},
+		"keys expired": {keys(func(k *resource.StaticKeys) {
+			k.ExpirationTime = now.Add(-time.Second)
+		}), "static_keys.expiration_time"},
 		"keys that are not": {keys(func(k *resource.StaticKeys) { k.IssuerKeys = "{" }),
 			"static_keys.issuer_keys"},
 		"no keys": {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[]}` }),
 			"static_keys.issuer_keys"},
-		"a private key":    {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","d":"x"}]}` }), "static_keys.issuer_keys"},
-		"half a key":       {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","crv":"P-256","x":"x"}]}` }), "static_keys.issuer_keys"},
-		"a private factor": {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"RSA","n":"x","e":"AQAB","q":"x"}]}` }), "static_keys.issuer_keys"},
-		"a shared secret":  {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"oct","k":"x"}]}` }), "static_keys.issuer_keys"},
+		"a private key": {keys(func(k *resource.StaticKeys) {
+			k.IssuerKeys = `{"keys":[{"kty":"EC","d":"x"}]}`
+		}), "static_keys.issuer_keys"},
+		"half a key": {keys(func(k *resource.StaticKeys) {
+			k.IssuerKeys = `{"keys":[{"kty":"EC","crv":"P-256","x":"x"}]}`
+		}), "static_keys.issuer_keys"},
+		"a private factor": {keys(func(k *resource.StaticKeys) {
+			k.IssuerKeys = `{"keys":[{"kty":"RSA","n":"x","e":"AQAB","q":"x"}]}`
+		}), "static_keys.issuer_keys"},
+		"a shared secret": {keys(func(k *resource.StaticKeys) {
+			k.IssuerKeys = `{"keys":[{"kty":"oct","k":"x"}]}`
+		}), "static_keys.issuer_keys"},
 		"two audiences": {keys(func(k *resource.StaticKeys) { k.Audiences = []string{"a", "b"} }),
 			"static_keys.audiences"},
 		"no static subject": {keys(func(k *resource.StaticKeys) { k.Subject = "" }), "static_keys.subject"},

@@ -166,7 +166,8 @@ func lossy() func(w http.ResponseWriter, r *http.Request, forward http.Handler) 
 		if again && r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
 			// So answers Amazon. The server of this test says that it was completed already.
 			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, `<?xml version="1.0"?><Error><Code>NoSuchUpload</Code><Message>It has ended.</Message></Error>`)
+			_, _ = io.WriteString(w,
+				`<?xml version="1.0"?><Error><Code>NoSuchUpload</Code><Message>It has ended.</Message></Error>`)
 			return
 		}
 		if again || r.Method == http.MethodGet {

@@ -23,14 +23,18 @@ func TestDescribe(t *testing.T) {
 		info    *debug.BuildInfo
 		want    string
 	}{
-		"a release":             {release, program("(devel)", nil), "v1.2.3 (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
-		"a release, in a clone": {release, program("v1.2.3-0.x", checkout), "v1.2.3 (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
-		"go build in a clone":   {Build{}, program("v0.0.0-x", checkout), "v0.0.0-x (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
-		"with changes":          {Build{}, program("v0.0.0-x+dirty", changed), "v0.0.0-x+dirty (commit a75d8a9c3e11, modified, "},
-		"go install":            {Build{}, program("v1.2.3", nil), "v1.2.3 ("},
-		"no version":            {Build{}, program("(devel)", checkout), commit + " (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
-		"go build -buildvcs=0":  {Build{}, program("(devel)", nil), "devel ("},
-		"no information":        {Build{}, nil, "devel ("},
+		"a release": {release, program("(devel)", nil), "v1.2.3 (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
+		"a release, in a clone": {release, program("v1.2.3-0.x", checkout),
+			"v1.2.3 (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
+		"go build in a clone": {Build{}, program("v0.0.0-x", checkout),
+			"v0.0.0-x (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
+		"with changes": {Build{}, program("v0.0.0-x+dirty", changed),
+			"v0.0.0-x+dirty (commit a75d8a9c3e11, modified, "},
+		"go install": {Build{}, program("v1.2.3", nil), "v1.2.3 ("},
+		"no version": {Build{}, program("(devel)", checkout),
+			commit + " (commit a75d8a9c3e11, 2026-11-16T07:00:00Z, "},
+		"go build -buildvcs=0": {Build{}, program("(devel)", nil), "devel ("},
+		"no information":       {Build{}, nil, "devel ("},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,8 @@ func TestTenants(t *testing.T) {
 		}
 		releases := []func(){acquire("a"), acquire("a"), acquire("b")}
 		begun := time.Now()
-		if _, err := limiter.Acquire(t.Context(), "a"); !errors.Is(err, fault.ResourceExhausted) || time.Since(begun) != wait {
+		if _, err := limiter.Acquire(t.Context(), "a"); !errors.Is(err, fault.ResourceExhausted) ||
+			time.Since(begun) != wait {
 			t.Errorf("one task too many of a tenant: %v after %s", err, time.Since(begun))
 		}
 		releases = append(releases, acquire("b"), acquire("c"))

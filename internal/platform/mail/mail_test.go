@@ -98,13 +98,14 @@ func (p *post) waiting(t *testing.T) int {
 // stored returns what is stored of messages.
 func (p *post) stored(t *testing.T) (sealed []byte) {
 	t.Helper()
-	err := p.db.Rows(t.Context(), `SELECT id, organization, address, sealed FROM mails`, nil, func(s store.Scanner) (bool, error) {
-		var id, org string
-		var address, body []byte
-		err := s.Scan(&id, &org, &address, &body)
-		sealed = append(append(append(sealed, id+org...), address...), body...)
-		return false, err
-	})
+	err := p.db.Rows(t.Context(), `SELECT id, organization, address, sealed FROM mails`, nil,
+		func(s store.Scanner) (bool, error) {
+			var id, org string
+			var address, body []byte
+			err := s.Scan(&id, &org, &address, &body)
+			sealed = append(append(append(sealed, id+org...), address...), body...)
+			return false, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,8 @@ func TestSend(t *testing.T) {
 				t.Errorf("%d are waiting", n)
 			}
 			var left int
-			if err := p.db.Row(t.Context(), `SELECT count(*) FROM mails WHERE sealed IS NOT NULL`, nil, &left); err != nil || left != 0 {
+			if err := p.db.Row(t.Context(), `SELECT count(*) FROM mails WHERE sealed IS NOT NULL`, nil, &left); err != nil ||
+				left != 0 {
 				t.Errorf("%d texts are left: %v", left, err)
 			}
 			p.send(t, 0)
@@ -169,7 +171,8 @@ func TestSend(t *testing.T) {
 // TestTLSIsRequired: nothing is sent, and nobody signs in, at a server without
 // TLS, or with a certificate that is not trusted.
 func TestTLSIsRequired(t *testing.T) {
-	for name, cfg := range map[string]mailtest.Config{"no tls": {}, "a stranger": {TLS: true}, "none here": {TLS: true, Implicit: true}} {
+	for name, cfg := range map[string]mailtest.Config{"no tls": {}, "a stranger": {TLS: true},
+		"none here": {TLS: true, Implicit: true}} {
 		server := mailtest.Start(t, cfg)
 		to := mail.Server{Address: server.Address, TLS: mail.StartTLS}
 		if cfg.TLS {
@@ -354,9 +357,11 @@ func TestHostileNames(t *testing.T) {
 		"evil.example", "a@evil.example", strings.Repeat("long ", 100), "\u202ekcart", "\x00", "acme\nSubject: other",
 	}
 	for i, name := range names {
-		p.add(t, p.Link(resource.NewRoot(), fmt.Sprintf("p%d@example.test", i), name, secretLink, p.time().Add(time.Hour)), nil)
+		p.add(t, p.Link(resource.NewRoot(), fmt.Sprintf("p%d@example.test", i), name, secretLink, p.time().Add(time.Hour)),
+			nil)
 		p.add(t, p.NewDevice(resource.NewRoot(), fmt.Sprintf("p%d@example.test", i), name, name, name, p.time()), nil)
-		invite := resource.GroupInvite{UID: resource.NewRoot().NewChild(), Email: fmt.Sprintf("p%d@example.test", i), ExpirationTime: p.time().Add(time.Hour)}
+		invite := resource.GroupInvite{UID: resource.NewRoot().NewChild(), Email: fmt.Sprintf("p%d@example.test", i),
+			ExpirationTime: p.time().Add(time.Hour)}
 		p.add(t, p.Invite(invite, name, name, "CODE&x=y")(), nil)
 	}
 	p.send(t, 3*len(names))
