@@ -28,7 +28,7 @@ func addRequest(t *testing.T, s *storetest.Store, group, role resource.UID) reso
 
 func anybody(resource.AccessRequest) error { return nil }
 
-// TestAccessRequestRaces: an approval and what it rests on being taken away, at once.
+// TestAccessRequestRaces approves a request while the rule or role that it needs is removed.
 func TestAccessRequestRaces(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

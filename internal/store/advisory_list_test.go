@@ -245,7 +245,7 @@ func (l library) want(f vuln.AdvisoryFilter, o page.Order, under []resource.UID)
 }
 
 // TestAdvisoryLists compares lists with any filter, order, scope and page size
-// with what somebody finds who looks at every advisory.
+// with a search through every advisory.
 func TestAdvisoryLists(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := rand.New(rand.NewPCG(1, 2))

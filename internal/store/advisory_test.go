@@ -57,7 +57,7 @@ func addFeed(t *testing.T, s *storetest.Store, group resource.UID, name string) 
 	return f
 }
 
-// actsOnAdvisories are all that writes advisories and feeds.
+// actsOnAdvisories are the methods that write advisories and feeds.
 func (st stage) actsOnAdvisories() map[string]act {
 	none, f := st.org.UID.NewChild(), newFeed(st.org.UID, "new")
 	insert := func(id string) func(context.Context) error {
@@ -194,8 +194,8 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// TestImportKeepsWork checks that what people added stays when a source tells
-// anew of an advisory.
+// TestImportKeepsWork checks that the additions of people stay when a source sends an
+// advisory again.
 func TestImportKeepsWork(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -446,8 +446,8 @@ func TestDueFeeds(t *testing.T) {
 	})
 }
 
-// TestOldestDueFeed tells since when the feed is due that is due the longest, and of
-// none that is paused or being read.
+// TestOldestDueFeed returns the time since which the oldest due feed is due. It ignores
+// feeds that are paused or being read.
 func TestOldestDueFeed(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		now := epoch
@@ -506,8 +506,8 @@ func TestGroupKeepsAdvisories(t *testing.T) {
 	})
 }
 
-// TestAdvisoryRace lets opposites at the same advisories: imports, changes by
-// hand and deletes. Whatever wins, counters and lists agree with what is left.
+// TestAdvisoryRace runs imports, manual changes and deletes of the same advisories
+// concurrently. Counters and lists always agree with the remaining advisories.
 func TestAdvisoryRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)

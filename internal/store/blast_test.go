@@ -28,7 +28,7 @@ func numbered(t *testing.T, s *storetest.Store, r registry.Repo, n int) (digests
 	return digests, numbers
 }
 
-// blastPromises are what is promised about who has to do with many images.
+// blastPromises are the promises about identities and places that many images concern.
 var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"pulls of images are found from either side": func(t *testing.T, s *storetest.Store) {
 		rng := rand.New(rand.NewPCG(1, 2))

@@ -109,7 +109,7 @@ func (p *pusher) act(ctx context.Context) error {
 	return nil
 }
 
-// upload goes on with an upload that is there: sends more, finishes or ends it.
+// upload continues an existing upload: it sends more bytes, finishes it or cancels it.
 func (p *pusher) upload(ctx context.Context, u registry.Upload, ref registrydb.RepoRef, b registry.Blob) error {
 	ids, err := store.ReadColumn[string](ctx, p.s.Rows, `SELECT id FROM uploads WHERE grp = $1`, string(ref.Group))
 	if err != nil || len(ids) == 0 {
@@ -222,7 +222,7 @@ func TestRecount(t *testing.T) {
 		}
 		before(`DELETE FROM repos WHERE seg = $1`, store.Segment(gone.UID))
 
-		var wg sync.WaitGroup // replicas do it at the same time, beside pushes
+		var wg sync.WaitGroup // replicas do it at the same time, during pushes
 		for range 3 {
 			wg.Go(func() {
 				if _, err := recount.Bytes(t.Context(), s.DB); err != nil {
@@ -328,8 +328,8 @@ func TestBudgetRace(t *testing.T) {
 	})
 }
 
-// TestOverBudget: a refusal tells what is used to those who may know it, and nothing
-// of the group to others.
+// TestOverBudget checks that a refusal contains the usage only for callers who may know it,
+// and nothing about the group for other callers.
 func TestOverBudget(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID

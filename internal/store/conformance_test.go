@@ -688,7 +688,7 @@ func changeNothing(t *testing.T, s *storetest.Store) {
 			return nil
 		})
 	must(t, errors.Join(ge, ie, me, re, pe, ae))
-	if diff := cmp.Diff(p, got); diff != "" { // what the caller is told is what is there
+	if diff := cmp.Diff(p, got); diff != "" { // the result equals the stored resource
 		t.Error(diff)
 	}
 	wantSame(t, s.Group, org.UID, org)
@@ -780,7 +780,7 @@ func failedWrites(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// randomHistory inserts and deletes at random, from several sides at once.
+// randomHistory inserts and deletes at random, from several goroutines.
 func randomHistory(t *testing.T, s *storetest.Store) {
 	ctx := t.Context()
 	org, _ := addOrganization(t, s, "org", alice)
@@ -974,7 +974,7 @@ func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 	})
 }
 
-// lifetimeOfTheRest is lifetime for what an organization has beside groups,
+// lifetimeOfTheRest is lifetime for the resources of an organization except groups,
 // identities, roles and bindings.
 func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, org resource.UID) []entry {
 	p, a, i := newProvider(org, resource.OwnerRole, "p"), newAssociation(org, "a"), newInvite(org, resource.OwnerRole)
@@ -998,7 +998,7 @@ func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, or
 		must(t, s.InsertMapping(ctx, m))
 	}
 	must(t, s.DeleteMapping(ctx, m.UID))
-	for range 2 { // the second time there is nothing to tell of
+	for range 2 { // the second time there is no event
 		_, err = s.DeleteMappings(ctx, p.UID, []resource.UID{m.UID, n.UID, o.UID})
 		must(t, err)
 		must(t, s.DeleteAssociation(ctx, a.UID))

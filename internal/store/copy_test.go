@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// copying is that of manifests to a repo, of which the last is an image with a tag that it has in both.
+// copying returns the copy of manifests to a repo. The last one is an image whose tag is the
+// same in both repos.
 func copying(from, to registry.Repo, tag string, all ...registry.Manifest) registrydb.Copying {
 	last := all[len(all)-1]
 	return registrydb.Copying{From: from.UID, To: registrydb.RepoRef{Group: to.UID.Parent(), Name: to.Name,
@@ -217,7 +218,7 @@ func copiedOrGone(t *testing.T, s *storetest.Store, to registry.Repo, word strin
 	}
 }
 
-// TestCopyDuels races copies against those who delete what is copied.
+// TestCopyDuels runs copies while the copied images are deleted.
 func TestCopyDuels(t *testing.T) {
 	const rounds = 20
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

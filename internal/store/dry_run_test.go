@@ -43,8 +43,8 @@ type stage struct {
 	signer      registry.Signer
 	trash       registry.TrashEntry // a tag of the repo
 	upstream    registry.Upstream
-	follower    registry.Repo // of the repo, and due
-	equal       registry.Repo // of the repo, and not due
+	follower    registry.Repo // follows the repo, and is due
+	equal       registry.Repo // follows the repo, and is not due
 	asked       resource.AccessRequest
 }
 
@@ -86,7 +86,7 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 // (nil where nothing is). Both are made more than once, with the same arguments.
 type act struct{ fine, refused func(context.Context) error }
 
-// acts are all that writes, by the name of the method.
+// acts are the methods that write, by name.
 func (st stage) acts() map[string]act {
 	all := st.actsOnTheRest()
 	maps.Copy(all, st.actsOnTheRegistry())

@@ -24,7 +24,7 @@ import (
 // A rowSet is what a database has: the rows of each table, as texts in order.
 type rowSet map[string][]string
 
-// dumped returns everything a database has, and the rows as they were read.
+// dumped returns a snapshot of a database, its rows, and the rows as text.
 func dumped(t *testing.T, s *store.DB) (d *dump.Snapshot, rows map[string][][]any, texts rowSet) {
 	t.Helper()
 	rows, texts = map[string][][]any{}, rowSet{}
@@ -100,8 +100,8 @@ func populate(t *testing.T, s *storetest.Store) resource.UID {
 	return org
 }
 
-// TestDumpAndLoad moves a database from each engine to each: everything is there
-// afterwards, with the types it had, and numbers go on after the last one.
+// TestDumpAndLoad moves a database from each engine to each. All rows exist afterwards, with
+// their types, and new rows are numbered after the last one.
 func TestDumpAndLoad(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, from string) {
 		source := storetest.Open(t, from)
@@ -182,8 +182,7 @@ func emptyOf(t *testing.T, s *storetest.Store) string {
 	return t.TempDir() + "/new.db"
 }
 
-// TestOpenToRead reads beside the process that has a database open, and changes
-// nothing.
+// TestOpenToRead reads while another process has the database open, and changes nothing.
 func TestOpenToRead(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)

@@ -298,7 +298,7 @@ func eventsBackwards(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// tailOfMany has writers commit and fail at once, and a tail that keeps up.
+// tailOfMany reads a tail while many writers commit and fail.
 func tailOfMany(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	tail, err := outbox.NewTail(t.Context(), s.DB, 0)
@@ -375,8 +375,8 @@ func tailThatSkips(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// settle waits until every transaction that was under way when the tail began is
-// over, those of other tests on the same server too.
+// settle waits until every transaction that was running when the tail began has ended,
+// including the transactions of other tests on the same server.
 func settle(t *testing.T, tail *outbox.Tail) {
 	t.Helper()
 	for settled := false; !settled; {

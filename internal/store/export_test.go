@@ -292,7 +292,8 @@ func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
 func (q *Query) PlanHeads(all []Span) string    { return q.heads(all) }
 func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 
-// Named is the statement of At, and the others are those of the methods of these names.
+// Named is the statement of FindByPath. Each of the others is the statement of the method
+// with its name.
 var (
 	Named           = named
 	NamesOf         = namesOf

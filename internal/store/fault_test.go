@@ -61,7 +61,7 @@ func TestMovedFile(t *testing.T) {
 	s := storetest.Open(t, path)
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 	must(t, os.Rename(path, path+".away"))
-	_, err := s.Identity(t.Context(), i.UID) // over a connection that has still to be opened
+	_, err := s.Identity(t.Context(), i.UID) // over a new connection
 	wantFault(t, err, fault.Unavailable, fault.Resource{})
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is another file: %v", err)
@@ -223,9 +223,9 @@ func until(t *testing.T, on *pgx.Conn, query string, want int) {
 	}
 }
 
-// TestKilledSessions ends every session of the server under traffic. What fails
-// says that it is unavailable; what was acknowledged is there; and the store
-// goes on without being opened again.
+// TestKilledSessions ends every session of the server during traffic. Requests that fail
+// return Unavailable, acknowledged writes exist, and the store continues without being
+// opened again.
 func TestKilledSessions(t *testing.T) {
 	const rounds = 5
 	address := storetest.Postgres(t)
@@ -300,7 +300,7 @@ func TestDeadConnections(t *testing.T) {
 	_, err = locked.Exec(t.Context(), `LOCK TABLE groups`)
 	must(t, err)
 	var wg sync.WaitGroup
-	for range 10 { // at once, so that there are ten connections
+	for range 10 { // concurrently, so that there are ten connections
 		wg.Go(func() {
 			if _, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{},
 				byUID); err != nil {

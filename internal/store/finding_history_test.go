@@ -37,7 +37,7 @@ func newPast(t *testing.T, s *storetest.Store) *past {
 	return p
 }
 
-// key is that of the match of the package and the advisory.
+// key returns the key of the match of the package and the advisory.
 func (p *past) key() findingdb.Match {
 	return findingdb.Match{Package: p.packages[0].ID, Root: store.Segment(p.org), Advisory: store.Segment(p.advisory)}
 }
@@ -72,7 +72,7 @@ func (p *past) hits(t *testing.T) []findingdb.Hit {
 
 func ms(after time.Duration) int64 { return store.MS(epoch.Add(after)) }
 
-// historyPromises are what is kept of matches that have ended.
+// historyPromises are the promises about matches that have ended.
 var historyPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a match that ends is kept with its times and sources": func(t *testing.T, s *storetest.Store) {
 		p := newPast(t, s)

@@ -50,7 +50,7 @@ func copyOne(ctx context.Context, s *storetest.Store, run sourcedb.FollowRun, ta
 		Images: []registry.CopiedImage{{Digest: m.Digest, Tag: tag, FromTag: tag}}}))
 }
 
-// stands checks how a repo stands.
+// stands checks the sync status of a repo.
 func stands(t *testing.T, s *storetest.Store, repo resource.UID, want registry.FollowState,
 	why string) registry.Follow {
 	t.Helper()
@@ -61,7 +61,7 @@ func stands(t *testing.T, s *storetest.Store, repo resource.UID, want registry.F
 	return f
 }
 
-// shift changes the times of all that follow by so many milliseconds.
+// shift moves the times of all followers by a duration.
 func shift(t *testing.T, s *storetest.Store, columns string, by time.Duration) {
 	t.Helper()
 	for column := range strings.FieldsSeq(columns) {

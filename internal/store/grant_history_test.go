@@ -38,7 +38,7 @@ func rowsOf(t *testing.T, s *storetest.Store, table, where string) (n int) {
 	return n
 }
 
-// TestGrantHistory follows a binding, and the names of what it refers to, through their lives.
+// TestGrantHistory checks the recorded history of a binding, and of the names that it refers to.
 func TestGrantHistory(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -233,7 +233,7 @@ func TestPruneGrantHistory(t *testing.T) {
 	})
 }
 
-// TestGrantHistoryAfterLoad: a database that was restored goes on recording.
+// TestGrantHistoryAfterLoad checks that a restored database continues to record.
 func TestGrantHistoryAfterLoad(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, from string) {
 		source := storetest.Open(t, from)
@@ -348,7 +348,7 @@ func TestDiffGrants(t *testing.T) {
 	})
 }
 
-// sameChanges compares changes whose times rise. Two that happened at once are in any order.
+// sameChanges compares changes whose times rise. Changes with equal times are in any order.
 func sameChanges[T comparable](got, want []T) bool {
 	if len(got) != len(want) {
 		return false

@@ -96,8 +96,8 @@ func TestAnotherHistoryOnStart(t *testing.T) {
 	}
 }
 
-// TestSeveralServers connects by addresses of which the first does not answer, refuses, or
-// is not there.
+// TestSeveralServers connects with several addresses. The server at the first one does not
+// answer, refuses, or does not exist.
 func TestSeveralServers(t *testing.T) {
 	database, err := url.Parse(storetest.Postgres(t))
 	must(t, err)

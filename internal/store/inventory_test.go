@@ -59,7 +59,7 @@ func running(t *testing.T, s *storetest.Store, reach []resource.UID, f findingdb
 	}
 }
 
-// inventoryPromises are what is promised about where images run.
+// inventoryPromises are the promises about the places where images run.
 var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a push replaces what was there, and nothing else": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID

@@ -74,7 +74,7 @@ func inviteChanges(t *testing.T, s *storetest.Store) {
 	}
 	got, err := edit(func(i *resource.GroupInvite) {
 		i.Role, i.Email, i.ExpirationTime = other.UID, "b@c.test", epoch.Add(time.Hour)
-		i.SingleUse, i.Digest, i.KeyID, i.CreateTime = false, []byte{3}, "changed", epoch // stay as they are
+		i.SingleUse, i.Digest, i.KeyID, i.CreateTime = false, []byte{3}, "changed", epoch // these must not change
 	})
 	must(t, err)
 	want := i
@@ -87,7 +87,7 @@ func inviteChanges(t *testing.T, s *storetest.Store) {
 	must(t, s.DeleteRole(t.Context(), r.UID)) // it is promised no more
 	_, err = edit(func(i *resource.GroupInvite) { i.Role = r.UID })
 	wantFault(t, err, fault.NotFound, fault.Resource{Type: "role", Name: string(r.UID)})
-	_, err = s.UpdateInvite(t.Context(), i, want) // as it was before the change
+	_, err = s.UpdateInvite(t.Context(), i, want) // with the version before the change
 	if !errors.Is(err, store.ErrStale) {
 		t.Errorf("a change of what has changed: %v", err)
 	}

@@ -69,9 +69,9 @@ func (f *filler) fillStruct(v reflect.Value) {
 	}
 }
 
-// kept checks that a resource with every field set is read back as it was
-// written, twice, and found in a list. fit makes the one that was filled fit into
-// the database; without the fields that fit leaves zero, nothing may be.
+// kept checks that a resource with every field set is read back unchanged, twice, and is
+// found in a list. fit changes the filled resource so that the database accepts it. Only
+// fields that fit sets to zero may be zero.
 func kept[T any](
 	fit func(*T), insert func(context.Context, T) error, get func(context.Context, resource.UID) (T, error),
 	list func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),

@@ -421,7 +421,7 @@ func compare(o page.Order) func(a, b row) int {
 
 func strictlyBelow(group, uid resource.UID) bool { return group != uid && group.Covers(uid) }
 
-// keeps tells whether a row belongs to a list, from the words of the API.
+// keeps reports whether a row belongs to a list, as the API defines it.
 func (k *kind) keeps(v row, r store.Reach, f resource.Filter) bool {
 	seen := slices.Contains(r.Also, v.uid) || slices.ContainsFunc(r.Under, func(g resource.UID) bool {
 		return strictlyBelow(g, v.uid) || k.self && g == v.uid

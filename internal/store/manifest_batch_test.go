@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestManifestsTogether: what many ask for at once is what each would get alone.
+// TestManifestsTogether checks that concurrent reads return the same results as single reads.
 func TestManifestsTogether(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

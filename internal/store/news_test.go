@@ -219,7 +219,7 @@ func TestAliasSets(t *testing.T) {
 	}
 }
 
-// newsPromises are about images that events have yet to tell about.
+// newsPromises are the promises about images whose events are not yet written.
 var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"an image that gets its number is news, the very first one, too": func(t *testing.T, s *storetest.Store) {
 		l := newBulletin(t, s)

@@ -222,7 +222,7 @@ func TestRecoveryPromises(t *testing.T) {
 	}
 }
 
-// recoveryDuels are of those who use codes and those who take them away.
+// recoveryDuels run the use of codes and their removal concurrently.
 var recoveryDuels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) duel{
 	"use a recovery code and make others": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		a := withCodes(t, s, lastSegment(org.NewChild())+"@example.test", "old")

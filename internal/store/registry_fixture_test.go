@@ -42,7 +42,7 @@ func addUpload(t *testing.T, s *storetest.Store, group resource.UID, repo string
 	return u
 }
 
-// digest is that of a word.
+// digest returns the digest of a word.
 func digest(word string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word))) }
 
 // ref is a repo that is there.

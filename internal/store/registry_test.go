@@ -1097,8 +1097,8 @@ func pushing(t *testing.T, s *storetest.Store, r registry.Repo, m registry.Manif
 
 func bothWell(a, b error) error { return errors.Join(a, b) }
 
-// oneOrLacking says that either the push came first and what it needs stays, or
-// it was told what it lacks.
+// oneOrLacking checks that either the push came first and its references stay, or its error
+// names the missing ones.
 func oneOrLacking(a, b error) error {
 	_, lacking := errors.AsType[*registrydb.MissingError](a)
 	if a == nil && errors.Is(b, fault.FailedPrecondition) || b == nil && lacking {

@@ -20,7 +20,7 @@ import (
 // A pair is two processes that share a database.
 type pair struct {
 	here, there *storetest.Store
-	db          *sql.DB // for what nobody is told of
+	db          *sql.DB // for changes without a notification
 	url         string
 }
 
@@ -129,7 +129,7 @@ func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 	}
 }
 
-// TestTwoChangeAndReadTheSame has both processes do both at once.
+// TestTwoChangeAndReadTheSame makes both processes change and read concurrently.
 func TestTwoChangeAndReadTheSame(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
@@ -262,8 +262,8 @@ func TestOneThatLeavesIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestManyChangeGrants: whoever is told of a change reads from the database,
-// also if there are more changes at once than connections.
+// TestManyChangeGrants checks that the callback of a change can read from the database, even
+// if there are more concurrent changes than connections.
 func TestManyChangeGrants(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))

@@ -50,7 +50,7 @@ func (s shelf) preview(t *testing.T) (retentiondb.RetentionPlan, []string) {
 	return plan, words(plan)
 }
 
-// words are the tags of what goes, or the digests of what has none.
+// words returns the tags that a plan deletes, and the digests of untagged manifests.
 func words(plan retentiondb.RetentionPlan) (all []string) {
 	for _, g := range plan.Going {
 		name := strings.Join(g.Tags, "+")
@@ -475,7 +475,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			}
 		}
 		plan, _ := s.preview(t)
-		s.run(t, plan) // of nothing
+		s.run(t, plan) // an empty plan
 	},
 	"one run deletes no more than 200 images, the oldest first": func(t *testing.T, s shelf) {
 		for i := range 203 {
@@ -605,8 +605,8 @@ func TestRetentionTurns(t *testing.T) {
 	})
 }
 
-// strayRetention: rules of a group that the version before has deleted are removed when they are due, those of a repo in
-// the trash stay.
+// strayRetention checks that the rules of a group that the version before has deleted are
+// removed when they are due, and that the rules of a repo in the trash stay.
 func strayRetention(t *testing.T, s shelf) {
 	t.Helper()
 	gone := addGroup(t, s.Store, s.org.UID, "gone")
@@ -721,7 +721,7 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r registr
 	},
 }
 
-// TestRetentionDuels races retention against those who need what it deletes.
+// TestRetentionDuels runs retention while other writes use the manifests that it deletes.
 func TestRetentionDuels(t *testing.T) {
 	const rounds = 20
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

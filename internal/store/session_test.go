@@ -131,7 +131,7 @@ func refreshReplayed(t *testing.T, s *storetest.Store) {
 	_, err = s.Session(t.Context(), "one")
 	wantFault(t, err, fault.NotFound, fault.Resource{})
 	wantVoid(t, s, resource.SessionSubject("one"))
-	_, _, err = refresh(t, s, "q1", "q2") // the other sign-in of the same person goes on
+	_, _, err = refresh(t, s, "q1", "q2") // the other sign-in of the same person continues
 	must(t, err)
 }
 
@@ -182,7 +182,7 @@ func sessionEnded(t *testing.T, s *storetest.Store) {
 	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
 }
 
-// ends returns what was told of sessions that were ended.
+// ends returns the events of sessions that were ended.
 func ends(t *testing.T, s *storetest.Store) (all []resource.Event) {
 	t.Helper()
 	for _, e := range events(t, s) {
@@ -193,8 +193,8 @@ func ends(t *testing.T, s *storetest.Store) (all []resource.Event) {
 	return all
 }
 
-// sessionEndsTold ends a session in every way there is. One whose time is over
-// ends without anybody's doing.
+// sessionEndsTold ends a session in every possible way. A session that expires ends
+// without an actor.
 func sessionEndsTold(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
@@ -259,8 +259,8 @@ func sessionEndsTold(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// sessionEndsHeard ends sessions that one group answers for, or nobody: where the
-// person is known too is told nothing.
+// sessionEndsHeard ends sessions that belong to one group, or to none. Other groups that
+// know the person get no event.
 func sessionEndsHeard(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
@@ -276,7 +276,7 @@ func sessionEndsHeard(t *testing.T, s *storetest.Store) {
 		must(t, err)
 		want := home
 		if want == "" {
-			want = "/" // of no group
+			want = "/" // no group
 		}
 		if got := ends(t, s)[before:]; len(got) != 1 || got[0].Group != want {
 			t.Errorf("told to %v, want %s alone", got, want)

@@ -288,7 +288,7 @@ func TestTimedBindings(t *testing.T) {
 	}
 }
 
-// TestBindingsEndOnce has two replicas record what is over while others change the same bindings.
+// TestBindingsEndOnce makes two replicas record the ends of bindings that others change.
 func TestBindingsEndOnce(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -402,7 +402,7 @@ func TestTheTimeIsBetweenTheTwo(t *testing.T) {
 	}
 }
 
-// TestTimeDoesNotRunBack: a clock that is set back by a minute does not bring back what is over.
+// TestTimeDoesNotRunBack: a clock that is set back by a minute does not make ended bindings valid again.
 func TestTimeDoesNotRunBack(t *testing.T) {
 	t.Parallel()
 	s := storetest.Open(t, storetest.SQLite(t))

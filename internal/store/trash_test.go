@@ -33,7 +33,7 @@ func what(e registry.TrashEntry) string {
 	return "repo " + e.RepoName
 }
 
-// trashed returns what is in the trash below a place, and checks the total.
+// trashed returns the entries of the trash below a place, and checks the total.
 func trashed(t *testing.T, s *storetest.Store, place resource.UID) map[string]registry.TrashEntry {
 	t.Helper()
 	all := map[string]registry.TrashEntry{}
@@ -763,7 +763,7 @@ func markIdle(t *testing.T, s *storetest.Store, r registry.Repo, word string) er
 	return err
 }
 
-// wholeAt returns an error unless the tag of a word stands for its image and the repo has the blob.
+// wholeAt returns an error unless the tag of a word names its image and the repo has the blob.
 func wholeAt(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
 	m, err := s.Manifest(t.Context(), r.UID, "t-"+word)
 	if err == nil && m.Digest != newImage(word).Digest {

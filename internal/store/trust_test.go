@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// arrival is somebody who signs in with a provider.
+// arrival is the sign-in of a person with a provider.
 func arrival(p resource.IdentityProvider, subject string) resource.SignIn {
 	return resource.SignIn{
 		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Name: subject, UpdateRoles: true, Register: true,
@@ -24,7 +24,7 @@ func arrive(t *testing.T, s *storetest.Store, p resource.IdentityProvider, subje
 	return l.Identity
 }
 
-// TestPeople holds the store to who somebody is: that depends on the provider.
+// TestPeople checks that the provider decides which identity a person gets.
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

@@ -135,8 +135,8 @@ func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 	return n
 }
 
-// TestManyCreateTogether: writes that share a commit are each other's business in
-// nothing. Those that are refused are told why, and leave no event and no count.
+// TestManyCreateTogether checks that writes that share a commit do not affect each other. A
+// refused write returns its reason, and leaves no event and no count.
 func TestManyCreateTogether(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID

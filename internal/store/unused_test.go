@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestInvitesExpire: that an invite is over is told once, and again if its end was put off.
+// TestInvitesExpire checks that there is one event for an expired invite, and another one if
+// its end was moved.
 func TestInvitesExpire(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -57,7 +58,8 @@ func TestInvitesExpire(t *testing.T) {
 	})
 }
 
-// TestUnusedReports: a group with a subscription is told once, whichever of many replicas does it, and again a week later.
+// TestUnusedReports checks that a group with a subscription gets one report, no matter how many
+// replicas there are, and another one a week later.
 func TestUnusedReports(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

@@ -32,7 +32,7 @@ func addUpstream(t *testing.T, s *storetest.Store, group resource.UID) registry.
 	return u
 }
 
-// mirroredImage is an image of which the repo may lack the layer.
+// mirroredImage returns an image whose layer may be missing in the repo.
 func mirroredImage(word string) registry.Manifest {
 	m := newImage(word)
 	m.ArtifactType = registry.ImageConfigs[0]

@@ -215,8 +215,8 @@ func TestLongFilter(t *testing.T) {
 	}
 }
 
-// The version before and this one read each other's tokens, because they serve
-// beside each other during an upgrade. Before, a token had no order and no filter.
+// The version before and this one read each other's tokens, because they run
+// together during an upgrade. Tokens of the version before have no order and no filter.
 func TestTokensOfVersionBefore(t *testing.T) {
 	clock := time.Unix(1_800_000_000, 0)
 	tokens := page.NewTokens([]byte("key"), func() time.Time { return clock })

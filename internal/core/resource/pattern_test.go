@@ -22,7 +22,7 @@ func programOf(t *testing.T, pattern string) int {
 	return len(prog.Inst)
 }
 
-// anchors is how many instructions stand around a pattern.
+// anchors is the number of instructions that the anchors of a pattern need.
 const anchors = 8
 
 func TestPatternSize(t *testing.T) {
@@ -64,8 +64,8 @@ func TestPatternSize(t *testing.T) {
 	}
 }
 
-// FuzzPatternSize validates patterns. One that is accepted compiles, to no more
-// than it was taken for, and what is over the limit is accepted nowhere.
+// FuzzPatternSize validates patterns. An accepted pattern compiles, and is not larger than
+// estimated. A pattern above the limit is never accepted.
 func FuzzPatternSize(f *testing.F) {
 	for _, pattern := range []string{
 		".*", "repo:[a-z]+/x", "(?i)a|b|c", `(a{0,30}b?){0,30}`, `[^\pL]{7}`, "[a-z]{0,999}[a-z]{0,999}",

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob/blobtest"
 )
 
-// TestS3Keys checks the keys of files: they are those of the versions that wrote with the storage driver of the
-// distribution registry, so that nothing has to be moved.
+// TestS3Keys checks the keys of files. They are the same as in the versions that used the storage driver of the
+// distribution registry, so that objects need not be moved.
 func TestS3Keys(t *testing.T) {
 	server := blobtest.Start(t)
 	const path = "/blobs/0a/0a1b2c3d-1111-4222-8333-444455556666"
@@ -53,8 +53,8 @@ func raw(t *testing.T, s blobtest.Server) minio.Core {
 	return *c
 }
 
-// TestS3Before goes on with uploads as the version before this one has left them: parts of 10 MiB, and a last one of any
-// size. If what is there is not what the database says, they cannot be resumed.
+// TestS3Before resumes uploads that the version before this one has left: parts of 10 MiB, and a last one of any size.
+// If their size differs from the database, they cannot be resumed.
 func TestS3Before(t *testing.T) {
 	server := blobtest.Start(t)
 	core, s := raw(t, server), server.Storage(t)
@@ -192,7 +192,7 @@ func (c *cutWriter) Write(b []byte) (int, error) {
 	return c.ResponseWriter.Write(b)
 }
 
-// TestS3Mistakes checks what an operator is told.
+// TestS3Mistakes checks the error messages for the operator.
 func TestS3Mistakes(t *testing.T) {
 	server := blobtest.Start(t)
 	must(t, server.Storage(t).Put(t.Context(), "/blobs/a", strings.NewReader("a")))

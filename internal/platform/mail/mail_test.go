@@ -95,7 +95,7 @@ func (p *post) waiting(t *testing.T) int {
 	return n
 }
 
-// stored returns what is stored of messages.
+// stored returns the stored messages.
 func (p *post) stored(t *testing.T) (sealed []byte) {
 	t.Helper()
 	err := p.db.Rows(t.Context(), `SELECT id, organization, address, sealed FROM mails`, nil,
@@ -210,7 +210,7 @@ func TestRetry(t *testing.T) {
 		if n := p.waiting(t); n != 2 {
 			t.Errorf("%d are waiting, want the two that can be sent later", n)
 		}
-		p.send(t, 0) // not at once
+		p.send(t, 0) // not yet due
 		server.Refuse("later@example.test", 0, "")
 		p.move(31 * time.Second)
 		p.send(t, 2)

@@ -25,7 +25,7 @@ func TestAttackReasons(t *testing.T) {
 	const name = "https://example.com"
 	told := map[string]string{}
 	for what, tt := range map[string]struct {
-		answer  []string // of the name server
+		answer  []string // from the name server
 		address string
 	}{
 		"a name that does not exist":         {nil, name + "/"},
@@ -58,7 +58,7 @@ func TestAttackReasons(t *testing.T) {
 	}
 }
 
-// TestReasons are those that people can act on and that tell nothing.
+// TestReasons checks that people can act on the reasons, and that the reasons reveal nothing.
 func TestReasons(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
@@ -95,8 +95,8 @@ func closedPort(t *testing.T, host string) string {
 	return portOf(l)
 }
 
-// silentPort returns a port that takes requests for example.com and does not
-// answer them, and who vouches for it.
+// silentPort returns a port that accepts requests for example.com without answering them,
+// and the authority of its certificate.
 func silentPort(t *testing.T, host string) (string, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter,

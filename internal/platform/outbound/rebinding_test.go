@@ -22,8 +22,8 @@ func counting(t *testing.T, address string) (*httptest.Server, *atomic.Int32) {
 	return outboundtest.Serve(t, address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1) })), n
 }
 
-// TestRebinding has a name that leads to an address that is allowed, and then to
-// one that is not: what is checked is what is dialled.
+// TestRebinding uses a name that first resolves to an allowed address, and then to one that
+// is not allowed. The client must check the address that it dials.
 func TestRebinding(t *testing.T) {
 	allowed, good := counting(t, "127.0.0.2:0")
 	port := allowed.Listener.Addr().(*net.TCPAddr).Port

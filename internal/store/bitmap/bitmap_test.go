@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// TestSet plays with sets beside maps.
+// TestSet compares random operations on sets with the same operations on maps.
 func TestSet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -51,8 +51,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// FuzzDecode: bytes are either refused, or those of the set that they are decoded to
-// are read the same way.
+// FuzzDecode checks that bytes are either refused, or decode to a set whose own bytes
+// decode to the same set.
 func FuzzDecode(f *testing.F) {
 	full := bitmap.Set{}
 	for place := range bitmap.Size {
