@@ -49,7 +49,7 @@ prepare: ## Install and build what the tests need; PARTS='s3 browser' for a part
 test-packages:
 	status=0; \
 	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
-		./internal/store ./internal/vuln/finding $$($(GO) list ./... | grep -v '/cmd/holdfast$$') || status=1; \
+		./internal/store ./internal/vuln/query $$($(GO) list ./... | grep -v '/cmd/holdfast$$') || status=1; \
 	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
 		./bench ./e2e/escalation || status=1; \
 	exit $$status

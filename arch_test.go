@@ -106,10 +106,25 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry registry/evidence registry/gcdb registry/imagedb registry/pulldb registry/registrydb " +
 		"registry/retentiondb registry/signature registry/signerdb registry/sourcedb registry/upstream " +
 		"signin/token store store/outbox"},
-	{"vuln/finding", "access/authz access/iam access/iamdb core/fault core/page core/resource " +
-		"platform/fairlimit platform/metric registry registry/evidence registry/imagedb registry/protocol " +
-		"registry/pulldb registry/registrydb registry/signerdb store vuln vuln/advisory/advisorydb " +
-		"vuln/advisory/format vuln/advisory/version vuln/findingdb vuln/inspect"},
+	{"vuln/finding", "access/authz core/fault core/resource platform/fairlimit registry store vuln " +
+		"vuln/advisory/advisorydb vuln/advisory/format vuln/findingdb"},
+	{"vuln/exception", "core/resource registry vuln vuln/advisory/version vuln/finding vuln/findingdb"},
+	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/protocol " +
+		"registry/signerdb store vuln/advisory/version vuln/findingdb vuln/inspect"},
+	{"vuln/match", "core/fault core/resource registry registry/imagedb store vuln vuln/advisory/advisorydb " +
+		"vuln/advisory/version vuln/finding vuln/findingdb"},
+	{"vuln/policy", "access/authz core/fault core/page core/resource platform/metric registry " +
+		"registry/imagedb registry/protocol registry/pulldb registry/registrydb store vuln " +
+		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding " +
+		"vuln/findingdb"},
+	{"vuln/query", "access/authz core/fault core/page core/resource registry registry/evidence " +
+		"registry/imagedb registry/protocol registry/registrydb store vuln vuln/advisory/advisorydb " +
+		"vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding vuln/findingdb"},
+	{"vuln/inventory", "access/authz core/fault core/page core/resource registry/registrydb store vuln " +
+		"vuln/findingdb"},
+	{"vuln/blast", "access/authz access/iam access/iamdb core/fault core/page core/resource registry " +
+		"registry/imagedb registry/protocol registry/pulldb registry/registrydb store vuln/finding " +
+		"vuln/findingdb vuln/query"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store store/dump " +
 		"store/recount"},
 	{"signin/input", "core/resource"},
@@ -128,20 +143,21 @@ var mayImport = []struct{ pkg, imports string }{
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
 		"platform/outbound platform/trace signin/token store store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
-		"registry/protocol store vuln vuln/advisory vuln/finding"},
+		"registry/protocol store vuln vuln/advisory vuln/query"},
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
 	{"api/v2/accessapi", "access/budget access/iam access/simulation api/wire core/fault core/resource " +
 		"gen/... ops/search signin/accounts signin/input signin/login signin/provider signin/sts"},
 	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/protocol"},
 	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
-		"vuln/advisory/format vuln/finding"},
+		"vuln/advisory/format vuln/blast vuln/finding vuln/inventory vuln/policy vuln/query"},
 	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
 		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
-		"registry/protocol signin/accounts signin/login signin/sts vuln/advisory vuln/finding"},
+		"registry/protocol signin/accounts signin/login signin/sts vuln/advisory vuln/blast vuln/inventory " +
+		"vuln/policy vuln/query"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
 		"core/page core/resource events/event gen/... ops/status registry registry/evidence " +
-		"registry/protocol signin/accounts signin/login signin/sts vuln vuln/advisory vuln/finding"},
+		"registry/protocol signin/accounts signin/login signin/sts vuln vuln/advisory vuln/query"},
 	{"api", "access/authz api/v1 api/v2 api/v2/vulnapi api/wire core/fault core/resource events/event gen/... " +
 		"platform/metric platform/trace signin/token vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},

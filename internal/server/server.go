@@ -48,8 +48,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/indexer"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+	"github.com/holdfast-dev/holdfast/internal/vuln/match"
 )
 
 // A Config has the settings of a Server.
@@ -76,8 +77,8 @@ type Server struct {
 
 	registry         *protocol.Registry
 	advisories       *advisorydb.Store
-	indexer          *finding.Indexer
-	matcher          *finding.Matcher
+	indexer          *indexer.Indexer
+	matcher          *match.Matcher
 	budgets          *budget.Service
 	refusals         *denials.Recorder
 	operator         *status.Service
@@ -221,14 +222,15 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	searches := search.New(s.store, s.checker, search.Sources{
-		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings, Events: events,
+		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings.Findings, Events: events,
 	})
 	s.operator = status.New(s.store, s.issuer, s.state, s.cfg.Operators)
 	simulations := simulation.New(s.store, s.checker, s.iam, simulation.Config{Now: s.cfg.Now, Pulls: pulledBy(images)})
 	s.api = api.New(api.Services{
 		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts,
 		Advisory: s.advisory, Login: s.login, Accounts: s.accounts, Events: events,
-		Findings: findings, Blast: finding.NewBlastService(findings, s.iam, s.cfg.KeepPulls), Search: searches,
+		Findings: findings.Findings, Policy: findings.Policy,
+		Blast: findings.Blast, Inventory: findings.Inventory, Search: searches,
 		Operator: s.operator,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,

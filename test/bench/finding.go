@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/match"
 )
 
 const (
@@ -282,7 +282,7 @@ func (m *measurement) changedAdvisories(ctx context.Context, g *gallery, what st
 		matching, stop := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		if matched {
-			matcher := finding.NewMatcher(findingdb.New(db), lists, quiet)
+			matcher := match.New(findingdb.New(db), lists, quiet)
 			go func() { done <- matcher.Run(matching) }()
 			time.Sleep(100 * time.Millisecond) // until it has begun
 		}
@@ -303,7 +303,7 @@ func (m *measurement) changedAdvisories(ctx context.Context, g *gallery, what st
 		}
 		without = append(without, time.Since(begin))
 		stop()
-		check(matchAll(ctx, db, finding.NewMatcher(findingdb.New(db), lists, quiet)))
+		check(matchAll(ctx, db, match.New(findingdb.New(db), lists, quiet)))
 	}
 	m.slower("findings: import of changed advisories with comparing, "+what, newPair(median(with[1:]), median(without[1:])),
 		changedTarget)

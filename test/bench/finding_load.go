@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+	"github.com/holdfast-dev/holdfast/internal/vuln/match"
 )
 
 // What images have: most of it comes from one of a few hundred base images, each with the
@@ -215,13 +215,13 @@ func (g *gallery) addPackages(ctx context.Context) {
 // match compares what is to be compared.
 func (g *gallery) match(ctx context.Context) {
 	g.openStore(ctx, func(db *store.DB) error {
-		m := finding.NewMatcher(findingdb.New(db), advisorydb.New(db), slog.New(slog.DiscardHandler))
+		m := match.New(findingdb.New(db), advisorydb.New(db), slog.New(slog.DiscardHandler))
 		return matchAll(ctx, db, m)
 	})
 }
 
 // matchAll runs a matcher until there is nothing left.
-func matchAll(ctx context.Context, db *store.DB, m *finding.Matcher) error {
+func matchAll(ctx context.Context, db *store.DB, m *match.Matcher) error {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()

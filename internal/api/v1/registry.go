@@ -14,13 +14,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 type registries struct {
 	pb.UnsafeRegistryServer
 	registry *protocol.Service
-	findings *finding.Service
+	findings *query.Service
 }
 
 // firstTier is the difference between the numbers of tiers in version 1 and in later

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportRequest) (*tenantpb.VulnReport, error) {
@@ -79,7 +79,7 @@ func numbered(m evidence.Match) string {
 type vulnerabilities struct {
 	registrypb.UnsafeVulnerabilitiesServer
 	registry *protocol.Service
-	findings *finding.Service
+	findings *query.Service
 }
 
 // scan returns a report from the findings of an image that has no attached report.

@@ -29,7 +29,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 // Services do the work of the methods.
@@ -43,8 +46,10 @@ type Services struct {
 	Login      *login.Service
 	Accounts   *accounts.Service
 	Events     *event.Service
-	Findings   *finding.Service
-	Blast      *finding.BlastService
+	Findings   *query.Service
+	Policy     *policy.Service
+	Blast      *blast.Service
+	Inventory  *inventory.Service
 	Search     *search.Service
 	Operator   *status.Service
 }
@@ -80,7 +85,7 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 	}, accessapi.Config{Version: cfg.Version, Bearer: cfg.Bearer})
 	registryapi.Register(r, registryapi.Services{Registry: services.Registry})
 	vulnapi.Register(r, vulnapi.Services{
-		Advisory: services.Advisory, Findings: services.Findings, Blast: services.Blast,
+		Advisory: services.Advisory, Findings: services.Findings, Policy: services.Policy, Blast: services.Blast, Inventory: services.Inventory,
 	}, cfg.Dir)
 	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{}}
 	eventspb.RegisterSubscriptionsServiceServer(r, s)

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 // A namedKind is a kind that can be found by name.
@@ -273,7 +273,7 @@ func (s *Service) byPURL(ctx context.Context, text string) (results []Result, _ 
 	if !strings.HasPrefix(text, "pkg:") {
 		return nil, nil
 	}
-	got, err := s.Findings.Search(ctx, text, "", finding.Place{}, page.Params{Size: perKind})
+	got, err := s.Findings.Search(ctx, text, "", query.Place{}, page.Params{Size: perKind})
 	for _, image := range got.Items {
 		r := Result{
 			Kind: Package, Match: ByPURL, Name: text, Parent: image.Repo, Digest: image.Digest,

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 const (
@@ -107,7 +107,7 @@ type Sources struct {
 	IAM      *iam.Service
 	Registry *protocol.Service
 	Advisory *advisory.Service
-	Findings *finding.Service
+	Findings *query.Service
 	Events   *event.Service
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 // A vulnerabilityRequest is a request that names a vulnerability.
@@ -20,10 +21,10 @@ type vulnerabilityRequest interface {
 	GetDays() int32
 }
 
-func readVulnerability(r vulnerabilityRequest) (finding.Vulnerability, error) {
+func readVulnerability(r vulnerabilityRequest) (blast.Vulnerability, error) {
 	group, err := wire.OptionalUID("group_uid", r.GetGroupUid())
-	return finding.Vulnerability{ID: r.GetAdvisoryId(), PURL: r.GetPurl(), Range: r.GetRange(),
-		Place: finding.Place{Group: group}, Days: int(r.GetDays())}, err
+	return blast.Vulnerability{ID: r.GetAdvisoryId(), PURL: r.GetPurl(), Range: r.GetRange(),
+		Place: query.Place{Group: group}, Days: int(r.GetDays())}, err
 }
 
 func (s *server) GetBlast(ctx context.Context, r *pb.GetBlastRequest) (*pb.Blast, error) {
@@ -31,8 +32,8 @@ func (s *server) GetBlast(ctx context.Context, r *pb.GetBlastRequest) (*pb.Blast
 	if err != nil {
 		return nil, err
 	}
-	blast, err := s.Blast.Get(ctx, vulnerability, r.GetPageSize())
-	return &pb.Blast{Stages: wire.Convert(blast, func(p finding.BlastPage) *pb.BlastStage { return stageOf(ctx, p) })}, err
+	stages, err := s.Blast.Get(ctx, vulnerability, r.GetPageSize())
+	return &pb.Blast{Stages: wire.Convert(stages, func(p blast.Page) *pb.BlastStage { return stageOf(ctx, p) })}, err
 }
 
 func (s *server) ListBlastStage(ctx context.Context, r *pb.ListBlastStageRequest) (*pb.BlastStage, error) {
@@ -43,7 +44,7 @@ func (s *server) ListBlastStage(ctx context.Context, r *pb.ListBlastStageRequest
 	if _, ok := pb.BlastStage_Name_name[int32(r.GetStage())]; !ok {
 		return nil, fault.Field("stage", "%d is not a stage", r.GetStage())
 	}
-	vulnerability.Stage = finding.BlastStage(r.GetStage())
+	vulnerability.Stage = blast.Stage(r.GetStage())
 	p, err := s.Blast.List(ctx, vulnerability, wire.Params(r))
 	if err != nil {
 		return nil, err
@@ -51,18 +52,18 @@ func (s *server) ListBlastStage(ctx context.Context, r *pb.ListBlastStageRequest
 	return stageOf(ctx, p), nil
 }
 
-func stageOf(ctx context.Context, b finding.BlastPage) *pb.BlastStage {
+func stageOf(ctx context.Context, b blast.Page) *pb.BlastStage {
 	p := wire.PageOf(ctx, b.Page, blastItemOf)
 	return &pb.BlastStage{
 		Items: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Complete: len(b.Gaps) == 0,
-		Gaps: wire.Convert(b.Gaps, func(g finding.Gap) *pb.BlastGap {
+		Gaps: wire.Convert(b.Gaps, func(g blast.Gap) *pb.BlastGap {
 			return &pb.BlastGap{Code: g.Code, Message: g.Text, Count: g.Count}
 		}),
 		Name: pb.BlastStage_Name(b.Stage),
 	}
 }
 
-func blastItemOf(i finding.BlastItem) *pb.BlastItem {
+func blastItemOf(i blast.Item) *pb.BlastItem {
 	switch {
 	case i.Package != nil:
 		return &pb.BlastItem{Package: packageOf(i.Package.Package), Images: int32(i.Package.Images)}
@@ -83,7 +84,7 @@ func blastItemOf(i finding.BlastItem) *pb.BlastItem {
 	}}
 }
 
-func affectedDeploymentOf(d finding.AffectedDeployment) *pb.AffectedDeployment {
+func affectedDeploymentOf(d blast.AffectedDeployment) *pb.AffectedDeployment {
 	out := &pb.AffectedDeployment{RepoUid: string(d.UID), Repo: d.Path}
 	for _, c := range d.Charts {
 		chart := c.Repo

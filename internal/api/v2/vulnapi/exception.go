@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 )
 
 // exceptionRecordOf returns the message of an exception for an event, without its
@@ -27,7 +27,7 @@ func exceptionRecordOf(e vuln.Exception) *pb.Exception {
 	}
 }
 
-func exceptionOf(c finding.CountedException) *pb.Exception {
+func exceptionOf(c policy.CountedException) *pb.Exception {
 	p := exceptionRecordOf(c.Exception)
 	switch {
 	case !c.DeleteTime.IsZero():
@@ -60,27 +60,27 @@ func readException(p *pb.Exception, e *vuln.Exception) (err error) {
 }
 
 func (s *server) CreateException(ctx context.Context, r *pb.CreateExceptionRequest) (*pb.Exception, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetException(), readException, s.Findings.CreateException,
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetException(), readException, s.Policy.CreateException,
 		exceptionOf)
 }
 
 func (s *server) GetException(ctx context.Context, r *pb.GetExceptionRequest) (*pb.Exception, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Findings.GetException, exceptionOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.Policy.GetException, exceptionOf)
 }
 
 func (s *server) ApproveException(ctx context.Context, r *pb.ApproveExceptionRequest) (*pb.Exception, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Findings.ApproveException, exceptionOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.Policy.ApproveException, exceptionOf)
 }
 
 func (s *server) DeleteException(ctx context.Context, r *pb.DeleteExceptionRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.Findings.DeleteException)
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Policy.DeleteException)
 }
 
 func (s *server) ListExceptions(ctx context.Context, r *pb.ListExceptionsRequest) (*pb.ListExceptionsResponse, error) {
-	f := finding.ExceptionFilter{
+	f := policy.ExceptionFilter{
 		Filter: resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, Count: r.GetCountMatching(),
 	}
-	p, err := wire.List(ctx, r, f, s.Findings.ListExceptions, exceptionOf)
+	p, err := wire.List(ctx, r, f, s.Policy.ListExceptions, exceptionOf)
 	return &pb.ListExceptionsResponse{
 		Exceptions: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err

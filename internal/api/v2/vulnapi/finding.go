@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 // An imageRequest is a request that names an image.
@@ -35,7 +36,7 @@ var inspectionStates = map[registry.ImageState]pb.Inspection_State{
 	registry.ImageNone:          pb.Inspection_STATE_NOT_AN_IMAGE,
 }
 
-func inspectionOf(k finding.Known) *pb.Inspection {
+func inspectionOf(k query.ImageDetails) *pb.Inspection {
 	out := &pb.Inspection{
 		RepoUid: string(k.Repo), Digest: k.Digest, Platform: k.Platform, State: inspectionStates[k.State],
 		Reason: k.Reason, Warnings: k.Warnings, UpdateTime: wire.Time(k.UpdateTime),
@@ -88,7 +89,7 @@ func (s *server) ListFindings(ctx context.Context, r *pb.ListFindingsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	f := finding.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
+	f := query.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
 	for _, severity := range r.GetSeverities() {
 		if _, ok := pb.Severity_name[int32(severity)]; !ok {
 			return nil, fault.Field("severities", "%d is not a severity", severity)
@@ -142,7 +143,7 @@ func findingOf(v finding.Finding) *pb.Finding {
 	}
 }
 
-func affectedImageOf(i finding.AffectedImage) *pb.AffectedImage {
+func affectedImageOf(i query.AffectedImage) *pb.AffectedImage {
 	origin := originIndex
 	if i.Claimed {
 		origin = originSBOM
@@ -161,7 +162,7 @@ func (s *server) ListAffectedImages(
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.AffectedImages(ctx, r.GetAdvisoryId(), finding.Place{Group: group}, wire.Params(r))
+	got, err := s.Findings.AffectedImages(ctx, r.GetAdvisoryId(), query.Place{Group: group}, wire.Params(r))
 	p := wire.PageOf(ctx, got, affectedImageOf)
 	return &pb.ListAffectedImagesResponse{
 		Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
@@ -173,7 +174,7 @@ func (s *server) SearchPackages(ctx context.Context, r *pb.SearchPackagesRequest
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.Search(ctx, r.GetPurl(), r.GetRange(), finding.Place{Group: group}, wire.Params(r))
+	got, err := s.Findings.Search(ctx, r.GetPurl(), r.GetRange(), query.Place{Group: group}, wire.Params(r))
 	p := wire.PageOf(ctx, got, affectedImageOf)
 	return &pb.SearchPackagesResponse{
 		Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,

@@ -10,12 +10,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 // groupFindingOf returns the message of a finding of a group, which affects several
 // images.
-func groupFindingOf(v finding.Finding) *pb.Finding {
-	out := findingOf(v)
+func groupFindingOf(v query.GroupFinding) *pb.Finding {
+	out := findingOf(v.Finding)
 	out.Origin = ""
 	if v.FromFiles {
 		out.Origins = append(out.Origins, &pb.Origin{Kind: originIndex})
@@ -28,7 +29,7 @@ func groupFindingOf(v finding.Finding) *pb.Finding {
 	return out
 }
 
-func groupCoverageOf(c finding.GroupCoverage) *pb.GroupCoverage {
+func groupCoverageOf(c query.GroupCoverage) *pb.GroupCoverage {
 	p := c.Packages
 	return &pb.GroupCoverage{
 		Images: int32(c.Images), Indexed: int32(c.Indexed), Waiting: int32(c.Waiting), NotUnderstood: int32(c.NotUnderstood),
@@ -44,7 +45,7 @@ func (s *server) ListGroupFindings(
 	if err != nil {
 		return nil, err
 	}
-	f := finding.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
+	f := query.Filter{Fixable: r.GetFixable(), KEV: r.GetKev(), Package: r.GetPackage()}
 	for _, severity := range r.GetSeverities() {
 		if _, ok := pb.Severity_name[int32(severity)]; !ok {
 			return nil, fault.Field("severities", "%d is not a severity", severity)
@@ -54,7 +55,7 @@ func (s *server) ListGroupFindings(
 	if f.States, err = statesOf(r.GetStates()); err != nil {
 		return nil, err
 	}
-	got, covered, err := s.Findings.ListGroup(ctx, finding.Place{Group: group}, f, wire.Params(r))
+	got, covered, err := s.Findings.ListGroup(ctx, query.Place{Group: group}, f, wire.Params(r))
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (s *server) GetSummary(ctx context.Context, r *pb.GetSummaryRequest) (*pb.G
 	if err != nil {
 		return nil, err
 	}
-	got, sum, err := s.Findings.Summarize(ctx, finding.Place{Group: group}, int(r.GetDays()), wire.Params(r))
+	got, sum, err := s.Findings.Summarize(ctx, query.Place{Group: group}, int(r.GetDays()), wire.Params(r))
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +78,13 @@ func (s *server) GetSummary(ctx context.Context, r *pb.GetSummaryRequest) (*pb.G
 	return &pb.GetSummaryResponse{
 		Rows: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Total: findingCountsOf(sum.Total),
 		Coverage: groupCoverageOf(sum.Coverage),
-		Series: wire.Convert(sum.Series, func(p finding.Point) *pb.SummaryPoint {
+		Series: wire.Convert(sum.Series, func(p query.Point) *pb.SummaryPoint {
 			return &pb.SummaryPoint{Time: wire.Time(p.Time), Counts: bySeverityOf(p.Open)}
 		}),
 	}, nil
 }
 
-func summaryRowOf(r finding.SummaryRow) *pb.SummaryRow {
+func summaryRowOf(r query.SummaryRow) *pb.SummaryRow {
 	kind := pb.SummaryRow_KIND_GROUP
 	switch {
 	case r.Tag:
@@ -96,7 +97,7 @@ func summaryRowOf(r finding.SummaryRow) *pb.SummaryRow {
 	}
 }
 
-func bySeverityOf(b finding.BySeverity) *pb.SeverityCounts {
+func bySeverityOf(b query.BySeverity) *pb.SeverityCounts {
 	return &pb.SeverityCounts{
 		Open: int64(b.Sum()), Critical: int64(b[finding.SeverityCritical]), High: int64(b[finding.SeverityHigh]),
 		Medium: int64(b[finding.SeverityMedium]), Low: int64(b[finding.SeverityLow]),
@@ -104,7 +105,7 @@ func bySeverityOf(b finding.BySeverity) *pb.SeverityCounts {
 	}
 }
 
-func findingCountsOf(c finding.Counts) *pb.FindingCounts {
+func findingCountsOf(c query.Counts) *pb.FindingCounts {
 	out := &pb.FindingCounts{
 		Now: bySeverityOf(c.Now), Fixable: int64(c.Fixable), Fixed: int64(c.Fixed), Excepted: int64(c.Excepted),
 		Days7: int64(c.Ages[0]), Days30: int64(c.Ages[1]), Days90: int64(c.Ages[2]), Older: int64(c.Ages[3]),

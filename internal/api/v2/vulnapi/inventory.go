@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
 )
 
 func placeOf(p vuln.InventoryPlace) *pb.InventoryPlace {
@@ -25,7 +25,7 @@ func readEntry(e *pb.InventoryEntry) vuln.InventoryEntry {
 		Image: e.GetImage(), Digest: e.GetDigest(), Platform: e.GetPlatform(), Copies: int(e.GetCopies())}
 }
 
-func runningOf(r finding.Running) *pb.RunningImage {
+func runningOf(r inventory.Running) *pb.RunningImage {
 	e := r.InventoryEntry
 	return &pb.RunningImage{
 		Entry: &pb.InventoryEntry{Namespace: e.Namespace, Workload: e.Workload, Container: e.Container, Image: e.Image,
@@ -40,13 +40,13 @@ func (s *server) PushInventory(ctx context.Context, r *pb.PushInventoryRequest) 
 	if err != nil {
 		return nil, err
 	}
-	snapshot := finding.Snapshot{Group: group, Place: r.GetPlace(), Entries: wire.Convert(r.GetEntries(), readEntry)}
+	snapshot := inventory.Snapshot{Group: group, Place: r.GetPlace(), Entries: wire.Convert(r.GetEntries(), readEntry)}
 	if r.GetTtl() != nil {
 		if snapshot.Life = r.GetTtl().AsDuration(); r.GetTtl().CheckValid() != nil || snapshot.Life == 0 {
 			return nil, fault.Field("ttl", "must be between one minute and 90 days")
 		}
 	}
-	p, err := s.Findings.PushInventory(ctx, snapshot)
+	p, err := s.Inventory.Push(ctx, snapshot)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *server) PushInventory(ctx context.Context, r *pb.PushInventoryRequest) 
 
 func (s *server) ListInventory(ctx context.Context, r *pb.ListInventoryRequest) (*pb.ListInventoryResponse, error) {
 	var bad wire.Problems
-	f := finding.InventoryFilter{Place: r.GetPlace(), Digest: r.GetDigest()}
+	f := inventory.Filter{Place: r.GetPlace(), Digest: r.GetDigest()}
 	var err error
 	f.Group, err = wire.OptionalUID("group_uid", r.GetGroupUid())
 	bad.Add(err)
@@ -64,7 +64,7 @@ func (s *server) ListInventory(ctx context.Context, r *pb.ListInventoryRequest) 
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.ListInventory(ctx, f, wire.Params(r))
+	got, err := s.Inventory.List(ctx, f, wire.Params(r))
 	p := wire.PageOf(ctx, got, runningOf)
 	return &pb.ListInventoryResponse{Images: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
@@ -76,8 +76,8 @@ func (s *server) ListInventoryPlaces(
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.ListPlaces(ctx, finding.Place{Group: group}, wire.Params(r))
-	p := wire.PageOf(ctx, got, func(v finding.PlaceState) *pb.InventoryPlace {
+	got, err := s.Inventory.ListPlaces(ctx, inventory.PlaceFilter{Group: group}, wire.Params(r))
+	p := wire.PageOf(ctx, got, func(v inventory.PlaceState) *pb.InventoryPlace {
 		m := placeOf(v.InventoryPlace)
 		m.Expired = v.Expired
 		return m
@@ -92,5 +92,5 @@ func (s *server) DeleteInventory(ctx context.Context, r *pb.DeleteInventoryReque
 	if err != nil {
 		return nil, err
 	}
-	return &emptypb.Empty{}, s.Findings.DeleteInventory(ctx, group, r.GetPlace())
+	return &emptypb.Empty{}, s.Inventory.Delete(ctx, group, r.GetPlace())
 }

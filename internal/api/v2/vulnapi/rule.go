@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 )
 
 func ruleOf(r vuln.PullRule) *pb.Rule {
@@ -44,23 +44,23 @@ func readRule(p *pb.Rule, r *vuln.PullRule) (err error) {
 }
 
 func (s *server) CreateRule(ctx context.Context, r *pb.CreateRuleRequest) (*pb.Rule, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetRule(), readRule, s.Findings.CreateRule, ruleOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetRule(), readRule, s.Policy.CreateRule, ruleOf)
 }
 
 func (s *server) GetRule(ctx context.Context, r *pb.GetRuleRequest) (*pb.Rule, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.Findings.GetRule, ruleOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.Policy.GetRule, ruleOf)
 }
 
 func (s *server) UpdateRule(ctx context.Context, r *pb.UpdateRuleRequest) (*pb.Rule, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "rule", r.GetRule(), readRule, s.Findings.UpdateRule, ruleOf)
+	return wire.Update(ctx, r.GetUpdateMask(), "rule", r.GetRule(), readRule, s.Policy.UpdateRule, ruleOf)
 }
 
 func (s *server) DeleteRule(ctx context.Context, r *pb.DeleteRuleRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.Findings.DeleteRule)
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Policy.DeleteRule)
 }
 
 func (s *server) ListRules(ctx context.Context, r *pb.ListRulesRequest) (*pb.ListRulesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Findings.ListRules, ruleOf)
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Policy.ListRules, ruleOf)
 	return &pb.ListRulesResponse{Rules: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
@@ -72,11 +72,11 @@ func (s *server) CheckRule(ctx context.Context, r *pb.CheckRuleRequest) (*pb.Che
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.Findings.CheckRule(ctx, uid, wire.Params(r))
+	got, err := s.Policy.CheckRule(ctx, uid, wire.Params(r))
 	if err != nil {
 		return nil, err
 	}
-	p := wire.PageOf(ctx, got.Page, func(p finding.RefusedPull) *pb.RefusedPull {
+	p := wire.PageOf(ctx, got.Page, func(p policy.RefusedPull) *pb.RefusedPull {
 		return &pb.RefusedPull{RepoUid: string(p.Repo), Repo: p.Path, Digest: p.Digest, IdentityUid: string(p.Identity),
 			Count: p.Count, LastTime: wire.Time(p.Last), Reason: p.Reason}
 	})

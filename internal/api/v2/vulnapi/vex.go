@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 )
 
 func (s *server) ExportVex(ctx context.Context, r *pb.ExportVexRequest) (*pb.ExportVexResponse, error) {
@@ -30,12 +31,12 @@ func (s *server) ImportVex(ctx context.Context, r *pb.ImportVexRequest) (*pb.Imp
 	if err != nil {
 		return nil, err
 	}
-	v := finding.VEX{Text: r.GetDocument(), Expires: expires,
+	v := policy.VEX{Text: r.GetDocument(), Expires: expires,
 		Image: finding.Image{Repo: repo, Reference: r.GetReference(), Architecture: r.GetArchitecture()}}
-	importVEX := func(ctx context.Context, parent resource.UID) ([]finding.ImportedStatement, error) {
-		return s.Findings.ImportVEX(ctx, parent, v)
+	importVEX := func(ctx context.Context, parent resource.UID) ([]policy.ImportedStatement, error) {
+		return s.Policy.ImportVEX(ctx, parent, v)
 	}
-	return wire.Get(ctx, "parent", r.GetParent(), importVEX, func(all []finding.ImportedStatement) *pb.ImportVexResponse {
+	return wire.Get(ctx, "parent", r.GetParent(), importVEX, func(all []policy.ImportedStatement) *pb.ImportVexResponse {
 		out := &pb.ImportVexResponse{Statements: wire.Convert(all, importedStatementOf)}
 		for _, st := range all {
 			out.Created += int32(len(st.Exceptions))
@@ -44,7 +45,7 @@ func (s *server) ImportVex(ctx context.Context, r *pb.ImportVexRequest) (*pb.Imp
 	})
 }
 
-func importedStatementOf(st finding.ImportedStatement) *pb.ImportedStatement {
+func importedStatementOf(st policy.ImportedStatement) *pb.ImportedStatement {
 	return &pb.ImportedStatement{
 		Number: int32(st.Number), AdvisoryId: st.Name, Status: st.Status, Author: st.Author, DocumentDigest: st.Document,
 		Exceptions: wire.Convert(st.Exceptions, exceptionOf), Problems: st.Problems,

@@ -10,14 +10,19 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
-	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 // Services do the work of the methods.
 type Services struct {
-	Advisory *advisory.Service
-	Findings *finding.Service
-	Blast    *finding.BlastService
+	Advisory  *advisory.Service
+	Findings  *query.Service
+	Policy    *policy.Service
+	Blast     *blast.Service
+	Inventory *inventory.Service
 }
 
 // A server implements the gRPC services.

@@ -1,0 +1,366 @@
+package blast
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// allowed returns where images count on which the caller has another capability, too, and
+// what is missing if that is not everywhere.
+func (b *radius) allowed(ctx context.Context, want resource.Capability) (reach []resource.UID, gaps []Gap, _ error) {
+	held, err := b.authz.Reach(ctx, want)
+	if err != nil {
+		return nil, nil, err
+	}
+	reach = store.Overlap(b.reach, held)
+	switch {
+	case len(reach) == 0:
+		gaps = []Gap{{Code: "NOT_ALLOWED", Text: "you need " + want.String()}}
+	case !slices.Equal(reach, b.reach):
+		gaps = []Gap{{Code: "PARTLY_ALLOWED", Text: "only where you have " + want.String()}}
+	}
+	return reach, gaps, nil
+}
+
+// running finds where the images run according to the inventories of their organizations,
+// and how their repos are deployed.
+func (b *radius) running(ctx context.Context) (of stageItems, _ error) {
+	held, gaps, err := b.allowed(ctx, resource.DeploymentsList)
+	if err != nil || len(held) == 0 {
+		return stageItems{gaps: gaps}, err
+	}
+	of.gaps = gaps
+	if err := b.inInventories(ctx, &of); err != nil {
+		return of, err
+	}
+	var repos []resource.UID
+	for r := range b.repos {
+		if store.Covered(held, r) {
+			repos = append(repos, r)
+		}
+	}
+	deployed, err := b.repoStore.Deployments(ctx, repos)
+	for _, d := range deployed {
+		of.items = append(of.items, Item{Deployment: &AffectedDeployment{Deployment: d}, key: "1" + string(d.UID)})
+	}
+	of.total += int64(len(deployed))
+	return of, err
+}
+
+// inInventories adds what runs at places that the caller may list. A place of another
+// organization says nothing about an image, whatever digests were told there.
+func (b *radius) inInventories(ctx context.Context, of *stageItems) error {
+	held, err := b.authz.Reach(ctx, resource.DeploymentsList)
+	if err != nil {
+		return err
+	}
+	places, err := b.packages.Places(ctx, held)
+	if err != nil {
+		return err
+	}
+	own := finding.Organizations(b.reach)
+	now, told, expired, unknown := b.packages.Time(), map[resource.UID]bool{}, 0, 0
+	for _, root := range own {
+		all := slices.Clone(places)
+		all = slices.DeleteFunc(all, func(p findingdb.Place) bool {
+			if p.Group.Root() != root {
+				return true
+			}
+			if p.Expired(now) {
+				expired++
+				return true
+			}
+			told[root], unknown = true, unknown+p.Unknown
+			return false
+		})
+		digests, err := b.packages.RunningDigests(ctx, root, b.spread.Has)
+		if err != nil {
+			return err
+		}
+		total, some, err := b.packages.RunningAt(ctx, all, digests, maxRunning)
+		if err != nil {
+			return err
+		}
+		of.total += total
+		for _, e := range some {
+			of.items = append(of.items, Item{Running: &e,
+				key: strings.Join([]string{"0" + e.Place.Name, string(e.Place.Group), fmt.Sprintf("%020d", e.ID)}, "\x00")})
+		}
+	}
+	of.gaps = append(of.gaps, inventoryGaps(len(told) < len(own), expired, unknown)...)
+	if of.total > int64(len(of.items)) {
+		of.gaps = append(of.gaps, Gap{"TOO_MANY", fmt.Sprintf("only %d can be listed here", maxRunning),
+			of.total - int64(len(of.items))})
+	}
+	return nil
+}
+
+func inventoryGaps(none bool, expired, unknown int) (all []Gap) {
+	if none {
+		all = append(all, Gap{Code: "NO_INVENTORY", Text: "nobody has told what runs; see holdfast inventory push"})
+	}
+	if expired > 0 {
+		all = append(all, Gap{"INVENTORY_EXPIRED", fmt.Sprintf("what runs at %d places is out of date", expired), int64(expired)})
+	}
+	if unknown > 0 {
+		all = append(all, Gap{"NOT_KNOWN_BY_DIGEST", fmt.Sprintf("of %d containers the digest is not known", unknown),
+			int64(unknown)})
+	}
+	return all
+}
+
+// pulled finds who has pulled the images.
+func (b *radius) pulled(ctx context.Context) (of stageItems, _ error) {
+	reach, gaps, err := b.allowed(ctx, resource.IdentityList)
+	if err != nil || len(reach) == 0 {
+		return stageItems{gaps: gaps}, err
+	}
+	now := b.packages.Time()
+	since := now.AddDate(0, 0, -cmp.Or(b.of.Days, 30))
+	who, more, err := b.pullers(ctx, reach, since)
+	if err != nil {
+		return of, err
+	}
+	of.gaps = append(gaps, more...)
+	if b.keepPulls > 0 && since.Before(now.Add(-b.keepPulls)) {
+		of.gaps = append(of.gaps, Gap{Code: "RECORDS_PRUNED",
+			Text: fmt.Sprintf("records of pulls are kept for %d days only", int(b.keepPulls.Hours()/24))})
+	}
+	mixed, err := b.pulls.MixedPulls(ctx, slices.Collect(maps.Keys(b.repos)), since)
+	if err != nil {
+		return of, err
+	}
+	if mixed > 0 {
+		of.gaps = append(of.gaps, Gap{"RECORDED_TOGETHER", fmt.Sprintf("pulls of strangers from %d repos are recorded together, "+
+			"without the image", mixed), int64(mixed)})
+	}
+	last, lost, err := b.pulls.PullsLost(ctx, since)
+	if lost {
+		of.gaps = append(of.gaps, Gap{Code: "RECORDS_LOST",
+			Text: "records of pulls were lost, the last on " + last.Format(time.DateOnly)})
+	}
+	for identity, at := range who {
+		of.items = append(of.items, Item{Identity: &Identity{UID: identity, LastPull: at},
+			key: fmt.Sprintf("%020d\x00%s", math.MaxInt64-at.UnixMilli(), identity)}) // the last first, on any page
+	}
+	return of, err
+}
+
+// pullers finds who has pulled images in reach since a time: image by image, or identity
+// by identity if there are many images.
+func (b *radius) pullers(
+	ctx context.Context, reach []resource.UID, since time.Time,
+) (who map[resource.UID]time.Time, gaps []Gap, _ error) {
+	spread, numbers := b.spread, b.number
+	if !slices.Equal(reach, b.reach) {
+		var err error
+		if spread, err = b.packages.SpreadOf(ctx, reach, slices.Collect(maps.Keys(b.spread.Packages))); err != nil {
+			return nil, nil, err
+		}
+		numbers = spread.Numbers()
+	}
+	if len(numbers) <= maxPullImages {
+		who, err := b.pulls.Pullers(ctx, numbers, since)
+		return who, nil, err
+	}
+	who = map[resource.UID]time.Time{}
+	for _, root := range finding.Organizations(reach) {
+		some, done, err := b.pulls.SearchPullers(ctx, pulldb.PullerSearch{Root: root, Since: since, Has: spread.Has,
+			Most: maxPullRecords})
+		if err != nil {
+			return nil, nil, err
+		}
+		for identity, at := range some {
+			if at.After(who[identity]) {
+				who[identity] = at
+			}
+		}
+		if !done {
+			gaps = []Gap{{Code: "TOO_MANY_RECORDS", Text: fmt.Sprintf("only %d records of pulls were looked at; ask for a group "+
+				"or fewer days", maxPullRecords)}}
+		}
+	}
+	return who, gaps, nil
+}
+
+// A holderIndex is who holds roles on the groups above affected repos.
+type holderIndex struct {
+	held  []iamdb.GroupRole
+	repos map[resource.UID]int // affected ones, by the group that they are in
+	gaps  []Gap
+}
+
+// holders returns the roles on the groups above the repos that the caller may list, and
+// reads them once.
+func (b *radius) holders(ctx context.Context) (holderIndex, error) {
+	if b.held != nil {
+		return *b.held, nil
+	}
+	h, err := b.readHolders(ctx)
+	b.held = &h
+	return h, err
+}
+
+func (b *radius) readHolders(ctx context.Context) (h holderIndex, _ error) {
+	reach, gaps, err := b.allowed(ctx, resource.RoleBindingsList)
+	if err != nil || len(reach) == 0 {
+		return holderIndex{gaps: gaps}, err
+	}
+	h.gaps, h.repos = gaps, map[resource.UID]int{}
+	above, hidden := map[resource.UID]bool{}, false
+	for repo := range b.repos {
+		if !store.Covered(reach, repo) {
+			continue
+		}
+		h.repos[repo.Parent()]++
+		for _, g := range repo.Ancestors() {
+			if _, ok := above[g]; !ok {
+				above[g] = b.authz.Sees(ctx, resource.RoleBindingsList, g)
+			}
+			hidden = hidden || !above[g]
+		}
+	}
+	maps.DeleteFunc(above, func(_ resource.UID, seen bool) bool { return !seen })
+	if h.held, err = b.roles.RolesOn(ctx, slices.Sorted(maps.Keys(above)), maxGroupRoles+1); err != nil {
+		return h, err
+	}
+	if hidden {
+		h.gaps = append(h.gaps, Gap{Code: "GROUPS_ABOVE",
+			Text: "there are groups above that you cannot see, and roles on them are not told"})
+	}
+	if len(h.held) > maxGroupRoles {
+		h.held = h.held[:maxGroupRoles]
+		h.gaps = append(h.gaps, Gap{Code: "TOO_MANY_ROLES", Text: fmt.Sprintf("only %d roles were looked at; ask for a group",
+			maxGroupRoles)})
+	}
+	return h, nil
+}
+
+// who returns who holds one of the roles, and for how many repos. also, if it is not 0, is
+// what they need besides.
+func (b *radius) who(h holderIndex, roles []resource.UID, also resource.Capability) (all []Item) {
+	wanted := map[int64]bool{}
+	for _, r := range roles {
+		wanted[store.Segment(r)] = true
+	}
+	groups := map[resource.UID][]resource.UID{} // by identity
+	for _, v := range h.held {
+		if g := groups[v.Identity]; wanted[v.Role] && (len(g) == 0 || g[len(g)-1] != v.Group) {
+			groups[v.Identity] = append(g, v.Group)
+		}
+	}
+	for identity, on := range groups {
+		repos := 0
+		for parent, n := range h.repos {
+			if store.Covered(on, parent) && (also == 0 || b.authz.Holds(identity, also, parent)) {
+				repos += n
+			}
+		}
+		if repos > 0 {
+			all = append(all, identityItem(identity, on, repos))
+		}
+	}
+	return all
+}
+
+func identityItem(identity resource.UID, on []resource.UID, repos int) Item {
+	return Item{Identity: &Identity{UID: identity, Groups: on[:min(len(on), shownGroups)], Repos: repos},
+		key: fmt.Sprintf("%010d\x00%s", 1<<30-repos, identity)}
+}
+
+// canPull finds who can pull from the repos: everybody, if their group is public.
+func (b *radius) canPull(ctx context.Context) (of stageItems, _ error) {
+	h, err := b.holders(ctx)
+	if err != nil || h.repos == nil {
+		return stageItems{gaps: h.gaps}, err
+	}
+	of.gaps = h.gaps
+	of.items = b.who(h, b.authz.RolesWith(resource.RepoBlobsGet), resource.ManifestList)
+	public, groups := 0, slices.Sorted(maps.Keys(h.repos))
+	for _, g := range groups[:min(len(groups), maxBlastGroups)] {
+		set, err := b.repoStore.RegistrySettings(ctx, g)
+		if err != nil {
+			return of, err
+		}
+		if set.Public {
+			public += h.repos[g]
+		}
+	}
+	if len(groups) > maxBlastGroups {
+		of.gaps = append(of.gaps, Gap{"TOO_MANY_GROUPS", fmt.Sprintf("of %d groups only it was looked whether they are public",
+			maxBlastGroups), int64(len(groups) - maxBlastGroups)})
+	}
+	if public > 0 {
+		of.items = append(of.items, identityItem("", nil, public))
+	}
+	return of, nil
+}
+
+// canPush finds who can push to the repos, and so replace what is wrong.
+func (b *radius) canPush(ctx context.Context) (stageItems, error) {
+	h, err := b.holders(ctx)
+	if err != nil || h.repos == nil {
+		return stageItems{gaps: h.gaps}, err
+	}
+	return stageItems{items: b.who(h, b.authz.RolesWith(resource.ManifestCreate), 0), gaps: h.gaps}, nil
+}
+
+// owners finds who holds the role of an owner nearest to each repo.
+func (b *radius) owners(ctx context.Context) (of stageItems, _ error) {
+	h, err := b.holders(ctx)
+	if err != nil || h.repos == nil {
+		return stageItems{gaps: h.gaps}, err
+	}
+	owners := map[resource.UID][]resource.UID{} // by group
+	for _, v := range h.held {
+		if v.Role == store.Segment(resource.OwnerRole) {
+			owners[v.Group] = append(owners[v.Group], v.Identity)
+		}
+	}
+	type share struct {
+		groups []resource.UID
+		repos  int
+	}
+	shares, without := map[resource.UID]*share{}, 0
+	for parent, n := range h.repos {
+		g := parent
+		for g != "" && len(owners[g]) == 0 {
+			g = g.Parent()
+		}
+		if g == "" {
+			without += n
+			continue
+		}
+		for _, identity := range owners[g] {
+			if shares[identity] == nil {
+				shares[identity] = &share{}
+			}
+			s := shares[identity]
+			if s.repos += n; !slices.Contains(s.groups, g) && len(s.groups) < shownGroups {
+				s.groups = append(s.groups, g)
+			}
+		}
+	}
+	for identity, s := range shares {
+		slices.Sort(s.groups)
+		of.items = append(of.items, identityItem(identity, s.groups, s.repos))
+	}
+	if of.gaps = h.gaps; without > 0 {
+		of.gaps = append(slices.Clone(of.gaps), Gap{"NO_OWNER", fmt.Sprintf("%d repos have no owner that you can see", without),
+			int64(without)})
+	}
+	return of, nil
+}

@@ -1,0 +1,427 @@
+// Package indexer inspects images. It takes them from the queue that pushes fill,
+// reads their layers and attached SBOMs, and stores the packages it finds.
+package indexer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+)
+
+const (
+	reserveLife = 30 * time.Second // for how long an image is kept from other replicas
+	pollEvery   = time.Second
+	sweepFirst  = 10 * time.Second
+	sweepEvery  = 30 * time.Minute
+
+	retryAfter = time.Minute
+
+	// maxTries is how often an image is taken that nobody has said anything about: whoever
+	// had it was killed, perhaps because of it.
+	maxTries = 5
+)
+
+const maxText = 1024 // bytes of any text of a package
+
+// Config configures an Indexer.
+type Config struct {
+	Workers int // images that are inspected at the same time; 0 means one
+
+	// Read reads the layers of an image; nil means inspect.Image. Version is that of what it
+	// finds.
+	Read    func(context.Context, []inspect.Layer) (inspect.Result, error)
+	Version int
+
+	// ReadSBOM reads a document about an image; nil means inspect.SBOM.
+	ReadSBOM func(_ context.Context, document inspect.Layer, image string) (inspect.Result, error)
+
+	Metrics metric.Metrics
+	Log     *slog.Logger
+}
+
+// An Indexer inspects images. Those of several replicas share the work.
+type Indexer struct {
+	images   *imagedb.Store
+	packages *findingdb.Store
+	registry *protocol.Registry
+	cfg      Config
+}
+
+// New returns an Indexer of the images of a registry.
+func New(images *imagedb.Store, packages *findingdb.Store, r *protocol.Registry, cfg Config) *Indexer {
+	if cfg.Read == nil {
+		cfg.Version = inspect.Version
+		cfg.Read = func(ctx context.Context, layers []inspect.Layer) (inspect.Result, error) {
+			return inspect.Image(ctx, layers, inspect.Limits{})
+		}
+	}
+	if cfg.ReadSBOM == nil {
+		cfg.ReadSBOM = inspect.SBOM
+	}
+	cfg.Workers = max(cfg.Workers, 1)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	return &Indexer{images, packages, r, cfg}
+}
+
+// Waiting returns how many images wait to be inspected.
+func (x *Indexer) Waiting(ctx context.Context) (int64, error) { return x.images.QueueLength(ctx) }
+
+// Run inspects images until ctx ends.
+func (x *Indexer) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for range x.cfg.Workers {
+		all.Go(func() { x.work(ctx) })
+	}
+	all.Go(func() { x.lookThrough(ctx) })
+	all.Go(func() { x.sweep(ctx) })
+	all.Wait()
+	return nil
+}
+
+// work inspects one image after the other.
+func (x *Indexer) work(ctx context.Context) {
+	var last *imagedb.QueuedImage
+	for ctx.Err() == nil {
+		q, ok, err := x.images.ReserveImage(ctx, last, reserveLife)
+		if err == nil && ok {
+			last = &q
+			err = x.index(ctx, q)
+		}
+		if err != nil && ctx.Err() == nil {
+			x.cfg.Log.WarnContext(ctx, "images are not inspected", "err", err)
+		}
+		if err != nil || !ok {
+			sleep(ctx, pollEvery)
+		}
+	}
+}
+
+// sweep queues what was not queued, and removes what is not needed any more.
+func (x *Indexer) sweep(ctx context.Context) {
+	for wait := sweepFirst; ; wait = sweepEvery {
+		sleep(ctx, wait)
+		if ctx.Err() != nil {
+			return
+		}
+		if err := x.Sweep(ctx); err != nil && ctx.Err() == nil {
+			x.cfg.Log.WarnContext(ctx, "images were not swept", "err", err)
+		}
+	}
+}
+
+// Sweep queues images that another version has pushed or read, and removes what is left
+// of those that are gone.
+func (x *Indexer) Sweep(ctx context.Context) error {
+	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
+		return err
+	}
+	if err := x.packages.SweepJudgements(ctx); err != nil {
+		return err
+	}
+	if err := signerdb.New(x.images.DB).SweepSigners(ctx); err != nil {
+		return err
+	}
+	if _, err := x.images.SweepSBOMs(ctx, registry.SBOMReader); err != nil {
+		return err
+	}
+	_, err := x.packages.SweepChunks(ctx)
+	return err
+}
+
+// Index inspects an image, and says what came of it.
+func (x *Indexer) index(ctx context.Context, q imagedb.QueuedImage) error {
+	stop := x.keep(ctx, q)
+	defer stop()
+	if q.Tries > maxTries {
+		return x.settle(ctx, q, registry.ImageNotUnderstood, "it was begun several times, and never ended")
+	}
+	layers, err := x.layers(ctx, q)
+	if err != nil {
+		return x.failed(ctx, q, err)
+	}
+	if q.Platform, err = x.registry.Platform(ctx, q.Repo, q.Digest); err != nil {
+		return x.failed(ctx, q, err)
+	}
+	if layers == nil {
+		return x.settle(ctx, q, registry.ImageNone, "")
+	}
+	known, err := x.packages.Inspected(ctx, q.Digest)
+	if err != nil {
+		return err
+	}
+	if known >= x.cfg.Version {
+		return x.finish(ctx, q, nil)
+	}
+	found, err := x.cfg.Read(ctx, layers)
+	if err != nil {
+		return x.failed(ctx, q, err)
+	}
+	return x.finish(ctx, q, x.inspection(q, found))
+}
+
+// keep keeps an image from others until it is stopped.
+func (x *Indexer) keep(ctx context.Context, q imagedb.QueuedImage) (stop func()) {
+	return whileReserved(ctx, func(ctx context.Context) bool {
+		if err := x.images.KeepImage(ctx, q, reserveLife); err != nil && ctx.Err() == nil {
+			x.cfg.Log.WarnContext(ctx, "an image may be inspected twice", "err", err)
+		}
+		return true
+	})
+}
+
+// whileReserved calls renew before a reservation ends, until it is stopped or renew returns
+// false. Nothing calls renew any more when stop returns.
+func whileReserved(ctx context.Context, renew func(context.Context) bool) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() {
+		for {
+			sleep(ctx, reserveLife/3)
+			if ctx.Err() != nil || !renew(ctx) {
+				return
+			}
+		}
+	})
+	return func() { cancel(); kept.Wait() }
+}
+
+// layers returns the layers of an image, or nil if none of them has files. It returns an
+// *inspect.NotUnderstood if the repo does not have all of them: whoever knows only the
+// manifest of another's image does not learn what is in it.
+func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.Layer, error) {
+	all, err := x.registry.Layers(ctx, q.Repo, q.Digest)
+	if err != nil {
+		return nil, err
+	}
+	layers := make([]inspect.Layer, 0, len(all))
+	for _, l := range all {
+		if !l.IsFiles() {
+			continue
+		}
+		here, err := l.Here(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !here {
+			return nil, &inspect.NotUnderstood{Reason: "a layer is not in the repo"}
+		}
+		layers = append(layers, inspect.Layer{MediaType: l.MediaType, Digest: l.Digest, Open: l.Open})
+	}
+	if len(all) > 0 && len(layers) == 0 {
+		return nil, nil
+	}
+	return layers, nil
+}
+
+// failed decides what becomes of an image that was not read: it stays so if it cannot be
+// understood, and is tried again if something else is wrong.
+func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) error {
+	var reason *inspect.NotUnderstood
+	switch {
+	case ctx.Err() != nil: // the server ends: another one goes on
+		return x.images.PostponeImage(context.WithoutCancel(ctx), q, 0, "")
+	case errors.As(err, &reason):
+		return x.settle(ctx, q, registry.ImageNotUnderstood, reason.Reason)
+	case errors.Is(err, fault.NotFound): // it was deleted meanwhile, and leaves the queue with that
+		return x.images.PostponeImage(ctx, q, retryAfter, "")
+	}
+	x.cfg.Metrics.Inspections.Add(1, metric.Failed)
+	x.cfg.Log.WarnContext(ctx, "an image was not inspected, and will be tried again",
+		"repo", string(q.Repo), "digest", q.Digest, "err", err)
+	return x.images.PostponeImage(ctx, q, retryAfter, "its layers could not be read; they are tried again")
+}
+
+// settle says what an image is that has no packages.
+func (x *Indexer) settle(ctx context.Context, q imagedb.QueuedImage, state registry.ImageState, reason string) error {
+	err := x.images.Write(ctx, func(t *store.Tx) error {
+		there, err := imagedb.In(t).HoldImage(ctx, q)
+		if err != nil || !there {
+			return err
+		}
+		if err := x.unindex(ctx, t, q); err != nil {
+			return err
+		}
+		return imagedb.In(t).SettleImage(ctx, q, state, reason, x.cfg.Version)
+	})
+	if err == nil && state == registry.ImageNotUnderstood {
+		x.cfg.Metrics.Inspections.Add(1, metric.NotUnderstood)
+		x.cfg.Log.InfoContext(ctx, "an image is not understood", "repo", string(q.Repo), "digest", q.Digest,
+			"reason", reason)
+	}
+	return err
+}
+
+// finish stores what was found in an image, or, if that is nil, what was found when it
+// was pushed to another repo.
+func (x *Indexer) finish(ctx context.Context, q imagedb.QueuedImage, found *registry.Inspection) error {
+	var ids []int64
+	if found != nil {
+		plain := make([]registry.Package, len(found.Packages))
+		for i, p := range found.Packages {
+			plain[i] = p.Package
+		}
+		var err error
+		if ids, err = x.packages.AddPackages(ctx, plain); err != nil {
+			return err
+		}
+	}
+	err := x.images.Write(ctx, func(t *store.Tx) error { return x.save(ctx, t, q, found, ids) })
+	if err == nil {
+		x.cfg.Metrics.Inspections.Add(1, metric.OK)
+	}
+	return err
+}
+
+// save is the transaction of finish. If what was found replaces what an older version has
+// found, then for all images with this digest.
+func (x *Indexer) save(
+	ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found *registry.Inspection, ids []int64,
+) error {
+	images, packages := imagedb.In(t), findingdb.In(t)
+	if there, err := images.HoldImage(ctx, q); err != nil || !there {
+		return err
+	}
+	have, version, err := packages.LockInspection(ctx, q.Digest)
+	if err != nil {
+		return err
+	}
+	if err := x.changing(ctx, t, q, have); err != nil {
+		return err
+	}
+	var numbers, gone []int64
+	if found != nil && version < x.cfg.Version {
+		if numbers, err = images.ImageNumbers(ctx, q.Digest); err != nil {
+			return err
+		}
+		if err := images.LockChunks(ctx, numbers, q); err != nil {
+			return err
+		}
+		before := have
+		if have, err = packages.SaveInspection(ctx, *found, ids); err != nil {
+			return err
+		}
+		gone = minus(before, have)
+		if len(gone) > 0 || len(have) > len(before) { // no event tells that more can be read
+			if err := packages.Changing(ctx, numbers, before, true); err != nil {
+				return err
+			}
+		}
+	}
+	number, err := images.NumberImage(ctx, q)
+	if err != nil {
+		return err
+	}
+	numbers = append(numbers, number)
+	if err := packages.ChangeImages(ctx, numbers, have, nil); err != nil {
+		return err
+	}
+	if err := packages.TakePackages(ctx, q.Digest, numbers, gone); err != nil {
+		return err
+	}
+	return images.SettleImage(ctx, q, registry.ImageIndexed, "", x.cfg.Version)
+}
+
+// changing notes that the packages of an image change which has a number already, for events
+// to tell. found are those that were found in its files, if they were read before.
+func (x *Indexer) changing(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found []int64) error {
+	images, packages := imagedb.In(t), findingdb.In(t)
+	number, state, err := images.ImageNumber(ctx, q)
+	if err != nil || number == nil {
+		return err
+	}
+	told, err := packages.SBOMPackages(ctx, q.Repo, q.Digest)
+	if err != nil {
+		return err
+	}
+	if state == registry.ImageIndexed {
+		told = slices.Concat(told, found)
+		slices.Sort(told)
+		told = slices.Compact(told)
+	}
+	return packages.Changing(ctx, []int64{*number}, told, q.Again)
+}
+
+// minus returns what is in a and not in b; both are sorted.
+func minus(a, b []int64) (all []int64) {
+	for _, v := range a {
+		if _, in := slices.BinarySearch(b, v); !in {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// inspection returns what was found as it is stored. Its texts are whatever somebody has
+// pushed: a package with one that no database takes, or that is too long, is left out.
+func (x *Indexer) inspection(q imagedb.QueuedImage, found inspect.Result) *registry.Inspection {
+	i := &registry.Inspection{Digest: q.Digest, Extractors: x.cfg.Version, Distribution: registry.Distribution{
+		ID: clean(found.Distribution.ID), Version: clean(found.Distribution.VersionID),
+		Name: clean(found.Distribution.Name)}}
+	for _, w := range found.Warnings {
+		i.Warnings = append(i.Warnings, clean(w))
+	}
+	left := 0
+	for _, p := range found.Packages {
+		stored := packageOf(p)
+		if !storable(stored.Ecosystem, stored.Name, stored.Version, stored.SourceName, stored.SourceVersion, stored.PURL) {
+			left++
+			continue
+		}
+		i.Packages = append(i.Packages, registry.ImagePackage{Layer: p.Layer, Place: clean(p.Location), Package: stored})
+	}
+	if left > 0 {
+		i.Warnings = append(i.Warnings, "packages with names or versions that cannot be stored were left out")
+	}
+	return i
+}
+
+// packageOf returns a package under the names that advisories have for it, which its URL
+// tells.
+func packageOf(p inspect.Package) registry.Package {
+	out := registry.Package{Ecosystem: p.Ecosystem, Name: p.Name, Version: p.Version, SourceName: p.SourceName,
+		SourceVersion: p.SourceVersion, PURL: p.Purl, Owned: p.Owner != ""}
+	if p.SourceVersion == "" { // advisories about rpms name the package itself
+		out.SourceName = ""
+	}
+	if ecosystem, name, _, err := version.ParsePURL(p.Purl); err == nil {
+		out.Ecosystem, out.Name = ecosystem, name
+	}
+	return out
+}
+
+func storable(texts ...string) bool {
+	for _, s := range texts {
+		if len(s) > maxText || clean(s) != s {
+			return false
+		}
+	}
+	return true
+}
+
+// clean makes a text storable.
+func clean(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s[:min(len(s), maxText)], "\x00", "\uFFFD"), "\uFFFD")
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

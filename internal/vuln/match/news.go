@@ -1,0 +1,164 @@
+package match
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// announce writes the events of images whose packages have changed since events told about
+// them, most of them because they are new, as soon as all of these packages were compared.
+// It reports whether there were any.
+func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
+	numbers, err := m.packages.NextNews(ctx, m.nextNews, newsAtOnce)
+	if err != nil {
+		return false, err
+	}
+	m.nextNews = 0
+	if len(numbers) == newsAtOnce {
+		m.nextNews = numbers[newsAtOnce-1] + 1
+	}
+	if len(numbers) == 0 {
+		return false, nil
+	}
+	err = m.write(ctx, func(t *store.Tx) error {
+		did = false
+		// Whoever changes the packages of an image has locked its chunk.
+		if err := imagedb.In(t).LockChunks(ctx, numbers); err != nil {
+			return err
+		}
+		w := m.newEventWriter(t)
+		news, err := w.db().News(ctx, numbers)
+		if err != nil {
+			return err
+		}
+		found, err := w.db().ImagesByNumber(ctx, numbers)
+		if err != nil {
+			return err
+		}
+		for _, n := range news {
+			if len(w.events) > maxBundles*w.single {
+				break // the others have their turn
+			}
+			ready := true
+			if at := slices.IndexFunc(found, func(i findingdb.ImageNumber) bool { return i.Number == n.Number }); at >= 0 {
+				if ready, err = w.announce(ctx, n, found[at]); err != nil {
+					return err
+				}
+			}
+			if ready { // or gone
+				did = true
+				if err := w.db().DropNews(ctx, n.Number); err != nil {
+					return err
+				}
+			}
+		}
+		return t.EmitAll(ctx, w.events)
+	})
+	return did, err
+}
+
+// announce writes the events of one image. It reports whether all packages of the image were
+// compared; if not, it writes none.
+func (w *eventWriter) announce(ctx context.Context, n findingdb.News, i findingdb.ImageNumber) (ready bool, _ error) {
+	ids, ready, err := w.db().Content(ctx, i.NewsImage)
+	if err != nil || !ready || n.Quiet {
+		return ready, err
+	}
+	all := slices.Concat(n.Told, ids)
+	slices.Sort(all)
+	hits, err := w.db().OwnHits(ctx, n.Root, slices.Compact(all))
+	if err != nil {
+		return false, err
+	}
+	sets, advisories := map[int64]*aliasSet{}, map[int64]findingdb.NamedAdvisory{}
+	for _, h := range hits {
+		if sets[h.Set] == nil {
+			sets[h.Set] = newAliasSet(h.Set, h.By.UID.Parent(), "image")
+		}
+		a := sets[h.Set]
+		advisories[h.Advisory] = h.By
+		if _, ok := slices.BinarySearch(n.Told, h.Package); ok {
+			a.before[h.Package] = append(a.before[h.Package], h.Hit)
+		}
+		if _, ok := slices.BinarySearch(ids, h.Package); ok {
+			a.after[h.Package] = append(a.after[h.Package], h.Hit)
+		}
+	}
+	opened, closed := map[resource.UID][]*aliasSet{}, map[resource.UID][]*aliasSet{} // by the group of the advisories
+	for _, a := range sets {
+		switch {
+		case len(a.before) == 0:
+			opened[a.group] = append(opened[a.group], a)
+		case len(a.after) == 0:
+			closed[a.group] = append(closed[a.group], a)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(opened)) {
+		if err := w.tellImage(ctx, resource.FindingOpened, group, i, opened[group], advisories); err != nil {
+			return false, err
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(closed)) {
+		if err := w.tellImage(ctx, resource.FindingClosed, group, i, closed[group], advisories); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// common returns the lowest group that has both.
+func common(a, b resource.UID) resource.UID {
+	for !a.Covers(b) {
+		a = a.Parent()
+	}
+	return a
+}
+
+// tellImage writes the events about findings of one image by advisories of one group: one for
+// each if there are few, otherwise one, with the worst of them.
+func (w *eventWriter) tellImage(
+	ctx context.Context, event resource.EventType, group resource.UID, i findingdb.ImageNumber, sets []*aliasSet,
+	advisories map[int64]findingdb.NamedAdvisory,
+) error {
+	slices.SortFunc(sets, func(a, b *aliasSet) int {
+		return cmp.Or(cmp.Compare(score(b.hits(event)), score(a.hits(event))), cmp.Compare(a.id, b.id))
+	})
+	n := len(sets)
+	if n > w.single {
+		sets = sets[:min(n, maxListed)]
+	}
+	var findings []vuln.NewFinding
+	for _, a := range sets {
+		packages := slices.Sorted(maps.Keys(a.hits(event)))
+		known, err := w.db().PackagesByID(ctx, packages)
+		if err != nil {
+			return err
+		}
+		called, err := w.db().SetNames(ctx, []int64{a.id}, maxNames)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, newEventFinding(a.hits(event), packages, known, advisories, called).all())
+	}
+	at := common(group, i.Repo.Parent())
+	news := vuln.FindingNews{Findings: findings, FindingCount: n, Images: []vuln.NewsImage{i.NewsImage}, ImageCount: 1,
+		Pairs: n, Group: i.Repo.Parent(), AdvisoryGroup: group, Source: "image"}
+	if n > w.single {
+		return w.add(ctx, event, at, news)
+	}
+	for _, f := range findings {
+		news.Findings, news.FindingCount, news.Pairs = []vuln.NewFinding{f}, 1, 1
+		if err := w.add(ctx, event, at, news); err != nil {
+			return err
+		}
+	}
+	return nil
+}

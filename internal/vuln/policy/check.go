@@ -1,0 +1,204 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+)
+
+// A RefusedPull is an image that a rule would refuse, and who has pulled it.
+type RefusedPull struct {
+	pulldb.PullSum
+	Path   string // of the repo
+	Reason string
+}
+
+// A RuleCheck is a page of the pulls that a rule would refuse, and how many they are
+// altogether.
+type RuleCheck struct {
+	page.Page[RefusedPull]
+	Pulls, Images, Identities int64
+}
+
+const (
+	checkPeriod = 30 * 24 * time.Hour
+	checkBatch  = 200    // images that are judged at once
+	maxSums     = 50_000 // pairs of an image and an identity
+	maxVerified = 5_000  // images whose signatures are verified
+)
+
+// refusedList is how refused pulls are ordered: by the last of each.
+var refusedList = page.List{Kind: "refused_pulls", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
+
+// A checked names the rule that is checked.
+type checked struct {
+	Rule resource.UID `json:"rule,omitempty"`
+}
+
+// CheckRule returns a page of the pulls of the last 30 days that a rule would refuse now. The
+// caller needs repo.check_policies on it and, because the answer has them, what lists rules,
+// repos, identities, reports and advisories. It returns fault.FailedPrecondition if there
+// are too many pulls.
+func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params) (none RuleCheck, _ error) {
+	of, req, err := page.Resume(s.pages, refusedList, checked{uid}, p)
+	if err != nil {
+		return none, err
+	}
+	if err := s.requireEach(ctx, of.Rule, resource.RepoCheckPolicies, resource.PolicyList, resource.RepoList,
+		resource.IdentityList, resource.ReportsList, resource.AdvisoriesList); err != nil {
+		return none, err
+	}
+	rule, err := s.packages.PullRule(ctx, of.Rule)
+	if err != nil {
+		return none, err
+	}
+	if rule.Unsigned {
+		end, err := s.turns.Wait(ctx, []resource.UID{rule.Target})
+		if err != nil {
+			return none, err
+		}
+		defer end()
+	}
+	now := s.packages.Time()
+	sums, err := s.pulls.PullSums(ctx, rule.Target, now.Add(-checkPeriod), maxSums+1)
+	if err != nil {
+		return none, err
+	}
+	if len(sums) > maxSums {
+		return none, fault.Unmet("TOO_MANY_PULLS", "more than %d pairs of an image and an identity; check a rule about less",
+			maxSums)
+	}
+	refused, err := s.refusedOf(ctx, rule, sums, now)
+	if err != nil {
+		return none, err
+	}
+	out := totals(refused)
+	got := page.Cut(refused, req, RefusedPull.key)
+	if err := s.addPaths(ctx, got.Items); err != nil {
+		return none, err
+	}
+	out.Page = page.Finish(s.pages, req, got)
+	return out, nil
+}
+
+// Key orders refused pulls by time.
+func (p RefusedPull) key() string {
+	return fmt.Sprintf("%020d\x00%s\x00%s\x00%s", store.MS(p.Last), p.Repo, p.Digest, p.Identity)
+}
+
+// totals counts what refused pulls are about.
+func totals(all []RefusedPull) (out RuleCheck) {
+	images, identities := map[finding.ImageKey]bool{}, map[resource.UID]bool{}
+	for _, p := range all {
+		out.Pulls += p.Count
+		images[finding.ImageKey{Repo: p.Repo, Digest: p.Digest}], identities[p.Identity] = true, true
+	}
+	out.Images, out.Identities = int64(len(images)), int64(len(identities))
+	return out
+}
+
+// refusedOf returns those of the pulls that a rule refuses at a time.
+func (s *Service) refusedOf(
+	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, at time.Time,
+) (refused []RefusedPull, _ error) {
+	var keys []finding.ImageKey
+	seen := map[finding.ImageKey]bool{}
+	for _, p := range sums {
+		if key := (finding.ImageKey{Repo: p.Repo, Digest: p.Digest}); !seen[key] && !rule.Exempts(p.Identity) {
+			seen[key] = true
+			keys = append(keys, key)
+		}
+	}
+	keys, err := s.judgedBy(ctx, rule, keys)
+	if err != nil {
+		return nil, err
+	}
+	reasons := map[finding.ImageKey]string{}
+	j := judge{s.packages, s.images, s.advisories, s.registry.SignedBy}
+	for some := range slices.Chunk(keys, checkBatch) {
+		all, err := j.judgements(ctx, some, []vuln.PullRule{rule}, at)
+		if err != nil {
+			return nil, err
+		}
+		for key, v := range all {
+			reasons[key] = v.reasons[rule.UID]
+		}
+	}
+	for _, p := range sums {
+		if why := reasons[finding.ImageKey{Repo: p.Repo, Digest: p.Digest}]; why != "" && !rule.Exempts(p.Identity) {
+			refused = append(refused, RefusedPull{PullSum: p, Reason: why})
+		}
+	}
+	return refused, nil
+}
+
+// judgedBy returns those of the keys that a rule judges.
+func (s *Service) judgedBy(ctx context.Context, rule vuln.PullRule, keys []finding.ImageKey) ([]finding.ImageKey, error) {
+	switch {
+	case rule.Unsigned && len(keys) > maxVerified:
+		return nil, fault.Unmet("TOO_MANY_IMAGES", "more than %d images; check a rule about less", maxVerified)
+	case rule.Unsigned:
+		return s.onlyRunning(ctx, keys)
+	case rule.RefuseUnknown: // otherwise an index is as good as an image of which nothing is known
+		return s.onlyImages(ctx, keys)
+	}
+	return keys, nil
+}
+
+// onlyRunning returns those of the keys that must be signed, which are still there.
+func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (all []finding.ImageKey, _ error) {
+	for _, key := range keys {
+		m, err := s.repoStore.Manifest(ctx, key.Repo, key.Digest)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !m.Runs() {
+			continue
+		}
+		all = append(all, key)
+	}
+	return all, nil
+}
+
+// onlyImages returns those of the keys that are manifests of images, which are still there.
+func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (images []finding.ImageKey, _ error) {
+	for _, key := range keys {
+		m, err := s.repoStore.StatManifest(ctx, key.Repo, key.Digest)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m.ClaimsImage() {
+			images = append(images, key)
+		}
+	}
+	return images, nil
+}
+
+// addPaths adds the paths of repos.
+func (s *Service) addPaths(ctx context.Context, all []RefusedPull) error {
+	var repos []resource.UID
+	for _, p := range all {
+		repos = append(repos, p.Repo)
+	}
+	paths, err := s.registry.Paths(ctx, repos)
+	for i := range all {
+		all[i].Path = paths[all[i].Repo]
+	}
+	return err
+}

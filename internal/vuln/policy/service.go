@@ -1,0 +1,36 @@
+// Package policy decides about findings: it manages exceptions and pull rules,
+// imports exceptions from VEX documents, and refuses pulls.
+package policy
+
+import (
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// A Service manages exceptions and rules.
+type Service struct {
+	packages   *findingdb.Store
+	repoStore  *registrydb.Store
+	images     *imagedb.Store
+	pulls      *pulldb.Store
+	advisories *advisorydb.Store
+	registry   *protocol.Service
+	authz      *authz.Checker
+	pages      *page.Tokens
+	turns      *finding.Limiter
+}
+
+// NewService returns a Service over a database.
+func NewService(
+	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *protocol.Service,
+	c *authz.Checker, p *page.Tokens, t *finding.Limiter,
+) *Service {
+	return &Service{packages, repos, imagedb.New(repos.DB), pulldb.New(repos.DB), advisories, r, c, p, t}
+}

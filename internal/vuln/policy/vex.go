@@ -1,0 +1,330 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+)
+
+// A VEX is a document that exceptions are imported from: its text, or an image that documents
+// are attached to.
+type VEX struct {
+	Text    []byte
+	Image   finding.Image // if there is no text
+	Expires time.Time     // of the exceptions
+
+	digest string // of the image
+}
+
+// An ImportedStatement is a statement of a document, and what became of it.
+type ImportedStatement struct {
+	format.Statement
+	Number     int // in the document, from 1
+	Author     string
+	Document   string // the digest of the attached document; "" if it was uploaded
+	Exceptions []CountedException
+	Problems   []string
+}
+
+// maxImported is how many exceptions one import makes.
+const maxImported = vuln.MaxExceptions
+
+// ImportVEX makes exceptions of the statements of a document, all or none. The caller needs
+// policies.override.create on the group, and to import what is attached to an image also
+// repo.list and vuln_reports.list on the repo. As with CreateException, they are approved if
+// the caller may approve. Whoever has attached a document has no part in that.
+func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (all []ImportedStatement, _ error) {
+	if err := s.authz.Require(ctx, resource.OverrideCreate, parent); err != nil {
+		return nil, err
+	}
+	all, err := s.readVEX(ctx, parent, &v)
+	if err != nil {
+		return nil, err
+	}
+	have, err := s.liveExceptions(ctx, parent)
+	if err != nil {
+		return nil, err
+	}
+	var fresh []vuln.Exception
+	for i := range all {
+		if err := s.importStatement(ctx, parent, v, &all[i], have); err != nil {
+			return nil, err
+		}
+		for _, e := range all[i].Exceptions {
+			fresh = append(fresh, e.Exception)
+		}
+	}
+	if len(fresh) > maxImported {
+		return nil, fault.Field("document", "has statements for %d exceptions, and at most %d can be made", len(fresh), maxImported)
+	}
+	if len(fresh) == 0 {
+		return all, nil
+	}
+	return all, s.packages.InsertExceptions(ctx, parent, fresh)
+}
+
+// readVEX reads statements. Of those about the same, only the latest counts.
+func (s *Service) readVEX(ctx context.Context, parent resource.UID, v *VEX) (all []ImportedStatement, _ error) {
+	if len(v.Text) > 0 {
+		author, statements, err := format.ReadStatements(v.Text)
+		if err != nil {
+			return nil, fault.Field("document", "%s", clipped(err.Error()))
+		}
+		return numbered(statements, author, ""), nil
+	}
+	if v.Image.Repo == "" {
+		return nil, fault.Field("document", "is required, unless there is a repo_uid")
+	}
+	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.ImageReportsList),
+		v.Image.Repo); err != nil {
+		return nil, err
+	}
+	if !parent.Covers(v.Image.Repo) {
+		return nil, fault.Field("repo_uid", "is not below the group")
+	}
+	variant, err := s.registry.Variant(ctx, v.Image.Repo, v.Image.Reference, v.Image.Architecture)
+	if err != nil {
+		return nil, err
+	}
+	v.digest = variant.Digest
+	documents, err := s.registry.Statements(ctx, v.Image.Repo, v.digest)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range documents {
+		author, statements, err := format.ReadStatements(d.Raw)
+		if err != nil {
+			statements = []format.Statement{{Err: err}}
+		}
+		all = append(all, numbered(statements, author, d.Digest)...)
+	}
+	return all, nil
+}
+
+func numbered(all []format.Statement, author, document string) (out []ImportedStatement) {
+	for i, st := range all {
+		out = append(out, ImportedStatement{Statement: st, Number: i + 1, Author: author, Document: document})
+	}
+	latest := map[string]int{}
+	for i, st := range out {
+		for _, p := range st.Products {
+			key := fmt.Sprintf("%q %q %q", st.Name, p.ID, p.Subcomponents)
+			if before, ok := latest[key]; !ok || !out[before].Time.After(st.Time) {
+				latest[key] = i
+			}
+		}
+	}
+	for i := range out {
+		out[i].Products = slices.DeleteFunc(out[i].Products, func(p format.Product) bool {
+			overruled := latest[fmt.Sprintf("%q %q %q", out[i].Name, p.ID, p.Subcomponents)] != i
+			if overruled {
+				out[i].Problems = append(out[i].Problems, clipped(p.ID)+": a later statement says something else")
+			}
+			return overruled
+		})
+	}
+	return out
+}
+
+// importStatement makes exceptions of a statement, or says why not. have are those that the
+// group has.
+func (s *Service) importStatement(
+	ctx context.Context, parent resource.UID, v VEX, st *ImportedStatement, have map[string]bool,
+) error {
+	if st.Err != nil {
+		st.Problems = append(st.Problems, clipped(st.Err.Error()))
+		return nil
+	}
+	if st.Status != format.StatusNotAffected && st.Status != format.StatusFixed {
+		st.Problems = append(st.Problems, "says "+st.Status+", which is no exception")
+		return nil
+	}
+	for _, p := range st.Products {
+		targets, err := s.productTargets(ctx, parent, v, p)
+		if err != nil && !errors.Is(err, errProduct) {
+			return err
+		}
+		if err != nil {
+			st.Problems = append(st.Problems, clipped(p.ID)+": "+err.Error())
+			continue
+		}
+		for _, e := range targets {
+			e.Advisory, e.ExpireTime, e.Reason = st.Name, v.Expires, reasonOf(*st)
+			if slices.Contains(vuln.Justifications, st.Justification) {
+				e.Justification = st.Justification
+			}
+			if err := s.propose(ctx, parent, p, e, st, have); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// propose adds an exception for each subcomponent of a product to what a statement becomes,
+// or one if it has none.
+func (s *Service) propose(
+	ctx context.Context, parent resource.UID, p format.Product, e vuln.Exception, st *ImportedStatement,
+	have map[string]bool,
+) error {
+	parts := p.Subcomponents
+	if len(parts) == 0 {
+		parts = []string{e.PURL}
+	}
+	for _, part := range parts {
+		e.PURL = part
+		fresh, err := s.newException(ctx, parent, e)
+		switch f := fault.From(err); {
+		case err == nil:
+		case f.Code == fault.InvalidArgument && len(f.Fields) > 0:
+			st.Problems = append(st.Problems, clipped(p.ID)+": "+f.Fields[0].Subject+" "+clipped(f.Fields[0].Description))
+			continue
+		default:
+			return err
+		}
+		if have[sameException(fresh)] {
+			st.Problems = append(st.Problems, clipped(p.ID)+": there is such an exception already")
+			continue
+		}
+		have[sameException(fresh)] = true
+		st.Exceptions = append(st.Exceptions, CountedException{Exception: fresh, Now: fresh.CreateTime})
+	}
+	return nil
+}
+
+// reasonOf returns the reason of exceptions of a statement.
+func reasonOf(st ImportedStatement) string {
+	text := cmp.Or(st.Text, st.Justification, st.Status)
+	by := clipped(cmp.Or(st.Author, "nobody"))
+	return strings.ToValidUTF8(text[:min(len(text), 1500)], "") + " (" + st.Status + ", OpenVEX of " + by + ")"
+}
+
+// sameException returns a text that is the same for exceptions that say the same.
+func sameException(e vuln.Exception) string {
+	return fmt.Sprintf("%q %q %q %q %q", e.Target, e.TagPattern, e.Digest, e.Advisory, e.PURL)
+}
+
+// liveExceptions returns what the exceptions of a group that have not expired say.
+func (s *Service) liveExceptions(ctx context.Context, group resource.UID) (map[string]bool, error) {
+	all, err := s.packages.Exceptions(ctx, store.Reach{Under: []resource.UID{group}},
+		resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}},
+		page.Request{Size: vuln.MaxExceptions, Order: page.Order{Field: "uid"}})
+	have := map[string]bool{}
+	for _, e := range all.Items {
+		if e.ExpireTime.IsZero() || e.ExpireTime.After(s.packages.Time()) {
+			have[sameException(e)] = true
+		}
+	}
+	return have, err
+}
+
+// The errors of products that exceptions cannot be about.
+var (
+	errProduct = errors.New("is neither a package, nor an image below the group")
+	errOther   = fmt.Errorf("%w: it is not the image that the document is attached to", errProduct)
+)
+
+// productTargets returns what a product means: images of repos below the group that the caller
+// may list, or a package wherever it is below the group. A document that is attached to an
+// image can mean that image alone.
+func (s *Service) productTargets(
+	ctx context.Context, parent resource.UID, v VEX, p format.Product,
+) (all []vuln.Exception, _ error) {
+	kind, path, digest, tag := parseProduct(p)
+	if v.digest != "" {
+		return attachedTargets(v, kind, digest, p)
+	}
+	if kind == "package" {
+		return []vuln.Exception{{Target: parent, PURL: p.ID}}, nil
+	}
+	reach, err := finding.Reach(ctx, s.authz, parent, resource.RepoList)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case path != nil:
+		repo, err := s.repoStore.RepoAt(ctx, path)
+		if errors.Is(err, fault.NotFound) || err == nil && !store.Covered(reach, repo) {
+			return nil, errProduct
+		}
+		return []vuln.Exception{{Target: repo, Digest: digest, TagPattern: tag}}, err
+	case digest != "":
+		repos, err := s.repoStore.ReposWith(ctx, store.Reach{Under: reach}, digest, maxListed)
+		if err == nil && len(repos) == 0 {
+			return nil, errProduct
+		}
+		for _, r := range repos {
+			all = append(all, vuln.Exception{Target: r, Digest: digest})
+		}
+		return all, err
+	}
+	return nil, errProduct
+}
+
+// attachedTargets returns what a product of a document that is attached to an image means.
+func attachedTargets(v VEX, kind, digest string, p format.Product) ([]vuln.Exception, error) {
+	e := vuln.Exception{Target: v.Image.Repo, Digest: v.digest}
+	switch {
+	case kind == "package":
+		e.PURL = p.ID
+	case digest != v.digest:
+		return nil, errOther
+	}
+	return []vuln.Exception{e}, nil
+}
+
+// parseProduct returns what kind of thing a product is. Of an image it returns the path of
+// its repo, its digest and its tag, as far as the product has them.
+func parseProduct(p format.Product) (kind string, path []string, digest, tag string) {
+	if b, err := hex.DecodeString(p.SHA256); err == nil && len(b) == 32 {
+		digest = "sha256:" + p.SHA256
+	}
+	if resource.ValidDigest(p.ID) {
+		return "image", nil, p.ID, ""
+	}
+	rest, image := strings.CutPrefix(p.ID, "pkg:oci/")
+	if !image {
+		if _, name, _, err := version.ParsePURL(p.ID); err == nil && name != "" {
+			return "package", nil, "", ""
+		}
+		return "image", nil, digest, ""
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	_, number, _ := strings.Cut(rest, "@")
+	if number, err := url.PathUnescape(number); err == nil && resource.ValidDigest(number) {
+		digest = number
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "image", nil, digest, ""
+	}
+	if _, at, ok := strings.Cut(values.Get("repository_url"), "/"); ok { // after the host
+		path = strings.Split(strings.Trim(at, "/"), "/")
+	}
+	if tag = values.Get("tag"); !registry.ValidTag(tag) || digest != "" {
+		tag = ""
+	}
+	return "image", path, digest, tag
+}
+
+// clipped shortens the text of others.
+func clipped(text string) string {
+	const most = 200
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}

@@ -1,0 +1,385 @@
+package query_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+)
+
+// A traffic is who pulled what and what runs where, in memory.
+type traffic struct {
+	pulls   []registry.Pull
+	running map[resource.UID][]string // digests, by the group that they were told to
+}
+
+// stir records pulls of random images by random callers, some long ago, and tells random
+// digests to random groups.
+func (g *game) stir(t *testing.T) (w traffic) {
+	t.Helper()
+	w.running = map[resource.UID][]string{}
+	var identities []resource.UID
+	for _, name := range slices.Sorted(maps.Keys(g.callers)) {
+		identities = append(identities, g.callers[name].Identity)
+	}
+	var digests []string
+	for _, repo := range slices.Sorted(maps.Keys(g.repos)) {
+		for _, d := range slices.Sorted(maps.Keys(g.repos[repo])) {
+			digests = append(digests, d)
+			for range g.rng.IntN(4) {
+				at := g.Time().Add(-time.Duration(g.rng.IntN(60)) * 24 * time.Hour)
+				w.pulls = append(w.pulls, registry.Pull{UID: repo.NewRisingChild(at), Digest: d, Time: at, Push: g.rng.IntN(4) == 0,
+					Identity: identities[g.rng.IntN(len(identities))]})
+			}
+		}
+	}
+	must(t, g.InsertPulls(t.Context(), w.pulls))
+	for _, group := range g.groups {
+		p := vuln.InventoryPlace{Group: group, Name: "cluster", PushTime: g.Time(), ExpireTime: g.Time().Add(time.Hour)}
+		var entries []vuln.InventoryEntry
+		for range g.rng.IntN(5) {
+			d := digests[g.rng.IntN(len(digests))]
+			entries, w.running[group] = append(entries, vuln.InventoryEntry{Digest: d}), append(w.running[group], d)
+		}
+		p.Entries = len(entries)
+		must(t, g.ReplaceInventory(t.Context(), p, entries))
+	}
+	return w
+}
+
+// TestBlast: every stage has what a join of everything in the caller's reach gives.
+func TestBlast(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		for range 80 {
+			g.act(t)
+		}
+		g.settle(t)
+		w := g.stir(t)
+		begin, ticks := g.Time(), &atomic.Int64{}
+		for _, r := range g.replicas { // time goes on from page to page
+			r.Now = func() time.Time { return begin.Add(time.Duration(ticks.Add(1)) * time.Millisecond) }
+		}
+		for name, caller := range g.callers {
+			ctx := authz.WithCaller(t.Context(), caller)
+			for n := range 4 {
+				id := fmt.Sprintf("CVE-%d", n)
+				called := g.called(id, g.sees[name])
+				g.checkBlast(ctx, t, w, name, blast.Vulnerability{ID: id, Days: 20}, func(p inspect.Package) bool {
+					return slices.ContainsFunc(called, func(a vuln.Advisory) bool { return affects(a, p) })
+				})
+			}
+			g.checkBlast(ctx, t, w, name, blast.Vulnerability{PURL: "pkg:npm/p1", Range: "<1.3.0", Days: 20}, func(p inspect.Package) bool {
+				return p.SourceName == "" && p.Name == "p1" && p.Version < "1.3.0"
+			})
+		}
+	})
+}
+
+// checkBlast compares all stages with a join.
+func (g *game) checkBlast(
+	ctx context.Context, t *testing.T, w traffic, name string, of blast.Vulnerability, is func(inspect.Package) bool,
+) {
+	t.Helper()
+	want := map[blast.Stage][]string{}
+	add := func(s blast.Stage, text string) { want[s] = append(want[s], text) }
+	affected := map[resource.UID]map[string]bool{}
+	for repo, images := range g.repos {
+		for d, word := range images {
+			has := slices.DeleteFunc(slices.Clone(g.has(repo, d, word)), func(p inspect.Package) bool { return !is(p) })
+			if len(has) == 0 || !covered(g.sees[name], repo) {
+				continue
+			}
+			if affected[repo] == nil {
+				affected[repo] = map[string]bool{}
+			}
+			affected[repo][d] = true
+			add(blast.StageImages, string(repo)+" "+d)
+			for tag := range strings.SplitSeq(g.tagsOf(repo, d, word), ",") {
+				if tag != "" {
+					add(blast.StageTags, string(repo)+" "+tag)
+				}
+			}
+			for _, p := range has {
+				add(blast.StagePackages, p.Purl+fmt.Sprint(p.Owner != ""))
+			}
+		}
+	}
+	for _, p := range w.pulls {
+		if affected[p.Repo()][p.Digest] && !p.Push && p.Time.After(g.Time().AddDate(0, 0, -of.Days)) {
+			add(blast.StagePulled, string(p.Identity))
+		}
+	}
+	for group, digests := range w.running {
+		for _, d := range digests {
+			for repo, images := range affected {
+				if covered(g.sees[name], group) && group.Root() == repo.Root() && images[d] {
+					add(blast.StageRunning, string(group)+" "+d)
+					break
+				}
+			}
+		}
+	}
+	for other, groups := range g.sees { // who holds a role has all of them
+		for repo := range affected {
+			if covered(groups, repo) && slices.ContainsFunc(groups, func(at resource.UID) bool { return covered(g.sees[name], at) }) {
+				add(blast.StageCanPull, string(g.callers[other].Identity))
+				add(blast.StageCanPush, string(g.callers[other].Identity))
+			}
+		}
+	}
+	for stage, told := range g.stages(ctx, t, of) {
+		if stage == blast.StageOwners {
+			continue // see TestBlastPeople
+		}
+		texts := want[stage]
+		slices.Sort(texts)
+		if stage != blast.StageRunning {
+			texts = slices.Compact(texts)
+		}
+		slices.Sort(told)
+		if diff := gocmp.Diff(texts, told, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s asks for %s%s, stage %d: %s", name, of.ID, of.PURL, stage, diff)
+		}
+	}
+}
+
+// stages reads every stage, page by page.
+func (g *game) stages(ctx context.Context, t *testing.T, of blast.Vulnerability) map[blast.Stage][]string {
+	t.Helper()
+	out := map[blast.Stage][]string{}
+	first, err := g.blast.Get(ctx, of, 2)
+	must(t, err)
+	for _, p := range first {
+		items := p.Items
+		for token := p.Next; token != ""; {
+			next, err := g.blast.List(ctx, blast.Vulnerability{}, page.Params{Size: 2, Token: token})
+			must(t, err)
+			items, token = append(items, next.Items...), next.Next
+		}
+		if int(p.Total) != len(items) {
+			t.Errorf("the total of stage %d is %d of %d", p.Stage, p.Total, len(items))
+		}
+		for _, i := range items {
+			out[p.Stage] = append(out[p.Stage], itemText(i))
+		}
+	}
+	return out
+}
+
+func itemText(i blast.Item) string {
+	switch {
+	case i.Package != nil:
+		return i.Package.PURL + fmt.Sprint(i.Package.Owned)
+	case i.Image != nil:
+		return string(i.Image.Repo) + " " + i.Image.Digest
+	case i.Tag != nil:
+		return string(i.Tag.Repo) + " " + i.Tag.Name
+	case i.Running != nil:
+		return string(i.Running.Place.Group) + " " + i.Running.Digest
+	case i.Deployment != nil:
+		return "deployed " + string(i.Deployment.UID)
+	}
+	return string(i.Identity.UID)
+}
+
+// blastGaps returns the codes of the gaps of a stage.
+func (g *game) blastGaps(ctx context.Context, t *testing.T, of blast.Vulnerability) string {
+	t.Helper()
+	p, err := g.blast.List(ctx, of, page.Params{})
+	must(t, err)
+	var all []string
+	for _, gap := range p.Gaps {
+		all = append(all, fmt.Sprintf("%s:%d", gap.Code, gap.Count))
+	}
+	return fmt.Sprint(p.Total, " ", strings.Join(all, " "))
+}
+
+// TestBlastGaps: what may be missing is told, with the reason.
+func TestBlastGaps(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		now := g.Time()
+		org, folder := g.groups[0], g.sees["of a folder"][0]
+		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		must(t, g.InsertRepo(t.Context(), repo))
+		d := push(t, g.Store, repo, "a0")
+		g.settle(t)
+		of := func(stage blast.Stage) blast.Vulnerability {
+			p := contents("a0", 1)[0]
+			return blast.Vulnerability{PURL: strings.SplitN(p.Purl, "?", 2)[0], Stage: stage}
+		}
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		check := func(step string, stage blast.Stage, want string) {
+			t.Helper()
+			if got := g.blastGaps(ctx, t, of(stage)); got != want {
+				t.Errorf("%s: %q, want %q", step, got, want)
+			}
+		}
+		check("all is known", blast.StageImages, "1 ")
+		check("nothing was told", blast.StageRunning, "0 NO_INVENTORY:0")
+		tell := func(expire time.Duration, entries ...vuln.InventoryEntry) {
+			t.Helper()
+			p := vuln.InventoryPlace{Group: org, Name: fmt.Sprint(expire), PushTime: now, ExpireTime: now.Add(expire), Entries: len(entries)}
+			for _, e := range entries {
+				if e.Digest == "" {
+					p.Unknown++
+				}
+			}
+			must(t, g.ReplaceInventory(t.Context(), p, entries))
+		}
+		tell(-time.Second, vuln.InventoryEntry{Digest: d})
+		check("what was told is out of date", blast.StageRunning, "0 NO_INVENTORY:0 INVENTORY_EXPIRED:1")
+		tell(time.Hour, vuln.InventoryEntry{Digest: d}, vuln.InventoryEntry{Image: "app:1"})
+		check("one has no digest", blast.StageRunning, "1 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
+		must(t, g.InsertDeployment(t.Context(), registry.Deployment{UID: repo.UID, CreateTime: now, UpdateTime: now}))
+		check("it has a deployment", blast.StageRunning, "2 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
+		check("pulls", blast.StagePulled, "0 ")
+		long := of(blast.StagePulled)
+		long.Days = 100
+		if got := g.blastGaps(ctx, t, long); got != "0 RECORDS_PRUNED:0" {
+			t.Errorf("of 100 days: %q", got)
+		}
+		must(t, g.InsertPulls(t.Context(), []registry.Pull{{UID: repo.UID.NewRisingChild(now), Time: now, More: 5}}))
+		check("strangers pull several", blast.StagePulled, "0 RECORDED_TOGETHER:1")
+		must(t, g.NoteLostPulls(t.Context(), 3))
+		check("records were lost", blast.StagePulled, "0 RECORDED_TOGETHER:1 RECORDS_LOST:0")
+		push(t, g.Store, repo, "b1")
+		check("an image waits", blast.StageImages, "1 NOT_INDEXED:1")
+		check("an image waits, so tags may be missing", blast.StageTags, "1 IMAGES_INCOMPLETE:0")
+		ctx = authz.WithCaller(t.Context(), g.callers["owner of b"])
+		check("another's images wait", blast.StageImages, "0 ")
+		check("another's inventory", blast.StageRunning, "0 NO_INVENTORY:0")
+		ctx = authz.WithCaller(t.Context(), g.callers["of nothing"])
+		check("who may look at nothing", blast.StageImages, "0 NOT_ALLOWED:0")
+		ctx = authz.WithCaller(t.Context(), g.callers["of a folder"])
+		check("who cannot see above", blast.StageCanPush, "1 IMAGES_INCOMPLETE:0 GROUPS_ABOVE:0")
+		for stage, want := range map[blast.Stage]string{
+			blast.StageImages: "1 NOT_INDEXED:1", blast.StageRunning: "0 IMAGES_INCOMPLETE:0 NOT_ALLOWED:0",
+			blast.StagePulled: "0 IMAGES_INCOMPLETE:0 NOT_ALLOWED:0", blast.StageOwners: "0 IMAGES_INCOMPLETE:0 NOT_ALLOWED:0",
+		} {
+			caps := resource.NewCapabilities(resource.RepoList, resource.SBOMsList)
+			ctx = authz.WithCaller(t.Context(), authz.Caller{Identity: g.callers["owner of a"].Identity, Caps: &caps})
+			check("with a token that is narrowed", stage, want)
+		}
+	})
+}
+
+// TestBlastIndex: a tag of an index, and an inventory that names an index, lead to its image.
+func TestBlastIndex(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		now := g.Time()
+		repo := registry.Repo{UID: g.groups[0].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		must(t, g.InsertRepo(t.Context(), repo))
+		d := push(t, g.Store, repo, "a0")
+		body := `{"schemaVersion":2,"manifests":[]}`
+		index := registry.Manifest{Digest: digest(body), MediaType: "application/vnd.oci.image.index.v1+json", Size: int64(len(body)),
+			Body: []byte(body), Needs: []registry.Need{{Digest: d, Manifest: true}}}
+		ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
+		_, err := g.PutManifest(t.Context(), ref, index, []string{"multi"})
+		must(t, err)
+		g.settle(t)
+		must(t, g.ReplaceInventory(t.Context(), vuln.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now, ExpireTime: now.Add(time.Hour),
+			Entries: 1}, []vuln.InventoryEntry{{Digest: index.Digest}}))
+		of := blast.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
+		got := g.stages(authz.WithCaller(t.Context(), g.callers["owner of a"]), t, of)
+		if diff := gocmp.Diff([]string{string(repo.UID) + " multi", string(repo.UID) + " v-a0"}, got[blast.StageTags]); diff != "" {
+			t.Error(diff)
+		}
+		if diff := gocmp.Diff([]string{string(g.groups[0]) + " " + index.Digest}, got[blast.StageRunning]); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestBlastPeople: the owners are those nearest to a repo, and everybody can pull what is
+// public.
+func TestBlastPeople(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		now, folder := g.Time(), g.sees["of a folder"][0]
+		for i, group := range []resource.UID{g.groups[0], folder} { // the organization a, and its folder
+			repo := registry.Repo{UID: group.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+			must(t, g.InsertRepo(t.Context(), repo))
+			push(t, g.Store, repo, "a0")
+			if i == 1 {
+				_, err := g.UpdateRegistrySettings(t.Context(), group, func(s *registry.Settings) error { s.Public = true; return nil })
+				must(t, err)
+			}
+		}
+		robot := folder.NewChild()
+		must(t, g.InsertIdentity(t.Context(), resource.Identity{UID: robot, Name: "ci", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "ci"}}}))
+		_, err := g.InsertBindings(t.Context(), []resource.RoleBinding{{UID: folder.NewChild(), Identity: robot,
+			Role: resource.ManagedRoleUID("registry.pull"), CreateTime: now}})
+		must(t, err)
+		g.settle(t)
+		of := blast.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		who := func(name string) string { return string(g.callers[name].Identity) }
+		got := g.stages(ctx, t, of)
+		for stage, want := range map[blast.Stage][]string{
+			blast.StageOwners:  {who("owner of a"), who("of both"), who("of all"), who("of a folder")},
+			blast.StageCanPush: {who("owner of a"), who("of both"), who("of all"), who("of a folder")},
+			blast.StageCanPull: {who("owner of a"), who("of both"), who("of all"), who("of a folder"), string(robot), ""},
+		} {
+			if diff := gocmp.Diff(want, got[stage], cmpopts.SortSlices(strings.Compare)); diff != "" {
+				t.Errorf("stage %d: %s", stage, diff)
+			}
+		}
+		of.Stage = blast.StageOwners
+		p, err := g.blast.List(ctx, of, page.Params{})
+		must(t, err)
+		for _, i := range p.Items {
+			if i.Identity.Repos != 1 {
+				t.Errorf("%s owns %d repos", i.Identity.UID, i.Identity.Repos)
+			}
+		}
+		of.Stage = blast.StageCanPull
+		p, err = g.blast.List(ctx, of, page.Params{})
+		must(t, err)
+		for _, i := range p.Items {
+			if i.Identity.UID == robot && i.Identity.Name != "ci" {
+				t.Errorf("the robot is called %q", i.Identity.Name)
+			}
+		}
+	})
+}
+
+// TestBadBlast: what cannot be asked is refused.
+func TestBadBlast(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		for name, of := range map[string]blast.Vulnerability{
+			"nothing": {}, "both": {ID: "CVE-1", PURL: "pkg:npm/a"}, "no stage": {ID: "CVE-1"}, "too many days": {ID: "CVE-1", Days: 366, Stage: 1},
+			"bad purl": {PURL: "x", Stage: 1}, "bad range": {PURL: "pkg:npm/a", Range: "<<", Stage: 1},
+		} {
+			if _, err := g.blast.List(ctx, of, page.Params{}); !errors.Is(err, fault.InvalidArgument) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := g.blast.Get(t.Context(), blast.Vulnerability{ID: "CVE-1"}, 0); !errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("a stranger: %v", err)
+		}
+	})
+}

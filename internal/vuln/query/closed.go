@@ -1,0 +1,277 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+const (
+	maxPastImages = 100  // that a tag stood for, and that are looked at for what is closed
+	maxMoves      = 1000 // of a tag that are read for that
+)
+
+// A stay is a time in which a tag stood for an image, or the life of the image itself.
+type stay struct {
+	image       string // the digest of the image
+	from, until int64  // until is 0 if it lasts
+	next        string // what the tag stood for then
+	noFiles     bool   // what is in its files is not known in the repo, whoever else knows it
+}
+
+// since returns the part of a stay from a time on.
+func (y stay) since(t int64) stay {
+	y.from = max(y.from, t)
+	return y
+}
+
+// end returns how a match of a package of the image ended for the one who asks; ok is false
+// if it did not, or was over before.
+func (y stay) end(h findingdb.Hit) (c finding.Closing, ok bool) {
+	switch {
+	case h.Until != 0 && h.Until <= y.from, y.until != 0 && h.Since >= y.until, y.until == 0 && h.Until == 0:
+		return c, false
+	case h.Until != 0 && (y.until == 0 || h.Until <= y.until):
+		return finding.Closing{CloseTime: store.FromMS(h.Until), CloseReason: finding.CloseAdvisoryChanged, ClosedBy: h.ClosedBy}, true
+	}
+	return finding.Closing{CloseTime: store.FromMS(y.until), CloseReason: finding.CloseImageChanged, ClosedBy: "image " + y.next}, true
+}
+
+// closed returns the findings of an image that are over: those of advisories that no longer
+// affect its packages; and, if it is asked for by a tag, those that images had for which
+// the tag stood before. None of them is open, whichever version of the package has it.
+func (s *Service) closed(
+	ctx context.Context, i finding.Image, k *ImageDetails, found registry.Inspection, open []finding.Finding,
+) ([]finding.Finding, error) {
+	stays := []stay{{image: found.Digest, from: store.MS(k.IndexTime), noFiles: k.State != registry.ImageIndexed}}
+	if !resource.ValidDigest(i.Reference) {
+		before, incomplete, err := s.stays(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		stays, k.Incomplete = append(stays, before...), incomplete
+	}
+	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return nil, err
+	}
+	contents, known, err := s.contents(ctx, i.Repo, stays)
+	if err != nil {
+		return nil, err
+	}
+	ids := slices.Sorted(maps.Keys(known))
+	hits, err := s.packages.HitsOf(ctx, ids, finding.Organizations(reach))
+	if err != nil {
+		return nil, err
+	}
+	past, err := s.packages.PastHitsOf(ctx, ids, finding.Organizations(reach), 0)
+	if err != nil {
+		return nil, err
+	}
+	hits = append(hits, past...)
+	advisories, err := s.everVisible(ctx, hits, reach)
+	if err != nil {
+		return nil, err
+	}
+	byPackage := map[int64][]findingdb.Hit{}
+	for _, h := range hits {
+		if _, ok := advisories[h.Advisory]; ok {
+			byPackage[h.Package] = append(byPackage[h.Package], h)
+		}
+	}
+	var all []finding.Finding
+	for _, y := range stays {
+		for id, since := range contents[y.image] {
+			if has := y.since(since); has.until == 0 || has.from < has.until {
+				all = append(all, has.ended(known[id], byPackage[id], advisories)...)
+			}
+		}
+	}
+	return fold(all, open), nil
+}
+
+// ended returns the findings of a package that ended during a stay, or with it.
+func (y stay) ended(p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all []finding.Finding) {
+	var over []findingdb.Hit
+	for _, h := range hits {
+		if _, ok := y.end(h); ok {
+			over = append(over, h)
+		}
+	}
+	for _, same := range finding.GroupByAlias(over, advisories) {
+		v := finding.New(registry.ImagePackage{Package: p}, same, advisories)
+		v.State = finding.StateClosed
+		for _, h := range same {
+			if c, _ := y.end(h); c.CloseTime.After(v.CloseTime) {
+				v.Closing = c
+			}
+		}
+		if from := store.FromMS(y.from); v.FirstSeen.Before(from) {
+			v.FirstSeen = from
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// fold makes one finding of those of a package, in any version, that share a name: the one
+// that ended last. It leaves out those that are open.
+func fold(all, open []finding.Finding) (kept []finding.Finding) {
+	type name struct{ ecosystem, pkg, id string }
+	const isOpen = -1
+	seen := map[name]int{} // an index in kept
+	keys := func(v finding.Finding) (keys []name) {
+		for _, id := range append([]string{v.ID}, v.Aliases...) {
+			keys = append(keys, name{v.Package.Ecosystem, v.Package.Name, id})
+		}
+		return keys
+	}
+	for _, v := range open {
+		for _, key := range keys(v) {
+			seen[key] = isOpen
+		}
+	}
+	slices.SortStableFunc(all, func(a, b finding.Finding) int {
+		return cmp.Or(b.CloseTime.Compare(a.CloseTime), cmp.Compare(a.Key(), b.Key()))
+	})
+	for _, v := range all {
+		into := len(kept)
+		for _, key := range keys(v) {
+			if at, ok := seen[key]; ok {
+				into = min(into, at)
+			}
+		}
+		for _, key := range keys(v) {
+			seen[key] = into
+		}
+		switch {
+		case into == isOpen:
+		case into == len(kept):
+			kept = append(kept, v)
+		case v.FirstSeen.Before(kept[into].FirstSeen):
+			kept[into].FirstSeen, kept[into].OpenedBy = v.FirstSeen, v.OpenedBy
+		}
+	}
+	return kept
+}
+
+// stays returns for which images a tag stood before, the last first, and why these are not
+// all.
+func (s *Service) stays(ctx context.Context, i finding.Image) (all []stay, incomplete string, _ error) {
+	moves, err := s.repoStore.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
+	if err != nil {
+		return nil, "", err
+	}
+	cut := moves.Last != nil
+	resolved, gone := map[string]*registry.StoredImage{}, 0
+	for n, m := range moves.Items {
+		if n == 0 || m.Digest == "" {
+			continue
+		}
+		image, ok := resolved[m.Digest]
+		if !ok && len(resolved) == maxPastImages {
+			cut = true
+			break
+		}
+		if !ok {
+			if image, err = s.pastImage(ctx, i, m.Digest); err != nil {
+				return nil, "", err
+			}
+			if resolved[m.Digest] = image; image == nil {
+				gone++
+			}
+		}
+		if next := moves.Items[n-1]; image != nil && image.IndexTime.Before(next.Time) {
+			all = append(all, stay{image: image.Digest, from: max(store.MS(m.Time), store.MS(image.IndexTime)),
+				until: store.MS(next.Time), next: next.Digest})
+		}
+	}
+	switch {
+	case cut:
+		incomplete = fmt.Sprintf("only the last %d images that the tag stood for were looked at", maxPastImages)
+	case gone > 0:
+		incomplete = fmt.Sprintf("%d images that the tag stood for are deleted, or were not inspected", gone)
+	}
+	return all, incomplete, nil
+}
+
+// pastImage returns the image that a digest stands for, or nil if it is gone or its packages
+// are not known.
+func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string) (*registry.StoredImage, error) {
+	for range 2 {
+		known, err := s.images.Images(ctx, i.Repo, []string{digest})
+		if err != nil {
+			return nil, err
+		}
+		if image, ok := known[digest]; ok {
+			if image.State != registry.ImageIndexed {
+				return nil, nil
+			}
+			return &image, nil
+		}
+		v, err := s.registry.Variant(ctx, i.Repo, digest, i.Architecture) // it may be an index
+		if errors.Is(err, fault.NotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		digest = v.Digest
+	}
+	return nil, nil
+}
+
+// contents returns the packages of images of a repo by their digests, each with the time since
+// when it is known beside the inspection of the image: 0 for what is in its files, and for
+// what only SBOMs list, when they were pushed. It also returns the packages by their numbers.
+// An image that is deleted meanwhile has none.
+func (s *Service) contents(
+	ctx context.Context, repo resource.UID, stays []stay,
+) (map[string]map[int64]int64, map[int64]registry.Package, error) {
+	contents := map[string]map[int64]int64{}
+	all := map[int64]bool{}
+	for _, y := range stays {
+		if _, ok := contents[y.image]; ok {
+			continue
+		}
+		var ids []int64
+		var err error
+		if !y.noFiles {
+			ids, _, err = s.packages.PackageIDs(ctx, y.image)
+		}
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return nil, nil, err
+		}
+		sboms, err := s.packages.SBOMs(ctx, repo, y.image)
+		if err != nil {
+			return nil, nil, err
+		}
+		has := map[int64]int64{}
+		for _, b := range sboms { // the oldest is the last one
+			for _, id := range b.IDs {
+				has[id] = store.MS(b.Time)
+			}
+		}
+		for _, id := range ids {
+			has[id] = 0
+		}
+		contents[y.image] = has
+		for id := range has {
+			all[id] = true
+		}
+	}
+	known, err := s.packages.ByID(ctx, slices.Collect(maps.Keys(all)))
+	return contents, known, err
+}

@@ -1,0 +1,423 @@
+package query_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/exception"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+)
+
+// A judgedGame is a game with exceptions, at times that it chooses.
+type judgedGame struct {
+	*game
+	now  time.Time
+	made decisions
+}
+
+// decisions are all exceptions that were ever made.
+type decisions map[resource.UID]vuln.Exception
+
+// TestExceptedFindings: whatever exceptions are made, approved, deleted and have expired, a
+// finding is excepted exactly where a comparison with all of them says so, now and at every
+// time before.
+func TestExceptedFindings(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := &judgedGame{game: newGame(t, url), now: time.Now().UTC().Truncate(time.Second), made: decisions{}}
+		for range 120 {
+			g.act(t)
+		}
+		for i := range 6 { // one of a folder lends a name to one of the organization
+			g.importAs(t, g.groups[0], fmt.Sprintf("TOP-%d", i), nil, i)
+			g.importAs(t, g.groups[2], fmt.Sprintf("LOW-%d", i), []string{fmt.Sprintf("TOP-%d", i), "CVE-0"}, i)
+		}
+		g.settle(t)
+		for _, r := range g.replicas {
+			r.DB.Now = func() time.Time { return g.now }
+		}
+		past := []time.Time{g.now}
+		for range *rounds {
+			for range 60 {
+				g.now = g.now.Add(time.Duration(g.rng.IntN(30)) * time.Second)
+				past = append(past, g.now)
+				g.decide(t)
+			}
+			for name := range g.callers {
+				ctx := authz.WithCaller(t.Context(), g.callers[name])
+				g.checkStates(ctx, t, name)
+				all := slices.Concat([]resource.UID{""}, g.groups, slices.Sorted(maps.Keys(g.repos)))
+				for range 4 {
+					g.checkGroupStates(ctx, t, name, all[g.rng.IntN(len(all))])
+				}
+			}
+			g.checkPast(t, past)
+		}
+	})
+}
+
+// importAs stores an advisory about all versions of a package of npm.
+func (g *judgedGame) importAs(t *testing.T, group resource.UID, id string, aliases []string, number int) {
+	t.Helper()
+	a := vuln.Advisory{ID: id, Aliases: aliases, Affected: []vuln.Affected{{Ecosystem: "npm", Name: fmt.Sprintf("p%d", number),
+		Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "9.0.0"}}}}}}}
+	a.Source.Digest = []byte(id)
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
+	must(t, err)
+	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, vuln.AdvisoryFilter{IDs: []string{id}},
+		page.Request{Size: 10, Order: page.Order{Field: "uid"}}, true)
+	must(t, err)
+	for _, v := range found.Items {
+		g.advisories[v.UID] = v
+	}
+}
+
+// decide makes an exception, approves one or deletes one.
+func (g *judgedGame) decide(t *testing.T) {
+	t.Helper()
+	owner := authz.WithCaller(t.Context(), g.callers["of all"])
+	live := slices.DeleteFunc(slices.Sorted(maps.Keys(g.made)), func(uid resource.UID) bool { return !g.made[uid].DeleteTime.IsZero() })
+	switch n := g.rng.IntN(10); {
+	case n < 6 || len(live) == 0:
+		g.made.makeOne(t, g.game, g.now, 5*time.Minute)
+	case n < 8:
+		got, err := g.policy.ApproveException(owner, live[g.rng.IntN(len(live))])
+		must(t, err)
+		g.made[got.UID] = got.Exception
+	default:
+		uid := live[g.rng.IntN(len(live))]
+		must(t, g.policy.DeleteException(owner, uid))
+		gone := g.made[uid]
+		gone.DeleteTime = g.now
+		g.made[uid] = gone
+	}
+}
+
+// makeOne makes an exception, which may expire within a time.
+func (all decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Duration) {
+	t.Helper()
+	home := g.groups[g.rng.IntN(len(g.groups))]
+	e := vuln.Exception{UID: home.NewChild(), Target: home, Reason: "r", CreateTime: now, UpdateTime: now}
+	var below []resource.UID
+	for uid := range g.repos {
+		if home.Covers(uid) {
+			below = append(below, uid)
+		}
+	}
+	slices.Sort(below)
+	if len(below) > 0 && g.rng.IntN(2) == 0 {
+		e.Target = below[g.rng.IntN(len(below))]
+		switch images := slices.Sorted(maps.Keys(g.repos[e.Target])); g.rng.IntN(3) {
+		case 0:
+			e.TagPattern = []string{"v-?0", "v-[a-j]*", "*1", "*"}[g.rng.IntN(4)]
+		case 1:
+			if len(images) > 0 {
+				e.Digest = images[g.rng.IntN(len(images))]
+			}
+		}
+	}
+	if g.rng.IntN(3) > 0 {
+		e.Advisory = fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "DSA"}[g.rng.IntN(3)], g.rng.IntN(4))
+	}
+	if e.Advisory == "" || g.rng.IntN(4) == 0 {
+		e.PURL = fmt.Sprintf("pkg:%s/p%d", []string{"npm", "deb/debian"}[g.rng.IntN(2)], g.rng.IntN(6))
+		if g.rng.IntN(2) == 0 {
+			e.PURL += fmt.Sprintf("@1.%d.0", g.rng.IntN(5))
+		}
+	}
+	if g.rng.IntN(2) == 0 {
+		e.ExpireTime = now.Add(time.Second + time.Duration(g.rng.Int64N(int64(life))).Truncate(time.Second))
+	}
+	if g.rng.IntN(3) > 0 {
+		e.ApproveTime = now
+	}
+	must(t, g.InsertExceptions(t.Context(), home, []vuln.Exception{e}))
+	all[e.UID] = e
+}
+
+// A trueCase is a finding in an image, as a test knows it.
+type trueCase struct {
+	repo       resource.UID
+	digest     string
+	tags       []string
+	pkg        registry.Package
+	advisories map[resource.UID][]string // the names of each
+}
+
+// meant decides in its own words whether an exception is about a case under one of the names
+// at a time.
+func meant(e vuln.Exception, c trueCase, names []string, at time.Time) bool {
+	if e.ApproveTime.IsZero() || at.Before(e.ApproveTime) || !e.ExpireTime.IsZero() && !at.Before(e.ExpireTime) || !e.DeleteTime.IsZero() && !at.Before(e.DeleteTime) {
+		return false
+	}
+	other := slices.ContainsFunc(c.tags, func(tag string) bool { ok, _ := path.Match(e.TagPattern, tag); return !ok })
+	if !strings.HasPrefix(string(c.repo)+"/", string(e.Target)+"/") || e.TagPattern != "" && (other || len(c.tags) == 0) || e.Digest != "" && e.Digest != c.digest {
+		return false
+	}
+	if e.Advisory != "" && !slices.Contains(names, e.Advisory) {
+		return false
+	}
+	if e.PURL == "" {
+		return true
+	}
+	rest, npm := strings.CutPrefix(e.PURL, "pkg:npm/")
+	if !npm {
+		rest = strings.TrimPrefix(e.PURL, "pkg:deb/debian/")
+	}
+	name, number, _ := strings.Cut(rest, "@")
+	is := c.pkg.Name
+	if !npm {
+		is = c.pkg.SourceName
+	}
+	return npm == (c.pkg.Ecosystem == "npm") && is == name && (number == "" || number == c.pkg.Version)
+}
+
+// claims returns for each advisory of a finding the names that mean it: those that can be
+// reached over advisories in its group or above it.
+func (c trueCase) claims() (all [][]string) {
+	for uid, own := range c.advisories {
+		names := map[string]bool{own[0]: true}
+		for grown := true; grown; {
+			grown = false
+			for other, called := range c.advisories {
+				if !other.Parent().Covers(uid.Parent()) || other != uid && !slices.ContainsFunc(called, func(n string) bool { return names[n] }) {
+					continue
+				}
+				for _, n := range called {
+					grown = grown || !names[n]
+					names[n] = true
+				}
+			}
+		}
+		all = append(all, slices.Sorted(maps.Keys(names)))
+	}
+	return all
+}
+
+// except reports whether exceptions hold for a case at a time.
+func (all decisions) except(c trueCase, at time.Time) bool {
+	for _, names := range c.claims() {
+		held := false
+		for _, e := range all {
+			held = held || meant(e, c, names, at)
+		}
+		if !held {
+			return false
+		}
+	}
+	return true
+}
+
+// caseOf returns the case of a finding in an image.
+func (g *judgedGame) caseOf(p registry.Package, advisories []resource.UID, repo resource.UID, digest string) trueCase {
+	c := trueCase{repo: repo, digest: digest, pkg: p, advisories: map[resource.UID][]string{}}
+	if tags := g.tagsOf(repo, digest, g.repos[repo][digest]); tags != "" {
+		c.tags = strings.Split(tags, ",")
+	}
+	for _, uid := range advisories {
+		c.advisories[uid] = append([]string{g.advisories[uid].ID}, g.advisories[uid].Aliases...)
+	}
+	return c
+}
+
+func (g *judgedGame) excepted(f finding.Finding, repo resource.UID, digest string, at time.Time) bool {
+	return g.made.except(g.caseOf(f.Package.Package, f.Advisories, repo, digest), at)
+}
+
+// storedPackage returns a package as it is stored.
+func storedPackage(p inspect.Package) registry.Package {
+	k := registry.Package{Ecosystem: "npm", Name: p.Name, Version: p.Version, PURL: p.Purl, SourceName: p.SourceName, SourceVersion: p.SourceVersion}
+	if p.SourceName != "" {
+		k.Ecosystem = "Debian:12"
+	}
+	return k
+}
+
+// groupHits joins the images of a place that have a tag with the advisories that a caller
+// sees.
+func (g *judgedGame) groupHits(name string, at resource.UID) (all []trueHit) {
+	for repo, images := range g.repos {
+		if !covered(g.sees[name], repo) || at != "" && !at.Covers(repo) {
+			continue
+		}
+		for d, word := range images {
+			if g.tagsOf(repo, d, word) == "" {
+				continue
+			}
+			for _, p := range g.has(repo, d, word) {
+				for uid, a := range g.advisories {
+					if covered(g.sees[name], uid) && affects(a, p) {
+						all = append(all, trueHit{repo: repo, digest: d, pkg: p, advisory: uid, id: a.ID, names: append([]string{a.ID}, a.Aliases...)})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// A trueGroupFinding is what a list of a group should say.
+type trueGroupFinding struct {
+	Package          string
+	Advisories       []resource.UID
+	Images, Excepted int
+	State            finding.State
+	Files, SBOMs     bool
+}
+
+func (f trueGroupFinding) key() string { return fmt.Sprint(f.Package, f.Advisories) }
+
+// expectedGroup returns what a caller should be told of a place.
+func (g *judgedGame) expectedGroup(name string, at resource.UID) (all []trueGroupFinding) {
+	byPackage := map[string][]trueHit{}
+	for _, h := range g.groupHits(name, at) {
+		byPackage[h.pkg.Purl] = append(byPackage[h.pkg.Purl], h)
+	}
+	for purl, hits := range byPackage {
+		sets := unite(hits)
+		rows := map[string][]trueHit{}
+		for _, h := range hits {
+			rows[sets[h.id]] = append(rows[sets[h.id]], h)
+		}
+		for _, same := range rows {
+			f := trueGroupFinding{Package: purl, State: finding.StateExcepted}
+			images := map[[2]string]bool{}
+			for _, h := range same {
+				f.Advisories = append(f.Advisories, h.advisory)
+				images[[2]string{string(h.repo), h.digest}] = true
+			}
+			slices.Sort(f.Advisories)
+			f.Advisories = slices.Compact(f.Advisories)
+			for i := range images {
+				repo, d := resource.UID(i[0]), i[1]
+				if f.Images++; g.made.except(g.caseOf(storedPackage(same[0].pkg), f.Advisories, repo, d), g.now) {
+					f.Excepted++
+				} else {
+					f.State = finding.StateOpen
+				}
+				lists := func(all []inspect.Package) bool {
+					return slices.ContainsFunc(all, func(p inspect.Package) bool { return of(p) == of(same[0].pkg) })
+				}
+				f.Files = f.Files || lists(contents(g.repos[repo][d], g.extractors))
+				f.SBOMs = f.SBOMs || slices.ContainsFunc(g.attached[repo][d], func(a attachment) bool { return lists(a.claims()) })
+			}
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b trueGroupFinding) int { return strings.Compare(a.key(), b.key()) })
+	return all
+}
+
+// checkGroupStates compares what a caller is told of a place with a join of everything.
+func (g *judgedGame) checkGroupStates(ctx context.Context, t *testing.T, name string, at resource.UID) {
+	t.Helper()
+	r := g.replicas[g.rng.IntN(len(g.replicas))]
+	want := g.expectedGroup(name, at)
+	states := [][]finding.State{nil, {finding.StateOpen}, {finding.StateExcepted}}[g.rng.IntN(3)]
+	found, err := all(func(p page.Params) (out page.Page[query.GroupFinding], err error) {
+		out, _, err = r.service.ListGroup(ctx, query.Place{Group: at}, query.Filter{States: states}, p)
+		return out, err
+	})
+	must(t, err)
+	var got []trueGroupFinding
+	for _, f := range found {
+		got = append(got, trueGroupFinding{f.Package.PURL, f.Advisories, f.Images, f.Excepted, f.State, f.FromFiles, f.FromSBOMs})
+		open := 0
+		for _, i := range f.SomeImages {
+			if !g.excepted(f.Finding, i.Repo, i.Digest, g.now) {
+				open++
+			}
+		}
+		if len(f.SomeImages) != min(f.Images, 5) || open != min(f.Images-f.Excepted, 5) {
+			t.Errorf("of %d images, %d excepted, %d are shown, %d of them open", f.Images, f.Excepted, len(f.SomeImages), open)
+		}
+	}
+	slices.SortFunc(got, func(a, b trueGroupFinding) int { return strings.Compare(a.key(), b.key()) })
+	wanted := slices.DeleteFunc(slices.Clone(want), func(f trueGroupFinding) bool { return states != nil && f.State != states[0] })
+	if diff := gocmp.Diff(wanted, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s asks for %q, states %v: %s", name, at, states, diff)
+	}
+}
+
+// checkStates compares the states that a caller is told.
+func (g *judgedGame) checkStates(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	r := g.replicas[g.rng.IntN(len(g.replicas))]
+	for repo, images := range g.repos {
+		for d := range images {
+			if !covered(g.sees[name], repo) {
+				continue
+			}
+			for _, state := range []finding.State{finding.StateOpen, finding.StateExcepted} {
+				got, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: d}, query.Filter{States: []finding.State{state}}, page.Params{Size: 200})
+				must(t, err)
+				for _, f := range got.Items {
+					if want := g.excepted(f, repo, d, g.now); f.State != state || want != (state == finding.StateExcepted) {
+						t.Errorf("%s is told %d about %s %v of %s in %s, want excepted: %v", name, f.State, f.ID, f.Aliases, f.Package.PURL, repo, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkPast asks for every finding at many times at once.
+func (g *judgedGame) checkPast(t *testing.T, times []time.Time) {
+	t.Helper()
+	ctx := authz.WithCaller(t.Context(), g.callers["of both"])
+	var cases []exception.Case
+	var found []finding.Finding
+	for repo, images := range g.repos {
+		if !covered(g.sees["of both"], repo) {
+			continue
+		}
+		for d := range images {
+			got, _, err := g.service.List(ctx, finding.Image{Repo: repo, Reference: d}, query.Filter{}, page.Params{Size: 200})
+			must(t, err)
+			for _, f := range got.Items {
+				c := g.caseOf(f.Package.Package, f.Advisories, repo, d)
+				cases = append(cases, exception.Case{Repo: repo, Digest: d, Tags: c.tags, Claims: c.claims(), Package: f.Package.Package})
+				found = append(found, f)
+			}
+		}
+	}
+	n := 0
+	for _, at := range times {
+		var repos []resource.UID
+		for _, c := range cases {
+			repos = append(repos, c.Repo)
+		}
+		set, err := exception.Read(ctx, findingdb.New(g.DB), repos, at, at)
+		must(t, err)
+		for i, c := range cases {
+			e, _ := set.Holding(c, at, nil)
+			want := g.excepted(found[i], cases[i].Repo, cases[i].Digest, at)
+			if (e.UID != "") != want {
+				t.Errorf("at %s: %q for %s of %s, want excepted: %v", at, e.UID, found[i].ID, found[i].Package.PURL, want)
+			}
+			if want {
+				n++
+			}
+		}
+	}
+	t.Logf("%d cases at %d times, %d excepted", len(cases), len(times), n)
+}

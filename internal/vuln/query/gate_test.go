@@ -1,0 +1,134 @@
+package query_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
+)
+
+// TestGateFollowsExceptions makes and deletes an exception while others pull from all
+// replicas: what was answered counts on each of them from then on.
+func TestGateFollowsExceptions(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		org := g.groups[0]
+		repo := registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		must(t, g.InsertRepo(t.Context(), repo))
+		d := push(t, g.Store, repo, "a0")
+		for i := range 6 { // every image has one of these
+			for _, ecosystem := range []string{"npm", "Debian:12"} {
+				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-1"}, Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i),
+					Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}}}}
+				a.Source.Digest = []byte(a.ID)
+				_, err := g.ImportAdvisories(t.Context(), org, "test", []vuln.Advisory{a})
+				must(t, err)
+			}
+		}
+		g.settle(t)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
+		var gates []*policy.Gate
+		for _, r := range g.replicas {
+			gates = append(gates, policy.NewGate(findingdb.New(r.DB), imagedb.New(r.DB), advisorydb.New(r.DB), nil, metric.Metrics{}))
+		}
+		m, err := g.StatManifest(t.Context(), repo.UID, d)
+		must(t, err)
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		pulling, stop := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		for _, gate := range gates {
+			running.Go(func() {
+				for pulling.Err() == nil {
+					_, _ = gate.Check(pulling, repo.UID, m, false)
+				}
+			})
+		}
+		defer running.Wait()
+		defer stop()
+		refused := func(when string, want bool) {
+			t.Helper()
+			for i, gate := range gates {
+				why, err := gate.Check(ctx, repo.UID, m, false)
+				must(t, err)
+				if (why != "") != want {
+					t.Fatalf("%s, replica %d says %q", when, i, why)
+				}
+			}
+		}
+		for range 10 {
+			refused("without an exception", true)
+			e, err := g.policy.CreateException(ctx, org, vuln.Exception{Advisory: "CVE-1", Reason: "r"})
+			must(t, err)
+			refused("with an exception", false)
+			must(t, g.policy.DeleteException(ctx, e.UID))
+		}
+	})
+}
+
+// TestGateKnownExploited: a rule about what is known to be exploited refuses an image if a
+// catalog says so that is in the group of the rule, or below it on the way to the repo.
+func TestGateKnownExploited(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		org, other, folder, deep := g.groups[0], g.groups[1], g.groups[3], g.groups[4]
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		must(t, g.InsertRepo(t.Context(), repo))
+		d := push(t, g.Store, repo, "a0")
+		for i := range 6 { // every image has one of these
+			for _, ecosystem := range []string{"npm", "Debian:12"} {
+				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-2026-1000"},
+					Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i), Ranges: []vuln.AffectedRange{
+						{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}}}}
+				a.Source.Digest = []byte(a.ID)
+				_, err := g.ImportAdvisories(t.Context(), folder, "test", []vuln.Advisory{a})
+				must(t, err)
+			}
+		}
+		g.settle(t)
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: folder.NewChild(), Target: folder, KEV: true, Enforce: true, CreateTime: now, UpdateTime: now}))
+		m, err := g.StatManifest(t.Context(), repo.UID, d)
+		must(t, err)
+		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
+		cve, _ := vuln.ParseCVE("CVE-2026-1000")
+		for _, tt := range []struct {
+			catalog string
+			group   resource.UID
+			format  vuln.ExploitFormat
+			cve     vuln.CVE
+			refused bool
+		}{
+			{"of another organization", other, vuln.KEV, cve, false},
+			{"of the organization", org, vuln.KEV, cve, false},
+			{"beside the repo", deep, vuln.KEV, cve, false},
+			{"with a probability", folder, vuln.EPSS, cve, false},
+			{"with the CVE before", folder, vuln.KEV, cve - 1, false},
+			{"of the folder", folder, vuln.KEV, cve, true},
+		} {
+			_, err := g.ReplaceExploits(t.Context(), vuln.ExploitList{Group: tt.group, Format: tt.format, Time: now},
+				[]vuln.Exploit{{CVE: tt.cve, Exploitation: vuln.Exploitation{Known: true, Probability: 1e9}}})
+			must(t, err)
+			gate := policy.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{}) // which remembers nothing
+			why, err := gate.Check(ctx, repo.UID, m, false)
+			must(t, err)
+			if (why != "") != tt.refused {
+				t.Errorf("with a list %s the pull is refused: %q", tt.catalog, why)
+			}
+		}
+	})
+}

@@ -1,0 +1,405 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+const (
+	maxImages   = 200_000 // that one question may be about
+	maxFindings = 500_000 // of them
+	someImages  = 5       // that are shown with a finding of a group
+)
+
+var errTooManyFindings = fault.Unmet("TOO_MANY_FINDINGS",
+	"there are more than %d findings; ask for a group or repo below, or for some severities", maxFindings)
+
+// groupKey orders findings as key. Packages that differ in their source alone have keys that
+// differ.
+func (v GroupFinding) groupKey() string {
+	return v.Key() + "\x00" + v.Package.Ecosystem + "\x00" + v.Package.SourceName + "\x00" + v.Package.SourceVersion
+}
+
+// A GroupFinding is a finding of the images of a group.
+type GroupFinding struct {
+	finding.Finding
+	Images     int             // how many have it
+	Excepted   int             // in how many of these an exception holds for it
+	SomeImages []AffectedImage // those in which it is open and that were inspected last, without their packages
+	FromFiles  bool            // the files of one of them tell of the package
+	FromSBOMs  bool            // an SBOM that is attached to one of them does
+	number     int64           // of the package
+	some       []int64         // the numbers of SomeImages, if exceptions hold for it in some images
+}
+
+// A GroupCoverage says what the findings of a group are worth.
+type GroupCoverage struct {
+	Images        int // that a tag stands for
+	Indexed       int // whose packages are known
+	Waiting       int // to be inspected
+	NotUnderstood int
+	Packages      Coverage // each version of a package counts once
+}
+
+// A groupSelection is what a list of findings of a group is of.
+type groupSelection struct {
+	Place
+	Filter
+}
+
+// groupFindingList is ordered as findingList.
+var groupFindingList = page.List{Kind: "group_findings", Fields: findingList.Fields, Default: findingList.Default}
+
+// ListGroup returns a page of the findings of all images in a group, or repo, that a tag
+// stands for now, directly or through an index: one for each version of a package and what
+// is wrong with it, with the number of images that have it. Images count that the caller
+// has repo.list and vuln_report.list on, and advisories that the caller has advisories.list
+// on. It returns fault.FailedPrecondition if there are too many.
+func (s *Service) ListGroup(
+	ctx context.Context, at Place, f Filter, p page.Params,
+) (none page.Page[GroupFinding], _ GroupCoverage, _ error) {
+	of, req, err := page.Resume(s.pages, groupFindingList, groupSelection{at, f}, p)
+	if err != nil {
+		return none, GroupCoverage{}, err
+	}
+	if err := of.checkGroup(); err != nil {
+		return none, GroupCoverage{}, err
+	}
+	reach, err := finding.Reach(ctx, s.authz, of.Group, resource.RepoList, resource.ReportsList)
+	if err != nil {
+		return none, GroupCoverage{}, err
+	}
+	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return none, GroupCoverage{}, err
+	}
+	done, err := s.turns.Wait(ctx, reach)
+	if err != nil {
+		return none, GroupCoverage{}, err
+	}
+	defer done()
+	c, err := s.count(ctx, reach)
+	if err != nil {
+		return none, GroupCoverage{}, err
+	}
+	covered, err := s.groupCoverage(ctx, c, seen)
+	if err != nil {
+		return none, covered, err
+	}
+	all, err := s.groupFindings(ctx, c, seen, of.Filter)
+	if err != nil {
+		return none, covered, err
+	}
+	if all, err = s.judged(ctx, c, all, of.Filter); err != nil {
+		return none, covered, err
+	}
+	got := page.Cut(all, req, GroupFinding.groupKey)
+	return page.Finish(s.pages, req, got), covered, s.complete(ctx, c, got.Items)
+}
+
+// checkGroup returns what is wrong with a filter of a group.
+func (f Filter) checkGroup() error {
+	switch {
+	case len(f.Package) > maxName:
+		return fault.Field("package", "must have at most %d bytes", maxName)
+	case slices.Contains(f.States, finding.StateClosed):
+		return fault.Field("states", "what is closed is known for the images of a tag only; ask for one image")
+	}
+	return nil
+}
+
+// A groupContents has the images of a group, and how many of them have each package.
+type groupContents struct {
+	images   []imagedb.TaggedImage
+	claims   map[int64][]findingdb.Claim // by the number of the image, what attached SBOMs list
+	packages map[int64]*packageCount     // by number
+	indexed  int
+}
+
+// A packageCount counts the images that have a package. some are the numbers of those that were
+// inspected last.
+type packageCount struct {
+	images        int
+	some          []int64
+	files, claims bool // whether files tell of it, and SBOMs, in some of the images
+}
+
+// repos returns the repos of the images.
+func (c *groupContents) repos() []resource.UID {
+	all := map[resource.UID]bool{}
+	for _, i := range c.images {
+		all[i.Repo] = true
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// counts reports whether the packages of an image are counted: those of its files, or what
+// SBOMs list if it is not understood.
+func (c *groupContents) counts(i imagedb.TaggedImage) bool {
+	return i.State == registry.ImageIndexed || i.State != registry.ImageWaiting && len(c.claims[i.Number]) > 0
+}
+
+// packageCount returns the tally of a package.
+func (c *groupContents) tally(id int64) *packageCount {
+	t := c.packages[id]
+	if t == nil {
+		t = &packageCount{}
+		c.packages[id] = t
+	}
+	return t
+}
+
+// addClaims counts what SBOMs list for an image in whose files there are these packages.
+func (c *groupContents) addClaims(number int64, files []int64) {
+	for _, claim := range c.claims[number] {
+		t := c.tally(claim.Package)
+		t.claims = true
+		if _, both := slices.BinarySearch(files, claim.Package); !both {
+			t.add(number)
+		}
+	}
+}
+
+func (t *packageCount) add(number int64) {
+	t.images++
+	at, _ := slices.BinarySearchFunc(t.some, number, func(a, b int64) int { return cmp.Compare(b, a) })
+	if at < someImages {
+		t.some = slices.Insert(t.some, at, number)[:min(len(t.some)+1, someImages)]
+	}
+}
+
+// count reads which packages the images in reach have.
+func (s *Service) count(ctx context.Context, reach []resource.UID) (*groupContents, error) {
+	images, err := s.images.TaggedImages(ctx, reach, maxImages)
+	if err != nil {
+		return nil, err
+	}
+	c := &groupContents{images: images, packages: map[int64]*packageCount{}}
+	if c.claims, err = s.claimsOf(ctx, images); err != nil {
+		return nil, err
+	}
+	numbers := map[string][]int64{}
+	for _, i := range images {
+		switch {
+		case i.State == registry.ImageIndexed:
+			numbers[i.Digest] = append(numbers[i.Digest], i.Number)
+		case c.counts(i):
+			c.addClaims(i.Number, nil)
+		}
+	}
+	err = s.packages.Contents(ctx, slices.Collect(maps.Keys(numbers)), func(digest string, packages []int64) error {
+		c.indexed += len(numbers[digest])
+		for _, id := range packages {
+			t := c.tally(id)
+			t.files = true
+			for _, n := range numbers[digest] {
+				t.add(n)
+			}
+		}
+		for _, n := range numbers[digest] {
+			c.addClaims(n, packages)
+		}
+		return ctx.Err()
+	})
+	return c, err
+}
+
+// claimsOf returns what SBOMs list that are attached to images, by the numbers of the images.
+func (s *Service) claimsOf(
+	ctx context.Context, images []imagedb.TaggedImage,
+) (map[int64][]findingdb.Claim, error) {
+	c := groupContents{images: images}
+	have, err := s.packages.HaveSBOMs(ctx, c.repos())
+	if err != nil {
+		return nil, err
+	}
+	var numbers []int64
+	for _, i := range images {
+		if have[i.Repo] && i.Number >= 0 {
+			numbers = append(numbers, i.Number)
+		}
+	}
+	slices.Sort(numbers)
+	return s.packages.Claims(ctx, slices.Compact(numbers))
+}
+
+// groupCoverage counts images and packages by what can be said about them.
+func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []resource.UID) (g GroupCoverage, _ error) {
+	g.Indexed = c.indexed
+	for _, i := range c.images {
+		switch i.State {
+		case registry.ImageNone:
+			continue
+		case registry.ImageNotUnderstood:
+			g.NotUnderstood++
+		}
+		g.Images++
+	}
+	g.Waiting = g.Images - g.Indexed - g.NotUnderstood
+	kinds, err := s.packages.Kinds(ctx, slices.Collect(maps.Keys(c.packages)))
+	if err != nil {
+		return g, err
+	}
+	about := map[string]bool{}
+	for k := range kinds {
+		about[k.Ecosystem] = true
+	}
+	covered, err := s.advisories.CoveredEcosystems(ctx, store.Reach{Under: seen}, slices.Collect(maps.Keys(about)))
+	for k, n := range kinds {
+		g.Packages.Packages += n
+		if !k.Matched {
+			g.Packages.Waiting += n
+		}
+		switch {
+		case k.Owned:
+			g.Packages.Owned += n
+		case covered[k.Ecosystem]:
+			g.Packages.Covered += n
+		default:
+			g.Packages.Bare += n
+		}
+	}
+	return g, err
+}
+
+// groupFindings joins the packages of a census with the advisories in reach. Texts of
+// advisories are not read; see complete.
+func (s *Service) groupFindings(
+	ctx context.Context, c *groupContents, seen []resource.UID, f Filter,
+) (all []GroupFinding, _ error) {
+	hits, err := s.packages.Hits(ctx, slices.Collect(maps.Keys(c.packages)), seen)
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.packages.ByID(ctx, slices.Collect(maps.Keys(hits.ByPackage)))
+	if err != nil {
+		return nil, err
+	}
+	advisories := named(hits.Advisories)
+	basic := Filter{Severities: f.Severities, Fixable: f.Fixable, Package: f.Package}
+	for id, of := range hits.ByPackage {
+		for _, same := range finding.GroupByAlias(of, advisories) {
+			v := GroupFinding{Finding: finding.New(registry.ImagePackage{Package: known[id]}, same, advisories)}
+			t := c.packages[id]
+			v.number, v.Images, v.FromFiles, v.FromSBOMs = id, t.images, t.files, t.claims
+			if basic.has(v.Finding) {
+				all = append(all, v)
+			}
+		}
+		if len(all) > maxFindings {
+			return nil, errTooManyFindings
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// named returns advisories that have nothing but their names.
+func named(all map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
+	out := make(map[int64]vuln.Advisory, len(all))
+	for key, a := range all {
+		out[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
+	}
+	return out
+}
+
+// judged returns those of the findings of a group that a filter selects. Whatever is not
+// known from the advisories alone is added here, to all findings at once.
+func (s *Service) judged(ctx context.Context, c *groupContents, all []GroupFinding, f Filter) ([]GroupFinding, error) {
+	found := make([]*finding.Finding, len(all))
+	for i := range all {
+		found[i] = &all[i].Finding
+	}
+	if err := s.addExploits(ctx, found); err != nil {
+		return nil, err
+	}
+	if err := s.judgeGroup(ctx, c, all, s.packages.Time()); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(v GroupFinding) bool { return !f.has(v.Finding) }), nil
+}
+
+// some returns the numbers of the images that are shown with a finding.
+func (c *groupContents) some(v GroupFinding) []int64 {
+	if v.some != nil {
+		return v.some
+	}
+	return c.packages[v.number].some
+}
+
+// complete adds what only the findings of a page have: a summary, and some of the images.
+func (s *Service) complete(ctx context.Context, c *groupContents, all []GroupFinding) error {
+	var keys, numbers []int64
+	for _, v := range all {
+		for _, uid := range v.Advisories {
+			keys = append(keys, store.Segment(uid))
+		}
+		numbers = append(numbers, c.some(v)...)
+	}
+	slices.Sort(keys)
+	advisories, err := s.advisories.AdvisoriesByKey(ctx, slices.Compact(keys))
+	if err != nil {
+		return err
+	}
+	byUID := map[resource.UID]vuln.Advisory{}
+	for _, a := range advisories {
+		byUID[a.UID] = a
+	}
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	images, err := s.imagesNumbered(ctx, numbers)
+	if err != nil {
+		return err
+	}
+	told, err := s.packages.FromFiles(ctx, numbers)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		for _, uid := range all[i].Advisories {
+			all[i].Summary = cmp.Or(all[i].Summary, byUID[uid].Summary)
+		}
+		for _, n := range c.some(all[i]) {
+			if found, ok := images[n]; ok {
+				found.Claimed = isClaimed(told, n, all[i].number)
+				all[i].SomeImages = append(all[i].SomeImages, found)
+			}
+		}
+	}
+	return nil
+}
+
+// imagesNumbered returns images by their numbers, without their packages.
+func (s *Service) imagesNumbered(ctx context.Context, numbers []int64) (map[int64]AffectedImage, error) {
+	all := map[int64]AffectedImage{}
+	if len(numbers) == 0 {
+		return all, nil
+	}
+	images, err := s.images.NumberedImages(ctx, numbers)
+	if err != nil {
+		return nil, err
+	}
+	var repos []resource.UID
+	for _, i := range images {
+		repos = append(repos, i.Repo)
+	}
+	paths, err := s.registry.Paths(ctx, repos)
+	for _, i := range images {
+		all[i.Number] = AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags}
+	}
+	return all, err
+}

@@ -1,0 +1,160 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/exception"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+)
+
+// A groupJudge sets the states of findings of a group.
+type groupJudge struct {
+	*Service
+	at     time.Time
+	images map[int64]imagedb.TaggedImage        // by number
+	tags   map[resource.UID]map[string][]string // by repo and digest
+}
+
+// judgeGroup sets the states of findings of a group at a time, and how many images each is
+// excepted in.
+func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupFinding, at time.Time) error {
+	for i := range all {
+		all[i].State = finding.StateOpen
+	}
+	x, err := exception.Read(ctx, s.packages, c.repos(), at, at)
+	if err != nil {
+		return err
+	}
+	index := x.Index()
+	if index == nil {
+		return nil
+	}
+	suspects := map[int]*exception.Set{} // by the index of the finding
+	var packages []int64
+	for i, v := range all {
+		if held := index.ForFinding(v.Finding); held != nil {
+			suspects[i], packages = held, append(packages, v.number)
+		}
+	}
+	if len(suspects) == 0 {
+		return nil
+	}
+	j := groupJudge{s, at, map[int64]imagedb.TaggedImage{}, map[resource.UID]map[string][]string{}}
+	var numbers []int64
+	for _, i := range c.images {
+		if c.counts(i) {
+			j.images[i.Number], numbers = i, append(numbers, i.Number)
+		}
+	}
+	slices.Sort(packages)
+	having, err := s.packages.HavingEach(ctx, numbers, slices.Compact(packages))
+	if err != nil {
+		return err
+	}
+	for i, held := range suspects {
+		if err := j.judge(ctx, &all[i], held, having[all[i].number]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge sets the state of a finding of images, by the exceptions that may be about it. An
+// exception that is not about single images is looked for once in each repo.
+func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.Set, numbers []int64) error {
+	byRepo := map[resource.UID][]int64{}
+	for _, n := range numbers {
+		byRepo[j.images[n].Repo] = append(byRepo[j.images[n].Repo], n)
+	}
+	var open, excepted []int64
+	var first *vuln.Exception // the one that ends first
+	decide := func(c exception.Case, of ...int64) {
+		e, ok := held.Holding(c, j.at, nil)
+		if !ok {
+			open = append(open, of...)
+			return
+		}
+		excepted = append(excepted, of...)
+		if first == nil || exception.EndsBefore(e, *first) {
+			first = &e
+		}
+	}
+	for repo, of := range byRepo {
+		if !held.SelectsImages(repo) {
+			decide(exception.CaseOf(v.Finding, repo, "", nil), of...)
+			continue
+		}
+		if err := j.readTags(ctx, held, repo); err != nil {
+			return err
+		}
+		for _, n := range of {
+			digest := j.images[n].Digest
+			decide(exception.CaseOf(v.Finding, repo, digest, j.tags[repo][digest]), n)
+		}
+	}
+	if len(excepted) == 0 {
+		return nil
+	}
+	v.Excepted = min(len(excepted), v.Images) // an image may have come since they were counted
+	if len(open) == 0 && v.Excepted == v.Images {
+		v.State, v.Exception, v.ExceptionExpires = finding.StateExcepted, first.UID, first.ExpireTime
+	}
+	v.some = append(latest(open), latest(excepted)...)
+	v.some = v.some[:min(len(v.some), someImages)]
+	return nil
+}
+
+// latest returns the images that were inspected last, of those given.
+func latest(numbers []int64) []int64 {
+	slices.Sort(numbers)
+	slices.Reverse(numbers)
+	return numbers[:min(len(numbers), someImages)]
+}
+
+// tagBatchQ is how many images have their tags read at once.
+const tagBatch = 200
+
+// readTags reads the tags of the images of a repo, if exceptions depend on them and they were
+// not read before.
+func (j groupJudge) readTags(ctx context.Context, held *exception.Set, repo resource.UID) error {
+	if !held.UsesTags() || j.tags[repo] != nil {
+		return nil
+	}
+	var digests []string
+	for _, i := range j.images {
+		if i.Repo == repo {
+			digests = append(digests, i.Digest)
+		}
+	}
+	j.tags[repo] = map[string][]string{}
+	for some := range slices.Chunk(digests, tagBatch) {
+		if err := j.addTags(ctx, repo, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addTags reads the tags of images at once, or of one after the other if there are too many.
+func (j groupJudge) addTags(ctx context.Context, repo resource.UID, digests []string) error {
+	tags, err := j.Service.images.TagsOf(ctx, repo, digests)
+	if err != nil {
+		return err
+	}
+	if tags == nil && len(digests) > 1 {
+		for _, d := range digests {
+			if err := j.addTags(ctx, repo, []string{d}); err != nil {
+				return err
+			}
+		}
+	}
+	for d, names := range tags {
+		j.tags[repo][d] = names
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// inStates reports whether a state is one of those wanted: open and excepted, if none is named.
+func inStates(v finding.State, wanted []finding.State) bool {
+	if len(wanted) == 0 {
+		return v != finding.StateClosed
+	}
+	return slices.Contains(wanted, cmp.Or(v, finding.StateOpen))
+}
+
+const maxName = 1024 // bytes of a name in a question
+
+// A Filter selects findings.
+type Filter struct {
+	Severities []finding.Severity `json:"severities,omitempty"`
+	Fixable    bool               `json:"fixable,omitempty"`
+	KEV        bool               `json:"kev,omitempty"`     // only what is known to be exploited
+	Package    string             `json:"package,omitempty"` // its name, or that of its source
+	States     []finding.State    `json:"states,omitempty"`  // empty is all but StateClosed
+	At         time.Time          `json:"at,omitzero"`       // what was open then; zero is now
+}
+
+func (f Filter) has(v finding.Finding) bool {
+	return inStates(v.State, f.States) && (len(f.Severities) == 0 || slices.Contains(f.Severities, v.Severity)) &&
+		(!f.Fixable || len(v.Fixed) > 0) && (!f.KEV || v.Known) &&
+		(f.Package == "" || f.Package == v.Package.Name || f.Package == v.Package.SourceName)
+}
+
+// findingList is how findings are ordered: what is known to be exploited, what can be fixed, what is more likely to be
+// exploited, and what has the higher score.
+var findingList = page.List{Kind: "findings", Fields: []string{"urgency"}, Default: page.Order{Field: "urgency", Desc: true}}
+
+// List returns a page of the findings of an image, the most urgent first. The caller needs
+// repo.list and vuln_reports.list on the repo; of the advisories, those count that the
+// caller has advisories.list on. A page token has what is left out of the image and the
+// filter. It returns fault.FailedPrecondition if the packages of the image are not known.
+//
+// For what was open at a time, and for what is closed, the caller needs tag.list on the
+// repo, too.
+func (s *Service) List(ctx context.Context, i finding.Image, f Filter, p page.Params) (none page.Page[finding.Finding], k ImageDetails, _ error) {
+	of, req, err := page.Resume(s.pages, findingList, selection{i, f}, p)
+	if err != nil {
+		return none, k, err
+	}
+	i, f = of.Image, of.Filter
+	if err := s.authz.RequireAll(ctx, f.capabilities(), i.Repo); err != nil {
+		return none, k, err
+	}
+	now := s.packages.Time()
+	if err := f.check(now); err != nil {
+		return none, k, err
+	}
+	k, found, err := s.lookAt(ctx, i, f.At)
+	if err != nil {
+		return none, k, err
+	}
+	if k.Coverage, err = s.coverage(ctx, found); err != nil {
+		return none, k, err
+	}
+	all, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
+	if err != nil {
+		return none, k, err
+	}
+	if err := s.judgeAt(ctx, i.Repo, k.Digest, all, f.At, now); err != nil {
+		return none, k, err
+	}
+	if slices.Contains(f.States, finding.StateClosed) {
+		closed, err := s.closed(ctx, i, &k, found, all)
+		if err != nil {
+			return none, k, err
+		}
+		all = append(all, closed...)
+	}
+	if err := s.addExploits(ctx, pointers(all)); err != nil {
+		return none, k, err
+	}
+	all = slices.DeleteFunc(all, func(v finding.Finding) bool { return !f.has(v) })
+	return page.Finish(s.pages, req, page.Cut(all, req, finding.Finding.Key)), k, nil
+}
+
+// pointers returns the addresses of findings.
+func pointers(all []finding.Finding) []*finding.Finding {
+	out := make([]*finding.Finding, len(all))
+	for i := range all {
+		out[i] = &all[i]
+	}
+	return out
+}
+
+// A selection is what a list of findings is of.
+type selection struct {
+	finding.Image
+	Filter
+}
+
+// findings joins the packages of an image with the advisories that the caller may see.
+func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]finding.Finding, error) {
+	return s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
+}
+
+// findingsAt is findings at a time, or now if that is zero. A finding was first seen no
+// earlier than its image.
+func (s *Service) findingsAt(
+	ctx context.Context, i registry.StoredImage, found registry.Inspection, at time.Time,
+) (all []finding.Finding, _ error) {
+	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return nil, err
+	}
+	ids := found.IDs()
+	hits, advisories, err := s.hitsAt(ctx, ids, reach, at)
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.packages.ByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	places := map[registry.Package]registry.ImagePackage{}
+	for _, p := range found.Packages {
+		places[p.Package] = p
+	}
+	byPackage := map[int64][]findingdb.Hit{}
+	for _, h := range hits {
+		if _, ok := advisories[h.Advisory]; ok {
+			byPackage[h.Package] = append(byPackage[h.Package], h)
+		}
+	}
+	for id, of := range byPackage {
+		for _, same := range finding.GroupByAlias(of, advisories) {
+			v := finding.New(places[known[id]], same, advisories)
+			if v.FirstSeen.Before(i.IndexTime) {
+				v.FirstSeen = i.IndexTime
+			}
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}

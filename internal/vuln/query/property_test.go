@@ -1,0 +1,669 @@
+package query_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iam"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/indexer"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+	"github.com/holdfast-dev/holdfast/internal/vuln/inventory"
+	"github.com/holdfast-dev/holdfast/internal/vuln/match"
+	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+)
+
+var rounds = flag.Int("rounds", 2, "how many `rounds` TestFindings plays on each engine")
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A model is what was done, in memory.
+type model struct {
+	repos      map[resource.UID]map[string]string // by repo and digest, the word of an image
+	advisories map[resource.UID]vuln.Advisory
+	extractors int
+	attached   map[resource.UID]map[string][]attachment // by repo and image, the last first
+}
+
+// contents returns what an image of that word has, as a version of the extractors reads it.
+func contents(word string, extractors int) (all []inspect.Package) {
+	rng := mathrand.New(mathrand.NewPCG(uint64(extractors), uint64(len(word))<<32|uint64(word[0])<<8|uint64(word[len(word)-1])))
+	for range 2 + rng.IntN(8) {
+		name, v := fmt.Sprintf("p%d", rng.IntN(6)), fmt.Sprintf("1.%d.0", rng.IntN(5))
+		p := inspect.Package{Ecosystem: "npm", Name: name, Version: v, Purl: "pkg:npm/" + name + "@" + v, Location: "/app/" + name}
+		switch rng.IntN(4) {
+		case 0: // of a distribution, built from a source
+			p = inspect.Package{Name: "lib" + name, Version: v, Location: "/var/lib/dpkg/status", SourceName: name, SourceVersion: v,
+				Purl: "pkg:deb/debian/lib" + name + "@" + v + "?distro=debian-12"}
+		case 1:
+			p.Owner = "pkg:deb/debian/node@1"
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// A replica is a process of the server, as far as it is about findings.
+type replica struct {
+	*storetest.Store
+	service *query.Service
+	policy  *policy.Service
+	places  *inventory.Service
+	indexer *indexer.Indexer
+	matcher *match.Matcher
+	checker *authz.Checker
+	blast   *blast.Service
+}
+
+func newReplica(t testing.TB, url string, extractors func() int) *replica {
+	t.Helper()
+	db, err := store.Open(t.Context(), url)
+	must(t, err)
+	s := storetest.Of(db)
+	quiet := slog.New(slog.DiscardHandler)
+	must(t, s.SetManagedRoles(t.Context(), authz.ManagedRoles()))
+	checker, err := authz.Load(t.Context(), s.DB, quiet)
+	must(t, err)
+	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "http://issuer.test", Key: sealKey})
+	must(t, err)
+	images := protocol.New(s.DB, checker, issuer, blob.NewFolder(t.TempDir()), protocol.Config{})
+	tokens := page.NewTokens([]byte("key"), time.Now)
+	r := &replica{Store: s, checker: checker}
+	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)
+	repos, limiter := protocol.NewService(tokens, images), finding.NewLimiter()
+	r.service = query.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
+	r.policy = policy.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
+	r.places = inventory.NewService(packages, manifests, checker, tokens)
+	r.blast = blast.NewService(r.service, packages, manifests, repos,
+		iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), checker, tokens, 90*24*time.Hour)
+	r.matcher = match.New(packages, advisories, quiet)
+	r.matcher.Pairs = 3 // so that nothing is compared in one turn
+	r.indexer = indexer.New(imagedb.New(db), packages, images, indexer.Config{
+		Version: extractors(), Log: quiet,
+		Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
+			word, _ := words.Load(layers[0].Digest)
+			return inspect.Result{Packages: contents(word.(string), extractors())}, nil
+		},
+		ReadSBOM: readClaim,
+	})
+	return r
+}
+
+var sealKey = secret.NewKey()
+
+// words are what the layers of images were made from, by digest.
+var words sync.Map
+
+func digest(word string) string {
+	d := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word)))
+	words.Store(d, word)
+	return d
+}
+
+// bodyOf returns the manifest of an image made of one word.
+func bodyOf(word string) []byte {
+	return fmt.Appendf(nil, `{"schemaVersion": 2, "mediaType": %q, "config": {"mediaType": %q, "digest": %q, "size": 2},
+		"layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": %q, "size": 1}]}`,
+		registry.ImageManifests[0], registry.ImageConfigs[0], digest("config"), digest(word))
+}
+
+// push pushes an image made of one word.
+func push(t *testing.T, s *storetest.Store, repo registry.Repo, word string) string {
+	t.Helper()
+	layer, body := digest(word), bodyOf(word)
+	ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
+	_, err := s.AddBlob(t.Context(), ref, registry.Upload{}, "",
+		registry.Blob{Digest: layer, Size: 1, Path: "/blobs/" + rand.Text()})
+	must(t, err)
+	m := registry.Manifest{Digest: digest(string(body)), MediaType: registry.ImageManifests[0],
+		ArtifactType: registry.ImageConfigs[0], Size: int64(len(body)), Body: body, Needs: []registry.Need{{Digest: layer}}}
+	_, err = s.PutManifest(t.Context(), ref, m, []string{"v-" + word})
+	must(t, err)
+	return m.Digest
+}
+
+// A game plays against the service with what people and programs do, and compares what it
+// answers with a join of everything.
+type game struct {
+	*replica
+	model
+	rng      *mathrand.Rand
+	replicas []*replica
+	started  bool // the replicas have started, and swept nothing yet
+	groups   []resource.UID
+	callers  map[string]authz.Caller
+	sees     map[string][]resource.UID // the groups in which a caller has all roles
+	named    map[resource.UID]registry.Repo
+	more     more
+	plain    bool // only images are pushed and advisories change, which have no aliases
+}
+
+// TestFindings: whatever is pushed, deleted, imported, changed, withdrawn and read again in
+// whatever order by several replicas, each caller is told exactly what a join of all images
+// and advisories in their reach gives.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		for round := range *rounds {
+			for range 30 {
+				g.act(t)
+			}
+			if round == *rounds/2 {
+				g.extractors++
+				g.restart(t, url)
+			}
+			g.settle(t)
+			g.check(t)
+		}
+	})
+}
+
+func newGame(t *testing.T, url string) *game {
+	t.Helper()
+	g := &game{rng: mathrand.New(mathrand.NewPCG(1, 2)), callers: map[string]authz.Caller{}, sees: map[string][]resource.UID{},
+		named: map[resource.UID]registry.Repo{},
+		model: model{repos: map[resource.UID]map[string]string{}, advisories: map[resource.UID]vuln.Advisory{}, extractors: 1,
+			attached: map[resource.UID]map[string][]attachment{}}}
+	g.restart(t, url)
+	t.Cleanup(func() {
+		for _, r := range g.replicas {
+			must(t, r.Close())
+		}
+	})
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	add := func(parent resource.UID, name string) resource.UID {
+		uid := resource.NewRoot()
+		if parent != "" {
+			uid = parent.NewChild()
+		}
+		_, err := g.InsertGroup(t.Context(), resource.Group{UID: uid, Name: name, CreateTime: now, UpdateTime: now})
+		must(t, err)
+		g.groups = append(g.groups, uid)
+		return uid
+	}
+	a, b, c := add("", "a"), add("", "b"), add("", "c")
+	folder := add(a, "folder")
+	deep := add(folder, "deep")
+	for name, at := range map[string][]resource.UID{
+		"owner of a": {a}, "owner of b": {b}, "of a folder": {folder}, "of a folder below": {deep}, "of both": {a, b}, "of nothing": nil,
+		"of b and a folder of a": {b, deep}, "owner of c": {c}, "of all": {a, b, c},
+	} {
+		identity := resource.NewRoot()
+		for _, group := range at {
+			_, err := g.InsertBindings(t.Context(), []resource.RoleBinding{{UID: group.NewChild(), Identity: identity,
+				Role: resource.OwnerRole, CreateTime: now}})
+			must(t, err)
+		}
+		g.callers[name], g.sees[name] = authz.Caller{Identity: identity}, at
+	}
+	return g
+}
+
+// restart starts the replicas, of which SQLite has one.
+func (g *game) restart(t *testing.T, url string) {
+	t.Helper()
+	for _, r := range g.replicas {
+		must(t, r.Close())
+	}
+	n := 1
+	if strings.HasPrefix(url, "postgres") {
+		n = 3
+	}
+	g.replicas, g.started = nil, true
+	for range n {
+		g.replicas = append(g.replicas, newReplica(t, url, func() int { return g.extractors }))
+	}
+	g.replica = g.replicas[0]
+}
+
+// act does one thing.
+func (g *game) act(t *testing.T) {
+	t.Helper()
+	if !g.plain && g.rng.IntN(3) == 0 && g.actMore(t) {
+		return
+	}
+	switch n := g.rng.IntN(14); {
+	case g.plain && n >= 4 && n != 8:
+		g.importOne(t)
+	case n < 4 || len(g.named) == 0:
+		g.pushOne(t)
+	case n == 4:
+		g.deleteOne(t)
+	case n < 8:
+		g.importOne(t)
+	case n == 8:
+		g.retract(t)
+	case n < 12:
+		g.attachOne(t)
+	case n == 12:
+		g.detachOne(t)
+	default: // somebody inspects and compares meanwhile
+		_, _ = g.matcher.Match(t.Context())
+	}
+}
+
+func (g *game) pushOne(t *testing.T) {
+	t.Helper()
+	group := g.groups[g.rng.IntN(len(g.groups))]
+	name := fmt.Sprintf("r%d", g.rng.IntN(2))
+	var repo registry.Repo
+	for _, r := range g.named {
+		if r.UID.Parent() == group && r.Name == name {
+			repo = r
+		}
+	}
+	if repo.UID == "" {
+		repo = registry.Repo{UID: group.NewChild(), Name: name, CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		must(t, g.InsertRepo(t.Context(), repo))
+		g.named[repo.UID], g.repos[repo.UID] = repo, map[string]string{}
+	}
+	word := fmt.Sprintf("%c%d", 'a'+g.rng.IntN(20), g.rng.IntN(3))
+	d := push(t, g.Store, repo, word)
+	g.repos[repo.UID][d] = word
+	delete(g.more.untagged, string(repo.UID)+d) // the push has tagged it again
+}
+
+func (g *game) deleteOne(t *testing.T) {
+	t.Helper()
+	repos := slices.Sorted(maps.Keys(g.repos))
+	repo := repos[g.rng.IntN(len(repos))]
+	if g.rng.IntN(3) == 0 {
+		must(t, g.DeleteRepo(t.Context(), repo))
+		delete(g.repos, repo)
+		delete(g.named, repo)
+		delete(g.attached, repo)
+		return
+	}
+	for _, d := range slices.Sorted(maps.Keys(g.repos[repo])) {
+		err := g.DeleteManifest(t.Context(), repo, d, nil)
+		if errors.Is(err, fault.FailedPrecondition) { // an index lists it
+			continue
+		}
+		must(t, err)
+		delete(g.repos[repo], d)
+		g.untag(repo, d)
+		return
+	}
+}
+
+// importOne stores an advisory, or another version of one.
+func (g *game) importOne(t *testing.T) {
+	t.Helper()
+	group := g.groups[g.rng.IntN(len(g.groups))]
+	id := fmt.Sprintf("%s-%d", []string{"CVE", "GHSA", "DSA"}[g.rng.IntN(3)], g.rng.IntN(2))
+	ecosystem := []string{"npm", "Debian:12", "Debian", "Debian:11"}[g.rng.IntN(4)]
+	a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", g.rng.IntN(6)),
+		Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{
+			{Introduced: fmt.Sprintf("1.%d.0", g.rng.IntN(3))}, {Fixed: fmt.Sprintf("1.%d.0", 3+g.rng.IntN(2))}}}}}}}
+	if g.rng.IntN(2) == 0 && !g.plain {
+		a.Aliases = []string{fmt.Sprintf("CVE-%d", g.rng.IntN(4))}
+	}
+	a.Source.Digest = []byte(rand.Text())
+	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
+	must(t, err)
+	g.relearn(t, group, id)
+}
+
+// relearn reads an advisory of a group that was stored.
+func (g *game) relearn(t *testing.T, group resource.UID, id string) {
+	t.Helper()
+	for uid, have := range g.advisories {
+		if have.ID == id && uid.Parent() == group {
+			now, err := g.Advisory(t.Context(), uid)
+			must(t, err)
+			g.advisories[uid] = now
+			return
+		}
+	}
+	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, vuln.AdvisoryFilter{IDs: []string{id}},
+		page.Request{Size: 10, Order: page.Order{Field: "uid"}}, true)
+	must(t, err)
+	for _, v := range found.Items {
+		if v.UID.Parent() == group {
+			g.advisories[v.UID] = v
+		}
+	}
+}
+
+func (g *game) retract(t *testing.T) {
+	t.Helper()
+	for _, uid := range slices.Sorted(maps.Keys(g.advisories)) {
+		must(t, g.DeleteAdvisory(t.Context(), uid))
+		delete(g.advisories, uid)
+		return
+	}
+}
+
+// settle lets all replicas inspect and compare until there is nothing left.
+func (g *game) settle(t *testing.T) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, r := range g.replicas {
+		if g.started {
+			must(t, r.indexer.Sweep(ctx))
+		}
+		running.Go(func() { _ = r.indexer.Run(ctx) })
+		running.Go(func() { _ = r.matcher.Run(ctx) })
+	}
+	g.started = false // from now on nothing is left to a sweep
+	defer running.Wait()
+	defer stop()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		waiting, err := g.QueueLength(t.Context())
+		must(t, err)
+		unread, err := g.SBOMQueueLength(t.Context())
+		must(t, err)
+		fresh, err := g.Unmatched(t.Context(), 1)
+		must(t, err)
+		changes, err := g.NextChanges(t.Context(), 0, 1)
+		must(t, err)
+		if waiting+unread == 0 && len(fresh) == 0 && len(changes.Advisories) == 0 {
+			return
+		}
+	}
+	t.Fatal("the queues are not empty after a minute")
+}
+
+// expected joins an image with the advisories that a caller sees: pairs of a package and
+// the names of an advisory.
+func (g *game) expected(repo resource.UID, d, word string, sees []resource.UID) (all []string) {
+	for _, p := range g.has(repo, d, word) {
+		for uid, a := range g.advisories {
+			if covered(sees, uid) && affects(a, p) {
+				all = append(all, p.Purl+" "+a.ID)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func covered(sees []resource.UID, uid resource.UID) bool {
+	return slices.ContainsFunc(sees, func(g resource.UID) bool { return g.Covers(uid) })
+}
+
+// affects decides in its own words whether an advisory of this test is about a package.
+func affects(a vuln.Advisory, p inspect.Package) bool {
+	if p.Owner != "" || !a.DeleteTime.IsZero() {
+		return false
+	}
+	of, name := "npm", p.Name
+	if p.SourceName != "" {
+		of, name = "Debian:12", p.SourceName
+	}
+	v := a.Affected[0]
+	if v.Name != name || v.Ecosystem != of && (v.Ecosystem != "Debian" || of != "Debian:12") {
+		return false
+	}
+	events := v.Ranges[0].Events // all versions have one digit in the same place
+	return p.Version >= events[0].Introduced && p.Version < events[1].Fixed
+}
+
+// check compares every answer for every caller.
+func (g *game) check(t *testing.T) {
+	t.Helper()
+	for name, caller := range g.callers {
+		r := g.replicas[g.rng.IntN(len(g.replicas))]
+		ctx := authz.WithCaller(t.Context(), caller)
+		g.checkImages(ctx, t, r, name)
+		g.checkAffected(ctx, t, r, name)
+		g.checkSearch(ctx, t, r, name)
+	}
+}
+
+func (g *game) checkImages(ctx context.Context, t *testing.T, r *replica, name string) {
+	t.Helper()
+	for repo, images := range g.repos {
+		for d, word := range images {
+			got, err := all(func(p page.Params) (page.Page[finding.Finding], error) {
+				found, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: d}, query.Filter{}, p)
+				return found, err
+			})
+			if !covered(g.sees[name], repo) {
+				if !errors.Is(err, fault.PermissionDenied) {
+					t.Errorf("%s is answered %v about an image of others", name, err)
+				}
+				continue
+			}
+			must(t, err)
+			var told []string
+			for _, f := range got {
+				for _, uid := range f.Advisories {
+					told = append(told, f.Package.PURL+" "+g.advisories[uid].ID)
+				}
+				g.checkNames(t, f)
+				g.checkOrigins(t, repo, d, word, f.Package)
+			}
+			slices.Sort(told)
+			if diff := gocmp.Diff(g.expected(repo, d, word, g.sees[name]), slices.Compact(told), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("%s is told of %s: %s", name, word, diff)
+			}
+		}
+	}
+}
+
+// checkNames: a finding has all names of its advisories.
+func (g *game) checkNames(t *testing.T, f finding.Finding) {
+	t.Helper()
+	var want []string
+	for _, uid := range f.Advisories {
+		want = append(append(want, g.advisories[uid].ID), g.advisories[uid].Aliases...)
+	}
+	slices.Sort(want)
+	got := append([]string{f.ID}, f.Aliases...)
+	slices.Sort(got)
+	if diff := gocmp.Diff(slices.Compact(want), got); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name string) {
+	t.Helper()
+	for n := range 4 {
+		id := fmt.Sprintf("CVE-%d", n)
+		called := g.called(id, g.sees[name])
+		var want []string
+		for repo, images := range g.repos {
+			for d, word := range images {
+				if covered(g.sees[name], repo) && slices.ContainsFunc(g.has(repo, d, word), func(p inspect.Package) bool {
+					return slices.ContainsFunc(called, func(a vuln.Advisory) bool { return affects(a, p) })
+				}) {
+					want = append(want, string(repo)+" "+d+" "+g.tagsOf(repo, d, word))
+				}
+			}
+		}
+		got, err := all(func(p page.Params) (page.Page[query.AffectedImage], error) {
+			return r.service.AffectedImages(ctx, id, query.Place{}, p)
+		})
+		must(t, err)
+		compareImages(t, name+" asks for "+id, want, got)
+	}
+}
+
+// called returns the advisories with a name, and those that share a name with one of them.
+func (g *game) called(id string, sees []resource.UID) []vuln.Advisory {
+	names := []string{id}
+	for range 2 {
+		var more []string
+		for uid, a := range g.advisories {
+			own := append([]string{a.ID}, a.Aliases...)
+			if covered(sees, uid) && slices.ContainsFunc(own, func(s string) bool { return slices.Contains(names, s) }) {
+				more = append(more, own...)
+			}
+		}
+		if names[0] == id && len(names) == 1 {
+			names = append(names, more...)
+		}
+	}
+	var all []vuln.Advisory
+	for uid, a := range g.advisories {
+		own := append([]string{a.ID}, a.Aliases...)
+		if covered(sees, uid) && slices.ContainsFunc(own, func(s string) bool { return slices.Contains(names, s) }) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func (g *game) checkSearch(ctx context.Context, t *testing.T, r *replica, name string) {
+	t.Helper()
+	for n := range 6 {
+		var want []string
+		for repo, images := range g.repos {
+			for d, word := range images {
+				if covered(g.sees[name], repo) && slices.ContainsFunc(g.has(repo, d, word), func(p inspect.Package) bool {
+					return p.SourceName == "" && p.Name == fmt.Sprintf("p%d", n) && p.Version < "1.3.0"
+				}) {
+					want = append(want, string(repo)+" "+d+" "+g.tagsOf(repo, d, word))
+				}
+			}
+		}
+		got, err := all(func(p page.Params) (page.Page[query.AffectedImage], error) {
+			return r.service.Search(ctx, fmt.Sprintf("pkg:npm/p%d", n), "<1.3.0", query.Place{}, p)
+		})
+		must(t, err)
+		compareImages(t, fmt.Sprintf("%s searches p%d", name, n), want, got)
+	}
+}
+
+func compareImages(t *testing.T, what string, want []string, got []query.AffectedImage) {
+	t.Helper()
+	var told []string
+	for _, i := range got {
+		told = append(told, string(i.Repo)+" "+i.Digest+" "+strings.Join(i.Tags, ","))
+	}
+	slices.Sort(want)
+	slices.Sort(told)
+	if diff := gocmp.Diff(want, told, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s: %s", what, diff)
+	}
+}
+
+// all reads all pages, of three each, and checks that each has the same total.
+func all[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ error) {
+	for p := (page.Params{Size: 3}); ; {
+		got, err := read(p)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, got.Items...)
+		if got.Next == "" {
+			if int(got.Total) != len(items) {
+				return nil, fmt.Errorf("the total is %d, and there are %d", got.Total, len(items))
+			}
+			return items, nil
+		}
+		p.Token = got.Next
+	}
+}
+
+// TestLayersOfOthers: whoever pushes the manifest of another's image without its layers,
+// which is possible for those that need not be distributed, does not learn what is in it.
+func TestLayersOfOthers(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		repos := map[string]registry.Repo{}
+		for i, name := range []string{"theirs", "thief's"} {
+			repos[name] = registry.Repo{UID: g.groups[i].NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+			must(t, g.InsertRepo(t.Context(), repos[name]))
+		}
+		d := push(t, g.Store, repos["theirs"], "a0")
+		stolen, err := g.Manifest(t.Context(), repos["theirs"].UID, d)
+		must(t, err)
+		stolen.ArtifactType, stolen.Needs = registry.ImageConfigs[0], []registry.Need{{Digest: digest("a0"), Optional: true}}
+		thief := repos["thief's"]
+		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: thief.Name}, stolen, nil)
+		must(t, err)
+		g.settle(t)
+		for who, want := range map[string]struct {
+			repo  resource.UID
+			state registry.ImageState
+		}{
+			"owner of a": {repos["theirs"].UID, registry.ImageIndexed}, "owner of b": {thief.UID, registry.ImageNotUnderstood},
+		} {
+			k, err := g.service.Inspect(authz.WithCaller(t.Context(), g.callers[who]), finding.Image{Repo: want.repo, Reference: d})
+			must(t, err)
+			if k.State != want.state {
+				t.Errorf("%s: state %d, want %d", who, k.State, want.state)
+			}
+		}
+	})
+}
+
+// TestCatchUp: advisories that the version before has stored, changed and deleted without
+// noting it are known in the end.
+func TestCatchUp(t *testing.T) {
+	t.Parallel()
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		g := newGame(t, url)
+		for range 60 {
+			g.act(t)
+		}
+		g.settle(t)
+		for range 10 {
+			g.importOne(t)
+			g.retract(t)
+			g.importOne(t)
+		}
+		for _, text := range []string{`DELETE FROM advisory_changes`, `DELETE FROM advisory_ecosystems`} {
+			_, err := g.Exec(t.Context(), text)
+			must(t, err)
+		}
+		must(t, g.matcher.CatchUp(t.Context()))
+		g.settle(t)
+		g.check(t)
+		about := map[string]bool{}
+		for _, a := range g.advisories {
+			about[a.Affected[0].Ecosystem] = true
+		}
+		listed, err := g.CoveredEcosystems(t.Context(), store.Reach{Under: g.groups[:3]}, []string{"npm", "Debian:12", "Debian:11", "PyPI"})
+		must(t, err)
+		for ecosystem, got := range listed {
+			if want := about[ecosystem] || about["Debian"] && strings.HasPrefix(ecosystem, "Debian"); got != want {
+				t.Errorf("%s is covered: %v, want %v", ecosystem, got, want)
+			}
+		}
+	})
+}

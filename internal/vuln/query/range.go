@@ -1,0 +1,93 @@
+package query
+
+import (
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// A comparison is an operator and a version.
+type comparison struct{ operator, version string }
+
+// A versionRange is a list of alternatives, each of comparisons that must all hold. The
+// empty one has every version.
+type versionRange [][]comparison
+
+// operators in the order in which they are looked for.
+var operators = []string{">=", "<=", "!=", ">", "<", "="}
+
+// parseRange parses a range of versions.
+func parseRange(ecosystem, text string) (r versionRange, _ error) {
+	if len(text) > maxName {
+		return nil, fault.Field("range", "must have at most %d bytes", maxName)
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	n := 0
+	for part := range strings.SplitSeq(text, "||") {
+		var all []comparison
+		for _, word := range strings.FieldsFunc(joined(part), func(c rune) bool { return c == ',' || c == ' ' }) {
+			c := comparison{"=", word}
+			for _, o := range operators {
+				if rest, ok := strings.CutPrefix(word, o); ok {
+					c = comparison{o, rest}
+					break
+				}
+			}
+			if _, err := version.Compare(ecosystem, c.version, c.version); err != nil || c.version == "" {
+				return nil, fault.Field("range", "%.100q is not a version of %s", c.version, ecosystem)
+			}
+			all = append(all, c)
+			n++
+		}
+		if len(all) == 0 || n > maxComparisons {
+			return nil, fault.Field("range", "must have 1 to %d comparisons, such as \">=1.0 <1.2 || 2.0\"", maxComparisons)
+		}
+		r = append(r, all)
+	}
+	return r, nil
+}
+
+// joined removes spaces after operators.
+func joined(part string) string {
+	for _, o := range operators {
+		for strings.Contains(part, o+" ") {
+			part = strings.ReplaceAll(part, o+" ", o)
+		}
+	}
+	return part
+}
+
+// has reports whether a version is in the range. One that cannot be compared is not.
+func (r versionRange) has(ecosystem, v string) bool {
+	for _, all := range r {
+		holds := true
+		for _, c := range all {
+			order, err := version.Compare(ecosystem, v, c.version)
+			holds = holds && err == nil && c.allows(order)
+		}
+		if holds {
+			return true
+		}
+	}
+	return len(r) == 0
+}
+
+func (c comparison) allows(order int) bool {
+	switch c.operator {
+	case ">=":
+		return order >= 0
+	case "<=":
+		return order <= 0
+	case "!=":
+		return order != 0
+	case ">":
+		return order > 0
+	case "<":
+		return order < 0
+	}
+	return order == 0
+}

@@ -1,0 +1,67 @@
+package query
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+)
+
+const (
+	maxVersions    = 20_000 // of one package that a search looks at
+	maxComparisons = 20     // of a range
+)
+
+// Search returns a page of the images that have a package, whatever any advisory says: one
+// with the name and, if it has one, the version of a package URL, and with a version in a
+// range such as ">=4.0.0 <4.17.21 || 5.0.0". Images count that the caller has repo.list
+// and sboms.list on.
+func (s *Service) Search(
+	ctx context.Context, purl, in string, at Place, p page.Params,
+) (none page.Page[AffectedImage], _ error) {
+	of, req, err := page.Resume(s.pages, imageList, question{PURL: purl, Range: in, Place: at}, p)
+	if err != nil {
+		return none, err
+	}
+	reach, err := finding.Reach(ctx, s.authz, of.Group, resource.RepoList, resource.SBOMsList)
+	if err != nil {
+		return none, err
+	}
+	ids, err := s.PackagesInRange(ctx, reach, of.PURL, of.Range)
+	if err != nil {
+		return none, err
+	}
+	return s.having(ctx, reach, ids, req)
+}
+
+// PackagesInRange returns the IDs of the packages of images in reach that have the name and, if it has one, the version
+// of a package URL, and a version in a range.
+func (s *Service) PackagesInRange(
+	ctx context.Context, reach []resource.UID, purl, in string,
+) (ids []int64, _ error) {
+	ecosystem, name, exact, err := version.ParsePURL(purl)
+	if err != nil {
+		return nil, fault.Field("purl", "is not a package URL such as pkg:npm/lodash")
+	}
+	want, err := parseRange(ecosystem, in)
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.packages.PackagesNamed(ctx, reach, name, maxVersions+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(known) > maxVersions {
+		return nil, fault.Unmet("TOO_MANY_VERSIONS", "images have more than %d versions of this package", maxVersions)
+	}
+	for _, k := range known {
+		if version.SameEcosystem(ecosystem, k.Ecosystem) && (exact == "" || exact == k.Version) &&
+			want.has(k.Ecosystem, k.Version) {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids, nil
+}

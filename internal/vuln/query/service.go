@@ -1,0 +1,247 @@
+// Package query answers questions about the packages and findings of images.
+package query
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// join adds to what was found in an image what SBOMs say that it has.
+func (s *Service) join(ctx context.Context, found *registry.Inspection, all []registry.SBOM) error {
+	places := map[int64]int{}
+	for i, p := range found.Packages {
+		places[p.ID] = i
+		found.Packages[i].Origins = []registry.Origin{{}}
+	}
+	var fresh []int64
+	for _, b := range all {
+		for _, id := range b.IDs {
+			if _, ok := places[id]; !ok {
+				places[id] = len(found.Packages) + len(fresh)
+				fresh = append(fresh, id)
+			}
+		}
+	}
+	known, err := s.packages.ByID(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	for _, id := range fresh {
+		found.Packages = append(found.Packages, registry.ImagePackage{ID: id, Package: known[id]})
+	}
+	for _, b := range all {
+		for _, id := range b.IDs {
+			p := &found.Packages[places[id]]
+			p.Origins = append(p.Origins, b.Origin)
+		}
+	}
+	return nil
+}
+
+// countOrigins counts the packages that origins differ in.
+func (c *Coverage) countOrigins(all []registry.ImagePackage) {
+	listed, onlyFiles := false, 0
+	for _, p := range all {
+		files := p.Origins[0].Manifest == ""
+		switch {
+		case !files:
+			c.OnlySBOMs++
+		case len(p.Origins) == 1:
+			onlyFiles++
+		}
+		listed = listed || !files || len(p.Origins) > 1
+	}
+	if listed {
+		c.OnlyFiles = onlyFiles
+	}
+}
+
+// A Service answers what images contain, and what is wrong with them.
+//
+// What is known about an image is known by its digest, whoever has pushed it. So every
+// method first finds the image in a repo on which the caller has the capabilities.
+type Service struct {
+	packages   *findingdb.Store
+	repoStore  *registrydb.Store
+	images     *imagedb.Store
+	advisories *advisorydb.Store
+	registry   *protocol.Service
+	authz      *authz.Checker
+	pages      *page.Tokens
+	turns      *finding.Limiter
+}
+
+// NewService returns a Service over a database.
+func NewService(
+	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *protocol.Service,
+	c *authz.Checker, p *page.Tokens, t *finding.Limiter,
+) *Service {
+	return &Service{packages, repos, imagedb.New(repos.DB), advisories, r, c, p, t}
+}
+
+// A ImageDetails is what is known about an image.
+type ImageDetails struct {
+	registry.StoredImage
+	Platform     string
+	Distribution registry.Distribution
+	Warnings     []string
+	Coverage     Coverage
+	Incomplete   string          // why not all findings are known that are closed; "" if they are
+	SBOMs        []registry.SBOM // that are attached to it in the repo
+}
+
+// A Coverage counts the packages of an image by what can be said about them.
+type Coverage struct {
+	Packages int // all of them
+	Covered  int // for whose ecosystem the caller sees advisories
+	Bare     int // for whose ecosystem the caller sees none: nothing is known about these
+	Owned    int // that belong to a package of the distribution, whose advisories tell about them
+	Waiting  int // that were not compared with the advisories yet
+
+	// Of an image with SBOMs, the packages that only they list, and that none of them lists.
+	OnlySBOMs, OnlyFiles int
+}
+
+// Inspect returns what is known about an image. The caller needs repo.list, sboms.list and
+// manifest.metadata.list on the repo.
+func (s *Service) Inspect(ctx context.Context, i finding.Image) (ImageDetails, error) {
+	k, found, err := s.inspect(ctx, i)
+	if err != nil || k.unavailable() != nil {
+		return k, err
+	}
+	k.Coverage, err = s.coverage(ctx, found)
+	return k, err
+}
+
+// inspect returns the state of an image that the caller may see, and, if it is indexed,
+// what was found in it.
+func (s *Service) inspect(ctx context.Context, i finding.Image) (k ImageDetails, found registry.Inspection, _ error) {
+	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.SBOMsList,
+		resource.ManifestMetadataList), i.Repo); err != nil {
+		return k, found, err
+	}
+	return s.look(ctx, i)
+}
+
+// look is inspect without authorization.
+func (s *Service) look(ctx context.Context, i finding.Image) (k ImageDetails, found registry.Inspection, _ error) {
+	v, err := s.registry.Variant(ctx, i.Repo, i.Reference, i.Architecture)
+	if err != nil {
+		return k, found, err
+	}
+	all, err := s.images.Images(ctx, i.Repo, []string{v.Digest})
+	if err != nil {
+		return k, found, err
+	}
+	stored, ok := all[v.Digest]
+	if !ok {
+		stored = registry.StoredImage{Repo: i.Repo, Digest: v.Digest, State: registry.ImageNone}
+	}
+	k = ImageDetails{StoredImage: stored, Platform: v.Platform()}
+	found.Digest = v.Digest
+	if stored.State == registry.ImageIndexed {
+		if found, ok, err = s.packages.Inspection(ctx, v.Digest); err == nil && !ok {
+			k.State = registry.ImageWaiting
+		}
+		if err != nil {
+			return k, found, err
+		}
+	}
+	k.Distribution, k.Warnings = found.Distribution, found.Warnings
+	if k.SBOMs, err = s.packages.SBOMs(ctx, i.Repo, v.Digest); err != nil {
+		return k, found, err
+	}
+	err = s.join(ctx, &found, k.SBOMs)
+	return k, found, err
+}
+
+// coverage counts the packages of an image.
+func (s *Service) coverage(ctx context.Context, found registry.Inspection) (c Coverage, _ error) {
+	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err != nil {
+		return c, err
+	}
+	var about []string
+	for _, p := range found.Packages {
+		if !slices.Contains(about, p.Ecosystem) {
+			about = append(about, p.Ecosystem)
+		}
+	}
+	covered, err := s.advisories.CoveredEcosystems(ctx, store.Reach{Under: reach}, about)
+	if err != nil {
+		return c, err
+	}
+	c.Waiting, err = s.packages.Waiting(ctx, found.IDs())
+	c.Packages = len(found.Packages)
+	c.countOrigins(found.Packages)
+	for _, p := range found.Packages {
+		switch {
+		case p.Owned:
+			c.Owned++
+		case covered[p.Ecosystem]:
+			c.Covered++
+		default:
+			c.Bare++
+		}
+	}
+	return c, err
+}
+
+// packageList is how packages of an image are ordered.
+var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, Default: page.Order{Field: "name"}}
+
+// ListPackages returns a page of the packages of an image, by name. The caller needs what
+// Inspect needs. A page token has what is left out of i. It returns
+// fault.FailedPrecondition if they are not known.
+func (s *Service) ListPackages(
+	ctx context.Context, i finding.Image, p page.Params,
+) (none page.Page[registry.ImagePackage], _ error) {
+	i, req, err := page.Resume(s.pages, packageList, i, p)
+	if err != nil {
+		return none, err
+	}
+	k, found, err := s.inspect(ctx, i)
+	if err != nil {
+		return none, err
+	}
+	if err := k.unavailable(); err != nil {
+		return none, err
+	}
+	slices.SortStableFunc(found.Packages, func(a, b registry.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })
+	got := page.Cut(found.Packages, req, func(p registry.ImagePackage) string {
+		return p.Name + "\x00" + p.Ecosystem + "\x00" + p.Version + "\x00" + p.PURL + "\x00" + p.SourceVersion
+	})
+	return page.Finish(s.pages, req, got), nil
+}
+
+// unavailable returns why nothing can be said about an image, or nil. What SBOMs say can be
+// told of an image that is not understood.
+func (k ImageDetails) unavailable() error {
+	claimed := slices.ContainsFunc(k.SBOMs, func(b registry.SBOM) bool { return len(b.IDs) > 0 })
+	if claimed && k.State != registry.ImageWaiting {
+		return nil
+	}
+	switch k.State {
+	case registry.ImageWaiting:
+		return fault.Unmet("IMAGE_NOT_INDEXED", "the image waits to be inspected; try again in some seconds")
+	case registry.ImageNotUnderstood:
+		return fault.Unmet("IMAGE_NOT_UNDERSTOOD", "the image is not understood: %s", k.Reason)
+	case registry.ImageNone:
+		return fault.Unmet("NOT_AN_IMAGE", "what is there is not an image with files")
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package query_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/vuln/query"
+)
+
+// TestPlacesOfOthers: whoever writes the last segment of another's group or repo below a
+// group of their own is told nothing about it.
+func TestPlacesOfOthers(t *testing.T) {
+	t.Parallel()
+	eachGame(t, func(t *testing.T, g *game) {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		folder := g.sees["of a folder"][0] // of a
+		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
+		must(t, g.InsertRepo(t.Context(), repo))
+		push(t, g.Store, repo, "a0")
+		g.settle(t)
+		purl := strings.SplitN(contents("a0", 1)[0].Purl, "@", 2)[0]
+		search := func(who string, at resource.UID) int64 {
+			got, err := g.service.Search(authz.WithCaller(t.Context(), g.callers[who]), purl, "", query.Place{Group: at}, page.Params{})
+			must(t, err)
+			return got.Total
+		}
+		for _, at := range []resource.UID{g.groups[0], folder, repo.UID} {
+			if n := search("owner of a", at); n != 1 {
+				t.Errorf("the owner finds %d images in %s", n, at)
+			}
+			stolen := g.groups[1] + "/" + resource.UID(at[strings.LastIndexByte(string(at), '/')+1:])
+			if n := search("owner of b", stolen); n != 0 {
+				t.Errorf("another finds %d images in %s", n, stolen)
+			}
+		}
+	})
+}

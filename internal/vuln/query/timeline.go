@@ -1,0 +1,342 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// settling is how long it may take until the packages of an image are compared with the
+// advisories. What is found by then was there from the beginning.
+const settling = 10 * time.Minute
+
+type hitsByPackage map[int64][]findingdb.Hit
+
+// A hitSet is what advisories that share a name say about the versions of a package.
+type hitSet struct {
+	id   string
+	hits hitsByPackage
+}
+
+// A rowKey names a row of a summary.
+type rowKey struct {
+	uid resource.UID
+	tag string
+}
+
+// summarize counts the findings of all tags.
+func (c *timeline) summarize(ctx context.Context) error {
+	for len(c.periods) > 0 {
+		n := 1
+		for n < len(c.periods) && c.periods[n].Repo == c.periods[0].Repo && c.periods[n].Name == c.periods[0].Name {
+			n++
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c.addTag(c.periods[:n])
+		c.periods = c.periods[n:]
+	}
+	return nil
+}
+
+// row returns the row of a repo's tag: that of the tag if the summary is of the repo, or
+// else of the group or repo in the place that it is below.
+func (c *timeline) row(repo resource.UID, tag string) *SummaryRow {
+	r := SummaryRow{UID: repo, Name: tag, Tag: true}
+	if repo != c.place {
+		child := repo.Ancestor(c.place.Depth() + 1)
+		r = SummaryRow{UID: child, Repo: child == repo}
+	}
+	key := rowKey{r.UID, r.Name}
+	if c.rows[key] == nil {
+		c.rows[key] = &r
+	}
+	return c.rows[key]
+}
+
+// A presence is a package in an image that a tag stood for.
+type presence struct {
+	id       int64
+	period   int
+	from, to int64 // when that was so, and known
+	digest   string
+}
+
+// addTag counts the findings of a tag.
+func (c *timeline) addTag(periods []imagedb.TagPeriod) {
+	row := &SummaryRow{} // of a tag that is gone
+	if last := periods[len(periods)-1]; !last.Deleted {
+		row = c.row(last.Repo, last.Name)
+		row.Tags++
+	} else if last.Repo != c.place {
+		row = c.row(last.Repo, last.Name)
+	}
+	byName := map[string][]presence{}
+	for i, p := range periods {
+		for _, image := range p.Images {
+			for _, h := range c.presences(p, i, image) {
+				name := c.packages[h.id].Name
+				byName[name] = append(byName[name], h)
+			}
+		}
+	}
+	for name, of := range byName {
+		for _, set := range c.setsOf(of) {
+			v := tagFinding{OpenFinding: OpenFinding{ID: set.id, Package: name, Repo: periods[0].Repo, Tag: periods[0].Name},
+				periods: periods, spans: spansOf(of, set)}
+			c.addFinding(v, row)
+		}
+	}
+}
+
+// presences returns the affected packages of an image that a tag stood for in a period: those
+// in its files since it was inspected, and those that only SBOMs list since they were pushed.
+func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (all []presence) {
+	add := func(id, from int64) {
+		if from = max(from, p.From); from < p.To {
+			all = append(all, presence{id, period, from, p.To, image.Digest})
+		}
+	}
+	var files []int64
+	known := int64(0)
+	switch image.State {
+	case registry.ImageWaiting:
+		return nil
+	case registry.ImageIndexed:
+		files, known = c.affected[image.Digest], image.Indexed
+	}
+	for _, id := range files {
+		add(id, known)
+	}
+	for _, claim := range c.census.claims[image.Number] {
+		if _, both := slices.BinarySearch(files, claim.Package); !both && len(c.hits[claim.Package]) > 0 {
+			add(claim.Package, max(known, claim.Since))
+		}
+	}
+	return all
+}
+
+// setsOf returns what advisories say about packages: sets of those that share a name. Many
+// tags have the same packages, so it is kept.
+func (c *timeline) setsOf(of []presence) (all []hitSet) {
+	ids := make([]int64, len(of))
+	for i, p := range of {
+		ids[i] = p.id
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	var key []byte
+	var hits []findingdb.Hit
+	for _, id := range ids {
+		key = binary.AppendVarint(key, id)
+		hits = append(hits, c.hits[id]...)
+	}
+	if known, ok := c.sets[string(key)]; ok {
+		return known
+	}
+	for _, same := range finding.GroupByAlias(hits, c.advisories) {
+		set := hitSet{hits: hitsByPackage{}}
+		for _, h := range same {
+			if id := c.advisories[h.Advisory].ID; set.id == "" || id < set.id {
+				set.id = id
+			}
+			set.hits[h.Package] = append(set.hits[h.Package], h)
+		}
+		all = append(all, set)
+	}
+	c.sets[string(key)] = all
+	return all
+}
+
+// A span is a time in which a finding was open, because of one package and one advisory.
+type span struct {
+	period   int
+	from, to int64
+	score    int64
+	fixable  bool
+
+	id, advisory int64 // of the package and the advisory
+	digest       string
+}
+
+// spansOf returns the spans of a finding, in the order of their beginnings.
+func spansOf(of []presence, set hitSet) (all []span) {
+	for _, p := range of {
+		for _, h := range set.hits[p.id] {
+			until := cmp.Or(h.Until, imagedb.Now)
+			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
+				all = append(all, span{p.period, from, to, h.Score, len(h.Fixed) > 0, p.id, h.Advisory, p.digest})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	return all
+}
+
+// A tagFinding is a finding of a tag through time.
+type tagFinding struct {
+	OpenFinding
+	periods []imagedb.TagPeriod
+	spans   []span
+}
+
+// addFinding counts a finding of a tag in the series, in the total and in a row.
+func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
+	if len(v.spans) == 0 {
+		return
+	}
+	suspicious := c.suspicious(v)
+	if suspicious {
+		c.addToPoints(v)
+	} else {
+		c.addToSeries(v.spans)
+	}
+	start, end, last := v.spans[0].from, v.spans[0].to, v.spans[0].period
+	for _, s := range v.spans[1:] {
+		if s.from > end && !v.carried(last, end, s) {
+			c.close(v, start, end, last, row)
+			start, end = s.from, s.to
+		}
+		if s.to >= end {
+			end, last = s.to, s.period
+		}
+	}
+	if end != imagedb.Now {
+		c.close(v, start, end, last, row)
+		return
+	}
+	if suspicious {
+		if v.spans = c.openNow(v); len(v.spans) == 0 {
+			c.total.Excepted++
+			row.Count.Excepted++
+			return
+		}
+	}
+	v.Since = time.UnixMilli(start).UTC()
+	c.total.addOpen(v, c.now)
+	row.Count.addOpen(v, c.now)
+}
+
+// known returns from when on what a tag stood for in a period was known; Now if it is not.
+func known(p imagedb.TagPeriod) int64 {
+	from := p.From
+	if len(p.Images) == 0 {
+		return imagedb.Now
+	}
+	for _, i := range p.Images {
+		from = max(from, i.Indexed)
+	}
+	return from
+}
+
+// next returns the period that came to matter after one: those in which the tag stood for
+// something that was not known before the tag was moved on are passed over.
+func (v tagFinding) next(period int) int {
+	for i := period + 1; i < len(v.periods); i++ {
+		p := v.periods[i]
+		if k := known(p); p.Deleted || k == imagedb.Now || k < p.To {
+			return i
+		}
+	}
+	return len(v.periods)
+}
+
+// carried reports whether a finding that ended with a period goes on with a span of the
+// next one: from when the image was known, it was there.
+func (v tagFinding) carried(period int, end int64, s span) bool {
+	since := known(v.periods[s.period])
+	return end == v.periods[period].To && s.period == v.next(period) &&
+		(since == imagedb.Now || s.from <= since+settling.Milliseconds())
+}
+
+// close counts a finding that is not open any more, if the tag was moved to an image
+// without it.
+func (c *timeline) close(v tagFinding, start, end int64, period int, row *SummaryRow) {
+	if end != v.periods[period].To || end <= c.now.Add(-window).UnixMilli() {
+		return
+	}
+	next := v.next(period)
+	if next == len(v.periods) || v.periods[next].Deleted || known(v.periods[next]) == imagedb.Now {
+		return
+	}
+	took := time.Duration(end-start) * time.Millisecond
+	for _, to := range []*Counts{&c.total, &row.Count} {
+		to.Fixed++
+		to.FixedTime += took
+	}
+}
+
+// addOpen counts a finding that is open now.
+func (n *Counts) addOpen(v tagFinding, now time.Time) {
+	score, fixable := int64(0), false
+	for _, s := range v.spans {
+		if s.to == imagedb.Now {
+			score, fixable = max(score, s.score), fixable || s.fixable
+		}
+	}
+	n.Now[finding.SeverityOf(float64(score)/10)]++
+	if fixable {
+		n.Fixable++
+	}
+	age := 0
+	for _, limit := range []time.Duration{7 * day, 30 * day, 90 * day} {
+		if now.Sub(v.Since) >= limit {
+			age++
+		}
+	}
+	n.Ages[age]++
+	if n.Oldest.Since.IsZero() || v.before(n.Oldest) {
+		n.Oldest = v.OpenFinding
+	}
+}
+
+// before reports whether a finding is the older one, or comes first by its names.
+func (f OpenFinding) before(o OpenFinding) bool {
+	return cmp.Or(f.Since.Compare(o.Since), cmp.Compare(f.Repo, o.Repo), cmp.Compare(f.Tag, o.Tag),
+		cmp.Compare(f.Package, o.Package), cmp.Compare(f.ID, o.ID)) < 0
+}
+
+// addToSeries counts a finding at each point of the series at which it was open, by the
+// highest score of then.
+func (c *timeline) addToSeries(all []span) {
+	if len(all) == 1 {
+		c.addBetween(all[0].from, all[0].to, all[0].score)
+		return
+	}
+	var times []int64
+	for _, s := range all {
+		times = append(times, s.from, s.to)
+	}
+	slices.Sort(times)
+	times = slices.Compact(times)
+	for i, from := range times[:len(times)-1] {
+		score := int64(-1)
+		for _, s := range all {
+			if s.from <= from && from < s.to {
+				score = max(score, s.score)
+			}
+		}
+		if score >= 0 {
+			c.addBetween(from, times[i+1], score)
+		}
+	}
+}
+
+func (c *timeline) addBetween(from, to, score int64) {
+	first, _ := slices.BinarySearch(c.points, from)
+	end, _ := slices.BinarySearch(c.points, to)
+	if first < end {
+		steps := c.open[finding.SeverityOf(float64(score)/10)]
+		steps[first]++
+		steps[end]--
+	}
+}
