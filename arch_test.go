@@ -101,29 +101,51 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/upstream/link", ""},
 	{"registry/upstream/upstreamtest", "testkit/testprogram"},
 	{"registry/upstream", "platform/outbound registry/upstream/challenge registry/upstream/link"},
+	{"registry/oci", "core/fault core/resource registry"},
+	{"registry/upload", "core/fault core/resource platform/blob platform/trace registry registry/oci " +
+		"registry/registrydb"},
+	{"registry/mirror", "access/iamdb core/fault core/resource platform/fairlimit platform/metric " +
+		"platform/secret registry registry/oci registry/registrydb registry/sourcedb registry/upload " +
+		"registry/upstream signin/token store"},
+	{"registry/images", "core/fault core/resource platform/fairlimit platform/metric registry " +
+		"registry/evidence registry/imagedb registry/oci registry/registrydb registry/signature " +
+		"registry/signerdb registry/upload"},
+	{"registry/pulllog", "access/authz core/resource registry registry/pulldb registry/registrydb"},
 	{"registry/protocol", "access/authz access/iamdb core/fault core/page core/resource events/denials " +
-		"platform/blob platform/fairlimit platform/metric platform/outbound platform/secret platform/trace " +
-		"registry registry/evidence registry/gcdb registry/imagedb registry/pulldb registry/registrydb " +
-		"registry/retentiondb registry/signature registry/signerdb registry/sourcedb registry/upstream " +
-		"signin/token store store/outbox"},
+		"platform/metric platform/trace registry registry/images registry/mirror registry/oci " +
+		"registry/pulllog registry/registrydb registry/upload signin/token store"},
+	{"registry/imagecopy", "core/fault core/resource registry registry/oci registry/registrydb"},
+	{"registry/reposync", "access/authz core/fault core/resource platform/fairlimit platform/metric registry " +
+		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/outbox"},
+	{"registry/upkeep", "core/fault core/resource platform/blob platform/fairlimit platform/metric registry " +
+		"registry/gcdb registry/registrydb registry/retentiondb registry/sourcedb registry/upload"},
+	{"registry/metadata", "access/authz access/iamdb core/fault core/page core/resource platform/outbound " +
+		"platform/secret registry registry/evidence registry/imagecopy registry/imagedb registry/images " +
+		"registry/mirror registry/pulldb registry/registrydb registry/reposync registry/retentiondb " +
+		"registry/signature registry/signerdb registry/sourcedb registry/upkeep store"},
+	{"registry/assembly", "access/authz access/iamdb core/page core/resource events/denials platform/blob " +
+		"platform/metric platform/outbound platform/secret registry registry/imagecopy registry/images " +
+		"registry/metadata registry/mirror registry/protocol registry/pulllog registry/registrydb " +
+		"registry/reposync registry/retentiondb registry/upkeep registry/upload registry/upstream " +
+		"signin/token store"},
 	{"vuln/finding", "access/authz core/fault core/resource platform/fairlimit registry store vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/format vuln/findingdb"},
 	{"vuln/exception", "core/resource registry vuln vuln/advisory/version vuln/finding vuln/findingdb"},
-	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/protocol " +
-		"registry/signerdb store vuln/advisory/version vuln/findingdb vuln/inspect"},
+	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/images registry/signerdb " +
+		"store vuln/advisory/version vuln/findingdb vuln/inspect"},
 	{"vuln/match", "core/fault core/resource registry registry/imagedb store vuln vuln/advisory/advisorydb " +
 		"vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/policy", "access/authz core/fault core/page core/resource platform/metric registry " +
-		"registry/imagedb registry/protocol registry/pulldb registry/registrydb store vuln " +
+		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding " +
 		"vuln/findingdb"},
 	{"vuln/query", "access/authz core/fault core/page core/resource registry registry/evidence " +
-		"registry/imagedb registry/protocol registry/registrydb store vuln vuln/advisory/advisorydb " +
+		"registry/imagedb registry/metadata registry/registrydb store vuln vuln/advisory/advisorydb " +
 		"vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding vuln/findingdb"},
 	{"vuln/inventory", "access/authz core/fault core/page core/resource registry/registrydb store vuln " +
 		"vuln/findingdb"},
 	{"vuln/blast", "access/authz access/iam access/iamdb core/fault core/page core/resource registry " +
-		"registry/imagedb registry/protocol registry/pulldb registry/registrydb store vuln/finding " +
+		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln/finding " +
 		"vuln/findingdb vuln/query"},
 	{"ops/backup", "core/fault platform/blob platform/secret registry registry/registrydb store store/dump " +
 		"store/recount"},
@@ -143,21 +165,22 @@ var mayImport = []struct{ pkg, imports string }{
 	{"events/event", "access/authz core/fault core/page core/resource events/eventdb platform/metric " +
 		"platform/outbound platform/trace signin/token store store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
-		"registry/protocol store vuln vuln/advisory vuln/query"},
+		"registry/metadata store vuln vuln/advisory vuln/query"},
 	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
 	{"api/v2/accessapi", "access/budget access/iam access/simulation api/wire core/fault core/resource " +
 		"gen/... ops/search signin/accounts signin/input signin/login signin/provider signin/sts"},
-	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/protocol"},
+	{"api/v2/registryapi", "api/wire core/fault core/resource gen/... registry registry/images " +
+		"registry/metadata"},
 	{"api/v2/vulnapi", "api/wire core/fault core/resource gen/... registry vuln vuln/advisory " +
 		"vuln/advisory/format vuln/blast vuln/finding vuln/inventory vuln/policy vuln/query"},
 	{"api/v2", "access/budget access/iam access/simulation api/v2/accessapi api/v2/registryapi api/v2/vulnapi " +
 		"api/wire core/fault core/resource events/event gen/... ops/search ops/status registry " +
-		"registry/protocol signin/accounts signin/login signin/sts vuln/advisory vuln/blast vuln/inventory " +
+		"registry/metadata signin/accounts signin/login signin/sts vuln/advisory vuln/blast vuln/inventory " +
 		"vuln/policy vuln/query"},
 	{"api/v1", "access/iam api/v2 api/v2/accessapi api/v2/registryapi api/v2/vulnapi api/wire core/fault " +
-		"core/page core/resource events/event gen/... ops/status registry registry/evidence " +
-		"registry/protocol signin/accounts signin/login signin/sts vuln vuln/advisory vuln/query"},
+		"core/page core/resource events/event gen/... ops/status registry registry/evidence registry/images " +
+		"registry/metadata signin/accounts signin/login signin/sts vuln vuln/advisory vuln/query"},
 	{"api", "access/authz api/v1 api/v2 api/v2/vulnapi api/wire core/fault core/resource events/event gen/... " +
 		"platform/metric platform/trace signin/token vuln vuln/advisory vuln/advisory/format"},
 	{"api/reference", ""},
@@ -204,11 +227,12 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/go-jose/go-jose", "signin/token signin/issuers"},
 	{"github.com/prometheus", "platform/metric server api test/bench"},
 	{"go.opentelemetry.io", "platform/trace"},
-	{"github.com/yuin/goldmark", "registry/protocol"},
+	{"github.com/yuin/goldmark", "registry/metadata"},
 	{"github.com/minio", "platform/blob"},
-	{"github.com/opencontainers", "registry/protocol"},
+	{"github.com/opencontainers", "registry/oci registry/upload registry/mirror registry/images registry/protocol " +
+		"registry/upkeep registry/metadata registry/assembly"},
 	{"github.com/sigstore", "registry/signature registry/signature/signaturetest"},
-	{"github.com/microcosm-cc/bluemonday", "registry/protocol"},
+	{"github.com/microcosm-cc/bluemonday", "registry/metadata"},
 	{"github.com/package-url", "vuln/advisory/version"},
 	{"github.com/pandatix", "vuln/advisory/format"},
 	{"github.com/coreos/go-oidc", "signin/provider"},

@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
@@ -91,8 +91,7 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	issuer := check(token.New(ctx, s.DB, token.Config{Issuer: "https://auth.example.com", Key: key, Now: now}))(t)
 	pages := page.NewTokens(key.Derive("page tokens"), now)
 	svc := iam.New(s.DB, checker, pages, iam.Config{Key: key, Now: now})
-	reg := protocol.NewService(pages,
-		protocol.New(s.DB, checker, issuer, nil, protocol.Config{Host: registryHost, Now: now}))
+	reg := assembly.New(s.DB, checker, issuer, nil, assembly.Config{Host: registryHost, Now: now}).Metadata(pages)
 	org, owner, err := svc.Bootstrap(ctx, "acme", resource.OrgDev, resource.Identity{
 		Name: "owner",
 		Relationship: resource.Relationship{

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
@@ -25,7 +25,7 @@ import (
 // before the first pull.
 func (s *Server) openGate() *policy.Gate {
 	signed := func(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, err error) {
-		return s.registry.SignedBy(ctx, repo, digest, group)
+		return s.registry.Images.SignedBy(ctx, repo, digest, group)
 	}
 	return policy.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), signed, s.counts)
 }
@@ -33,9 +33,9 @@ func (s *Server) openGate() *policy.Gate {
 // openFindings builds the indexer, which inspects images, and the matcher, which
 // compares their packages with advisories. It returns the services for queries,
 // policies, inventories and blast radii.
-func (s *Server) openFindings(images *protocol.Service, tokens *page.Tokens) (to vulnapi.Services) {
+func (s *Server) openFindings(images *metadata.Service, tokens *page.Tokens) (to vulnapi.Services) {
 	packages, manifests := findingdb.New(s.store), registrydb.New(s.store)
-	s.indexer = indexer.New(imagedb.New(s.store), packages, s.registry, indexer.Config{
+	s.indexer = indexer.New(imagedb.New(s.store), packages, s.registry.Images, indexer.Config{
 		Workers: s.cfg.InspectWorkers, Metrics: s.counts, Log: s.log,
 	})
 	s.matcher = match.New(packages, s.advisories, s.log)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
 )
 
 // state returns the state of this replica for operators.
@@ -26,7 +26,7 @@ func (s *Server) state(context.Context) status.State {
 }
 
 // recordCollection stores the result of the last garbage collection.
-func (s *Server) recordCollection(removed protocol.Collected, err error) {
+func (s *Server) recordCollection(removed upkeep.Collected, err error) {
 	last := status.Collection{Last: s.cfg.Now(), Blobs: int64(removed.Blobs), Bytes: removed.Bytes}
 	if err != nil {
 		last.Error = "it failed; see the log of the server"

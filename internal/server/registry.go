@@ -20,7 +20,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
+	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
@@ -71,8 +74,8 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out.PerHost = protocol.MaxFetches
-	s.registry = protocol.New(s.store, s.checker, s.issuer, blobs, protocol.Config{
+	out.PerHost = mirror.MaxFetches
+	s.registry = assembly.New(s.store, s.checker, s.issuer, blobs, assembly.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
@@ -98,13 +101,13 @@ func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, c
 }
 
 // collection returns the parameters of garbage collection.
-func collection(cfg Config) protocol.Collection {
-	return protocol.Collection{Grace: cfg.GCGrace, KeepPulls: cfg.KeepPulls}
+func collection(cfg Config) upkeep.Collection {
+	return upkeep.Collection{Grace: cfg.GCGrace, KeepPulls: cfg.KeepPulls}
 }
 
 // retain applies the retention rules that are due.
 func (s *Server) retain(ctx context.Context) {
-	images, err := s.registry.Retain(ctx)
+	images, err := s.registry.Retention.Run(ctx)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -134,7 +137,7 @@ func (s *Server) collect(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case err != nil:
 			s.log.WarnContext(ctx, "cannot collect garbage", "err", err)
-		case removed != protocol.Collected{}:
+		case removed != upkeep.Collected{}:
 			s.log.InfoContext(ctx, "collected garbage", "took", removed)
 		}
 	}
@@ -212,7 +215,7 @@ func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // pulledBy returns the function that reads pulls for simulations.
-func pulledBy(images *protocol.Service) func(
+func pulledBy(images *metadata.Service) func(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
 ) ([]simulation.PulledRepo, bool, error) {
 	return func(

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server/maintenance"
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -35,7 +35,7 @@ func (s *Server) scrub(ctx context.Context) error {
 			return nil
 		case <-time.After(scrubPause): // limits the runs if there are few blobs
 		}
-		pass := protocol.Scrubber{
+		pass := upkeep.Scrubber{
 			Store: registrydb.New(s.store), Storage: blobs, Rate: int64(s.cfg.ScrubRate), Judge: s.registry.Judge,
 		}
 		result, err := pass.Run(ctx)
@@ -53,7 +53,7 @@ func (s *Server) scrub(ctx context.Context) error {
 // runScrub reads all blobs in this process, and asks the server for a verdict about
 // blobs that seem to be missing or damaged.
 func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
-	pass := protocol.Scrubber{}
+	pass := upkeep.Scrubber{}
 	for _, a := range args {
 		text, ok := strings.CutPrefix(a, "rate=")
 		if !ok {
@@ -72,13 +72,13 @@ func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (er
 	if pass.Storage, err = cfg.Storage(); err != nil {
 		return err
 	}
-	pass.Judge = func(ctx context.Context, digest string) (protocol.Verdict, error) {
+	pass.Judge = func(ctx context.Context, digest string) (upkeep.Verdict, error) {
 		var answer strings.Builder
 		err := perform(ctx, cfg, "blobs/check", []string{digest}, &answer)
 		if err != nil {
 			fmt.Fprintf(cfg.Stderr, "%s: %s\n", digest, fault.Explain(err))
 		}
-		return protocol.Verdict(strings.TrimSpace(answer.String())), err
+		return upkeep.Verdict(strings.TrimSpace(answer.String())), err
 	}
 	pass.Report = reportScrub(cfg.Stderr)
 	begin := time.Now()
@@ -97,10 +97,10 @@ func runScrub(ctx context.Context, cfg Config, args []string, out io.Writer) (er
 
 // reportScrub returns a function that writes the progress of a scrub, at most every
 // ten seconds.
-func reportScrub(out io.Writer) func(protocol.Scrubbed) {
+func reportScrub(out io.Writer) func(upkeep.Scrubbed) {
 	const every = 10 * time.Second
 	shown := time.Now()
-	return func(result protocol.Scrubbed) {
+	return func(result upkeep.Scrubbed) {
 		if time.Since(shown) < every {
 			return
 		}

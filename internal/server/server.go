@@ -40,7 +40,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
@@ -75,7 +75,7 @@ type Server struct {
 	mail     *mail.Queue // nil without a mail server
 	api      *api.API
 
-	registry         *protocol.Registry
+	registry         *assembly.Registry
 	advisories       *advisorydb.Store
 	indexer          *indexer.Indexer
 	matcher          *match.Matcher
@@ -211,7 +211,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images := protocol.NewService(tokens, s.registry)
+	images := s.registry.Metadata(tokens)
 	s.advisories = advisorydb.New(s.store)
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	err := group.Wait()
 	s.mixed.Stop()
-	s.registry.Flush(context.WithoutCancel(ctx))
+	s.registry.Pulls.Flush(context.WithoutCancel(ctx))
 	err = errors.Join(err, s.budgets.Flush(context.WithoutCancel(ctx)))
 	s.log.Info("stopped")
 	return errors.Join(err, s.Close())
@@ -295,12 +295,12 @@ func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) 
 	group.Go(func() error { return s.checker.RunUses(serving) })
 	group.Go(func() error { return s.issuer.Run(serving, s.log) })
 	group.Go(func() error { return s.sts.Run(serving) })
-	group.Go(func() error { return s.registry.Run(serving) })
+	group.Go(func() error { return s.registry.Pulls.Run(serving) })
 	group.Go(func() error { return s.budgets.Run(serving) })
 	group.Go(func() error { return s.refusals.Run(serving) })
 	group.Go(func() error { return s.serveControl(serving) })
 	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
-	group.Go(func() error { return s.registry.RunFollowing(ctx) })
+	group.Go(func() error { return s.registry.Sync.Run(ctx) })
 	group.Go(func() error { return s.collect(ctx) })
 	group.Go(func() error { return s.scrub(ctx) })
 	group.Go(func() error { return s.events.Run(ctx) })

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
 // packageOf returns the message of a package in a document.
@@ -101,16 +101,16 @@ func (s registries) ListManifestMetadata(
 		return out, err
 	}
 	packages, err := s.registry.Packages(ctx, repo,
-		wire.Convert(r.GetItems(), func(e *registrypb.ManifestMetadataFilterEntry) protocol.ImageOf {
+		wire.Convert(r.GetItems(), func(e *registrypb.ManifestMetadataFilterEntry) metadata.ImageOf {
 			if f := e.GetIndexFilter(); f != nil {
-				return protocol.ImageOf{Digest: f.GetDigest(), Architecture: f.GetArch()}
+				return metadata.ImageOf{Digest: f.GetDigest(), Architecture: f.GetArch()}
 			}
-			return protocol.ImageOf{Digest: e.GetImageDigest()}
+			return metadata.ImageOf{Digest: e.GetImageDigest()}
 		}))
 	if err != nil {
 		return nil, err
 	}
-	out.Items = wire.Convert(packages, func(s protocol.SBOM) *registrypb.ManifestMetadata {
+	out.Items = wire.Convert(packages, func(s metadata.SBOM) *registrypb.ManifestMetadata {
 		return &registrypb.ManifestMetadata{Digest: s.Image, PkgMetadata: packagesOf(s.Packages)}
 	})
 	return out, nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
@@ -13,13 +15,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
 type registries struct {
 	pb.UnsafeRegistryServer
-	registry *protocol.Service
+	registry *metadata.Service
 	findings *query.Service
 }
 

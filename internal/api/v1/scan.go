@@ -7,13 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-dev/holdfast/internal/registry/images"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	tenantpb "github.com/holdfast-dev/holdfast/gen/tenant/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
@@ -29,7 +31,7 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 			return nil, scanErr
 		}
 		if ok {
-			got, err = protocol.Report{Report: found, Attached: protocol.Attached{Time: found.Time}}, nil
+			got, err = metadata.Report{Report: found, Attached: images.Attached{Time: found.Time}}, nil
 		}
 	}
 	if err != nil {
@@ -78,7 +80,7 @@ func numbered(m evidence.Match) string {
 
 type vulnerabilities struct {
 	registrypb.UnsafeVulnerabilitiesServer
-	registry *protocol.Service
+	registry *metadata.Service
 	findings *query.Service
 }
 
@@ -88,7 +90,7 @@ func (s vulnerabilities) scan(ctx context.Context, repo resource.UID, digest str
 }
 
 // scannerOf returns the message of the scanner of a report.
-func scannerOf(r protocol.Report) *registrypb.Scanner {
+func scannerOf(r metadata.Report) *registrypb.Scanner {
 	return &registrypb.Scanner{Name: scannerName(r.Scanner), Version: r.Version, DbBuildTime: wire.Time(r.DatabaseTime)}
 }
 
@@ -119,12 +121,12 @@ func (s vulnerabilities) ListVulnReports(
 	if err != nil {
 		return nil, err
 	}
-	reports = slices.DeleteFunc(reports, func(report protocol.Report) bool {
+	reports = slices.DeleteFunc(reports, func(report metadata.Report) bool {
 		name, version := r.GetScanner().GetName(), r.GetScanner().GetVersion()
 		return report.When().Before(since) || name != 0 && name != scannerName(report.Scanner) || version != "" &&
 			version != report.Version
 	})
-	return &registrypb.VulnReportList{Items: wire.Convert(reports, func(r protocol.Report) *registrypb.VulnReport {
+	return &registrypb.VulnReportList{Items: wire.Convert(reports, func(r metadata.Report) *registrypb.VulnReport {
 		return &registrypb.VulnReport{
 			Digest: r.Image, Scanner: scannerOf(r), CreatedAt: wire.Time(r.When()),
 			Vulnerabilities: vulnerabilitiesOf(r.Matches),
@@ -221,7 +223,7 @@ func (s vulnerabilities) tallies(
 }
 
 // tallyOf returns the message with the number of vulnerabilities by severity.
-func tallyOf(t protocol.Tally) *registrypb.VulnCountReport {
+func tallyOf(t metadata.Tally) *registrypb.VulnCountReport {
 	p := &registrypb.VulnCountReport{
 		Repo: t.Repo, Tag: t.Tag, Date: wire.Time(t.Time), SizeBytes: t.Size, LowCveIds: t.Found[evidence.Low],
 		MedCveIds: t.Found[evidence.Medium], HighCveIds: t.Found[evidence.High], CritCveIds: t.Found[evidence.Critical],

@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/events/event"
 	"github.com/holdfast-dev/holdfast/internal/ops/search"
 	"github.com/holdfast-dev/holdfast/internal/ops/status"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
@@ -40,7 +40,7 @@ type Services struct {
 	IAM        *iam.Service
 	Simulation *simulation.Service
 	Budgets    *budget.Service
-	Registry   *protocol.Service
+	Registry   *metadata.Service
 	Advisory   *advisory.Service
 	STS        *sts.Service
 	Login      *login.Service

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/event"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
@@ -105,7 +105,7 @@ type Service struct {
 // Sources are the services whose resources a search finds.
 type Sources struct {
 	IAM      *iam.Service
-	Registry *protocol.Service
+	Registry *metadata.Service
 	Advisory *advisory.Service
 	Findings *query.Service
 	Events   *event.Service

@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
@@ -115,7 +117,7 @@ func (r *Registry) locate(ctx context.Context, t *target) error {
 func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (err error) {
 	_, known := authz.CallerFrom(ctx)
 	pulls := t.kind == "manifest" && (t.method == http.MethodGet || t.method == http.MethodHead)
-	if !known || !pulls || checkReference(t.reference) != nil {
+	if !known || !pulls || oci.CheckReference(t.reference) != nil {
 		t.repo, err = r.store.RepoAt(ctx, names)
 		return err
 	}
@@ -133,14 +135,14 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	if len(needs) == 0 {
 		return nil
 	}
-	u, copied, failed := r.upstreamOf(ctx, t.group)
+	u, copied, failed := r.mirror.UpstreamOf(ctx, t.group)
 	if failed != nil {
 		return failed
 	}
 	err := r.authz.RequireAll(ctx, resource.NewCapabilities(needs...), cmp.Or(t.repo, t.group))
 	switch {
 	case err == nil && copied && slices.Contains(needs, resource.ManifestCreate):
-		return problem(http.StatusForbidden, denied, "%s", readOnly(u))
+		return oci.NewProblem(http.StatusForbidden, oci.Denied, "%s", mirror.ReadOnly(u))
 	case err == nil && (t.found || copied && t.fetchable()):
 		return nil
 	case err == nil && slices.Contains(needs, resource.ManifestCreate):
@@ -148,13 +150,21 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 		if made || err != nil {
 			return err
 		}
-		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", t.name)
+		return oci.NewProblem(http.StatusForbidden, oci.Denied, "there is no group for %s: create it first", t.name)
 	case err == nil: // so that a client that only checks whether something exists goes on to push it
-		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
+		return oci.NewProblem(http.StatusNotFound, oci.NameUnknown, "there is no group for %s", t.name)
 	case !t.found && !(copied && t.fetchable()) || !r.public(ctx, *t, needs):
 		return r.denial(ctx, *t, err)
 	}
 	t.public = true
+	return nil
+}
+
+// require returns nil if the caller holds a capability on a target that exists, and otherwise a denial.
+func (r *Registry) require(ctx context.Context, t target, want resource.Capability) error {
+	if err := r.authz.Require(ctx, want, cmp.Or(t.repo, t.group)); err != nil {
+		return r.denial(ctx, t, err)
+	}
 	return nil
 }
 
@@ -174,25 +184,12 @@ func (r *Registry) createGroups(ctx context.Context, t *target) (bool, error) {
 	}
 	names := strings.Split(t.name, "/")
 	missing := names[t.group.Depth() : len(names)-1]
-	if err := checkGroupNames(t.group, missing); err != nil {
+	if err := oci.CheckGroupNames(t.group, missing); err != nil {
 		return false, err
 	}
 	t.group, err = r.iam.EnsureGroups(ctx, t.group, missing)
 	t.found = err == nil
 	return t.found, err
-}
-
-// checkGroupNames returns a Problem unless there can be groups with these names below a group, one below the other.
-func checkGroupNames(group resource.UID, names []string) error {
-	if group.Depth()+len(names) > resource.MaxGroupDepth {
-		return problem(http.StatusBadRequest, nameInvalid, "groups nest at most %d levels deep", resource.MaxGroupDepth)
-	}
-	for _, name := range names {
-		if err := (resource.Group{Name: name}).Validate(); err != nil {
-			return problem(http.StatusBadRequest, nameInvalid, "%.200q is not the name of a group", name)
-		}
-	}
-	return nil
 }
 
 // public reports whether everybody may do what the capabilities allow.
@@ -238,7 +235,7 @@ func (r *Registry) denial(ctx context.Context, t target, err error) error {
 			},
 		})
 	}
-	return problem(http.StatusForbidden, denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"],
+	return oci.NewProblem(http.StatusForbidden, oci.Denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"],
 		t.name)
 }
 
@@ -293,7 +290,7 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, erro
 	if req.Method == http.MethodPost {
 		req.Body = http.MaxBytesReader(w, req.Body, maxForm)
 		if err := req.ParseForm(); err != nil {
-			return "", problem(http.StatusBadRequest, unsupported, "the form cannot be read")
+			return "", oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "the form cannot be read")
 		}
 		switch req.PostForm.Get("grant_type") {
 		case "password":
@@ -301,7 +298,7 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, erro
 		case "refresh_token":
 			return req.PostForm.Get("refresh_token"), nil
 		}
-		return "", problem(http.StatusBadRequest, unsupported, "grant_type must be password or refresh_token")
+		return "", oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "grant_type must be password or refresh_token")
 	}
 	if req.Header.Get("Authorization") == "" {
 		return anonymous, nil
@@ -315,15 +312,15 @@ func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, er
 	if t.repo != "" {
 		return ref, nil
 	}
-	if err := r.authz.Require(ctx, resource.RepoCreate, t.group); err != nil {
-		return ref, r.denial(ctx, t, err)
+	if err := r.require(ctx, t, resource.RepoCreate); err != nil {
+		return ref, err
 	}
 	set, err := r.store.RegistrySettings(ctx, t.group)
 	if err != nil {
 		return ref, err
 	}
 	if set.NoCreateOnPush {
-		return ref, problem(http.StatusForbidden, denied,
+		return ref, oci.NewProblem(http.StatusForbidden, oci.Denied,
 			"there is no repository %s, and this group does not create one on push", t.name)
 	}
 	ref.Create = true

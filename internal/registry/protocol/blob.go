@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
 // maxRanges is how many ranges one request may ask for. Clients ask for one, and
@@ -19,15 +20,15 @@ import (
 const maxRanges = 8
 
 func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) error {
-	d, err := parseDigest(t.reference)
+	d, err := oci.ParseDigest(t.reference)
 	if err != nil {
 		return err
 	}
 	err = r.storedBlob(w, req, t, d)
 	if errors.Is(err, fault.NotFound) {
-		return r.fetchBlob(w, req, t, d, unknown(err, blobUnknown, "blob "+d.String()))
+		return r.fetchBlob(w, req, t, d, oci.StoreProblem(err, oci.BlobUnknown, "blob "+d.String()))
 	}
-	if _, copied, _ := r.upstreamOf(req.Context(), t.group); copied && err == nil {
+	if _, copied, _ := r.mirror.UpstreamOf(req.Context(), t.group); copied && err == nil {
 		r.config.Metrics.Upstreams.Add(1, metric.Blob, metric.Hit)
 	}
 	return err
@@ -56,13 +57,13 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 		return nil
 	}
 	if r.config.Redirect {
-		u, err := r.storage.Address(req.Context(), b.Path)
+		u, err := r.uploads.Address(req.Context(), b.Path)
 		if err == nil && u != "" {
 			http.Redirect(w, req, u, http.StatusTemporaryRedirect)
 			return nil
 		}
 	}
-	body, err := r.storage.open(req.Context(), b.Path, b.Size)
+	body, err := r.uploads.OpenBlob(req.Context(), b.Path, b.Size)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (w *rangeWriter) WriteHeader(status int) {
 		return
 	}
 	w.refused = true
-	w.registry.writeProblem(w.ResponseWriter, w.req, problem(status, sizeInvalid, "the blob does not have that range"))
+	w.registry.writeProblem(w.ResponseWriter, w.req, oci.NewProblem(status, oci.SizeInvalid, "the blob does not have that range"))
 }
 
 func (w *rangeWriter) Write(p []byte) (int, error) {
@@ -108,12 +109,12 @@ func (w *rangeWriter) ReadFrom(body io.Reader) (int64, error) {
 }
 
 func (r *Registry) deleteBlob(w http.ResponseWriter, req *http.Request, t target) error {
-	d, err := parseDigest(t.reference)
+	d, err := oci.ParseDigest(t.reference)
 	if err != nil {
 		return err
 	}
 	if err := r.store.DeleteBlob(req.Context(), t.repo, d.String()); err != nil {
-		return unknown(err, blobUnknown, "blob "+d.String())
+		return oci.StoreProblem(err, oci.BlobUnknown, "blob "+d.String())
 	}
 	w.WriteHeader(http.StatusAccepted)
 	return nil

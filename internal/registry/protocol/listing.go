@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -25,7 +26,7 @@ func (r *Registry) listTags(w http.ResponseWriter, req *http.Request, t target) 
 		return err
 	}
 	if t.repo == "" {
-		return problem(http.StatusNotFound, nameUnknown, "there is no repository %s", t.name)
+		return oci.NewProblem(http.StatusNotFound, oci.NameUnknown, "there is no repository %s", t.name)
 	}
 	tags, err := r.store.TagNames(req.Context(), t.repo, req.URL.Query().Get("last"), n+1)
 	if err != nil {
@@ -51,10 +52,10 @@ func pageSize(req *http.Request, most int) (int, error) {
 	}
 	asked, err := strconv.Atoi(q.Get("n"))
 	if err != nil || asked < 0 {
-		return 0, problem(http.StatusBadRequest, unsupported, "n=%.20q is not a number of entries", q.Get("n"))
+		return 0, oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "n=%.20q is not a number of entries", q.Get("n"))
 	}
-	if last := q.Get("last"); len(last) > maxName || strings.ContainsRune(last, 0) {
-		return 0, problem(http.StatusBadRequest, unsupported, "last is not the name of an entry")
+	if last := q.Get("last"); len(last) > oci.MaxName || strings.ContainsRune(last, 0) {
+		return 0, oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "last is not the name of an entry")
 	}
 	return min(asked, most), nil
 }
@@ -83,7 +84,7 @@ func (r *Registry) listRepos(w http.ResponseWriter, req *http.Request, _ target)
 	if last := req.URL.Query().Get("last"); last != "" {
 		repo, err := r.store.RepoAt(ctx, strings.Split(last, "/"))
 		if err != nil {
-			return unknown(err, nameUnknown, "repository "+last)
+			return oci.StoreProblem(err, oci.NameUnknown, "repository "+last)
 		}
 		p.After = &page.Cursor{UID: string(repo)}
 	}

@@ -16,25 +16,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/events/denials"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 )
 
 const (
-	maxManifest = 4 << 20 // the specification expects every registry to accept this
-	maxTags     = 100     // of one push
+	maxTags = 100 // of one push
 )
 
 func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t target) error {
-	if err := checkReference(t.reference); err != nil {
+	if err := oci.CheckReference(t.reference); err != nil {
 		return err
 	}
 	m, err := r.readManifest(req.Context(), t)
-	u, failed := r.mirrorOf(req.Context(), t)
+	source, failed := r.mirror.SourceOf(req.Context(), t.group, t.name)
 	if failed != nil {
 		return failed
 	}
-	if u != nil {
-		m, err = r.mirrored(w, req, &t, u, m, err)
+	if source != nil {
+		m, err = r.updateManifest(w, req, &t, source, m, err)
 	}
 	if err != nil {
 		return r.unknownManifest(t, err)
@@ -48,8 +49,8 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 				return err
 			}
 		}
-		pull := registry.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()}
-		r.pulls.add(req, t.repo, t.public, pull)
+		pull := registry.Pull{Digest: m.Digest, Tag: oci.TagOf(t.reference), Time: r.config.Now()}
+		r.pulls.Add(req, t.repo, t.public, pull)
 		r.config.Metrics.Pulls.Add(1)
 		_, _ = w.Write(m.Body)
 	}
@@ -73,7 +74,7 @@ func (r *Registry) passGate(ctx context.Context, t target, m registry.Manifest) 
 			Activity: resource.Activity{Identity: actor.Subject, Reason: resource.RefusedRule, Address: actor.Remote},
 		})
 	}
-	return problem(http.StatusForbidden, denied, "pulls of this image are refused: %s", why)
+	return oci.NewProblem(http.StatusForbidden, oci.Denied, "pulls of this image are refused: %s", why)
 }
 
 // readManifest returns the manifest of a target, without its body unless the method is GET.
@@ -89,9 +90,9 @@ func (r *Registry) readManifest(ctx context.Context, t target) (registry.Manifes
 
 func (r *Registry) unknownManifest(t target, err error) error {
 	if t.repo == "" && errors.Is(err, fault.NotFound) {
-		return problem(http.StatusNotFound, nameUnknown, "there is no repository %s", t.name)
+		return oci.NewProblem(http.StatusNotFound, oci.NameUnknown, "there is no repository %s", t.name)
 	}
-	return unknown(err, manifestUnknown, "manifest "+t.reference)
+	return oci.StoreProblem(err, oci.ManifestUnknown, "manifest "+t.reference)
 }
 
 // setManifest sets the headers for m. If the client already has m, it responds with 304 and returns false.
@@ -111,7 +112,7 @@ func setManifest(w http.ResponseWriter, req *http.Request, m registry.Manifest) 
 // putManifest stores a manifest, and tags it with the tag in the path or the tags
 // in the query, in one transaction.
 func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t target) error {
-	if err := checkReference(t.reference); err != nil {
+	if err := oci.CheckReference(t.reference); err != nil {
 		return err
 	}
 	tags, err := pushedTags(req, t)
@@ -119,7 +120,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 		return err
 	}
 	if len(tags) > 0 {
-		if err := r.admit(req.Context(), &t, []resource.Capability{resource.TagCreate}); err != nil {
+		if err := r.require(req.Context(), t, resource.TagCreate); err != nil {
 			return err
 		}
 	}
@@ -136,7 +137,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 		return missing(err)
 	}
 	pull := registry.Pull{Push: true, Digest: m.Digest, Tag: strings.Join(tags, " "), Time: r.config.Now()}
-	r.pulls.add(req, repo, false, pull)
+	r.pulls.Add(req, repo, false, pull)
 	h := w.Header()
 	h.Set("Location", "/v2/"+t.name+"/manifests/"+m.Digest)
 	h.Set("Docker-Content-Digest", m.Digest)
@@ -154,16 +155,16 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 // pushedTags returns the tags of a push, each once.
 func pushedTags(req *http.Request, t target) ([]string, error) {
 	tags := slices.Clone(req.URL.Query()["tag"])
-	if tag := tagOf(t.reference); tag != "" {
+	if tag := oci.TagOf(t.reference); tag != "" {
 		tags = append(tags, tag)
 	}
 	slices.Sort(tags)
 	tags = slices.Compact(tags)
 	if len(tags) > maxTags {
-		return nil, badManifest("a manifest gets at most %d tags at once", maxTags)
+		return nil, oci.BadManifest("a manifest gets at most %d tags at once", maxTags)
 	}
 	if i := slices.IndexFunc(tags, func(tag string) bool { return !registry.ValidTag(tag) }); i >= 0 {
-		return nil, badManifest("%.200q is not a tag", tags[i])
+		return nil, oci.BadManifest("%.200q is not a tag", tags[i])
 	}
 	return tags, nil
 }
@@ -171,25 +172,25 @@ func pushedTags(req *http.Request, t target) ([]string, error) {
 // receiveManifest reads the manifest from the body of a request, and checks that
 // its digest is the one in the path, if there is one.
 func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t target) (registry.Manifest, error) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPause))
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxManifest))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(upload.BodyPause))
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, oci.MaxManifest))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return registry.Manifest{}, problem(http.StatusRequestEntityTooLarge, sizeInvalid,
-			"a manifest has at most %d bytes", maxManifest)
+		return registry.Manifest{}, oci.NewProblem(http.StatusRequestEntityTooLarge, oci.SizeInvalid,
+			"a manifest has at most %d bytes", oci.MaxManifest)
 	}
 	if err != nil {
-		return registry.Manifest{}, badManifest("the body ended early")
+		return registry.Manifest{}, oci.BadManifest("the body ended early")
 	}
-	m, err := parseManifest(req.Header.Get("Content-Type"), body, r.config.Sparse)
+	m, err := oci.ParseManifest(req.Header.Get("Content-Type"), body, r.config.Sparse)
 	if err != nil {
 		return registry.Manifest{}, err
 	}
 	d := digest.Digest(t.reference)
-	if tagOf(t.reference) != "" {
+	if oci.TagOf(t.reference) != "" {
 		d = digest.FromBytes(body)
 	}
 	if d.Algorithm().FromBytes(body) != d {
-		return registry.Manifest{}, problem(http.StatusBadRequest, digestInvalid, "the content is not %s", d)
+		return registry.Manifest{}, oci.NewProblem(http.StatusBadRequest, oci.DigestInvalid, "the content is not %s", d)
 	}
 	m.Digest = d.String()
 	return m, nil
@@ -199,16 +200,16 @@ func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t t
 // manifests that have to be pushed first.
 func missing(err error) error {
 	if errors.Is(err, fault.FailedPrecondition) && fault.From(err).Quota == nil {
-		return problem(http.StatusConflict, denied, "%s", fault.From(err).Unmet[0].Description)
+		return oci.NewProblem(http.StatusConflict, oci.Denied, "%s", fault.From(err).Unmet[0].Description)
 	}
 	m, ok := errors.AsType[*registrydb.MissingError](err)
 	if !ok {
 		return err
 	}
-	p := &Problem{Status: http.StatusNotFound}
+	p := &oci.Problem{Status: http.StatusNotFound}
 	for _, n := range m.Needs[:min(len(m.Needs), maxTags)] {
-		p.Issues = append(p.Issues, Issue{
-			Code: manifestBlobUnknown, Message: "the manifest refers to content this repository does not have",
+		p.Issues = append(p.Issues, oci.Issue{
+			Code: oci.ManifestBlobUnknown, Message: "the manifest refers to content this repository does not have",
 			Detail: map[string]string{"digest": n.Digest},
 		})
 	}
@@ -217,7 +218,7 @@ func missing(err error) error {
 
 // deleteManifest deletes a tag alone, or a manifest with all its tags.
 func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t target) error {
-	ctx, tag := req.Context(), tagOf(t.reference)
+	ctx, tag := req.Context(), oci.TagOf(t.reference)
 	needs := remove
 	if tag != "" {
 		needs = []resource.Capability{resource.TagDelete}
@@ -225,7 +226,7 @@ func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t ta
 	if err := r.admit(ctx, &t, needs); err != nil {
 		return r.challenge(w, t, needs, err)
 	}
-	if err := checkReference(t.reference); err != nil {
+	if err := oci.CheckReference(t.reference); err != nil {
 		return err
 	}
 	set, err := r.store.RegistrySettings(ctx, t.group)
@@ -241,24 +242,5 @@ func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t ta
 		return r.unknownManifest(t, err)
 	}
 	w.WriteHeader(http.StatusAccepted)
-	return nil
-}
-
-// tagOf returns reference if it is a tag, and "" if it is a digest.
-func tagOf(reference string) string {
-	if strings.Contains(reference, ":") {
-		return ""
-	}
-	return reference
-}
-
-func checkReference(s string) error {
-	if tagOf(s) == "" {
-		_, err := parseDigest(s)
-		return err
-	}
-	if !registry.ValidTag(s) {
-		return badManifest("%.200q is not a tag", s)
-	}
 	return nil
 }

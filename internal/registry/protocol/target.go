@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
 // A target is what a path names.
@@ -73,14 +74,12 @@ var endpoints = map[string]endpoint{
 	"GET referrers": {referrers, (*Registry).listReferrers}, // end-12a, 12b
 }
 
-const maxName = 255
-
 // parseTarget parses a path from its end, because a name has any number of segments and may contain "blobs" or
 // "manifests". http.ServeMux cannot do this, because its {name...} must come last.
 func parseTarget(u *url.URL) (target, error) {
-	notFound := problem(http.StatusNotFound, unsupported, "no such address")
+	notFound := oci.NewProblem(http.StatusNotFound, oci.Unsupported, "no such address")
 	if strings.Contains(strings.ToLower(u.RawPath), "%2f") {
-		return target{}, problem(http.StatusBadRequest, nameInvalid, "a slash in a name cannot be encoded")
+		return target{}, oci.NewProblem(http.StatusBadRequest, oci.NameInvalid, "a slash in a name cannot be encoded")
 	}
 	rest, ok := strings.CutPrefix(u.Path, "/v2")
 	switch {
@@ -118,20 +117,14 @@ func parseTarget(u *url.URL) (target, error) {
 
 func newTarget(kind, name, reference string) (target, error) {
 	t := target{kind: kind, name: name, reference: reference}
-	if !validName(name) {
-		return target{}, problem(http.StatusBadRequest, nameInvalid, "%.300q is not the name of a repository", name)
+	if !oci.ValidName(name) {
+		return target{}, oci.NewProblem(http.StatusBadRequest, oci.NameInvalid, "%.300q is not the name of a repository", name)
 	}
 	return t, nil
 }
 
-func validName(name string) bool {
-	if len(name) > maxName {
-		return false
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if !registry.ValidRepoName(part) {
-			return false
-		}
-	}
-	return true
+// fetchable reports whether a target can be fetched from an upstream.
+func (t target) fetchable() bool {
+	return (t.method == http.MethodGet || t.method == http.MethodHead) &&
+		(t.kind == "manifest" || t.kind == "blob" || t.kind == "referrers")
 }

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
+	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 )
 
 // startUpload mounts a blob, receives one in this request, or starts an upload.
@@ -28,17 +29,17 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 			return err
 		}
 	}
-	u := registry.Upload{ID: newID(), Group: t.group, Repo: t.base(), Algorithm: digest.SHA256.String()}
+	u := registry.Upload{ID: upload.NewID(), Group: t.group, Repo: t.base(), Algorithm: digest.SHA256.String()}
 	if q.Has("digest") {
-		d, err := parseDigest(q.Get("digest"))
+		d, err := oci.ParseDigest(q.Get("digest"))
 		if err != nil {
 			return err
 		}
-		return r.finish(w, req, t, openUpload{Upload: u, monolithic: true}, d)
+		return r.finish(w, req, t, upload.Monolithic(u), d)
 	}
 	if a := q.Get("digest-algorithm"); a != "" {
-		if !supported(digest.Algorithm(a)) {
-			return problem(http.StatusBadRequest, digestInvalid, "algorithm %.50q is not supported", a)
+		if !oci.Supported(digest.Algorithm(a)) {
+			return oci.NewProblem(http.StatusBadRequest, oci.DigestInvalid, "algorithm %.50q is not supported", a)
 		}
 		u.Algorithm = a
 	}
@@ -52,7 +53,7 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 	if err := r.store.InsertUpload(req.Context(), u); err != nil {
 		return err
 	}
-	if n := r.storage.MinChunk(); n > 0 {
+	if n := r.uploads.MinChunk(); n > 0 {
 		w.Header().Set("OCI-Chunk-Min-Length", strconv.FormatInt(n, 10))
 	}
 	writeProgress(w, t, u, http.StatusAccepted)
@@ -64,7 +65,7 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bool, error) {
 	const holders = 20 // repositories to try if the client names none
 	ctx, q := req.Context(), req.URL.Query()
-	d, err := parseDigest(q.Get("mount"))
+	d, err := oci.ParseDigest(q.Get("mount"))
 	if err != nil {
 		return false, err
 	}
@@ -104,7 +105,7 @@ func (r *Registry) sources(ctx context.Context, from, digest string, n int) ([]t
 		return all, err
 	}
 	t := target{name: from}
-	if !validName(from) {
+	if !oci.ValidName(from) {
 		return nil, nil
 	}
 	err := r.locate(ctx, &t)
@@ -117,39 +118,24 @@ func (r *Registry) sources(ctx context.Context, from, digest string, n int) ([]t
 func (r *Registry) statUpload(w http.ResponseWriter, req *http.Request, t target) error {
 	u, err := r.store.Upload(req.Context(), t.group, t.base(), t.reference)
 	if err != nil {
-		return unknownUpload(err, t.reference)
+		return upload.UnknownUpload(err, t.reference)
 	}
 	writeProgress(w, t, u, http.StatusNoContent)
 	return nil
 }
 
-func unknownUpload(err error, id string) error {
-	if errors.Is(err, fault.NotFound) {
-		return problem(http.StatusNotFound, uploadUnknown, "there is no upload %.100q here", id)
-	}
-	return err
-}
-
 // patchUpload appends a chunk or, without Content-Range, a stream.
 func (r *Registry) patchUpload(w http.ResponseWriter, req *http.Request, t target) error {
-	u, err := r.claim(req.Context(), t)
+	u, err := r.uploads.Claim(req.Context(), t.group, t.base(), t.reference)
 	if err != nil {
 		return err
 	}
-	defer r.release(req.Context(), &u)
+	defer r.uploads.Release(req.Context(), u)
 	if err := checkRange(w, req, t, u.Upload); err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(req.Context()) // what has arrived is stored also if the client goes away
-	s, err := r.resume(ctx, &u)
-	if err != nil {
+	if err := r.uploads.Append(w, req, u); err != nil {
 		return err
-	}
-	if err := s.receive(ctx, w, req); err != nil {
-		return errors.Join(err, s.interrupt(ctx, err))
-	}
-	if err := s.pause(ctx); err != nil {
-		return unknownUpload(err, u.ID)
 	}
 	writeProgress(w, t, u.Upload, http.StatusAccepted)
 	return nil
@@ -157,33 +143,45 @@ func (r *Registry) patchUpload(w http.ResponseWriter, req *http.Request, t targe
 
 // putUpload completes an upload, with or without a last chunk.
 func (r *Registry) putUpload(w http.ResponseWriter, req *http.Request, t target) error {
-	d, err := parseDigest(req.URL.Query().Get("digest"))
+	d, err := oci.ParseDigest(req.URL.Query().Get("digest"))
 	if err != nil {
 		return err
 	}
-	u, err := r.claim(req.Context(), t)
+	u, err := r.uploads.Claim(req.Context(), t.group, t.base(), t.reference)
 	if err != nil {
 		return err
 	}
-	defer r.release(req.Context(), &u)
+	defer r.uploads.Release(req.Context(), u)
 	if err := checkRange(w, req, t, u.Upload); err != nil {
 		return err
 	}
-	err = r.finish(w, req, t, u, d)
-	u.done = err == nil // and gone
-	return err
+	return r.finish(w, req, t, u, d)
 }
 
-func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t target) error {
-	u, err := r.claim(req.Context(), t)
+// finish appends the body of a request to an upload and makes the upload the blob d.
+func (r *Registry) finish(
+	w http.ResponseWriter, req *http.Request, t target, u *upload.Claimed, d digest.Digest,
+) error {
+	ref, err := r.pushTo(req.Context(), t)
 	if err != nil {
 		return err
 	}
-	defer r.release(req.Context(), &u)
-	if err := r.abandon(req.Context(), u.ID); err != nil {
-		return unknownUpload(err, u.ID)
+	if err := r.uploads.Finish(w, req, ref, u, d); err != nil {
+		return err
 	}
-	u.done = true
+	writeCreated(w, t, d)
+	return nil
+}
+
+func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t target) error {
+	u, err := r.uploads.Claim(req.Context(), t.group, t.base(), t.reference)
+	if err != nil {
+		return err
+	}
+	defer r.uploads.Release(req.Context(), u)
+	if err := r.uploads.Cancel(req.Context(), u); err != nil {
+		return err
+	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -200,15 +198,15 @@ func checkRange(w http.ResponseWriter, req *http.Request, t target, u registry.U
 	from, err1 := strconv.ParseInt(first, 10, 64)
 	to, err2 := strconv.ParseInt(last, 10, 64)
 	if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
-		return problem(http.StatusBadRequest, uploadInvalid, "Content-Range %.100q is not first-last", header)
+		return oci.NewProblem(http.StatusBadRequest, oci.UploadInvalid, "Content-Range %.100q is not first-last", header)
 	}
 	if from != u.Size {
 		setProgress(w, t, u)
-		return problem(http.StatusRequestedRangeNotSatisfiable, uploadInvalid,
+		return oci.NewProblem(http.StatusRequestedRangeNotSatisfiable, oci.UploadInvalid,
 			"the next chunk begins at %d, not %d", u.Size, from)
 	}
 	if req.ContentLength >= 0 && req.ContentLength != to-from+1 {
-		return problem(http.StatusBadRequest, sizeInvalid,
+		return oci.NewProblem(http.StatusBadRequest, oci.SizeInvalid,
 			"Content-Range has %d bytes, Content-Length %d", to-from+1, req.ContentLength)
 	}
 	return nil
@@ -230,12 +228,4 @@ func writeCreated(w http.ResponseWriter, t target, d digest.Digest) {
 	w.Header().Set("Location", "/v2/"+t.name+"/blobs/"+d.String())
 	w.Header().Set("Docker-Content-Digest", d.String())
 	w.WriteHeader(http.StatusCreated)
-}
-
-// newID returns a random UUID, as the specification wants for an upload.
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

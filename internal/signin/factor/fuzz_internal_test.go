@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
+
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
 
@@ -57,7 +59,7 @@ func FuzzPasskeyAnswer(f *testing.F) {
 		UserVerification: protocol.VerificationRequired,
 	}
 	f.Fuzz(func(t *testing.T, credential []byte) {
-		ours := func(c protocol.CollectedClientData) {
+		ours := func(c upkeep.CollectedClientData) {
 			if c.Challenge != fuzzChallenge || c.Origin != "http://localhost:8080" {
 				t.Errorf("an answer to %q of %q is taken", c.Challenge, c.Origin)
 			}

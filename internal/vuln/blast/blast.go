@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
@@ -16,7 +18,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
@@ -132,7 +133,7 @@ type Service struct {
 	repoStore *registrydb.Store
 	images    *imagedb.Store
 	pulls     *pulldb.Store
-	registry  *protocol.Service
+	registry  *metadata.Service
 	iam       *iam.Service
 	roles     *iamdb.Store
 	authz     *authz.Checker
@@ -143,7 +144,7 @@ type Service struct {
 // NewService returns a BlastService over a database. Records of pulls are kept for a
 // time; 0 means forever.
 func NewService(
-	queries *query.Service, packages *findingdb.Store, repos *registrydb.Store, r *protocol.Service, i *iam.Service, c *authz.Checker, p *page.Tokens,
+	queries *query.Service, packages *findingdb.Store, repos *registrydb.Store, r *metadata.Service, i *iam.Service, c *authz.Checker, p *page.Tokens,
 	keepPulls time.Duration,
 ) *Service {
 	return &Service{queries, packages, repos, imagedb.New(repos.DB), pulldb.New(repos.DB), r, i, iamdb.New(packages.DB), c, p, keepPulls}

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/images"
 	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
@@ -59,12 +59,12 @@ type Config struct {
 type Indexer struct {
 	images   *imagedb.Store
 	packages *findingdb.Store
-	registry *protocol.Registry
+	registry *images.Reader
 	cfg      Config
 }
 
 // New returns an Indexer of the images of a registry.
-func New(images *imagedb.Store, packages *findingdb.Store, r *protocol.Registry, cfg Config) *Indexer {
+func New(index *imagedb.Store, packages *findingdb.Store, r *images.Reader, cfg Config) *Indexer {
 	if cfg.Read == nil {
 		cfg.Version = inspect.Version
 		cfg.Read = func(ctx context.Context, layers []inspect.Layer) (inspect.Result, error) {
@@ -76,7 +76,7 @@ func New(images *imagedb.Store, packages *findingdb.Store, r *protocol.Registry,
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Indexer{images, packages, r, cfg}
+	return &Indexer{index, packages, r, cfg}
 }
 
 // Waiting returns how many images wait to be inspected.

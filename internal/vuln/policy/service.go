@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -21,7 +21,7 @@ type Service struct {
 	images     *imagedb.Store
 	pulls      *pulldb.Store
 	advisories *advisorydb.Store
-	registry   *protocol.Service
+	registry   *metadata.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
 	turns      *finding.Limiter
@@ -29,7 +29,7 @@ type Service struct {
 
 // NewService returns a Service over a database.
 func NewService(
-	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *protocol.Service,
+	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *metadata.Service,
 	c *authz.Checker, p *page.Tokens, t *finding.Limiter,
 ) *Service {
 	return &Service{packages, repos, imagedb.New(repos.DB), pulldb.New(repos.DB), advisories, r, c, p, t}

@@ -27,8 +27,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/blob"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -104,11 +104,11 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	must(t, err)
 	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "http://issuer.test", Key: sealKey})
 	must(t, err)
-	images := protocol.New(s.DB, checker, issuer, blob.NewFolder(t.TempDir()), protocol.Config{})
+	images := assembly.New(s.DB, checker, issuer, blob.NewFolder(t.TempDir()), assembly.Config{})
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	r := &replica{Store: s, checker: checker}
 	packages, manifests, advisories := findingdb.New(db), registrydb.New(db), advisorydb.New(db)
-	repos, limiter := protocol.NewService(tokens, images), finding.NewLimiter()
+	repos, limiter := images.Metadata(tokens), finding.NewLimiter()
 	r.service = query.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.policy = policy.NewService(packages, manifests, advisories, repos, checker, tokens, limiter)
 	r.places = inventory.NewService(packages, manifests, checker, tokens)
@@ -116,7 +116,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 		iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), checker, tokens, 90*24*time.Hour)
 	r.matcher = match.New(packages, advisories, quiet)
 	r.matcher.Pairs = 3 // so that nothing is compared in one turn
-	r.indexer = indexer.New(imagedb.New(db), packages, images, indexer.Config{
+	r.indexer = indexer.New(imagedb.New(db), packages, images.Images, indexer.Config{
 		Version: extractors(), Log: quiet,
 		Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
 			word, _ := words.Load(layers[0].Digest)

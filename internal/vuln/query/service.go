@@ -6,13 +6,14 @@ import (
 	"context"
 	"slices"
 
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
@@ -79,7 +80,7 @@ type Service struct {
 	repoStore  *registrydb.Store
 	images     *imagedb.Store
 	advisories *advisorydb.Store
-	registry   *protocol.Service
+	registry   *metadata.Service
 	authz      *authz.Checker
 	pages      *page.Tokens
 	turns      *finding.Limiter
@@ -87,7 +88,7 @@ type Service struct {
 
 // NewService returns a Service over a database.
 func NewService(
-	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *protocol.Service,
+	packages *findingdb.Store, repos *registrydb.Store, advisories *advisorydb.Store, r *metadata.Service,
 	c *authz.Checker, p *page.Tokens, t *finding.Limiter,
 ) *Service {
 	return &Service{packages, repos, imagedb.New(repos.DB), advisories, r, c, p, t}

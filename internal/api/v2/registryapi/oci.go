@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
 // settingsOf returns a function that returns the message of the settings that apply
@@ -88,7 +88,7 @@ func (s *server) SummarizeImages(
 		return nil, err
 	}
 	summaries, err := s.Registry.Summarize(ctx, repo, r.GetDigests())
-	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(summaries, func(s protocol.Summary) *pb.ImageSummary {
+	return &pb.SummarizeImagesResponse{Summaries: wire.Convert(summaries, func(s metadata.Summary) *pb.ImageSummary {
 		return &pb.ImageSummary{
 			Digest: s.Digest, Platforms: s.Platforms, Size: s.Size, PullCount: s.Pulls, LastPullTime: wire.Time(s.LastPull),
 			Signers: s.Signers,
@@ -96,7 +96,7 @@ func (s *server) SummarizeImages(
 	})}, err
 }
 
-func variantOf(v protocol.DescribedVariant) *pb.Variant {
+func variantOf(v metadata.DescribedVariant) *pb.Variant {
 	c := v.Config
 	return &pb.Variant{
 		Digest: v.Digest, Os: v.OS, Architecture: v.Architecture, Variant: v.Variant.Variant, Size: v.Size,
@@ -108,7 +108,7 @@ func variantOf(v protocol.DescribedVariant) *pb.Variant {
 	}
 }
 
-func stepOf(s protocol.Step) *pb.Step {
+func stepOf(s metadata.Step) *pb.Step {
 	return &pb.Step{
 		Digest: s.Digest, MediaType: s.MediaType, Size: s.Size, Command: s.Command, CreateTime: wire.Time(s.Time),
 	}
@@ -132,7 +132,7 @@ func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest
 }
 
 // pullOf returns the message of a pull or a push.
-func pullOf(p protocol.NamedPull) *pb.Pull {
+func pullOf(p metadata.NamedPull) *pb.Pull {
 	direction := pb.Direction_DIRECTION_PULL
 	if p.Push {
 		direction = pb.Direction_DIRECTION_PUSH

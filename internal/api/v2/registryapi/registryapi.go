@@ -8,12 +8,12 @@ import (
 
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
 // Services do the work of the methods.
 type Services struct {
-	Registry *protocol.Service
+	Registry *metadata.Service
 }
 
 // A server implements the gRPC services.

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
 // retentionOf returns a function that returns the message of the rules that apply to
@@ -52,7 +52,7 @@ func (s *server) DeleteRetention(ctx context.Context, r *pb.DeleteRetentionReque
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteRetention)
 }
 
-func planOf(p protocol.RetentionPlan) *pb.RetentionPlan {
+func planOf(p metadata.RetentionPlan) *pb.RetentionPlan {
 	m := &pb.RetentionPlan{
 		RepoUid: string(p.Repo), SourceUid: string(p.Rules.UID), Images: int64(p.Images), Tags: int64(p.Tags), Bytes: p.Bytes,
 		RestorableDays: int32(p.Life / (24 * time.Hour)), More: p.More, Fingerprint: p.Fingerprint,
@@ -79,7 +79,7 @@ func (s *server) PreviewRetention(ctx context.Context, r *pb.PreviewRetentionReq
 }
 
 func (s *server) RunRetention(ctx context.Context, r *pb.RunRetentionRequest) (*pb.RetentionPlan, error) {
-	run := func(ctx context.Context, uid resource.UID) (protocol.RetentionPlan, error) {
+	run := func(ctx context.Context, uid resource.UID) (metadata.RetentionPlan, error) {
 		return s.Registry.RunRetention(ctx, uid, r.GetFingerprint())
 	}
 	return wire.Get(ctx, "uid", r.GetUid(), run, planOf)

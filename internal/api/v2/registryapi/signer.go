@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/images"
 )
 
 func signerOf(s registry.Signer) *pb.Signer {
@@ -66,7 +66,7 @@ func (s *server) GetSignatures(ctx context.Context, r *pb.GetSignaturesRequest) 
 	}, nil
 }
 
-func signatureOf(v protocol.Verified) *pb.Signature {
+func signatureOf(v images.Verified) *pb.Signature {
 	p := &pb.Signature{Manifest: v.Manifest, Index: v.Index, Issuer: v.Issuer, Subject: v.Subject, Problem: v.Problem}
 	if v.Signer != nil {
 		p.Signer, p.SignerUid = v.Signer.Name, string(v.Signer.UID)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
-	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
 func trashEntryOf(e registry.TrashEntry) *pb.TrashEntry {
@@ -37,7 +37,7 @@ func (s *server) GetTrashEntry(ctx context.Context, r *pb.GetTrashEntryRequest) 
 func (s *server) RestoreTrashEntry(
 	ctx context.Context, r *pb.RestoreTrashEntryRequest,
 ) (*pb.RestoreTrashEntryResponse, error) {
-	how := protocol.Restoration{Replace: r.GetReplace(), WithoutTags: r.GetWithoutTags()}
+	how := metadata.Restoration{Replace: r.GetReplace(), WithoutTags: r.GetWithoutTags()}
 	restore := func(ctx context.Context, uid resource.UID) ([]registry.TrashEntry, error) {
 		return s.Registry.RestoreTrash(ctx, uid, how)
 	}

@@ -1,0 +1,129 @@
+// Package assembly builds a registry from its parts.
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
+	"github.com/holdfast-dev/holdfast/internal/platform/secret"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagecopy"
+	"github.com/holdfast-dev/holdfast/internal/registry/images"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulllog"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/reposync"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
+	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
+	"github.com/holdfast-dev/holdfast/internal/registry/upload"
+	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
+	"github.com/holdfast-dev/holdfast/internal/signin/token"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// Config configures a Registry. Host is required. The fields up to Redirect have the meaning that they have in
+// protocol.Config.
+type Config struct {
+	Host      string
+	Realm     string
+	Assume    func(ctx context.Context, identity resource.UID, credential string) (string, error)
+	Admit     func(context.Context) error
+	CountPull func(ctx context.Context, repo resource.UID, public bool) error
+	Gate      func(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (why string, err error)
+	Sparse    bool
+	Redirect  bool
+
+	TrustedRoot []byte // Sigstore's trusted_root.json, for signers without a root; may be nil
+
+	// KeepTrash is how long deleted content can be restored in groups whose settings do not set a time. It cannot be
+	// restored unless the value is positive.
+	KeepTrash time.Duration
+
+	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
+
+	Upstreams *upstream.Client // nil disables fetches from upstreams
+	Outbound  outbound.Config  // the addresses that upstreams may have
+	Key       secret.Key       // seals the credentials of upstreams
+	Dir       string           // holds blobs while they arrive; "" is the folder for temporary files of the system
+
+	// Repair is Maintainer.Repair. If it is nil, the bytes come from the upstream of the repo, if it has one.
+	Repair func(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error)
+
+	Metrics  metric.Metrics
+	Refusals *denials.Recorder // nil discards them
+	Log      *slog.Logger      // nil discards
+	Now      func() time.Time  // nil means time.Now
+}
+
+// A Registry is a registry and its parts. The caller must run Pulls and Sync.
+type Registry struct {
+	*protocol.Registry
+	*upkeep.Maintainer
+
+	Pulls     *pulllog.Log
+	Images    *images.Reader
+	Mirror    *mirror.Fetcher
+	Sync      *reposync.Syncer
+	Retention *upkeep.Retention
+
+	metadata metadata.Config
+}
+
+// New returns a Registry over db, whose blobs are in b.
+func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Config) *Registry {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s, iam := registrydb.New(db), iamdb.New(db)
+	s.KeepTrash = c.KeepTrash
+	rules := retentiondb.New(s)
+	rules.KeepPulls = max(0, c.KeepPulls)
+	s.RepoLookups = c.Metrics.Cache("repos")
+	uploads := upload.New(s, upload.Storage{Storage: b}, c.Log, c.Now)
+	copier := &imagecopy.Copier{Store: s, Sparse: c.Sparse, CountPull: c.CountPull, Gate: c.Gate}
+	r := &Registry{
+		Pulls:     pulllog.New(s, c.Log),
+		Images:    images.New(s, uploads.Storage, c.TrustedRoot, c.Metrics),
+		Retention: upkeep.NewRetention(rules, c.Log, c.Now),
+	}
+	r.Mirror = mirror.New(s, iam, uploads, mirror.Config{
+		Upstreams: c.Upstreams, Issuer: i, Key: c.Key, Dir: c.Dir, Metrics: c.Metrics, Log: c.Log, Now: c.Now,
+	})
+	if c.Repair == nil {
+		c.Repair = r.Mirror.OpenBlob
+	}
+	r.Maintainer = &upkeep.Maintainer{
+		Store: s, Uploads: uploads, Repair: c.Repair, Metrics: c.Metrics, Log: c.Log, Now: c.Now,
+	}
+	r.Sync = reposync.New(s, a, copier, r.Mirror, c.Metrics, c.Log)
+	r.Registry = protocol.New(protocol.Config{
+		Host: c.Host, Realm: c.Realm, Store: s, IAM: iam, Authz: a, Issuer: i, Uploads: uploads, Mirror: r.Mirror,
+		Images: r.Images, Pulls: r.Pulls, Assume: c.Assume, Admit: c.Admit, CountPull: c.CountPull, Gate: c.Gate,
+		Sparse: c.Sparse, Redirect: c.Redirect, Metrics: c.Metrics, Refusals: c.Refusals, Log: c.Log, Now: c.Now,
+	})
+	r.metadata = metadata.Config{
+		Host: c.Host, Store: s, Rules: rules, IAM: iam, Authz: a, Images: r.Images, Mirror: r.Mirror, Copier: copier,
+		Retention: r.Retention, TrustedRoot: c.TrustedRoot, Fetches: c.Upstreams != nil, Outbound: c.Outbound,
+		Key: c.Key, Now: c.Now,
+	}
+	return r
+}
+
+// Metadata returns the methods of the API about the content of the registry.
+func (r *Registry) Metadata(pages *page.Tokens) *metadata.Service {
+	return metadata.New(pages, r.metadata)
+}

@@ -1,0 +1,204 @@
+package assembly_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/platform/blob/blobtest"
+	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+const lazySize = 3 << 20
+
+// lazyLayer returns a layer of that size, as zstd has compressed it.
+func lazyLayer() []byte {
+	content := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuv"), lazySize/32)
+	copy(content, []byte{0x28, 0xb5, 0x2f, 0xfd})
+	return content
+}
+
+// A lazyPull is a request for parts of a layer, and the answer to it.
+type lazyPull struct {
+	header string // Range
+	ifIs   string // If-Range; TAG is the tag of the layer
+	status int
+	spans  [][2]int // first and last
+}
+
+var whole = [][2]int{{0, lazySize - 1}}
+
+// lazyPulls are the requests of clients that read parts of layers: those that resume a pull, and snapshotters that mount an
+// image before they have it.
+var lazyPulls = map[string]lazyPull{
+	"eStargz: is the size known, and do ranges work?":     {"bytes=0-0", "", 206, [][2]int{{0, 0}}},
+	"eStargz: the footer":                                 {"bytes=-51", "", 206, [][2]int{{lazySize - 51, lazySize - 1}}},
+	"zstd:chunked: the footer":                            {"bytes=-72", "", 206, [][2]int{{lazySize - 72, lazySize - 1}}},
+	"eStargz: the table of contents":                      {"bytes=3000000-3145727", "", 206, [][2]int{{3000000, 3145727}}},
+	"eStargz: chunks of several files at once":            {"bytes=0-99,4096-8191,1048576-1048999", "", 206, [][2]int{{0, 99}, {4096, 8191}, {1048576, 1048999}}},
+	"eStargz: chunks beyond the end":                      {"bytes=100-200,9000000-9000001", "", 206, [][2]int{{100, 200}}},
+	"SOCI: a span between checkpoints":                    {"bytes=1048576-2097151", "", 206, [][2]int{{1 << 20, 2<<20 - 1}}},
+	"SOCI: a span that ends with the layer":               {"bytes=2097152-9999999", "", 206, [][2]int{{2 << 20, lazySize - 1}}},
+	"containerd: the rest of a layer":                     {"bytes=1000000-", "", 206, [][2]int{{1000000, lazySize - 1}}},
+	"containerd: the last byte":                           {fmt.Sprintf("bytes=%d-", lazySize-1), "", 206, [][2]int{{lazySize - 1, lazySize - 1}}},
+	"containerd: resuming what is complete":               {fmt.Sprintf("bytes=%d-", lazySize), "", 416, nil},
+	"resuming what is still the same":                     {"bytes=1000000-", "TAG", 206, [][2]int{{1000000, lazySize - 1}}},
+	"resuming what has another tag":                       {"bytes=1000000-", `"sha256:other"`, 200, whole},
+	"resuming what is of some day":                        {"bytes=1000000-", "Wed, 21 Oct 2015 07:28:00 GMT", 200, whole},
+	"all of it":                                           {"", "", 200, whole},
+	"the last bytes of more than there are":               {"bytes=-99999999", "", 206, whole},
+	"a unit that nobody knows":                            {"lines=1-2", "", 200, whole},
+	"no range at all":                                     {"bytes=2-1", "", 416, nil},
+	"more ranges than anybody needs":                      {"bytes=" + strings.Repeat("1-2,", 20) + "1-2", "", 200, whole},
+	"ranges that overlap until they are more than a blob": {"bytes=0-,0-,0-", "", 200, whole},
+}
+
+// check makes a request for parts of a layer, and compares the answer.
+func (p lazyPull) check(t *testing.T, r *rig, who, path string, content []byte) {
+	t.Helper()
+	headers := []string{"Accept-Encoding", "zstd;q=1.0, gzip;q=0.5"}
+	if p.header != "" {
+		headers = append(headers, "Range", p.header)
+	}
+	if p.ifIs != "" {
+		headers = append(headers, "If-Range", strings.ReplaceAll(p.ifIs, "TAG", `"`+sha(content)+`"`))
+	}
+	a := r.want(t, call{method: "GET", path: path, who: who, headers: headers}, p.status)
+	if got := a.header.Get("Content-Encoding"); got != "" {
+		t.Errorf("the bytes are said to be %s", got)
+	}
+	if p.status == http.StatusRequestedRangeNotSatisfiable {
+		return
+	}
+	parts := partsOf(t, a)
+	if len(parts) != len(p.spans) {
+		t.Fatalf("%d parts", len(parts))
+	}
+	for i, span := range p.spans {
+		if !bytes.Equal(parts[i], content[span[0]:span[1]+1]) {
+			t.Errorf("part %d has %d other bytes", i, len(parts[i]))
+		}
+	}
+	if one := len(p.spans) == 1 && p.status == http.StatusPartialContent; one &&
+		a.header.Get("Content-Range") != fmt.Sprintf("bytes %d-%d/%d", p.spans[0][0], p.spans[0][1], len(content)) {
+		t.Errorf("Content-Range: %s", a.header.Get("Content-Range"))
+	}
+}
+
+// TestLazyPulls reads parts of a layer that is here.
+func TestLazyPulls(t *testing.T) {
+	content := lazyLayer()
+	for kind, storage := range map[string]blob.Storage{
+		"folder": blob.NewFolder(t.TempDir()), "bucket": blobtest.Start(t).Storage(t),
+	} {
+		t.Run(kind, func(t *testing.T) {
+			r := newRigOn(t, storetest.Open(t, storetest.SQLite(t)), storage, assembly.Config{})
+			r.pushBlob(t, "acme/app", content)
+			path := "/v2/acme/app/blobs/" + sha(content)
+			r.head(t, "owner", path, content)
+			for name, pull := range lazyPulls {
+				t.Run(name, func(t *testing.T) { pull.check(t, r, "owner", path, content) })
+			}
+		})
+	}
+}
+
+// head asks how long a layer is, as clients do before they read parts of it.
+func (r *rig) head(t *testing.T, who, path string, content []byte) {
+	t.Helper()
+	h := r.want(t, call{method: "HEAD", path: path, who: who}, http.StatusOK).header
+	if h.Get("Content-Length") != fmt.Sprint(len(content)) || h.Get("Accept-Ranges") != "bytes" || h.Get("Etag") != `"`+sha(content)+`"` {
+		t.Errorf("HEAD: %v", h)
+	}
+}
+
+// TestLazyPullsThrough reads parts of a layer that only the upstream has. The first request brings it here, and each
+// answer is as if it had been here.
+func TestLazyPullsThrough(t *testing.T) {
+	content := lazyLayer()
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		m, o := newMirrorRig(t, s, nil), newOrigin(t)
+		at, _ := m.mirrors(t, "mirror", o.URL, nil)
+		o.blob(string(content))
+		n := 0
+		for name, pull := range lazyPulls {
+			n++
+			path := fmt.Sprintf("/v2/%s/app%d/blobs/%s", at, n, sha(content)) // a repo in which it is not
+			t.Run(name, func(t *testing.T) {
+				m.head(t, "registry.pull", path, content)
+				if all := o.count("GET blobs"); all != 0 {
+					t.Errorf("HEAD has fetched it %d times", all)
+				}
+				pull.check(t, m.rig, "registry.pull", path, content)
+				m.head(t, "registry.pull", path, content)
+				pull.check(t, m.rig, "registry.pull", path, content)
+				if all := o.count("GET blobs"); all > 2 { // all of it is passed on before it is stored
+					t.Errorf("it was fetched %d times", all)
+				}
+			})
+		}
+	})
+}
+
+// TestLazyPullsAtOnce reads many parts of a layer while it arrives. It is fetched once, and if it is not what it should be,
+// nobody gets a part of it: a part has no digest that a client could compare.
+func TestLazyPullsAtOnce(t *testing.T) {
+	content := lazyLayer()
+	m, o := newMirrorRig(t, storetest.Open(t, storetest.SQLite(t)), nil), newOrigin(t)
+	at, _ := m.mirrors(t, "mirror", o.URL, nil)
+	wrong := bytes.Clone(content)
+	wrong[len(wrong)-1]++
+	for _, right := range []bool{false, true} {
+		sent, status := wrong, http.StatusBadGateway
+		if right {
+			sent, status = content, http.StatusPartialContent
+		}
+		release := o.slow(string(sent))
+		var all sync.WaitGroup
+		for i := range 30 {
+			all.Go(func() {
+				first := i * 1000
+				a := m.want(t, call{method: "GET", path: "/v2/" + at + "/app/blobs/" + sha(content), who: "registry.pull",
+					headers: []string{"Range", fmt.Sprintf("bytes=%d-%d", first, first+999)}}, status)
+				if right != bytes.Equal(a.body, content[first:first+1000]) {
+					t.Errorf("part %d has %d bytes", i, len(a.body))
+				}
+			})
+		}
+		until(t, "somebody waits for it", func() bool { return o.arrived("GET blobs") > 0 })
+		release()
+		all.Wait()
+		if n := o.count("GET blobs"); right && n != 1 {
+			t.Errorf("it was fetched %d times", n)
+		}
+	}
+}
+
+// partsOf returns the parts of an answer.
+func partsOf(t *testing.T, a answer) (parts [][]byte) {
+	t.Helper()
+	kind, params, err := mime.ParseMediaType(a.header.Get("Content-Type"))
+	must(t, err)
+	if kind != "multipart/byteranges" {
+		return [][]byte{a.body}
+	}
+	all := multipart.NewReader(bytes.NewReader(a.body), params["boundary"])
+	for {
+		p, err := all.NextPart()
+		if err == io.EOF {
+			return parts
+		}
+		must(t, err)
+		b, err := io.ReadAll(p)
+		must(t, err)
+		parts = append(parts, b)
+	}
+}

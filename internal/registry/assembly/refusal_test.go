@@ -1,0 +1,71 @@
+package assembly_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/events/denials"
+	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// A push that is refused is in the audit log of the organization, with who, what
+// and how often, and in the log; a token that is not good is in the log alone,
+// without the token. A client that is only asked to log in is not refused.
+func TestRegistryRefusals(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	var log bytes.Buffer
+	recorder := denials.New(s.DB, slog.New(slog.NewJSONHandler(&log, nil)))
+	r := newRig(t, s, assembly.Config{Refusals: recorder})
+	ask := func(path, token string) int {
+		method := http.MethodPost
+		if path == "/v2/" {
+			method = http.MethodGet
+		}
+		req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, nil)
+		must(t, err)
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		must(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	for range 3 {
+		if got := ask("/v2/acme/team/app/blobs/uploads/", r.tokens["viewer"]); got != http.StatusForbidden {
+			t.Fatalf("a viewer's push is answered with %d", got)
+		}
+	}
+	ask("/v2/acme/team/secret-name/blobs/uploads/", r.tokens["stranger"])
+	ask("/v2/acme/team/app/blobs/uploads/", "")
+	ask("/v2/", "")
+	ask("/v2/acme/team/app/blobs/uploads/", "not.a.token")
+	recorder.Flush(t.Context())
+	events, err := s.Events(t.Context(), 0, 1000)
+	must(t, err)
+	counts := map[resource.UID]int64{}
+	for _, e := range events {
+		if e.Type != resource.RegistryRefused {
+			continue
+		}
+		var a resource.Activity
+		must(t, json.Unmarshal(e.After, &a))
+		counts[e.Actor.Subject] += a.Count
+		if e.Group != r.folder.UID || a.Capability == "" || a.Reason != resource.RefusedAccess ||
+			bytes.Contains(e.After, []byte("secret-name")) {
+			t.Errorf("a refusal is %s: %s", e.Group, e.After)
+		}
+	}
+	if len(counts) != 2 || counts[r.uids["viewer"]] != 3 || counts[r.uids["stranger"]] != 1 {
+		t.Errorf("the refusals are %v", counts)
+	}
+	if text := log.String(); strings.Count(text, `"reason":"wrong_token","count":1,`) != 1 || strings.Contains(text, "not.a.token") {
+		t.Errorf("the log is %s", text)
+	}
+}

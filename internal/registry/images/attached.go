@@ -1,0 +1,323 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
+)
+
+// Limits on documents about images. A document needs about ten times its size in memory.
+const (
+	maxAttached  = 100              // manifests about an image that are examined, newest first
+	MaxDocuments = 32 << 20         // bytes of documents that are read for one response
+	maxAbout     = 256 << 10        // bytes of a manifest about an image; larger ones are ignored
+	maxReaders   = 2                // concurrent requests that read documents
+	readerWait   = 20 * time.Second // for one of them to finish
+)
+
+// Acquire waits until the caller may read documents, and returns fault.ResourceExhausted after
+// readerWait. The slot is free again when ctx ends, which is when the response has been made: if it were kept
+// until the client has read the response, two slow clients would block everybody.
+func (r *Reader) Acquire(ctx context.Context) error {
+	late := time.NewTimer(readerWait)
+	defer late.Stop()
+	select {
+	case r.readers <- struct{}{}:
+		context.AfterFunc(ctx, func() { <-r.readers })
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		busy := fault.New(fault.ResourceExhausted,
+			"Resource exhausted: too many requests read documents of images just now; try again")
+		busy.RetryIn = readerWait
+		return busy
+	}
+}
+
+// A Budget limits the bytes of documents that are read for one response.
+type Budget struct{ left int64 }
+
+// NewBudget returns the budget of a response.
+func NewBudget() *Budget { return &Budget{MaxDocuments} }
+
+// An Attached is a document about an image, and the layer that contains it.
+type Attached struct {
+	evidence.Document
+	Digest string    // of the layer
+	Time   time.Time // when it was pushed
+}
+
+// A Search looks for documents about an image.
+type Search struct {
+	Repo   resource.UID
+	What   string // is looked for, in errors
+	Most   int    // documents to find
+	Budget *Budget
+	accept func(Attached) bool
+
+	found int  // documents that were accepted
+	large bool // a document was too large to be read
+}
+
+// attached looks for documents about a manifest, newest first, until s has accepted s.Most of them. It looks
+// where clients attach them: in the manifests that name it as their subject, those in the index of its
+// referrers tag, and those with cosign's tags; and, for an image of an index, in the attestations that BuildKit
+// adds to the index.
+func (r *Reader) attached(ctx context.Context, sub subject, s *Search) error {
+	about, err := r.about(ctx, s.Repo, sub.image.Digest)
+	if err != nil {
+		return err
+	}
+	if sub.index != nil {
+		attestations, err := r.attestations(ctx, s.Repo, *sub.index, sub.image.Digest)
+		if err != nil {
+			return err
+		}
+		about = append(about, attestations...)
+	}
+	slices.SortStableFunc(about, func(a, b registry.Manifest) int { return b.PushTime.Compare(a.PushTime) })
+	for _, m := range about[:min(len(about), maxAttached)] {
+		if err := r.searchLayers(ctx, sub.image.Digest, m, s); err != nil || s.found == s.Most {
+			return err
+		}
+	}
+	return nil
+}
+
+// searchLayers looks through the layers of one manifest, last first, because cosign appends new ones.
+func (r *Reader) searchLayers(ctx context.Context, subject string, m registry.Manifest, s *Search) error {
+	var doc oci.Document
+	if json.Unmarshal(m.Body, &doc) != nil {
+		return nil
+	}
+	for _, layer := range slices.Backward(append(doc.Blobs, doc.Layers...)) {
+		if !mayBeDocument(layer.MediaType) {
+			continue
+		}
+		if layer.Size > min(evidence.MaxDocument, s.Budget.left) {
+			s.large = true
+			continue
+		}
+		s.Budget.left -= layer.Size
+		d, err := r.openDocument(ctx, s.Repo, layer)
+		if err != nil {
+			return err
+		}
+		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) ||
+			!s.accept(Attached{d, layer.Digest.String(), m.PushTime}) {
+			continue
+		}
+		if s.found++; s.found == s.Most {
+			return nil
+		}
+	}
+	return nil
+}
+
+// mayBeDocument reports whether a layer of that media type may be a document. Signatures and archives are not.
+func mayBeDocument(mediaType string) bool {
+	return strings.HasPrefix(mediaType, "text/spdx") ||
+		strings.Contains(mediaType, "json") && mediaType != "application/vnd.dev.cosign.simplesigning.v1+json"
+}
+
+// openDocument reads a blob. The document has no Format if the blob is missing or is no document.
+func (r *Reader) openDocument(
+	ctx context.Context, repo resource.UID, d ocispec.Descriptor,
+) (evidence.Document, error) {
+	body, err := r.readBlob(ctx, repo, d.Digest.String(), evidence.MaxDocument)
+	if err != nil || body == nil {
+		return evidence.Document{}, err
+	}
+	doc, _ := evidence.Open(body) // a client can push anything
+	return doc, nil
+}
+
+// readBlob reads a blob of a repo. It returns nil if the blob is missing or larger than most.
+func (r *Reader) readBlob(ctx context.Context, repo resource.UID, digest string, most int64) ([]byte, error) {
+	b, err := r.store.Blob(ctx, repo, digest)
+	if errors.Is(err, fault.NotFound) || err == nil && b.Size > most {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	body, err := r.storage.OpenBlob(ctx, b.Path, b.Size)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, most))
+	if err != nil {
+		return nil, fmt.Errorf("read blob: %w", err)
+	}
+	return text, nil
+}
+
+// about returns the manifests that clients have attached to another one.
+func (r *Reader) about(ctx context.Context, repo resource.UID, subject string) ([]registry.Manifest, error) {
+	all, err := r.store.ManifestsAbout(ctx, repo, subject, maxAbout, maxAttached)
+	if err != nil {
+		return nil, err
+	}
+	add := func(reference string) error {
+		m, ok, err := r.smallManifest(ctx, repo, reference)
+		if ok {
+			all = append(all, m)
+		}
+		return err
+	}
+	tag := strings.Replace(subject, ":", "-", 1)
+	for _, suffix := range []string{".att", ".sbom"} {
+		if err := add(tag[:min(len(tag), oci.MaxTag-len(suffix))] + suffix); err != nil {
+			return nil, err
+		}
+	}
+	every := func(ocispec.Descriptor) bool { return true }
+	tagged, err := r.taggedReferrers(ctx, repo, digest.Digest(subject), maxAttached, every)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range tagged {
+		if err := add(d.Digest.String()); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// smallManifest returns the manifest that a reference names. ok is false if there
+// is none, or if it is larger than maxAbout.
+func (r *Reader) smallManifest(
+	ctx context.Context, repo resource.UID, reference string,
+) (m registry.Manifest, ok bool, _ error) {
+	m, err := r.store.StatManifest(ctx, repo, reference)
+	if err == nil && m.Size <= maxAbout {
+		m, err = r.store.Manifest(ctx, repo, m.Digest)
+		ok = err == nil
+	}
+	if errors.Is(err, fault.NotFound) {
+		return m, false, nil
+	}
+	return m, ok, err
+}
+
+// attestations returns the attestations of an index about one of its images.
+func (r *Reader) attestations(
+	ctx context.Context, repo resource.UID, index oci.Document, subject string,
+) ([]registry.Manifest, error) {
+	var all []registry.Manifest
+	read := map[digest.Digest]bool{}
+	for _, d := range index.Manifests {
+		if d.Annotations[oci.AttestedImage] != subject || read[d.Digest] || len(read) == maxAttached {
+			continue
+		}
+		read[d.Digest] = true
+		m, ok, err := r.smallManifest(ctx, repo, d.Digest.String())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// A subject is an image that documents may be about, and the index it is part of, if any.
+type subject struct {
+	image registry.Manifest
+	index *oci.Document
+}
+
+// subjects returns what documents about an image may have as their subject: the image, or for an index its
+// image for an architecture (amd64 if that is "") and then the index itself. It returns fault.NotFound if there
+// is no such manifest, or no image for an architecture that is not "".
+func (r *Reader) subjects(ctx context.Context, repo resource.UID, digest, architecture string) ([]subject, error) {
+	m, doc, err := r.document(ctx, repo, digest)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Manifests == nil {
+		return []subject{{image: m}}, nil
+	}
+	want := cmp.Or(architecture, DefaultArchitecture)
+	for _, d := range doc.Manifests {
+		if d.Platform == nil || d.Platform.Architecture != want {
+			continue
+		}
+		child, err := r.store.Manifest(ctx, repo, d.Digest.String())
+		if errors.Is(err, fault.NotFound) { // the index is sparse
+			continue
+		}
+		return []subject{{image: child, index: &doc}, {image: m}}, err
+	}
+	if architecture != "" {
+		return nil, fault.Missing("image for "+clip(architecture)+" in", digest)
+	}
+	return []subject{{image: m}}, nil
+}
+
+// Find looks for documents about an image. For an index, that is its image for an architecture, and then the
+// index itself, unless one document is enough and found. It calls accept with the digest that a document is about.
+// It returns fault.NotFound if none was accepted, and fault.FailedPrecondition if that may be due to their size.
+func (r *Reader) Find(
+	ctx context.Context, f Search, digest, architecture string, accept func(image string, a Attached) bool,
+) error {
+	if err := CheckDigest(digest); err != nil {
+		return err
+	}
+	subjects, err := r.subjects(ctx, f.Repo, digest, architecture)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, sub := range subjects {
+		f.found, f.accept = 0, func(a Attached) bool { return accept(sub.image.Digest, a) }
+		if err := r.attached(ctx, sub, &f); err != nil {
+			return err
+		}
+		if found = found || f.found > 0; found && f.Most == 1 {
+			break
+		}
+	}
+	if !found {
+		return noDocument(f.large, f.What, digest)
+	}
+	return nil
+}
+
+// noDocument returns the reason why no document was found.
+func noDocument(large bool, what, digest string) error {
+	if large {
+		return fault.Unmet("DOCUMENT_TOO_LARGE",
+			"the documents attached to %s are larger than %d MiB, or %d MiB together",
+			digest, evidence.MaxDocument>>20, MaxDocuments>>20)
+	}
+	no := fault.Missing(what, digest)
+	no.Message = "Not found: no " + what + " is attached to " + digest
+	return no
+}
+
+// CheckDigest returns fault.InvalidArgument if digest is not the digest of a manifest.
+func CheckDigest(digest string) error {
+	if !resource.ValidDigest(digest) {
+		return fault.Field("digest", "is not sha256: and 64 digits, or sha512: and 128")
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+)
+
+// TestAcquireReader has more requests read documents than may: the next one waits for
+// the first answer to be sent, or is sent away.
+func TestAcquireReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Reader{readers: make(chan struct{}, maxReaders)}
+		var answered []context.CancelFunc
+		for range maxReaders {
+			ctx, cancel := context.WithCancel(t.Context())
+			answered = append(answered, cancel)
+			if err := r.Acquire(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		err := r.Acquire(t.Context())
+		if !errors.Is(err, fault.ResourceExhausted) || time.Since(start) != readerWait ||
+			fault.From(err).RetryIn == 0 {
+			t.Errorf("one too many: %v after %v", err, time.Since(start))
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if err := r.Acquire(gone); !errors.Is(err, context.Canceled) {
+			t.Errorf("one that has gone: %v", err)
+		}
+		time.AfterFunc(time.Second, answered[0])
+		last, cancel := context.WithCancel(t.Context())
+		if err := r.Acquire(last); err != nil {
+			t.Errorf("after an answer: %v", err)
+		}
+		cancel()
+		answered[1]()
+	})
+}

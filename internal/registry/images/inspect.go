@@ -1,0 +1,161 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
+)
+
+const (
+	maxConfig = 4 << 20 // bytes of an image's configuration
+
+	// maxImage is how many bytes of manifests and configurations are read before the last variant.
+	maxImage = 32 << 20
+)
+
+// Image returns the platforms of a manifest. For an index, it returns a variant for
+// each of its images that is in the repo and names a platform. It returns
+// fault.NotFound if there is no such manifest. It does not authorize the caller.
+func (r *Reader) Image(ctx context.Context, repo resource.UID, digest string) (registry.Image, error) {
+	m, doc, err := r.document(ctx, repo, digest)
+	if err != nil {
+		return registry.Image{}, err
+	}
+	img := registry.Image{Digest: m.Digest, MediaType: m.MediaType}
+	if doc.Manifests == nil {
+		v, err := r.variant(ctx, repo, m.Digest, doc, nil)
+		img.Variants = []registry.Variant{v}
+		return img, err
+	}
+	read := int64(0)
+	for _, d := range doc.Manifests {
+		if len(img.Variants) == oci.MaxVariants || read > maxImage {
+			break
+		}
+		if d.Platform == nil || d.Platform.OS == "unknown" { // an attestation, not an image
+			continue
+		}
+		child, doc, err := r.document(ctx, repo, d.Digest.String())
+		if errors.Is(err, fault.NotFound) { // the index is sparse
+			continue
+		}
+		if err != nil {
+			return img, err
+		}
+		v, err := r.variant(ctx, repo, child.Digest, doc, d.Platform)
+		if err != nil {
+			return img, err
+		}
+		read += child.Size + int64(len(v.Config))
+		img.Variants = append(img.Variants, v)
+	}
+	return img, nil
+}
+
+// document returns a manifest of a repo, also parsed.
+func (r *Reader) document(
+	ctx context.Context, repo resource.UID, digest string,
+) (m registry.Manifest, doc oci.Document, err error) {
+	if m, err = r.store.Manifest(ctx, repo, digest); err != nil {
+		return m, doc, err
+	}
+	if err = json.Unmarshal(m.Body, &doc); err != nil {
+		err = fmt.Errorf("decode %s: %w", digest, err)
+	}
+	return m, doc, err
+}
+
+// variant describes an image by its manifest, its configuration and its platform,
+// which is nil if the image is not part of an index.
+func (r *Reader) variant(
+	ctx context.Context, repo resource.UID, digest string, doc oci.Document, p *ocispec.Platform,
+) (registry.Variant, error) {
+	v := registry.Variant{Digest: digest, Layers: len(doc.Layers), Size: doc.Size()}
+	for _, d := range doc.Layers {
+		v.Stack = append(v.Stack, registry.Layer{Digest: d.Digest.String(), MediaType: d.MediaType, Size: d.Size})
+	}
+	if doc.Config != nil {
+		config, err := r.readBlob(ctx, repo, doc.Config.Digest.String(), maxConfig)
+		if err != nil {
+			return v, err
+		}
+		if json.Valid(config) {
+			v.Config = config
+		}
+	}
+	if p == nil {
+		p = &ocispec.Platform{}
+		_ = json.Unmarshal(v.Config, p) // fails for artifacts that are not images
+	}
+	v.OS, v.Architecture, v.Variant = p.OS, p.Architecture, p.Variant
+	return v, nil
+}
+
+// Outline returns the platforms and the size of an image. Of an index it reads one image
+// besides, and no configuration, because the index has the platforms.
+func (r *Reader) Outline(
+	ctx context.Context, repo resource.UID, digest string,
+) (platforms []string, size int64, _ error) {
+	m, doc, err := r.document(ctx, repo, digest)
+	if err != nil {
+		return platforms, size, err
+	}
+	if doc.Manifests == nil {
+		v, err := r.variant(ctx, repo, digest, doc, nil)
+		if size = v.Size; m.IsImage() && v.Platform() != "" {
+			platforms = []string{v.Platform()}
+		}
+		return platforms, size, err
+	}
+	chosen := ""
+	for _, d := range doc.Manifests {
+		if d.Platform == nil || d.Platform.OS == "unknown" || len(platforms) == oci.MaxVariants {
+			continue
+		}
+		v := registry.Variant{OS: d.Platform.OS, Architecture: d.Platform.Architecture, Variant: d.Platform.Variant}
+		platforms = append(platforms, v.Platform())
+		if chosen == "" || v.Architecture == DefaultArchitecture {
+			chosen = d.Digest.String()
+		}
+	}
+	if chosen == "" {
+		return platforms, size, nil
+	}
+	if _, doc, err = r.document(ctx, repo, chosen); err != nil {
+		if errors.Is(err, fault.NotFound) { // the index is sparse
+			err = nil
+		}
+		return platforms, size, err
+	}
+	size = doc.Size()
+	return platforms, size, nil
+}
+
+// DefaultArchitecture is used where a request names none.
+const DefaultArchitecture = "amd64"
+
+// Choose returns the image for an architecture. If that is "", it returns the only image, or the one for amd64.
+func Choose(image registry.Image, architecture string) (registry.Variant, error) {
+	if architecture == "" && len(image.Variants) == 1 {
+		return image.Variants[0], nil
+	}
+	architecture = cmp.Or(architecture, DefaultArchitecture)
+	for _, v := range image.Variants {
+		if v.Architecture == architecture {
+			return v, nil
+		}
+	}
+	return registry.Variant{}, fault.Missing("image for "+clip(architecture)+" in", image.Digest)
+}
+
+// clip shortens a client's text for an error message.
+func clip(s string) string { return s[:min(len(s), 64)] }

@@ -1,0 +1,54 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+)
+
+// A Layer is a layer of an image, and its bytes.
+type Layer struct {
+	registry.Layer
+
+	// Here reports whether the repo has it.
+	Here func(context.Context) (bool, error)
+
+	// Open returns its bytes, or fault.NotFound if the repo does not have them: those of a
+	// non-distributable layer are elsewhere, and a sparse image lacks some.
+	Open func(context.Context) (io.ReadCloser, error)
+}
+
+// IsFiles reports whether a layer is an archive of files by its type, compressed or not.
+func (l Layer) IsFiles() bool {
+	return strings.Contains(l.MediaType, ".tar") || strings.HasSuffix(l.MediaType, "+tar")
+}
+
+// Layers returns the layers of an image of a repo, the lowest first. It returns
+// fault.NotFound if there is no such manifest. It does not authorize the caller.
+func (r *Reader) Layers(ctx context.Context, repo resource.UID, digest string) ([]Layer, error) {
+	_, doc, err := r.document(ctx, repo, digest)
+	if err != nil {
+		return nil, err
+	}
+	var all []Layer
+	for _, d := range doc.Layers {
+		blob := d.Digest.String()
+		all = append(all, Layer{Layer: registry.Layer{Digest: blob, MediaType: d.MediaType, Size: d.Size},
+			Here: func(ctx context.Context) (bool, error) {
+				_, err := r.store.Blob(ctx, repo, blob)
+				if errors.Is(err, fault.NotFound) {
+					return false, nil
+				}
+				return err == nil, err
+			},
+			Open: func(ctx context.Context) (io.ReadCloser, error) {
+				return r.openBlob(ctx, repo, blob)
+			}})
+	}
+	return all, nil
+}

@@ -1,0 +1,32 @@
+// Package images reads stored images: their manifests, configurations and layers, and the documents and signatures that
+// are attached to them.
+package images
+
+import (
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/upload"
+)
+
+// A Reader reads images. Its methods do not authorize the caller. It is safe for concurrent use.
+type Reader struct {
+	store       *registrydb.Store
+	imageIndex  *imagedb.Store
+	signers     *signerdb.Store
+	storage     upload.Storage
+	trustedRoot []byte
+	metrics     metric.Metrics
+	readers     chan struct{} // a semaphore: one value per request that reads documents
+	verifier    *verifier
+}
+
+// New returns a Reader of the images in db, whose blobs are in s. trustedRoot is Sigstore's trusted_root.json for
+// signers without a root, or nil.
+func New(db *registrydb.Store, s upload.Storage, trustedRoot []byte, m metric.Metrics) *Reader {
+	return &Reader{
+		store: db, imageIndex: imagedb.New(db.DB), signers: signerdb.New(db.DB), storage: s, trustedRoot: trustedRoot, metrics: m, readers: make(chan struct{}, maxReaders),
+		verifier: newVerifier(),
+	}
+}

@@ -1,0 +1,155 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
+)
+
+// Limits on a page of referrers. A Link header leads to the next page. A referrer is listed with its
+// annotations, which can be as long as a manifest, so a page also ends before it is longer than that: it is an
+// index, and clients read no longer ones. Anybody may list the referrers in a public repo, so the cost of a page
+// must be bounded.
+const (
+	maxReferrers        = 200
+	maxAnnotations      = oci.MaxManifest // bytes that are read; the last referrer may exceed it
+	maxReferrersPage    = oci.MaxManifest - 1<<10
+	referrersPerQuery   = 8 // each of up to oci.MaxManifest bytes
+	unattachedsPerQuery = 64
+)
+
+// Referrers returns a page of the referrers of a subject after last, ordered by
+// digest: those that name it, and those that clients have noted at its tag. more is true
+// if there are others after the page.
+func (r *Reader) Referrers(
+	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
+) (list []ocispec.Descriptor, more bool, _ error) {
+	list, more, err := r.subjectReferrers(ctx, repo, subject, kind, last)
+	if err != nil {
+		return nil, false, err
+	}
+	wanted := func(d ocispec.Descriptor) bool {
+		return d.Digest.String() > last && (kind == "" || d.ArtifactType == kind) &&
+			(!more || d.Digest < list[len(list)-1].Digest)
+	}
+	tagged, err := r.taggedReferrers(ctx, repo, subject, maxReferrers+1, wanted)
+	if err != nil {
+		return nil, false, err
+	}
+	list = append(list, tagged...)
+	slices.SortFunc(list, byDigest)
+	n, err := fitting(list)
+	return list[:n], more || n < len(list), err
+}
+
+// fitting returns how many of the referrers in a list are on a page. It is one at least, if there is one.
+func fitting(list []ocispec.Descriptor) (n int, _ error) {
+	size := 0
+	for n := range list {
+		text, err := json.Marshal(list[n])
+		if err != nil {
+			return 0, fmt.Errorf("encode referrer: %w", err)
+		}
+		if size += len(text) + 1; n == maxReferrers || n > 0 && size > maxReferrersPage {
+			return n, nil
+		}
+	}
+	return len(list), nil
+}
+
+func byDigest(a, b ocispec.Descriptor) int { return cmp.Compare(a.Digest, b.Digest) }
+
+// subjectReferrers returns a page of the manifests with a subject, ordered by digest. more
+// is true if there are others after the page.
+func (r *Reader) subjectReferrers(
+	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
+) (list []ocispec.Descriptor, more bool, _ error) {
+	list = []ocispec.Descriptor{}
+	size := 0 // of the annotations
+	for {
+		some, err := r.store.Referrers(ctx, repo, subject.String(), kind, last, referrersPerQuery)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, m := range some {
+			if len(list) == maxReferrers || size >= maxAnnotations {
+				return list, true, nil
+			}
+			d, err := describe(m)
+			if err != nil {
+				return nil, false, err
+			}
+			list, size, last = append(list, d), size+len(m.Annotations), m.Digest
+		}
+		if len(some) < referrersPerQuery {
+			return list, false, nil
+		}
+	}
+}
+
+// describe returns the descriptor of a referrer.
+func describe(m registry.Manifest) (ocispec.Descriptor, error) {
+	d := ocispec.Descriptor{
+		MediaType: m.MediaType, Digest: digest.Digest(m.Digest), Size: m.Size, ArtifactType: m.ArtifactType,
+	}
+	if m.Annotations != "" {
+		if err := json.Unmarshal([]byte(m.Annotations), &d.Annotations); err != nil {
+			return d, fmt.Errorf("decode annotations: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// taggedReferrers returns up to n wanted referrers from the index of the referrers
+// tag, which clients write if a registry cannot list referrers: each once, ordered
+// by digest. It leaves out manifests that name their subject themselves.
+func (r *Reader) taggedReferrers(
+	ctx context.Context, repo resource.UID, subject digest.Digest, n int, wanted func(ocispec.Descriptor) bool,
+) ([]ocispec.Descriptor, error) {
+	tag := oci.ReferrersTag(subject)
+	m, err := r.store.Manifest(ctx, repo, tag)
+	if errors.Is(err, fault.NotFound) || err == nil && m.MediaType != ocispec.MediaTypeImageIndex {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var index ocispec.Index
+	if err := json.Unmarshal(m.Body, &index); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", tag, err)
+	}
+	listed := slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool { return !wanted(d) })
+	slices.SortStableFunc(listed, byDigest)
+	listed = slices.CompactFunc(listed, func(a, b ocispec.Descriptor) bool { return a.Digest == b.Digest })
+	var all []ocispec.Descriptor
+	for some := range slices.Chunk(listed, unattachedsPerQuery) {
+		var digests []string
+		for _, d := range some {
+			digests = append(digests, d.Digest.String())
+		}
+		found, err := r.store.Unattached(ctx, repo, digests)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range some {
+			if found[d.Digest.String()] {
+				all = append(all, d)
+			}
+		}
+		if len(all) >= n {
+			return all[:n], nil
+		}
+	}
+	return all, nil
+}

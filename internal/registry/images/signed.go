@@ -1,0 +1,430 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/oci"
+	"github.com/holdfast-dev/holdfast/internal/registry/signature"
+)
+
+// Limits on signatures of an image. The rest is not looked at.
+const (
+	maxSignatures    = 50      // of the image, and of all indexes that list it together
+	maxOfOne         = 25      // in one manifest, so that whoever moves a tag hides nothing else
+	maxSignedIndexes = 10      // that list it
+	maxLayers        = 8 << 20 // bytes of layers that are read, of what seems to be attached to another image
+	maxProblem       = 200
+	maxIdentity      = 1024 // bytes of an issuer or a subject: whoever has an authority chooses them, and they are remembered
+
+	outcomesCached = 1 << 11 // each for up to maxSignatures
+	trustsCached   = 1 << 8
+)
+
+// A Verified is a signature that is attached to an image, and whose it is.
+type Verified struct {
+	Manifest        string           // that has it
+	Index           string           // that is signed, if it is not the image itself
+	Signer          *registry.Signer // nil if it does not count
+	Issuer, Subject string           // of the identity in its certificate, if that is trusted
+	Problem         string           // why it does not count
+}
+
+// A verifier remembers what became of verifying signatures. That depends on bytes with a digest alone, and so it holds
+// forever. Whose signatures count does not, and is not remembered.
+type verifier struct {
+	outcomes *lru.Cache[outcomeKey, []outcome]
+	trusts   *lru.Cache[[32]byte, trust]
+	turns    *fairlimit.Limiter // one at a time for an organization, because what is attached to images may take long to verify
+}
+
+// An outcomeKey names what a manifest with signatures says about an image, as those see it who trust somebody.
+type outcomeKey struct {
+	image, manifest string
+	layers          int // the first ones of the manifest
+	trust           [32]byte
+}
+
+// An outcome is what became of verifying one signature.
+type outcome struct {
+	who     signature.Identity // by its certificate
+	problem string             // "" if it is verified
+}
+
+func newVerifier() *verifier {
+	outcomes, _ := lru.New[outcomeKey, []outcome](outcomesCached) // fail for sizes below one only
+	trusts, _ := lru.New[[32]byte, trust](trustsCached)
+	return &verifier{outcomes: outcomes, trusts: trusts, turns: fairlimit.New(fairlimit.Limits{PerTenant: 1})}
+}
+
+// A trust is a key or a root, and the signers that are known by it.
+type trust struct {
+	id      [32]byte
+	key     *signature.Key
+	root    *signature.Root
+	problem string // why nothing can be verified with it
+	signers []registry.Signer
+}
+
+// verify returns what became of verifying a signature.
+func (t trust) verify(image signature.Subject, s *signature.Signature) (o outcome) {
+	var err error
+	switch {
+	case t.problem != "":
+		err = errors.New(t.problem)
+	case t.key != nil:
+		err = t.key.Verify(image, s)
+	default:
+		o.who, err = t.root.Verify(image, s)
+		if len(o.who.Issuer) > maxIdentity || len(o.who.Subject) > maxIdentity {
+			err = errors.New("its identity is too long")
+		}
+	}
+	if err != nil {
+		return outcome{problem: printable(err.Error())}
+	}
+	return o
+}
+
+// printable returns a text that may have parts of what somebody has pushed, fit to be shown.
+func printable(s string) string {
+	s = strings.ToValidUTF8(s[:min(len(s), maxProblem)], "")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// trusts returns what signers are known by, each once.
+func (r *Reader) trusts(signers []registry.Signer) (all []trust) {
+	for _, s := range signers {
+		root := cmp.Or(s.Root, string(r.trustedRoot))
+		id := sha256.Sum256([]byte("key\x00" + s.Key))
+		if s.Key == "" {
+			id = sha256.Sum256([]byte("root\x00" + root))
+		}
+		i := slices.IndexFunc(all, func(t trust) bool { return t.id == id })
+		if i < 0 {
+			i, all = len(all), append(all, r.verifier.trust(id, s.Key, root))
+		}
+		all[i].signers = append(all[i].signers, s)
+	}
+	return all
+}
+
+// trust reads a key or a root.
+func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
+	if t, ok := v.trusts.Get(id); ok {
+		return t
+	}
+	var err error
+	switch {
+	case key != "":
+		t.key, err = signature.ParseKey(key)
+	case root == "":
+		err = errNoRoot
+	default:
+		t.root, err = signature.ParseRoot([]byte(root))
+	}
+	if t.id = id; err != nil {
+		t.problem = "what the signer is known by cannot be used: " + err.Error()
+	}
+	v.trusts.Add(id, t)
+	return t
+}
+
+var errNoRoot = errors.New("the server has no trusted root, so the signer needs one")
+
+// SignedBy returns the first signature of an image that counts in a group, or "" and why there is none. An image is signed
+// if an index of the repo that lists it is. What nobody can run needs no signature: of it, both are "". It does not
+// authorize the caller.
+func (r *Reader) SignedBy(
+	ctx context.Context, repo resource.UID, digest string, group resource.UID,
+) (signer, why string, _ error) {
+	signer, why, err := r.signerOf(ctx, repo, digest, group)
+	if err != nil || signer != "" {
+		return signer, why, err
+	}
+	documents, err := r.onlyDocuments(ctx, repo, digest)
+	if documents {
+		why = ""
+	}
+	return "", why, err
+}
+
+// onlyDocuments reports whether the layers of a manifest are JSON documents and nothing else. So is what cosign attaches to
+// an image, with the types of an image. Nobody can run it, whatever it calls itself: JSON cannot be an archive of programs.
+func (r *Reader) onlyDocuments(ctx context.Context, repo resource.UID, digest string) (bool, error) {
+	m, err := r.store.Manifest(ctx, repo, digest)
+	if err != nil {
+		return false, err
+	}
+	var doc struct{ Layers []ocispec.Descriptor }
+	if json.Unmarshal(m.Body, &doc) != nil || len(doc.Layers) == 0 || len(doc.Layers) > maxSignatures {
+		return false, nil
+	}
+	room := int64(maxLayers)
+	for _, l := range doc.Layers {
+		text, err := r.readBlob(ctx, repo, l.Digest.String(), room)
+		if err != nil {
+			return false, err
+		}
+		if _, err := tar.NewReader(bytes.NewReader(text)).Next(); err == nil || !json.Valid(text) {
+			return false, nil
+		}
+		room -= int64(len(text))
+	}
+	return true, nil
+}
+
+// signerOf is SignedBy for what needs a signature.
+func (r *Reader) signerOf(
+	ctx context.Context, repo resource.UID, digest string, group resource.UID,
+) (signer, why string, _ error) {
+	signers, err := r.signers.SignersOver(ctx, group)
+	if err != nil {
+		return "", "", err
+	}
+	if len(signers) == 0 {
+		return "", "there are no signers, so nobody can have signed it", nil
+	}
+	all, err := r.Signatures(ctx, repo, digest, signers, true)
+	if err != nil {
+		return "", "", err
+	}
+	for _, v := range all {
+		if v.Signer != nil {
+			return v.Signer.Name, "", nil
+		}
+	}
+	if len(all) == 0 {
+		return "", "it is not signed", nil
+	}
+	return "", "none of the signers has signed it", nil
+}
+
+// Signatures returns the signatures of an image, and after them those of indexes that list it. If one is enough, it
+// returns when one counts.
+func (r *Reader) Signatures(
+	ctx context.Context, repo resource.UID, digest string, signers []registry.Signer, one bool,
+) (all []Verified, _ error) {
+	trusts := r.trusts(signers)
+	indexes, err := r.signers.SignedIndexes(ctx, repo, digest, maxSignedIndexes)
+	if err != nil {
+		return nil, err
+	}
+	left := maxSignatures
+	for i, d := range append([]string{digest}, indexes...) {
+		if i == 1 {
+			left = maxSignatures
+		}
+		m, err := r.store.Manifest(ctx, repo, d)
+		if errors.Is(err, fault.NotFound) && d != digest {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		some, err := r.signaturesOf(ctx, repo, signature.Subject{Digest: d, Body: m.Body}, trusts, &left)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range some {
+			if d != digest {
+				v.Index = d
+			}
+			if all = append(all, v); one && v.Signer != nil {
+				return all, nil
+			}
+		}
+	}
+	return all, nil
+}
+
+// signaturesOf returns the signatures of a manifest, without those of indexes that list it. left is how many may still be
+// verified.
+func (r *Reader) signaturesOf(
+	ctx context.Context, repo resource.UID, image signature.Subject, trusts []trust, left *int,
+) (all []Verified, _ error) {
+	carriers, err := r.signatureManifests(ctx, repo, image.Digest)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range carriers {
+		layers := signatureLayers(m, min(*left, maxOfOne))
+		if len(layers) == 0 {
+			continue
+		}
+		*left -= len(layers)
+		by, err := r.outcomes(ctx, repo, image, m.Digest, layers, trusts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range layers {
+			v := Verified{Manifest: m.Digest}
+			for t, outcomes := range by {
+				v.judge(trusts[t], outcomes[i])
+			}
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}
+
+// judge adds what became of verifying a signature with a trust.
+func (v *Verified) judge(t trust, o outcome) {
+	if v.Signer != nil {
+		return
+	}
+	if o.problem != "" {
+		if v.Issuer == "" && (v.Problem == "" || t.key == nil) { // a certificate tells more than that a key is another
+			v.Problem = o.problem
+		}
+		return
+	}
+	if t.key == nil {
+		v.Issuer, v.Subject = printable(o.who.Issuer), printable(o.who.Subject)
+	}
+	for i, s := range t.signers {
+		if t.key != nil || s.Is(o.who.Issuer, o.who.Subject) {
+			v.Signer, v.Problem = &t.signers[i], ""
+			return
+		}
+	}
+	v.Problem = "its identity is none of the signers"
+}
+
+// signatureManifests returns the manifests that may have signatures of another: those with cosign's tag, that name it as
+// their subject, and that the tag of its referrers lists.
+func (r *Reader) signatureManifests(ctx context.Context, repo resource.UID, subject string) ([]registry.Manifest, error) {
+	var all []registry.Manifest
+	tagged, ok, err := r.smallManifest(ctx, repo, strings.Replace(subject, ":", "-", 1)+".sig")
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		all = append(all, tagged)
+	}
+	about, err := r.signers.SignaturesAbout(ctx, repo, subject, signature.PredicateType, maxAbout, maxSignatures)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, about...)
+	listed, err := r.taggedReferrers(ctx, repo, digest.Digest(subject), maxSignatures, func(d ocispec.Descriptor) bool {
+		return registry.IsSignature(d.ArtifactType)
+	})
+	for _, d := range listed {
+		m, ok, err := r.smallManifest(ctx, repo, d.Digest.String())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, m)
+		}
+	}
+	return all, err
+}
+
+// signatureLayers returns the first n layers of a manifest that may be signatures.
+func signatureLayers(m registry.Manifest, n int) (all []ocispec.Descriptor) {
+	var doc oci.Document
+	if json.Unmarshal(m.Body, &doc) != nil {
+		return nil
+	}
+	for _, d := range doc.Layers {
+		if len(all) < n && (d.MediaType == signature.CosignPayload || strings.HasPrefix(d.MediaType, signature.BundlePrefix)) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// outcomes returns for each trust what became of verifying the signatures in the layers of a manifest.
+func (r *Reader) outcomes(
+	ctx context.Context, repo resource.UID, image signature.Subject, manifest string, layers []ocispec.Descriptor, trusts []trust,
+) (all [][]outcome, _ error) {
+	all = make([][]outcome, len(trusts))
+	var unknown []int
+	for i, t := range trusts {
+		known, ok := r.verifier.outcomes.Get(outcomeKey{image.Digest, manifest, len(layers), t.id})
+		r.metrics.Cache("signatures").Count(ok)
+		if all[i] = known; !ok {
+			unknown = append(unknown, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return all, nil
+	}
+	end, err := r.verifier.turns.Acquire(ctx, repo.Root())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	signed, problems, complete, err := r.readSignatures(ctx, repo, image.Digest, layers)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range unknown {
+		for n, s := range signed {
+			o := outcome{problem: problems[n]}
+			if s != nil {
+				o = trusts[i].verify(image, s)
+			}
+			all[i] = append(all[i], o)
+		}
+		if complete && trusts[i].problem == "" {
+			r.verifier.outcomes.Add(outcomeKey{image.Digest, manifest, len(layers), trusts[i].id}, all[i])
+		}
+	}
+	return all, ctx.Err()
+}
+
+// readSignatures reads the signatures in layers. Where one cannot be read, it is nil, and there is a problem. complete is
+// false if the content of one is missing, which may be pushed later.
+func (r *Reader) readSignatures(
+	ctx context.Context, repo resource.UID, image string, layers []ocispec.Descriptor,
+) (all []*signature.Signature, problems []string, complete bool, _ error) {
+	complete = true
+	for _, d := range layers {
+		most := int64(signature.MaxBundle)
+		if d.MediaType == signature.CosignPayload {
+			most = signature.MaxPayload
+		}
+		body, err := r.readBlob(ctx, repo, d.Digest.String(), most)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		var s *signature.Signature
+		switch {
+		case body == nil:
+			complete, err = false, errors.New("its content is missing, or too large for a signature")
+		case d.MediaType == signature.CosignPayload:
+			s, err = signature.ParseCosign(body, d.Annotations, image)
+		default:
+			s, err = signature.ParseBundle(body)
+		}
+		problem := ""
+		if err != nil {
+			s, problem = nil, printable(err.Error())
+		}
+		all, problems = append(all, s), append(problems, problem)
+	}
+	return all, problems, complete, nil
+}

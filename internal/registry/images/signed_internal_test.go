@@ -1,0 +1,44 @@
+package images
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// TestVerifierTurns: an organization verifies one image at a time, however many wait, and keeps no other from it.
+func TestVerifierTurns(t *testing.T) {
+	t.Parallel()
+	v := newVerifier().turns
+	end, err := v.Acquire(t.Context(), "busy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := v.Acquire(over, "busy"); err == nil {
+		t.Error("who has gone has a turn")
+	}
+	var running sync.WaitGroup
+	var at [2]atomic.Int32
+	for i := range 100 {
+		running.Go(func() {
+			organization, n := []resource.UID{"a", "b"}[i%2], &at[i%2]
+			end, err := v.Acquire(t.Context(), organization)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n.Add(1) != 1 {
+				t.Errorf("%s has two turns", organization)
+			}
+			n.Add(-1)
+			end()
+		})
+	}
+	running.Wait() // while another organization has not ended its turn
+	end()
+}

@@ -1,0 +1,105 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// A NamedPull is a pull with the names of what it refers to. Names of deleted resources are empty.
+type NamedPull struct {
+	registry.Pull
+	Path string // of the repo: the names of its groups and its own
+	By   string // the name of the identity
+}
+
+// ListPulls returns a page of the pulls from repos and the pushes to them. Because
+// it tells about people, the caller needs identity.list besides repo.list.
+func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Params) (page.Page[NamedPull], error) {
+	repos, err := s.authz.Reach(ctx, resource.RepoList)
+	if err != nil {
+		return page.Page[NamedPull]{}, err
+	}
+	people, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return page.Page[NamedPull]{}, err
+	}
+	got, err := page.Read(ctx, s.pages, registrydb.PullList, store.Reach{Under: store.Overlap(repos, people)}, f, p, s.store.Pulls)
+	if err != nil {
+		return page.Page[NamedPull]{}, err
+	}
+	named, err := s.addNames(ctx, got.Items)
+	return page.With(got, named), err
+}
+
+// addNames reads the names of what pulls refer to, with three queries.
+func (s *Service) addNames(ctx context.Context, all []registry.Pull) ([]NamedPull, error) {
+	people := map[resource.UID]string{}
+	var repos []resource.UID
+	for _, p := range all {
+		people[p.Identity] = ""
+		repos = append(repos, p.Repo())
+	}
+	paths, err := s.Paths(ctx, repos)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, people, s.iam.Identities, func(i resource.Identity) { people[i.UID] = i.Name }); err != nil {
+		return nil, err
+	}
+	var named []NamedPull
+	for _, p := range all {
+		named = append(named, NamedPull{p, paths[p.Repo()], people[p.Identity]})
+	}
+	return named, nil
+}
+
+// Paths returns the paths of repos: the names of their groups and their own, as they are
+// addressed in the registry. It does not authorize the caller.
+func (s *Service) Paths(ctx context.Context, all []resource.UID) (map[resource.UID]string, error) {
+	repos, groups := map[resource.UID]string{}, map[resource.UID]string{}
+	for _, r := range all {
+		repos[r] = ""
+		for _, g := range r.Ancestors() {
+			groups[g] = ""
+		}
+	}
+	err := errors.Join(
+		fill(ctx, repos, s.store.Repos, func(r registry.Repo) { repos[r.UID] = r.Name }),
+		fill(ctx, groups, s.iam.Groups, func(g resource.Group) { groups[g.UID] = g.Name }),
+	)
+	paths := map[resource.UID]string{}
+	for r, name := range repos {
+		var path []string
+		for _, g := range r.Ancestors() {
+			path = append(path, groups[g])
+		}
+		paths[r] = strings.Join(append(path, name), "/")
+	}
+	return paths, err
+}
+
+// fill reads the resources with the keys of names, and calls set for each.
+func fill[T any](
+	ctx context.Context, names map[resource.UID]string,
+	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error), set func(T),
+) error {
+	delete(names, "") // the identity of anonymous pulls
+	if len(names) == 0 {
+		return nil
+	}
+	reach := store.Reach{Also: slices.Sorted(maps.Keys(names))}
+	got, err := read(ctx, reach, resource.Filter{}, page.Request{Size: len(names), Order: registrydb.RepoList.Default})
+	for _, v := range got.Items {
+		set(v)
+	}
+	return err
+}

@@ -1,0 +1,49 @@
+package metadata
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+)
+
+// A PulledRepo is a repo that an identity has pulled from.
+type PulledRepo struct {
+	Repo   resource.UID
+	Path   string // the names of its groups and its own
+	Public bool   // anybody can pull from it
+	Count  int64
+	Last   time.Time
+}
+
+// PulledBy returns the repos of an organization that an identity has pulled from since a time, the last one first, by its
+// newest n pulls. complete is false if there are more. It does not ask what the caller may see.
+func (s *Service) PulledBy(
+	ctx context.Context, org, identity resource.UID, since time.Time, n int,
+) (all []PulledRepo, complete bool, _ error) {
+	found, complete, err := s.pullRecords.PulledBy(ctx, org, identity, since, n)
+	if err != nil {
+		return nil, false, err
+	}
+	uids := make([]resource.UID, len(found))
+	for i, r := range found {
+		uids[i] = r.Repo
+	}
+	paths, err := s.Paths(ctx, uids)
+	if err != nil {
+		return nil, false, err
+	}
+	public := map[resource.UID]bool{}
+	for _, r := range found {
+		group := r.Repo.Parent()
+		if _, known := public[group]; !known {
+			set, err := s.store.RegistrySettings(ctx, group)
+			if err != nil {
+				return nil, false, err
+			}
+			public[group] = set.Public
+		}
+		all = append(all, PulledRepo{r.Repo, paths[r.Repo], public[group], r.Count, r.Last})
+	}
+	return all, complete, nil
+}

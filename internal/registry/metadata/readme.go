@@ -1,0 +1,105 @@
+package metadata
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/microcosm-cc/bluemonday"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/renderer/html"
+	nethtml "golang.org/x/net/html"
+)
+
+// restOfPage stands for what follows a readme on a page, which an open tag or
+// comment at the end of the readme would swallow.
+const restOfPage = "<hr>"
+
+// safe reports whether Markdown can be shown on a page as it is: a sanitizer for user content removes nothing
+// from its HTML, and no tag or comment is left open. The Markdown must be cheap.
+func safe(markdown string) bool {
+	var page strings.Builder
+	if err := markdownToHTML().Convert([]byte(markdown), &page); err != nil {
+		return false
+	}
+	page.WriteString(restOfPage)
+	shown := canonical(page.String())
+	return strings.HasSuffix(shown, restOfPage) && shown == canonical(userContent().Sanitize(page.String()))
+}
+
+// Limits on the cost of parsing a readme. The time for a block grows with the square of the marks in it.
+const (
+	maxNesting = 12
+	maxMarks   = 32_000_000 // the sum of the squares of the marks in each block
+)
+
+// cheap reports whether Markdown can be parsed in a fraction of a second: it is not
+// deeply nested, and no block has more marks than people write.
+func cheap(markdown string) bool {
+	marks, total := 0, 0
+	for line := range strings.SplitSeq(markdown, "\n") {
+		text := strings.TrimLeft(line, " \t\r>-+*.)0123456789")
+		lead := line[:len(line)-len(text)]
+		items := count(lead, "- ", "* ", "+ ", ". ", ") ")
+		if strings.Count(lead, ">")+items > maxNesting {
+			return false
+		}
+		if text == "" || items > 0 || text[0] == '#' { // a block ends, or begins
+			total += marks * marks
+			marks = 0
+		}
+		marks += 1 + count(line, "*", "_", "~", "[", "]", "(", "!", "`", "|", "<")
+		if total+marks*marks > maxMarks {
+			return false
+		}
+	}
+	return true
+}
+
+// count returns how often the marks occur in s.
+func count(s string, marks ...string) (n int) {
+	for _, m := range marks {
+		n += strings.Count(s, m)
+	}
+	return n
+}
+
+// markdownToHTML does not escape HTML in Markdown, so that safe can check it.
+var markdownToHTML = sync.OnceValue(func() goldmark.Markdown {
+	return goldmark.New(
+		goldmark.WithExtensions(extension.Linkify, extension.Strikethrough, extension.TaskList,
+			extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+		goldmark.WithRendererOptions(html.WithUnsafe()))
+})
+
+// userContent allows user content including comments, the languages of code, the
+// sizes of images and the checkboxes of task lists.
+var userContent = sync.OnceValue(func() *bluemonday.Policy {
+	p := bluemonday.UGCPolicy()
+	p.RequireNoFollowOnLinks(false)
+	p.AllowComments()
+	p.AllowElements("kbd")
+	p.AllowAttrs("class").Matching(regexp.MustCompile(`^language-[a-zA-Z0-9_+#.-]+$`)).OnElements("code")
+	p.AllowAttrs("width", "height").Matching(regexp.MustCompile(`^[0-9]{1,4}(px|%)?$`)).OnElements("img")
+	p.AllowAttrs("align").Matching(regexp.MustCompile(`^(left|right|center)$`)).
+		OnElements("p", "div", "h1", "h2", "h3", "img")
+	p.AllowAttrs("type").Matching(regexp.MustCompile(`^checkbox$`)).OnElements("input")
+	p.AllowAttrs("checked", "disabled").OnElements("input")
+	return p
+})
+
+// canonical returns HTML in a canonical form, in which equal pages are equal texts.
+func canonical(page string) string {
+	var b strings.Builder
+	for z := nethtml.NewTokenizer(strings.NewReader(page)); ; {
+		if z.Next() == nethtml.ErrorToken {
+			return b.String()
+		}
+		t := z.Token()
+		if t.Type == nethtml.SelfClosingTagToken {
+			t.Type = nethtml.StartTagToken // <br /> is <br>
+		}
+		b.WriteString(t.String())
+	}
+}

@@ -1,0 +1,311 @@
+package metadata
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/registry/reposync"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// CreateRepo creates a repo in a group. The caller needs repo.create there. If the
+// repo follows another one, the caller must also be allowed to pull from that, and
+// needs manifest.create, tag.create and tag.delete in the group.
+func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r registry.Repo) (registry.Repo, error) {
+	if err := s.authz.Require(ctx, resource.RepoCreate, parent); err != nil {
+		return registry.Repo{}, err
+	}
+	if err := r.Validate(); err != nil {
+		return registry.Repo{}, err
+	}
+	r.UID = parent.NewChild()
+	r.CreateTime = s.now()
+	r.UpdateTime = r.CreateTime
+	if r.Sync == nil {
+		return r, s.store.InsertRepo(ctx, r)
+	}
+	if err := s.follow(ctx, &r); err != nil {
+		return registry.Repo{}, err
+	}
+	caller, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return registry.Repo{}, err
+	}
+	return r, s.sources.InsertFollower(ctx, r, caller.Identity)
+}
+
+// follow makes the new repo r follow the one named in r.Sync. It copies the fields
+// of the catalog from there, and the description if r has none.
+func (s *Service) follow(ctx context.Context, r *registry.Repo) error {
+	source, err := s.source(ctx, r.Sync.Source)
+	if err == nil {
+		err = s.mayFollow(ctx, r.UID)
+	}
+	if err != nil {
+		return err
+	}
+	if err := checkInherited(registry.Repo{}, *r); err != nil {
+		return err
+	}
+	r.Tier, r.Bundles, r.Aliases, r.ActiveTags = source.Tier, source.Bundles, source.Aliases, source.ActiveTags
+	if r.Description == "" {
+		r.Description = source.Description
+	}
+	r.Sync.Source = string(source.UID)
+	r.Sync.ExpirationTime = s.now().Add(registry.FollowLife)
+	return nil
+}
+
+// mayFollow returns an error unless the caller may change all tags of a repo, and the repo can follow another.
+func (s *Service) mayFollow(ctx context.Context, repo resource.UID) error {
+	if err := s.requireEach(ctx, repo, reposync.RepoCapabilities); err != nil {
+		return err
+	}
+	return s.mirror.RequireUnmirrored(ctx, repo.Parent())
+}
+
+// checkInherited refuses a change of fields that a repo copies from the one it follows.
+func checkInherited(before, after registry.Repo) error {
+	var bad []fault.Violation
+	for _, field := range []struct {
+		name    string
+		changed bool
+	}{
+		{"catalog_tier", before.Tier != after.Tier},
+		{"bundles", !slices.Equal(before.Bundles, after.Bundles)},
+		{"aliases", !slices.Equal(before.Aliases, after.Aliases)},
+		{"active_tags", !slices.Equal(before.ActiveTags, after.ActiveTags)},
+	} {
+		if field.changed {
+			bad = append(bad, fault.Violation{Subject: field.name,
+				Description: "is that of the repo this one follows"})
+		}
+	}
+	if len(bad) > 0 {
+		return fault.Fields(bad)
+	}
+	return nil
+}
+
+// source returns the repo that text names by its UID, its path, or an image
+// reference. The caller must be allowed to pull from it.
+func (s *Service) source(ctx context.Context, text string) (registry.Repo, error) {
+	no := fault.Field("sync_config.source",
+		"is not the uid, the path or the image reference of a repo you may pull from")
+	uid, err := resource.ParseUID("sync_config.source", text)
+	if err != nil {
+		path := strings.Split(strings.TrimPrefix(untagged(text), s.cfg.Host+"/"), "/")
+		if len(path) > resource.MaxDepth {
+			return registry.Repo{}, no
+		}
+		if uid, err = s.store.RepoAt(ctx, path); err != nil {
+			return registry.Repo{}, hide(err, no)
+		}
+	}
+	if err := s.requireAll(ctx, uid, reposync.SourceCapabilities...); err != nil {
+		return registry.Repo{}, hide(err, no)
+	}
+	r, err := s.store.Repo(ctx, uid)
+	return r, hide(err, no)
+}
+
+// untagged returns an image reference without its tag and digest.
+func untagged(ref string) string {
+	ref, _, _ = strings.Cut(ref, "@")
+	if i := strings.LastIndexByte(ref, ':'); i > strings.LastIndexByte(ref, '/') {
+		ref = ref[:i]
+	}
+	return ref
+}
+
+// hide replaces an error that would tell what exists by no.
+func hide(err error, no *fault.Error) error {
+	if err == nil {
+		return nil
+	}
+	switch fault.From(err).Code {
+	case fault.NotFound, fault.PermissionDenied, fault.InvalidArgument:
+		return no
+	}
+	return err
+}
+
+// GetRepo returns a repo. The caller needs repo.list on it.
+func (s *Service) GetRepo(ctx context.Context, uid resource.UID) (registry.Repo, error) {
+	return authz.Get(ctx, s.authz, resource.RepoList, uid, s.store.Repo)
+}
+
+// ListRepos returns a page of the repos the caller holds repo.list on.
+func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Params) (page.Page[registry.Repo], error) {
+	return authz.List(ctx, s.authz, s.pages, registrydb.RepoList, resource.RepoList, f, p, s.store.Repos)
+}
+
+// UpdateRepo applies change to a repo. The caller needs repo.update on it. To make
+// it follow another repo, the caller must also be allowed to pull from that, and needs
+// manifest.create, tag.create and tag.delete on the repo. A change that sets the same
+// source again makes it follow anew, in the name of the caller; if the caller may not
+// do that, it follows as before.
+func (s *Service) UpdateRepo(
+	ctx context.Context, uid resource.UID, change func(*registry.Repo) error,
+) (registry.Repo, error) {
+	if err := s.authz.Require(ctx, resource.RepoUpdate, uid); err != nil {
+		return registry.Repo{}, err
+	}
+	named, source, err := s.newSource(ctx, uid, change)
+	if err != nil {
+		return registry.Repo{}, err
+	}
+	caller, err := authz.RequireCaller(ctx)
+	if err != nil {
+		return registry.Repo{}, err
+	}
+	update := func(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
+		if source == "" || after.Sync == nil {
+			return s.store.UpdateRepo(ctx, before, after)
+		}
+		return s.sources.UpdateFollower(ctx, before, after, caller.Identity)
+	}
+	return store.Edit(ctx, uid, s.store.Repo, update, func(r *registry.Repo) error {
+		before := *r
+		if err := change(r); err != nil {
+			return err
+		}
+		r.UID, r.CreateTime = before.UID, before.CreateTime
+		if err := r.Validate(); err != nil {
+			return err
+		}
+		if r.Sync != nil && r.Sync.Source == named && source != "" {
+			r.Sync.Source, r.Sync.ExpirationTime = source, s.now().Add(registry.FollowLife)
+		}
+		if before.Sync != nil && r.Sync != nil {
+			return checkInherited(before, *r)
+		}
+		return nil
+	})
+}
+
+// newSource returns how a change names the repo to follow, and the UID of that repo, before the transaction of
+// the change begins. Both are "" if the change does not touch it.
+func (s *Service) newSource(
+	ctx context.Context, uid resource.UID, change func(*registry.Repo) error,
+) (named, source string, _ error) {
+	before, err := s.store.Repo(ctx, uid)
+	if err != nil {
+		return "", "", err
+	}
+	after, err := store.Clone(before)
+	if err != nil {
+		return "", "", err
+	}
+	untouched := rand.Text()
+	if after.Sync != nil {
+		after.Sync.Source = untouched // so that it shows if the change sets the same
+	}
+	if err := change(&after); err != nil {
+		return "", "", err
+	}
+	if after.Sync == nil || after.Sync.Source == untouched {
+		return "", "", nil
+	}
+	if err := after.Validate(); err != nil {
+		return "", "", err
+	}
+	found, err := s.source(ctx, after.Sync.Source)
+	if err == nil && found.UID == uid {
+		err = fault.Field("sync_config.source", "a repo cannot follow itself")
+	}
+	if err == nil {
+		err = s.mayFollow(ctx, uid)
+	}
+	if before.Sync != nil && after.Sync.Source == before.Sync.Source && isRefusal(err) {
+		return "", "", nil // version 1 sends all fields with every change
+	}
+	return after.Sync.Source, string(found.UID), err
+}
+
+// isRefusal reports whether err says that the caller may not do something, or that it cannot be done.
+func isRefusal(err error) bool {
+	return err != nil && slices.ContainsFunc([]error{fault.PermissionDenied, fault.InvalidArgument, fault.FailedPrecondition},
+		func(code error) bool { return errors.Is(err, code) })
+}
+
+// CountFollowers returns how many repos follow source, among those the caller may
+// list. The caller needs repo.list on source.
+func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int64, error) {
+	if _, err := s.GetRepo(ctx, source); err != nil {
+		return 0, err
+	}
+	under, err := s.authz.Reach(ctx, resource.RepoList)
+	if err != nil {
+		return 0, err
+	}
+	return s.store.Followers(ctx, store.Reach{Under: under}, source)
+}
+
+// DeleteRepo deletes a repo with its tags and manifests. The caller needs repo.delete on it.
+func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
+	return s.authz.Delete(ctx, resource.RepoDelete, uid, s.store.DeleteRepo)
+}
+
+// GetRepoReadme returns the readme of a repo. If the repo follows another one, that is the other's, or empty if
+// the caller may not see it. The caller needs repo.list on it.
+func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (registry.RepoReadme, error) {
+	r, err := s.GetRepo(ctx, uid)
+	if err != nil {
+		return registry.RepoReadme{}, err
+	}
+	from := uid
+	if r.Sync != nil {
+		from = resource.UID(r.Sync.Source)
+		if s.authz.Require(ctx, resource.RepoList, from) != nil {
+			return registry.RepoReadme{UID: uid}, nil
+		}
+	}
+	readme, err := s.store.RepoReadme(ctx, from)
+	if from != uid && errors.Is(err, fault.NotFound) { // the repo it follows was deleted
+		err = nil
+	}
+	readme.UID = uid
+	return readme, err
+}
+
+// UpdateRepoReadme applies change to the readme of a repo. The caller needs repo.update on it. It returns
+// fault.InvalidArgument for Markdown that is not safe to show.
+func (s *Service) UpdateRepoReadme(
+	ctx context.Context, uid resource.UID, change func(*registry.RepoReadme) error,
+) (registry.RepoReadme, error) {
+	r, err := authz.Get(ctx, s.authz, resource.RepoUpdate, uid, s.store.Repo)
+	if err != nil {
+		return registry.RepoReadme{}, err
+	}
+	if r.Sync != nil {
+		return registry.RepoReadme{}, fault.Field("content", "is that of the repo this one follows")
+	}
+	readme, err := s.store.RepoReadme(ctx, uid)
+	if err != nil {
+		return registry.RepoReadme{}, err
+	}
+	if err := change(&readme); err != nil {
+		return registry.RepoReadme{}, err
+	}
+	if err := readme.Validate(); err != nil {
+		return registry.RepoReadme{}, err
+	}
+	if !cheap(readme.Content) {
+		return registry.RepoReadme{}, fault.Field("content", "is nested too deeply, or has a block of too many marks")
+	}
+	if !safe(readme.Content) {
+		return registry.RepoReadme{}, fault.Field("content",
+			"has HTML that a page must not show, such as scripts, styles, forms or odd addresses")
+	}
+	return readme, s.store.UpdateRepoReadme(ctx, readme)
+}

@@ -1,0 +1,111 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
+)
+
+// What one needs to set rules of retention, and to see what they delete or to run them. Whoever sets rules that run by
+// themselves deletes by them, so that takes the same capabilities.
+var (
+	retentionSetters = []resource.Capability{resource.RepoUpdate, resource.ManifestDelete, resource.TagDelete}
+	retentionRunners = []resource.Capability{resource.ManifestDelete, resource.TagDelete, resource.RepoList, resource.TagList}
+)
+
+// A RetentionPlan is what rules delete, or would delete, with the names of those who pulled it last.
+type RetentionPlan struct {
+	retentiondb.RetentionPlan
+	Pullers map[resource.UID]string
+}
+
+// GetRetention returns the rules that apply to a group or a repo. The caller needs registry.settings.list on it.
+func (s *Service) GetRetention(ctx context.Context, place resource.UID) (registry.Retention, error) {
+	if err := s.authz.Require(ctx, resource.RegistrySettingsList, place); err != nil {
+		return registry.Retention{}, err
+	}
+	if _, err := s.store.Repo(ctx, place); errors.Is(err, fault.NotFound) {
+		if _, err := s.iam.Group(ctx, place); err != nil {
+			return registry.Retention{}, err
+		}
+	} else if err != nil {
+		return registry.Retention{}, err
+	}
+	return s.rules.Retention(ctx, place)
+}
+
+// SetRetention makes rules those of a group or a repo. The caller needs repo.update, manifest.delete and tag.delete on it.
+func (s *Service) SetRetention(ctx context.Context, r registry.Retention) (registry.Retention, error) {
+	if err := s.requireEach(ctx, r.UID, retentionSetters); err != nil {
+		return registry.Retention{}, err
+	}
+	if err := r.Validate(); err != nil {
+		return registry.Retention{}, err
+	}
+	if kept := s.rules.KeepPulls; kept > 0 && kept < time.Duration(r.KeepPulledDays)*24*time.Hour {
+		return registry.Retention{}, fault.Field("keep_pulled_days", "must be at most %d, because pulls are recorded for so long here",
+			int(kept.Hours()/24))
+	}
+	return s.rules.SetRetention(ctx, r)
+}
+
+// DeleteRetention takes the rules of a group or a repo away. The caller needs repo.update, manifest.delete and tag.delete
+// on it.
+func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error {
+	if err := s.requireEach(ctx, place, retentionSetters); err != nil {
+		return err
+	}
+	return s.rules.DeleteRetention(ctx, place)
+}
+
+// PreviewRetention returns what the rules of a repo would delete now. The caller needs manifest.delete, tag.delete,
+// repo.list and tag.list on it, because it locks what it would delete. Who pulled it last is told if the caller has
+// identity.list, too.
+func (s *Service) PreviewRetention(ctx context.Context, repo resource.UID) (RetentionPlan, error) {
+	return s.applyRetention(resource.WithDryRun(ctx), repo, retentiondb.RetentionOrder{})
+}
+
+// RunRetention deletes what a preview has, under the rules of PreviewRetention. It returns fault.FailedPrecondition if one
+// of its images would stay now, or is another.
+func (s *Service) RunRetention(ctx context.Context, repo resource.UID, fingerprint string) (RetentionPlan, error) {
+	if err := s.requireEach(ctx, repo, retentionRunners); err != nil {
+		return RetentionPlan{}, err
+	}
+	if fingerprint == "" {
+		return RetentionPlan{}, fault.Field("fingerprint", "is required: that of a preview")
+	}
+	return s.applyRetention(ctx, repo, retentiondb.RetentionOrder{Fingerprint: fingerprint})
+}
+
+func (s *Service) applyRetention(
+	ctx context.Context, repo resource.UID, order retentiondb.RetentionOrder,
+) (plan RetentionPlan, err error) {
+	if err := s.requireEach(ctx, repo, retentionRunners); err != nil {
+		return plan, err
+	}
+	plan.RetentionPlan, err = s.retention.Apply(ctx, repo, order)
+	if err != nil {
+		return plan, err
+	}
+	plan.Pullers = map[resource.UID]string{}
+	if s.authz.Require(ctx, resource.IdentityList, repo) != nil {
+		for i := range plan.Going {
+			if last := plan.Going[i].LastPull; last != nil {
+				last.Identity = ""
+			}
+		}
+		return plan, nil
+	}
+	for _, g := range plan.Going {
+		if g.LastPull != nil {
+			plan.Pullers[g.LastPull.Identity] = ""
+		}
+	}
+	err = fill(ctx, plan.Pullers, s.iam.Identities, func(i resource.Identity) { plan.Pullers[i.UID] = i.Name })
+	return plan, err
+}

@@ -1,0 +1,40 @@
+package metadata
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// digestBeginning matches a digest, or at least its first eight digits, with its algorithm
+// or without.
+var digestBeginning = regexp.MustCompile(`^(sha256:[0-9a-f]{8,64}|sha512:[0-9a-f]{8,128}|[0-9a-f]{8,128})$`)
+
+// SearchManifests returns up to n manifests whose digest is a text or begins with it, among
+// those in repos on which the caller holds manifest.metadata.list. The text has at least
+// eight digits, and may lack the algorithm; for any other text there are none.
+func (s *Service) SearchManifests(ctx context.Context, text string, n int) ([]imagedb.RepoManifest, error) {
+	if !digestBeginning.MatchString(text) {
+		return nil, nil
+	}
+	under, err := s.authz.Reach(ctx, resource.ManifestMetadataList)
+	if err != nil || len(under) == 0 {
+		return nil, err
+	}
+	prefixes := []string{text}
+	if text[0] != 's' { // no digit
+		prefixes = []string{"sha256:" + text, "sha512:" + text}
+	}
+	var all []imagedb.RepoManifest
+	for _, prefix := range prefixes {
+		some, err := s.imageIndex.SearchManifests(ctx, store.Reach{Under: under}, prefix, n-len(all))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}

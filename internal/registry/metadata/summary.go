@@ -1,0 +1,82 @@
+package metadata
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+)
+
+const (
+	maxSummaries = 50
+	pullsTime    = 30 * 24 * time.Hour // in which pulls are counted
+)
+
+// A Summary says in short what an image is like.
+type Summary struct {
+	Digest    string
+	Platforms []string
+	Size      int64 // of an index, of the image that Service.Size chooses, or else of the first
+
+	Pulls    int64 // in pullsTime; above a hundred, there may be more
+	LastPull time.Time
+
+	Signers []string // who have signed it, by name
+}
+
+// Summarize returns what images of a repo are like, without those that are not there. The
+// caller needs repo.list and manifest.metadata.list on the repo.
+func (s *Service) Summarize(ctx context.Context, repo resource.UID, digests []string) ([]Summary, error) {
+	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestMetadataList); err != nil {
+		return nil, err
+	}
+	if len(digests) == 0 || len(digests) > maxSummaries {
+		return nil, fault.Field("digests", "must be between 1 and 50")
+	}
+	for _, d := range digests {
+		if !resource.ValidDigest(d) {
+			return nil, fault.Field("digests", "must be digests")
+		}
+	}
+	if _, err := s.store.Repo(ctx, repo); err != nil { // under its whole uid
+		return nil, err
+	}
+	signers, err := s.signers.SignersOver(ctx, repo.Parent())
+	if err != nil {
+		return nil, err
+	}
+	var all []Summary
+	for _, d := range digests {
+		one, err := s.summary(ctx, repo, d, signers)
+		if errors.Is(err, fault.NotFound) { // it was deleted a moment ago
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (s *Service) summary(
+	ctx context.Context, repo resource.UID, digest string, signers []registry.Signer,
+) (Summary, error) {
+	out := Summary{Digest: digest}
+	var err error
+	if out.Platforms, out.Size, err = s.images.Outline(ctx, repo, digest); err != nil {
+		return out, err
+	}
+	if len(signers) > 0 {
+		signed, err := s.images.Signatures(ctx, repo, digest, signers, false)
+		if err != nil {
+			return out, err
+		}
+		out.Signers = names(signed)
+	}
+	out.Pulls, out.LastPull, err = s.pullRecords.CountPulls(ctx, repo, digest, s.now().Add(-pullsTime))
+	return out, err
+}

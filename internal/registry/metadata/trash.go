@@ -1,0 +1,114 @@
+package metadata
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// What one needs to see what was deleted, to restore it, and to remove it for good. The first is named first if all are
+// missing.
+var (
+	trashReaders   = []resource.Capability{resource.RepoList, resource.TagList}
+	trashRestorers = []resource.Capability{resource.ManifestCreate, resource.TagCreate, resource.RepoList, resource.TagList}
+	trashRemovers  = []resource.Capability{resource.RepoDelete, resource.ManifestDelete, resource.TagDelete}
+)
+
+// requireEach returns nil if the caller holds all capabilities, and otherwise names the first that is missing.
+func (s *Service) requireEach(ctx context.Context, target resource.UID, want []resource.Capability) error {
+	for _, c := range want {
+		if err := s.authz.Require(ctx, c, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A Restoration says how something is restored. RestoreTrash sets which tags must not be moved.
+type Restoration = registrydb.Restoration
+
+// emptyBatch is how many entries of the trash one transaction removes.
+const emptyBatch = 200
+
+// GetTrash returns an entry of the trash. The caller needs repo.list and tag.list on it.
+func (s *Service) GetTrash(ctx context.Context, uid resource.UID) (registry.TrashEntry, error) {
+	if err := s.requireEach(ctx, uid, trashReaders); err != nil {
+		return registry.TrashEntry{}, err
+	}
+	return s.store.TrashEntry(ctx, uid)
+}
+
+// ListTrash returns a page of what can be restored, where the caller holds repo.list and tag.list.
+func (s *Service) ListTrash(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[registry.TrashEntry], error) {
+	repos, err := s.authz.Reach(ctx, resource.RepoList)
+	if err != nil {
+		return page.Page[registry.TrashEntry]{}, err
+	}
+	tags, err := s.authz.Reach(ctx, resource.TagList)
+	if err != nil {
+		return page.Page[registry.TrashEntry]{}, err
+	}
+	return page.Read(ctx, s.pages, registrydb.TrashList, store.Reach{Under: store.Overlap(repos, tags)}, f, p, s.store.Trash)
+}
+
+// RestoreTrash puts back what an entry is, and returns all entries that it put back, this one first. The caller needs
+// manifest.create, tag.create, repo.list and tag.list on it and, for a repo, repo.create on its group. Tags that the settings of
+// the group forbid to move are not replaced.
+func (s *Service) RestoreTrash(
+	ctx context.Context, uid resource.UID, how Restoration,
+) ([]registry.TrashEntry, error) {
+	if err := s.requireEach(ctx, uid, trashRestorers); err != nil {
+		return nil, err
+	}
+	e, err := s.store.TrashEntry(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	group := e.Repo().Parent()
+	if e.Kind == registry.TrashRepo {
+		if err := s.authz.Require(ctx, resource.RepoCreate, group); err != nil {
+			return nil, err
+		}
+	}
+	rules, err := s.store.RegistrySettings(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	how.Frozen = rules.Frozen
+	return s.store.Restore(ctx, uid, how)
+}
+
+// DeleteTrash removes an entry of the trash for good. The caller needs tag.delete, manifest.delete and repo.delete on it.
+func (s *Service) DeleteTrash(ctx context.Context, uid resource.UID) error {
+	if err := s.requireEach(ctx, uid, trashRemovers); err != nil {
+		return err
+	}
+	return s.store.DeleteTrash(ctx, uid)
+}
+
+// EmptyTrash removes for good what was deleted below a group, or from a repo, until now. It returns how many entries that
+// were, and the sum of their sizes. The caller needs tag.delete, manifest.delete and repo.delete on the place.
+//
+// It takes several transactions if there is much. If it fails in between, the rest is still in the trash.
+func (s *Service) EmptyTrash(ctx context.Context, place resource.UID) (n, bytes int64, _ error) {
+	if err := s.requireEach(ctx, place, trashRemovers); err != nil {
+		return 0, 0, err
+	}
+	now := s.now()
+	n, bytes, err := s.store.MeasureTrash(ctx, place, now)
+	if err != nil || resource.IsDryRun(ctx) {
+		return n, bytes, err
+	}
+	for {
+		removed, err := s.store.EmptyTrash(ctx, place, now, emptyBatch)
+		if err != nil || removed < emptyBatch {
+			return n, bytes, err
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package metadata
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// CreateUpstream gives a group an upstream. The caller needs groups.update on it, as for its registry settings.
+func (s *Service) CreateUpstream(
+	ctx context.Context, group resource.UID, u registry.Upstream,
+) (registry.Upstream, error) {
+	if err := s.authz.Require(ctx, resource.GroupsUpdate, group); err != nil {
+		return registry.Upstream{}, err
+	}
+	if u.Address == "" {
+		u.Address = registry.AddressOf(u.Name)
+	}
+	if err := s.checkUpstream(&u); err != nil {
+		return registry.Upstream{}, err
+	}
+	u.UID, u.CreateTime = group.NewChild(), s.now()
+	u.UpdateTime = u.CreateTime
+	if err := mirror.SealCredentials(s.cfg.Key, &u); err != nil {
+		return registry.Upstream{}, err
+	}
+	return u, s.sources.InsertUpstream(ctx, u)
+}
+
+// checkUpstream fills in what was not given, and returns fault.InvalidArgument for what cannot be.
+func (s *Service) checkUpstream(u *registry.Upstream) error {
+	if u.FreshFor == 0 {
+		u.FreshFor = registry.DefaultFreshFor
+	}
+	if u.Realm == "" {
+		u.Realm = registry.DefaultRealm(u.Address)
+	}
+	if err := u.Validate(); err != nil {
+		return err
+	}
+	if !s.cfg.Fetches {
+		return fault.Unmet("UPSTREAMS_OFF", "this server fetches from no upstreams")
+	}
+	for field, address := range map[string]string{"address": u.Address, "realm": u.Realm} {
+		at, err := url.Parse(address)
+		if err == nil && address != "" {
+			err = s.cfg.Outbound.Check(at)
+		}
+		if err != nil {
+			return fault.Field(field, "cannot be used: %v", err)
+		}
+	}
+	return nil
+}
+
+// GetUpstream returns an upstream. The caller needs registry.settings.list on it.
+func (s *Service) GetUpstream(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
+	return authz.Get(ctx, s.authz, resource.RegistrySettingsList, uid, s.sources.Upstream)
+}
+
+// ListUpstreams returns a page of the upstreams the caller holds registry.settings.list on.
+func (s *Service) ListUpstreams(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[registry.Upstream], error) {
+	return authz.List(ctx, s.authz, s.pages, sourcedb.UpstreamList, resource.RegistrySettingsList, f, p, s.sources.Upstreams)
+}
+
+// UpdateUpstream applies change to an upstream. The caller needs groups.update on it. If its address or its realm changes,
+// it loses its credentials unless the change has new ones: nobody can have them sent elsewhere.
+func (s *Service) UpdateUpstream(
+	ctx context.Context, uid resource.UID, change func(*registry.Upstream) error,
+) (registry.Upstream, error) {
+	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
+		return registry.Upstream{}, err
+	}
+	var stored resource.Secret // which a copy does not have
+	read := func(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
+		u, err := s.sources.Upstream(ctx, uid)
+		stored = u.Credentials
+		return u, err
+	}
+	return store.Edit(ctx, uid, read, s.sources.UpdateUpstream, func(u *registry.Upstream) error {
+		u.Credentials = stored
+		before := *u
+		if err := change(u); err != nil {
+			return err
+		}
+		u.UID, u.CreateTime = before.UID, before.CreateTime
+		if before.Address != u.Address && before.Realm == u.Realm && u.Realm == registry.DefaultRealm(before.Address) {
+			u.Realm = "" // it was not given, and goes with the address
+		}
+		if err := s.checkUpstream(u); err != nil {
+			return err
+		}
+		if !u.SameHolder(before) && u.Credentials.Plain == "" {
+			u.Credentials = resource.Secret{}
+		}
+		return mirror.SealCredentials(s.cfg.Key, u)
+	})
+}
+
+// DeleteUpstream takes the upstream from its group; what was fetched stays. The caller needs groups.update on it.
+func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
+	return s.authz.Delete(ctx, resource.GroupsUpdate, uid, s.sources.DeleteUpstream)
+}
+
+// UpstreamFailure returns the failure of the last request of this server to an upstream, if its settings have not
+// changed since. ok is false if the last request succeeded. The caller must have read the upstream, which needs a
+// capability.
+func (s *Service) UpstreamFailure(u registry.Upstream) (_ mirror.Failure, ok bool) {
+	return s.mirror.LastFailure(u)
+}

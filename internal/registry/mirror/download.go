@@ -1,0 +1,197 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/holdfast-dev/holdfast/internal/registry/upload"
+)
+
+// A Download is a blob that arrives from an upstream. All clients that ask for the blob during the download read from
+// it. Its bytes are in a file without a name, outside of the storage, because an object store cannot read bytes that
+// are not committed. No client gets the last byte before the digest is verified.
+type Download struct {
+	begun chan struct{} // closed when size is known, or the download has failed
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced on every change
+	file     *os.File
+	users    int   // readers of the file and its writer
+	size     int64 // -1 if the upstream does not return it
+	have     int64 // bytes that have arrived
+	verified bool  // the blob is complete and has the right digest
+	ended    bool  // the blob is stored, or the download has failed
+	err      error
+}
+
+func newDownload() *Download {
+	return &Download{begun: make(chan struct{}), changed: make(chan struct{}), size: -1, users: 1}
+}
+
+// change changes the download with f and wakes up its readers.
+func (d *Download) change(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// start creates the file in dir and sets the size of the blob.
+func (d *Download) start(dir string, size int64) error {
+	file, err := os.CreateTemp(dir, ".upstream-*")
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(file.Name()); err != nil { // so that a crash leaves no file
+		return errors.Join(err, file.Close())
+	}
+	d.change(func() { d.file, d.size = file, size })
+	close(d.begun)
+	return nil
+}
+
+// Write implements io.Writer.
+func (d *Download) Write(p []byte) (int, error) {
+	n, err := d.file.WriteAt(p, d.have)
+	d.change(func() { d.have += int64(n) })
+	return n, err
+}
+
+// verify marks the blob as complete. The caller has compared its digest.
+func (d *Download) verify() { d.change(func() { d.verified, d.size = true, d.have }) }
+
+// end marks the blob as stored, or as failed if err is not nil.
+func (d *Download) end(err error) {
+	d.change(func() { d.ended, d.err = true, err })
+	select {
+	case <-d.begun:
+	default:
+		close(d.begun)
+	}
+	d.Leave()
+}
+
+// join keeps the file open until Leave.
+func (d *Download) join() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.users++
+}
+
+// Leave ends the use of the download. The last user closes the file.
+func (d *Download) Leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.users--; d.users == 0 && d.file != nil {
+		_ = d.file.Close() // the file has no name, so this deletes it
+	}
+}
+
+// state returns the number of bytes that can be read, whether they are the whole blob, a channel that is closed on the
+// next change, and the error if no further bytes will arrive.
+func (d *Download) state() (ready int64, complete bool, changed <-chan struct{}, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.verified {
+		return d.have, true, d.changed, nil
+	}
+	return max(0, d.have-1), false, d.changed, d.err
+}
+
+// Size waits until the size of the blob is known, in bytes. It is -1 if the upstream does not return it.
+func (d *Download) Size(ctx context.Context) (int64, error) {
+	select {
+	case <-d.begun:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.verified {
+		return d.size, nil
+	}
+	return d.size, d.err
+}
+
+// Wait waits until the blob is stored. It returns an error if the download has failed.
+func (d *Download) Wait(ctx context.Context) error {
+	for {
+		d.mu.Lock()
+		ended, err, changed := d.ended, d.err, d.changed
+		d.mu.Unlock()
+		if ended {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// CopyTo writes the blob to w as it arrives. It calls flush whenever it has to wait for further bytes.
+func (d *Download) CopyTo(ctx context.Context, w io.Writer, flush func()) error {
+	buf := upload.GetChunk()
+	defer upload.PutChunk(buf)
+	for offset := int64(0); ; {
+		ready, complete, changed, err := d.state()
+		switch {
+		case offset < ready:
+			n, err := d.file.ReadAt(buf[:min(upload.ChunkSize, ready-offset)], offset)
+			if n == 0 && err != nil {
+				return err
+			}
+			if _, err := w.Write(buf[:n]); err != nil {
+				return err
+			}
+			offset += int64(n)
+			continue
+		case complete:
+			return nil
+		case err != nil:
+			return err
+		}
+		flush()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// downloads are the running downloads.
+type downloads struct {
+	mu    sync.Mutex
+	byKey map[string]*Download
+}
+
+func newDownloads() *downloads { return &downloads{byKey: map[string]*Download{}} }
+
+// get returns the download with a key. The caller must call Leave. If first is true, the download is new and the
+// caller must start it.
+func (a *downloads) get(key string) (d *Download, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if d = a.byKey[key]; d != nil {
+		d.join()
+		return d, false
+	}
+	d = newDownload()
+	d.join()
+	a.byKey[key] = d
+	return d, true
+}
+
+// end ends a download. A later request finds the stored blob or starts another download.
+func (a *downloads) end(key string, d *Download, err error) {
+	a.mu.Lock()
+	delete(a.byKey, key)
+	a.mu.Unlock()
+	d.end(err)
+}

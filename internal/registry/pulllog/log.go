@@ -1,0 +1,174 @@
+// Package pulllog records pulls and pushes.
+package pulllog
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/access/authz"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/pulldb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+)
+
+const (
+	pullQueue = 8192 // records that are not written yet; further ones are dropped
+	pullBatch = 256
+	batchWait = time.Second // how long a record waits for others in its batch
+
+	// alikePulls is how many pulls that do not differ have records of their own in one batch. Further ones are counted in the
+	// last of them. A client that is in a loop, or many behind one address, would cost more by their records than by
+	// what they pull.
+	alikePulls = 8
+
+	maxAgent = 256
+)
+
+// A Log records pulls and pushes asynchronously, in batches.
+type Log struct {
+	store   *registrydb.Store
+	lost    *pulldb.Store
+	log     *slog.Logger
+	counter *pullCounter
+	dropped atomic.Int64
+	unnoted int64 // that were dropped, and are not noted in the database either
+
+	full chan struct{} // has an element if there is a batch
+
+	mu      sync.Mutex
+	waiting []registry.Pull
+	alike   map[registry.Pull]alike // by what they have in common
+}
+
+// alike is the records of pulls that do not differ.
+type alike struct{ records, last int }
+
+// New returns a Log that writes to s. The caller must also call Run.
+func New(s *registrydb.Store, log *slog.Logger) *Log {
+	return &Log{store: s, lost: pulldb.New(s.DB), log: log, counter: newPullCounter(), full: make(chan struct{}, 1), alike: map[registry.Pull]alike{}}
+}
+
+// Add records what a request did. public is true if everybody may make that
+// request. It never waits: if the database cannot keep up, records are dropped.
+func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.Pull) {
+	p.Remote = resource.HostOf(req.RemoteAddr)
+	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
+	p.Agent = strings.ToValidUTF8(p.Agent[:min(len(p.Agent), maxAgent)], "")
+	if c, ok := authz.CallerFrom(req.Context()); ok {
+		p.Identity = c.Identity
+	}
+	if public {
+		p.UID = repo.NewRisingChild(p.Time)
+		first, dropped := l.counter.add(&p)
+		if dropped {
+			l.dropped.Add(1)
+		}
+		if !first {
+			return
+		}
+	}
+	l.enqueue(repo, p)
+}
+
+// enqueue adds a record of p to those that wait, or counts p in one of them.
+func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
+	kind := p
+	kind.UID, kind.Time = repo, time.Time{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.alike[kind]
+	if of.records == alikePulls {
+		last := &l.waiting[of.last]
+		last.More++
+		last.Time = p.Time
+		return
+	}
+	if len(l.waiting) >= pullQueue {
+		l.dropped.Add(1)
+		return
+	}
+	p.UID = repo.NewRisingChild(p.Time) // in order, also within a millisecond
+	l.alike[kind] = alike{of.records + 1, len(l.waiting)}
+	if l.waiting = append(l.waiting, p); len(l.waiting) >= pullBatch {
+		select {
+		case l.full <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take returns the records that wait, and counts nothing in them any more.
+func (l *Log) take() []registry.Pull {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.waiting
+	l.waiting = nil
+	clear(l.alike)
+	return all
+}
+
+// Run writes batches until ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	counts, wait := time.NewTicker(countTime), time.NewTicker(batchWait)
+	defer counts.Stop()
+	defer wait.Stop()
+	for {
+		select {
+		case <-l.full:
+			l.writeAll(ctx, l.take())
+		case <-wait.C:
+			l.writeAll(ctx, l.take())
+		case <-counts.C:
+			l.writeAll(ctx, l.counter.drain())
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Flush writes the pulls that are queued. It is called after the last request.
+func (l *Log) Flush(ctx context.Context) {
+	l.writeAll(ctx, l.counter.drain())
+	l.writeAll(ctx, l.take())
+}
+
+// writeAll stores records in batches.
+func (l *Log) writeAll(ctx context.Context, all []registry.Pull) {
+	for batch := range slices.Chunk(all, pullBatch) {
+		l.write(ctx, batch)
+	}
+	l.noteDropped(ctx)
+}
+
+// write stores a batch. If that fails, the batch is dropped and logged.
+func (l *Log) write(ctx context.Context, batch []registry.Pull) {
+	err := l.store.InsertPulls(context.WithoutCancel(ctx), batch)
+	if err == nil {
+		return
+	}
+	for _, p := range batch {
+		l.dropped.Add(1 + p.More)
+	}
+	l.log.WarnContext(ctx, "pulls were not recorded", "err", err)
+}
+
+// noteDropped records how many pulls have no record.
+func (l *Log) noteDropped(ctx context.Context) {
+	n := l.dropped.Swap(0)
+	if n == 0 {
+		return
+	}
+	l.log.WarnContext(ctx, "pulls were not recorded", "count", n)
+	if err := l.lost.NoteLostPulls(context.WithoutCancel(ctx), n+l.unnoted); err != nil {
+		l.unnoted += n // noted with the next
+		return
+	}
+	l.unnoted = 0
+}

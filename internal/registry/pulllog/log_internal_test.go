@@ -1,0 +1,107 @@
+package pulllog
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/page"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// pulledRepo returns the log of a store, and a repo to pull from.
+func pulledRepo(t *testing.T, s *storetest.Store) (*Log, resource.UID) {
+	t.Helper()
+	org := resource.Group{UID: resource.NewRoot(), Name: "acme", CreateTime: time.Now()}
+	if _, err := s.InsertGroup(t.Context(), org); err != nil {
+		t.Fatal(err)
+	}
+	repo := registry.Repo{UID: org.UID.NewChild(), Name: "app", CreateTime: time.Now(), UpdateTime: time.Now()}
+	if err := s.InsertRepo(t.Context(), repo); err != nil {
+		t.Fatal(err)
+	}
+	return New(registrydb.New(s.DB), slog.New(slog.DiscardHandler)), repo.UID
+}
+
+// recorded returns the records of pulls from a repo, and how many pulls they stand for.
+func recorded(t *testing.T, s *storetest.Store, repo resource.UID) (records int, pulls int64) {
+	t.Helper()
+	got, err := s.Pulls(t.Context(), store.Reach{Under: []resource.UID{repo}}, resource.Filter{},
+		page.Request{Size: 10_000, Order: registrydb.PullList.Default})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range got.Items {
+		pulls += 1 + p.More
+	}
+	return len(got.Items), pulls
+}
+
+// TestPullsAlike pulls the same again and again from several places at once: every pull is counted, and the records are few.
+func TestPullsAlike(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		l, repo := pulledRepo(t, s)
+		const clients, each = 4, 1000
+		var wg sync.WaitGroup
+		for i := range clients {
+			wg.Go(func() {
+				req := httptest.NewRequestWithContext(t.Context(), "GET", "/v2/", nil)
+				req.RemoteAddr = fmt.Sprintf("192.0.2.%d:7", i)
+				for range each {
+					l.Add(req, repo, false, registry.Pull{Digest: "sha256:a", Tag: "v1", Time: time.Now()})
+				}
+			})
+		}
+		wg.Wait()
+		l.writeAll(t.Context(), l.take())
+		if records, pulls := recorded(t, s, repo); records != clients*alikePulls || pulls != clients*each {
+			t.Errorf("%d records of %d pulls, want %d of %d", records, pulls, clients*alikePulls, clients*each)
+		}
+		if all := l.take(); len(all) > 0 {
+			t.Errorf("%d records are there twice", len(all))
+		}
+	})
+}
+
+// TestPullsLost: a pull that has no record is counted as lost, whether there was no place for it or the database refused it.
+func TestPullsLost(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		l, repo := pulledRepo(t, s)
+		req := httptest.NewRequestWithContext(t.Context(), "GET", "/v2/", nil)
+		pull := func(n int) {
+			for i := range n {
+				l.Add(req, repo, false, registry.Pull{Digest: fmt.Sprint("sha256:", i), Time: time.Now()})
+			}
+		}
+		lost := func() (n int64) {
+			if err := s.Row(t.Context(), `SELECT CAST(coalesce(sum(n), 0) AS BIGINT) FROM pull_losses`, nil, &n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		const beyond = 100
+		pull(pullQueue + beyond)
+		l.writeAll(t.Context(), l.take())
+		if _, pulls := recorded(t, s, repo); pulls != pullQueue || lost() != beyond {
+			t.Errorf("%d pulls are recorded and %d lost, want %d and %d", pulls, lost(), pullQueue, beyond)
+		}
+		pull(1)
+		for range alikePulls + 1 {
+			pull(1)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l.writeAll(t.Context(), l.take())
+		if want := int64(alikePulls + 2); l.unnoted != want {
+			t.Errorf("%d pulls are still to be noted as lost, want %d", l.unnoted, want)
+		}
+	})
+}

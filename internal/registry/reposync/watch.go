@@ -1,0 +1,151 @@
+package reposync
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store/outbox"
+)
+
+const (
+	watchLease   = "follow" // the name of the lease in the database
+	leaseTime    = 15 * time.Second
+	watchRenew   = 5 * time.Second
+	pollInterval = 500 * time.Millisecond
+	watchEvents  = 1000             // events that are read at a time
+	saveInterval = 30 * time.Second // for the cursor, while no source changes
+	maxBehind    = 100_000          // events; if there are more, every repo with a source becomes due instead
+)
+
+// watchSources makes repos due whose source has changed, while this replica holds the lease.
+func (s *Syncer) watchSources(ctx context.Context) {
+	id := rand.Text()
+	for ; ctx.Err() == nil; pause(ctx, watchRenew) {
+		w := sourceWatch{Syncer: s, id: id, history: s.store.History()}
+		has, err := w.lease(ctx)
+		if err == nil && has {
+			err = w.watch(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "changes of the sources of repos are not watched", "err", err)
+		}
+	}
+	if s.store.Replicated() {
+		_ = s.store.ReleaseLease(context.WithoutCancel(ctx), watchLease, id) // otherwise it expires
+	}
+}
+
+// A sourceWatch reads events and makes the repos due whose source has changed. A push does not depend on it.
+type sourceWatch struct {
+	*Syncer
+	id      string
+	history int64 // ID of the database's history: in another history, events have other numbers
+	tail    *outbox.Tail
+	saved   int64 // number of the event up to which events were read, as stored
+}
+
+// lease reports whether this replica watches.
+func (w *sourceWatch) lease(ctx context.Context) (bool, error) {
+	if !w.store.Replicated() {
+		return true, nil
+	}
+	return w.store.AcquireLease(ctx, watchLease, w.id, leaseTime)
+}
+
+// watch reads events until the lease is lost, the history of the database changes, or ctx ends.
+func (w *sourceWatch) watch(ctx context.Context) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	renewed, saved := time.Now(), time.Now()
+	for ctx.Err() == nil && w.store.History() == w.history {
+		if time.Since(renewed) >= watchRenew {
+			renewed = time.Now()
+			if has, err := w.lease(ctx); err != nil || !has {
+				return err
+			}
+		}
+		n, err := w.readEvents(ctx)
+		if err != nil {
+			return err
+		}
+		if w.tail.At() != w.saved && time.Since(saved) >= saveInterval {
+			saved = time.Now()
+			if err := w.save(ctx, []resource.UID{}); err != nil {
+				return err
+			}
+		}
+		if n < watchEvents {
+			pause(ctx, pollInterval)
+		}
+	}
+	return nil
+}
+
+// begin continues after the last event that any replica has read. If that event is unknown or too old, all repos with
+// a source become due.
+func (w *sourceWatch) begin(ctx context.Context) error {
+	cursor, err := w.sources.FollowCursor(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := w.store.LastEvent(ctx)
+	if err != nil {
+		return err
+	}
+	unknown := cursor < 0 || cursor > last || last-cursor > maxBehind
+	if unknown {
+		cursor = last
+	}
+	w.saved = cursor
+	if w.tail, err = outbox.NewTail(ctx, w.store.DB, cursor); err != nil || !unknown {
+		return err
+	}
+	return w.save(ctx, nil)
+}
+
+// save makes the repos due that sync from changed, or all if changed is nil, and stores the cursor.
+func (w *sourceWatch) save(ctx context.Context, changed []resource.UID) error {
+	if has, err := w.sources.HasFollowers(ctx); err != nil || !has {
+		return err
+	}
+	w.saved = w.tail.At()
+	return w.sources.TellFollowers(ctx, changed, w.saved)
+}
+
+// readEvents reads the next events and returns their number. If no repo has a source, it skips them.
+func (w *sourceWatch) readEvents(ctx context.Context) (n int, _ error) {
+	has, err := w.sources.HasFollowers(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !has {
+		n, whole, err := w.tail.Skip(ctx, watchEvents, "")
+		if err != nil || whole {
+			return n, err
+		}
+	}
+	events, err := w.tail.Next(ctx, watchEvents)
+	if err != nil {
+		return 0, err
+	}
+	changed := map[resource.UID]bool{}
+	for _, e := range events {
+		switch e.Type {
+		case resource.TagCreated, resource.TagDeleted:
+			changed[e.Subject.Parent()] = true
+		case resource.RegistryPush, resource.RepoDeleted, resource.RepoCreated: // RepoCreated: it may be restored
+			changed[e.Subject] = true
+		}
+	}
+	if len(changed) == 0 || !has {
+		return len(events), nil
+	}
+	var repos []resource.UID
+	for repo := range changed {
+		repos = append(repos, repo)
+	}
+	return len(events), w.save(ctx, repos)
+}

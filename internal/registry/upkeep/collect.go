@@ -1,0 +1,312 @@
+package upkeep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/platform/blob"
+	"github.com/holdfast-dev/holdfast/internal/platform/metric"
+	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
+	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/upload"
+)
+
+// UploadAge is how long an upload may be idle before it is deleted, and how old a
+// file must be before it is considered lost.
+const UploadAge = 24 * time.Hour
+
+// collectBatch is the number of rows in one transaction of the collector.
+const collectBatch = 200
+
+// Collection configures a garbage collection.
+type Collection struct {
+	// Grace is how long a blob stays in a repo after the collector first found
+	// that no manifest there needs it. A running push may rely on it.
+	Grace     time.Duration
+	UploadAge time.Duration // 0 means the constant UploadAge
+	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
+	DryRun    bool          // only count
+}
+
+// Collected counts what a collection has deleted, or would have.
+type Collected struct {
+	Uploads int   `json:"uploads"` // abandoned
+	Links   int   `json:"links"`   // blobs removed from repos that do not need them
+	Blobs   int   `json:"blobs"`   // in no repo
+	Bytes   int64 `json:"bytes"`   // of these blobs
+	Files   int   `json:"files"`   // that neither a blob nor an upload refers to
+	Pulls   int   `json:"pulls"`   // older than KeepPulls
+	Trash   int   `json:"trash"`   // what has expired, or nobody can restore
+}
+
+// Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
+// All its state is in the store, so the next run continues one that was interrupted.
+func (m *Maintainer) Collect(ctx context.Context, c Collection) (Collected, error) {
+	removed, err := m.collect(ctx, c)
+	if !c.DryRun {
+		m.count(removed, err)
+	}
+	return removed, err
+}
+
+// count counts a run of the collector, unless it was ended.
+func (m *Maintainer) count(removed Collected, err error) {
+	outcome := metric.OK
+	if err != nil {
+		outcome = metric.Failed
+	}
+	if !errors.Is(err, context.Canceled) {
+		m.Metrics.CollectRun.Add(1, outcome)
+	}
+	all := m.Metrics.Collected
+	all.Add(int64(removed.Uploads), "uploads")
+	all.Add(int64(removed.Links), "links")
+	all.Add(int64(removed.Blobs), "blobs")
+	all.Add(removed.Bytes, "bytes")
+	all.Add(int64(removed.Files), "files")
+	all.Add(int64(removed.Pulls), "pulls")
+	all.Add(int64(removed.Trash), "trash")
+}
+
+func (m *Maintainer) collect(ctx context.Context, c Collection) (Collected, error) {
+	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
+	g := &collector{Maintainer: m, garbage: gcdb.New(m.Store.DB), Collection: c, now: m.Now()}
+	steps := []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune}
+	if !c.DryRun {
+		steps = append(steps, sourcedb.New(m.Store).SweepUpstreams)
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return g.collected, fmt.Errorf("collect: %w", err)
+		}
+	}
+	return g.collected, nil
+}
+
+type collector struct {
+	*Maintainer
+	Collection
+	garbage   *gcdb.Store
+	now       time.Time
+	collected Collected
+	idle      map[string]int // in a dry run: digest → repos that do not need it
+}
+
+// uploads deletes the uploads that are idle for longer than UploadAge.
+func (g *collector) uploads(ctx context.Context) error {
+	before, last := g.now.Add(-g.UploadAge), ""
+	for {
+		ids, err := g.Store.StaleUploads(ctx, last, before, collectBatch)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			last = id
+			if err := g.deleteUpload(ctx, id, before); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (g *collector) deleteUpload(ctx context.Context, id string, before time.Time) error {
+	if !g.Uploads.Lock(id) {
+		return nil // a request is writing to it
+	}
+	defer g.Uploads.Unlock(id)
+	if g.DryRun {
+		g.collected.Uploads++
+		return nil
+	}
+	dropped, err := g.Store.DropUpload(ctx, id, before)
+	if err != nil || !dropped {
+		return err
+	}
+	g.collected.Uploads++
+	return g.Uploads.DiscardUpload(ctx, id)
+}
+
+// trash removes what has expired from the trash, and what nobody can restore.
+func (g *collector) trash(ctx context.Context) (err error) {
+	if g.DryRun {
+		g.collected.Trash, err = g.Store.CountExpired(ctx, g.now)
+		return err
+	}
+	for _, step := range []func(context.Context, int) (int, error){
+		func(ctx context.Context, n int) (int, error) { return g.Store.ExpireTrash(ctx, g.now, n) },
+		g.garbage.SweepTrash,
+	} {
+		for {
+			n, err := step(ctx, collectBatch)
+			g.collected.Trash += n
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// links marks the blobs that no manifest of their repo needs, and removes those
+// from the repo that were marked longer ago than Grace.
+func (g *collector) links(ctx context.Context) error {
+	pushed := g.now.Add(-g.Grace)
+	g.idle = map[string]int{}
+	var from *gcdb.RepoBlob
+	for {
+		idle, next, err := g.garbage.IdleBlobs(ctx, from, pushed, collectBatch)
+		if err != nil {
+			return err
+		}
+		if g.DryRun {
+			for _, h := range idle {
+				g.idle[h.Digest]++
+			}
+			g.collected.Links += len(idle)
+		} else if len(idle) > 0 {
+			if err := g.garbage.MarkIdle(ctx, idle, g.now); err != nil {
+				return err
+			}
+		}
+		if next == nil {
+			break
+		}
+		from = next
+	}
+	for !g.DryRun {
+		examined, removed, err := g.garbage.UnlinkIdle(ctx, pushed, collectBatch)
+		g.collected.Links += removed
+		if err != nil || examined == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// blobs deletes the blobs that are in no repo: first the row, then the bytes. After
+// a crash in between, files deletes the bytes.
+func (g *collector) blobs(ctx context.Context) error {
+	for last := ""; ; {
+		unheld, err := g.garbage.UnheldBlobs(ctx, last, collectBatch)
+		if err != nil {
+			return err
+		}
+		if len(unheld) == 0 {
+			break
+		}
+		last = unheld[len(unheld)-1].Digest
+		if !g.DryRun {
+			if unheld, err = g.garbage.PurgeUnheld(ctx, unheld); err != nil {
+				return err
+			}
+		}
+		for _, b := range unheld {
+			if err := g.dropBlob(ctx, b); err != nil {
+				return err
+			}
+		}
+	}
+	for digest, n := range g.idle {
+		if err := g.countIdle(ctx, digest, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *collector) dropBlob(ctx context.Context, b registry.Blob) error {
+	g.collected.Blobs++
+	g.collected.Bytes += b.Size
+	if g.DryRun {
+		return nil
+	}
+	return g.Uploads.RemoveBlob(ctx, b.Path)
+}
+
+// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo and the trash of none needs it.
+func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
+	holders, err := g.Store.BlobHolders(ctx, digest, n+1)
+	if err != nil || len(holders) != n {
+		return err
+	}
+	kept, err := g.garbage.TrashNeeds(ctx, digest)
+	if err != nil || kept {
+		return err
+	}
+	b, err := g.Store.StoredBlob(ctx, digest)
+	if err != nil {
+		return err
+	}
+	return g.dropBlob(ctx, b)
+}
+
+// files deletes the files that neither a blob nor an upload refers to. They are left over if a push fails after its
+// bytes are written and before it commits, or if a server is killed while it writes them.
+func (g *collector) files(ctx context.Context) error {
+	err := g.sweep(ctx, g.Uploads.Walk, g.garbage.UnreferencedPaths, g.Uploads.RemoveBlob)
+	if err != nil {
+		return err
+	}
+	return g.sweep(ctx, g.Uploads.Unfinished, g.garbage.EndedUploads, g.Uploads.Abort)
+}
+
+// sweep removes those of the files that walk finds that are old and not needed.
+func (g *collector) sweep(
+	ctx context.Context, walk func(ctx context.Context, dir string, each func(blob.File) error) error,
+	unneeded func(ctx context.Context, paths map[string]string) ([]string, error),
+	remove func(ctx context.Context, path string) error,
+) error {
+	old := g.now.Add(-g.UploadAge)
+	batch := map[string]string{}
+	check := func() error {
+		unnamed, err := unneeded(ctx, batch)
+		if err != nil {
+			return err
+		}
+		for _, p := range unnamed {
+			g.collected.Files++
+			if g.DryRun {
+				continue
+			}
+			if err := remove(ctx, p); err != nil {
+				return err
+			}
+		}
+		clear(batch)
+		return nil
+	}
+	err := walk(ctx, upload.Folder, func(f blob.File) error {
+		if f.ModTime.After(old) {
+			return nil
+		}
+		batch[f.Path] = path.Base(f.Path)
+		if len(batch) < collectBatch {
+			return nil
+		}
+		return check()
+	})
+	if err != nil {
+		return err
+	}
+	return check()
+}
+
+// prune deletes the oldest pulls from the log.
+func (g *collector) prune(ctx context.Context) error {
+	for g.KeepPulls > 0 && !g.DryRun {
+		n, err := g.Store.PrunePulls(ctx, g.now.Add(-g.KeepPulls), collectBatch)
+		g.collected.Pulls += n
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+	return nil
+}
