@@ -51,9 +51,9 @@ type List struct {
 }
 
 // Resume checks the parameters of a call to l. It returns the page to read, and
-// the filter to read it with: f, completed from the page token. If a call omits a part
-// of the order or the filter, the token provides it. If a part differs from the token,
-// Resume returns fault.InvalidArgument.
+// the filter to read it with: f, completed from the page token. If a call omits
+// the order or a part of the filter, the token provides it. If a part differs from the
+// token, Resume returns fault.InvalidArgument.
 //
 // f selects the rows of the list. It must encode to JSON without the fields that are
 // not set, and decode to the same value.
@@ -172,7 +172,8 @@ func withinObject(part, full any) bool {
 // otherList is the error for a token of another list.
 func (c *payload) otherList() error {
 	if c.Order != nil && c.Filter == nil {
-		return fault.Field("page_token", "belongs to a list with another filter or order; a filter this long must be sent again")
+		return fault.Field("page_token",
+			"belongs to a list with another filter or order; a filter this long must be sent again")
 	}
 	return fault.Field("page_token", "belongs to a list with another filter or order")
 }

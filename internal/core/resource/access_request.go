@@ -6,11 +6,11 @@ import "time"
 type AccessRule struct {
 	UID            UID           `json:"uid"`
 	Role           UID           `json:"roleUid"`
-	MaxDuration    time.Duration `json:"maxDuration"` // of the grant, at most
+	MaxDuration    time.Duration `json:"maxDuration"` // longest duration of a grant
 	Approvers      int           `json:"approvers"`   // number of approvals needed; 0 if BreakGlass is set
 	ReasonRequired bool          `json:"reasonRequired,omitempty"`
 	BreakGlass     bool          `json:"breakGlass,omitempty"`   // the role can be taken without approval
-	Requester      UID           `json:"requesterUid,omitempty"` // role that the requester must hold; "" allows everyone in the organization
+	Requester      UID           `json:"requesterUid,omitempty"` // role that the requester must hold; "" is any role
 	CreateTime     time.Time     `json:"createTime"`
 	UpdateTime     time.Time     `json:"updateTime"`
 }
@@ -47,8 +47,7 @@ func (p *Problems) accessLength(field string, d time.Duration) {
 	}
 }
 
-// An AccessRequest asks for a role on a group for a limited time. The group is the parent
-// of the request.
+// An AccessRequest asks for a role on a group, its parent, for a limited time.
 type AccessRequest struct {
 	UID        UID              `json:"uid"`
 	Rule       UID              `json:"ruleUid"`

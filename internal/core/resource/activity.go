@@ -17,7 +17,7 @@ type Activity struct {
 	Address  string `json:"address,omitempty"`
 	Session  string `json:"session,omitempty"`
 
-	Reason     string    `json:"reason,omitempty"`     // of a refusal
+	Reason     string    `json:"reason,omitempty"`     // reason of a refusal
 	Capability string    `json:"capability,omitempty"` // the missing capability
 	Count      int64     `json:"count,omitempty"`      // number of refusals in this record
 	First      time.Time `json:"first,omitzero"`       // time of the first of them

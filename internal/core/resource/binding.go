@@ -37,7 +37,7 @@ func (b RoleBinding) State(now time.Time) BindingState {
 // A BindingState says whether a binding is valid.
 type BindingState int
 
-// The states of a binding. A binding that has ended cannot be extended.
+// The states of a binding. An ended binding cannot be extended.
 const (
 	BindingActive BindingState = iota + 1
 	BindingUpcoming

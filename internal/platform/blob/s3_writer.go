@@ -251,7 +251,8 @@ func (w *s3Writer) mend(ctx context.Context) error {
 	if size < minPart {
 		return w.readBack(ctx, size)
 	}
-	id, err := w.s.core.NewMultipartUpload(ctx, w.s.bucket, w.s.key(w.path), minio.PutObjectOptions{ContentType: contentType})
+	id, err := w.s.core.NewMultipartUpload(ctx, w.s.bucket, w.s.key(w.path),
+		minio.PutObjectOptions{ContentType: contentType})
 	if err != nil {
 		return w.s.failure("write", w.path, err)
 	}

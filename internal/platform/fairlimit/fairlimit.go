@@ -65,7 +65,9 @@ func New(l Limits) *Limiter {
 // task at a time, then stays idle for as long as the task took.
 func YieldToWriters() *Limiter {
 	const queued = 9 // per tenant
-	return New(Limits{Total: 1, PerTenant: 1, QueuedPerTenant: queued, Rest: true, Busy: Busy("too many of these at once")})
+	return New(Limits{
+		Total: 1, PerTenant: 1, QueuedPerTenant: queued, Rest: true, Busy: Busy("too many of these at once"),
+	})
 }
 
 // Acquire waits until a task of a tenant may run. The caller calls release when the

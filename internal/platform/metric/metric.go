@@ -129,8 +129,9 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 			label{"change", []string{Copied, Removed}}),
 		RuleRefused: newCounter(r, "holdfast_rule_refusals_total", "Pulls of images that a rule has refused."),
 		Upstreams: newCounter(r, "holdfast_upstream_requests_total",
-			"Requests for manifests and blobs of groups with an upstream: served from here because that was fresh (hit) or the "+
-				"upstream said that it is (unchanged), fetched, served from here though the upstream was not asked or gave no answer "+
+			"Requests for manifests and blobs of groups with an upstream: served from here because that was fresh (hit) "+
+				"or the upstream said that it is (unchanged), fetched, "+
+				"served from here though the upstream was not asked or gave no answer "+
 				"(stale); and not served because the upstream does not have it (missing), did not have it "+
 				"a moment ago and was not asked again (remembered), was asked too often (limited), refused (denied) or failed.",
 			label{"kind", []string{Manifest, Blob}},

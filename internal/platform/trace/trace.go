@@ -129,8 +129,8 @@ func Of(ctx context.Context) *Span {
 	return span
 }
 
-// ID returns the id of the trace of ctx, or "" if there is none. It is the id
-// of the caller's trace if the request is not recorded here.
+// ID returns the id of the trace of ctx, or "" if there is none. If the
+// request is not recorded here, it is the id of the caller's trace.
 func ID(ctx context.Context) string {
 	if span := Of(ctx); span != nil {
 		return span.trace
