@@ -10,28 +10,28 @@ import (
 // A CopiedImage is an image that was copied from one repo to another.
 type CopiedImage struct {
 	Digest   string `json:"digest"`
-	Tag      string `json:"tag,omitempty"`      // of the copy
-	FromTag  string `json:"fromTag,omitempty"`  // that it was copied from
-	Replaced string `json:"replaced,omitempty"` // what the tag stood for before, if that was something else
-	Present  bool   `json:"present,omitempty"`  // the repo had it already
+	Tag      string `json:"tag,omitempty"`      // in the target repo
+	FromTag  string `json:"fromTag,omitempty"`  // in the source repo
+	Replaced string `json:"replaced,omitempty"` // digest that the tag had before, if it differs
+	Present  bool   `json:"present,omitempty"`  // the target repo already had the image
 }
 
-// An ImageCopy is what was copied from one repo to another.
+// An ImageCopy is the result of a copy from one repo to another.
 type ImageCopy struct {
 	Repo      resource.UID  `json:"repo"`
 	From      resource.UID  `json:"from"`
 	Images    []CopiedImage `json:"images"`
-	Manifests int           `json:"manifests"` // that were added
-	Bytes     int64         `json:"bytes"`     // that the repo needs more
+	Manifests int           `json:"manifests"` // number of added manifests
+	Bytes     int64         `json:"bytes"`     // growth of the target repo
 	Promoted  bool          `json:"promoted,omitempty"`
 	Reason    string        `json:"reason,omitempty"`
 	By        resource.UID  `json:"by"`
 }
 
-// A CopyRequest says what is copied from a repo, and to which.
+// A CopyRequest names the images to copy, their repo and the target repo.
 type CopyRequest struct {
-	Group         resource.UID // of the repo that it goes to
-	Repo          string
+	Group         resource.UID // group of the target repo
+	Repo          string       // name of the target repo
 	From          resource.UID
 	References    []string
 	TagPattern    string
@@ -41,7 +41,7 @@ type CopyRequest struct {
 	Reason        string
 }
 
-// MaxCopied is how many manifests are copied at once.
+// MaxCopied is the largest number of manifests in one copy.
 const MaxCopied = 200
 
 // Validate reports every field a caller must fix.
@@ -61,7 +61,7 @@ func (c CopyRequest) Validate() error {
 	case c.TagPattern != "":
 		p.tagPattern("tag_pattern", c.TagPattern)
 		if len(c.References) > 0 {
-			p.Add("tag_pattern", "cannot be given beside references")
+			p.Add("tag_pattern", "cannot be given together with references")
 		}
 	case len(c.References) == 0:
 		p.Add("references", "is required, or tag_pattern")
@@ -76,13 +76,13 @@ func (c CopyRequest) Validate() error {
 	return p.Err()
 }
 
-// Matches reports whether a tag is one of those that are copied.
+// Matches reports whether a tag matches TagPattern.
 func (c CopyRequest) Matches(tag string) bool {
 	ok, err := path.Match(c.TagPattern, tag)
 	return ok && err == nil
 }
 
-// TooManyCopied is the problem of a copy of too much.
+// TooManyCopied returns the error message for a copy of more than MaxCopied manifests.
 func TooManyCopied() string {
 	return "more than " + strconv.Itoa(MaxCopied) + " manifests would be copied at once: copy some of them first"
 }

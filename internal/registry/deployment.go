@@ -10,7 +10,7 @@ import (
 
 // A Deployment lists the charts with which the images of a repo are deployed.
 type Deployment struct {
-	UID        resource.UID `json:"uid"` // the repo's
+	UID        resource.UID `json:"uid"` // UID of the repo
 	Charts     []HelmChart  `json:"charts,omitempty"`
 	CreateTime time.Time    `json:"createTime"`
 	UpdateTime time.Time    `json:"updateTime"`

@@ -6,39 +6,39 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// FollowLife is how long a repo follows another after somebody has set it, or after it was last done.
+// FollowLife is how long a repo syncs from its source after the source was set or after the last sync.
 const FollowLife = 14 * 24 * time.Hour
 
-// A FollowState says how a repo stands that follows another. Its values are those of the API.
+// A FollowState is the sync status of a repo. Its values are the values of the API.
 type FollowState int32
 
-// The states of a repo that follows another.
+// The sync states of a repo.
 const (
-	FollowEqual   FollowState = iota // there is nothing to do
-	FollowQueued                     // it is due, and nobody has begun
-	FollowRunning                    // it is being made equal
-	FollowFailed                     // it is not equal, and there is a reason
+	FollowEqual   FollowState = iota // the repo equals its source
+	FollowQueued                     // a sync is due and has not begun
+	FollowRunning                    // a sync is running
+	FollowFailed                     // the repo differs from its source; Follow.Error has the reason
 )
 
-// A Follow is a repo that follows another, and how it stands.
+// A Follow is the sync status of a repo that syncs from another repo, its source.
 type Follow struct {
 	Repo     resource.UID
 	Source   resource.UID
-	Identity resource.UID // who has set the source, in whose name it is done; "" if nobody has
+	Identity resource.UID // identity that set the source and in whose name the repo syncs; "" if unknown
 
 	State     FollowState
-	StateTime time.Time // since when
+	StateTime time.Time // time of the last change of State
 
-	SetTime     time.Time // of the source
-	RunTime     time.Time // when it last came to its end
-	SuccessTime time.Time // when the two were last equal
-	ExpireTime  time.Time // when following ends
-	DueTime     time.Time // when it is next done; zero if never
+	SetTime     time.Time // time at which the source was set
+	RunTime     time.Time // end of the last sync
+	SuccessTime time.Time // time at which the repo last equaled its source
+	ExpireTime  time.Time // end of syncing
+	DueTime     time.Time // time of the next sync; zero if there is none
 
-	Error      string   // why they are not equal
-	FailedTags []string // some of the tags that are not, named by the source or by the repo
-	Tags       int64    // that the repo had after the last run
+	Error      string   // reason why the repo differs from its source
+	FailedTags []string // some of the tags that differ, named by the source or by the repo
+	Tags       int64    // number of tags of the repo after the last sync
 }
 
-// Expired reports whether a repo does not follow any more at a time.
+// Expired reports whether syncing has ended at a time.
 func (f Follow) Expired(now time.Time) bool { return !f.ExpireTime.IsZero() && now.After(f.ExpireTime) }

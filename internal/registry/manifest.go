@@ -14,24 +14,24 @@ type Manifest struct {
 	Digest       string
 	MediaType    string
 	Size         int64
-	Subject      string // the digest of the manifest this one is about, or ""
-	ArtifactType string // as the list of referrers has it
+	Subject      string // digest of the manifest to which this one is attached, or ""
+	ArtifactType string // as in the list of referrers
 	Annotations  string // JSON object, or ""
 	PushTime     time.Time
 	Body         []byte
 	Needs        []Need
-	About        []string // of an index: the images that attestations in it are about
+	About        []string // digests of the images that the attestations of an index describe
 }
 
-// ClaimsImage reports whether the types in a manifest are those of an image with layers of
-// files, whatever else it says.
+// ClaimsImage reports whether a manifest has the types of an image with layers of files. It may
+// also have a subject.
 func (m Manifest) ClaimsImage() bool {
 	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
 }
 
-// Runs reports whether a client may run what the body of a manifest describes. That depends on
-// the type of its configuration and on nothing else: some clients guess the other types, and
-// take a configuration without a type for that of an image.
+// Runs reports whether a client may run the content of a manifest. It depends only on the type of
+// the configuration, because some clients guess the other types and treat a configuration without
+// a type as the configuration of an image.
 func (m Manifest) Runs() bool {
 	var doc struct {
 		Config    *struct{ MediaType string }
@@ -45,17 +45,17 @@ func (m Manifest) Runs() bool {
 	})
 }
 
-// runnable are the types of configurations that clients take for those of images.
+// runnable are the types of configurations that clients treat as configurations of images.
 var runnable = append([]string{"", "application/octet-stream", "application/json", "text/html",
 	"application/vnd.docker.plugin.v1+json"}, ImageConfigs...)
 
-// IsImage reports whether a manifest is that of an image, as far as its types tell: also
-// attestations have them.
+// IsImage reports whether a manifest has the types of an image and no subject. Attestations may
+// have these types, too.
 func (m Manifest) IsImage() bool {
 	return m.Subject == "" && slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
 }
 
-// The media types of images: those of their manifests, and of their configurations.
+// The media types of the manifests and the configurations of images.
 var (
 	ImageManifests = []string{"application/vnd.oci.image.manifest.v1+json",
 		"application/vnd.docker.distribution.manifest.v2+json"}
@@ -66,8 +66,8 @@ var (
 // A Need is content a manifest refers to.
 type Need struct {
 	Digest   string
-	Manifest bool // otherwise a blob
-	Optional bool // may be missing: it is non-distributable, or the registry accepts sparse images
+	Manifest bool // a manifest; otherwise a blob
+	Optional bool // may be missing, because it is non-distributable or the registry accepts sparse images
 }
 
 // A Blob is a blob in the storage.
@@ -75,15 +75,15 @@ type Blob struct {
 	Digest string
 	Size   int64
 	Path   string
-	Rotten bool // the bytes are missing or wrong; known to some methods of the store only
+	Rotten bool // the bytes are missing or wrong; only some methods of the store set it
 }
 
 // An Upload is an upload that has not become a blob. Its first Size bytes are stored, and
 // State is the state of their hash.
 type Upload struct {
 	ID        string
-	Group     resource.UID // of the repo, which may not exist yet
-	Repo      string       // its name in the group
+	Group     resource.UID // group of the repo, which may not exist yet
+	Repo      string       // name of the repo in the group
 	Algorithm string
 	Size      int64
 	State     []byte
@@ -106,7 +106,7 @@ type Variant struct {
 	Layers       int    `json:"layers"`
 	Config       []byte `json:"-"` // the image's configuration in JSON, if it has one
 
-	Stack []Layer `json:"-"` // the lowest first
+	Stack []Layer `json:"-"` // lowest first
 }
 
 // A Layer is a layer of an image, as its manifest lists it.
@@ -116,88 +116,88 @@ type Layer struct {
 	Size      int64
 }
 
-// Platform returns the system that a variant is for, such as linux/arm64/v8.
+// Platform returns the platform of a variant, such as linux/arm64/v8.
 func (v Variant) Platform() string {
 	return strings.Trim(strings.Join([]string{v.OS, v.Architecture, v.Variant}, "/"), "/")
 }
 
-// An ImageState says whether it is known what packages an image has.
+// An ImageState is the state of the inspection of an image for packages.
 type ImageState int
 
 // The states of an image.
 const (
 	ImageWaiting       ImageState = iota // in the queue
 	ImageIndexed                         // its packages are known
-	ImageNotUnderstood                   // for a reason
-	ImageNone                            // it has no layers of files, and so is no image
+	ImageNotUnderstood                   // StoredImage.Reason has the reason
+	ImageNone                            // not an image, because it has no layers of files
 )
 
-// A StoredImage is an image of a repo, and how far it is known.
+// A StoredImage is an image of a repo with the state of its inspection.
 type StoredImage struct {
 	Repo       resource.UID
 	Digest     string
 	State      ImageState
-	Reason     string // why it is not understood, or not inspected yet
+	Reason     string // reason why it was not inspected
 	UpdateTime time.Time
-	IndexTime  time.Time // when its packages were first known; zero if they are not
+	IndexTime  time.Time // time at which its packages were first known; zero if they are not
 }
 
-// A PastTag is a tag that stood for an image for some time.
+// A PastTag is a tag that named an image for some time.
 type PastTag struct {
 	Name         string
 	Since, Until time.Time
 }
 
-// A Package is a version of a package as it is found in images. For a package of a
-// distribution, Ecosystem names also the release, as in Debian:12.
+// A Package is a version of a package in an image. For a package of a distribution, Ecosystem
+// includes the release, as in Debian:12.
 type Package struct {
 	Ecosystem, Name, Version  string
-	SourceName, SourceVersion string // what it was built from, if a distribution says so
+	SourceName, SourceVersion string // the source package, if a distribution names it
 	PURL                      string
-	Owned                     bool // it is part of a package of a distribution, whose advisories tell about it
+	Owned                     bool // part of a package of a distribution, whose advisories cover it
 }
 
 // An ImagePackage is a package in an image.
 type ImagePackage struct {
 	Package
-	ID      int64  // its number in the database
-	Place   string // the file that tells of it; "" if only SBOMs do
-	Layer   int    // the first is 0
+	ID      int64  // number of the package in the database
+	Place   string // file of the image that lists it; "" if only SBOMs do
+	Layer   int    // index of the layer; the lowest is 0
 	Origins []Origin
 }
 
-// An Origin is how it is known that an image has a package: the files of the image tell, or
-// an SBOM that somebody has attached to it in its repo.
+// An Origin is the evidence that an image has a package: the files of the image, or an SBOM that
+// is attached to the image in its repo.
 type Origin struct {
-	Manifest string       // the digest of what is attached; "" for the files of the image
-	By       resource.UID // who has attached it; "" if that is not known
+	Manifest string       // digest of the attached manifest; "" for the files of the image
+	By       resource.UID // identity that attached it; "" if unknown
 	Time     time.Time
 }
 
-// SBOMReader is the version of how SBOMs are read. It rises when more could be read of one
-// than before, so that all are to be read again.
+// SBOMReader is the version of the code that reads SBOMs. It increases when the code reads more
+// than before, so that all SBOMs are read again.
 const SBOMReader = 1
 
-// An SBOM is what the documents of an attached manifest say about an image of a repo.
+// An SBOM is the content of the documents in a manifest that is attached to an image of a repo.
 type SBOM struct {
 	Origin
 	Format   string
-	Tool     string   // that wrote it
-	Warnings []string // what could not be understood
-	IDs      []int64  // of its packages, in order
+	Tool     string   // program that wrote it
+	Warnings []string // parts that could not be read
+	IDs      []int64  // numbers of its packages, sorted
 }
 
-// An Inspection is what an image contains.
+// An Inspection is the result of inspecting an image for packages.
 type Inspection struct {
 	Digest       string
-	Extractors   int // the version of what has read it
+	Extractors   int // version of the extractors that read the image
 	UpdateTime   time.Time
 	Distribution Distribution
-	Warnings     []string // what could not be understood
+	Warnings     []string // parts that could not be read
 	Packages     []ImagePackage
 }
 
-// IDs returns the numbers of the packages, in order.
+// IDs returns the numbers of the packages, sorted.
 func (i Inspection) IDs() []int64 {
 	ids := make([]int64, len(i.Packages))
 	for n, p := range i.Packages {
@@ -207,7 +207,7 @@ func (i Inspection) IDs() []int64 {
 	return ids
 }
 
-// A Distribution is a release of an operating system, as its os-release has it.
+// A Distribution is a release of an operating system, from its os-release file.
 type Distribution struct {
 	ID      string `json:"id,omitempty"`
 	Version string `json:"version,omitempty"`

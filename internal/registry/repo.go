@@ -24,12 +24,12 @@ type Repo struct {
 	UpdateTime  time.Time    `json:"updateTime"`
 }
 
-// A CatalogTier is the tier of a repo in a catalog. Its values are those of the API.
+// A CatalogTier is the tier of a repo in a catalog. Its values are the values of the API.
 type CatalogTier int32
 
 const maxCatalogTier = 6
 
-// A SyncConfig names the repo that a repo follows.
+// A SyncConfig names the source from which a repo syncs.
 type SyncConfig struct {
 	Source         string    `json:"source"`
 	UniqueTags     bool      `json:"uniqueTags,omitempty"`
@@ -43,7 +43,7 @@ type SyncConfig struct {
 
 // A RepoReadme is the readme of a repo, in Markdown.
 type RepoReadme struct {
-	UID     resource.UID `json:"uid"` // the repo's
+	UID     resource.UID `json:"uid"` // UID of the repo
 	Content string       `json:"content"`
 }
 

@@ -10,21 +10,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Retention says which images of the repos of a group, or of one repo, are kept. An image that no rule keeps goes when
-// the rules are applied. The rules of the nearest place that has any apply, without merging.
+// A Retention has the rules that select the images to keep in the repos of a group or in one repo. Applying the rules
+// deletes every image that no rule keeps. The nearest place with rules applies, without merging.
 //
-// An image stays or goes with all its tags, with the manifests that it lists, and with what is attached to it.
+// An image is kept or deleted together with its tags, the manifests that it lists, and the artifacts attached to it.
 type Retention struct {
-	UID             resource.UID `json:"uid"`                       // of the group or repo that has them
-	KeepNewest      int32        `json:"keepNewest,omitempty"`      // how many tagged images, the newest first
-	KeepMatching    []string     `json:"keepMatching,omitempty"`    // those with a tag that matches one of these with path.Match
-	KeepYoungerDays int32        `json:"keepYoungerDays,omitempty"` // those that were pushed or tagged since
-	KeepPulledDays  int32        `json:"keepPulledDays,omitempty"`  // those that were pulled since
-	KeepMinors      int32        `json:"keepMinors,omitempty"`      // those whose tags are versions of so many last minor versions
-	KeepDeployed    bool         `json:"keepDeployed,omitempty"`    // those that run, as the inventory knows
-	KeepSigned      bool         `json:"keepSigned,omitempty"`      // those that a signature is attached to
-	KeepNeeded      bool         `json:"keepNeeded,omitempty"`      // those that another image of the organization is built on
-	EveryDays       int32        `json:"everyDays,omitempty"`       // how often they are applied without being asked to; 0 is never
+	UID             resource.UID `json:"uid"`                       // the group or repo with these rules
+	KeepNewest      int32        `json:"keepNewest,omitempty"`      // number of tagged images, newest first
+	KeepMatching    []string     `json:"keepMatching,omitempty"`    // patterns of tags for path.Match
+	KeepYoungerDays int32        `json:"keepYoungerDays,omitempty"` // days since the last push or tag
+	KeepPulledDays  int32        `json:"keepPulledDays,omitempty"`  // days since the last pull
+	KeepMinors      int32        `json:"keepMinors,omitempty"`      // number of the latest minor versions in tags
+	KeepDeployed    bool         `json:"keepDeployed,omitempty"`    // images that run, according to the inventory
+	KeepSigned      bool         `json:"keepSigned,omitempty"`      // images with an attached signature
+	KeepNeeded      bool         `json:"keepNeeded,omitempty"`      // base images of other images of the organization
+	EveryDays       int32        `json:"everyDays,omitempty"`       // days between automatic runs; 0 means never
 	UpdateTime      time.Time    `json:"updateTime"`
 }
 
@@ -41,8 +41,10 @@ const (
 func (r Retention) Validate() error {
 	var p problems
 	p.RequiredUID("uid", r.UID)
-	resource.Within(&p.Problems, "keep_newest", r.KeepNewest, 0, maxKeepNewest, "must be from 0 to "+strconv.Itoa(maxKeepNewest))
-	resource.Within(&p.Problems, "keep_minors", r.KeepMinors, 0, maxKeepMinors, "must be from 0 to "+strconv.Itoa(maxKeepMinors))
+	resource.Within(&p.Problems, "keep_newest", r.KeepNewest, 0, maxKeepNewest,
+		"must be from 0 to "+strconv.Itoa(maxKeepNewest))
+	resource.Within(&p.Problems, "keep_minors", r.KeepMinors, 0, maxKeepMinors,
+		"must be from 0 to "+strconv.Itoa(maxKeepMinors))
 	for field, days := range map[string]int32{
 		"keep_younger_days": r.KeepYoungerDays, "keep_pulled_days": r.KeepPulledDays, "every_days": r.EveryDays,
 	} {
@@ -60,7 +62,8 @@ func (r Retention) Validate() error {
 
 // tagPattern checks a pattern of tags for path.Match.
 func (p *problems) tagPattern(field, pattern string) {
-	if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > resource.MaxPathName || !resource.Storable(pattern) {
+	_, err := path.Match(pattern, "")
+	if err != nil || pattern == "" || len(pattern) > resource.MaxPathName || !resource.Storable(pattern) {
 		p.Add(field, "must be patterns such as latest or nightly-*")
 	}
 }
@@ -70,7 +73,7 @@ func (r Retention) keepsNothing() bool {
 		!r.KeepDeployed && !r.KeepSigned && !r.KeepNeeded
 }
 
-// Matches reports whether a tag is one of those whose images are kept.
+// Matches reports whether a tag matches one of the patterns in KeepMatching.
 func (r Retention) Matches(tag string) bool {
 	for _, pattern := range r.KeepMatching {
 		if ok, err := path.Match(pattern, tag); ok && err == nil {
@@ -80,7 +83,7 @@ func (r Retention) Matches(tag string) bool {
 	return false
 }
 
-// A KeepReason is why an image is kept.
+// A KeepReason is the reason to keep an image.
 type KeepReason int
 
 // The reasons to keep an image.
@@ -95,8 +98,8 @@ const (
 	KeptDeployed
 	KeptPulled
 	KeptNeeded
-	KeptListed   // an index that stays lists it
-	KeptTooLarge // too much is attached to it to go at once
+	KeptListed   // a kept index lists it
+	KeptTooLarge // too many artifacts are attached to it for one transaction
 )
 
 // A MinorVersion is the first two numbers of a semantic version.
@@ -109,8 +112,8 @@ func (v MinorVersion) Less(w MinorVersion) bool {
 
 var versionTag = regexp.MustCompile(`^v?([0-9]{1,9})\.([0-9]{1,9})(\.[0-9]{1,9})?(-[0-9A-Za-z.-]+)?$`)
 
-// ParseVersionTag returns the minor version that a tag such as v1.4.2, 1.4 or 1.5.0-rc.1 belongs to, and whether it is a
-// pre-release. It returns false for a tag that is no version.
+// ParseVersionTag returns the minor version of a tag such as v1.4.2, 1.4 or 1.5.0-rc.1. pre reports whether the version
+// is a pre-release. ok is false if the tag is not a version.
 func ParseVersionTag(tag string) (v MinorVersion, pre, ok bool) {
 	parts := versionTag.FindStringSubmatch(tag)
 	if parts == nil {
@@ -123,8 +126,8 @@ func ParseVersionTag(tag string) (v MinorVersion, pre, ok bool) {
 
 var attachedTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})(\.[a-z]+)?$`)
 
-// AttachedTag returns the digest of the image that a tag such as sha256-….sig attaches its manifest to, and what comes
-// after it. Clients attach signatures and SBOMs by such tags.
+// AttachedTag parses a tag such as sha256-….sig, by which clients attach signatures and SBOMs to an image. It returns
+// the digest of the image and the suffix. ok is false for other tags.
 func AttachedTag(tag string) (subject, suffix string, ok bool) {
 	parts := attachedTag.FindStringSubmatch(tag)
 	if parts == nil {
@@ -133,19 +136,19 @@ func AttachedTag(tag string) (subject, suffix string, ok bool) {
 	return "sha256:" + parts[1], parts[2], true
 }
 
-// IsSignature reports whether an artifact of a type is a signature, of cosign or Notation.
+// IsSignature reports whether an artifact type is a type of signatures: of cosign, Notation or Sigstore.
 func IsSignature(artifactType string) bool {
 	return artifactType == "application/vnd.dev.cosign.artifact.sig.v1+json" ||
 		artifactType == "application/vnd.cncf.notary.signature" ||
 		strings.HasPrefix(artifactType, "application/vnd.dev.sigstore.bundle")
 }
 
-// A RetentionRun is what the event of one tells.
+// A RetentionRun is the content of the event for one application of retention rules.
 type RetentionRun struct {
 	Repo    resource.UID `json:"repo"`
-	Rules   resource.UID `json:"rules"` // of the place whose rules were applied
+	Rules   resource.UID `json:"rules"` // the group or repo whose rules were applied
 	Images  []string     `json:"images"`
 	Tags    int          `json:"tags"`
 	Bytes   int64        `json:"bytes"`
-	Planned bool         `json:"planned,omitempty"` // nobody asked for it: the rules say how often
+	Planned bool         `json:"planned,omitempty"` // an automatic run because of EveryDays
 }

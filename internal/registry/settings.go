@@ -11,16 +11,17 @@ import (
 // Settings are the settings of a group for the repos in it and below. The settings of
 // the nearest group that has any apply, without merging; if none has, the zero value applies.
 type Settings struct {
-	UID            resource.UID `json:"uid"`                      // of the group that has them; "" for the zero value
+	UID            resource.UID `json:"uid"`                      // the group with these settings; "" for the zero value
 	Public         bool         `json:"public,omitempty"`         // everybody may pull
 	NoCreateOnPush bool         `json:"noCreateOnPush,omitempty"` // a push does not create the repo
 	ImmutableTags  bool         `json:"immutableTags,omitempty"`  // tags cannot be moved or deleted
-	// except those that match one of these with path.Match
+
+	// ImmutableExcept are patterns for path.Match. Tags that match one can be moved and deleted.
 	ImmutableExcept []string  `json:"immutableExcept,omitempty"`
 	UniqueTags      bool      `json:"uniqueTags,omitempty"`   // stored for clients, but not used
 	GracePeriod     bool      `json:"gracePeriod,omitempty"`  // stored for clients, but not used
-	CreateGroups    bool      `json:"createGroups,omitempty"` // a push creates the groups of its repo, too
-	TrashDays       *int32    `json:"trashDays,omitempty"`    // how long what is deleted can be restored; nil is what the server is set to
+	CreateGroups    bool      `json:"createGroups,omitempty"` // a push also creates the groups of its repo
+	TrashDays       *int32    `json:"trashDays,omitempty"`    // days in the trash; nil means the server's setting
 	UpdateTime      time.Time `json:"updateTime"`
 }
 
@@ -39,7 +40,7 @@ func (s Settings) Validate() error {
 	return p.Err()
 }
 
-// TrashLife returns how long what is deleted can be restored, if the server keeps it for a time.
+// TrashLife returns how long deleted content can be restored. server is the server's setting.
 func (s Settings) TrashLife(server time.Duration) time.Duration {
 	if s.TrashDays == nil {
 		return server

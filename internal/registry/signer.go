@@ -6,26 +6,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Signer is somebody whose signatures of images count: whoever has the private key of a
-// public one, or an identity that an authority has given a certificate. It is in a group.
-// The signers of the nearest group that has any count, for what is in that group and below.
+// A Signer is a trusted signer of images: the holder of the private key to a public key, or an
+// identity to which an authority issued a certificate. It belongs to a group. For an image, the
+// signers of the nearest group with signers are trusted.
 //
-// A signer never changes. Whoever wants another one adds it, and deletes the old one.
+// A signer cannot be changed. To replace one, add a new signer and delete the old one.
 type Signer struct {
 	UID            resource.UID `json:"uid"`
 	Name           string       `json:"name"`
 	Description    string       `json:"description,omitempty"`
-	Key            string       `json:"key,omitempty"`            // in PEM; otherwise an identity
-	Issuer         string       `json:"issuer,omitempty"`         // of the identity
-	Subject        string       `json:"subject,omitempty"`        // exactly,
-	SubjectPattern string       `json:"subjectPattern,omitempty"` // or as a pattern
-	Root           string       `json:"root,omitempty"`           // trusted_root.json; "" is that of the server
+	Key            string       `json:"key,omitempty"`            // public key in PEM; "" for an identity
+	Issuer         string       `json:"issuer,omitempty"`         // issuer of the identity
+	Subject        string       `json:"subject,omitempty"`        // exact subject of the identity
+	SubjectPattern string       `json:"subjectPattern,omitempty"` // or a pattern of subjects
+	Root           string       `json:"root,omitempty"`           // trusted_root.json; "" means the server's root
 	CreateTime     time.Time    `json:"createTime"`
 	UpdateTime     time.Time    `json:"updateTime"`
 }
 
-// MaxSigners is how many signers one group has at most: each may have to be compared with
-// each signature of an image.
+// MaxSigners is the largest number of signers of one group. It is limited because every signer is
+// compared with every signature of an image.
 const MaxSigners = 20
 
 const (
@@ -33,8 +33,7 @@ const (
 	maxSignerRoot = 64 << 10
 )
 
-// Validate reports every field a caller must fix, except what only those can tell who read
-// the key and the root.
+// Validate reports every field a caller must fix. It does not parse the key and the root.
 func (s Signer) Validate() error {
 	var p problems
 	p.Name(s.Name)
@@ -56,10 +55,10 @@ func (s Signer) Validate() error {
 	return p.Err()
 }
 
-// Home returns the group that the signer is in.
+// Home returns the group of the signer.
 func (s Signer) Home() resource.UID { return s.UID.Parent() }
 
-// Is reports whether the signer is an identity: the subject of a token of an issuer.
+// Is reports whether the signer is the identity with this issuer and subject.
 func (s Signer) Is(issuer, subject string) bool {
 	if s.Key != "" || issuer == "" || s.Issuer != issuer {
 		return false

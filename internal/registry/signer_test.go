@@ -17,15 +17,17 @@ func TestSignerIs(t *testing.T) {
 		issuer, subject string
 		want            bool
 	}{
-		"the same":                         {exact, issuer, "ann@example.com", true},
-		"another subject":                  {exact, issuer, "ann@example.community", false},
-		"another issuer":                   {exact, issuer + "/", "ann@example.com", false},
-		"no issuer":                        {exact, "", "ann@example.com", false},
-		"matched":                          {pattern, issuer, "bob@example.com", true},
-		"matched at its beginning":         {pattern, issuer, "ann@evil.com", false},
-		"matched at its end":               {pattern, issuer, "evil-bob@example.com", false},
-		"matched, of another issuer":       {pattern, "https://evil", "bob@example.com", false},
-		"too long":                         {registry.Signer{Issuer: issuer, SubjectPattern: ".*"}, issuer, strings.Repeat("x", 2000), false},
+		"the same":                   {exact, issuer, "ann@example.com", true},
+		"another subject":            {exact, issuer, "ann@example.community", false},
+		"another issuer":             {exact, issuer + "/", "ann@example.com", false},
+		"no issuer":                  {exact, "", "ann@example.com", false},
+		"matched":                    {pattern, issuer, "bob@example.com", true},
+		"matched at its beginning":   {pattern, issuer, "ann@evil.com", false},
+		"matched at its end":         {pattern, issuer, "evil-bob@example.com", false},
+		"matched, of another issuer": {pattern, "https://evil", "bob@example.com", false},
+		"too long": {
+			registry.Signer{Issuer: issuer, SubjectPattern: ".*"}, issuer, strings.Repeat("x", 2000), false,
+		},
 		"a key is nobody":                  {registry.Signer{Key: "k", Issuer: issuer, Subject: "s"}, issuer, "s", false},
 		"no subject":                       {registry.Signer{Issuer: issuer}, issuer, "", false},
 		"a pattern that cannot be read":    {registry.Signer{Issuer: issuer, SubjectPattern: "("}, issuer, "(", false},
@@ -37,7 +39,7 @@ func TestSignerIs(t *testing.T) {
 	}
 }
 
-// TestRuns: what clients may run is told by the type of the configuration alone.
+// TestRuns: only the type of the configuration decides whether clients may run a manifest.
 func TestRuns(t *testing.T) {
 	for body, want := range map[string]bool{
 		`{"config":{"mediaType":"application/vnd.oci.image.config.v1+json"},"artifactType":"x"}`: true,
@@ -49,7 +51,7 @@ func TestRuns(t *testing.T) {
 		`{"manifests":[]}`: false,
 		`{"manifests":null,"config":{"mediaType":"application/vnd.oci.image.config.v1+json"}}`: true,
 		`{}`: false,
-		``:   true, // it cannot be told
+		``:   true, // the body cannot be parsed
 	} {
 		if got := (registry.Manifest{Body: []byte(body)}).Runs(); got != want {
 			t.Errorf("%s: %t", body, got)

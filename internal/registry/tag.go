@@ -15,7 +15,7 @@ type Tag struct {
 	Deprecated bool         `json:"deprecated,omitempty"`
 	Bundles    []string     `json:"bundles,omitempty"`
 	CreateTime time.Time    `json:"createTime"`
-	UpdateTime time.Time    `json:"updateTime"` // when it was last moved
+	UpdateTime time.Time    `json:"updateTime"` // time of the last move
 }
 
 // A TagMove is one entry of a tag's history.
@@ -30,10 +30,10 @@ type TagMove struct {
 
 var tagPattern = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
-// ValidTag reports whether a tag may have that name.
+// ValidTag reports whether name is a valid name of a tag.
 func ValidTag(name string) bool { return tagPattern.MatchString(name) }
 
-// ValidRepoName reports whether a repo may have that name.
+// ValidRepoName reports whether name is a valid name of a repo.
 func ValidRepoName(name string) bool {
 	return len(name) <= maxRepoName && repoNamePattern.MatchString(name)
 }
@@ -45,8 +45,8 @@ func (t Tag) Validate() error {
 	return p.Err()
 }
 
-// ValidateChange is Validate for the change of a tag that exists, which keeps its digest if t
-// has none.
+// ValidateChange is Validate for the change of an existing tag. Its digest is optional, because
+// the tag then keeps its digest.
 func (t Tag) ValidateChange() error {
 	if t.Digest != "" {
 		return t.Validate()
@@ -54,7 +54,7 @@ func (t Tag) ValidateChange() error {
 	return t.labels().Err()
 }
 
-// labels checks everything but the digest.
+// labels checks all fields except the digest.
 func (t Tag) labels() (p problems) {
 	p.Matches("name", t.Name, tagPattern)
 	p.bundles(t.Bundles)

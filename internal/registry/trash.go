@@ -6,38 +6,38 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A TrashKind says what an entry of the trash was.
+// A TrashKind is the kind of resource that was deleted.
 type TrashKind int
 
-// The kinds of what can be restored.
+// The kinds of resources in the trash.
 const (
 	TrashTag TrashKind = iota + 1
 	TrashManifest
 	TrashRepo
 )
 
-// A TrashEntry is something that was deleted from the registry and can be restored until it expires. Its UID is below that
-// of the repo that it was in; that of a repo is below the repo's own.
+// A TrashEntry is a deleted tag, manifest or repo that can be restored until it expires. Its UID is below the UID of
+// the repo of the tag or manifest, or below the UID of the deleted repo itself.
 type TrashEntry struct {
 	UID       resource.UID `json:"uid"`
 	Kind      TrashKind    `json:"kind"`
 	RepoName  string       `json:"repoName"`
-	Tag       string       `json:"tag,omitempty"`       // of a tag, its name
-	Digest    string       `json:"digest,omitempty"`    // of a tag or a manifest
-	MediaType string       `json:"mediaType,omitempty"` // of a manifest
-	Size      int64        `json:"size,omitempty"`      // of a manifest with its blobs, or of all content of a repo
-	Together  bool         `json:"together,omitempty"`  // a tag that was deleted with its manifest
-	By        resource.UID `json:"by,omitempty"`        // who deleted it; "" is the service
+	Tag       string       `json:"tag,omitempty"`       // name of a tag
+	Digest    string       `json:"digest,omitempty"`    // digest of a tag or a manifest
+	MediaType string       `json:"mediaType,omitempty"` // media type of a manifest
+	Size      int64        `json:"size,omitempty"`      // bytes of a manifest with its blobs, or of a whole repo
+	Together  bool         `json:"together,omitempty"`  // the tag was deleted with its manifest
+	By        resource.UID `json:"by,omitempty"`        // identity that deleted it; "" means the server
 
-	WasTag  *Tag  `json:"wasTag,omitempty"`  // of a tag, as it was
-	WasRepo *Repo `json:"wasRepo,omitempty"` // of a repo, as it was
+	WasTag  *Tag  `json:"wasTag,omitempty"`  // the deleted tag
+	WasRepo *Repo `json:"wasRepo,omitempty"` // the deleted repo
 
-	CreateTime time.Time `json:"createTime"` // when it was deleted
-	ExpireTime time.Time `json:"expireTime"` // when it is gone for good
+	CreateTime time.Time `json:"createTime"` // time of the deletion
+	ExpireTime time.Time `json:"expireTime"` // time after which it cannot be restored
 }
 
-// Repo returns the UID of the repo that it was in, or that it was.
+// Repo returns the UID of the repo of a tag or manifest, or of the deleted repo.
 func (e TrashEntry) Repo() resource.UID { return e.UID.Parent() }
 
-// MaxTrashDays is how long a group can have deleted things kept.
+// MaxTrashDays is the longest time, in days, that a group can set for its trash.
 const MaxTrashDays = 365

@@ -10,22 +10,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// An Upstream is the registry that a group fetches images from when they are asked for. The name of a repo there is
-// the path below the group.
+// An Upstream is a registry from which a group fetches images on demand. The name of a repo at the upstream is its path
+// below the group.
 type Upstream struct {
 	UID     resource.UID `json:"uid"`
 	Name    string       `json:"name"`
 	Address string       `json:"address"` // https:// and a host, and nothing else
 
-	// Realm is the only address besides the host of Address that the credentials may be sent to: where the upstream gives
-	// tokens, if that is elsewhere.
+	// Realm is the address where the upstream issues tokens, if it is on another host. Credentials are sent only to it and
+	// to the host of Address.
 	Realm string `json:"realm,omitempty"`
 
-	FreshFor time.Duration `json:"freshFor"`         // how long a tag is believed
+	FreshFor time.Duration `json:"freshFor"`         // time after which a tag is compared again
 	Names    []string      `json:"names,omitempty"`  // patterns of the repos that are fetched; see Fetches
-	Anyone   bool          `json:"anyone,omitempty"` // those may cause fetches who may pull only because everybody may
+	Anyone   bool          `json:"anyone,omitempty"` // callers of public repos may cause fetches
 
-	// Identity is one of another Holdfast that trusts tokens of this one. If it is set, there are no credentials.
+	// Identity is the UID of an identity of another Holdfast server that trusts tokens of this server. If it is set,
+	// Credentials are empty.
 	Identity string `json:"identity,omitempty"`
 
 	Credentials resource.Secret `json:"credentials,omitzero"` // a user and a password, with a colon between
@@ -33,7 +34,7 @@ type Upstream struct {
 	UpdateTime  time.Time       `json:"updateTime"`
 }
 
-// The limits and the default of how long a tag is believed.
+// The limits and the default of Upstream.FreshFor.
 const (
 	MinFreshFor     = time.Second
 	MaxFreshFor     = 31 * 24 * time.Hour
@@ -42,10 +43,10 @@ const (
 	maxUpstreamNames = 100
 )
 
-// dockerHub is what people call the registry of Docker, which is elsewhere.
+// dockerHub are the usual names of the registry of Docker, which has another address.
 var dockerHub = []string{"docker.io", "index.docker.io"}
 
-// AddressOf returns the address of the registry that goes by a host.
+// AddressOf returns the address of the registry that users call host.
 func AddressOf(host string) string {
 	if slices.Contains(dockerHub, host) {
 		return "https://registry-1.docker.io"
@@ -53,7 +54,7 @@ func AddressOf(host string) string {
 	return "https://" + host
 }
 
-// DefaultRealm returns the address of the tokens of a registry that is known to give them at another host, or "".
+// DefaultRealm returns the realm of a registry that is known to issue its tokens on another host, or "".
 func DefaultRealm(address string) string {
 	if address == "https://registry-1.docker.io" {
 		return "https://auth.docker.io/token"
@@ -61,17 +62,17 @@ func DefaultRealm(address string) string {
 	return ""
 }
 
-// Group returns the group that it is the upstream of.
+// Group returns the group of the upstream.
 func (u Upstream) Group() resource.UID { return u.UID.Parent() }
 
-// SameHolder reports whether credentials for o are for u as well: they are bound to the host and the realm.
+// SameHolder reports whether the credentials of o may be used for u. Credentials are bound to the host and the realm.
 func (u Upstream) SameHolder(o Upstream) bool {
 	return u.Address == o.Address && u.Realm == o.Realm
 }
 
-// Fetches reports whether a repo of the upstream may be fetched: one that matches a pattern, if there are any without an
-// exclamation mark, and none of those with one. A star stands for anything in one part of a name, and ** at the end of a
-// pattern for all parts that follow.
+// Fetches reports whether a repo of the upstream may be fetched. The name must match one of the patterns without an
+// exclamation mark, if there are any, and none of the patterns with one. A star matches any text in one part of a name,
+// and ** at the end of a pattern matches all further parts.
 func (u Upstream) Fetches(name string) bool {
 	wanted, matched := false, false
 	for _, pattern := range u.Names {
@@ -120,7 +121,7 @@ func (u Upstream) Validate() error {
 	return p.Err()
 }
 
-// origin checks an address that is nothing but a scheme and a host.
+// origin checks an address that consists of a scheme and a host.
 func (p *problems) origin(field, text string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || text != u.Scheme+"://"+u.Host ||
@@ -139,7 +140,7 @@ func (p *problems) namesPattern(field, pattern string) {
 	}
 }
 
-// credentials checks those that a caller has sent. The text of a problem has nothing of them.
+// credentials checks the credentials that a caller has sent. The error messages contain no part of them.
 func (p *problems) credentials(u Upstream) {
 	p.Text("identity", u.Identity)
 	plain := u.Credentials.Plain

@@ -19,13 +19,13 @@ const (
 )
 
 const (
-	// MaxChart is how many bytes the archive of a chart may have.
+	// MaxChart is the largest archive of a chart, in bytes.
 	MaxChart = 16 << 20
 
-	maxChartBytes = 64 << 20 // of the unpacked archive
-	maxChartFile  = 1 << 20  // of a file that is returned
+	maxChartBytes = 64 << 20 // bytes of the unpacked archive
+	maxChartFile  = 1 << 20  // bytes of a file that is returned
 
-	// maxChartImages is how many bytes of YAML may list the images of a chart. The time to parse YAML grows
+	// maxChartImages is the longest YAML, in bytes, that lists the images of a chart. The time to parse YAML grows
 	// with the square of its keys: 4 MiB of keys take more than ten minutes.
 	maxChartImages = 32 << 10
 )
@@ -89,7 +89,7 @@ func ReadChart(config []byte) (Chart, error) {
 	return c, nil
 }
 
-// ReadChartFiles reads files of a chart from its archive, but not those of the charts it contains.
+// ReadChartFiles reads files of a chart from its archive. It ignores the files of charts inside the chart.
 func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 	unzipped, err := gzip.NewReader(archive)
 	if err != nil {
@@ -97,8 +97,8 @@ func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 	}
 	limited := &io.LimitedReader{R: unzipped, N: maxChartBytes}
 	files := map[ChartFile]string{}
-	for all := tar.NewReader(limited); ; {
-		h, err := all.Next()
+	for entries := tar.NewReader(limited); ; {
+		h, err := entries.Next()
 		if err == io.EOF {
 			return files, nil
 		}
@@ -117,7 +117,7 @@ func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 		if h.Size > maxChartFile {
 			return nil, fmt.Errorf("chart: %s has more than %d bytes", f, maxChartFile)
 		}
-		body, err := io.ReadAll(all)
+		body, err := io.ReadAll(entries)
 		if err != nil {
 			return nil, fmt.Errorf("chart: %w", err)
 		}

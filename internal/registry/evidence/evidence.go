@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// MaxDocument is how many bytes a document may have, with its envelopes.
+	// MaxDocument is the largest document, in bytes, with its envelopes.
 	MaxDocument = 16 << 20
 
-	// maxValues is how many values a document may have. An empty value needs three
+	// maxValues is the largest number of values in a document. An empty value needs three
 	// bytes in the document and a hundred in memory.
 	maxValues = 1_000_000
 
@@ -48,8 +48,8 @@ var ErrUnknown = errors.New("neither an SBOM nor a report of a scanner")
 type Document struct {
 	Format   Format
 	Raw      []byte
-	Subjects []string  // the digests it is about; nil if they are unknown
-	Scanned  time.Time // the time of the scan in the envelope
+	Subjects []string  // digests of the images that it describes; nil if unknown
+	Scanned  time.Time // time of the scan in the envelope
 }
 
 // head has the keys by which a document or an envelope is recognized. Decoding
@@ -125,7 +125,7 @@ func (h head) format() Format {
 }
 
 // unwrap returns the content of an envelope, and sets the fields of d from it. It
-// returns nil if h is not that of an envelope.
+// returns nil if h does not belong to an envelope.
 func (d *Document) unwrap(h head) ([]byte, error) {
 	switch {
 	case h.DSSEEnvelope != nil:
@@ -160,13 +160,13 @@ func unquote(v json.RawMessage) []byte {
 func subjects(raw json.RawMessage) []string {
 	var list []struct{ Digest map[string]string }
 	_ = json.Unmarshal(raw, &list) // on failure there are no subjects
-	all := []string{}
+	digests := []string{}
 	for _, s := range list {
 		for algorithm, hex := range s.Digest {
-			all = append(all, algorithm+":"+hex)
+			digests = append(digests, algorithm+":"+hex)
 		}
 	}
-	return all
+	return digests
 }
 
 // scan returns the report in cosign's predicate of a scan.

@@ -14,7 +14,7 @@ type Report struct {
 	Scanner      string // its name in the document
 	Version      string
 	DatabaseTime time.Time
-	Time         time.Time // of the scan; zero if unknown
+	Time         time.Time // time of the scan; zero if unknown
 	Matches      []Match
 }
 
@@ -37,13 +37,13 @@ type Match struct {
 // A Score is a CVSS score.
 type Score struct{ Score, Version string }
 
-// A Fix tells in which versions a vulnerability is fixed.
+// A Fix has the versions in which a vulnerability is fixed.
 type Fix struct {
 	State    FixState
 	Versions []string
 }
 
-// A FixState tells whether a vulnerability is fixed. Its values are those of the API.
+// A FixState is the state of the fix of a vulnerability. Its values are the values of the API.
 type FixState int32
 
 // The states of a fix.
@@ -54,7 +54,7 @@ const (
 	WontFix
 )
 
-// A Severity is the severity of a vulnerability. Its values are those of the API.
+// A Severity is the severity of a vulnerability. Its values are the values of the API.
 type Severity int32
 
 // The severities.
@@ -91,8 +91,8 @@ func (d Document) Report() (r Report, err error) {
 	return r, err
 }
 
-// The types of documents in this package have the names that the formats have. A field has a
-// tag if its name differs in more than case, which decoding ignores.
+// The fields of the types for documents have the names of the formats. A field has a tag only
+// if the name differs in more than case, because decoding ignores case.
 
 type grypeDocument struct {
 	Matches []struct {
@@ -155,14 +155,14 @@ func readGrype(raw []byte) (Report, error) {
 				License: strings.Join(a.Licenses, " AND ")},
 		}
 		match.Scores = v.scores()
-		for _, other := range m.Related { // they have what a distribution's own record lacks
+		for _, related := range m.Related { // they have fields that the record of a distribution lacks
 			if match.Scores == nil {
-				match.Scores = other.scores()
+				match.Scores = related.scores()
 			}
-			if other.ID != v.ID {
-				match.Aliases = append(match.Aliases, other.ID)
+			if related.ID != v.ID {
+				match.Aliases = append(match.Aliases, related.ID)
 			}
-			match.Description = first(match.Description, other.Description)
+			match.Description = first(match.Description, related.Description)
 		}
 		for _, l := range a.Locations {
 			match.Locations = append(match.Locations, l.Path)

@@ -90,7 +90,7 @@ type spdxDocument struct {
 	}
 }
 
-// spdxRelationships are the kinds by their names in SPDX. Some names are those of the inverse.
+// spdxRelationships are the kinds by their names in SPDX. Some are names of the inverse relationship.
 var spdxRelationships = map[string]struct {
 	kind    RelationshipKind
 	inverse bool

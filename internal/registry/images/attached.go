@@ -23,16 +23,16 @@ import (
 
 // Limits on documents about images. A document needs about ten times its size in memory.
 const (
-	maxAttached  = 100              // manifests about an image that are examined, newest first
+	maxAttached  = 100              // attached manifests that are examined, newest first
 	MaxDocuments = 32 << 20         // bytes of documents that are read for one response
-	maxAbout     = 256 << 10        // bytes of a manifest about an image; larger ones are ignored
+	maxAbout     = 256 << 10        // bytes of an attached manifest; larger ones are ignored
 	maxReaders   = 2                // concurrent requests that read documents
-	readerWait   = 20 * time.Second // for one of them to finish
+	readerWait   = 20 * time.Second // longest wait for one of them to finish
 )
 
 // Acquire waits until the caller may read documents, and returns fault.ResourceExhausted after
-// readerWait. The slot is free again when ctx ends, which is when the response has been made: if it were kept
-// until the client has read the response, two slow clients would block everybody.
+// readerWait. The slot is released when ctx ends, which is when the response is complete but not yet sent: if it were
+// held until the client has read the response, two slow clients would block everybody.
 func (r *Reader) Acquire(ctx context.Context) error {
 	late := time.NewTimer(readerWait)
 	defer late.Stop()
@@ -56,18 +56,18 @@ type Budget struct{ left int64 }
 // NewBudget returns the budget of a response.
 func NewBudget() *Budget { return &Budget{MaxDocuments} }
 
-// An Attached is a document about an image, and the layer that contains it.
+// An Attached is a document about an image, with the layer that contains it.
 type Attached struct {
 	evidence.Document
-	Digest string    // of the layer
-	Time   time.Time // when it was pushed
+	Digest string    // digest of the layer
+	Time   time.Time // time of the push
 }
 
 // A Search looks for documents about an image.
 type Search struct {
 	Repo   resource.UID
-	What   string // is looked for, in errors
-	Most   int    // documents to find
+	What   string // name of the documents in error messages
+	Most   int    // number of documents to find
 	Budget *Budget
 	accept func(Attached) bool
 
@@ -171,14 +171,14 @@ func (r *Reader) readBlob(ctx context.Context, repo resource.UID, digest string,
 
 // about returns the manifests that clients have attached to another one.
 func (r *Reader) about(ctx context.Context, repo resource.UID, subject string) ([]registry.Manifest, error) {
-	all, err := r.store.ManifestsAbout(ctx, repo, subject, maxAbout, maxAttached)
+	found, err := r.store.ManifestsAbout(ctx, repo, subject, maxAbout, maxAttached)
 	if err != nil {
 		return nil, err
 	}
 	add := func(reference string) error {
 		m, ok, err := r.smallManifest(ctx, repo, reference)
 		if ok {
-			all = append(all, m)
+			found = append(found, m)
 		}
 		return err
 	}
@@ -198,7 +198,7 @@ func (r *Reader) about(ctx context.Context, repo resource.UID, subject string) (
 			return nil, err
 		}
 	}
-	return all, nil
+	return found, nil
 }
 
 // smallManifest returns the manifest that a reference names. ok is false if there
@@ -245,9 +245,9 @@ type subject struct {
 	index *oci.Document
 }
 
-// subjects returns what documents about an image may have as their subject: the image, or for an index its
-// image for an architecture (amd64 if that is "") and then the index itself. It returns fault.NotFound if there
-// is no such manifest, or no image for an architecture that is not "".
+// subjects returns the possible subjects of documents about an image: the image itself; for an index, its image for
+// an architecture (amd64 if architecture is "") and then the index. It returns fault.NotFound if there is no such
+// manifest, or if the index has no image for an architecture other than "".
 func (r *Reader) subjects(ctx context.Context, repo resource.UID, digest, architecture string) ([]subject, error) {
 	m, doc, err := r.document(ctx, repo, digest)
 	if err != nil {
@@ -302,7 +302,7 @@ func (r *Reader) Find(
 	return nil
 }
 
-// noDocument returns the reason why no document was found.
+// noDocument returns the error if no document was found.
 func noDocument(large bool, what, digest string) error {
 	if large {
 		return fault.Unmet("DOCUMENT_TOO_LARGE",

@@ -18,7 +18,7 @@ import (
 const (
 	maxConfig = 4 << 20 // bytes of an image's configuration
 
-	// maxImage is how many bytes of manifests and configurations are read before the last variant.
+	// maxImage is the number of bytes of manifests and configurations after which no further variant is read.
 	maxImage = 32 << 20
 )
 
@@ -100,8 +100,8 @@ func (r *Reader) variant(
 	return v, nil
 }
 
-// Outline returns the platforms and the size of an image. Of an index it reads one image
-// besides, and no configuration, because the index has the platforms.
+// Outline returns the platforms and the size of an image. For an index, it reads one of its
+// images for the size and no configuration, because the index lists the platforms.
 func (r *Reader) Outline(
 	ctx context.Context, repo resource.UID, digest string,
 ) (platforms []string, size int64, _ error) {

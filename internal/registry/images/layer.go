@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// A Layer is a layer of an image, and its bytes.
+// A Layer is a layer of an image with access to its bytes.
 type Layer struct {
 	registry.Layer
 
-	// Here reports whether the repo has it.
+	// Here reports whether the repo has the bytes.
 	Here func(context.Context) (bool, error)
 
-	// Open returns its bytes, or fault.NotFound if the repo does not have them: those of a
-	// non-distributable layer are elsewhere, and a sparse image lacks some.
+	// Open returns the bytes, or fault.NotFound if the repo does not have them, because the
+	// layer is non-distributable or the image is sparse.
 	Open func(context.Context) (io.ReadCloser, error)
 }
 
-// IsFiles reports whether a layer is an archive of files by its type, compressed or not.
+// IsFiles reports whether the media type of a layer is a type of archives, compressed or not.
 func (l Layer) IsFiles() bool {
 	return strings.Contains(l.MediaType, ".tar") || strings.HasSuffix(l.MediaType, "+tar")
 }

@@ -26,7 +26,7 @@ type Reader struct {
 // signers without a root, or nil.
 func New(db *registrydb.Store, s upload.Storage, trustedRoot []byte, m metric.Metrics) *Reader {
 	return &Reader{
-		store: db, imageIndex: imagedb.New(db.DB), signers: signerdb.New(db.DB), storage: s, trustedRoot: trustedRoot, metrics: m, readers: make(chan struct{}, maxReaders),
-		verifier: newVerifier(),
+		store: db, imageIndex: imagedb.New(db.DB), signers: signerdb.New(db.DB), storage: s, trustedRoot: trustedRoot,
+		metrics: m, readers: make(chan struct{}, maxReaders), verifier: newVerifier(),
 	}
 }

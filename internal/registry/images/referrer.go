@@ -17,10 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
-// Limits on a page of referrers. A Link header leads to the next page. A referrer is listed with its
-// annotations, which can be as long as a manifest, so a page also ends before it is longer than that: it is an
-// index, and clients read no longer ones. Anybody may list the referrers in a public repo, so the cost of a page
-// must be bounded.
+// Limits on a page of referrers. A referrer is listed with its annotations, which can be as long as a manifest. A page
+// is an index, and clients read an index only up to the size of a manifest, so a page also ends before it exceeds that
+// size. The cost of a page must be bounded, because anybody may list the referrers in a public repo.
 const (
 	maxReferrers        = 200
 	maxAnnotations      = oci.MaxManifest // bytes that are read; the last referrer may exceed it
@@ -29,31 +28,37 @@ const (
 	unattachedsPerQuery = 64
 )
 
-// Referrers returns a page of the referrers of a subject after last, ordered by
-// digest: those that name it, and those that clients have noted at its tag. more is true
-// if there are others after the page.
+// A ReferrersPage is a page of referrers, ordered by digest.
+type ReferrersPage struct {
+	List []ocispec.Descriptor
+	More bool // there are further referrers after the page
+}
+
+// Referrers returns a page of the referrers of a subject after the digest last: the
+// manifests that name the subject, and the manifests in the index at its referrers tag.
 func (r *Reader) Referrers(
 	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
-) (list []ocispec.Descriptor, more bool, _ error) {
-	list, more, err := r.subjectReferrers(ctx, repo, subject, kind, last)
+) (ReferrersPage, error) {
+	page, err := r.subjectReferrers(ctx, repo, subject, kind, last)
 	if err != nil {
-		return nil, false, err
+		return ReferrersPage{}, err
 	}
+	list := page.List
 	wanted := func(d ocispec.Descriptor) bool {
 		return d.Digest.String() > last && (kind == "" || d.ArtifactType == kind) &&
-			(!more || d.Digest < list[len(list)-1].Digest)
+			(!page.More || d.Digest < list[len(list)-1].Digest)
 	}
 	tagged, err := r.taggedReferrers(ctx, repo, subject, maxReferrers+1, wanted)
 	if err != nil {
-		return nil, false, err
+		return ReferrersPage{}, err
 	}
-	list = append(list, tagged...)
-	slices.SortFunc(list, byDigest)
-	n, err := fitting(list)
-	return list[:n], more || n < len(list), err
+	merged := append(slices.Clip(list), tagged...)
+	slices.SortFunc(merged, byDigest)
+	n, err := fitting(merged)
+	return ReferrersPage{merged[:n], page.More || n < len(merged)}, err
 }
 
-// fitting returns how many of the referrers in a list are on a page. It is one at least, if there is one.
+// fitting returns the number of referrers in a list that fit on a page. The first always fits.
 func fitting(list []ocispec.Descriptor) (n int, _ error) {
 	size := 0
 	for n := range list {
@@ -70,30 +75,30 @@ func fitting(list []ocispec.Descriptor) (n int, _ error) {
 
 func byDigest(a, b ocispec.Descriptor) int { return cmp.Compare(a.Digest, b.Digest) }
 
-// subjectReferrers returns a page of the manifests with a subject, ordered by digest. more
-// is true if there are others after the page.
+// subjectReferrers returns a page of the manifests that name a subject.
 func (r *Reader) subjectReferrers(
 	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
-) (list []ocispec.Descriptor, more bool, _ error) {
-	list = []ocispec.Descriptor{}
-	size := 0 // of the annotations
+) (page ReferrersPage, _ error) {
+	page.List = []ocispec.Descriptor{}
+	size := 0 // bytes of the annotations
 	for {
-		some, err := r.store.Referrers(ctx, repo, subject.String(), kind, last, referrersPerQuery)
+		batch, err := r.store.Referrers(ctx, repo, subject.String(), kind, last, referrersPerQuery)
 		if err != nil {
-			return nil, false, err
+			return ReferrersPage{}, err
 		}
-		for _, m := range some {
-			if len(list) == maxReferrers || size >= maxAnnotations {
-				return list, true, nil
+		for _, m := range batch {
+			if len(page.List) == maxReferrers || size >= maxAnnotations {
+				page.More = true
+				return page, nil
 			}
 			d, err := describe(m)
 			if err != nil {
-				return nil, false, err
+				return ReferrersPage{}, err
 			}
-			list, size, last = append(list, d), size+len(m.Annotations), m.Digest
+			page.List, size, last = append(page.List, d), size+len(m.Annotations), m.Digest
 		}
-		if len(some) < referrersPerQuery {
-			return list, false, nil
+		if len(batch) < referrersPerQuery {
+			return page, nil
 		}
 	}
 }
@@ -111,9 +116,9 @@ func describe(m registry.Manifest) (ocispec.Descriptor, error) {
 	return d, nil
 }
 
-// taggedReferrers returns up to n wanted referrers from the index of the referrers
-// tag, which clients write if a registry cannot list referrers: each once, ordered
-// by digest. It leaves out manifests that name their subject themselves.
+// taggedReferrers returns up to n wanted referrers from the index at the referrers
+// tag, which clients write if a registry cannot list referrers. Each is returned once,
+// ordered by digest. It leaves out manifests that name their subject themselves.
 func (r *Reader) taggedReferrers(
 	ctx context.Context, repo resource.UID, subject digest.Digest, n int, wanted func(ocispec.Descriptor) bool,
 ) ([]ocispec.Descriptor, error) {
@@ -133,16 +138,16 @@ func (r *Reader) taggedReferrers(
 	slices.SortStableFunc(listed, byDigest)
 	listed = slices.CompactFunc(listed, func(a, b ocispec.Descriptor) bool { return a.Digest == b.Digest })
 	var all []ocispec.Descriptor
-	for some := range slices.Chunk(listed, unattachedsPerQuery) {
+	for chunk := range slices.Chunk(listed, unattachedsPerQuery) {
 		var digests []string
-		for _, d := range some {
+		for _, d := range chunk {
 			digests = append(digests, d.Digest.String())
 		}
 		found, err := r.store.Unattached(ctx, repo, digests)
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range some {
+		for _, d := range chunk {
 			if found[d.Digest.String()] {
 				all = append(all, d)
 			}

@@ -17,22 +17,21 @@ import (
 )
 
 const (
-	maxIndexes   = 20 // of one image that are searched for attestations
-	maxDocuments = 20 // of one image, the last pushed
+	maxIndexes   = 20 // indexes with an image that are searched for attestations
+	maxDocuments = 20 // documents of one image, newest first
 )
 
 // A Candidate is a document that is attached to an image and may be an SBOM.
 type Candidate struct {
-	registry.Origin        // the manifest that has it
-	Layer           Layer  // with the document
-	Large           string // why it is not read, or ""
+	registry.Origin        // the manifest that contains it
+	Layer           Layer  // the layer with the document
+	Large           string // reason why the document is not read, or ""
 }
 
 // Candidates returns the documents that are attached to an image of a repo and may be
-// SBOMs, the last pushed first. They are looked for where SBOM looks; what is attached to an
-// index does not say which image of it it is about, unless it is one of BuildKit's
-// attestations. It returns fault.NotFound if there is no such image. It does not authorize
-// the caller.
+// SBOMs, newest first. It searches the same places as Find, but in the indexes that list the
+// image only BuildKit's attestations, because other documents of an index do not name the
+// image that they describe. It returns fault.NotFound if there is no such image.
 func (r *Reader) Candidates(ctx context.Context, repo resource.UID, image string) (all []Candidate, _ error) {
 	if _, err := r.store.StatManifest(ctx, repo, image); err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (r *Reader) Candidates(ctx context.Context, repo resource.UID, image string
 	return r.candidates(ctx, repo, about[:min(len(about), maxAttached)])
 }
 
-// candidates returns the documents of manifests, with who has pushed each.
+// candidates returns the documents in manifests, with the identity that pushed each.
 func (r *Reader) candidates(
 	ctx context.Context, repo resource.UID, about []registry.Manifest,
 ) (all []Candidate, _ error) {
@@ -104,14 +103,14 @@ func (r *Reader) candidates(
 	return all, nil
 }
 
-// mayBeSBOM reports whether a layer may be an SBOM by its media type and, of an attestation,
-// by what it says that it attests.
+// mayBeSBOM reports whether a layer may be an SBOM, by its media type and by the predicate type
+// of an attestation.
 func mayBeSBOM(mediaType string, annotations map[string]string) bool {
 	predicate := annotations["in-toto.io/predicate-type"] + annotations["predicateType"]
 	return mayBeDocument(mediaType) && !strings.Contains(predicate, "slsa.dev/provenance")
 }
 
-// isSBOM reports whether a media type is one of SBOMs only.
+// isSBOM reports whether only SBOMs have a media type.
 func isSBOM(mediaType string) bool {
 	return strings.Contains(mediaType, "spdx") || strings.Contains(mediaType, "cyclonedx")
 }
@@ -128,9 +127,8 @@ func (r *Reader) openBlob(ctx context.Context, repo resource.UID, digest string)
 	return r.storage.OpenBlob(ctx, b.Path, b.Size)
 }
 
-// Platform returns the system that an image is for as its configuration says, such as
-// linux/arm64/v8, or "" if it says nothing that can be shown. It does not authorize the
-// caller.
+// Platform returns the platform in an image's configuration, such as linux/arm64/v8, or "" if it
+// is missing, too long or not printable.
 func (r *Reader) Platform(ctx context.Context, repo resource.UID, image string) (string, error) {
 	m, doc, err := r.document(ctx, repo, image)
 	if err != nil {
@@ -144,5 +142,5 @@ func (r *Reader) Platform(ctx context.Context, repo resource.UID, image string) 
 	return p, err
 }
 
-// maxPlatform is how many bytes a platform has at most.
+// maxPlatform is the longest platform, in bytes.
 const maxPlatform = 100

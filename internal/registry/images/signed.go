@@ -23,47 +23,50 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/signature"
 )
 
-// Limits on signatures of an image. The rest is not looked at.
+// Limits on the signatures of an image. Further signatures are ignored.
 const (
-	maxSignatures    = 50      // of the image, and of all indexes that list it together
-	maxOfOne         = 25      // in one manifest, so that whoever moves a tag hides nothing else
-	maxSignedIndexes = 10      // that list it
-	maxLayers        = 8 << 20 // bytes of layers that are read, of what seems to be attached to another image
-	maxProblem       = 200
-	maxIdentity      = 1024 // bytes of an issuer or a subject: whoever has an authority chooses them, and they are remembered
+	maxSignatures    = 50      // signatures of the image, and again of all indexes together that list it
+	maxOfOne         = 25      // signatures in one manifest, so that whoever moves a tag cannot hide other signatures
+	maxSignedIndexes = 10      // indexes that list the image
+	maxLayers        = 8 << 20 // bytes of layers that onlyDocuments reads
+	maxProblem       = 200     // bytes of Verified.Problem
 
-	outcomesCached = 1 << 11 // each for up to maxSignatures
+	// maxIdentity is the longest issuer or subject, in bytes. It is limited because the owner of an authority chooses
+	// them and they are cached.
+	maxIdentity = 1024
+
+	outcomesCached = 1 << 11 // entries, each with up to maxSignatures outcomes
 	trustsCached   = 1 << 8
 )
 
-// A Verified is a signature that is attached to an image, and whose it is.
+// A Verified is a signature that is attached to an image, with the result of its verification.
 type Verified struct {
-	Manifest        string           // that has it
-	Index           string           // that is signed, if it is not the image itself
-	Signer          *registry.Signer // nil if it does not count
-	Issuer, Subject string           // of the identity in its certificate, if that is trusted
-	Problem         string           // why it does not count
+	Manifest        string           // digest of the manifest that contains it
+	Index           string           // digest of the signed index; "" if the image itself is signed
+	Signer          *registry.Signer // the trusted signer; nil if there is none
+	Issuer, Subject string           // identity in the certificate, if the root trusts it
+	Problem         string           // reason why it is not trusted
 }
 
-// A verifier remembers what became of verifying signatures. That depends on bytes with a digest alone, and so it holds
-// forever. Whose signatures count does not, and is not remembered.
+// A verifier caches the outcomes of verifications. They depend only on bytes with a digest, so they never expire. Which
+// signers are trusted can change, and is not cached.
 type verifier struct {
 	outcomes *lru.Cache[outcomeKey, []outcome]
 	trusts   *lru.Cache[[32]byte, trust]
-	turns    *fairlimit.Limiter // one at a time for an organization, because what is attached to images may take long to verify
+	turns    *fairlimit.Limiter // one verification at a time per organization, because it may take long
 }
 
-// An outcomeKey names what a manifest with signatures says about an image, as those see it who trust somebody.
+// An outcomeKey identifies the outcomes for the signatures of an image in one manifest, under one trust.
 type outcomeKey struct {
 	image, manifest string
-	layers          int // the first ones of the manifest
+	layers          int // number of layers, from the first, that were verified
 	trust           [32]byte
 }
 
-// An outcome is what became of verifying one signature.
+// An outcome is the result of verifying one signature.
 type outcome struct {
-	who     signature.Identity // by its certificate
-	problem string             // "" if it is verified
+	who     signature.Identity // identity in the certificate
+	problem string             // "" if the signature is valid
 }
 
 func newVerifier() *verifier {
@@ -72,16 +75,16 @@ func newVerifier() *verifier {
 	return &verifier{outcomes: outcomes, trusts: trusts, turns: fairlimit.New(fairlimit.Limits{PerTenant: 1})}
 }
 
-// A trust is a key or a root, and the signers that are known by it.
+// A trust is a key or a root, with the signers that have it.
 type trust struct {
 	id      [32]byte
 	key     *signature.Key
 	root    *signature.Root
-	problem string // why nothing can be verified with it
+	problem string // reason why it cannot verify signatures
 	signers []registry.Signer
 }
 
-// verify returns what became of verifying a signature.
+// verify verifies a signature.
 func (t trust) verify(image signature.Subject, s *signature.Signature) (o outcome) {
 	var err error
 	switch {
@@ -101,7 +104,7 @@ func (t trust) verify(image signature.Subject, s *signature.Signature) (o outcom
 	return o
 }
 
-// printable returns a text that may have parts of what somebody has pushed, fit to be shown.
+// printable shortens a text and replaces its control characters, because it may contain parts of pushed content.
 func printable(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxProblem)], "")
 	return strings.Map(func(r rune) rune {
@@ -112,7 +115,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// trusts returns what signers are known by, each once.
+// trusts returns the keys and roots of signers, each once.
 func (r *Reader) trusts(signers []registry.Signer) (all []trust) {
 	for _, s := range signers {
 		root := cmp.Or(s.Root, string(r.trustedRoot))
@@ -129,7 +132,7 @@ func (r *Reader) trusts(signers []registry.Signer) (all []trust) {
 	return all
 }
 
-// trust reads a key or a root.
+// trust parses a key or a root.
 func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
 	if t, ok := v.trusts.Get(id); ok {
 		return t
@@ -144,7 +147,7 @@ func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
 		t.root, err = signature.ParseRoot([]byte(root))
 	}
 	if t.id = id; err != nil {
-		t.problem = "what the signer is known by cannot be used: " + err.Error()
+		t.problem = "the key or root of the signer cannot be used: " + err.Error()
 	}
 	v.trusts.Add(id, t)
 	return t
@@ -152,9 +155,9 @@ func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
 
 var errNoRoot = errors.New("the server has no trusted root, so the signer needs one")
 
-// SignedBy returns the first signature of an image that counts in a group, or "" and why there is none. An image is signed
-// if an index of the repo that lists it is. What nobody can run needs no signature: of it, both are "". It does not
-// authorize the caller.
+// SignedBy returns the first signer of an image that a group trusts, or "" and the reason why there is none. A signature
+// of an index of the repo also signs the images that it lists. Content that nobody can run needs no signature: for it,
+// both results are "".
 func (r *Reader) SignedBy(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, _ error) {
@@ -169,8 +172,9 @@ func (r *Reader) SignedBy(
 	return "", why, err
 }
 
-// onlyDocuments reports whether the layers of a manifest are JSON documents and nothing else. So is what cosign attaches to
-// an image, with the types of an image. Nobody can run it, whatever it calls itself: JSON cannot be an archive of programs.
+// onlyDocuments reports whether all layers of a manifest are JSON documents. cosign attaches such manifests to images,
+// with the media types of an image. Nobody can run them, whatever their types are, because JSON cannot be an archive of
+// programs.
 func (r *Reader) onlyDocuments(ctx context.Context, repo resource.UID, digest string) (bool, error) {
 	m, err := r.store.Manifest(ctx, repo, digest)
 	if err != nil {
@@ -194,7 +198,7 @@ func (r *Reader) onlyDocuments(ctx context.Context, repo resource.UID, digest st
 	return true, nil
 }
 
-// signerOf is SignedBy for what needs a signature.
+// signerOf is SignedBy for content that needs a signature.
 func (r *Reader) signerOf(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, _ error) {
@@ -205,23 +209,23 @@ func (r *Reader) signerOf(
 	if len(signers) == 0 {
 		return "", "there are no signers, so nobody can have signed it", nil
 	}
-	all, err := r.Signatures(ctx, repo, digest, signers, true)
+	found, err := r.Signatures(ctx, repo, digest, signers, true)
 	if err != nil {
 		return "", "", err
 	}
-	for _, v := range all {
+	for _, v := range found {
 		if v.Signer != nil {
 			return v.Signer.Name, "", nil
 		}
 	}
-	if len(all) == 0 {
+	if len(found) == 0 {
 		return "", "it is not signed", nil
 	}
 	return "", "none of the signers has signed it", nil
 }
 
-// Signatures returns the signatures of an image, and after them those of indexes that list it. If one is enough, it
-// returns when one counts.
+// Signatures returns the signatures of an image, and then the signatures of the indexes that list it. If one is true,
+// it returns after the first trusted signature.
 func (r *Reader) Signatures(
 	ctx context.Context, repo resource.UID, digest string, signers []registry.Signer, one bool,
 ) (all []Verified, _ error) {
@@ -242,11 +246,11 @@ func (r *Reader) Signatures(
 		if err != nil {
 			return nil, err
 		}
-		some, err := r.signaturesOf(ctx, repo, signature.Subject{Digest: d, Body: m.Body}, trusts, &left)
+		found, err := r.signaturesOf(ctx, repo, signature.Subject{Digest: d, Body: m.Body}, trusts, &left)
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range some {
+		for _, v := range found {
 			if d != digest {
 				v.Index = d
 			}
@@ -258,8 +262,8 @@ func (r *Reader) Signatures(
 	return all, nil
 }
 
-// signaturesOf returns the signatures of a manifest, without those of indexes that list it. left is how many may still be
-// verified.
+// signaturesOf returns the signatures of a manifest, without the signatures of indexes that list it. left is the number
+// of signatures that may still be verified.
 func (r *Reader) signaturesOf(
 	ctx context.Context, repo resource.UID, image signature.Subject, trusts []trust, left *int,
 ) (all []Verified, _ error) {
@@ -288,13 +292,13 @@ func (r *Reader) signaturesOf(
 	return all, nil
 }
 
-// judge adds what became of verifying a signature with a trust.
+// judge adds the outcome of verifying a signature with a trust.
 func (v *Verified) judge(t trust, o outcome) {
 	if v.Signer != nil {
 		return
 	}
 	if o.problem != "" {
-		if v.Issuer == "" && (v.Problem == "" || t.key == nil) { // a certificate tells more than that a key is another
+		if v.Issuer == "" && (v.Problem == "" || t.key == nil) { // the problem of a certificate is more specific
 			v.Problem = o.problem
 		}
 		return
@@ -311,9 +315,11 @@ func (v *Verified) judge(t trust, o outcome) {
 	v.Problem = "its identity is none of the signers"
 }
 
-// signatureManifests returns the manifests that may have signatures of another: those with cosign's tag, that name it as
-// their subject, and that the tag of its referrers lists.
-func (r *Reader) signatureManifests(ctx context.Context, repo resource.UID, subject string) ([]registry.Manifest, error) {
+// signatureManifests returns the manifests that may contain signatures of a subject: the manifest with cosign's tag, the
+// manifests that name the subject, and the manifests in the index at its referrers tag.
+func (r *Reader) signatureManifests(
+	ctx context.Context, repo resource.UID, subject string,
+) ([]registry.Manifest, error) {
 	var all []registry.Manifest
 	tagged, ok, err := r.smallManifest(ctx, repo, strings.Replace(subject, ":", "-", 1)+".sig")
 	if err != nil {
@@ -349,16 +355,18 @@ func signatureLayers(m registry.Manifest, n int) (all []ocispec.Descriptor) {
 		return nil
 	}
 	for _, d := range doc.Layers {
-		if len(all) < n && (d.MediaType == signature.CosignPayload || strings.HasPrefix(d.MediaType, signature.BundlePrefix)) {
+		signed := d.MediaType == signature.CosignPayload || strings.HasPrefix(d.MediaType, signature.BundlePrefix)
+		if signed && len(all) < n {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// outcomes returns for each trust what became of verifying the signatures in the layers of a manifest.
+// outcomes returns for each trust the outcomes of verifying the signatures in the layers of a manifest.
 func (r *Reader) outcomes(
-	ctx context.Context, repo resource.UID, image signature.Subject, manifest string, layers []ocispec.Descriptor, trusts []trust,
+	ctx context.Context, repo resource.UID, image signature.Subject, manifest string, layers []ocispec.Descriptor,
+	trusts []trust,
 ) (all [][]outcome, _ error) {
 	all = make([][]outcome, len(trusts))
 	var unknown []int
@@ -396,8 +404,8 @@ func (r *Reader) outcomes(
 	return all, ctx.Err()
 }
 
-// readSignatures reads the signatures in layers. Where one cannot be read, it is nil, and there is a problem. complete is
-// false if the content of one is missing, which may be pushed later.
+// readSignatures reads the signatures in layers. A signature that cannot be read is nil, and problems has the reason at
+// the same index. complete is false if the content of a layer is missing, because it may be pushed later.
 func (r *Reader) readSignatures(
 	ctx context.Context, repo resource.UID, image string, layers []ocispec.Descriptor,
 ) (all []*signature.Signature, problems []string, complete bool, _ error) {

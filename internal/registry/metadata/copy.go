@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
-// CopyImages copies images from one repo to another, without their bytes, in one transaction. The caller needs
-// manifest.create and tag.create on the repo that they go to, or on its group, and repo.create on the group if there is no
-// such repo; and on the one that they come from what a pull needs, unless it is public. A rule that refuses to pull an image
-// refuses to copy it.
+// CopyImages copies images from one repo to another in one transaction. It does not copy their bytes. The caller needs
+// manifest.create and tag.create on the target repo or on its group, and repo.create on the group if the target repo
+// does not exist. On the source repo the caller needs the capabilities of a pull, unless the repo is public. A rule
+// that refuses to pull an image also refuses to copy it.
 func (s *Service) CopyImages(ctx context.Context, c registry.CopyRequest) (registry.ImageCopy, error) {
 	to, err := s.copyTo(ctx, c)
 	if err != nil {
@@ -49,13 +49,14 @@ func (s *Service) CopyImages(ctx context.Context, c registry.CopyRequest) (regis
 		Reason: c.Reason, Frozen: rules.Frozen,
 	})
 	if missing, ok := errors.AsType[*registrydb.MissingError](err); ok {
-		return done, fault.Unmet("CONTENT_GONE", "it cannot be copied, because %s is not in the repo", missing.Needs[0].Digest)
+		return done, fault.Unmet("CONTENT_GONE", "it cannot be copied, because %s is not in the repo",
+			missing.Needs[0].Digest)
 	}
 	return done, err
 }
 
-// copyTo authorizes the caller for the repo that images go to. Who may push to the repo alone need not be allowed to push
-// to its group.
+// copyTo authorizes the caller for the target repo. A caller who may push to the repo need not be allowed to push to
+// its group.
 func (s *Service) copyTo(ctx context.Context, c registry.CopyRequest) (registrydb.RepoRef, error) {
 	ref := registrydb.RepoRef{Group: c.Group, Name: c.Repo}
 	want := []resource.Capability{resource.ManifestCreate, resource.TagCreate}
@@ -63,21 +64,22 @@ func (s *Service) copyTo(ctx context.Context, c registry.CopyRequest) (registryd
 	if !registry.ValidRepoName(c.Repo) {
 		return ref, cmp.Or(err, c.Validate())
 	}
-	repo, none := s.store.RepoIn(ctx, c.Group, c.Repo)
-	if none != nil && !errors.Is(none, fault.NotFound) {
-		return ref, none
+	repo, missing := s.store.RepoIn(ctx, c.Group, c.Repo)
+	if missing != nil && !errors.Is(missing, fault.NotFound) {
+		return ref, missing
 	}
-	ref.Create = none != nil
-	if err != nil && none == nil && s.requireEach(ctx, repo, want) == nil {
+	ref.Create = missing != nil
+	if err != nil && missing == nil && s.requireEach(ctx, repo, want) == nil {
 		err = nil
 	}
-	if err == nil { // what is in a group is found by its last segment, which could be that of another
+	if err == nil { // RepoIn uses only the last segment of the UID, which another group could share
 		_, err = s.iam.Group(ctx, c.Group)
 	}
 	return ref, err
 }
 
-// mayCreate returns an error if the repo of a copy is to be created, and the caller or the group does not allow it.
+// mayCreate returns an error if the target repo must be created and the caller or the settings of the group do not
+// allow it.
 func (s *Service) mayCreate(ctx context.Context, to registrydb.RepoRef) (registrydb.RepoRef, error) {
 	if !to.Create {
 		return to, nil
@@ -87,13 +89,14 @@ func (s *Service) mayCreate(ctx context.Context, to registrydb.RepoRef) (registr
 	}
 	set, err := s.store.RegistrySettings(ctx, to.Group)
 	if err == nil && set.NoCreateOnPush {
-		err = fault.Unmet("REPO_NOT_CREATED", "there is no repo %s, and this group does not create one: create it first", to.Name)
+		err = fault.Unmet("REPO_NOT_CREATED",
+			"there is no repo %s, and this group does not create one: create it first", to.Name)
 	}
 	return to, err
 }
 
-// copyFrom authorizes the caller for the repo that images come from. It reports whether everybody may pull from it, and
-// the caller may for no other reason.
+// copyFrom authorizes the caller for the source repo. It reports whether the caller may pull from it only because the
+// repo is public.
 func (s *Service) copyFrom(ctx context.Context, c registry.CopyRequest) (public bool, _ error) {
 	want := []resource.Capability{resource.ManifestList, resource.RepoBlobsGet}
 	if c.TagPattern != "" {
@@ -113,7 +116,7 @@ func (s *Service) copyFrom(ctx context.Context, c registry.CopyRequest) (public 
 		}
 	}
 	_, err := s.store.Repo(ctx, c.From)
-	if denied != nil && err != nil { // the settings say nothing about a repo that is not there
+	if denied != nil && err != nil { // do not reveal that the repo does not exist
 		err = denied
 	}
 	return denied != nil, err

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A NamedPull is a pull with the names of what it refers to. Names of deleted resources are empty.
+// A NamedPull is a pull with the names of its repo and identity. Names of deleted resources are empty.
 type NamedPull struct {
 	registry.Pull
-	Path string // of the repo: the names of its groups and its own
-	By   string // the name of the identity
+	Path string // path of the repo: the names of its groups and its own
+	By   string // name of the identity
 }
 
-// ListPulls returns a page of the pulls from repos and the pushes to them. Because
-// it tells about people, the caller needs identity.list besides repo.list.
+// ListPulls returns a page of the pulls from repos and the pushes to them. The caller
+// needs repo.list and, because the result names people, identity.list.
 func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Params) (page.Page[NamedPull], error) {
 	repos, err := s.authz.Reach(ctx, resource.RepoList)
 	if err != nil {
@@ -32,7 +32,8 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
-	got, err := page.Read(ctx, s.pages, registrydb.PullList, store.Reach{Under: store.Overlap(repos, people)}, f, p, s.store.Pulls)
+	reach := store.Reach{Under: store.Overlap(repos, people)}
+	got, err := page.Read(ctx, s.pages, registrydb.PullList, reach, f, p, s.store.Pulls)
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
@@ -40,7 +41,7 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	return page.With(got, named), err
 }
 
-// addNames reads the names of what pulls refer to, with three queries.
+// addNames reads the names of the repos and identities of pulls, with three queries.
 func (s *Service) addNames(ctx context.Context, all []registry.Pull) ([]NamedPull, error) {
 	people := map[resource.UID]string{}
 	var repos []resource.UID
@@ -62,8 +63,8 @@ func (s *Service) addNames(ctx context.Context, all []registry.Pull) ([]NamedPul
 	return named, nil
 }
 
-// Paths returns the paths of repos: the names of their groups and their own, as they are
-// addressed in the registry. It does not authorize the caller.
+// Paths returns the paths of repos in the registry: the names of their groups and their own
+// name. It does not authorize the caller.
 func (s *Service) Paths(ctx context.Context, all []resource.UID) (map[resource.UID]string, error) {
 	repos, groups := map[resource.UID]string{}, map[resource.UID]string{}
 	for _, r := range all {

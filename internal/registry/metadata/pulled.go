@@ -10,14 +10,14 @@ import (
 // A PulledRepo is a repo that an identity has pulled from.
 type PulledRepo struct {
 	Repo   resource.UID
-	Path   string // the names of its groups and its own
-	Public bool   // anybody can pull from it
+	Path   string // names of its groups and its own name
+	Public bool   // everybody may pull from it
 	Count  int64
 	Last   time.Time
 }
 
-// PulledBy returns the repos of an organization that an identity has pulled from since a time, the last one first, by its
-// newest n pulls. complete is false if there are more. It does not ask what the caller may see.
+// PulledBy returns the repos of an organization from which an identity has pulled since a time, most recently pulled
+// first. It considers the newest n pulls; complete is false if there are older ones. It does not authorize the caller.
 func (s *Service) PulledBy(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
 ) (all []PulledRepo, complete bool, _ error) {

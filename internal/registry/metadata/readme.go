@@ -12,12 +12,12 @@ import (
 	nethtml "golang.org/x/net/html"
 )
 
-// restOfPage stands for what follows a readme on a page, which an open tag or
+// restOfPage represents the HTML after a readme on a page, which an open tag or
 // comment at the end of the readme would swallow.
 const restOfPage = "<hr>"
 
-// safe reports whether Markdown can be shown on a page as it is: a sanitizer for user content removes nothing
-// from its HTML, and no tag or comment is left open. The Markdown must be cheap.
+// safe reports whether Markdown can be shown on a page without changes: a sanitizer for user content removes nothing
+// from its HTML, and no tag or comment is left open. The caller must have checked that the Markdown is cheap.
 func safe(markdown string) bool {
 	var page strings.Builder
 	if err := markdownToHTML().Convert([]byte(markdown), &page); err != nil {
@@ -57,7 +57,7 @@ func cheap(markdown string) bool {
 	return true
 }
 
-// count returns how often the marks occur in s.
+// count returns the number of occurrences of the marks in s.
 func count(s string, marks ...string) (n int) {
 	for _, m := range marks {
 		n += strings.Count(s, m)

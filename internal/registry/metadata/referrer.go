@@ -17,9 +17,9 @@ type Referrer struct {
 }
 
 // Referrers returns up to 200 artifacts that are attached to an image, ordered by digest,
-// after a digest or "". more is true if there are others. The caller needs repo.list and
-// referrers.list on the repo. It returns fault.NotFound if there is no such repo; an image
-// that is not there has none.
+// after a digest or from the first if after is "". more is true if there are further ones. The
+// caller needs repo.list and referrers.list on the repo. It returns fault.NotFound if there is
+// no such repo, and no artifacts if there is no such image.
 func (s *Service) Referrers(
 	ctx context.Context, repo resource.UID, subject, after string,
 ) (all []Referrer, more bool, _ error) {
@@ -35,9 +35,9 @@ func (s *Service) Referrers(
 	if _, err := s.store.Repo(ctx, repo); err != nil {
 		return nil, false, err
 	}
-	list, more, err := s.images.Referrers(ctx, repo, digest.Digest(subject), "", after)
-	for _, d := range list {
+	found, err := s.images.Referrers(ctx, repo, digest.Digest(subject), "", after)
+	for _, d := range found.List {
 		all = append(all, Referrer{d.Digest.String(), d.MediaType, d.ArtifactType, d.Size, d.Annotations})
 	}
-	return all, more, err
+	return all, found.More, err
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // CreateRepo creates a repo in a group. The caller needs repo.create there. If the
-// repo follows another one, the caller must also be allowed to pull from that, and
+// repo has a source, the caller must also be allowed to pull from the source, and
 // needs manifest.create, tag.create and tag.delete in the group.
 func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r registry.Repo) (registry.Repo, error) {
 	if err := s.authz.Require(ctx, resource.RepoCreate, parent); err != nil {
@@ -33,7 +33,7 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r registr
 	if r.Sync == nil {
 		return r, s.store.InsertRepo(ctx, r)
 	}
-	if err := s.follow(ctx, &r); err != nil {
+	if err := s.setSource(ctx, &r); err != nil {
 		return registry.Repo{}, err
 	}
 	caller, err := authz.RequireCaller(ctx)
@@ -43,9 +43,9 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r registr
 	return r, s.sources.InsertFollower(ctx, r, caller.Identity)
 }
 
-// follow makes the new repo r follow the one named in r.Sync. It copies the fields
-// of the catalog from there, and the description if r has none.
-func (s *Service) follow(ctx context.Context, r *registry.Repo) error {
+// setSource sets the source of the new repo r to the repo named in r.Sync. It copies the
+// catalog fields from the source, and the description if r has none.
+func (s *Service) setSource(ctx context.Context, r *registry.Repo) error {
 	source, err := s.source(ctx, r.Sync.Source)
 	if err == nil {
 		err = s.mayFollow(ctx, r.UID)
@@ -65,7 +65,7 @@ func (s *Service) follow(ctx context.Context, r *registry.Repo) error {
 	return nil
 }
 
-// mayFollow returns an error unless the caller may change all tags of a repo, and the repo can follow another.
+// mayFollow returns an error unless the caller may change all tags of a repo and the repo can have a source.
 func (s *Service) mayFollow(ctx context.Context, repo resource.UID) error {
 	if err := s.requireEach(ctx, repo, reposync.RepoCapabilities); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Service) mayFollow(ctx context.Context, repo resource.UID) error {
 	return s.mirror.RequireUnmirrored(ctx, repo.Parent())
 }
 
-// checkInherited refuses a change of fields that a repo copies from the one it follows.
+// checkInherited refuses a change of fields that a repo copies from its source.
 func checkInherited(before, after registry.Repo) error {
 	var bad []fault.Violation
 	for _, field := range []struct {
@@ -87,7 +87,7 @@ func checkInherited(before, after registry.Repo) error {
 	} {
 		if field.changed {
 			bad = append(bad, fault.Violation{Subject: field.name,
-				Description: "is that of the repo this one follows"})
+				Description: "is copied from the source of this repo, and cannot be changed here"})
 		}
 	}
 	if len(bad) > 0 {
@@ -97,7 +97,8 @@ func checkInherited(before, after registry.Repo) error {
 }
 
 // source returns the repo that text names by its UID, its path, or an image
-// reference. The caller must be allowed to pull from it.
+// reference. It returns the same error for a repo that does not exist and for a repo
+// from which the caller may not pull.
 func (s *Service) source(ctx context.Context, text string) (registry.Repo, error) {
 	no := fault.Field("sync_config.source",
 		"is not the uid, the path or the image reference of a repo you may pull from")
@@ -127,7 +128,7 @@ func untagged(ref string) string {
 	return ref
 }
 
-// hide replaces an error that would tell what exists by no.
+// hide returns no instead of an error that would reveal whether a resource exists.
 func hide(err error, no *fault.Error) error {
 	if err == nil {
 		return nil
@@ -149,11 +150,11 @@ func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Param
 	return authz.List(ctx, s.authz, s.pages, registrydb.RepoList, resource.RepoList, f, p, s.store.Repos)
 }
 
-// UpdateRepo applies change to a repo. The caller needs repo.update on it. To make
-// it follow another repo, the caller must also be allowed to pull from that, and needs
+// UpdateRepo applies change to a repo. The caller needs repo.update on it. To set a
+// source, the caller must also be allowed to pull from the source, and needs
 // manifest.create, tag.create and tag.delete on the repo. A change that sets the same
-// source again makes it follow anew, in the name of the caller; if the caller may not
-// do that, it follows as before.
+// source again renews the sync in the name of the caller; if the caller may not do
+// that, the sync continues unchanged.
 func (s *Service) UpdateRepo(
 	ctx context.Context, uid resource.UID, change func(*registry.Repo) error,
 ) (registry.Repo, error) {
@@ -193,8 +194,8 @@ func (s *Service) UpdateRepo(
 	})
 }
 
-// newSource returns how a change names the repo to follow, and the UID of that repo, before the transaction of
-// the change begins. Both are "" if the change does not touch it.
+// newSource returns the name and the UID of the source that a change sets, before the transaction of
+// the change begins. Both are "" if the change does not set the source.
 func (s *Service) newSource(
 	ctx context.Context, uid resource.UID, change func(*registry.Repo) error,
 ) (named, source string, _ error) {
@@ -208,7 +209,7 @@ func (s *Service) newSource(
 	}
 	untouched := rand.Text()
 	if after.Sync != nil {
-		after.Sync.Source = untouched // so that it shows if the change sets the same
+		after.Sync.Source = untouched // to detect a change that sets the same source again
 	}
 	if err := change(&after); err != nil {
 		return "", "", err
@@ -221,7 +222,7 @@ func (s *Service) newSource(
 	}
 	found, err := s.source(ctx, after.Sync.Source)
 	if err == nil && found.UID == uid {
-		err = fault.Field("sync_config.source", "a repo cannot follow itself")
+		err = fault.Field("sync_config.source", "a repo cannot sync from itself")
 	}
 	if err == nil {
 		err = s.mayFollow(ctx, uid)
@@ -232,14 +233,14 @@ func (s *Service) newSource(
 	return after.Sync.Source, string(found.UID), err
 }
 
-// isRefusal reports whether err says that the caller may not do something, or that it cannot be done.
+// isRefusal reports whether err means that the caller may not set a source, or that it cannot be set.
 func isRefusal(err error) bool {
-	return err != nil && slices.ContainsFunc([]error{fault.PermissionDenied, fault.InvalidArgument, fault.FailedPrecondition},
-		func(code error) bool { return errors.Is(err, code) })
+	return errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.InvalidArgument) ||
+		errors.Is(err, fault.FailedPrecondition)
 }
 
-// CountFollowers returns how many repos follow source, among those the caller may
-// list. The caller needs repo.list on source.
+// CountFollowers returns the number of repos that sync from source, among the repos that
+// the caller may list. The caller needs repo.list on source.
 func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int64, error) {
 	if _, err := s.GetRepo(ctx, source); err != nil {
 		return 0, err
@@ -256,8 +257,8 @@ func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.RepoDelete, uid, s.store.DeleteRepo)
 }
 
-// GetRepoReadme returns the readme of a repo. If the repo follows another one, that is the other's, or empty if
-// the caller may not see it. The caller needs repo.list on it.
+// GetRepoReadme returns the readme of a repo, or of its source if it has one. It is empty if the caller may not see
+// the source. The caller needs repo.list on the repo.
 func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (registry.RepoReadme, error) {
 	r, err := s.GetRepo(ctx, uid)
 	if err != nil {
@@ -271,7 +272,7 @@ func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (registry
 		}
 	}
 	readme, err := s.store.RepoReadme(ctx, from)
-	if from != uid && errors.Is(err, fault.NotFound) { // the repo it follows was deleted
+	if from != uid && errors.Is(err, fault.NotFound) { // the source was deleted
 		err = nil
 	}
 	readme.UID = uid
@@ -288,7 +289,7 @@ func (s *Service) UpdateRepoReadme(
 		return registry.RepoReadme{}, err
 	}
 	if r.Sync != nil {
-		return registry.RepoReadme{}, fault.Field("content", "is that of the repo this one follows")
+		return registry.RepoReadme{}, fault.Field("content", "is the readme of the source of this repo: change it there")
 	}
 	readme, err := s.store.RepoReadme(ctx, uid)
 	if err != nil {

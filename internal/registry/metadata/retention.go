@@ -11,14 +11,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
 )
 
-// What one needs to set rules of retention, and to see what they delete or to run them. Whoever sets rules that run by
-// themselves deletes by them, so that takes the same capabilities.
+// The capabilities to set retention rules, and to preview or run them. Rules may run automatically, so setting them
+// needs the capabilities to delete.
 var (
 	retentionSetters = []resource.Capability{resource.RepoUpdate, resource.ManifestDelete, resource.TagDelete}
-	retentionRunners = []resource.Capability{resource.ManifestDelete, resource.TagDelete, resource.RepoList, resource.TagList}
+	retentionRunners = []resource.Capability{
+		resource.ManifestDelete, resource.TagDelete, resource.RepoList, resource.TagList,
+	}
 )
 
-// A RetentionPlan is what rules delete, or would delete, with the names of those who pulled it last.
+// A RetentionPlan lists the images that rules delete or would delete, with the names of the identities that pulled
+// them last.
 type RetentionPlan struct {
 	retentiondb.RetentionPlan
 	Pullers map[resource.UID]string
@@ -39,7 +42,7 @@ func (s *Service) GetRetention(ctx context.Context, place resource.UID) (registr
 	return s.rules.Retention(ctx, place)
 }
 
-// SetRetention makes rules those of a group or a repo. The caller needs repo.update, manifest.delete and tag.delete on it.
+// SetRetention sets the rules of a group or a repo. The caller needs repo.update, manifest.delete and tag.delete on it.
 func (s *Service) SetRetention(ctx context.Context, r registry.Retention) (registry.Retention, error) {
 	if err := s.requireEach(ctx, r.UID, retentionSetters); err != nil {
 		return registry.Retention{}, err
@@ -48,13 +51,13 @@ func (s *Service) SetRetention(ctx context.Context, r registry.Retention) (regis
 		return registry.Retention{}, err
 	}
 	if kept := s.rules.KeepPulls; kept > 0 && kept < time.Duration(r.KeepPulledDays)*24*time.Hour {
-		return registry.Retention{}, fault.Field("keep_pulled_days", "must be at most %d, because pulls are recorded for so long here",
-			int(kept.Hours()/24))
+		return registry.Retention{}, fault.Field("keep_pulled_days",
+			"must be at most %d, because this server keeps the record of pulls for so many days", int(kept.Hours()/24))
 	}
 	return s.rules.SetRetention(ctx, r)
 }
 
-// DeleteRetention takes the rules of a group or a repo away. The caller needs repo.update, manifest.delete and tag.delete
+// DeleteRetention deletes the rules of a group or a repo. The caller needs repo.update, manifest.delete and tag.delete
 // on it.
 func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error {
 	if err := s.requireEach(ctx, place, retentionSetters); err != nil {
@@ -63,21 +66,21 @@ func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error
 	return s.rules.DeleteRetention(ctx, place)
 }
 
-// PreviewRetention returns what the rules of a repo would delete now. The caller needs manifest.delete, tag.delete,
-// repo.list and tag.list on it, because it locks what it would delete. Who pulled it last is told if the caller has
-// identity.list, too.
+// PreviewRetention returns the images that the rules of a repo would delete now. The caller needs manifest.delete,
+// tag.delete, repo.list and tag.list on it, because a preview locks these images. The result names the identities that
+// pulled last if the caller also has identity.list.
 func (s *Service) PreviewRetention(ctx context.Context, repo resource.UID) (RetentionPlan, error) {
 	return s.applyRetention(resource.WithDryRun(ctx), repo, retentiondb.RetentionOrder{})
 }
 
-// RunRetention deletes what a preview has, under the rules of PreviewRetention. It returns fault.FailedPrecondition if one
-// of its images would stay now, or is another.
+// RunRetention deletes the images of a preview. The caller needs the capabilities for PreviewRetention. It returns
+// fault.FailedPrecondition if the rules now keep one of the images, or one has changed.
 func (s *Service) RunRetention(ctx context.Context, repo resource.UID, fingerprint string) (RetentionPlan, error) {
 	if err := s.requireEach(ctx, repo, retentionRunners); err != nil {
 		return RetentionPlan{}, err
 	}
 	if fingerprint == "" {
-		return RetentionPlan{}, fault.Field("fingerprint", "is required: that of a preview")
+		return RetentionPlan{}, fault.Field("fingerprint", "is required: run a preview to get one")
 	}
 	return s.applyRetention(ctx, repo, retentiondb.RetentionOrder{Fingerprint: fingerprint})
 }

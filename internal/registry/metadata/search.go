@@ -13,9 +13,9 @@ import (
 // or without.
 var digestBeginning = regexp.MustCompile(`^(sha256:[0-9a-f]{8,64}|sha512:[0-9a-f]{8,128}|[0-9a-f]{8,128})$`)
 
-// SearchManifests returns up to n manifests whose digest is a text or begins with it, among
-// those in repos on which the caller holds manifest.metadata.list. The text has at least
-// eight digits, and may lack the algorithm; for any other text there are none.
+// SearchManifests returns up to n manifests whose digest is text or begins with it, in the
+// repos on which the caller holds manifest.metadata.list. The text must have at least
+// eight digits, with or without the algorithm; for any other text the result is empty.
 func (s *Service) SearchManifests(ctx context.Context, text string, n int) ([]imagedb.RepoManifest, error) {
 	if !digestBeginning.MatchString(text) {
 		return nil, nil
@@ -30,11 +30,11 @@ func (s *Service) SearchManifests(ctx context.Context, text string, n int) ([]im
 	}
 	var all []imagedb.RepoManifest
 	for _, prefix := range prefixes {
-		some, err := s.imageIndex.SearchManifests(ctx, store.Reach{Under: under}, prefix, n-len(all))
+		found, err := s.imageIndex.SearchManifests(ctx, store.Reach{Under: under}, prefix, n-len(all))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		all = append(all, found...)
 	}
 	return all, nil
 }

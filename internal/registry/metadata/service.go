@@ -69,8 +69,8 @@ type Config struct {
 func New(p *page.Tokens, c Config) *Service {
 	return &Service{
 		store: c.Store, rules: c.Rules, sources: sourcedb.New(c.Store), signers: signerdb.New(c.Store.DB),
-		imageIndex: imagedb.New(c.Store.DB), pullRecords: pulldb.New(c.Store.DB), iam: c.IAM, authz: c.Authz, pages: p, images: c.Images, mirror: c.Mirror, copier: c.Copier,
-		retention: c.Retention, cfg: c,
+		imageIndex: imagedb.New(c.Store.DB), pullRecords: pulldb.New(c.Store.DB), iam: c.IAM, authz: c.Authz,
+		pages: p, images: c.Images, mirror: c.Mirror, copier: c.Copier, retention: c.Retention, cfg: c,
 	}
 }
 
@@ -80,11 +80,13 @@ func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Milli
 // Host returns the host of the registry, as in image references.
 func (s *Service) Host() string { return s.cfg.Host }
 
-var historyList = page.List{Kind: "tag_history", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
+var historyList = page.List{
+	Kind: "tag_history", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true},
+}
 
-// requireAll returns nil if the caller holds the capabilities on a repo and the repo exists. It must exist
-// under its whole UID, because what is in it is found by the last segment alone, which could be that of another
-// repo. If it does not, it returns fault.NotFound.
+// requireAll returns nil if the caller holds the capabilities on a repo and the repo exists, and fault.NotFound if
+// the repo does not exist. It checks the whole UID, because the content of a repo is found by the last segment alone,
+// which another repo could share.
 func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...resource.Capability) error {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(want...), repo); err != nil {
 		return err

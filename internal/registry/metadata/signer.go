@@ -16,7 +16,9 @@ import (
 )
 
 // CreateSigner adds a signer to a group. The caller needs policies.policy.create there.
-func (s *Service) CreateSigner(ctx context.Context, parent resource.UID, v registry.Signer) (none registry.Signer, _ error) {
+func (s *Service) CreateSigner(
+	ctx context.Context, parent resource.UID, v registry.Signer,
+) (none registry.Signer, _ error) {
 	if err := s.authz.Require(ctx, resource.PolicyCreate, parent); err != nil {
 		return none, err
 	}
@@ -32,7 +34,7 @@ func (s *Service) CreateSigner(ctx context.Context, parent resource.UID, v regis
 	return v, s.signers.InsertSigner(ctx, v)
 }
 
-// checkTrust returns an error if signatures of a signer could never be verified.
+// checkTrust returns fault.InvalidArgument if no signature of a signer could be verified.
 func (s *Service) checkTrust(v registry.Signer) error {
 	if v.Key != "" {
 		if _, err := signature.ParseKey(v.Key); err != nil {
@@ -58,26 +60,28 @@ func (s *Service) GetSigner(ctx context.Context, uid resource.UID) (registry.Sig
 }
 
 // ListSigners returns a page of the signers that the caller holds policies.policy.list on.
-func (s *Service) ListSigners(ctx context.Context, f resource.Filter, p page.Params) (page.Page[registry.Signer], error) {
+func (s *Service) ListSigners(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[registry.Signer], error) {
 	return authz.List(ctx, s.authz, s.pages, signerdb.SignerList, resource.PolicyList, f, p, s.signers.Signers)
 }
 
-// DeleteSigner removes a signer: no signature of it counts any more. The caller needs policies.policy.delete on it.
+// DeleteSigner deletes a signer. Its signatures are no longer trusted. The caller needs policies.policy.delete on it.
 func (s *Service) DeleteSigner(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.PolicyDelete, uid, s.signers.DeleteSigner)
 }
 
 // Signatures are the signatures of an image.
 type Signatures struct {
-	Digest  string       // of the image
-	Source  resource.UID // the group whose signers count; "" if there are none
+	Digest  string       // digest of the image
+	Source  resource.UID // group whose signers are trusted; "" if there are none
 	All     []images.Verified
-	Signers []string // the names of those who have signed it, in order
+	Signers []string // names of the trusted signers that signed the image, sorted
 }
 
-// Signatures returns the signatures that are attached to the image that a digest or a tag names, or to indexes of the repo
-// that list it, and which of them count in its group. The caller needs repo.list and referrers.list on the repo. Whoever may
-// see an image may know the names of those who have signed it.
+// Signatures returns the signatures that are attached to an image or to indexes of the repo that list the image, and
+// the trusted signers among them. reference is a digest or a tag. The caller needs repo.list and referrers.list on the
+// repo. Callers who may see an image may see the names of its signers.
 func (s *Service) Signatures(ctx context.Context, repo resource.UID, reference string) (none Signatures, _ error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ReferrersList); err != nil {
 		return none, err
@@ -93,22 +97,22 @@ func (s *Service) Signatures(ctx context.Context, repo resource.UID, reference s
 	if err != nil {
 		return none, err
 	}
-	all, err := s.images.Signatures(ctx, repo, m.Digest, signers, false)
-	out := Signatures{Digest: m.Digest, All: all, Signers: names(all)}
+	found, err := s.images.Signatures(ctx, repo, m.Digest, signers, false)
+	out := Signatures{Digest: m.Digest, All: found, Signers: names(found)}
 	if len(signers) > 0 {
 		out.Source = signers[0].Home()
 	}
 	return out, err
 }
 
-// SignedBy is Registry.SignedBy. It does not authorize the caller.
+// SignedBy is images.Reader.SignedBy. It does not authorize the caller.
 func (s *Service) SignedBy(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, _ error) {
 	return s.images.SignedBy(ctx, repo, digest, group)
 }
 
-// names returns the names of those whose signatures count, each once.
+// names returns the names of the trusted signers of signatures, each once.
 func names(all []images.Verified) (out []string) {
 	for _, v := range all {
 		if v.Signer != nil {

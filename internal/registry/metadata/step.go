@@ -10,19 +10,19 @@ import (
 
 const (
 	maxSteps   = 500
-	maxCommand = 2000 // bytes of what made a layer
+	maxCommand = 2000 // bytes of a command
 )
 
-// A Step is one line of how an image was made, as the image says itself: a layer, or a change of
-// the configuration, which has no digest.
+// A Step is one entry of the history in an image's configuration: a layer, or a change of the
+// configuration, which has no digest.
 type Step struct {
 	registry.Layer
-	Command string // that made it
+	Command string // command that made the layer
 	Time    time.Time
 }
 
-// steps returns how an image was made, the lowest layer first. If the configuration does not tell,
-// or not about these layers, they are all there is.
+// steps returns the build steps of an image, the lowest layer first. If the configuration has no
+// history, or the history does not match the layers, each layer is one step.
 func steps(layers []registry.Layer, config []byte) []Step {
 	var c struct {
 		History []struct {
@@ -51,14 +51,14 @@ func steps(layers []registry.Layer, config []byte) []Step {
 }
 
 func plainSteps(layers []registry.Layer) []Step {
-	all := make([]Step, 0, len(layers))
+	list := make([]Step, 0, len(layers))
 	for _, l := range layers[:min(len(layers), maxSteps)] {
-		all = append(all, Step{Layer: l})
+		list = append(list, Step{Layer: l})
 	}
-	return all
+	return list
 }
 
-// clipTo shortens a text to so many bytes, and says so.
+// clipTo shortens a text to limit bytes, and then appends an ellipsis.
 func clipTo(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -66,11 +66,12 @@ func clipTo(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// madeAt reads a time that an image has; the zero time if it is none that can be told on.
+// madeAt parses a time in an image's configuration. It returns the zero time if the text is not a time, or a time that
+// the API cannot represent.
 func madeAt(text string) time.Time {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil || at.UTC().Year() < 1 || at.UTC().Year() > 9999 {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
 		return time.Time{}
 	}
-	return at
+	return t
 }

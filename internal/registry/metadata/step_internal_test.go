@@ -19,7 +19,8 @@ func TestSteps(t *testing.T) {
 		want   []string
 	}{
 		"a layer, a variable, a layer": {
-			`{"history": [{"created_by": "ADD", "created": "2026-01-02T03:04:05Z"}, {"created_by": "ENV", "empty_layer": true}, {"created_by": "COPY"}]}`,
+			`{"history": [{"created_by": "ADD", "created": "2026-01-02T03:04:05Z"},
+				{"created_by": "ENV", "empty_layer": true}, {"created_by": "COPY"}]}`,
 			[]string{"sha256:a ADD 2026", " ENV 1", "sha256:b COPY 1"},
 		},
 		"none":              {`{}`, []string{"sha256:a  1", "sha256:b  1"}},
@@ -27,7 +28,9 @@ func TestSteps(t *testing.T) {
 		"more than layers":  {`{"history": [{}, {}, {}]}`, []string{"sha256:a  1", "sha256:b  1"}},
 		"no JSON":           {`[`, []string{"sha256:a  1", "sha256:b  1"}},
 		"other types":       {`{"history": "long"}`, []string{"sha256:a  1", "sha256:b  1"}},
-		"a wrong time":      {`{"history": [{"created": "then"}, {"created": "-1"}]}`, []string{"sha256:a  1", "sha256:b  1"}},
+		"a wrong time": {
+			`{"history": [{"created": "then"}, {"created": "-1"}]}`, []string{"sha256:a  1", "sha256:b  1"},
+		},
 		"a long command": {
 			`{"history": [{"created_by": "` + strings.Repeat("€", maxCommand) + `"}, {}]}`,
 			[]string{"sha256:a " + strings.Repeat("€", maxCommand/3) + "… 1", "sha256:b  1"},
@@ -44,8 +47,9 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 	}
-	if n := len(steps(nil, []byte(`{"history": [`+strings.Repeat(`{"empty_layer": true},`, maxSteps)+`{"empty_layer": true}]}`))); n != maxSteps {
-		t.Errorf("%d steps are told, want %d", n, maxSteps)
+	long := `{"history": [` + strings.Repeat(`{"empty_layer": true},`, maxSteps) + `{"empty_layer": true}]}`
+	if n := len(steps(nil, []byte(long))); n != maxSteps {
+		t.Errorf("%d steps are returned, want %d", n, maxSteps)
 	}
 }
 
@@ -62,7 +66,7 @@ func FuzzSteps(f *testing.F) {
 			}
 		}
 		if layers > len(twoLayers) {
-			t.Errorf("%d of %d layers are told", layers, len(twoLayers))
+			t.Errorf("%d of %d layers are returned", layers, len(twoLayers))
 		}
 	})
 }

@@ -12,23 +12,23 @@ import (
 
 const (
 	maxSummaries = 50
-	pullsTime    = 30 * 24 * time.Hour // in which pulls are counted
+	pullsTime    = 30 * 24 * time.Hour // period in which pulls are counted
 )
 
-// A Summary says in short what an image is like.
+// A Summary is a short description of an image.
 type Summary struct {
 	Digest    string
 	Platforms []string
-	Size      int64 // of an index, of the image that Service.Size chooses, or else of the first
+	Size      int64 // in bytes; for an index, the size of the image that Service.Size chooses, or of the first
 
-	Pulls    int64 // in pullsTime; above a hundred, there may be more
+	Pulls    int64 // in pullsTime; a value above a hundred is a lower bound
 	LastPull time.Time
 
-	Signers []string // who have signed it, by name
+	Signers []string // names of the trusted signers that signed it
 }
 
-// Summarize returns what images of a repo are like, without those that are not there. The
-// caller needs repo.list and manifest.metadata.list on the repo.
+// Summarize returns summaries of the images of a repo. It leaves out images that do not exist.
+// The caller needs repo.list and manifest.metadata.list on the repo.
 func (s *Service) Summarize(ctx context.Context, repo resource.UID, digests []string) ([]Summary, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestMetadataList); err != nil {
 		return nil, err

@@ -24,9 +24,9 @@ func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t registry.T
 	return s.putTag(ctx, repo.NewChild(), t)
 }
 
-// CreateOrKeepTag is CreateTag for version 1, where the digest is optional: a tag without one must exist, stays
-// where it points, and takes the rest. For that the caller also needs tag.list on the repo, because the answer
-// has the digest; without it the error is that of a tag that does not exist.
+// CreateOrKeepTag is CreateTag for version 1, where the digest is optional: without one, the tag must exist, keeps its
+// digest, and gets the other fields. For that the caller also needs tag.list on the repo, because the response has the
+// digest; without tag.list, the caller gets the same error as for a tag that does not exist.
 func (s *Service) CreateOrKeepTag(ctx context.Context, repo resource.UID, t registry.Tag) (registry.Tag, error) {
 	if t.Digest != "" {
 		return s.CreateTag(ctx, repo, t)
@@ -59,15 +59,15 @@ func (s *Service) putTag(ctx context.Context, uid resource.UID, t registry.Tag) 
 	return s.store.PutTag(ctx, t, rules.Frozen)
 }
 
-// UpdateTag updates a tag, except its name; without a digest it stays where it points. The caller needs
-// tag.update on it. It returns fault.FailedPrecondition if the settings of the group forbid to move it.
+// UpdateTag updates a tag, except its name. Without a digest, the tag keeps its digest. The caller needs
+// tag.update on it. It returns fault.FailedPrecondition if the settings of the group forbid to move the tag.
 func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t registry.Tag) (registry.Tag, error) {
 	before, err := authz.Get(ctx, s.authz, resource.TagUpdate, uid, s.store.Tag)
 	if err != nil {
 		return registry.Tag{}, err
 	}
 	if t.Name != "" && t.Name != before.Name {
-		return registry.Tag{}, fault.Field("name", "cannot be changed: make another tag")
+		return registry.Tag{}, fault.Field("name", "cannot be changed: create another tag")
 	}
 	t.Name = before.Name
 	if err := t.ValidateChange(); err != nil {
@@ -104,16 +104,16 @@ func (s *Service) DeleteTag(ctx context.Context, uid resource.UID) error {
 }
 
 // TagHistory returns a page of the moves of a tag, or of all tags of the repo if name
-// is "", newest first. The caller needs tag.list on the repo. A page token has what is
-// left out of both.
+// is "", newest first. The caller needs tag.list on the repo. With a page token, repo and
+// name may be "", because the token contains them.
 func (s *Service) TagHistory(
 	ctx context.Context, repo resource.UID, name string, p page.Params,
 ) (page.Page[registry.TagMove], error) {
-	of, req, err := page.Resume(s.pages, historyList, []string{string(repo), name}, p)
+	filter, req, err := page.Resume(s.pages, historyList, []string{string(repo), name}, p)
 	if err != nil {
 		return page.Page[registry.TagMove]{}, err
 	}
-	repo, name = resource.UID(of[0]), of[1]
+	repo, name = resource.UID(filter[0]), filter[1]
 	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
 		return page.Page[registry.TagMove]{}, err
 	}

@@ -10,15 +10,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// What one needs to see what was deleted, to restore it, and to remove it for good. The first is named first if all are
-// missing.
+// The capabilities to see the trash, to restore entries, and to remove them permanently. If all are missing, the error
+// names the first.
 var (
 	trashReaders   = []resource.Capability{resource.RepoList, resource.TagList}
-	trashRestorers = []resource.Capability{resource.ManifestCreate, resource.TagCreate, resource.RepoList, resource.TagList}
-	trashRemovers  = []resource.Capability{resource.RepoDelete, resource.ManifestDelete, resource.TagDelete}
+	trashRestorers = []resource.Capability{
+		resource.ManifestCreate, resource.TagCreate, resource.RepoList, resource.TagList,
+	}
+	trashRemovers = []resource.Capability{resource.RepoDelete, resource.ManifestDelete, resource.TagDelete}
 )
 
-// requireEach returns nil if the caller holds all capabilities, and otherwise names the first that is missing.
+// requireEach returns nil if the caller holds all capabilities, and otherwise an error that names the first missing
+// one.
 func (s *Service) requireEach(ctx context.Context, target resource.UID, want []resource.Capability) error {
 	for _, c := range want {
 		if err := s.authz.Require(ctx, c, target); err != nil {
@@ -28,10 +31,10 @@ func (s *Service) requireEach(ctx context.Context, target resource.UID, want []r
 	return nil
 }
 
-// A Restoration says how something is restored. RestoreTrash sets which tags must not be moved.
+// A Restoration has the options of a restoration. RestoreTrash sets Frozen.
 type Restoration = registrydb.Restoration
 
-// emptyBatch is how many entries of the trash one transaction removes.
+// emptyBatch is the number of entries that one transaction removes from the trash.
 const emptyBatch = 200
 
 // GetTrash returns an entry of the trash. The caller needs repo.list and tag.list on it.
@@ -42,7 +45,7 @@ func (s *Service) GetTrash(ctx context.Context, uid resource.UID) (registry.Tras
 	return s.store.TrashEntry(ctx, uid)
 }
 
-// ListTrash returns a page of what can be restored, where the caller holds repo.list and tag.list.
+// ListTrash returns a page of the trash, limited to groups and repos on which the caller holds repo.list and tag.list.
 func (s *Service) ListTrash(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[registry.TrashEntry], error) {
@@ -54,12 +57,13 @@ func (s *Service) ListTrash(
 	if err != nil {
 		return page.Page[registry.TrashEntry]{}, err
 	}
-	return page.Read(ctx, s.pages, registrydb.TrashList, store.Reach{Under: store.Overlap(repos, tags)}, f, p, s.store.Trash)
+	reach := store.Reach{Under: store.Overlap(repos, tags)}
+	return page.Read(ctx, s.pages, registrydb.TrashList, reach, f, p, s.store.Trash)
 }
 
-// RestoreTrash puts back what an entry is, and returns all entries that it put back, this one first. The caller needs
-// manifest.create, tag.create, repo.list and tag.list on it and, for a repo, repo.create on its group. Tags that the settings of
-// the group forbid to move are not replaced.
+// RestoreTrash restores an entry and returns all restored entries, this one first. The caller needs manifest.create,
+// tag.create, repo.list and tag.list on it and, for a repo, repo.create on its group. It does not replace tags that the
+// settings of the group forbid to move.
 func (s *Service) RestoreTrash(
 	ctx context.Context, uid resource.UID, how Restoration,
 ) ([]registry.TrashEntry, error) {
@@ -84,7 +88,8 @@ func (s *Service) RestoreTrash(
 	return s.store.Restore(ctx, uid, how)
 }
 
-// DeleteTrash removes an entry of the trash for good. The caller needs tag.delete, manifest.delete and repo.delete on it.
+// DeleteTrash removes an entry of the trash permanently. The caller needs tag.delete, manifest.delete and repo.delete
+// on it.
 func (s *Service) DeleteTrash(ctx context.Context, uid resource.UID) error {
 	if err := s.requireEach(ctx, uid, trashRemovers); err != nil {
 		return err
@@ -92,21 +97,21 @@ func (s *Service) DeleteTrash(ctx context.Context, uid resource.UID) error {
 	return s.store.DeleteTrash(ctx, uid)
 }
 
-// EmptyTrash removes for good what was deleted below a group, or from a repo, until now. It returns how many entries that
-// were, and the sum of their sizes. The caller needs tag.delete, manifest.delete and repo.delete on the place.
+// EmptyTrash permanently removes the entries below a group or of a repo that were deleted before the call. It returns
+// their number and the sum of their sizes. The caller needs tag.delete, manifest.delete and repo.delete on the place.
 //
-// It takes several transactions if there is much. If it fails in between, the rest is still in the trash.
+// It uses several transactions for many entries. If it fails in between, the remaining entries stay in the trash.
 func (s *Service) EmptyTrash(ctx context.Context, place resource.UID) (n, bytes int64, _ error) {
 	if err := s.requireEach(ctx, place, trashRemovers); err != nil {
 		return 0, 0, err
 	}
-	now := s.now()
-	n, bytes, err := s.store.MeasureTrash(ctx, place, now)
+	until := s.now()
+	n, bytes, err := s.store.MeasureTrash(ctx, place, until)
 	if err != nil || resource.IsDryRun(ctx) {
 		return n, bytes, err
 	}
 	for {
-		removed, err := s.store.EmptyTrash(ctx, place, now, emptyBatch)
+		removed, err := s.store.EmptyTrash(ctx, place, until, emptyBatch)
 		if err != nil || removed < emptyBatch {
 			return n, bytes, err
 		}

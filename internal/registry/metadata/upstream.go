@@ -35,7 +35,7 @@ func (s *Service) CreateUpstream(
 	return u, s.sources.InsertUpstream(ctx, u)
 }
 
-// checkUpstream fills in what was not given, and returns fault.InvalidArgument for what cannot be.
+// checkUpstream sets the defaults of fields that were not given, and returns fault.InvalidArgument for invalid fields.
 func (s *Service) checkUpstream(u *registry.Upstream) error {
 	if u.FreshFor == 0 {
 		u.FreshFor = registry.DefaultFreshFor
@@ -47,12 +47,12 @@ func (s *Service) checkUpstream(u *registry.Upstream) error {
 		return err
 	}
 	if !s.cfg.Fetches {
-		return fault.Unmet("UPSTREAMS_OFF", "this server fetches from no upstreams")
+		return fault.Unmet("UPSTREAMS_OFF", "this server does not fetch from upstreams")
 	}
 	for field, address := range map[string]string{"address": u.Address, "realm": u.Realm} {
-		at, err := url.Parse(address)
+		u, err := url.Parse(address)
 		if err == nil && address != "" {
-			err = s.cfg.Outbound.Check(at)
+			err = s.cfg.Outbound.Check(u)
 		}
 		if err != nil {
 			return fault.Field(field, "cannot be used: %v", err)
@@ -70,18 +70,19 @@ func (s *Service) GetUpstream(ctx context.Context, uid resource.UID) (registry.U
 func (s *Service) ListUpstreams(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[registry.Upstream], error) {
-	return authz.List(ctx, s.authz, s.pages, sourcedb.UpstreamList, resource.RegistrySettingsList, f, p, s.sources.Upstreams)
+	return authz.List(ctx, s.authz, s.pages, sourcedb.UpstreamList, resource.RegistrySettingsList, f, p,
+		s.sources.Upstreams)
 }
 
-// UpdateUpstream applies change to an upstream. The caller needs groups.update on it. If its address or its realm changes,
-// it loses its credentials unless the change has new ones: nobody can have them sent elsewhere.
+// UpdateUpstream applies change to an upstream. The caller needs groups.update on it. If the address or the realm
+// changes, the credentials are removed unless the change has new ones, so that nobody can redirect them to another host.
 func (s *Service) UpdateUpstream(
 	ctx context.Context, uid resource.UID, change func(*registry.Upstream) error,
 ) (registry.Upstream, error) {
 	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
 		return registry.Upstream{}, err
 	}
-	var stored resource.Secret // which a copy does not have
+	var stored resource.Secret // store.Edit gives change a copy without it
 	read := func(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
 		u, err := s.sources.Upstream(ctx, uid)
 		stored = u.Credentials
@@ -95,7 +96,7 @@ func (s *Service) UpdateUpstream(
 		}
 		u.UID, u.CreateTime = before.UID, before.CreateTime
 		if before.Address != u.Address && before.Realm == u.Realm && u.Realm == registry.DefaultRealm(before.Address) {
-			u.Realm = "" // it was not given, and goes with the address
+			u.Realm = "" // it was the default for the address before
 		}
 		if err := s.checkUpstream(u); err != nil {
 			return err
@@ -107,7 +108,7 @@ func (s *Service) UpdateUpstream(
 	})
 }
 
-// DeleteUpstream takes the upstream from its group; what was fetched stays. The caller needs groups.update on it.
+// DeleteUpstream deletes an upstream. Fetched images remain. The caller needs groups.update on it.
 func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.GroupsUpdate, uid, s.sources.DeleteUpstream)
 }

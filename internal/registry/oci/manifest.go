@@ -135,7 +135,7 @@ func (doc Document) check(contentType string) (string, error) {
 	return mediaType, nil
 }
 
-// needs returns what the document refers to, each digest once.
+// needs returns the blobs and manifests to which the document refers, each digest once.
 func (doc Document) needs(sparse bool) ([]registry.Need, error) {
 	var list []registry.Need
 	added := map[string]bool{}
@@ -181,7 +181,7 @@ var fields = []string{
 	"digest", "size", "urls", "data", "platform",
 }
 
-// maxDepth is how deep the objects of a manifest may nest. Real ones need four.
+// maxDepth is the deepest nesting of objects in a manifest. Real manifests need four.
 const maxDepth = 64
 
 // unambiguous refuses JSON that two parsers could read differently: an object with
@@ -201,7 +201,7 @@ func unambiguous(body []byte) error {
 	return nil
 }
 
-// checkValue reads a value. If free is true, the names in it are not those of fields, as in annotations.
+// checkValue reads a value. If free is true, the names in it are not names of fields, as in annotations.
 func checkValue(dec *json.Decoder, free bool, depth int) error {
 	if depth > maxDepth {
 		return BadManifest("the manifest nests more than %d levels deep", maxDepth)

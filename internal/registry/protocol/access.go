@@ -28,7 +28,7 @@ const LoginName = "_token"
 const anonymous = "anonymous"
 
 // authenticate returns the context of a request with its caller, if it has one. It returns
-// fault.Unauthenticated if the token is not valid here, or if there is none and the target cannot be public.
+// fault.Unauthenticated if the token is not valid here, or if there is no token and the target cannot be public.
 func (r *Registry) authenticate(req *http.Request, t target) (context.Context, error) {
 	ctx := req.Context()
 	if t.name != "" && req.Header.Get("Authorization") == "" {
@@ -49,8 +49,8 @@ func (r *Registry) authenticate(req *http.Request, t target) (context.Context, e
 }
 
 // credential returns the token of a request: a bearer token, the password of the
-// user LoginName, or the token that a workload's own token is exchanged for. In
-// that case the user is the UID of an identity, and the password that token.
+// user LoginName, or the token for which a workload exchanges its own token. A workload
+// sends the UID of an identity as the user and its own token as the password.
 func (r *Registry) credential(req *http.Request) (string, error) {
 	header := req.Header.Get("Authorization")
 	if header == "" {
@@ -82,7 +82,7 @@ func (r *Registry) signIn(req *http.Request, user, password string) (string, err
 	if errors.Is(err, fault.PermissionDenied) {
 		err = &fault.Error{
 			Code: fault.Unauthenticated, Cause: err,
-			Message: "Unauthenticated: the password does not stand for this identity, or no longer",
+			Message: "Unauthenticated: the password is not valid for this identity, or no longer",
 		}
 	}
 	return token, err
@@ -113,7 +113,8 @@ func (r *Registry) locate(ctx context.Context, t *target) error {
 }
 
 // locateRepo sets the repo of a target. If a known caller asks for a manifest, it
-// reads that in the same query, before it is authorized: most callers are.
+// reads the manifest in the same query, before it authorizes the caller, because most
+// callers are allowed to.
 func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (err error) {
 	_, known := authz.CallerFrom(ctx)
 	pulls := t.kind == "manifest" && (t.method == http.MethodGet || t.method == http.MethodHead)
@@ -128,9 +129,9 @@ func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (e
 	return err
 }
 
-// admit returns nil if the caller holds what the endpoint needs on the target, and otherwise an error that does
-// not tell what exists: fault.Unauthenticated if a token could help. It sets t.public if the caller is allowed
-// only because the target is public.
+// admit returns nil if the caller holds the capabilities of the endpoint on the target, and otherwise an error that
+// does not reveal whether the target exists. The error is fault.Unauthenticated if a token could help. admit sets
+// t.public if the caller is allowed only because the target is public.
 func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
 	if len(needs) == 0 {
 		return nil
@@ -151,7 +152,7 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 			return err
 		}
 		return oci.NewProblem(http.StatusForbidden, oci.Denied, "there is no group for %s: create it first", t.name)
-	case err == nil: // so that a client that only checks whether something exists goes on to push it
+	case err == nil: // not a denial, so that a client that checks for existence continues with a push
 		return oci.NewProblem(http.StatusNotFound, oci.NameUnknown, "there is no group for %s", t.name)
 	case !t.found && !(copied && t.fetchable()) || !r.public(ctx, *t, needs):
 		return r.denial(ctx, *t, err)
@@ -168,8 +169,8 @@ func (r *Registry) require(ctx context.Context, t target, want resource.Capabili
 	return nil
 }
 
-// createGroups creates the groups of a target that a push begins, if the settings of the nearest group say so and the
-// caller may create groups and repos there. It reports whether it did, and sets the group of the target.
+// createGroups creates the missing groups of a target when a push begins, if the settings of the nearest group allow it
+// and the caller may create groups and repos there. It reports whether it has created them, and sets t.group.
 func (r *Registry) createGroups(ctx context.Context, t *target) (bool, error) {
 	begins := t.kind == "uploads" || t.kind == "manifest" && t.method == http.MethodPut
 	if !begins || t.group == "" {
@@ -192,7 +193,7 @@ func (r *Registry) createGroups(ctx context.Context, t *target) (bool, error) {
 	return t.found, err
 }
 
-// public reports whether everybody may do what the capabilities allow.
+// public reports whether everybody holds the capabilities on a target because its group is public.
 func (r *Registry) public(ctx context.Context, t target, needs []resource.Capability) bool {
 	open := []resource.Capability{resource.RepoBlobsGet, resource.ManifestList, resource.TagList,
 		resource.ReferrersList}
@@ -206,8 +207,8 @@ func (r *Registry) public(ctx context.Context, t target, needs []resource.Capabi
 	return err == nil && set.Public
 }
 
-// refusedToken records that a token or a password was refused. Nobody knows whose it was meant to be. A client that
-// shows none is only told to.
+// refusedToken records that a token or a password was refused. The identity is unknown. It does not record requests
+// without a token, which get a challenge.
 func (r *Registry) refusedToken(req *http.Request, err error) {
 	if r.config.Refusals == nil || !errors.Is(err, fault.Unauthenticated) || req.Header.Get("Authorization") == "" &&
 		req.PostForm == nil {
@@ -218,8 +219,8 @@ func (r *Registry) refusedToken(req *http.Request, err error) {
 	}})
 }
 
-// denial counts and records a denial, and replaces the UID in it by the name that the client used. The organization
-// learns which of its groups or repos was asked for, and not the name of one that it does not have.
+// denial counts and records a denial, and replaces the UID in it by the name that the client used. The record for the
+// organization has the group or repo only if it exists, not the name in the request.
 func (r *Registry) denial(ctx context.Context, t target, err error) error {
 	f := fault.From(err)
 	if err == nil || f.Code != fault.PermissionDenied {
@@ -235,11 +236,11 @@ func (r *Registry) denial(ctx context.Context, t target, err error) error {
 			},
 		})
 	}
-	return oci.NewProblem(http.StatusForbidden, oci.Denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"],
-		t.name)
+	return oci.NewProblem(http.StatusForbidden, oci.Denied, "you lack %s on %s, or it does not exist",
+		f.Metadata["capability"], t.name)
 }
 
-// challenge returns err. If a token could help, it tells the client where to get one.
+// challenge returns err. If a token could help, it sets the header that names the address of tokens.
 func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.Capability, err error) error {
 	if fault.From(err).Code != fault.Unauthenticated {
 		return err

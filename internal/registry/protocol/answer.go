@@ -15,7 +15,8 @@ import (
 
 func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err error) {
 	p := oci.AsProblem(err)
-	ours := p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway // which is the fault of an upstream
+	// A bad gateway is the fault of an upstream.
+	ours := p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway
 	if ours && !errors.Is(err, context.Canceled) {
 		trace.Of(req.Context()).Fail()
 		if id := trace.Reference(req.Context(), requestID(req)); id != "" && p.Status == http.StatusInternalServerError {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
-// maxRanges is how many ranges one request may ask for. Clients ask for one, and
-// each costs a request to an object store.
+// maxRanges is the number of ranges from which a Range header is ignored. Clients ask for
+// one range, and each range costs a request to an object store.
 const maxRanges = 8
 
 func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) error {
@@ -43,7 +43,7 @@ func setBlob(w http.ResponseWriter, d digest.Digest) {
 	h.Set("Cache-Control", "private, max-age=31536000")
 }
 
-// storedBlob serves a blob of a repo. It returns fault.NotFound if it is not there.
+// storedBlob serves a blob of a repo. It returns fault.NotFound if the repo does not have it.
 func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target, d digest.Digest) error {
 	b, err := r.store.Blob(req.Context(), t.repo, d.String())
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 	}
 	defer body.Close()
 	if ranges := req.Header.Get("Range"); strings.Count(ranges, ",") >= maxRanges || !strings.HasPrefix(ranges, "bytes=") {
-		req.Header.Del("Range") // RFC 9110 allows to ignore many, and demands it for a unit that is not known
+		req.Header.Del("Range") // RFC 9110 allows this for many ranges and demands it for an unknown unit
 	}
 	if req.Header.Get("Range") != "" {
 		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}
@@ -93,7 +93,8 @@ func (w *rangeWriter) WriteHeader(status int) {
 		return
 	}
 	w.refused = true
-	w.registry.writeProblem(w.ResponseWriter, w.req, oci.NewProblem(status, oci.SizeInvalid, "the blob does not have that range"))
+	p := oci.NewProblem(status, oci.SizeInvalid, "the blob does not have that range")
+	w.registry.writeProblem(w.ResponseWriter, w.req, p)
 }
 
 func (w *rangeWriter) Write(p []byte) (int, error) {

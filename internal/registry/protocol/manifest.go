@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	maxTags = 100 // of one push
+	maxTags = 100 // tags in one push
 )
 
 func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t target) error {
@@ -57,8 +57,8 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// passGate returns the Problem for a pull that a rule refuses. HEAD is not a pull: it tells whether something is
-// there, which those who push have to know as well.
+// passGate returns the Problem for a pull that a rule refuses. HEAD is not a pull: clients that push also use it to
+// find out whether a manifest exists.
 func (r *Registry) passGate(ctx context.Context, t target, m registry.Manifest) error {
 	if r.config.Gate == nil || t.method != http.MethodGet {
 		return nil
@@ -196,8 +196,8 @@ func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t t
 	return m, nil
 }
 
-// missing returns the Problem for a failed push, which names the blobs and
-// manifests that have to be pushed first.
+// missing returns the Problem for a failed push. It names the blobs and manifests
+// that the client must push first.
 func missing(err error) error {
 	if errors.Is(err, fault.FailedPrecondition) && fault.From(err).Quota == nil {
 		return oci.NewProblem(http.StatusConflict, oci.Denied, "%s", fault.From(err).Unmet[0].Description)

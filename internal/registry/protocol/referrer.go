@@ -20,22 +20,22 @@ func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t tar
 	q := req.URL.Query()
 	kind, last := q.Get("artifactType"), q.Get("last")
 	if strings.ContainsRune(kind+last, 0) {
-		return oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "a NUL character is in nothing")
+		return oci.NewProblem(http.StatusBadRequest, oci.Unsupported, "artifactType and last cannot contain a NUL character")
 	}
 	if err := r.fetchReferrers(w, req, &t, subject); err != nil {
 		return err
 	}
-	list, more, err := r.images.Referrers(req.Context(), t.repo, subject, kind, last)
+	page, err := r.images.Referrers(req.Context(), t.repo, subject, kind, last)
 	if err != nil {
 		return err
 	}
-	if more {
-		setNext(w, req, list[len(list)-1].Digest.String())
+	if page.More {
+		setNext(w, req, page.List[len(page.List)-1].Digest.String())
 	}
 	if kind != "" {
 		w.Header().Set("Oci-Filters-Applied", "artifactType")
 	}
 	return writeJSON(w, req, ocispec.MediaTypeImageIndex, ocispec.Index{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: list,
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: page.List,
 	})
 }

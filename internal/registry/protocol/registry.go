@@ -132,12 +132,12 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	return e.serve(r, w, req, t)
 }
 
-// base tells clients that this is a registry and that they are authenticated.
+// base serves the empty response by which clients detect a registry and check their token.
 func (r *Registry) base(w http.ResponseWriter, req *http.Request, _ target) error {
 	return writeJSON(w, req, "application/json", struct{}{})
 }
 
-// actor returns who makes the changes of a request.
+// actor returns the actor of the changes that a request makes.
 func actor(req *http.Request, c authz.Caller) resource.Actor {
 	return resource.Actor{
 		Subject: c.Identity, Act: c.Act, Remote: resource.HostOf(req.RemoteAddr), RequestID: requestID(req),

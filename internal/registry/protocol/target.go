@@ -10,20 +10,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
-// A target is what a path names.
+// A target is the resource that a path names.
 type target struct {
 	kind      string // base, token, catalog, tags, uploads, upload, blob, manifest, referrers
 	name      string // the names of the groups and of the repo, separated by slashes
-	reference string // digest, tag or upload id
+	reference string // digest, tag or upload ID
 
-	group resource.UID // of the repo, or the nearest one above it that exists
+	group resource.UID // group of the repo, or the nearest existing group above it
 	found bool         // the group of the repo exists
-	repo  resource.UID // "" if it does not exist
+	repo  resource.UID // "" if the repo does not exist
 
 	public bool // the caller is allowed only because the repo is public
 
-	method   string             // of the request, if there is one
-	manifest *registry.Manifest // of a pull, if it was read together with the repo
+	method   string             // HTTP method; "" for the source of a mounted blob
+	manifest *registry.Manifest // manifest of a pull, if it was read together with the repo
 }
 
 // base returns the name of the repo in its group.
@@ -35,8 +35,8 @@ type endpoint struct {
 	serve func(*Registry, http.ResponseWriter, *http.Request, target) error
 }
 
-// The capabilities that endpoints need. There are none to push or delete blobs: a
-// caller who may push manifests may push blobs.
+// The capabilities that endpoints need. There are no capabilities to push or delete
+// blobs: a caller who may push manifests may push blobs.
 var (
 	pullBlob  = []resource.Capability{resource.RepoBlobsGet}
 	pull      = []resource.Capability{resource.ManifestList}
@@ -118,7 +118,8 @@ func parseTarget(u *url.URL) (target, error) {
 func newTarget(kind, name, reference string) (target, error) {
 	t := target{kind: kind, name: name, reference: reference}
 	if !oci.ValidName(name) {
-		return target{}, oci.NewProblem(http.StatusBadRequest, oci.NameInvalid, "%.300q is not the name of a repository", name)
+		return target{}, oci.NewProblem(http.StatusBadRequest, oci.NameInvalid,
+			"%.300q is not the name of a repository", name)
 	}
 	return t, nil
 }

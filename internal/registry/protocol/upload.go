@@ -98,11 +98,11 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 func (r *Registry) sources(ctx context.Context, from, digest string, n int) ([]target, error) {
 	if from == "" {
 		holders, err := r.store.BlobHolders(ctx, digest, n)
-		var all []target
+		var targets []target
 		for _, repo := range holders {
-			all = append(all, target{repo: repo, group: repo.Parent(), found: true})
+			targets = append(targets, target{repo: repo, group: repo.Parent(), found: true})
 		}
-		return all, err
+		return targets, err
 	}
 	t := target{name: from}
 	if !oci.ValidName(from) {
@@ -187,7 +187,7 @@ func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t targ
 }
 
 // checkRange refuses a chunk that does not begin at the end of the upload. The specification's header is
-// "first-last", without the unit and size of RFC 9110, which some clients send all the same.
+// "first-last", without the unit and size of RFC 9110, but some clients send these, too.
 func checkRange(w http.ResponseWriter, req *http.Request, t target, u registry.Upload) error {
 	header := req.Header.Get("Content-Range")
 	if header == "" {

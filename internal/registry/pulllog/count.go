@@ -9,20 +9,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// Limits on the records of pulls by callers without a role on the repo, who may
-// pull because it is public. Anybody can pull as often as they like, so the number
-// of records must not depend on the number of pulls.
+// Limits on the records of pulls by callers who may pull only because the repo is
+// public. Anybody can pull without limit, so the number of records must not depend on
+// the number of pulls.
 const (
-	// countTime is how long pulls of one kind are counted before they become one
+	// countTime is the period after which the pulls of one kind are written as one
 	// record.
 	countTime = time.Minute
 
-	// maxPullKinds is how many kinds of pulls are counted for one organization
-	// within countTime. Each makes at most two records: the first pull and the rest.
+	// maxPullKinds is the number of kinds of pulls that are counted for one organization
+	// within countTime. Each kind makes at most two records: the first pull and the rest.
 	maxPullKinds = 256
 
-	// maxPullRepos is for how many repos of one organization further pulls are
-	// counted, only by repo.
+	// maxPullRepos is the number of repos of one organization whose further pulls are
+	// counted, by repo alone.
 	maxPullRepos = 1024
 
 	// Pulls from one network of this size are of one kind, because a provider
@@ -30,7 +30,7 @@ const (
 	networkIPv4, networkIPv6 = 24, 48
 )
 
-// A pullKind is what pulls that are counted together have in common.
+// A pullKind has the fields in which pulls agree that are counted together.
 type pullKind struct {
 	repo        resource.UID
 	digest, tag string

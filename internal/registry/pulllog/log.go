@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	pullQueue = 8192 // records that are not written yet; further ones are dropped
-	pullBatch = 256
-	batchWait = time.Second // how long a record waits for others in its batch
+	pullQueue = 8192        // records that wait to be written; further records are dropped
+	pullBatch = 256         // records per transaction
+	batchWait = time.Second // longest wait of a record for its batch to fill
 
-	// alikePulls is how many pulls that do not differ have records of their own in one batch. Further ones are counted in the
-	// last of them. A client that is in a loop, or many behind one address, would cost more by their records than by
-	// what they pull.
+	// alikePulls is the number of equal pulls in one batch that get a record each. The last of these records counts the
+	// further ones. Otherwise the records of a client in a loop, or of many clients behind one address, would cost more
+	// than the pulls themselves.
 	alikePulls = 8
 
 	maxAgent = 256
@@ -38,25 +38,28 @@ type Log struct {
 	log     *slog.Logger
 	counter *pullCounter
 	dropped atomic.Int64
-	unnoted int64 // that were dropped, and are not noted in the database either
+	unnoted int64 // dropped pulls whose number is not yet in the database
 
-	full chan struct{} // has an element if there is a batch
+	full chan struct{} // has an element if a batch is full
 
 	mu      sync.Mutex
 	waiting []registry.Pull
-	alike   map[registry.Pull]alike // by what they have in common
+	alike   map[registry.Pull]alike // by the fields in which equal pulls agree
 }
 
-// alike is the records of pulls that do not differ.
+// alike is the number of records of equal pulls, and the index of the last in waiting.
 type alike struct{ records, last int }
 
 // New returns a Log that writes to s. The caller must also call Run.
 func New(s *registrydb.Store, log *slog.Logger) *Log {
-	return &Log{store: s, lost: pulldb.New(s.DB), log: log, counter: newPullCounter(), full: make(chan struct{}, 1), alike: map[registry.Pull]alike{}}
+	return &Log{
+		store: s, lost: pulldb.New(s.DB), log: log, counter: newPullCounter(), full: make(chan struct{}, 1),
+		alike: map[registry.Pull]alike{},
+	}
 }
 
-// Add records what a request did. public is true if everybody may make that
-// request. It never waits: if the database cannot keep up, records are dropped.
+// Add records a pull or a push. public is true if everybody may make the request.
+// It never waits: if the database cannot keep up, records are dropped.
 func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.Pull) {
 	p.Remote = resource.HostOf(req.RemoteAddr)
 	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
@@ -77,15 +80,15 @@ func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.
 	l.enqueue(repo, p)
 }
 
-// enqueue adds a record of p to those that wait, or counts p in one of them.
+// enqueue adds a record of p to the waiting records, or counts p in one of them.
 func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
 	kind := p
 	kind.UID, kind.Time = repo, time.Time{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.alike[kind]
-	if of.records == alikePulls {
-		last := &l.waiting[of.last]
+	equal := l.alike[kind]
+	if equal.records == alikePulls {
+		last := &l.waiting[equal.last]
 		last.More++
 		last.Time = p.Time
 		return
@@ -95,7 +98,7 @@ func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
 		return
 	}
 	p.UID = repo.NewRisingChild(p.Time) // in order, also within a millisecond
-	l.alike[kind] = alike{of.records + 1, len(l.waiting)}
+	l.alike[kind] = alike{equal.records + 1, len(l.waiting)}
 	if l.waiting = append(l.waiting, p); len(l.waiting) >= pullBatch {
 		select {
 		case l.full <- struct{}{}:
@@ -104,14 +107,14 @@ func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
 	}
 }
 
-// take returns the records that wait, and counts nothing in them any more.
+// take removes and returns the waiting records.
 func (l *Log) take() []registry.Pull {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := l.waiting
+	records := l.waiting
 	l.waiting = nil
 	clear(l.alike)
-	return all
+	return records
 }
 
 // Run writes batches until ctx ends.
@@ -133,7 +136,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes the pulls that are queued. It is called after the last request.
+// Flush writes the waiting records. Call it after the last request.
 func (l *Log) Flush(ctx context.Context) {
 	l.writeAll(ctx, l.counter.drain())
 	l.writeAll(ctx, l.take())
@@ -159,7 +162,7 @@ func (l *Log) write(ctx context.Context, batch []registry.Pull) {
 	l.log.WarnContext(ctx, "pulls were not recorded", "err", err)
 }
 
-// noteDropped records how many pulls have no record.
+// noteDropped stores the number of pulls that have no record.
 func (l *Log) noteDropped(ctx context.Context) {
 	n := l.dropped.Swap(0)
 	if n == 0 {

@@ -30,7 +30,7 @@ func pulledRepo(t *testing.T, s *storetest.Store) (*Log, resource.UID) {
 	return New(registrydb.New(s.DB), slog.New(slog.DiscardHandler)), repo.UID
 }
 
-// recorded returns the records of pulls from a repo, and how many pulls they stand for.
+// recorded returns the number of records of pulls from a repo, and the number of pulls that they count.
 func recorded(t *testing.T, s *storetest.Store, repo resource.UID) (records int, pulls int64) {
 	t.Helper()
 	got, err := s.Pulls(t.Context(), store.Reach{Under: []resource.UID{repo}}, resource.Filter{},
@@ -44,7 +44,7 @@ func recorded(t *testing.T, s *storetest.Store, repo resource.UID) (records int,
 	return len(got.Items), pulls
 }
 
-// TestPullsAlike pulls the same again and again from several places at once: every pull is counted, and the records are few.
+// TestPullsAlike repeats equal pulls from several addresses concurrently: every pull is counted, in few records.
 func TestPullsAlike(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l, repo := pulledRepo(t, s)
@@ -70,7 +70,7 @@ func TestPullsAlike(t *testing.T) {
 	})
 }
 
-// TestPullsLost: a pull that has no record is counted as lost, whether there was no place for it or the database refused it.
+// TestPullsLost: a pull without a record is counted as lost, whether the queue was full or the database refused it.
 func TestPullsLost(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l, repo := pulledRepo(t, s)

@@ -1,12 +1,12 @@
-// Package signature verifies who has signed an image, without a network: signatures of
-// cosign (a payload, and annotations that sign it) and Sigstore's bundles, by a public key or
-// by an identity in a certificate.
+// Package signature verifies the signatures of images without a network: signatures of cosign
+// (a payload, and annotations that sign it) and Sigstore's bundles, by a public key or by an
+// identity in a certificate.
 //
-// Everything that is attached to an image is untrusted input. A signature counts if it is
-// about the bytes of the image's manifest and is made with a key that a signer gives, or with
-// one that an authority of a trusted root has certified, at a time that a log or a timestamp
-// authority of this root vouches for. Which repo a payload names does not matter, as it does
-// not for cosign: a signature is about bytes, and images are copied.
+// Attached content is untrusted input. A signature is valid if it signs the bytes of the
+// image's manifest with the key of a signer, or with a key that an authority of a trusted root
+// has certified, at a time that a log or a timestamp authority of this root confirms. Like
+// cosign, it ignores the repo that a payload names, because a signature is about bytes and
+// images are copied.
 package signature
 
 import (
@@ -26,15 +26,15 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Limits on what is attached. A key in an entry of a log is used before anybody vouches for
-// it, and the time that takes rises with the square of its size.
+// Limits on attached content. A key in an entry of a log is used before it is verified, and the
+// time for that grows with the square of its size.
 const (
-	MaxPayload = 16 << 10 // bytes of what cosign signs; real ones have 300
+	MaxPayload = 16 << 10 // bytes of a payload of cosign; real ones have 300
 	MaxBundle  = 64 << 10 // bytes of a bundle; real ones have 10,000
 
 	maxAnnotation = 32 << 10
-	maxEntries    = 4       // of logs
-	maxEntry      = 8 << 10 // bytes of what a log has recorded; real ones have 4,000
+	maxEntries    = 4       // log entries
+	maxEntry      = 8 << 10 // bytes of a log entry; real ones have 4,000
 	maxTimestamps = 4
 )
 
@@ -52,24 +52,24 @@ const (
 	timestampAnnotation   = "dev.sigstore.cosign/rfc3161timestamp"
 )
 
-// PredicateType is what a statement says that is a signature. Other statements, such as an
-// SBOM or the report of a scanner, say something about an image, but not that it is good.
+// PredicateType is the predicate type of statements that are signatures. Other statements, such
+// as an SBOM or the report of a scanner, describe an image but do not approve it.
 const PredicateType = "https://sigstore.dev/cosign/sign/v1"
 
-// payloadType is what a payload of cosign calls itself.
+// payloadType is the type in a payload of cosign.
 const payloadType = "cosign container image signature"
 
 // A Subject is the image that is to be signed.
 type Subject struct {
 	Digest string
-	Body   []byte // of its manifest
+	Body   []byte // the manifest
 }
 
 // A Signature is attached to an image.
 type Signature struct {
 	raw     *bundle.Bundle
-	payload []byte // of cosign; nil of a bundle, whose statement names the image
-	signed  []byte // by cosign, over the payload
+	payload []byte // payload of cosign; nil for a bundle, whose statement names the image
+	signed  []byte // cosign's signature of the payload
 }
 
 // ParseBundle reads one of Sigstore's bundles.
@@ -84,7 +84,7 @@ func ParseBundle(text []byte) (*Signature, error) {
 	return newSignature(&p)
 }
 
-// newSignature checks a bundle within limits, because keys in it are used.
+// newSignature checks the limits of a bundle, because keys in it are used, and parses it.
 func newSignature(p *bundlepb.Bundle) (*Signature, error) {
 	m := p.GetVerificationMaterial()
 	if len(m.GetTlogEntries()) > maxEntries {
@@ -136,7 +136,7 @@ func ParseCosign(payload []byte, annotations map[string]string, digest string) (
 	return s, nil
 }
 
-// checkPayload returns an error unless a payload says that an image is signed.
+// checkPayload returns an error unless a payload is cosign's signature of the image with a digest.
 func checkPayload(payload []byte, digest string) error {
 	if len(payload) > MaxPayload {
 		return fmt.Errorf("the payload has more than %d bytes", MaxPayload)
@@ -161,7 +161,7 @@ func checkPayload(payload []byte, digest string) error {
 	return nil
 }
 
-// cosignBundle returns what cosign keeps in annotations as a bundle.
+// cosignBundle returns the content of cosign's annotations as a bundle.
 func cosignBundle(payload, signed []byte, annotations map[string]string) (*bundlepb.Bundle, error) {
 	block, _ := pem.Decode([]byte(annotations[certificateAnnotation]))
 	if block == nil {

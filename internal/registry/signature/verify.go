@@ -19,17 +19,17 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/options"
 )
 
-// Limits on what is trusted.
+// Limits on keys and roots.
 const (
 	MaxKey  = 8 << 10  // bytes of a public key in PEM
-	MaxRoot = 64 << 10 // bytes of a trusted root; that of the public Sigstore has 10,000
+	MaxRoot = 64 << 10 // bytes of a trusted root; the root of the public Sigstore has 10,000
 
 	minRSA, maxRSA = 2048, 8192 // bits
 )
 
-// A Key verifies what was signed with the private key of a public one.
+// A Key verifies signatures with a public key.
 type Key struct {
-	verifiers []signature.Verifier // by the hash that a signer may have used
+	verifiers []signature.Verifier // one for each hash that a signer may have used
 }
 
 // ParseKey reads a public key in PEM: ECDSA, RSA or Ed25519.
@@ -55,7 +55,7 @@ func ParseKey(text string) (*Key, error) {
 	return newKey(public)
 }
 
-// newKey returns a Key with all that a public key can verify.
+// newKey returns a Key with every kind of verifier for a public key.
 func newKey(public crypto.PublicKey) (*Key, error) {
 	var k Key
 	add := func(v signature.Verifier, err error) error {
@@ -102,7 +102,7 @@ func (k *Key) Verify(image Subject, s *Signature) error {
 	return err
 }
 
-// verifyKey returns nil if a bundle is signed with a key, whatever hint of a key it has.
+// verifyKey returns nil if a bundle is signed with a key. It ignores the key hint in the bundle.
 func verifyKey(v signature.Verifier, image Subject, s *Signature) error {
 	trusted := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) {
 		return root.NewExpiringKey(v, time.Time{}, time.Time{}), nil
@@ -111,15 +111,15 @@ func verifyKey(v signature.Verifier, image Subject, s *Signature) error {
 	if err != nil {
 		return err
 	}
-	result, err := verifier.Verify(s.raw, verify.NewPolicy(verify.WithArtifact(bytes.NewReader(image.Body)), verify.WithKey()))
+	policy := verify.NewPolicy(verify.WithArtifact(bytes.NewReader(image.Body)), verify.WithKey())
+	result, err := verifier.Verify(s.raw, policy)
 	if err != nil {
 		return err
 	}
 	return checkStatement(result)
 }
 
-// checkStatement returns an error if what was signed is a statement about an image, but not
-// that it is signed.
+// checkStatement returns an error if a bundle contains a statement that is not a signature.
 func checkStatement(r *verify.VerificationResult) error {
 	if r.Statement != nil && r.Statement.GetPredicateType() != PredicateType {
 		return fmt.Errorf("it is a statement of type %.100q, not a signature", r.Statement.GetPredicateType())
@@ -127,17 +127,17 @@ func checkStatement(r *verify.VerificationResult) error {
 	return nil
 }
 
-// A Root is what identities are trusted by: authorities, logs and timestamp authorities.
+// A Root verifies signatures of identities. It has certificate authorities, logs and timestamp authorities.
 type Root struct {
 	verifier *verify.Verifier
 }
 
 // ParseRoot reads a trusted root, which Sigstore publishes as trusted_root.json. It must have
-// an authority, and a log or a timestamp authority: otherwise nobody vouches for when a
-// certificate was used, which is valid for minutes only.
+// an authority, and a log or a timestamp authority: otherwise nothing confirms the time at which
+// a certificate was used, and certificates are valid only for minutes.
 //
-// What a root has is required: an entry of one of its logs, and in the certificate the word of
-// one of its certificate logs.
+// If a root has logs, a signature needs an entry of one of them. If it has certificate logs, a
+// certificate needs a timestamp of one of them.
 func ParseRoot(text []byte) (*Root, error) {
 	if len(text) > MaxRoot {
 		return nil, fmt.Errorf("a trusted root has at most %d bytes", MaxRoot)
@@ -166,11 +166,10 @@ func ParseRoot(text []byte) (*Root, error) {
 	return &Root{v}, nil
 }
 
-// An Identity is whom an authority has given a certificate: the subject of a token of an
-// issuer.
+// An Identity is the holder of a certificate: the subject of a token of an issuer.
 type Identity struct{ Issuer, Subject string }
 
-// Verify returns who has signed an image.
+// Verify returns the identity that has signed an image. It accepts every identity of the root.
 func (r *Root) Verify(image Subject, s *Signature) (who Identity, _ error) {
 	if s.raw == nil {
 		return who, errors.New("it has no certificate")
@@ -179,7 +178,7 @@ func (r *Root) Verify(image Subject, s *Signature) (who Identity, _ error) {
 	if s.payload != nil {
 		signed = s.payload
 	}
-	// Who may sign is for the caller to compare, with what is returned.
+	// The caller compares the returned identity with its signers.
 	result, err := r.verifier.Verify(s.raw, verify.NewPolicy(verify.WithArtifact(bytes.NewReader(signed)),
 		verify.WithoutIdentitiesUnsafe()))
 	if err != nil {

@@ -33,19 +33,19 @@ type Collection struct {
 	DryRun    bool          // only count
 }
 
-// Collected counts what a collection has deleted, or would have.
+// Collected counts what a collection has deleted or, in a dry run, would delete.
 type Collected struct {
-	Uploads int   `json:"uploads"` // abandoned
+	Uploads int   `json:"uploads"` // abandoned uploads
 	Links   int   `json:"links"`   // blobs removed from repos that do not need them
-	Blobs   int   `json:"blobs"`   // in no repo
-	Bytes   int64 `json:"bytes"`   // of these blobs
-	Files   int   `json:"files"`   // that neither a blob nor an upload refers to
-	Pulls   int   `json:"pulls"`   // older than KeepPulls
-	Trash   int   `json:"trash"`   // what has expired, or nobody can restore
+	Blobs   int   `json:"blobs"`   // blobs in no repo
+	Bytes   int64 `json:"bytes"`   // bytes of these blobs
+	Files   int   `json:"files"`   // files that belong to no blob and no upload
+	Pulls   int   `json:"pulls"`   // records older than KeepPulls
+	Trash   int   `json:"trash"`   // entries that have expired or that nobody can restore
 }
 
-// Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
-// All its state is in the store, so the next run continues one that was interrupted.
+// Collect deletes content to which nothing refers. It can run concurrently with pushes, pulls, mounts and other
+// collectors. All its state is in the store, so the next run continues a run that was interrupted.
 func (m *Maintainer) Collect(ctx context.Context, c Collection) (Collected, error) {
 	removed, err := m.collect(ctx, c)
 	if !c.DryRun {
@@ -54,7 +54,7 @@ func (m *Maintainer) Collect(ctx context.Context, c Collection) (Collected, erro
 	return removed, err
 }
 
-// count counts a run of the collector, unless it was ended.
+// count adds a run of the collector to the metrics. It does not count a run that was canceled.
 func (m *Maintainer) count(removed Collected, err error) {
 	outcome := metric.OK
 	if err != nil {
@@ -63,14 +63,14 @@ func (m *Maintainer) count(removed Collected, err error) {
 	if !errors.Is(err, context.Canceled) {
 		m.Metrics.CollectRun.Add(1, outcome)
 	}
-	all := m.Metrics.Collected
-	all.Add(int64(removed.Uploads), "uploads")
-	all.Add(int64(removed.Links), "links")
-	all.Add(int64(removed.Blobs), "blobs")
-	all.Add(removed.Bytes, "bytes")
-	all.Add(int64(removed.Files), "files")
-	all.Add(int64(removed.Pulls), "pulls")
-	all.Add(int64(removed.Trash), "trash")
+	total := m.Metrics.Collected
+	total.Add(int64(removed.Uploads), "uploads")
+	total.Add(int64(removed.Links), "links")
+	total.Add(int64(removed.Blobs), "blobs")
+	total.Add(removed.Bytes, "bytes")
+	total.Add(int64(removed.Files), "files")
+	total.Add(int64(removed.Pulls), "pulls")
+	total.Add(int64(removed.Trash), "trash")
 }
 
 func (m *Maintainer) collect(ctx context.Context, c Collection) (Collected, error) {
@@ -131,7 +131,7 @@ func (g *collector) deleteUpload(ctx context.Context, id string, before time.Tim
 	return g.Uploads.DiscardUpload(ctx, id)
 }
 
-// trash removes what has expired from the trash, and what nobody can restore.
+// trash removes entries of the trash that have expired or that nobody can restore.
 func (g *collector) trash(ctx context.Context) (err error) {
 	if g.DryRun {
 		g.collected.Trash, err = g.Store.CountExpired(ctx, g.now)
@@ -155,8 +155,8 @@ func (g *collector) trash(ctx context.Context) (err error) {
 	return nil
 }
 
-// links marks the blobs that no manifest of their repo needs, and removes those
-// from the repo that were marked longer ago than Grace.
+// links marks the blobs that no manifest of their repo needs, and removes blobs from
+// the repo that were marked longer ago than Grace.
 func (g *collector) links(ctx context.Context) error {
 	pushed := g.now.Add(-g.Grace)
 	g.idle = map[string]int{}
@@ -231,7 +231,8 @@ func (g *collector) dropBlob(ctx context.Context, b registry.Blob) error {
 	return g.Uploads.RemoveBlob(ctx, b.Path)
 }
 
-// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo and the trash of none needs it.
+// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo and the trash does not
+// need it.
 func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	holders, err := g.Store.BlobHolders(ctx, digest, n+1)
 	if err != nil || len(holders) != n {
@@ -248,8 +249,8 @@ func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	return g.dropBlob(ctx, b)
 }
 
-// files deletes the files that neither a blob nor an upload refers to. They are left over if a push fails after its
-// bytes are written and before it commits, or if a server is killed while it writes them.
+// files deletes the files that belong to no blob and no upload. They remain if a push fails after its bytes are written
+// and before it commits, or if a server is killed while it writes them.
 func (g *collector) files(ctx context.Context) error {
 	err := g.sweep(ctx, g.Uploads.Walk, g.garbage.UnreferencedPaths, g.Uploads.RemoveBlob)
 	if err != nil {
@@ -258,7 +259,7 @@ func (g *collector) files(ctx context.Context) error {
 	return g.sweep(ctx, g.Uploads.Unfinished, g.garbage.EndedUploads, g.Uploads.Abort)
 }
 
-// sweep removes those of the files that walk finds that are old and not needed.
+// sweep removes the files that walk finds, if they are old and not needed.
 func (g *collector) sweep(
 	ctx context.Context, walk func(ctx context.Context, dir string, each func(blob.File) error) error,
 	unneeded func(ctx context.Context, paths map[string]string) ([]string, error),

@@ -25,8 +25,8 @@ func NewRetention(db *retentiondb.Store, log *slog.Logger, now func() time.Time)
 	return &Retention{store: db, turns: fairlimit.YieldToWriters(), log: log, now: now}
 }
 
-// Apply applies rules, when it is the organization's turn: each locks a repo, and on SQLite everybody who writes
-// waits.
+// Apply applies the rules of a repo when it is the turn of its organization. It waits for a turn because each
+// application locks a repo, and on SQLite all writers.
 func (r *Retention) Apply(
 	ctx context.Context, repo resource.UID, order retentiondb.RetentionOrder,
 ) (retentiondb.RetentionPlan, error) {
@@ -38,17 +38,17 @@ func (r *Retention) Apply(
 	return r.store.ApplyRetention(ctx, repo, order)
 }
 
-// retentionRound is how many organizations have a turn in one round.
+// retentionRound is the number of organizations that have a turn in one round.
 const retentionRound = 1000
 
-// Run applies the rules that are due, and returns how many images it deleted. Each organization has one repo at a time,
-// and one with much to delete waits for all others in between. It is safe to run beside other replicas. What fails for a
-// repo is logged, and the others go on.
+// Run applies the rules that are due and returns the number of deleted images. Each organization processes one repo at
+// a time, and an organization with many images to delete waits for all others between its turns. Several replicas may
+// call Run at the same time. A failure is logged and does not stop the other repos.
 func (r *Retention) Run(ctx context.Context) (images int, _ error) {
-	now := r.now()
+	start := r.now()
 	unfinished := map[resource.UID]retentiondb.RetentionTurn{} // by organization
 	for {
-		due, err := r.store.RetentionDue(ctx, now, retentionRound)
+		due, err := r.store.RetentionDue(ctx, start, retentionRound)
 		if err != nil {
 			return images, err
 		}
@@ -56,7 +56,7 @@ func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 			if _, ok := unfinished[place.Root()]; ok {
 				continue
 			}
-			turn, err := r.store.TakeRetention(ctx, place, now)
+			turn, err := r.store.TakeRetention(ctx, place, start)
 			if err != nil {
 				return images, err
 			}
@@ -72,7 +72,7 @@ func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 			if ctx.Err() != nil {
 				return images, ctx.Err()
 			}
-			if err != nil && !errors.Is(err, fault.NotFound) { // the repo or the rules may be gone meanwhile
+			if err != nil && !errors.Is(err, fault.NotFound) { // the repo or the rules may have been deleted
 				r.log.WarnContext(ctx, "retention was not applied", "repo", turn.Repo, "err", err)
 			}
 			if err != nil || !plan.More {

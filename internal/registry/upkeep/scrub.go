@@ -17,39 +17,41 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 )
 
-// A Verdict is what Judge has found out about a blob.
+// A Verdict is the result of Judge.
 type Verdict string
 
-// The verdicts. Those but the last are also values of a label.
+// The verdicts. All except Gone are also values of a metric label.
 const (
 	Sound    Verdict = "sound"
-	Rotten   Verdict = "rotten"   // it is missing or wrong, and is not served until it is pushed again
-	Repaired Verdict = "repaired" // it was rotten, and has good bytes again
-	Gone     Verdict = "gone"     // nothing needs it any more, or it was pushed again while it was read
+	Rotten   Verdict = "rotten"   // missing or wrong, and not served until it is pushed again
+	Repaired Verdict = "repaired" // it was rotten and has the right bytes again
+	Gone     Verdict = "gone"     // deleted, or pushed again while it was read
 )
 
-// Scrubbed counts what a scrub has read and found.
+// Scrubbed counts the blobs that a scrub has read, by result.
 type Scrubbed struct {
 	Blobs    int64    `json:"blobs"`
 	Bytes    int64    `json:"bytes"`
-	Rotten   []string `json:"rotten"`   // digests of those that are missing or wrong
-	Repaired int      `json:"repaired"` // that were rotten, before or during this scrub
-	Failed   int      `json:"failed"`   // that could not be read, perhaps only for now
+	Rotten   []string `json:"rotten"`   // digests of blobs that are missing or wrong
+	Repaired int      `json:"repaired"` // blobs that were rotten, before or during this scrub
+	Failed   int      `json:"failed"`   // blobs that could not be read, perhaps temporarily
 }
 
 // A Scrubber reads all blobs again and compares them with their digests.
 type Scrubber struct {
 	Store   *registrydb.Store
 	Storage blob.Storage
-	Rate    int64 // bytes a second at most; 0 means no limit
+	Rate    int64 // bytes per second; 0 means no limit
 
-	// Judge decides about a blob that seems to be rotten, or was. It is Maintainer.Judge, or asks a server for it.
+	// Judge decides about a blob that seems to be rotten or was marked as rotten. It is Maintainer.Judge, or a function
+	// that calls it on a server.
 	Judge func(ctx context.Context, digest string) (Verdict, error)
 
-	Report func(Scrubbed) // is called after each blob, if it is not nil
+	Report func(Scrubbed) // called after each blob, if it is not nil
 }
 
-// maxFailures is after how many blobs in a row that cannot be read a scrub ends: the storage cannot be reached.
+// maxFailures is the number of consecutive blobs that cannot be read after which a scrub ends, because the storage is
+// probably unreachable.
 const maxFailures = 5
 
 // Run reads all blobs.
@@ -83,7 +85,7 @@ func (s *Scrubber) Run(ctx context.Context) (all Scrubbed, _ error) {
 	}
 }
 
-// look reads one blob, and has it judged if it is not what it is said to be.
+// look reads one blob, and calls Judge if its bytes are wrong or it was marked as rotten.
 func (s *Scrubber) look(ctx context.Context, b registry.Blob, p *pace, all *Scrubbed) error {
 	sound, n, err := examine(ctx, s.Storage, b, p)
 	all.Blobs, all.Bytes = all.Blobs+1, all.Bytes+n
@@ -100,7 +102,7 @@ func (s *Scrubber) look(ctx context.Context, b registry.Blob, p *pace, all *Scru
 	return err
 }
 
-// examine reads a blob, and reports whether its bytes are there and have its digest. An error says that it is not known.
+// examine reads a blob and reports whether its bytes exist and have its digest. After an error, that is unknown.
 func examine(ctx context.Context, s blob.Storage, b registry.Blob, p *pace) (sound bool, read int64, err error) {
 	d, err := digest.Parse(b.Digest)
 	if err != nil {
@@ -125,8 +127,8 @@ func examine(ctx context.Context, s blob.Storage, b registry.Blob, p *pace) (sou
 	return read == b.Size && v.Verified(), read, nil
 }
 
-// Judge reads a blob again. If it is missing or wrong, Judge marks it, so that it is not served any more and a client
-// that has it pushes it again, and tries to repair it. If it is sound, Judge takes the mark away.
+// Judge reads a blob again. If it is missing or wrong, Judge marks it as rotten and tries to repair it. A rotten blob
+// is not served, so that clients push it again. If the blob is sound, Judge removes the mark.
 func (m *Maintainer) Judge(ctx context.Context, name string) (Verdict, error) {
 	d, err := digest.Parse(name)
 	if err != nil {
@@ -155,7 +157,7 @@ func (m *Maintainer) Judge(ctx context.Context, name string) (Verdict, error) {
 	return v, err
 }
 
-// acquit takes the mark from a blob that is sound.
+// acquit removes the mark from a blob that is sound.
 func (m *Maintainer) acquit(ctx context.Context, b registry.Blob) (Verdict, error) {
 	news, err := m.Store.MarkSound(ctx, b)
 	if err != nil || !news {
@@ -178,8 +180,8 @@ func (m *Maintainer) condemn(ctx context.Context, b registry.Blob) (Verdict, err
 	if err != nil {
 		return "", err
 	}
-	if now, err := m.Store.StoredBlob(ctx, b.Digest); err != nil || !now.Rotten {
-		return Gone, unlessGone(err) // or pushed again meanwhile
+	if current, err := m.Store.StoredBlob(ctx, b.Digest); err != nil || !current.Rotten {
+		return Gone, unlessGone(err) // deleted, or just pushed again
 	}
 	if news {
 		m.Log.ErrorContext(ctx, "a blob is missing or wrong in the storage; it is not served until it is pushed again",
@@ -200,12 +202,12 @@ func unlessGone(err error) error {
 	return err
 }
 
-// repair gives a rotten blob bytes that Maintainer.Repair finds for one of the repos that have it.
+// repair replaces the bytes of a rotten blob by bytes that Maintainer.Repair returns for one of its repos.
 func (m *Maintainer) repair(ctx context.Context, b registry.Blob) (bool, error) {
 	if m.Repair == nil {
 		return false, nil
 	}
-	const holders = 20 // that are asked about
+	const holders = 20 // repos to try
 	repos, err := m.Store.BlobHolders(ctx, b.Digest, holders)
 	if err != nil {
 		return false, err
@@ -243,12 +245,12 @@ func (m *Maintainer) replace(ctx context.Context, b registry.Blob, body io.ReadC
 	}
 	sound, _, err := examine(ctx, m.Uploads.Storage.Storage, b, &pace{})
 	if err != nil || !sound {
-		return false, errors.Join(err, errors.New("what was offered for it is not that blob"))
+		return false, errors.Join(err, errors.New("the bytes offered for it do not have its digest"))
 	}
 	return m.Store.ReplaceBlob(ctx, b)
 }
 
-// A pace keeps a reader from reading faster than at a rate.
+// A pace limits the rate at which a reader reads.
 type pace struct {
 	rate  int64 // bytes a second; 0 means no limit
 	begin time.Time
@@ -262,7 +264,7 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	}
 	p.read += int64(n)
 	ahead := time.Duration(float64(p.read)/float64(p.rate)*float64(time.Second)) - time.Since(p.begin)
-	if ahead < -time.Second { // what was not read in time is not caught up with
+	if ahead < -time.Second { // do not exceed the rate later to catch up
 		p.begin, p.read = time.Now(), 0
 	}
 	if ahead <= 0 {

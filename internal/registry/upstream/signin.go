@@ -11,19 +11,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream/challenge"
 )
 
-// tokenKey names a token: by the settings of a registry, and what it is for.
+// tokenKey identifies a token by the settings of a registry and the scope.
 type tokenKey struct{ registry, scope string }
 
-// A grant is what a registry accepts in the Authorization header, for a time.
+// A grant is an Authorization header that a registry accepts until a time.
 type grant struct {
 	header string
 	until  time.Time
 }
 
-// Tokens are used for that much less than they live, and for no longer than the longest.
 const (
-	tokenMargin  = 10 * time.Second
-	longestToken = time.Hour
+	tokenMargin  = 10 * time.Second // tokens are not used in the last part of their lifetime
+	longestToken = time.Hour        // longest use of a token
 )
 
 func (c *Client) cached(r Registry, scope string) string {
@@ -39,7 +38,7 @@ func (c *Client) keep(r Registry, scope, header string, life time.Duration) {
 	c.tokens.Add(tokenKey{r.Key, scope}, grant{header, c.now().Add(life)})
 }
 
-// authenticate gets what a challenge asks for.
+// authenticate gets and caches the credentials that a challenge asks for.
 func (c *Client) authenticate(ctx context.Context, r Registry, header, scope string) error {
 	asks := challenge.Parse(header)
 	refused := func(reason string) error { return &Error{Status: http.StatusUnauthorized, Reason: reason} }
@@ -73,7 +72,7 @@ func (c *Client) authenticate(ctx context.Context, r Registry, header, scope str
 	return c.fetchToken(req, r, scope)
 }
 
-// tokenTimeout is how long a realm may take.
+// tokenTimeout is the longest time for the response of a realm.
 const tokenTimeout = 10 * time.Second
 
 // fetchToken asks a realm for a token. A redirect is not followed.
@@ -88,7 +87,7 @@ func (c *Client) fetchToken(req *http.Request, r Registry, scope string) error {
 	if resp.StatusCode != http.StatusOK {
 		e := c.refusal(resp)
 		e.Cause = errors.Join(errors.New("it gives no token"), e.Cause)
-		if e.Status == http.StatusNotFound { // of the realm, which says nothing about the image
+		if e.Status == http.StatusNotFound { // the realm is missing, not the image
 			e.Status, e.Reason = 0, "it gives no token"
 		}
 		return e
@@ -101,16 +100,17 @@ func (c *Client) fetchToken(req *http.Request, r Registry, scope string) error {
 	return nil
 }
 
-// trusts reports whether the password may be sent to a realm: one at the host of the registry, or the one that the
-// settings name.
+// trusts reports whether the password may be sent to a realm: a realm on the host of the registry, or the realm in the
+// settings.
 func trusts(r Registry, realm *url.URL) bool {
-	own, err := url.Parse(r.Address)
+	address, err := url.Parse(r.Address)
 	if err != nil {
 		return false
 	}
-	if realm.Scheme == own.Scheme && realm.Host == own.Host {
+	if realm.Scheme == address.Scheme && realm.Host == address.Host {
 		return true
 	}
 	named, err := url.Parse(r.Realm)
-	return r.Realm != "" && err == nil && realm.Scheme == named.Scheme && realm.Host == named.Host && realm.Path == named.Path
+	return r.Realm != "" && err == nil &&
+		realm.Scheme == named.Scheme && realm.Host == named.Host && realm.Path == named.Path
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// minProgress is how many bytes must arrive in the time that a registry may be slow for. One that sends a byte now and then
-// would keep a fetch for ever.
+// minProgress is the number of bytes that must arrive in each period of Config.Stall. Otherwise a registry that sends
+// single bytes could keep a fetch running forever.
 const minProgress = 64 << 10
 
 var errStalled = errors.New("too little arrives")
 
-// A steady reader ends a request that is too slow.
+// A steady reads a body and cancels a request that is too slow.
 type steady struct {
 	body   io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -28,12 +28,12 @@ func newSteady(body io.ReadCloser, stall time.Duration, cancel context.CancelCau
 	var last int64
 	s.timer = time.AfterFunc(stall, func() {
 		<-begun
-		now := s.read.Load()
-		if now-last < minProgress {
+		read := s.read.Load()
+		if read-last < minProgress {
 			cancel(errStalled)
 			return
 		}
-		last = now
+		last = read
 		s.timer.Reset(stall)
 	})
 	close(begun)

@@ -1,7 +1,7 @@
-// Package upstream is a client of registries that others run, by the OCI distribution protocol.
+// Package upstream is a client of remote registries for the OCI distribution protocol.
 //
-// Users choose the addresses, so everything goes through package outbound, and what a registry sends is limited in size and
-// time. Credentials are sent to the host of the registry and to one realm, and to nothing that a registry redirects to.
+// Users choose the addresses, so all requests go through package outbound, and responses are limited in size and time.
+// Credentials are sent only to the host of the registry and to one realm, never to the target of a redirect.
 package upstream
 
 import (
@@ -29,15 +29,15 @@ const (
 	maxRedirects = 5
 	tokensCached = 4096
 
-	maxPause     = time.Hour   // for which a registry may ask us to wait
-	defaultPause = time.Minute // if it does not say how long
+	maxPause     = time.Hour   // longest pause that a registry may demand
+	defaultPause = time.Minute // pause if the registry does not name one
 )
 
-// A Registry is one that others run.
+// A Registry is a remote registry.
 type Registry struct {
-	Key     string // of its settings: tokens for one key are never used for another
+	Key     string // identifies its settings: tokens for one key are never used for another
 	Address string // https:// and a host
-	Realm   string // besides the host of Address, the only address that the password may be sent to; "" is none
+	Realm   string // the only other address to which the password may be sent; "" for none
 
 	// SignIn returns a user and a password. It is nil if there are none.
 	SignIn func(context.Context) (user, password string, err error)
@@ -54,15 +54,15 @@ type Client struct {
 // Config configures a Client.
 type Config struct {
 	Outbound outbound.Config
-	Now      func() time.Time // nil is time.Now
-	Stall    time.Duration    // in which a part of a blob must arrive; 0 is 30 seconds
+	Now      func() time.Time // nil means time.Now
+	Stall    time.Duration    // period in which a part of a blob must arrive; 0 means 30 seconds
 }
 
 // New returns a Client.
 func New(c Config) *Client {
 	tokens, _ := lru.New[tokenKey, grant](tokensCached) // fails for sizes below one only
 	client := &Client{http: outbound.Client(c.Outbound), tokens: tokens, now: c.Now, stall: c.Stall}
-	client.http.Timeout = 0 // a blob takes as long as it takes, and stall ends one that does not arrive
+	client.http.Timeout = 0 // a large blob may take long; stall ends a download that makes no progress
 	if client.now == nil {
 		client.now = time.Now
 	}
@@ -72,11 +72,11 @@ func New(c Config) *Client {
 	return client
 }
 
-// An Error is why a registry did not give what was asked for.
+// An Error is the failure of a request to a registry.
 type Error struct {
-	Status  int           // of its answer; 0 if there was none that could be used
-	Reason  string        // for those who pull: nothing about our network, and no secret
-	RetryIn time.Duration // for which the registry asks to wait; 0 if it does not
+	Status  int           // status of the response; 0 if there was no usable response
+	Reason  string        // for clients that pull: it contains no secret and nothing about our network
+	RetryIn time.Duration // pause that the registry demands; 0 if it does not
 	Cause   error         // for the log
 }
 
@@ -86,19 +86,19 @@ func (e *Error) Error() string { return e.Reason }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// NotFound reports whether err says that the registry does not have it.
+// NotFound reports whether err means that the registry does not have the content.
 func NotFound(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Status == http.StatusNotFound
 }
 
-// Unsupported reports whether err says that the registry does not have the method.
+// Unsupported reports whether err means that the registry does not support the method.
 func Unsupported(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Status == http.StatusMethodNotAllowed
 }
 
-// Limited reports whether err says that the registry was asked too often, and for how long to wait.
+// Limited reports whether err means that the registry got too many requests, and returns the pause that it demands.
 func Limited(err error) (time.Duration, bool) {
 	e, ok := errors.AsType[*Error](err)
 	return e.retryIn(), ok && e.Status == http.StatusTooManyRequests
@@ -111,27 +111,27 @@ func (e *Error) retryIn() time.Duration {
 	return e.RetryIn
 }
 
-// Refused reports whether err says that the registry refuses it to whoever we are there.
+// Refused reports whether err means that the registry denies access to the content.
 func Refused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden)
 }
 
-// A Manifest is what a registry has under a tag or a digest.
+// A Manifest is a manifest of a registry.
 type Manifest struct {
-	Digest    string // as the registry says; "" if it does not
+	Digest    string // digest in the response; "" if there is none
 	MediaType string
-	Body      []byte // nil of Stat
+	Body      []byte // nil in the result of Stat
 }
 
-// accepted are the types of manifests that are asked for.
+// accepted are the media types of the Accept header for manifests.
 var accepted = strings.Join([]string{
 	"application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json",
 	"application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.docker.distribution.manifest.v2+json",
 	"application/vnd.oci.artifact.manifest.v1+json", "*/*;q=0.1",
 }, ", ")
 
-// Stat asks what a registry has, without its body.
+// Stat returns a manifest of a registry without its body. Nothing is verified.
 func (c *Client) Stat(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
 	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/manifests/" + reference, accept: accepted})
 	if err != nil {
@@ -141,20 +141,23 @@ func (c *Client) Stat(ctx context.Context, r Registry, repo, reference string) (
 	return Manifest{Digest: resp.Header.Get("Docker-Content-Digest"), MediaType: resp.Header.Get("Content-Type")}, nil
 }
 
-// Manifest returns what a registry has. Nothing of it is verified.
+// Manifest returns a manifest of a registry. Nothing is verified.
 func (c *Client) Manifest(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
-	body, h, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/manifests/" + reference, accept: accepted})
+	body, h, err := c.document(ctx, r, call{
+		method: http.MethodGet, repo: repo, path: "/manifests/" + reference, accept: accepted,
+	})
 	return Manifest{Digest: h.Get("Docker-Content-Digest"), MediaType: h.Get("Content-Type"), Body: body}, err
 }
 
 // A Page is a part of a list.
 type Page struct {
 	Body []byte
-	Next string // the query of the page after it
-	More bool   // there is a page after it
+	Next string // query of the next page
+	More bool   // there is a next page
 }
 
-// Referrers returns a page of the index of what is attached to a digest: the first, or that of a query.
+// Referrers returns a page of the index of the referrers of a digest: the first page if query is "", or the page with
+// the query.
 func (c *Client) Referrers(ctx context.Context, r Registry, repo, digest, query string) (Page, error) {
 	body, header, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/referrers/" + digest,
 		query: query, accept: "application/vnd.oci.image.index.v1+json"})
@@ -179,7 +182,7 @@ func (c *Client) document(ctx context.Context, r Registry, what call) (body []by
 	return body, resp.Header, nil
 }
 
-// StatBlob returns the size of a blob, or -1 if the registry does not say it.
+// StatBlob returns the size of a blob, or -1 if the registry does not return it.
 func (c *Client) StatBlob(ctx context.Context, r Registry, repo, digest string) (int64, error) {
 	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/blobs/" + digest})
 	if err != nil {
@@ -189,13 +192,13 @@ func (c *Client) StatBlob(ctx context.Context, r Registry, repo, digest string) 
 	return resp.ContentLength, nil
 }
 
-// A Blob is one on its way.
+// A Blob is the body of a response with a blob or a part of it.
 type Blob struct {
 	io.ReadCloser
-	Size int64 // of the whole blob; -1 if the registry does not say it
+	Size int64 // size of the whole blob; -1 if the registry does not return it
 }
 
-// Blob returns a blob from a position on. Nothing of it is verified. Reading fails if the registry is too slow.
+// Blob returns a blob from an offset. Nothing is verified. Reading fails if the registry is too slow.
 func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from int64) (*Blob, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	what := call{method: http.MethodGet, repo: repo, path: "/blobs/" + digest}
@@ -214,7 +217,7 @@ func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from
 		}
 		return b, nil
 	}
-	if _, err := io.CopyN(io.Discard, b, from); err != nil { // it cannot resume, and begins anew
+	if _, err := io.CopyN(io.Discard, b, from); err != nil { // the registry ignores the range and sends the whole blob
 		return nil, errors.Join(&Error{Reason: "its answer broke off", Cause: err}, b.Close())
 	}
 	return b, nil
@@ -228,17 +231,17 @@ type call struct {
 
 func (c call) scope() string { return "repository:" + c.repo + ":pull" }
 
-// do sends a request, with a new token if the registry asks for one, and returns an answer that has what was asked for.
+// do sends a request, with a new token if the registry asks for one, and returns a successful response.
 func (c *Client) do(ctx context.Context, r Registry, what call) (*http.Response, error) {
 	for try := 0; ; try++ {
-		resp, own, err := c.send(ctx, r, what)
+		resp, direct, err := c.send(ctx, r, what)
 		if err != nil {
 			return nil, &Error{Reason: outbound.Reason(err), Cause: err}
 		}
 		switch {
 		case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusPartialContent && what.ranged != "":
 			return resp, nil
-		case resp.StatusCode != http.StatusUnauthorized || !own || try > 0:
+		case resp.StatusCode != http.StatusUnauthorized || !direct || try > 0:
 			discard(resp)
 			return nil, c.refusal(resp)
 		}
@@ -250,7 +253,7 @@ func (c *Client) do(ctx context.Context, r Registry, what call) (*http.Response,
 	}
 }
 
-// refusal returns the Error for an answer that does not have what was asked for.
+// refusal returns the Error for a response that is not successful.
 func (c *Client) refusal(resp *http.Response) *Error {
 	e := &Error{Status: resp.StatusCode, Cause: fmt.Errorf("status %d", resp.StatusCode)}
 	switch {
@@ -266,21 +269,22 @@ func (c *Client) refusal(resp *http.Response) *Error {
 	return e
 }
 
-// pause reads a Retry-After header.
+// pause parses a Retry-After header.
 func (c *Client) pause(text string) time.Duration {
 	d := defaultPause
 	if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32); err == nil {
 		d = time.Duration(n) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		d = at.Sub(c.now())
+	} else if until, err := http.ParseTime(text); err == nil {
+		d = until.Sub(c.now())
 	}
 	return min(max(d, time.Second), maxPause)
 }
 
 var errRedirects = errors.New("too many redirects")
 
-// send sends a request, and follows redirects, without credentials. own reports that the answer is of the registry itself.
-func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Response, own bool, _ error) {
+// send sends a request and follows redirects, without credentials. direct reports whether the response comes from the
+// registry itself.
+func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Response, direct bool, _ error) {
 	address := r.Address + "/v2/" + what.repo + what.path
 	if what.query != "" {
 		address += "?" + what.query
@@ -302,7 +306,7 @@ func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Re
 		}
 		req.Header = header.Clone()
 		req.Header.Set("User-Agent", "holdfast")
-		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are sent
+		req.Header.Set("Accept-Encoding", "identity") // the digest is computed over the bytes as sent
 		resp, err := c.http.Do(req)
 		if err != nil {
 			return nil, false, err
@@ -321,7 +325,7 @@ func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Re
 	return nil, false, errRedirects
 }
 
-// redirect returns where an answer leads to.
+// redirect returns the target of a redirect. ok is false if the response is not a redirect.
 func redirect(from *url.URL, resp *http.Response) (*url.URL, bool) {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
@@ -336,5 +340,5 @@ func redirect(from *url.URL, resp *http.Response) (*url.URL, bool) {
 	return next, true
 }
 
-// discard ends an answer whose body is not wanted. It reads nothing of it, because it may never end.
+// discard closes a response without reading its body, which may never end.
 func discard(resp *http.Response) { _ = resp.Body.Close() }

@@ -1,4 +1,4 @@
-// Package challenge reads what a registry asks of clients that have to sign in, and the tokens that it gives.
+// Package challenge reads the challenges of registries to clients that must sign in, and the tokens that they issue.
 package challenge
 
 import (
@@ -16,7 +16,7 @@ type Challenge struct {
 	Params map[string]string
 }
 
-// Parse parses a WWW-Authenticate header. What it cannot read it leaves out.
+// Parse parses a WWW-Authenticate header. It leaves out parameters that it cannot read.
 func Parse(text string) Challenge {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	c := Challenge{strings.ToLower(scheme), map[string]string{}}
@@ -38,7 +38,7 @@ func Parse(text string) Challenge {
 	return c
 }
 
-// Realm returns the address where a bearer challenge gives tokens. It reports false if it names none.
+// Realm returns the address where a bearer challenge says that tokens are issued. It returns false if there is none.
 func (c Challenge) Realm() (*url.URL, bool) {
 	realm, err := url.Parse(c.Params["realm"])
 	return realm, c.Scheme == "bearer" && err == nil && realm.Host != "" && realm.User == nil
@@ -56,16 +56,16 @@ func (c Challenge) Address(realm *url.URL, scope string) string {
 	return u.String()
 }
 
-// A Token is what a realm gives.
+// A Token is a token that a realm has issued.
 type Token struct {
 	Text string
 	Life time.Duration
 }
 
-// defaultLife is the life of a token that does not say it, by the specification.
+// defaultLife is the lifetime of a token without expires_in, according to the specification.
 const defaultLife = time.Minute
 
-// ReadToken reads the answer of a realm, of which it reads no more than limit bytes.
+// ReadToken reads a token from the response of a realm. It reads at most limit bytes.
 func ReadToken(body io.Reader, limit int64) (Token, error) {
 	var got struct {
 		Token       string  `json:"token"`

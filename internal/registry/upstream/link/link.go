@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Next returns the query of the page that follows an answer, and reports whether there is one. Where the address cannot be
-// read, the query is "", which is that of a page that was read before. It returns nothing else of
-// the address: a caller asks for the next page where it asked for the first, so that a registry cannot lead a client, with
-// its credentials, elsewhere.
+// Next returns the query of the next page after a response. ok is false if there is none. If the address cannot be
+// parsed, the query is "", which is the query of the first page. Next returns no other part of the address: the caller
+// requests the next page at the address of the first, so that a registry cannot redirect a client, with its
+// credentials, to another host.
 func Next(h http.Header) (query string, ok bool) {
 	for _, text := range h.Values("Link") {
 		for text != "" {
@@ -29,7 +29,7 @@ func Next(h http.Header) (query string, ok bool) {
 	return "", false
 }
 
-// cut returns the first link of a header, such as <address>; rel="next", and what follows it.
+// cut returns the first link of a header, such as <address>; rel="next", and the text after it.
 func cut(text string) (address, params, rest string) {
 	_, text, _ = strings.Cut(text, "<")
 	address, text, _ = strings.Cut(text, ">")
@@ -45,7 +45,7 @@ func cut(text string) (address, params, rest string) {
 	return address, text, ""
 }
 
-// isNext reports whether the parameters of a link say that it leads to the next page.
+// isNext reports whether the parameters of a link mark it as the next page.
 func isNext(params string) bool {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")
