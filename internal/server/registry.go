@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/server/config"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-dev/holdfast/internal/access/simulation"
@@ -25,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
 	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 

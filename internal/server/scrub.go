@@ -8,12 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/server/config"
-	"github.com/holdfast-dev/holdfast/internal/server/maintenance"
-
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/maintenance"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 

@@ -13,10 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/server/config"
-	"github.com/holdfast-dev/holdfast/internal/server/installation"
-	"github.com/holdfast-dev/holdfast/internal/server/listen"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -41,6 +37,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
+	"github.com/holdfast-dev/holdfast/internal/server/config"
+	"github.com/holdfast-dev/holdfast/internal/server/installation"
+	"github.com/holdfast-dev/holdfast/internal/server/listen"
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"

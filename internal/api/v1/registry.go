@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
-
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
@@ -15,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 

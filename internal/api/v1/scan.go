@@ -7,15 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-dev/holdfast/internal/registry/images"
-	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
-
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	tenantpb "github.com/holdfast-dev/holdfast/gen/tenant/v1"
 	"github.com/holdfast-dev/holdfast/internal/api/wire"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/evidence"
+	"github.com/holdfast-dev/holdfast/internal/registry/images"
+	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
