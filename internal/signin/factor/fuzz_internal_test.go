@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
-
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
 
@@ -59,7 +57,7 @@ func FuzzPasskeyAnswer(f *testing.F) {
 		UserVerification: protocol.VerificationRequired,
 	}
 	f.Fuzz(func(t *testing.T, credential []byte) {
-		ours := func(c upkeep.CollectedClientData) {
+		ours := func(c protocol.CollectedClientData) {
 			if c.Challenge != fuzzChallenge || c.Origin != "http://localhost:8080" {
 				t.Errorf("an answer to %q of %q is taken", c.Challenge, c.Origin)
 			}
