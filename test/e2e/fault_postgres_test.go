@@ -200,7 +200,7 @@ func TestFaultPostgres(t *testing.T) {
 			defer mend() // for the tests after one that failed
 			load := faultStartLoad(t, p)
 			tt.breakIt()
-			p.waitLog("grants cannot be followed")
+			p.waitLog("changes of grants cannot be read")
 			faultUnavailable(t, p, http.MethodPost)
 			faultUnavailable(t, p, http.MethodGet)
 			faultHealth(t, p, http.StatusOK, http.StatusServiceUnavailable)

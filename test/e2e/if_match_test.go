@@ -75,7 +75,7 @@ func TestIfMatch(t *testing.T) {
 				t.Errorf("%s: %d %s", name, r.status, r.body)
 			}
 		}
-		if r := w.ifMatch(t, "DELETE", target, "", version); r.status != http.StatusBadRequest || !strings.Contains(r.body, "not understood") {
+		if r := w.ifMatch(t, "DELETE", target, "", version); r.status != http.StatusBadRequest || !strings.Contains(r.body, "not supported") {
 			t.Errorf("a method that has no versions: %d %s", r.status, r.body)
 		}
 		if r := w.ifMatch(t, "GET", target, "", "x"); r.status != http.StatusOK {

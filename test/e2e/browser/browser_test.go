@@ -21,7 +21,6 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
@@ -178,23 +177,27 @@ func (b *tab) press(name string) {
 		chromedp.WaitVisible(where), resting(where), chromedp.Click(where, chromedp.NodeVisible))
 }
 
-// resting waits until an element stays at its place for 50 ms. A click at a place that it is leaving would be lost.
+// resting waits until an element stays at its place for 50 ms. A click at a place that it is leaving would be lost. The
+// waiting happens here and not in the page, because some tests switch the scripts of pages off.
 func resting(where string) chromedp.Action {
 	quoted, _ := json.Marshal(where)
-	const script = `new Promise(done => {
-		let last = "";
-		const look = () => {
-			const found = document.evaluate(%s, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE, null).singleNodeValue;
-			const r = found?.getBoundingClientRect();
-			const place = r ? [r.x, r.y, r.width, r.height].join() : "";
-			if (place && place === last) return done();
-			last = place;
-			setTimeout(look, 50);
-		};
-		look();
-	})`
-	return chromedp.Evaluate(fmt.Sprintf(script, quoted), nil,
-		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })
+	script := fmt.Sprintf(`(r => r ? [r.x, r.y, r.width, r.height].join() : "")(document.evaluate(%s, document, null,
+		XPathResult.FIRST_ORDERED_NODE_TYPE, null).singleNodeValue?.getBoundingClientRect())`, quoted)
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		for last := ""; ; {
+			var place string
+			if err := chromedp.Evaluate(script, &place).Do(ctx); err != nil {
+				return err
+			}
+			if place != "" && place == last {
+				return nil
+			}
+			last = place
+			if err := chromedp.Sleep(50 * time.Millisecond).Do(ctx); err != nil {
+				return err
+			}
+		}
+	})
 }
 
 // keys presses keys, as a person without a mouse does.
