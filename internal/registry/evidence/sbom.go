@@ -149,11 +149,11 @@ func origin(purl string) string {
 			continue
 		}
 		path, version, versioned := strings.Cut(base, "@")
-		at := strings.LastIndexByte(path, '/')
-		if at < 0 {
+		slash := strings.LastIndexByte(path, '/')
+		if slash < 0 {
 			return ""
 		}
-		out := path[:at+1] + name
+		out := path[:slash+1] + name
 		if versioned {
 			out += "@" + version
 		}

@@ -103,8 +103,8 @@ func (r *Reader) candidates(
 	return all, nil
 }
 
-// mayBeSBOM reports whether a layer may be an SBOM, by its media type and by the predicate type
-// of an attestation.
+// mayBeSBOM reports whether a layer may be an SBOM, by its media type and, for an attestation, by
+// its predicate type.
 func mayBeSBOM(mediaType string, annotations map[string]string) bool {
 	predicate := annotations["in-toto.io/predicate-type"] + annotations["predicateType"]
 	return mayBeDocument(mediaType) && !strings.Contains(predicate, "slsa.dev/provenance")

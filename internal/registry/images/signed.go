@@ -155,9 +155,9 @@ func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
 
 var errNoRoot = errors.New("the server has no trusted root, so the signer needs one")
 
-// SignedBy returns the first signer of an image that a group trusts, or "" and the reason why there is none. A signature
-// of an index of the repo also signs the images that it lists. Content that nobody can run needs no signature: for it,
-// both results are "".
+// SignedBy returns the first signer of an image that a group trusts, or "" and the reason why there is none. An image
+// is also signed if an index of the repo that lists it is signed. Content that nobody can run needs no signature: for
+// it, both results are "".
 func (r *Reader) SignedBy(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, _ error) {
@@ -262,8 +262,8 @@ func (r *Reader) Signatures(
 	return all, nil
 }
 
-// signaturesOf returns the signatures of a manifest, without the signatures of indexes that list it. left is the number
-// of signatures that may still be verified.
+// signaturesOf returns the signatures of a manifest, without the signatures of indexes that list it. It verifies at
+// most left signatures and reduces left by their number.
 func (r *Reader) signaturesOf(
 	ctx context.Context, repo resource.UID, image signature.Subject, trusts []trust, left *int,
 ) (all []Verified, _ error) {
@@ -315,8 +315,8 @@ func (v *Verified) judge(t trust, o outcome) {
 	v.Problem = "its identity is none of the signers"
 }
 
-// signatureManifests returns the manifests that may contain signatures of a subject: the manifest with cosign's tag, the
-// manifests that name the subject, and the manifests in the index at its referrers tag.
+// signatureManifests returns the manifests that may contain signatures of a subject: the manifest with cosign's tag,
+// the manifests that name the subject, and the manifests in the index at its referrers tag.
 func (r *Reader) signatureManifests(
 	ctx context.Context, repo resource.UID, subject string,
 ) ([]registry.Manifest, error) {

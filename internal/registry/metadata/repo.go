@@ -97,8 +97,8 @@ func checkInherited(before, after registry.Repo) error {
 }
 
 // source returns the repo that text names by its UID, its path, or an image
-// reference. It returns the same error for a repo that does not exist and for a repo
-// from which the caller may not pull.
+// reference. It returns the same error if the repo does not exist and if the caller may
+// not pull from it.
 func (s *Service) source(ctx context.Context, text string) (registry.Repo, error) {
 	no := fault.Field("sync_config.source",
 		"is not the uid, the path or the image reference of a repo you may pull from")

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxReports = 100 // of one image
+	maxReports = 100 // reports of one image
 	maxCopies  = 20  // repos that are searched for the reports of a digest
 	maxImages  = 50  // images of one tag whose reports are counted
 )
@@ -46,7 +46,9 @@ func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architect
 }
 
 // RawSBOM is like SBOM, but returns only the document. The caller needs repo.list and sboms.list.
-func (s *Service) RawSBOM(ctx context.Context, repo resource.UID, digest, architecture string) (images.Attached, error) {
+func (s *Service) RawSBOM(
+	ctx context.Context, repo resource.UID, digest, architecture string,
+) (images.Attached, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList); err != nil {
 		return images.Attached{}, err
 	}
@@ -155,15 +157,15 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 	if err := s.images.Acquire(ctx); err != nil {
 		return Report{}, err
 	}
-	all, err := s.reports(ctx, repo, digest)
+	found, err := s.reports(ctx, repo, digest)
 	if err != nil {
 		return Report{}, err
 	}
-	return all[0], nil
+	return found[0], nil
 }
 
-// reports returns the reports attached to an image, newest first, as far as the
-// budget of one response allows. It returns fault.NotFound if there is none.
+// reports returns the reports attached to an image, newest first, within the budget of
+// one response. It returns fault.NotFound if there is none.
 func (s *Service) reports(ctx context.Context, repo resource.UID, digest string) ([]Report, error) {
 	var all []Report
 	search := images.Search{Repo: repo, What: "report of a scanner", Most: maxReports, Budget: images.NewBudget()}
@@ -181,8 +183,8 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 // maxVEX is how many OpenVEX documents about an image are read.
 const maxVEX = 10
 
-// Statements returns the OpenVEX documents attached to an image, newest first. It does not ask what the caller may.
-// The documents are the word of whoever has pushed them. It returns fault.NotFound if there is none.
+// Statements returns the OpenVEX documents attached to an image, newest first. It does not authorize the caller.
+// The documents are statements of the identities that pushed them. It returns fault.NotFound if there is none.
 func (s *Service) Statements(ctx context.Context, repo resource.UID, digest string) (all []images.Attached, _ error) {
 	if err := s.images.Acquire(ctx); err != nil {
 		return nil, err
@@ -223,9 +225,9 @@ func (s *Service) Reports(
 		return nil, fault.Missing("image", digest)
 	}
 	for _, repo := range repos { // reports are copied with their image, so the first that has any will do
-		all, err := none(s.reports(ctx, repo, digest))
-		if err != nil || len(all) > 0 {
-			return all, err
+		found, err := none(s.reports(ctx, repo, digest))
+		if err != nil || len(found) > 0 {
+			return found, err
 		}
 	}
 	for _, repo := range repos {
@@ -355,7 +357,7 @@ func (s *Service) reposNamed(ctx context.Context, under []resource.UID, repo str
 // A finding is the part of a report that a Tally needs.
 type finding struct {
 	when  time.Time
-	size  int64 // of the image
+	size  int64 // bytes of the image
 	found map[string]evidence.Severity
 }
 

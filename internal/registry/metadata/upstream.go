@@ -75,7 +75,7 @@ func (s *Service) ListUpstreams(
 }
 
 // UpdateUpstream applies change to an upstream. The caller needs groups.update on it. If the address or the realm
-// changes, the credentials are removed unless the change has new ones, so that nobody can redirect them to another host.
+// changes, the credentials are removed unless the change has new ones, so that nobody can send them to another host.
 func (s *Service) UpdateUpstream(
 	ctx context.Context, uid resource.UID, change func(*registry.Upstream) error,
 ) (registry.Upstream, error) {

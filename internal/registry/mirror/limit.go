@@ -151,7 +151,7 @@ type Failure struct {
 	Reason string // for callers who may see the upstream: it contains no secret and nothing about our network
 	Time   time.Time
 
-	version time.Time // of the settings of the upstream
+	version time.Time // update time of the upstream's settings
 }
 
 // failures records the upstreams whose last request failed. It is safe for concurrent use.

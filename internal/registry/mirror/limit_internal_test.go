@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// TestFetchesAreShared: an organization that has as many fetches as it may waits, and no other does; one that waits too long
-// is told so.
+// TestFetchesAreShared: an organization at its limit of fetches waits, and other organizations do not. A wait that is
+// too long ends with an error.
 func TestFetchesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newLimiter()

@@ -14,13 +14,17 @@ import (
 )
 
 const (
-	statTime     = 5 * time.Second  // limit of a request whether a tag has moved, because a client waits that could get the stored image
-	manifestTime = 30 * time.Second // limit of a request for a manifest that is not stored
+	// statTime limits a request whether a tag has moved. It is short because a client waits that could get the stored
+	// image.
+	statTime = 5 * time.Second
+
+	// manifestTime limits a request for a manifest that is not stored.
+	manifestTime = 30 * time.Second
 )
 
 // A Pull is a request of a client for a manifest of a mirror.
 type Pull struct {
-	Path      string       // of the repo on this server
+	Path      string       // path of the repo on this server
 	Repo      resource.UID // "" if the repo does not exist yet
 	Reference string
 	Public    bool   // the caller may pull only because the repo is public

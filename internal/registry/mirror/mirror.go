@@ -164,11 +164,11 @@ func (f *Fetcher) repoRef(ctx context.Context, s *Source, name string) (ref regi
 // checkPause returns an error if the upstream must not be asked now, because it did not have the reference a moment
 // ago or because requests to it are paused.
 func (f *Fetcher) checkPause(s *Source, kind, reference string, stored bool) error {
-	now := f.config.Now()
-	if err := f.absences.err(s.key(kind, reference), now); err != nil {
+	t := f.config.Now()
+	if err := f.absences.err(s.key(kind, reference), t); err != nil {
 		return err
 	}
-	return f.pauses.err(s.UID, stored, now)
+	return f.pauses.err(s.UID, stored, t)
 }
 
 // noteAnswer records the outcome of a request to an upstream. It logs only the first failure before a pause, not every

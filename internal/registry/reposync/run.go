@@ -122,7 +122,7 @@ type run struct {
 	copied  int
 	removed int
 	failed  []string // tags
-	reason  string   // of the first failure
+	reason  string   // reason of the first failure
 }
 
 // turn does a part of the run and reports whether the run has ended. It returns an error if the server cannot continue.
@@ -279,8 +279,8 @@ func (r *run) copyTags(ctx context.Context) (last string, _ error) {
 	return wanted[len(wanted)-1].Name, nil
 }
 
-// copyReferrers copies the next artifacts of the source that are attached to images of the repo. It returns the digest
-// of the last one, or "" at the end.
+// copyReferrers copies the next artifacts of the source that are attached to images of the repo. It returns the last
+// digest, or "" at the end.
 func (r *run) copyReferrers(ctx context.Context) (last string, _ error) {
 	digests, err := r.sources.FollowReferrers(ctx, r.FollowRun, r.last, tagsPerTurn)
 	if err != nil || len(digests) == 0 {
@@ -392,7 +392,7 @@ func (r *run) commit(ctx context.Context, set *imagecopy.Set) error {
 	_, err := r.sources.CopyFollowed(ctx, r.FollowRun, registrydb.Copying{
 		Manifests: set.Manifests, Images: set.Images, Attached: attached, Frozen: frozen,
 	})
-	if err != nil && fault.From(err).Quota != nil { // not everyone who sees the repo may see the owner and the size of the budget
+	if err != nil && fault.From(err).Quota != nil { // callers who see the repo may not see the details of the budget
 		return stopped(budgetFull + fault.From(err).Quota.Metric)
 	}
 	if imagecopy.IsUnmet(err, "TAG_IMMUTABLE") { // the settings changed during the run

@@ -45,7 +45,8 @@ func New(
 	db *registrydb.Store, a *authz.Checker, c *imagecopy.Copier, f *mirror.Fetcher, m metric.Metrics, log *slog.Logger,
 ) *Syncer {
 	return &Syncer{
-		store: db, sources: sourcedb.New(db), authz: a, copier: c, mirror: f, turns: fairlimit.YieldToWriters(), metrics: m, log: log,
+		store: db, sources: sourcedb.New(db), authz: a, copier: c, mirror: f, turns: fairlimit.YieldToWriters(),
+		metrics: m, log: log,
 	}
 }
 

@@ -83,7 +83,7 @@ func TestIdentities(t *testing.T) {
 	statement, payload := signaturetest.Statement(image.Digest, signaturetest.SignPredicate), signaturetest.Payload("r", image.Digest)
 	tests := map[string]struct {
 		by      *signaturetest.Sigstore
-		without string // of the root
+		without string // part that the root lacks
 		proof   signaturetest.Proof
 		ok      bool
 	}{

@@ -40,7 +40,7 @@ func New(db *registrydb.Store, s Storage, log *slog.Logger, now func() time.Time
 // A Claimed is an upload to which no other request can write.
 type Claimed struct {
 	registry.Upload
-	holder     string             // of the lease; "" if no other process uses the database
+	holder     string             // holder of the lease; "" if no other process uses the database
 	stopRenew  context.CancelFunc // stops the renewal of the lease; nil without one
 	monolithic bool               // the upload ends with its request and has no row
 	done       bool               // the upload has ended, or its lease was released

@@ -201,11 +201,11 @@ type Blob struct {
 // Blob returns a blob from an offset. Nothing is verified. Reading fails if the registry is too slow.
 func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from int64) (*Blob, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	what := call{method: http.MethodGet, repo: repo, path: "/blobs/" + digest}
+	request := call{method: http.MethodGet, repo: repo, path: "/blobs/" + digest}
 	if from > 0 {
-		what.ranged = "bytes=" + strconv.FormatInt(from, 10) + "-"
+		request.ranged = "bytes=" + strconv.FormatInt(from, 10) + "-"
 	}
-	resp, err := c.do(ctx, r, what)
+	resp, err := c.do(ctx, r, request)
 	if err != nil {
 		cancel(nil)
 		return nil, err

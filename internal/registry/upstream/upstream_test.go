@@ -38,7 +38,7 @@ func signIn(context.Context) (user, password string, err error) { return "robot"
 // TestSignIn: the password is sent to the host of the registry and to the realm that the settings name, and a token to the
 // registry alone.
 func TestSignIn(t *testing.T) {
-	var got []string // Authorization headers, by who got them
+	var got []string // Authorization headers, with the server that got them
 	note := func(who string, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")

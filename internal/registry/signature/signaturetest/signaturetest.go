@@ -160,7 +160,7 @@ func (s *Sigstore) Root(without ...string) (string, error) {
 
 // A Proof says what vouches for the time of a signature.
 type Proof struct {
-	At        time.Time // of the log; zero is now
+	At        time.Time // time of the log entry; zero means now
 	NoLog     bool
 	NoStamp   bool
 	OtherLogs *Sigstore // records it instead
