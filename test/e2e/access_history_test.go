@@ -19,7 +19,8 @@ import (
 // justNow returns the time, once it is over. What was changed before is dated no later, and what is changed
 // afterwards is dated later.
 func justNow() *timestamppb.Timestamp {
-	at := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond) // dates are rounded, and two changes have two of them
+	// dates are rounded, and two changes have two of them
+	at := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond)
 	for time.Since(at) < 2*time.Millisecond {
 		time.Sleep(time.Millisecond)
 	}
@@ -58,7 +59,9 @@ type pastStory struct {
 
 func newPastStory(t *testing.T, w *world) pastStory {
 	h := newHierarchy(t, w)
-	s := pastStory{hierarchy: h, person: h.person(), elsewhere: h.full["other"], sibling: h.full["sibling"], ofTheWhole: h.full["org"]}
+	s := pastStory{
+		hierarchy: h, person: h.person(), elsewhere: h.full["other"], sibling: h.full["sibling"], ofTheWhole: h.full["org"],
+	}
 	s.inFolder = h.full["folder"]
 	caps := resource.NewCapabilities(resource.GroupsList)
 	s.narrowed = h.mint(t, h.Owner, token.Claims{Caps: &caps})
@@ -107,27 +110,38 @@ func (s pastStory) answers(t *testing.T, call caller) {
 			}
 		}
 		got := must[*accesspb.CheckAccessResponse](t, call, bearer, s.check(s.held))
-		if len(got.GetGrants()) != 1 || got.GetGrants()[0].GetGroup().GetName() != "secret-project" || got.GetGrants()[0].GetBindingUid() != s.binding {
+		if len(got.GetGrants()) != 1 || got.GetGrants()[0].GetGroup().GetName() != "secret-project" ||
+			got.GetGrants()[0].GetBindingUid() != s.binding {
 			t.Errorf("through %v", got.GetGrants())
 		}
-		who := must[*accesspb.ListAccessResponse](t, call, bearer, &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.gone, AsOf: s.held, PageSize: 200})
+		who := must[*accesspb.ListAccessResponse](t, call, bearer, &accesspb.ListAccessRequest{
+			Capability: "groups.list", PlaceUid: s.gone, AsOf: s.held, PageSize: 200,
+		})
 		var names []string
 		for _, g := range who.GetGrants() {
 			names = append(names, g.GetIdentity().GetUid()+g.GetIdentity().GetName())
 		}
-		if !slices.Contains(names, s.person) || !slices.Contains(names, s.robot+"deployer") || who.GetTotalCount() != int64(len(names)) ||
+		if !slices.Contains(names, s.person) || !slices.Contains(names, s.robot+"deployer") ||
+			who.GetTotalCount() != int64(len(names)) ||
 			who.GetIncomplete() != (bearer == s.inFolder) {
 			t.Errorf("who can: %v, incomplete %t", names, who.GetIncomplete())
 		}
-		groups := must[*accesspb.ListPastGroupsResponse](t, call, bearer, &accesspb.ListPastGroupsRequest{Uid: s.folder, AsOf: s.held})
-		if len(groups.GetGroups()) != 1 || !groups.GetGroups()[0].GetDeleted() || groups.GetGroups()[0].GetName() != "secret-project" {
+		groups := must[*accesspb.ListPastGroupsResponse](t, call, bearer, &accesspb.ListPastGroupsRequest{
+			Uid: s.folder, AsOf: s.held,
+		})
+		if len(groups.GetGroups()) != 1 || !groups.GetGroups()[0].GetDeleted() ||
+			groups.GetGroups()[0].GetName() != "secret-project" {
 			t.Errorf("groups: %v", groups)
 		}
-		held := must[*accesspb.ListPastGrantsResponse](t, call, bearer, &accesspb.ListPastGrantsRequest{IdentityUid: s.person, AsOf: s.held})
+		held := must[*accesspb.ListPastGrantsResponse](t, call, bearer, &accesspb.ListPastGrantsRequest{
+			IdentityUid: s.person, AsOf: s.held,
+		})
 		if len(held.GetGrants()) != 1 || held.GetTotalCount() != 1 {
 			t.Errorf("the person held %v", held)
 		}
-		diff := must[*accesspb.DiffAccessResponse](t, call, bearer, &accesspb.DiffAccessRequest{PlaceUid: s.folder, FromTime: s.held, ToTime: s.after})
+		diff := must[*accesspb.DiffAccessResponse](t, call, bearer, &accesspb.DiffAccessRequest{
+			PlaceUid: s.folder, FromTime: s.held, ToTime: s.after,
+		})
 		if len(diff.GetChanges()) != 2 {
 			t.Errorf("difference: %v", diff)
 		}
@@ -142,13 +156,16 @@ func (s pastStory) answers(t *testing.T, call caller) {
 // refuses asks as those who must not know that the group was there, or what it was called.
 func (s pastStory) refuses(t *testing.T, call caller) {
 	questions := map[string]proto.Message{
-		"check": s.check(s.held), "who can": &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.gone, AsOf: s.held},
+		"check":      s.check(s.held),
+		"who can":    &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.gone, AsOf: s.held},
 		"grants":     &accesspb.ListPastGrantsRequest{PlaceUid: s.gone, AsOf: s.held},
 		"difference": &accesspb.DiffAccessRequest{PlaceUid: s.gone, FromTime: s.held, ToTime: s.after},
 	}
 	askers := map[string]string{
-		"another organization's owner": s.elsewhere, "the owner of the folder beside": s.sibling, "a narrowed token": s.narrowed,
-		"who was there": s.wasThere,
+		"another organization's owner":   s.elsewhere,
+		"the owner of the folder beside": s.sibling,
+		"a narrowed token":               s.narrowed,
+		"who was there":                  s.wasThere,
 	}
 	for who, bearer := range askers {
 		for what, in := range questions {
@@ -159,9 +176,14 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 				t.Errorf("%s by %s: %v", what, who, st)
 			}
 		}
-		everything := must[*accesspb.ListPastGrantsResponse](t, call, bearer, &accesspb.ListPastGrantsRequest{IdentityUid: s.person, AsOf: s.held})
-		changes := must[*accesspb.DiffAccessResponse](t, call, bearer, &accesspb.DiffAccessRequest{FromTime: s.held, ToTime: s.after})
-		if len(everything.GetGrants()) != 0 || everything.GetTotalCount() != 0 || len(changes.GetChanges()) != 0 || changes.GetTotalCount() != 0 {
+		everything := must[*accesspb.ListPastGrantsResponse](t, call, bearer, &accesspb.ListPastGrantsRequest{
+			IdentityUid: s.person, AsOf: s.held,
+		})
+		changes := must[*accesspb.DiffAccessResponse](t, call, bearer, &accesspb.DiffAccessRequest{
+			FromTime: s.held, ToTime: s.after,
+		})
+		if len(everything.GetGrants()) != 0 || everything.GetTotalCount() != 0 ||
+			len(changes.GetChanges()) != 0 || changes.GetTotalCount() != 0 {
 			t.Errorf("%s sees %v and %v", who, everything, changes)
 		}
 	}
@@ -182,12 +204,15 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 	for _, c := range must[*accesspb.DiffAccessResponse](t, call, nameless, diff).GetChanges() {
 		told = append(told, c.GetGrant())
 	}
-	if len(told) < 2 || slices.ContainsFunc(told, func(g *accesspb.Grant) bool { return g.GetIdentity().GetName() != "" }) {
+	if len(told) < 2 ||
+		slices.ContainsFunc(told, func(g *accesspb.Grant) bool { return g.GetIdentity().GetName() != "" }) {
 		t.Errorf("without identity.list: %v", told)
 	}
 	// A segment of another's group below one's own, and below nothing.
 	stray := s.other + s.gone[len(s.gone)-17:]
-	who := must[*accesspb.ListAccessResponse](t, call, s.elsewhere, &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: stray, AsOf: s.held})
+	who := must[*accesspb.ListAccessResponse](t, call, s.elsewhere, &accesspb.ListAccessRequest{
+		Capability: "groups.list", PlaceUid: stray, AsOf: s.held,
+	})
 	for _, g := range who.GetGrants() {
 		if g.GetGroup().GetUid() != s.other {
 			t.Errorf("below one's own group there is another's: %v", g)
@@ -198,7 +223,9 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 	if got := must[*accesspb.CheckAccessResponse](t, call, s.elsewhere, check); got.GetAllowed() {
 		t.Errorf("below one's own group somebody could: %v", got)
 	}
-	groups := must[*accesspb.ListPastGroupsResponse](t, call, s.elsewhere, &accesspb.ListPastGroupsRequest{Uid: s.other + s.folder[len(s.folder)-17:], AsOf: s.held})
+	groups := must[*accesspb.ListPastGroupsResponse](t, call, s.elsewhere, &accesspb.ListPastGroupsRequest{
+		Uid: s.other + s.folder[len(s.folder)-17:], AsOf: s.held,
+	})
 	if len(groups.GetGroups()) != 0 {
 		t.Errorf("below one's own group there are another's: %v", groups)
 	}
@@ -211,11 +238,15 @@ func (s pastStory) refusesTimes(t *testing.T, call caller, any bool) {
 		at   *timestamppb.Timestamp
 		code codes.Code
 	}{
-		"tomorrow":                {timestamppb.New(time.Now().Add(24 * time.Hour)), codes.InvalidArgument},
-		"the year 9999":           {timestamppb.New(time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)), codes.InvalidArgument},
-		"before history":          {timestamppb.New(time.Now().Add(-24 * time.Hour)), codes.FailedPrecondition},
-		"the beginning of 1970":   {&timestamppb.Timestamp{}, codes.FailedPrecondition},
-		"the year 1":              {timestamppb.New(time.Date(1, 1, 1, 0, 0, 0, 1_000_000, time.UTC)), codes.FailedPrecondition},
+		"tomorrow": {timestamppb.New(time.Now().Add(24 * time.Hour)), codes.InvalidArgument},
+		"the year 9999": {
+			timestamppb.New(time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)), codes.InvalidArgument,
+		},
+		"before history":        {timestamppb.New(time.Now().Add(-24 * time.Hour)), codes.FailedPrecondition},
+		"the beginning of 1970": {&timestamppb.Timestamp{}, codes.FailedPrecondition},
+		"the year 1": {
+			timestamppb.New(time.Date(1, 1, 1, 0, 0, 0, 1_000_000, time.UTC)), codes.FailedPrecondition,
+		},
 		"before the common era":   {&timestamppb.Timestamp{Seconds: -62135596801}, codes.InvalidArgument},
 		"the year 10000":          {&timestamppb.Timestamp{Seconds: 253402300800}, codes.InvalidArgument},
 		"too many nanoseconds":    {&timestamppb.Timestamp{Seconds: 1, Nanos: 1_000_000_000}, codes.InvalidArgument},
@@ -225,8 +256,10 @@ func (s pastStory) refusesTimes(t *testing.T, call caller, any bool) {
 			continue
 		}
 		for what, in := range map[string]proto.Message{
-			"check": s.check(tt.at), "who can": &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.folder, AsOf: tt.at},
-			"grants": &accesspb.ListPastGrantsRequest{PlaceUid: s.folder, AsOf: tt.at}, "groups": &accesspb.ListPastGroupsRequest{Uid: s.folder, AsOf: tt.at},
+			"check":           s.check(tt.at),
+			"who can":         &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.folder, AsOf: tt.at},
+			"grants":          &accesspb.ListPastGrantsRequest{PlaceUid: s.folder, AsOf: tt.at},
+			"groups":          &accesspb.ListPastGroupsRequest{Uid: s.folder, AsOf: tt.at},
 			"difference from": &accesspb.DiffAccessRequest{PlaceUid: s.folder, FromTime: tt.at, ToTime: s.after},
 			"difference to":   &accesspb.DiffAccessRequest{PlaceUid: s.folder, FromTime: s.held, ToTime: tt.at},
 		} {

@@ -32,8 +32,10 @@ func osv(i int) string {
 	if i < 10 {
 		events = `{"introduced":"0"}`
 	}
-	return fmt.Sprintf(`{"schema_version":"1.6.0","id":"T-%05d","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z","aliases":["CVE-2026-%d"],`+
-		`"summary":"Record %d","affected":[{"package":{"ecosystem":"npm","name":"p%d"},"ranges":[{"type":"SEMVER","events":[%s]}]}]}`, i, i, i, i%50, events)
+	return fmt.Sprintf(`{"schema_version":"1.6.0","id":"T-%05d","modified":"2026-01-02T03:04:05Z",`+
+		`"published":"2026-01-01T00:00:00Z","aliases":["CVE-2026-%d"],`+
+		`"summary":"Record %d","affected":[{"package":{"ecosystem":"npm","name":"p%d"},"ranges":[{"type":"SEMVER",`+
+		`"events":[%s]}]}]}`, i, i, i, i%50, events)
 }
 
 // osvZip is an archive of records.
@@ -42,7 +44,8 @@ func osvZip(t *testing.T, from, to int) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for i := from; i < to; i++ {
-		f, err := z.CreateHeader(&zip.FileHeader{Name: fmt.Sprintf("T-%05d.json", i), Method: zip.Store}) // to deflate takes long with the race detector
+		// to deflate takes long with the race detector
+		f, err := z.CreateHeader(&zip.FileHeader{Name: fmt.Sprintf("T-%05d.json", i), Method: zip.Store})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +77,9 @@ func doc(name string, size int) *advisoriespb.ImportAdvisoriesRequest_Document {
 
 // takeIn sends the parts of an import and returns the last answer with all
 // problems, and the status it ended with.
-func (w *world) takeIn(t *testing.T, bearer string, parts ...any) (last *advisoriespb.ImportAdvisoriesResponse, _ *status.Status) {
+func (w *world) takeIn(
+	t *testing.T, bearer string, parts ...any,
+) (last *advisoriespb.ImportAdvisoriesResponse, _ *status.Status) {
 	t.Helper()
 	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(w.conn).ImportAdvisories(bearing(t, bearer))
 	if err != nil {
@@ -127,13 +132,17 @@ func TestApiImport(t *testing.T) {
 		took(&advisoriespb.ImportCounts{Created: 120}, nil, doc("all.zip", len(archive)), archive[:half], archive[half:])
 		took(&advisoriespb.ImportCounts{Unchanged: 120}, nil, doc("all.zip", len(archive)), archive)
 		gone := strings.Replace(osv(7), `"published"`, `"withdrawn":"2026-02-01T00:00:00Z","published"`, 1)
-		broken := `{"id":"T-broken","modified":"2026-01-01T00:00:00Z","affected":[{"package":{"ecosystem":"npm","name":"x"},"ranges":[{"type":"SEMVER","events":[{"introduced":"2.0.0"},{"fixed":"1.0.0"}]}]}]}`
-		last, st := w.takeIn(t, w.Token, org, doc("gone.json", len(gone)), []byte(gone), doc("broken.json", len(broken)), []byte(broken),
+		broken := `{"id":"T-broken","modified":"2026-01-01T00:00:00Z","affected":[{"package":{"ecosystem":"npm",` +
+			`"name":"x"},"ranges":[{"type":"SEMVER","events":[{"introduced":"2.0.0"},{"fixed":"1.0.0"}]}]}]}`
+		last, st := w.takeIn(t, w.Token, org, doc("gone.json", len(gone)), []byte(gone), doc("broken.json", len(broken)),
+			[]byte(broken),
 			doc("no.json", 4), []byte("nope"), doc("empty.json", 0))
 		if st != nil {
 			t.Fatal(st)
 		}
-		if diff := cmp.Diff(&advisoriespb.ImportCounts{Updated: 1, Withdrawn: 1, Failed: 3}, last.GetCounts(), protocmp.Transform()); diff != "" {
+		diff := cmp.Diff(&advisoriespb.ImportCounts{Updated: 1, Withdrawn: 1, Failed: 3},
+			last.GetCounts(), protocmp.Transform())
+		if diff != "" {
 			t.Error(diff)
 		}
 		var named []string
@@ -146,7 +155,9 @@ func TestApiImport(t *testing.T) {
 		if diff := cmp.Diff([]string{"broken.json", "no.json", "empty.json"}, named); diff != "" {
 			t.Error(diff)
 		}
-		got := must[*vulnpb.ListAdvisoriesResponse](t, w.overHTTP, w.Token, &vulnpb.ListAdvisoriesRequest{AdvisoryIds: []string{"T-00007"}})
+		got := must[*vulnpb.ListAdvisoriesResponse](t, w.overHTTP, w.Token, &vulnpb.ListAdvisoriesRequest{
+			AdvisoryIds: []string{"T-00007"},
+		})
 		if len(got.GetAdvisories()) != 1 || got.GetAdvisories()[0].GetDeleteTime() == nil {
 			t.Errorf("withdrawn: %v", got)
 		}
@@ -165,20 +176,24 @@ func TestApiImportRefused(t *testing.T) {
 			code   codes.Code
 			bearer string
 		}{
-			"nothing":                 {parts: nil, field: "parent"},
-			"no group":                {parts: []any{doc("a.json", 1)}, field: "parent"},
-			"a group that is none":    {parts: []any{"x"}, field: "parent"},
-			"data of no document":     {parts: []any{org, ok}, field: "document"},
-			"a document of no name":   {parts: []any{org, doc("", 1)}, field: "document.name"},
-			"a name without end":      {parts: []any{org, doc(strings.Repeat("x", 1025), 1)}, field: "document.name"},
-			"a size below nothing":    {parts: []any{org, doc("a.json", -1)}, field: "document.size"},
-			"a size beyond all":       {parts: []any{org, doc("a.json", 1<<40)}, field: "document.size"},
-			"a document too long":     {parts: []any{org, doc("a.json", 3), ok}, field: "data"},
-			"a document too short":    {parts: []any{org, doc("a.json", len(ok)+1), ok}, field: "data"},
-			"a document cut in":       {parts: []any{org, doc("a.json", len(ok)), doc("b.json", 1)}, field: "data"},
-			"a group that is not":     {parts: []any{org + "/0123456789abcdef", doc("a.json", len(ok)), ok}, code: codes.NotFound},
-			"as nobody":               {parts: []any{org, doc("a.json", len(ok)), ok}, code: codes.Unauthenticated, bearer: "nobody"},
-			"as somebody who may not": {parts: []any{org, doc("a.json", len(ok)), ok}, code: codes.PermissionDenied, bearer: "stranger"},
+			"nothing":               {parts: nil, field: "parent"},
+			"no group":              {parts: []any{doc("a.json", 1)}, field: "parent"},
+			"a group that is none":  {parts: []any{"x"}, field: "parent"},
+			"data of no document":   {parts: []any{org, ok}, field: "document"},
+			"a document of no name": {parts: []any{org, doc("", 1)}, field: "document.name"},
+			"a name without end":    {parts: []any{org, doc(strings.Repeat("x", 1025), 1)}, field: "document.name"},
+			"a size below nothing":  {parts: []any{org, doc("a.json", -1)}, field: "document.size"},
+			"a size beyond all":     {parts: []any{org, doc("a.json", 1<<40)}, field: "document.size"},
+			"a document too long":   {parts: []any{org, doc("a.json", 3), ok}, field: "data"},
+			"a document too short":  {parts: []any{org, doc("a.json", len(ok)+1), ok}, field: "data"},
+			"a document cut in":     {parts: []any{org, doc("a.json", len(ok)), doc("b.json", 1)}, field: "data"},
+			"a group that is not":   {parts: []any{org + "/0123456789abcdef", doc("a.json", len(ok)), ok}, code: codes.NotFound},
+			"as nobody": {
+				parts: []any{org, doc("a.json", len(ok)), ok}, code: codes.Unauthenticated, bearer: "nobody",
+			},
+			"as somebody who may not": {
+				parts: []any{org, doc("a.json", len(ok)), ok}, code: codes.PermissionDenied, bearer: "stranger",
+			},
 		}
 		bearers := map[string]string{"": w.Token, "nobody": "", "stranger": w.mint(t, resource.NewRoot(), token.Claims{})}
 		for name, tt := range tests {
@@ -194,7 +209,8 @@ func TestApiImportRefused(t *testing.T) {
 				}
 			})
 		}
-		if got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{}); got.GetTotalCount() != 0 {
+		got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{})
+		if got.GetTotalCount() != 0 {
 			t.Errorf("%d advisories came of it", got.GetTotalCount())
 		}
 	})
@@ -222,7 +238,9 @@ func TestApiRoundTrip(t *testing.T) {
 			}
 			for i := range 60 {
 				ask := func(group string) []*advisoriespb.Match {
-					in := &advisoriespb.QueryAdvisoriesRequest{Package: &advisoriespb.PackageVersion{Ecosystem: "npm", Name: fmt.Sprintf("p%d", i), Version: "1.30.0"}}
+					in := &advisoriespb.QueryAdvisoriesRequest{
+						Package: &advisoriespb.PackageVersion{Ecosystem: "npm", Name: fmt.Sprintf("p%d", i), Version: "1.30.0"},
+					}
 					in.Uidp = under(group)
 					all := must[*advisoriespb.QueryAdvisoriesResponse](t, w.overGRPC, w.Token, in).GetMatches()
 					for _, m := range all {
@@ -235,8 +253,11 @@ func TestApiRoundTrip(t *testing.T) {
 				}
 			}
 		}
-		streamed := w.export(t, &advisoriespb.ExportAdvisoriesRequest{Format: "osv", Filter: &vulnpb.ListAdvisoriesRequest{Uidp: under(first)}})
-		if over := w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&uidp.descendants_of="+first, "").body; streamed != over {
+		streamed := w.export(t, &advisoriespb.ExportAdvisoriesRequest{
+			Format: "osv", Filter: &vulnpb.ListAdvisoriesRequest{Uidp: under(first)},
+		})
+		over := w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&uidp.descendants_of="+first, "").body
+		if streamed != over {
 			t.Error("an export differs over gRPC and HTTP")
 		}
 	})
@@ -272,7 +293,8 @@ func TestApiSecdb(t *testing.T) {
 		a.Events = []*vulnpb.AdvisoryEvent{e}
 		w.advise(t, org, a)
 		get := func(password string) reply {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/advisories/v1/secdb/"+org+"/security.json", nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				w.BaseURL+"/advisories/v1/secdb/"+org+"/security.json", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,10 +312,12 @@ func TestApiSecdb(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(r.body), &db); err != nil || r.status != http.StatusOK || r.header.Get("Content-Type") != "application/json" {
+		err := json.Unmarshal([]byte(r.body), &db)
+		if err != nil || r.status != http.StatusOK || r.header.Get("Content-Type") != "application/json" {
 			t.Fatalf("%v: %d %s", err, r.status, r.body)
 		}
-		if len(db.Packages) != 1 || db.Packages[0].Pkg.Name != "openssl" || len(db.Packages[0].Pkg.Secfixes["3.3.2-r1"]) != 1 {
+		if len(db.Packages) != 1 || db.Packages[0].Pkg.Name != "openssl" ||
+			len(db.Packages[0].Pkg.Secfixes["3.3.2-r1"]) != 1 {
 			t.Errorf("the view is %s", r.body)
 		}
 		if st := get("").fault(t); st.Code() != codes.Unauthenticated {
@@ -305,7 +329,8 @@ func TestApiSecdb(t *testing.T) {
 		}
 		checkInvalid(t, w.send(t, w.Token, "GET", "/advisories/v1/secdb/x/security.json", "").fault(t), "group")
 		checkInvalid(t, w.send(t, w.Token, "GET", "/advisories/v1/export?format=x", "").fault(t), "format")
-		checkInvalid(t, w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&event_types=x", "").fault(t), "event_types")
+		checkInvalid(t, w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&event_types=x", "").fault(t),
+			"event_types")
 	})
 }
 
@@ -338,14 +363,19 @@ func TestCrashImport(t *testing.T) {
 		}
 		p := procStart(t, env...)
 		w := worldOf(t, p)
-		if got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{PageSize: 1}); got.GetTotalCount() < told {
+		if got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{
+			PageSize: 1,
+		}); got.GetTotalCount() < told {
 			t.Errorf("%d advisories after the kill, and %d were told of", got.GetTotalCount(), told)
 		}
 		last, st := w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(archive)), archive)
-		if st != nil || last.GetCounts().GetCreated()+last.GetCounts().GetUnchanged() != records || last.GetCounts().GetUnchanged() < told {
+		if st != nil || last.GetCounts().GetCreated()+last.GetCounts().GetUnchanged() != records ||
+			last.GetCounts().GetUnchanged() < told {
 			t.Errorf("going on: %v %v, after %d", last, st, told)
 		}
-		got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{PageSize: 1, Query: "t-0"})
+		got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{
+			PageSize: 1, Query: "t-0",
+		})
 		if got.GetTotalCount() != records {
 			t.Errorf("%d of %d advisories can be found", got.GetTotalCount(), records)
 		}

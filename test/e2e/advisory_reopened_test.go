@@ -42,7 +42,8 @@ func TestApiReopened(t *testing.T) {
 			if step.more != "" {
 				file += "      - " + step.more + "\n"
 			}
-			if last, st := w.takeIn(t, w.Token, org, doc("lines.yaml", len(file)), []byte(file)); st != nil || last.GetCounts().GetFailed() > 0 {
+			last, st := w.takeIn(t, w.Token, org, doc("lines.yaml", len(file)), []byte(file))
+			if st != nil || last.GetCounts().GetFailed() > 0 {
 				t.Fatalf("step %d: %v %v", i, last, st)
 			}
 			get := func(what, method, path, body string, want string) {

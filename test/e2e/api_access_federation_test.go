@@ -33,14 +33,18 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 	invite := func(t *testing.T) string { return h.invite(t, h.folder) }
 	associated := func(t *testing.T) string { return h.associate(t, group(t)) }
 	return map[string]access{
-		"GetIdentityProvider": {"identity_providers.list", idp, func(uid string) proto.Message { return &iampb.GetIdentityProviderRequest{Uid: uid} }},
+		"GetIdentityProvider": {"identity_providers.list", idp, func(uid string) proto.Message {
+			return &iampb.GetIdentityProviderRequest{Uid: uid}
+		}},
 		"CreateIdentityProvider": {"identity_providers.create", folder, func(uid string) proto.Message {
 			return &iampb.CreateIdentityProviderRequest{Parent: uid, IdentityProvider: provider(h.name())}
 		}},
 		"UpdateIdentityProvider": {"identity_providers.update", idp, func(uid string) proto.Message {
 			return &iampb.UpdateIdentityProviderRequest{IdentityProvider: &iampb.IdentityProvider{Uid: uid, Name: h.name()}}
 		}},
-		"DeleteIdentityProvider": {"identity_providers.delete", idp, func(uid string) proto.Message { return &iampb.DeleteIdentityProviderRequest{Uid: uid} }},
+		"DeleteIdentityProvider": {"identity_providers.delete", idp, func(uid string) proto.Message {
+			return &iampb.DeleteIdentityProviderRequest{Uid: uid}
+		}},
 		"GetExternalGroupRoleMapping": {"identity_providers.list", mapped, func(uid string) proto.Message {
 			return &iampb.GetExternalGroupRoleMappingRequest{Uid: uid}
 		}},
@@ -50,31 +54,45 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 		"BatchDeleteExternalGroupRoleMappings": {"identity_providers.delete", idp, func(uid string) proto.Message {
 			return &iampb.BatchDeleteExternalGroupRoleMappingsRequest{Parent: uid, Names: []string{uid + "/0123456789abcdef"}}
 		}},
-		"GetGroupInvite": {"group_invites.list", invite, func(uid string) proto.Message { return &iampb.GetGroupInviteRequest{Uid: uid} }},
+		"GetGroupInvite": {"group_invites.list", invite, func(uid string) proto.Message {
+			return &iampb.GetGroupInviteRequest{Uid: uid}
+		}},
 		"CreateGroupInvite": {"group_invites.create", folder, func(uid string) proto.Message {
 			return &iampb.CreateGroupInviteRequest{Parent: uid, GroupInvite: invitation()}
 		}},
 		"UpdateGroupInvite": {"group_invites.create", invite, func(uid string) proto.Message {
-			return &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: uid, Email: h.name() + "@people.example"}}
+			return &iampb.UpdateGroupInviteRequest{
+				GroupInvite: &iampb.GroupInvite{Uid: uid, Email: h.name() + "@people.example"},
+			}
 		}},
-		"DeleteGroupInvite":     {"group_invites.delete", invite, func(uid string) proto.Message { return &iampb.DeleteGroupInviteRequest{Uid: uid} }},
-		"GetAccountAssociation": {"account_associations.list", associated, func(uid string) proto.Message { return &iampb.GetAccountAssociationRequest{Uid: uid} }},
+		"DeleteGroupInvite": {"group_invites.delete", invite, func(uid string) proto.Message {
+			return &iampb.DeleteGroupInviteRequest{Uid: uid}
+		}},
+		"GetAccountAssociation": {"account_associations.list", associated, func(uid string) proto.Message {
+			return &iampb.GetAccountAssociationRequest{Uid: uid}
+		}},
 		"CreateAccountAssociation": {"account_associations.create", group, func(uid string) proto.Message {
 			return &iampb.CreateAccountAssociationRequest{Parent: uid, AccountAssociation: account("x")}
 		}},
 		"UpdateAccountAssociation": {"account_associations.update", associated, func(uid string) proto.Message {
-			return &iampb.UpdateAccountAssociationRequest{AccountAssociation: &iampb.AccountAssociation{Uid: uid, Name: h.name()}}
+			return &iampb.UpdateAccountAssociationRequest{
+				AccountAssociation: &iampb.AccountAssociation{Uid: uid, Name: h.name()},
+			}
 		}},
 		"DeleteAccountAssociation": {"account_associations.delete", associated, func(uid string) proto.Message {
 			return &iampb.DeleteAccountAssociationRequest{Uid: uid}
 		}},
 		"CheckAccountAssociation": {"account_associations.list", associated, func(uid string) proto.Message {
-			return &iampb.CheckAccountAssociationRequest{Uid: uid, ProviderType: iampb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_AMAZON}
+			return &iampb.CheckAccountAssociationRequest{
+				Uid: uid, ProviderType: iampb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_AMAZON,
+			}
 		}},
 		"CheckAccess": {"role_bindings.list", group, func(uid string) proto.Message {
 			return &accesspb.CheckAccessRequest{IdentityUid: string(h.Owner), Capability: "groups.list", PlaceUid: uid}
 		}},
-		"CountChildren": {"groups.list", group, func(uid string) proto.Message { return &accesspb.CountChildrenRequest{Uid: uid} }},
+		"CountChildren": {"groups.list", group, func(uid string) proto.Message {
+			return &accesspb.CountChildrenRequest{Uid: uid}
+		}},
 		"ListAccess": {"role_bindings.list", group, func(uid string) proto.Message {
 			return &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: uid}
 		}},
@@ -84,7 +102,9 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 // mapping is the making of a mapping, in a provider in the folder.
 func (h *hierarchy) mapping() access {
 	return access{
-		"identity_providers.create", func(t *testing.T) string { return h.idp(t, h.folder, h.name()) }, func(uid string) proto.Message {
+		"identity_providers.create", func(t *testing.T) string {
+			return h.idp(t, h.folder, h.name())
+		}, func(uid string) proto.Message {
 			return &iampb.CreateExternalGroupRoleMappingRequest{Parent: uid, ExternalGroupRoleMapping: mapping(h.name())}
 		},
 	}
@@ -135,22 +155,31 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 	h.bind(t, h.folder, person, h.viewer())
 	bearer := h.mint(t, resource.UID(person), token.Claims{})
 	check := func(place string) *accesspb.CheckAccessResponse {
-		return must[*accesspb.CheckAccessResponse](t, call, bearer, &accesspb.CheckAccessRequest{IdentityUid: person, Capability: "groups.list", PlaceUid: place})
+		return must[*accesspb.CheckAccessResponse](t, call, bearer, &accesspb.CheckAccessRequest{
+			IdentityUid: person, Capability: "groups.list", PlaceUid: place,
+		})
 	}
-	for place, want := range map[string]bool{h.folder: true, h.folder + "/0123456789abcdef": true, h.org: false, h.sibling: false, h.other: false} {
+	for place, want := range map[string]bool{
+		h.folder: true, h.folder + "/0123456789abcdef": true, h.org: false, h.sibling: false, h.other: false,
+	} {
 		got := check(place)
 		if got.GetAllowed() != want || (len(got.GetGrants()) == 1) != want || got.GetIncomplete() {
 			t.Errorf("about oneself on %s: %v, want %t", place, got, want)
 		}
-		verdict := &accesspb.CheckAccessRequest{IdentityUid: person, Capability: "groups.list", PlaceUid: place, VerdictOnly: true}
-		if got := must[*accesspb.CheckAccessResponse](t, call, bearer, verdict); got.GetAllowed() != want || len(got.GetGrants()) != 0 {
+		verdict := &accesspb.CheckAccessRequest{
+			IdentityUid: person, Capability: "groups.list", PlaceUid: place, VerdictOnly: true,
+		}
+		if got := must[*accesspb.CheckAccessResponse](t, call, bearer, verdict); got.GetAllowed() != want ||
+			len(got.GetGrants()) != 0 {
 			t.Errorf("the verdict alone on %s: %v, want %t", place, got, want)
 		}
 		if _, st := call(t, h.full["other"], verdict); place != h.other && st.Code() != codes.PermissionDenied {
 			t.Errorf("the verdict about another organization's on %s: %v", place, st)
 		}
 	}
-	inside := must[*accesspb.ListAccessResponse](t, call, h.full["folder"], &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: h.folder, PageSize: 200})
+	inside := must[*accesspb.ListAccessResponse](t, call, h.full["folder"], &accesspb.ListAccessRequest{
+		Capability: "groups.list", PlaceUid: h.folder, PageSize: 200,
+	})
 	for _, g := range inside.GetGrants() {
 		if g.GetGroup().GetUid() != h.folder {
 			t.Errorf("with a grant on the folder the answer holds a binding on %s", g.GetGroup().GetUid())
@@ -159,7 +188,10 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 	if len(inside.GetGrants()) == 0 || !inside.GetIncomplete() {
 		t.Errorf("with a grant on the folder: %d grants, incomplete %t", len(inside.GetGrants()), inside.GetIncomplete())
 	}
-	if all := must[*accesspb.ListAccessResponse](t, call, h.full["org"], &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: h.folder}); all.GetIncomplete() ||
+	all := must[*accesspb.ListAccessResponse](t, call, h.full["org"], &accesspb.ListAccessRequest{
+		Capability: "groups.list", PlaceUid: h.folder,
+	})
+	if all.GetIncomplete() ||
 		all.GetTotalCount() <= inside.GetTotalCount() {
 		t.Errorf("with a grant on the organization: %d grants, incomplete %t", all.GetTotalCount(), all.GetIncomplete())
 	}

@@ -34,20 +34,32 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	follower := func(t *testing.T) string { return h.follower(t, h.folder, h.name(), stocked) }
 	mirror := func(t *testing.T) string { return h.upstream(t, h.child(t, h.folder, h.name())) }
 	return map[string]access{
-		"GetUpstream": {"registry.settings.list", mirror, func(uid string) proto.Message { return &ocipb.GetUpstreamRequest{Uid: uid} }},
-		"CreateUpstream": {"groups.update", func(t *testing.T) string { return h.child(t, h.folder, h.name()) }, func(uid string) proto.Message {
+		"GetUpstream": {"registry.settings.list", mirror, func(uid string) proto.Message {
+			return &ocipb.GetUpstreamRequest{Uid: uid}
+		}},
+		"CreateUpstream": {"groups.update", func(t *testing.T) string {
+			return h.child(t, h.folder, h.name())
+		}, func(uid string) proto.Message {
 			return &ocipb.CreateUpstreamRequest{Parent: uid, Upstream: &ocipb.Upstream{Name: "docker.io"}}
 		}},
 		"UpdateUpstream": {"groups.update", mirror, func(uid string) proto.Message {
 			return &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{Uid: uid, Name: h.name()}}
 		}},
-		"DeleteUpstream": {"groups.update", mirror, func(uid string) proto.Message { return &ocipb.DeleteUpstreamRequest{Uid: uid} }},
-		"GetRetention":   {"registry.settings.list", ruled, func(uid string) proto.Message { return &ocipb.GetRetentionRequest{Uid: uid} }},
+		"DeleteUpstream": {"groups.update", mirror, func(uid string) proto.Message {
+			return &ocipb.DeleteUpstreamRequest{Uid: uid}
+		}},
+		"GetRetention": {"registry.settings.list", ruled, func(uid string) proto.Message {
+			return &ocipb.GetRetentionRequest{Uid: uid}
+		}},
 		"SetRetention": {"repo.update", folder, func(uid string) proto.Message {
 			return &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: uid, KeepMatching: []string{"*", h.name()}}}
 		}},
-		"DeleteRetention":  {"repo.update", ruled, func(uid string) proto.Message { return &ocipb.DeleteRetentionRequest{Uid: uid} }},
-		"PreviewRetention": {"manifest.delete", ruled, func(uid string) proto.Message { return &ocipb.PreviewRetentionRequest{Uid: uid} }},
+		"DeleteRetention": {"repo.update", ruled, func(uid string) proto.Message {
+			return &ocipb.DeleteRetentionRequest{Uid: uid}
+		}},
+		"PreviewRetention": {"manifest.delete", ruled, func(uid string) proto.Message {
+			return &ocipb.PreviewRetentionRequest{Uid: uid}
+		}},
 		"RunRetention": {"manifest.delete", ruled, func(uid string) proto.Message {
 			return &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}
 		}},
@@ -57,21 +69,29 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		"CopyImages": {"manifest.create", folder, func(uid string) proto.Message {
 			return &ocipb.CopyImagesRequest{GroupUid: uid, Repo: "copy", FromRepoUid: stocked, References: []string{digest}}
 		}},
-		"GetTrashEntry": {"repo.list", deleted, func(uid string) proto.Message { return &ocipb.GetTrashEntryRequest{Uid: uid} }},
+		"GetTrashEntry": {"repo.list", deleted, func(uid string) proto.Message {
+			return &ocipb.GetTrashEntryRequest{Uid: uid}
+		}},
 		"RestoreTrashEntry": {"manifest.create", deleted, func(uid string) proto.Message {
 			return &ocipb.RestoreTrashEntryRequest{Uid: uid}
 		}},
-		"DeleteTrashEntry": {"repo.delete", deleted, func(uid string) proto.Message { return &ocipb.DeleteTrashEntryRequest{Uid: uid} }},
-		"EmptyTrash":       {"repo.delete", folder, func(uid string) proto.Message { return &ocipb.EmptyTrashRequest{Uid: uid} }},
-		"GetRepo":          {"repo.list", repo, func(uid string) proto.Message { return &registrypb.GetRepoRequest{Uid: uid} }},
+		"DeleteTrashEntry": {"repo.delete", deleted, func(uid string) proto.Message {
+			return &ocipb.DeleteTrashEntryRequest{Uid: uid}
+		}},
+		"EmptyTrash": {"repo.delete", folder, func(uid string) proto.Message { return &ocipb.EmptyTrashRequest{Uid: uid} }},
+		"GetRepo":    {"repo.list", repo, func(uid string) proto.Message { return &registrypb.GetRepoRequest{Uid: uid} }},
 		"CreateRepo": {"repo.create", folder, func(uid string) proto.Message {
 			return &registrypb.CreateRepoRequest{Parent: uid, Repo: &registrypb.Repo{Name: h.name()}}
 		}},
 		"UpdateRepo": {"repo.update", repo, func(uid string) proto.Message {
 			return &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: uid, Name: h.name()}}
 		}},
-		"DeleteRepo":    {"repo.delete", repo, func(uid string) proto.Message { return &registrypb.DeleteRepoRequest{Uid: uid} }},
-		"GetRepoReadme": {"repo.list", repo, func(uid string) proto.Message { return &registrypb.GetRepoReadmeRequest{Uid: uid} }},
+		"DeleteRepo": {"repo.delete", repo, func(uid string) proto.Message {
+			return &registrypb.DeleteRepoRequest{Uid: uid}
+		}},
+		"GetRepoReadme": {"repo.list", repo, func(uid string) proto.Message {
+			return &registrypb.GetRepoReadmeRequest{Uid: uid}
+		}},
 		"UpdateRepoReadme": {"repo.update", repo, func(uid string) proto.Message {
 			return &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: "x"}}
 		}},
@@ -83,20 +103,30 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 		"GetArchitectures": {"repo.list", shelf, func(uid string) proto.Message {
 			return &registrypb.GetArchitecturesRequest{RepoUid: uid, Digest: digest}
 		}},
-		"GetSize":      {"repo.list", shelf, func(uid string) proto.Message { return &registrypb.GetSizeRequest{RepoUid: uid, Digest: digest} }},
-		"GetImage":     {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetImageRequest{RepoUid: uid, Reference: digest} }},
-		"GetReferrers": {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetReferrersRequest{RepoUid: uid, Digest: digest} }},
+		"GetSize": {"repo.list", shelf, func(uid string) proto.Message {
+			return &registrypb.GetSizeRequest{RepoUid: uid, Digest: digest}
+		}},
+		"GetImage": {"repo.list", shelf, func(uid string) proto.Message {
+			return &ocipb.GetImageRequest{RepoUid: uid, Reference: digest}
+		}},
+		"GetReferrers": {"repo.list", shelf, func(uid string) proto.Message {
+			return &ocipb.GetReferrersRequest{RepoUid: uid, Digest: digest}
+		}},
 		"SummarizeImages": {"repo.list", shelf, func(uid string) proto.Message {
 			return &ocipb.SummarizeImagesRequest{RepoUid: uid, Digests: []string{digest}}
 		}},
 		"ListTagHistory": {"tag.list", shelf, func(uid string) proto.Message {
 			return &ocipb.ListTagHistoryRequest{RepoUid: uid}
 		}},
-		"GetSettings": {"registry.settings.list", folder, func(uid string) proto.Message { return &ocipb.GetSettingsRequest{Uid: uid} }},
+		"GetSettings": {"registry.settings.list", folder, func(uid string) proto.Message {
+			return &ocipb.GetSettingsRequest{Uid: uid}
+		}},
 		"UpdateSettings": {"groups.update", folder, func(uid string) proto.Message {
 			return &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: uid, ImmutableExcept: []string{h.name()}}}
 		}},
-		"DeleteSettings": {"groups.update", folder, func(uid string) proto.Message { return &ocipb.DeleteSettingsRequest{Uid: uid} }},
+		"DeleteSettings": {"groups.update", folder, func(uid string) proto.Message {
+			return &ocipb.DeleteSettingsRequest{Uid: uid}
+		}},
 	}
 }
 
@@ -106,7 +136,9 @@ func TestApiRegistryLists(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
-		for place, path := range map[string]string{h.org: "dev", h.folder: "dev/folder", h.sibling: "dev/sibling", h.other: "other"} {
+		for place, path := range map[string]string{
+			h.org: "dev", h.folder: "dev/folder", h.sibling: "dev/sibling", h.other: "other",
+		} {
 			repo := h.repo(t, place, "app")
 			digest := h.pushImage(t, path+"/app", "stable", "amd64", path)
 			h.trash(t, repo, digest)
@@ -140,7 +172,9 @@ func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
 		capability string
 		in         proto.Message
 	}{"repos": {"repo.list", &registrypb.ListReposRequest{}}, "tags": {"tag.list", &registrypb.ListTagsRequest{}},
-		"trash": {"tag.list", &ocipb.ListTrashEntriesRequest{}}, "trash of repos": {"repo.list", &ocipb.ListTrashEntriesRequest{}}} {
+		"trash":          {"tag.list", &ocipb.ListTrashEntriesRequest{}},
+		"trash of repos": {"repo.list", &ocipb.ListTrashEntriesRequest{}},
+	} {
 		for who, place := range places {
 			uids, total := listed(must[proto.Message](t, call, h.full[who], tt.in))
 			for _, uid := range uids {
@@ -152,7 +186,8 @@ func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
 				t.Errorf("%s: with a grant on %s it holds %d, total %d, want %d", name, who, len(uids), total, below[who])
 			}
 		}
-		if uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in)); len(uids) != 0 || total != 0 {
+		uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in))
+		if len(uids) != 0 || total != 0 {
 			t.Errorf("%s: without the capability the list holds %q, total %d", name, uids, total)
 		}
 	}

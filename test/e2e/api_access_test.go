@@ -27,7 +27,8 @@ var iamCapabilities = []string{
 	"role_bindings.create", "role_bindings.update", "role_bindings.list", "role_bindings.delete",
 	"identity.create", "identity.update", "identity.list", "identity.delete",
 	"identity_providers.create", "identity_providers.update", "identity_providers.list", "identity_providers.delete",
-	"account_associations.create", "account_associations.update", "account_associations.list", "account_associations.delete",
+	"account_associations.create", "account_associations.update",
+	"account_associations.list", "account_associations.delete",
 	"group_invites.create", "group_invites.list", "group_invites.delete",
 	"advisories.create", "advisories.update", "advisories.list", "advisories.delete", "advisories.approve",
 }
@@ -110,34 +111,48 @@ func (h *hierarchy) accesses() map[string]access {
 		"UpdateGroup": {"groups.update", folder, func(uid string) proto.Message {
 			return &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: uid, Description: h.name()}}
 		}},
-		"DeleteGroup": {"groups.delete", group, func(uid string) proto.Message { return &iampb.DeleteGroupRequest{Uid: uid} }},
-		"GetIdentity": {"identity.list", robot, func(uid string) proto.Message { return &iampb.GetIdentityRequest{Uid: uid} }},
+		"DeleteGroup": {"groups.delete", group, func(uid string) proto.Message {
+			return &iampb.DeleteGroupRequest{Uid: uid}
+		}},
+		"GetIdentity": {"identity.list", robot, func(uid string) proto.Message {
+			return &iampb.GetIdentityRequest{Uid: uid}
+		}},
 		"CreateIdentity": {"identity.create", folder, func(uid string) proto.Message {
 			return &iampb.CreateIdentityRequest{Parent: uid, Identity: workload(h.name())}
 		}},
 		"UpdateIdentity": {"identity.update", robot, func(uid string) proto.Message {
 			return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: uid, Name: h.name()}}
 		}},
-		"DeleteIdentity": {"identity.delete", robot, func(uid string) proto.Message { return &iampb.DeleteIdentityRequest{Uid: uid} }},
-		"GetRole":        {"roles.list", role, func(uid string) proto.Message { return &iampb.GetRoleRequest{Uid: uid} }},
+		"DeleteIdentity": {"identity.delete", robot, func(uid string) proto.Message {
+			return &iampb.DeleteIdentityRequest{Uid: uid}
+		}},
+		"GetRole": {"roles.list", role, func(uid string) proto.Message { return &iampb.GetRoleRequest{Uid: uid} }},
 		"CreateRole": {"roles.create", folder, func(uid string) proto.Message {
 			return &iampb.CreateRoleRequest{Parent: uid, Role: &iampb.Role{Name: h.name(), Capabilities: someCapabilities}}
 		}},
 		"UpdateRole": {"roles.update", role, func(uid string) proto.Message {
 			return &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: uid, Name: h.name()}}
 		}},
-		"DeleteRole":     {"roles.delete", role, func(uid string) proto.Message { return &iampb.DeleteRoleRequest{Uid: uid} }},
-		"GetRoleBinding": {"role_bindings.list", binding, func(uid string) proto.Message { return &iampb.GetRoleBindingRequest{Uid: uid} }},
+		"DeleteRole": {"roles.delete", role, func(uid string) proto.Message { return &iampb.DeleteRoleRequest{Uid: uid} }},
+		"GetRoleBinding": {"role_bindings.list", binding, func(uid string) proto.Message {
+			return &iampb.GetRoleBindingRequest{Uid: uid}
+		}},
 		"CreateRoleBinding": {"role_bindings.create", folder, func(uid string) proto.Message {
 			return &iampb.CreateRoleBindingRequest{Parent: uid, RoleBinding: bound()}
 		}},
 		"BatchCreateRoleBindings": {"role_bindings.create", folder, func(uid string) proto.Message {
-			return &iampb.BatchCreateRoleBindingsRequest{Parent: uid, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bound()}, {RoleBinding: bound()}}}
+			return &iampb.BatchCreateRoleBindingsRequest{
+				Parent: uid, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bound()}, {RoleBinding: bound()}},
+			}
 		}},
 		"UpdateRoleBinding": {"role_bindings.update", binding, func(uid string) proto.Message {
-			return &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: uid, RoleUid: string(resource.ManagedRoleUID("apk.pull"))}}
+			return &iampb.UpdateRoleBindingRequest{
+				RoleBinding: &iampb.RoleBinding{Uid: uid, RoleUid: string(resource.ManagedRoleUID("apk.pull"))},
+			}
 		}},
-		"DeleteRoleBinding": {"role_bindings.delete", binding, func(uid string) proto.Message { return &iampb.DeleteRoleBindingRequest{Uid: uid} }},
+		"DeleteRoleBinding": {"role_bindings.delete", binding, func(uid string) proto.Message {
+			return &iampb.DeleteRoleBindingRequest{Uid: uid}
+		}},
 	}
 }
 
@@ -173,8 +188,10 @@ func TestApiAccess(t *testing.T) {
 			t.Run("accounts over "+protocol, func(t *testing.T) { h.signsIn(t, call) })
 		}
 		t.Run("every method is here", func(t *testing.T) {
-			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
-				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
+			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility " +
+				"RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
+				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings " +
+				"CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
 				"Search " + // see TestApiSearch
 				"Simulate " + // see TestSimulateAccess
 				"ListUnusedAccess ListEndingGrants " + // see TestApiUnused
@@ -184,11 +201,13 @@ func TestApiAccess(t *testing.T) {
 				"CreateAccessRequest ListAccessRules ListAccessRequests " + // see TestApiAccessRequests
 				"ListExceptions ListRules ListSigners ExportVex " + // see TestJudgementLists
 				"CompareImages " + // see TestCompareImages
-				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " + // see TestInventory and TestBlastRadius
+				// see TestInventory and TestBlastRadius
+				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " +
 				"ListExploitLists QueryExploits " + // see TestExploited
 				"ListGroupFindings GetSummary " + // see TestGroupFindings
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
-				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
+				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink " +
+				"DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage
 				"ListSubscriptions ListDeliveries GetDelivery ListEntries"
 			for _, m := range methods {
@@ -245,7 +264,8 @@ func (h *hierarchy) strays(t *testing.T, call caller, a access) {
 // no more than that.
 func checkDenied(t *testing.T, who string, st *status.Status, capability, place string) {
 	t.Helper()
-	if want := "Permission denied: " + capability + " on " + place; st.Code() != codes.PermissionDenied || st.Message() != want {
+	if want := "Permission denied: " + capability + " on " + place; st.Code() != codes.PermissionDenied ||
+		st.Message() != want {
 		t.Errorf("%s: %v, want %q", who, st, want)
 		return
 	}
@@ -269,10 +289,14 @@ func (h *hierarchy) lists(t *testing.T, call caller) {
 		capability string
 		in         proto.Message
 	}{
-		"groups": {"groups.list", &iampb.ListGroupsRequest{PageSize: 200}}, "identities": {"identity.list", &iampb.ListIdentitiesRequest{PageSize: 200}},
-		"roles": {"roles.list", &iampb.ListRolesRequest{PageSize: 200}}, "bindings": {"role_bindings.list", &iampb.ListRoleBindingsRequest{PageSize: 200}},
-		"providers": {"identity_providers.list", &iampb.ListIdentityProvidersRequest{PageSize: 200}}, "mappings": {"identity_providers.list", &iampb.ListExternalGroupRoleMappingsRequest{PageSize: 200}},
-		"associations": {"account_associations.list", &iampb.ListAccountAssociationsRequest{PageSize: 200}}, "invites": {"group_invites.list", &iampb.ListGroupInvitesRequest{PageSize: 200}},
+		"groups":       {"groups.list", &iampb.ListGroupsRequest{PageSize: 200}},
+		"identities":   {"identity.list", &iampb.ListIdentitiesRequest{PageSize: 200}},
+		"roles":        {"roles.list", &iampb.ListRolesRequest{PageSize: 200}},
+		"bindings":     {"role_bindings.list", &iampb.ListRoleBindingsRequest{PageSize: 200}},
+		"providers":    {"identity_providers.list", &iampb.ListIdentityProvidersRequest{PageSize: 200}},
+		"mappings":     {"identity_providers.list", &iampb.ListExternalGroupRoleMappingsRequest{PageSize: 200}},
+		"associations": {"account_associations.list", &iampb.ListAccountAssociationsRequest{PageSize: 200}},
+		"invites":      {"group_invites.list", &iampb.ListGroupInvitesRequest{PageSize: 200}},
 	}
 	for name, tt := range tests {
 		for who, place := range places {
@@ -291,7 +315,8 @@ func (h *hierarchy) lists(t *testing.T, call caller) {
 				t.Errorf("%s: with a grant on %s it holds %d of its own; total %d of %d", name, place, seen, total, len(uids))
 			}
 		}
-		if uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in)); len(uids) != 0 || total != 0 {
+		uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in))
+		if len(uids) != 0 || total != 0 {
 			t.Errorf("%s: without the capability the list holds %q, total %d", name, uids, total)
 		}
 	}

@@ -20,19 +20,36 @@ func badIdentities(x things) map[string]badRequest {
 		return &iampb.UpdateIdentityRequest{Identity: i, UpdateMask: mask(paths...)}
 	}
 	table := map[string]badRequest{
-		"create with no identity":       {"name", &iampb.CreateIdentityRequest{Parent: x.folder}},
-		"create of nothing":             {"relationship", create(&iampb.Identity{Name: "x"})},
-		"create of an empty match":      {"claim_match.issuer", create(&iampb.Identity{Name: "x", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{}}})},
-		"create of no principal":        {"relationship", create(&iampb.Identity{Name: "x", Relationship: &iampb.Identity_ServicePrincipal{}})},
-		"create of an unknown one":      {"service_principal", create(&iampb.Identity{Name: "x", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: 99}})},
-		"create of a negative one":      {"service_principal", create(&iampb.Identity{Name: "x", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: -1}})},
-		"update to nothing":             {"relationship", update(&iampb.Identity{}, "claim_match")},
-		"update to no issuer":           {"claim_match.issuer", update(&iampb.Identity{}, "claim_match.issuer")},
-		"lookup of nobody":              {"issuer", &iampb.LookupIdentityRequest{}},
-		"lookup of no issuer":           {"issuer", &iampb.LookupIdentityRequest{Subject: "x"}},
-		"lookup of no subject":          {"subject", &iampb.LookupIdentityRequest{Issuer: "https://x.example"}},
-		"lookup of an endless subject":  {"subject", &iampb.LookupIdentityRequest{Issuer: "https://x.example", Subject: strings.Repeat("x", 2049)}},
-		"lookup of an endless issuer":   {"issuer", &iampb.LookupIdentityRequest{Issuer: "https://" + strings.Repeat("x", 2049), Subject: "x"}},
+		"create with no identity": {"name", &iampb.CreateIdentityRequest{Parent: x.folder}},
+		"create of nothing":       {"relationship", create(&iampb.Identity{Name: "x"})},
+		"create of an empty match": {
+			"claim_match.issuer",
+			create(&iampb.Identity{
+				Name: "x", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{}},
+			}),
+		},
+		"create of no principal": {
+			"relationship", create(&iampb.Identity{Name: "x", Relationship: &iampb.Identity_ServicePrincipal{}}),
+		},
+		"create of an unknown one": {
+			"service_principal",
+			create(&iampb.Identity{Name: "x", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: 99}}),
+		},
+		"create of a negative one": {
+			"service_principal",
+			create(&iampb.Identity{Name: "x", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: -1}}),
+		},
+		"update to nothing":    {"relationship", update(&iampb.Identity{}, "claim_match")},
+		"update to no issuer":  {"claim_match.issuer", update(&iampb.Identity{}, "claim_match.issuer")},
+		"lookup of nobody":     {"issuer", &iampb.LookupIdentityRequest{}},
+		"lookup of no issuer":  {"issuer", &iampb.LookupIdentityRequest{Subject: "x"}},
+		"lookup of no subject": {"subject", &iampb.LookupIdentityRequest{Issuer: "https://x.example"}},
+		"lookup of an endless subject": {
+			"subject", &iampb.LookupIdentityRequest{Issuer: "https://x.example", Subject: strings.Repeat("x", 2049)},
+		},
+		"lookup of an endless issuer": {
+			"issuer", &iampb.LookupIdentityRequest{Issuer: "https://" + strings.Repeat("x", 2049), Subject: "x"},
+		},
 		"list of no known relationship": {"relationship_type", &iampb.ListIdentitiesRequest{RelationshipType: 99}},
 		"list of a negative one":        {"relationship_type", &iampb.ListIdentitiesRequest{RelationshipType: -1}},
 	}
@@ -64,7 +81,9 @@ func badClaims(x things) map[string]badRequest {
 		return match(func(c *iampb.Identity_ClaimMatch) { c.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: s} })
 	}
 	issuers := func(s string) proto.Message {
-		return match(func(c *iampb.Identity_ClaimMatch) { c.Iss = &iampb.Identity_ClaimMatch_IssuerPattern{IssuerPattern: s} })
+		return match(func(c *iampb.Identity_ClaimMatch) {
+			c.Iss = &iampb.Identity_ClaimMatch_IssuerPattern{IssuerPattern: s}
+		})
 	}
 	subjects := func(s string) proto.Message {
 		return match(func(c *iampb.Identity_ClaimMatch) {
@@ -114,9 +133,13 @@ func badClaims(x things) map[string]badRequest {
 		"claim of the subject":         {"claim_match.claims", claims(map[string]string{"sub": "x"}, nil)},
 		"claim pattern of the issuer":  {"claim_match.claim_patterns", claims(nil, map[string]string{"iss": "x"})},
 		"claim pattern that is none":   {"claim_match.claim_patterns", claims(nil, map[string]string{"x": "("})},
-		"claim without end":            {"claim_match.claims", claims(map[string]string{"x": strings.Repeat("x", 2049)}, nil)},
+		"claim without end": {
+			"claim_match.claims", claims(map[string]string{"x": strings.Repeat("x", 2049)}, nil),
+		},
 	}
-	for _, all := range []string{".*", ".+", "(.*)", "^.*$", "(?s:.*)", `[\s\S]*`, "a|.*", ".{1,}", `\A.*\z`, "(?:)|.+", ".*.*"} {
+	for _, all := range []string{
+		".*", ".+", "(.*)", "^.*$", "(?s:.*)", `[\s\S]*`, "a|.*", ".{1,}", `\A.*\z`, "(?:)|.+", ".*.*",
+	} {
 		table["all subjects as "+all] = badRequest{"claim_match.subject_pattern", subjects(all)}
 	}
 	return table
@@ -146,32 +169,43 @@ func badKeys(x things) map[string]badRequest {
 		return &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: p}
 	}
 	table := map[string]badRequest{
-		"keys of no issuer":      {"static_keys.issuer", keys(func(k *iampb.Identity_StaticKeys) { k.Issuer = "" })},
-		"keys of no subject":     {"static_keys.subject", keys(func(k *iampb.Identity_StaticKeys) { k.Subject = "" })},
-		"keys for two audiences": {"static_keys.audiences", keys(func(k *iampb.Identity_StaticKeys) { k.Audiences = []string{"a", "b"} })},
-		"keys for an empty one":  {"static_keys.audiences", keys(func(k *iampb.Identity_StaticKeys) { k.Audiences = []string{""} })},
-		"no keys":                set(""),
-		"keys that are no JSON":  set("{"),
-		"keys that are a list":   set("[]"),
-		"keys that are none":     set(`{"keys":[]}`),
-		"keys of no type":        set(`{"keys":[{}]}`),
-		"keys of a secret":       set(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`),
-		"a private EC key":       set(strings.Replace(publicKeys, `"kid"`, `"d":"jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI","kid"`, 1)),
-		"a private RSA key":      set(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","d":"AQAB"}]}`),
-		"too many keys":          set(`{"keys":[` + strings.Repeat(`{"kty":"EC"},`, 16) + `{"kty":"EC"}]}`),
-		"endless keys":           set(strings.Repeat(" ", 64<<10) + publicKeys),
-		"keys of yesterday":      until(timestamppb.New(time.Now().Add(-24 * time.Hour))),
-		"keys for two years":     until(timestamppb.New(time.Now().Add(2 * 365 * 24 * time.Hour))),
-		"no account":             aws("aws_account", &iampb.Identity_AWSIdentity{AwsArn: arn}),
-		"eleven digits":          aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "12345678901", AwsArn: arn}),
-		"thirteen digits":        aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "1234567890123", AwsArn: arn}),
-		"letters":                aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "12345678901a", AwsArn: arn}),
-		"a line break":           aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012\n", AwsArn: arn}),
-		"a whole account":        aws("arn", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012"}),
-		"a pattern that is none": aws("arn_pattern", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: arns("(")}),
-		"every caller":           aws("arn_pattern", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: arns(".*")}),
-		"every ARN":              aws("arn_pattern", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: arns("arn:aws:.*")}),
-		"an endless ARN":         aws("arn", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: &iampb.Identity_AWSIdentity_Arn{Arn: strings.Repeat("x", 2049)}}),
+		"keys of no issuer":  {"static_keys.issuer", keys(func(k *iampb.Identity_StaticKeys) { k.Issuer = "" })},
+		"keys of no subject": {"static_keys.subject", keys(func(k *iampb.Identity_StaticKeys) { k.Subject = "" })},
+		"keys for two audiences": {"static_keys.audiences", keys(func(k *iampb.Identity_StaticKeys) {
+			k.Audiences = []string{"a", "b"}
+		})},
+		"keys for an empty one": {"static_keys.audiences", keys(func(k *iampb.Identity_StaticKeys) {
+			k.Audiences = []string{""}
+		})},
+		"no keys":               set(""),
+		"keys that are no JSON": set("{"),
+		"keys that are a list":  set("[]"),
+		"keys that are none":    set(`{"keys":[]}`),
+		"keys of no type":       set(`{"keys":[{}]}`),
+		"keys of a secret":      set(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`),
+		"a private EC key": set(strings.Replace(publicKeys, `"kid"`,
+			`"d":"jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI","kid"`, 1)),
+		"a private RSA key":  set(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","d":"AQAB"}]}`),
+		"too many keys":      set(`{"keys":[` + strings.Repeat(`{"kty":"EC"},`, 16) + `{"kty":"EC"}]}`),
+		"endless keys":       set(strings.Repeat(" ", 64<<10) + publicKeys),
+		"keys of yesterday":  until(timestamppb.New(time.Now().Add(-24 * time.Hour))),
+		"keys for two years": until(timestamppb.New(time.Now().Add(2 * 365 * 24 * time.Hour))),
+		"no account":         aws("aws_account", &iampb.Identity_AWSIdentity{AwsArn: arn}),
+		"eleven digits":      aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "12345678901", AwsArn: arn}),
+		"thirteen digits":    aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "1234567890123", AwsArn: arn}),
+		"letters":            aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "12345678901a", AwsArn: arn}),
+		"a line break":       aws("aws_account", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012\n", AwsArn: arn}),
+		"a whole account":    aws("arn", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012"}),
+		"a pattern that is none": aws("arn_pattern", &iampb.Identity_AWSIdentity{
+			AwsAccount: "123456789012", AwsArn: arns("("),
+		}),
+		"every caller": aws("arn_pattern", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: arns(".*")}),
+		"every ARN": aws("arn_pattern", &iampb.Identity_AWSIdentity{
+			AwsAccount: "123456789012", AwsArn: arns("arn:aws:.*"),
+		}),
+		"an endless ARN": aws("arn", &iampb.Identity_AWSIdentity{
+			AwsAccount: "123456789012", AwsArn: &iampb.Identity_AWSIdentity_Arn{Arn: strings.Repeat("x", 2049)},
+		}),
 		"no pattern of a user": aws("user_id_pattern", &iampb.Identity_AWSIdentity{
 			AwsAccount: "123456789012", AwsArn: arn, AwsUserId: &iampb.Identity_AWSIdentity_UserIdPattern{UserIdPattern: "["},
 		}),

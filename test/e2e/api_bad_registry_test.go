@@ -54,8 +54,18 @@ func (w *world) shelves(t *testing.T, y shelf) string {
 func TestApiBadRegistryInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(shelf) map[string]badRequest{
-		"uids": badRegistryUIDs, "repos": badRepos, "sources": badSources, "readmes": badReadmes, "tags": badTags,
-		"images": badImages, "settings": badSettings, "retention": badRetention, "upstreams": badUpstreams, "copies": badCopies, "masks": badRegistryMasks, "lists": badRegistryLists,
+		"uids":      badRegistryUIDs,
+		"repos":     badRepos,
+		"sources":   badSources,
+		"readmes":   badReadmes,
+		"tags":      badTags,
+		"images":    badImages,
+		"settings":  badSettings,
+		"retention": badRetention,
+		"upstreams": badUpstreams,
+		"copies":    badCopies,
+		"masks":     badRegistryMasks,
+		"lists":     badRegistryLists,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))
@@ -83,28 +93,37 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 		"get tag":    func(uid string) badRequest { return badRequest{"uid", &registrypb.GetTagRequest{Uid: uid}} },
 		"delete tag": func(uid string) badRequest { return badRequest{"uid", &registrypb.DeleteTagRequest{Uid: uid}} },
 		"create tag": func(uid string) badRequest {
-			return badRequest{"parent", &registrypb.CreateTagRequest{Parent: uid, Tag: &registrypb.Tag{Name: "x", Digest: y.digest}}}
+			return badRequest{
+				"parent", &registrypb.CreateTagRequest{Parent: uid, Tag: &registrypb.Tag{Name: "x", Digest: y.digest}},
+			}
 		},
 		"copy to": func(uid string) badRequest {
-			return badRequest{"group_uid", &ocipb.CopyImagesRequest{GroupUid: uid, Repo: "x", FromRepoUid: y.repo, References: []string{"stable"}}}
+			return badRequest{
+				"group_uid",
+				&ocipb.CopyImagesRequest{GroupUid: uid, Repo: "x", FromRepoUid: y.repo, References: []string{"stable"}},
+			}
 		},
 		"get upstream":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetUpstreamRequest{Uid: uid}} },
 		"delete upstream": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteUpstreamRequest{Uid: uid}} },
 		"create upstream": func(uid string) badRequest {
 			return badRequest{"parent", &ocipb.CreateUpstreamRequest{Parent: uid, Upstream: &ocipb.Upstream{Name: "docker.io"}}}
 		},
-		"get retention":     func(uid string) badRequest { return badRequest{"uid", &ocipb.GetRetentionRequest{Uid: uid}} },
-		"delete retention":  func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteRetentionRequest{Uid: uid}} },
-		"preview retention": func(uid string) badRequest { return badRequest{"uid", &ocipb.PreviewRetentionRequest{Uid: uid}} },
+		"get retention":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetRetentionRequest{Uid: uid}} },
+		"delete retention": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteRetentionRequest{Uid: uid}} },
+		"preview retention": func(uid string) badRequest {
+			return badRequest{"uid", &ocipb.PreviewRetentionRequest{Uid: uid}}
+		},
 		"set retention": func(uid string) badRequest {
 			return badRequest{"uid", &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: uid, KeepNewest: 1}}}
 		},
 		"run retention": func(uid string) badRequest {
 			return badRequest{"uid", &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: "AQ"}}
 		},
-		"get sync":        func(uid string) badRequest { return badRequest{"uid", &ocipb.GetSyncRequest{Uid: uid}} },
-		"run sync":        func(uid string) badRequest { return badRequest{"uid", &ocipb.RunSyncRequest{Uid: uid}} },
-		"list syncs":      func(uid string) badRequest { return badRequest{"group_uid", &ocipb.ListSyncsRequest{GroupUid: uid}} },
+		"get sync": func(uid string) badRequest { return badRequest{"uid", &ocipb.GetSyncRequest{Uid: uid}} },
+		"run sync": func(uid string) badRequest { return badRequest{"uid", &ocipb.RunSyncRequest{Uid: uid}} },
+		"list syncs": func(uid string) badRequest {
+			return badRequest{"group_uid", &ocipb.ListSyncsRequest{GroupUid: uid}}
+		},
 		"get settings":    func(uid string) badRequest { return badRequest{"uid", &ocipb.GetSettingsRequest{Uid: uid}} },
 		"delete settings": func(uid string) badRequest { return badRequest{"uid", &ocipb.DeleteSettingsRequest{Uid: uid}} },
 		"update settings": func(uid string) badRequest {
@@ -114,7 +133,9 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 	within := map[string]func(uid string) badRequest{ // paths that go on after the uid
 		"get readme": func(uid string) badRequest { return badRequest{"uid", &registrypb.GetRepoReadmeRequest{Uid: uid}} },
 		"update readme": func(uid string) badRequest {
-			return badRequest{"uid", &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: "x"}}}
+			return badRequest{
+				"uid", &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: "x"}},
+			}
 		},
 		"architectures": func(uid string) badRequest {
 			return badRequest{"repo_uid", &registrypb.GetArchitecturesRequest{RepoUid: uid, Digest: y.digest}}
@@ -148,10 +169,18 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 			}
 		}
 		if uid != "" && value != "a word" {
-			table["repos below "+value] = badRequest{"uidp.descendants_of", &registrypb.ListReposRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: uid}}}
-			table["tags in "+value] = badRequest{"uidp.children_of", &registrypb.ListTagsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}}}
-			table["pulls in "+value] = badRequest{"uidp.children_of", &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}}}
-			table["trash in "+value] = badRequest{"uidp.children_of", &ocipb.ListTrashEntriesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}}}
+			table["repos below "+value] = badRequest{
+				"uidp.descendants_of", &registrypb.ListReposRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: uid}},
+			}
+			table["tags in "+value] = badRequest{
+				"uidp.children_of", &registrypb.ListTagsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}},
+			}
+			table["pulls in "+value] = badRequest{
+				"uidp.children_of", &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}},
+			}
+			table["trash in "+value] = badRequest{
+				"uidp.children_of", &ocipb.ListTrashEntriesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}},
+			}
 			table["pulls by "+value] = badRequest{"identity_uid", &ocipb.ListPullsRequest{IdentityUid: uid}}
 		}
 	}
@@ -160,9 +189,23 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 
 // badRepoNames are what no repo may be called.
 var badRepoNames = map[string]string{
-	"no name": "", "capitals": "App", "a slash": "a/b", "a dot at the start": ".a", "a dot at the end": "a.", "two dots": "a..b", "dots": "..",
-	"three underscores": "a___b", "a space": "a b", "a colon": "a:b", "an at": "a@b", "a line break": "a\n", "a NUL": "a\x00", "umlauts": "äpp",
-	"a per cent sign": "a%2fb", "too long a name": strings.Repeat("a", 129), "an endless name": strings.Repeat("a", 1<<20),
+	"no name":            "",
+	"capitals":           "App",
+	"a slash":            "a/b",
+	"a dot at the start": ".a",
+	"a dot at the end":   "a.",
+	"two dots":           "a..b",
+	"dots":               "..",
+	"three underscores":  "a___b",
+	"a space":            "a b",
+	"a colon":            "a:b",
+	"an at":              "a@b",
+	"a line break":       "a\n",
+	"a NUL":              "a\x00",
+	"umlauts":            "äpp",
+	"a per cent sign":    "a%2fb",
+	"too long a name":    strings.Repeat("a", 129),
+	"an endless name":    strings.Repeat("a", 1<<20),
 }
 
 func badRepos(y shelf) map[string]badRequest {
@@ -181,10 +224,14 @@ func badRepos(y shelf) map[string]badRequest {
 		"a negative tier":           {"catalog_tier", update(&registrypb.Repo{CatalogTier: -1}, "catalog_tier")},
 		"a bundle there is none of": {"bundles", create(&registrypb.Repo{Name: "x", Bundles: []string{"base", "mine"}})},
 		"an empty bundle":           {"bundles", update(&registrypb.Repo{Bundles: []string{""}}, "bundles")},
-		"too many bundles":          {"bundles", create(&registrypb.Repo{Name: "x", Bundles: slices.Repeat([]string{"base"}, 101)})},
-		"an alias without a tag":    {"aliases", create(&registrypb.Repo{Name: "x", Aliases: []string{"nginx"}})},
-		"an alias with a space":     {"aliases", update(&registrypb.Repo{Aliases: []string{"a b:c"}}, "aliases")},
-		"too many aliases":          {"aliases", create(&registrypb.Repo{Name: "x", Aliases: slices.Repeat([]string{"a:b"}, 101)})},
+		"too many bundles": {
+			"bundles", create(&registrypb.Repo{Name: "x", Bundles: slices.Repeat([]string{"base"}, 101)}),
+		},
+		"an alias without a tag": {"aliases", create(&registrypb.Repo{Name: "x", Aliases: []string{"nginx"}})},
+		"an alias with a space":  {"aliases", update(&registrypb.Repo{Aliases: []string{"a b:c"}}, "aliases")},
+		"too many aliases": {
+			"aliases", create(&registrypb.Repo{Name: "x", Aliases: slices.Repeat([]string{"a:b"}, 101)}),
+		},
 		"an active tag of nothing":  {"active_tags", create(&registrypb.Repo{Name: "x", ActiveTags: []string{""}})},
 		"an active tag with a dash": {"active_tags", update(&registrypb.Repo{ActiveTags: []string{"-x"}}, "active_tags")},
 	}
@@ -193,7 +240,9 @@ func badRepos(y shelf) map[string]badRequest {
 		table["update to "+value] = badRequest{"name", update(&registrypb.Repo{Name: name}, "name")}
 	}
 	for value, text := range badDescriptions {
-		table["create described by "+value] = badRequest{"description", create(&registrypb.Repo{Name: "x", Description: text})}
+		table["create described by "+value] = badRequest{
+			"description", create(&registrypb.Repo{Name: "x", Description: text}),
+		}
 	}
 	return table
 }
@@ -203,17 +252,34 @@ func badSources(y shelf) map[string]badRequest {
 		return &registrypb.CreateRepoRequest{Parent: y.folder, Repo: &registrypb.Repo{Name: "x", SyncConfig: c}}
 	}
 	table := map[string]badRequest{
-		"no source":         {"sync_config.source", create(&registrypb.SyncConfig{})},
-		"a NUL beside it":   {"sync_config.google", create(&registrypb.SyncConfig{Source: y.repo, Google: "a\x00"})},
-		"endless amazon":    {"sync_config.amazon", create(&registrypb.SyncConfig{Source: y.repo, Amazon: strings.Repeat("x", 2049)})},
-		"a tier beside one": {"catalog_tier", &registrypb.CreateRepoRequest{Parent: y.folder, Repo: &registrypb.Repo{Name: "x", CatalogTier: 1, SyncConfig: &registrypb.SyncConfig{Source: y.repo}}}},
+		"no source":       {"sync_config.source", create(&registrypb.SyncConfig{})},
+		"a NUL beside it": {"sync_config.google", create(&registrypb.SyncConfig{Source: y.repo, Google: "a\x00"})},
+		"endless amazon": {
+			"sync_config.amazon", create(&registrypb.SyncConfig{Source: y.repo, Amazon: strings.Repeat("x", 2049)}),
+		},
+		"a tier beside one": {
+			"catalog_tier",
+			&registrypb.CreateRepoRequest{
+				Parent: y.folder,
+				Repo:   &registrypb.Repo{Name: "x", CatalogTier: 1, SyncConfig: &registrypb.SyncConfig{Source: y.repo}},
+			},
+		},
 		"itself": {"sync_config.source", &registrypb.UpdateRepoRequest{
-			Repo: &registrypb.Repo{Uid: y.repo, SyncConfig: &registrypb.SyncConfig{Source: y.repo}}, UpdateMask: mask("sync_config"),
+			Repo:       &registrypb.Repo{Uid: y.repo, SyncConfig: &registrypb.SyncConfig{Source: y.repo}},
+			UpdateMask: mask("sync_config"),
 		}},
 	}
 	for value, source := range map[string]string{
-		"a word": "app", "a group": y.folder, "nothing": y.folder + "/0123456789abcdef", "dots": "../../app", "no path": "dev/folder/none", "another host": "other.example/dev/folder/app",
-		"a NUL": "dev/\x00", "slashes": "///", "a tag alone": ":latest", "an endless path": strings.Repeat("a/", 900) + "app",
+		"a word":          "app",
+		"a group":         y.folder,
+		"nothing":         y.folder + "/0123456789abcdef",
+		"dots":            "../../app",
+		"no path":         "dev/folder/none",
+		"another host":    "other.example/dev/folder/app",
+		"a NUL":           "dev/\x00",
+		"slashes":         "///",
+		"a tag alone":     ":latest",
+		"an endless path": strings.Repeat("a/", 900) + "app",
 	} {
 		table["source of "+value] = badRequest{"sync_config.source", create(&registrypb.SyncConfig{Source: source})}
 	}
@@ -223,12 +289,27 @@ func badSources(y shelf) map[string]badRequest {
 func badReadmes(y shelf) map[string]badRequest {
 	table := map[string]badRequest{}
 	for value, text := range map[string]string{
-		"a script": "<script>alert(1)</script>", "a handler": `<img src="x" onerror="alert(1)">`, "a script for a link": "[x](javascript:alert(1))",
-		"a frame": `<iframe src="https://x.example"></iframe>`, "a style": "<style>p{}</style>", "a form": `<form action="x"><button>x</button></form>`,
-		"data for a link": "[x](data:text/html;base64,PHNjcmlwdD4=)", "an object": `<object data="x"></object>`, "a link in capitals": "<A HREF=JAVASCRIPT:x>x</A>",
-		"endless quotes": strings.Repeat(">", 10_000), "endless stress": strings.Repeat("**a_", 10_000), "half a script": "<script", "half a comment": "<!-- x", "a NUL": "a\x00b", "too much": strings.Repeat("x", 256<<10+1), "a base": `<base href="https://x.example">`, "a refresh": `<meta http-equiv="refresh" content="0">`,
+		"a script":            "<script>alert(1)</script>",
+		"a handler":           `<img src="x" onerror="alert(1)">`,
+		"a script for a link": "[x](javascript:alert(1))",
+		"a frame":             `<iframe src="https://x.example"></iframe>`,
+		"a style":             "<style>p{}</style>",
+		"a form":              `<form action="x"><button>x</button></form>`,
+		"data for a link":     "[x](data:text/html;base64,PHNjcmlwdD4=)",
+		"an object":           `<object data="x"></object>`,
+		"a link in capitals":  "<A HREF=JAVASCRIPT:x>x</A>",
+		"endless quotes":      strings.Repeat(">", 10_000),
+		"endless stress":      strings.Repeat("**a_", 10_000),
+		"half a script":       "<script",
+		"half a comment":      "<!-- x",
+		"a NUL":               "a\x00b",
+		"too much":            strings.Repeat("x", 256<<10+1),
+		"a base":              `<base href="https://x.example">`,
+		"a refresh":           `<meta http-equiv="refresh" content="0">`,
 	} {
-		table[value] = badRequest{"content", &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: y.repo, Content: text}}}
+		table[value] = badRequest{
+			"content", &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: y.repo, Content: text}},
+		}
 	}
 	return table
 }
@@ -236,23 +317,43 @@ func badReadmes(y shelf) map[string]badRequest {
 // What no tag and no digest may be.
 var (
 	badTagNames = map[string]string{
-		"no name": "", "a dot at the start": ".a", "a dash at the start": "-a", "a slash": "a/b", "a space": "a b", "a colon": "a:b", "a plus": "a+b",
-		"umlauts": "ä", "a NUL": "a\x00", "a line break": "a\n", "129 characters": strings.Repeat("a", 129),
+		"no name":             "",
+		"a dot at the start":  ".a",
+		"a dash at the start": "-a",
+		"a slash":             "a/b",
+		"a space":             "a b",
+		"a colon":             "a:b",
+		"a plus":              "a+b",
+		"umlauts":             "ä",
+		"a NUL":               "a\x00",
+		"a line break":        "a\n",
+		"129 characters":      strings.Repeat("a", 129),
 	}
 	badDigests = map[string]string{
-		"a word": "latest", "no algorithm": strings.Repeat("a", 64), "another algorithm": "md5:" + strings.Repeat("a", 32), "a short one": "sha256:abc",
-		"a long one": "sha256:" + strings.Repeat("a", 65), "capitals": "sha256:" + strings.Repeat("A", 64), "a sha512 of 64": "sha512:" + strings.Repeat("a", 64),
-		"a NUL": "sha256:\x00", "an endless one": "sha256:" + strings.Repeat("a", 5000), "a space": "sha256:" + strings.Repeat("a", 63) + " ",
+		"a word":            "latest",
+		"no algorithm":      strings.Repeat("a", 64),
+		"another algorithm": "md5:" + strings.Repeat("a", 32),
+		"a short one":       "sha256:abc",
+		"a long one":        "sha256:" + strings.Repeat("a", 65),
+		"capitals":          "sha256:" + strings.Repeat("A", 64),
+		"a sha512 of 64":    "sha512:" + strings.Repeat("a", 64),
+		"a NUL":             "sha256:\x00",
+		"an endless one":    "sha256:" + strings.Repeat("a", 5000),
+		"a space":           "sha256:" + strings.Repeat("a", 63) + " ",
 	}
 )
 
 func badTags(y shelf) map[string]badRequest {
 	create := func(t *registrypb.Tag) proto.Message { return &registrypb.CreateTagRequest{Parent: y.repo, Tag: t} }
 	table := map[string]badRequest{
-		"no tag":                    {"name", &registrypb.CreateTagRequest{Parent: y.repo}},
-		"no digest":                 {"digest", create(&registrypb.Tag{Name: "x"})},
-		"a bundle there is none of": {"bundles", create(&registrypb.Tag{Name: "x", Digest: y.digest, Bundles: []string{"mine"}})},
-		"too many bundles":          {"bundles", create(&registrypb.Tag{Name: "x", Digest: y.digest, Bundles: slices.Repeat([]string{"base"}, 101)})},
+		"no tag":    {"name", &registrypb.CreateTagRequest{Parent: y.repo}},
+		"no digest": {"digest", create(&registrypb.Tag{Name: "x"})},
+		"a bundle there is none of": {
+			"bundles", create(&registrypb.Tag{Name: "x", Digest: y.digest, Bundles: []string{"mine"}}),
+		},
+		"too many bundles": {
+			"bundles", create(&registrypb.Tag{Name: "x", Digest: y.digest, Bundles: slices.Repeat([]string{"base"}, 101)}),
+		},
 	}
 	for value, name := range badTagNames {
 		table["tag of "+value] = badRequest{"name", create(&registrypb.Tag{Name: name, Digest: y.digest})}
@@ -272,12 +373,18 @@ func badTags(y shelf) map[string]badRequest {
 func badImages(y shelf) map[string]badRequest {
 	table := map[string]badRequest{}
 	for value, digest := range badDigests {
-		table["architectures of "+value] = badRequest{"digest", &registrypb.GetArchitecturesRequest{RepoUid: y.repo, Digest: digest}}
+		table["architectures of "+value] = badRequest{
+			"digest", &registrypb.GetArchitecturesRequest{RepoUid: y.repo, Digest: digest},
+		}
 		table["size of "+value] = badRequest{"digest", &registrypb.GetSizeRequest{RepoUid: y.repo, Digest: digest}}
-		table["summary of "+value] = badRequest{"digests", &ocipb.SummarizeImagesRequest{RepoUid: y.repo, Digests: []string{digest}}}
+		table["summary of "+value] = badRequest{
+			"digests", &ocipb.SummarizeImagesRequest{RepoUid: y.repo, Digests: []string{digest}},
+		}
 		table["referrers of "+value] = badRequest{"digest", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: digest}}
 		if digest != "" { // without one they begin with the first
-			table["referrers after "+value] = badRequest{"after", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: y.digest, After: digest}}
+			table["referrers after "+value] = badRequest{
+				"after", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: y.digest, After: digest},
+			}
 		}
 		if value != "a word" && value != "no algorithm" { // those may be tags
 			table["image of "+value] = badRequest{"reference", &ocipb.GetImageRequest{RepoUid: y.repo, Reference: digest}}
@@ -289,8 +396,12 @@ func badImages(y shelf) map[string]badRequest {
 func badSettings(y shelf) map[string]badRequest {
 	table := map[string]badRequest{}
 	for value, patterns := range map[string][]string{
-		"half a class": {"["}, "no pattern": {"latest", ""}, "a NUL": {"a\x00"}, "a backslash at the end": {`a\`}, "an endless one": {strings.Repeat("a", 129)},
-		"too many": slices.Repeat([]string{"a"}, 51),
+		"half a class":           {"["},
+		"no pattern":             {"latest", ""},
+		"a NUL":                  {"a\x00"},
+		"a backslash at the end": {`a\`},
+		"an endless one":         {strings.Repeat("a", 129)},
+		"too many":               slices.Repeat([]string{"a"}, 51),
 	} {
 		table["except "+value] = badRequest{"immutable_except", &ocipb.UpdateSettingsRequest{
 			Settings: &ocipb.Settings{Uid: y.folder, ImmutableExcept: patterns},
@@ -325,7 +436,14 @@ func badRetention(y shelf) map[string]badRequest {
 	set("pulls of the future", "keep_pulled_days", &ocipb.Retention{KeepPulledDays: -1})
 	set("pulls that are not recorded any more", "keep_pulled_days", &ocipb.Retention{KeepPulledDays: 91})
 	set("backwards", "every_days", &ocipb.Retention{KeepNewest: 1, EveryDays: -1})
-	for value, text := range map[string]string{"nothing": "", "a word": "nonsense", "padding": "AQ==", "another format": "Ag", "half an image": "AQIDBA", "an endless one": strings.Repeat("A", 5000)} {
+	for value, text := range map[string]string{
+		"nothing":        "",
+		"a word":         "nonsense",
+		"padding":        "AQ==",
+		"another format": "Ag",
+		"half an image":  "AQIDBA",
+		"an endless one": strings.Repeat("A", 5000),
+	} {
 		table["fingerprint of "+value] = badRequest{"fingerprint", &ocipb.RunRetentionRequest{Uid: y.repo, Fingerprint: text}}
 	}
 	return table
@@ -341,8 +459,14 @@ func badUpstreams(y shelf) map[string]badRequest {
 	}
 	create("a name in capitals", "name", &ocipb.Upstream{Name: "Docker", Address: "https://a.example"})
 	for value, address := range map[string]string{
-		"a word": "nonsense", "a path": "https://a.example/v2", "a password": "https://u:p@a.example", "a query": "https://a.example?x", "another scheme": "ftp://a.example",
-		"the metadata of a cloud": "http://169.254.169.254", "a private address": "https://10.0.0.1", "no encryption": "http://a.example",
+		"a word":                  "nonsense",
+		"a path":                  "https://a.example/v2",
+		"a password":              "https://u:p@a.example",
+		"a query":                 "https://a.example?x",
+		"another scheme":          "ftp://a.example",
+		"the metadata of a cloud": "http://169.254.169.254",
+		"a private address":       "https://10.0.0.1",
+		"no encryption":           "http://a.example",
 	} {
 		create("address with "+value, "address", &ocipb.Upstream{Address: address})
 	}
@@ -350,10 +474,23 @@ func badUpstreams(y shelf) map[string]badRequest {
 	create("a realm that is none", "realm", &ocipb.Upstream{Realm: "token"})
 	create("fresh for too short", "fresh_for", &ocipb.Upstream{FreshFor: durationpb.New(time.Millisecond)})
 	create("fresh for too long", "fresh_for", &ocipb.Upstream{FreshFor: durationpb.New(1000 * time.Hour)})
-	for value, names := range map[string][]string{"nothing": {""}, "only a mark": {"!"}, "half a class": {"["}, "stars inside": {"a/**/b"}, "a NUL": {"a\x00"}, "too many": slices.Repeat([]string{"a"}, 101)} {
+	for value, names := range map[string][]string{
+		"nothing":      {""},
+		"only a mark":  {"!"},
+		"half a class": {"["},
+		"stars inside": {"a/**/b"},
+		"a NUL":        {"a\x00"},
+		"too many":     slices.Repeat([]string{"a"}, 101),
+	} {
 		create("names of "+value, "names", &ocipb.Upstream{Names: names})
 	}
-	for value, text := range map[string]string{"no password": "robot", "no user": ":secret", "an empty password": "robot:", "a line break": "robot:a\nb", "endless": "robot:" + strings.Repeat("a", 10_000)} {
+	for value, text := range map[string]string{
+		"no password":       "robot",
+		"no user":           ":secret",
+		"an empty password": "robot:",
+		"a line break":      "robot:a\nb",
+		"endless":           "robot:" + strings.Repeat("a", 10_000),
+	} {
 		create("credentials with "+value, "credentials", &ocipb.Upstream{Credentials: text})
 	}
 	create("an identity that is none", "identity", &ocipb.Upstream{Identity: "robot"})
@@ -371,7 +508,9 @@ func badCopies(y shelf) map[string]badRequest {
 	for value, uid := range badUIDValues(y.things) {
 		add("from "+value, "from_repo_uid", func(r *ocipb.CopyImagesRequest) { r.FromRepoUid = uid })
 	}
-	for value, name := range map[string]string{"nothing": "", "capitals": "App", "a path": "a/b", "a NUL": "a\x00", "dots": ".."} {
+	for value, name := range map[string]string{
+		"nothing": "", "capitals": "App", "a path": "a/b", "a NUL": "a\x00", "dots": "..",
+	} {
 		add("to "+value, "repo", func(r *ocipb.CopyImagesRequest) { r.Repo = name })
 	}
 	for value, digest := range badDigests {
@@ -385,11 +524,17 @@ func badCopies(y shelf) map[string]badRequest {
 		}
 	}
 	add("nothing", "references", func(r *ocipb.CopyImagesRequest) { r.References = nil })
-	add("too many", "references", func(r *ocipb.CopyImagesRequest) { r.References = slices.Repeat([]string{"stable"}, 201) })
+	add("too many", "references", func(r *ocipb.CopyImagesRequest) {
+		r.References = slices.Repeat([]string{"stable"}, 201)
+	})
 	add("both", "tag_pattern", func(r *ocipb.CopyImagesRequest) { r.TagPattern = "*" })
 	add("half a class", "tag_pattern", func(r *ocipb.CopyImagesRequest) { r.References, r.TagPattern = nil, "[" })
-	add("a NUL in a pattern", "tag_pattern", func(r *ocipb.CopyImagesRequest) { r.References, r.TagPattern = nil, "a\x00" })
-	add("a tag for two", "tag", func(r *ocipb.CopyImagesRequest) { r.References, r.Tag = []string{"stable", "pushed"}, "x" })
+	add("a NUL in a pattern", "tag_pattern", func(r *ocipb.CopyImagesRequest) {
+		r.References, r.TagPattern = nil, "a\x00"
+	})
+	add("a tag for two", "tag", func(r *ocipb.CopyImagesRequest) {
+		r.References, r.Tag = []string{"stable", "pushed"}, "x"
+	})
 	add("a reason for nothing", "reason", func(r *ocipb.CopyImagesRequest) { r.Reason = "why" })
 	add("a reason with a NUL", "reason", func(r *ocipb.CopyImagesRequest) { r.Promote, r.Reason = true, "\x00" })
 	return table
@@ -398,11 +543,16 @@ func badCopies(y shelf) map[string]badRequest {
 func badRegistryMasks(y shelf) map[string]badRequest {
 	table := map[string]badRequest{}
 	for name, p := range badPaths {
-		table["repo: "+name] = badRequest{"update_mask", &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: y.repo, Name: "x"}, UpdateMask: mask(p...)}}
+		table["repo: "+name] = badRequest{
+			"update_mask", &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: y.repo, Name: "x"}, UpdateMask: mask(p...)},
+		}
 		table["readme: "+name] = badRequest{"update_mask", &registrypb.UpdateRepoReadmeRequest{
 			RepoReadme: &registrypb.RepoReadme{Uid: y.repo, Content: "x"}, UpdateMask: mask(p...),
 		}}
-		table["settings: "+name] = badRequest{"update_mask", &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: y.folder, Public: true}, UpdateMask: mask(p...)}}
+		table["settings: "+name] = badRequest{
+			"update_mask",
+			&ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: y.folder, Public: true}, UpdateMask: mask(p...)},
+		}
 	}
 	return table
 }
@@ -410,13 +560,24 @@ func badRegistryMasks(y shelf) map[string]badRequest {
 func badRegistryLists(y shelf) map[string]badRequest {
 	table := map[string]badRequest{}
 	for name, b := range badPages {
-		table["repos: "+name] = badRequest{b.field, &registrypb.ListReposRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
-		table["tags: "+name] = badRequest{b.field, &registrypb.ListTagsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
-		table["pulls: "+name] = badRequest{b.field, &ocipb.ListPullsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
-		table["history: "+name] = badRequest{b.field, &ocipb.ListTagHistoryRequest{RepoUid: y.repo, PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+		table["repos: "+name] = badRequest{
+			b.field, &registrypb.ListReposRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
+		table["tags: "+name] = badRequest{
+			b.field, &registrypb.ListTagsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
+		table["pulls: "+name] = badRequest{
+			b.field, &ocipb.ListPullsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
+		table["history: "+name] = badRequest{
+			b.field,
+			&ocipb.ListTagHistoryRequest{RepoUid: y.repo, PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
 	}
 	for name, b := range badPages {
-		table["trash: "+name] = badRequest{b.field, &ocipb.ListTrashEntriesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+		table["trash: "+name] = badRequest{
+			b.field, &ocipb.ListTrashEntriesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
 	}
 	table["history: forwards"] = badRequest{"order_by", &ocipb.ListTagHistoryRequest{RepoUid: y.repo, OrderBy: "time"}}
 	table["pulls: sideways"] = badRequest{"direction", &ocipb.ListPullsRequest{Direction: 3}}
@@ -430,9 +591,12 @@ func badRegistryLists(y shelf) map[string]badRequest {
 
 // refusesRegistryRaw sends what only one of the protocols can say.
 func (w *world) refusesRegistryRaw(t *testing.T, y shelf) {
-	repos, folder, repo := "/registry/v2beta1/repos", "/registry/v2beta1/repos/"+y.folder, "/registry/v2beta1/repos/"+y.repo
+	repos, folder, repo := "/registry/v2beta1/repos", "/registry/v2beta1/repos/"+
+		y.folder, "/registry/v2beta1/repos/"+y.repo
 	tests := map[string]rawRequest{
-		"both spellings of a key": {"sync_config", "POST", folder, `{"name":"x","syncConfig":{"source":"a/b"},"sync_config":{"source":"a/b"}}`},
+		"both spellings of a key": {
+			"sync_config", "POST", folder, `{"name":"x","syncConfig":{"source":"a/b"},"sync_config":{"source":"a/b"}}`,
+		},
 		"a key of the source":     {"sourc", "POST", folder, `{"name":"x","syncConfig":{"sourc":"a/b"}}`},
 		"half a spelled key":      {"body", "POST", folder, `{"syncConfig":`},
 		"a list of keys":          {"body", "POST", folder, `["syncConfig"]`},
@@ -447,9 +611,12 @@ func (w *world) refusesRegistryRaw(t *testing.T, y shelf) {
 		"a patch of two words":    {"update_mask", "PATCH", repo + "?updateMask=name%20description", `{"name":"x"}`},
 	}
 	w.refusesAsSent(t, tests)
-	_, st := w.overGRPC(t, w.Token, &registrypb.ListTagsRequest{UpdatedSince: &timestamppb.Timestamp{Seconds: -1 << 40}}) // no JSON says it
+	// no JSON says it
+	_, st := w.overGRPC(t, w.Token, &registrypb.ListTagsRequest{UpdatedSince: &timestamppb.Timestamp{Seconds: -1 << 40}})
 	checkInvalid(t, st, "updated_since")
-	for _, in := range []proto.Message{&registrypb.UpdateRepoRequest{}, &registrypb.UpdateRepoReadmeRequest{}, &ocipb.UpdateSettingsRequest{}} {
+	for _, in := range []proto.Message{
+		&registrypb.UpdateRepoRequest{}, &registrypb.UpdateRepoReadmeRequest{}, &ocipb.UpdateSettingsRequest{},
+	} {
 		_, st := w.overGRPC(t, w.Token, in)
 		checkInvalid(t, st, string(in.ProtoReflect().Descriptor().Fields().Get(0).Name()))
 	}

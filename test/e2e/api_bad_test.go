@@ -55,9 +55,14 @@ func checkInvalid(t *testing.T, st *status.Status, field string) {
 func checkInfo(t *testing.T, st *status.Status) {
 	t.Helper()
 	reasons := map[codes.Code]string{
-		codes.InvalidArgument: "INVALID_ARGUMENT", codes.NotFound: "NOT_FOUND", codes.AlreadyExists: "ALREADY_EXISTS",
-		codes.PermissionDenied: "PERMISSION_DENIED", codes.FailedPrecondition: "FAILED_PRECONDITION",
-		codes.Unauthenticated: "UNAUTHENTICATED", codes.Unimplemented: "UNIMPLEMENTED", codes.ResourceExhausted: "RESOURCE_EXHAUSTED",
+		codes.InvalidArgument:    "INVALID_ARGUMENT",
+		codes.NotFound:           "NOT_FOUND",
+		codes.AlreadyExists:      "ALREADY_EXISTS",
+		codes.PermissionDenied:   "PERMISSION_DENIED",
+		codes.FailedPrecondition: "FAILED_PRECONDITION",
+		codes.Unauthenticated:    "UNAUTHENTICATED",
+		codes.Unimplemented:      "UNIMPLEMENTED",
+		codes.ResourceExhausted:  "RESOURCE_EXHAUSTED",
 	}
 	if len(st.Details()) == 0 {
 		t.Errorf("%v has no details", st)
@@ -111,12 +116,32 @@ type badRequest struct {
 func TestApiBadInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(things) map[string]badRequest{
-		"uids": badUIDs, "groups": badGroups, "identities": badIdentities, "claims": badClaims, "keys and accounts": badKeys,
-		"roles": badRoles, "bindings": badBindings, "masks": badMasks, "lists": badLists, "metadata": badMetadata,
-		"federated uids": badFederatedUIDs, "providers": badProviders, "OIDC": badOIDC, "associations": badAssociations,
-		"installations and services": badInstallations, "invites": badInvites, "mappings": badMappings,
-		"federated masks": badFederatedMasks, "federated lists": badFederatedLists, "access": badAccess, "sign-in": badSignIn,
-		"advisories": badAdvisories, "advisory events": badAdvisoryEvents, "advisory lists": badAdvisoryLists, "feeds": badFeeds, "questions": badQuestions,
+		"uids":                       badUIDs,
+		"groups":                     badGroups,
+		"identities":                 badIdentities,
+		"claims":                     badClaims,
+		"keys and accounts":          badKeys,
+		"roles":                      badRoles,
+		"bindings":                   badBindings,
+		"masks":                      badMasks,
+		"lists":                      badLists,
+		"metadata":                   badMetadata,
+		"federated uids":             badFederatedUIDs,
+		"providers":                  badProviders,
+		"OIDC":                       badOIDC,
+		"associations":               badAssociations,
+		"installations and services": badInstallations,
+		"invites":                    badInvites,
+		"mappings":                   badMappings,
+		"federated masks":            badFederatedMasks,
+		"federated lists":            badFederatedLists,
+		"access":                     badAccess,
+		"sign-in":                    badSignIn,
+		"advisories":                 badAdvisories,
+		"advisory events":            badAdvisoryEvents,
+		"advisory lists":             badAdvisoryLists,
+		"feeds":                      badFeeds,
+		"questions":                  badQuestions,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
 		x := w.federate(t, w.makeThings(t))
@@ -138,7 +163,8 @@ func TestApiBadInput(t *testing.T) {
 			if diff := cmp.Diff(before, w.snapshot(t)); diff != "" {
 				t.Errorf("something changed:\n%s", diff)
 			}
-			if all := w.events(t); len(all) != 4+4+5 { // the first organization, its owner, that binding and the owner's account; then one of each
+			all := w.events(t)
+			if len(all) != 4+4+5 { // the first organization, its owner, that binding and the owner's account; then one of each
 				t.Errorf("%d events, want those of the start alone: %v", len(all), all)
 			}
 		})
@@ -179,13 +205,26 @@ func asHTTPOrSkip(t *testing.T, protocol string, in proto.Message) (verb, target
 func badUIDValues(x things) map[string]string {
 	hex40 := strings.Repeat("0123456789", 4)
 	return map[string]string{
-		"none": "", "a word": "folder", "39 digits": hex40[1:], "41 digits": hex40 + "a", "capitals": strings.Repeat("A", 40),
-		"not hexadecimal": strings.Repeat("g", 40), "a slash at the end": x.org + "/x/", "a short segment": x.org + "/0123456789abcde",
-		"a long segment": x.org + "/0123456789abcdef0", "an empty segment": x.org + "//0123456789abcdef", "dots": "../../../etc/passwd",
-		"dots inside": x.org + "/../" + x.org, "a space": x.org + " ", "a NUL": x.org[:39] + "\x00", "a line break": x.org + "\n",
-		"full-width digits": strings.Repeat("０", 40), "a quote": "' OR '1'='1", "a per cent sign": x.org[:39] + "%",
-		"too many levels": x.org + strings.Repeat("/0123456789abcdef", resource.MaxDepth),
-		"too long":        strings.Repeat("a", 10_000),
+		"none":               "",
+		"a word":             "folder",
+		"39 digits":          hex40[1:],
+		"41 digits":          hex40 + "a",
+		"capitals":           strings.Repeat("A", 40),
+		"not hexadecimal":    strings.Repeat("g", 40),
+		"a slash at the end": x.org + "/x/",
+		"a short segment":    x.org + "/0123456789abcde",
+		"a long segment":     x.org + "/0123456789abcdef0",
+		"an empty segment":   x.org + "//0123456789abcdef",
+		"dots":               "../../../etc/passwd",
+		"dots inside":        x.org + "/../" + x.org,
+		"a space":            x.org + " ",
+		"a NUL":              x.org[:39] + "\x00",
+		"a line break":       x.org + "\n",
+		"full-width digits":  strings.Repeat("０", 40),
+		"a quote":            "' OR '1'='1",
+		"a per cent sign":    x.org[:39] + "%",
+		"too many levels":    x.org + strings.Repeat("/0123456789abcdef", resource.MaxDepth),
+		"too long":           strings.Repeat("a", 10_000),
 	}
 }
 
@@ -207,7 +246,9 @@ func badUIDs(x things) map[string]badRequest {
 		},
 		"get role": func(uid string) badRequest { return badRequest{"uid", &iampb.GetRoleRequest{Uid: uid}} },
 		"create role": func(uid string) badRequest {
-			return badRequest{"parent", &iampb.CreateRoleRequest{Parent: uid, Role: &iampb.Role{Name: "x", Capabilities: someCapabilities}}}
+			return badRequest{
+				"parent", &iampb.CreateRoleRequest{Parent: uid, Role: &iampb.Role{Name: "x", Capabilities: someCapabilities}},
+			}
 		},
 		"delete role": func(uid string) badRequest { return badRequest{"uid", &iampb.DeleteRoleRequest{Uid: uid}} },
 		"update role": func(uid string) badRequest {
@@ -219,27 +260,46 @@ func badUIDs(x things) map[string]badRequest {
 			return badRequest{"uid", &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: uid, RoleUid: x.role}}}
 		},
 		"create binding": func(uid string) badRequest {
-			return badRequest{"parent", &iampb.CreateRoleBindingRequest{Parent: uid, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}}}
+			return badRequest{
+				"parent",
+				&iampb.CreateRoleBindingRequest{
+					Parent: uid, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role},
+				},
+			}
 		},
 		"bound identity": func(uid string) badRequest {
-			return badRequest{"identity_uid", &iampb.CreateRoleBindingRequest{Parent: x.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: uid, RoleUid: x.role}}}
+			return badRequest{
+				"identity_uid",
+				&iampb.CreateRoleBindingRequest{
+					Parent: x.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: uid, RoleUid: x.role},
+				},
+			}
 		},
 		"bound role": func(uid string) badRequest {
-			return badRequest{"role_uid", &iampb.CreateRoleBindingRequest{Parent: x.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: uid}}}
+			return badRequest{
+				"role_uid",
+				&iampb.CreateRoleBindingRequest{
+					Parent: x.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: uid},
+				},
+			}
 		},
 		"batch": func(uid string) badRequest {
-			return badRequest{"parent", &iampb.BatchCreateRoleBindingsRequest{Parent: uid, Requests: []*iampb.CreateRoleBindingRequest{{}}}}
+			return badRequest{
+				"parent", &iampb.BatchCreateRoleBindingsRequest{Parent: uid, Requests: []*iampb.CreateRoleBindingRequest{{}}},
+			}
 		},
 		"batch of identities": func(uid string) badRequest {
 			return badRequest{"requests[0].role_binding.identity_uid", &iampb.BatchCreateRoleBindingsRequest{
-				Parent: x.folder, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: &iampb.RoleBinding{IdentityUid: uid, RoleUid: x.role}}},
+				Parent:   x.folder,
+				Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: &iampb.RoleBinding{IdentityUid: uid, RoleUid: x.role}}},
 			}}
 		},
 	}
 	table := map[string]badRequest{}
 	for request, with := range requests {
 		for value, uid := range values {
-			if uid == "" && strings.HasPrefix(request, "create") { // over HTTP the parent of a group may be left out, but of nothing else
+			// over HTTP the parent of a group may be left out, but of nothing else
+			if uid == "" && strings.HasPrefix(request, "create") {
 				table[request+" with no parent"] = with("")
 				continue
 			}
@@ -266,11 +326,24 @@ var someCapabilities = []capabilitiespb.Capability{capabilitiespb.Capability_CAP
 // What no name and no description may be.
 var (
 	badNames = map[string]string{
-		"no name": "", "capitals": "Folder", "umlauts": "földer", "a slash": "a/b", "a line break": "a\n", "a tab": "a\tb", "a NUL": "a\x00",
-		"a control character": "a\x1f", "a quote": "a'--", "too long a name": strings.Repeat("a", 1025), "much too long a name": strings.Repeat("a", 1<<20),
+		"no name":              "",
+		"capitals":             "Folder",
+		"umlauts":              "földer",
+		"a slash":              "a/b",
+		"a line break":         "a\n",
+		"a tab":                "a\tb",
+		"a NUL":                "a\x00",
+		"a control character":  "a\x1f",
+		"a quote":              "a'--",
+		"too long a name":      strings.Repeat("a", 1025),
+		"much too long a name": strings.Repeat("a", 1<<20),
 	}
 	badDescriptions = map[string]string{
-		"two lines": "a\nb", "a tab": "a\tb", "a carriage return": "a\r", "a NUL": "a\x00b", "too long": strings.Repeat("é", 513),
+		"two lines":         "a\nb",
+		"a tab":             "a\tb",
+		"a carriage return": "a\r",
+		"a NUL":             "a\x00b",
+		"too long":          strings.Repeat("é", 513),
 	}
 	badTexts = map[string]string{"a NUL": "a\x00b", "too long": strings.Repeat("x", 2049)}
 )
@@ -282,33 +355,50 @@ func badGroups(x things) map[string]badRequest {
 		return &iampb.UpdateGroupRequest{Group: g, UpdateMask: mask(paths...)}
 	}
 	table := map[string]badRequest{
-		"create with no group":        {"name", &iampb.CreateGroupRequest{Parent: x.folder}},
-		"create of a kind":            {"kind", create(&iampb.Group{Name: "x", Kind: iampb.OrgKind_ORG_KIND_DEV})},
-		"create of no known kind":     {"kind", create(&iampb.Group{Name: "x", Kind: 99})},
-		"create of a negative kind":   {"kind", create(&iampb.Group{Name: "x", Kind: -1})},
-		"create verified":             {"verified", create(&iampb.Group{Name: "x", Verified: true})},
-		"organization of no kind":     {"kind", &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "x", Kind: 99}}},
-		"organization verified":       {"verified", &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "x", Verified: true}}},
+		"create with no group":      {"name", &iampb.CreateGroupRequest{Parent: x.folder}},
+		"create of a kind":          {"kind", create(&iampb.Group{Name: "x", Kind: iampb.OrgKind_ORG_KIND_DEV})},
+		"create of no known kind":   {"kind", create(&iampb.Group{Name: "x", Kind: 99})},
+		"create of a negative kind": {"kind", create(&iampb.Group{Name: "x", Kind: -1})},
+		"create verified":           {"verified", create(&iampb.Group{Name: "x", Verified: true})},
+		"organization of no kind":   {"kind", &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "x", Kind: 99}}},
+		"organization verified": {
+			"verified", &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "x", Verified: true}},
+		},
 		"organization without a name": {"name", &iampb.CreateGroupRequest{Group: &iampb.Group{}}},
-		"create in no group":          {"parent", &iampb.CreateGroupRequest{Parent: "no such group", Group: &iampb.Group{Name: "x"}}},
-		"create in half a uid":        {"parent", &iampb.CreateGroupRequest{Parent: x.org[:39], Group: &iampb.Group{Name: "x"}}},
-		"create in no segment":        {"parent", &iampb.CreateGroupRequest{Parent: "0123456789abcdef", Group: &iampb.Group{Name: "x"}}},
-		"create in a long name":       {"parent", &iampb.CreateGroupRequest{Parent: strings.Repeat("a", 5000), Group: &iampb.Group{Name: "x"}}},
-		"create in a NUL":             {"parent", &iampb.CreateGroupRequest{Parent: "a\x00", Group: &iampb.Group{Name: "x"}}},
-		"create too deep":             {"parent", &iampb.CreateGroupRequest{Parent: x.org + strings.Repeat("/0123456789abcdef", 15), Group: &iampb.Group{Name: "x"}}},
-		"update of the kind":          {"kind", update(&iampb.Group{Kind: iampb.OrgKind_ORG_KIND_INFRA}, "kind")},
-		"update to verified":          {"verified", update(&iampb.Group{Verified: true}, "verified")},
-		"replaced by nothing":         {"name", update(&iampb.Group{Kind: iampb.OrgKind_ORG_KIND_DEV}, "*")},
-		"access to a word":            {"group_uid", &iampb.RequestGroupAccessRequest{GroupUid: "x"}},
+		"create in no group": {
+			"parent", &iampb.CreateGroupRequest{Parent: "no such group", Group: &iampb.Group{Name: "x"}},
+		},
+		"create in half a uid": {
+			"parent", &iampb.CreateGroupRequest{Parent: x.org[:39], Group: &iampb.Group{Name: "x"}},
+		},
+		"create in no segment": {
+			"parent", &iampb.CreateGroupRequest{Parent: "0123456789abcdef", Group: &iampb.Group{Name: "x"}},
+		},
+		"create in a long name": {
+			"parent", &iampb.CreateGroupRequest{Parent: strings.Repeat("a", 5000), Group: &iampb.Group{Name: "x"}},
+		},
+		"create in a NUL": {"parent", &iampb.CreateGroupRequest{Parent: "a\x00", Group: &iampb.Group{Name: "x"}}},
+		"create too deep": {
+			"parent",
+			&iampb.CreateGroupRequest{Parent: x.org + strings.Repeat("/0123456789abcdef", 15), Group: &iampb.Group{Name: "x"}},
+		},
+		"update of the kind":  {"kind", update(&iampb.Group{Kind: iampb.OrgKind_ORG_KIND_INFRA}, "kind")},
+		"update to verified":  {"verified", update(&iampb.Group{Verified: true}, "verified")},
+		"replaced by nothing": {"name", update(&iampb.Group{Kind: iampb.OrgKind_ORG_KIND_DEV}, "*")},
+		"access to a word":    {"group_uid", &iampb.RequestGroupAccessRequest{GroupUid: "x"}},
 	}
-	table["create with too long a name for a path"] = badRequest{"name", create(&iampb.Group{Name: strings.Repeat("a", 129)})}
+	table["create with too long a name for a path"] = badRequest{
+		"name", create(&iampb.Group{Name: strings.Repeat("a", 129)}),
+	}
 	for value, name := range badNames {
 		table["create with "+value] = badRequest{"name", create(&iampb.Group{Name: name})}
 		table["update to "+value] = badRequest{"name", update(&iampb.Group{Name: name}, "name")}
 	}
 	for value, text := range badDescriptions {
 		table["create described by "+value] = badRequest{"description", create(&iampb.Group{Name: "x", Description: text})}
-		table["update to description of "+value] = badRequest{"description", update(&iampb.Group{Description: text}, "description")}
+		table["update to description of "+value] = badRequest{
+			"description", update(&iampb.Group{Description: text}, "description"),
+		}
 	}
 	return table
 }
@@ -321,20 +411,24 @@ func badRoles(x things) map[string]badRequest {
 		return &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Capabilities: of}, UpdateMask: mask("capabilities")}
 	}
 	table := map[string]badRequest{
-		"create with no role":              {"name", &iampb.CreateRoleRequest{Parent: x.folder}},
-		"create of nothing":                {"capabilities", create("x")},
-		"create of UNKNOWN":                {"capabilities", create("x", capabilitiespb.Capability_UNKNOWN)},
-		"create of UNKNOWN beside another": {"capabilities", create("x", someCapabilities[0], capabilitiespb.Capability_UNKNOWN)},
-		"create of no known number":        {"capabilities", create("x", 99_999)},
-		"create of a negative number":      {"capabilities", create("x", -1)},
-		"create of an internal one":        {"capabilities", create("x", capabilitiespb.Capability_CAP_REPO_INTERNAL_ADMIN)},
-		"update to nothing":                {"capabilities", update()},
-		"update to UNKNOWN":                {"capabilities", update(capabilitiespb.Capability_UNKNOWN)},
-		"update to no known number":        {"capabilities", update(99_999)},
+		"create with no role": {"name", &iampb.CreateRoleRequest{Parent: x.folder}},
+		"create of nothing":   {"capabilities", create("x")},
+		"create of UNKNOWN":   {"capabilities", create("x", capabilitiespb.Capability_UNKNOWN)},
+		"create of UNKNOWN beside another": {
+			"capabilities", create("x", someCapabilities[0], capabilitiespb.Capability_UNKNOWN),
+		},
+		"create of no known number":   {"capabilities", create("x", 99_999)},
+		"create of a negative number": {"capabilities", create("x", -1)},
+		"create of an internal one":   {"capabilities", create("x", capabilitiespb.Capability_CAP_REPO_INTERNAL_ADMIN)},
+		"update to nothing":           {"capabilities", update()},
+		"update to UNKNOWN":           {"capabilities", update(capabilitiespb.Capability_UNKNOWN)},
+		"update to no known number":   {"capabilities", update(99_999)},
 	}
 	for value, name := range badNames {
 		table["create with "+value] = badRequest{"name", create(name, someCapabilities...)}
-		table["update to "+value] = badRequest{"name", &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Name: name}, UpdateMask: mask("name")}}
+		table["update to "+value] = badRequest{
+			"name", &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Name: name}, UpdateMask: mask("name")},
+		}
 	}
 	for value, text := range badDescriptions {
 		table["update to description of "+value] = badRequest{"description", &iampb.UpdateRoleRequest{
@@ -348,7 +442,9 @@ func badBindings(x things) map[string]badRequest {
 	batch := func(n int) proto.Message {
 		r := &iampb.BatchCreateRoleBindingsRequest{Parent: x.folder}
 		for range n {
-			r.Requests = append(r.Requests, &iampb.CreateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}})
+			r.Requests = append(r.Requests, &iampb.CreateRoleBindingRequest{
+				RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role},
+			})
 		}
 		return r
 	}
@@ -369,12 +465,17 @@ func badBindings(x things) map[string]badRequest {
 		"update to a word":      {"role_uid", update(&iampb.RoleBinding{RoleUid: "viewer"}, "role_uid")},
 		"batch of none":         {"requests", batch(0)},
 		"batch of 26":           {"requests", batch(26)},
-		"batch of empty ones":   {"requests[0].role_binding.identity_uid", &iampb.BatchCreateRoleBindingsRequest{Parent: x.folder, Requests: one(nil, "")}},
+		"batch of empty ones": {
+			"requests[0].role_binding.identity_uid",
+			&iampb.BatchCreateRoleBindingsRequest{Parent: x.folder, Requests: one(nil, "")},
+		},
 		"batch in two groups": {"requests[0].parent", &iampb.BatchCreateRoleBindingsRequest{
 			Parent: x.folder, Requests: one(&iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}, x.org),
 		}},
 		"batch of two roles": {"requests[0].role_binding.role_uid", &iampb.BatchCreateRoleBindingsRequest{
-			Parent: x.folder, RoleUid: string(resource.OwnerRole), Requests: one(&iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}, ""),
+			Parent:   x.folder,
+			RoleUid:  string(resource.OwnerRole),
+			Requests: one(&iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}, ""),
 		}},
 	}
 }

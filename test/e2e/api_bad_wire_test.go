@@ -38,9 +38,16 @@ var badPaths = map[string][]string{
 func badMasks(x things) map[string]badRequest {
 	table := map[string]badRequest{}
 	for name, p := range badPaths {
-		table["group: "+name] = badRequest{"update_mask", &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: x.folder, Name: "x"}, UpdateMask: mask(p...)}}
-		table["identity: "+name] = badRequest{"update_mask", &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: x.identity, Name: "x"}, UpdateMask: mask(p...)}}
-		table["role: "+name] = badRequest{"update_mask", &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Name: "x"}, UpdateMask: mask(p...)}}
+		table["group: "+name] = badRequest{
+			"update_mask", &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: x.folder, Name: "x"}, UpdateMask: mask(p...)},
+		}
+		table["identity: "+name] = badRequest{
+			"update_mask",
+			&iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: x.identity, Name: "x"}, UpdateMask: mask(p...)},
+		}
+		table["role: "+name] = badRequest{
+			"update_mask", &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Name: "x"}, UpdateMask: mask(p...)},
+		}
 		table["binding: "+name] = badRequest{"update_mask", &iampb.UpdateRoleBindingRequest{
 			RoleBinding: &iampb.RoleBinding{Uid: x.binding, RoleUid: x.role}, UpdateMask: mask(p...),
 		}}
@@ -80,13 +87,23 @@ var badPages = map[string]badPage{
 func badLists(x things) map[string]badRequest {
 	table := map[string]badRequest{}
 	for name, b := range badPages {
-		table["groups: "+name] = badRequest{b.field, &iampb.ListGroupsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
-		table["identities: "+name] = badRequest{b.field, &iampb.ListIdentitiesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
-		table["roles: "+name] = badRequest{b.field, &iampb.ListRolesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
-		table["bindings: "+name] = badRequest{b.field, &iampb.ListRoleBindingsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+		table["groups: "+name] = badRequest{
+			b.field, &iampb.ListGroupsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
+		table["identities: "+name] = badRequest{
+			b.field, &iampb.ListIdentitiesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
+		table["roles: "+name] = badRequest{
+			b.field, &iampb.ListRolesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
+		table["bindings: "+name] = badRequest{
+			b.field, &iampb.ListRoleBindingsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+		}
 	}
 	table["bindings: by name"] = badRequest{"order_by", &iampb.ListRoleBindingsRequest{OrderBy: "name"}}
-	table["too many ids"] = badRequest{"uidp.ids", &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{Ids: slices.Repeat([]string{x.org}, 1001)}}}
+	table["too many ids"] = badRequest{
+		"uidp.ids", &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{Ids: slices.Repeat([]string{x.org}, 1001)}},
+	}
 	for value, name := range badTexts {
 		table["groups of name of "+value] = badRequest{"name", &iampb.ListGroupsRequest{Name: name}}
 		table["identities of name of "+value] = badRequest{"name", &iampb.ListIdentitiesRequest{Name: name}}
@@ -103,50 +120,63 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 	groups, folder, robots := "/iam/v2beta1/groups", "/iam/v2beta1/groups/"+x.folder, "/iam/v2beta1/identities/"+x.folder
 	deep := strings.Repeat(`{"claimMatch":`, 20_000)
 	tests := map[string]rawRequest{
-		"half an object":         {"body", "POST", folder, `{`},
-		"a list":                 {"body", "POST", folder, `[]`},
-		"a string":               {"body", "POST", folder, `"x"`},
-		"a number":               {"body", "POST", folder, `1`},
-		"two objects":            {"body", "POST", folder, `{"name":"x"} {}`},
-		"no JSON":                {"body", "POST", folder, `name=x`},
-		"a comment":              {"body", "POST", folder, `{"name":"x" /* */}`},
-		"invalid UTF-8":          {"name", "POST", folder, "{\"name\":\"x\xff\"}"},
-		"half a surrogate pair":  {"body", "POST", folder, `{"name":"x","description":"\ud800"}`},
-		"a number for a name":    {"name", "POST", folder, `{"name":1}`},
-		"a list for a name":      {"name", "POST", folder, `{"name":["x"]}`},
-		"a word for a flag":      {"verified", "POST", folder, `{"name":"x","verified":"yes"}`},
-		"a kind there is not":    {"kind", "POST", folder, `{"name":"x","kind":"NOPE"}`},
-		"a kind too large":       {"kind", "POST", folder, `{"name":"x","kind":99999999999}`},
-		"an unknown key":         {"nmae", "POST", folder, `{"nmae":"x"}`},
-		"an unknown key, deep":   {"isuser", "POST", robots, `{"name":"x","claimMatch":{"isuser":"https://x.example"}}`},
-		"a key twice":            {"name", "POST", folder, `{"name":"x","name":"y"}`},
-		"an object for a map":    {"claims", "POST", robots, `{"name":"x","claimMatch":{"claims":[]}}`},
-		"two issuers":            {"issuerPattern", "POST", robots, `{"name":"x","claimMatch":{"issuer":"https://x.example","issuerPattern":"x","subject":"x"}}`},
-		"two relationships":      {"awsIdentity", "POST", robots, `{"name":"x","servicePrincipal":"SERVICE_PRINCIPAL_INGESTER","awsIdentity":{}}`},
-		"a limit that is none":   {"clusters", "POST", folder, `{"name":"x","resourceLimits":{"repos":1,"clusters":"many"}}`},
-		"a time that is none":    {"expirationTime", "POST", robots, `{"name":"x","staticKeys":{"expirationTime":"tomorrow"}}`},
-		"endless nesting":        {"claimMatch", "POST", robots, deep},
-		"an endless body":        {"body", "POST", folder, `{"name":"` + strings.Repeat("x", 5<<20) + `"}`},
-		"a patch of a list":      {"body", "PATCH", folder, `[]`},
-		"a patch of no key":      {"nmae", "PATCH", folder + "?updateMask=name", `{"name":"x","nmae":"y"}`},
-		"a patch of two words":   {"update_mask", "PATCH", folder + "?updateMask=name%20description", `{"name":"x"}`},
-		"two masks":              {"update_mask", "PATCH", folder + "?updateMask=name&update_mask=description", `{"name":"x"}`},
-		"a word for a size":      {"page_size", "GET", groups + "?page_size=many", ""},
-		"a fraction for a size":  {"page_size", "GET", groups + "?pageSize=1.5", ""},
-		"a size too large":       {"page_size", "GET", groups + "?page_size=99999999999", ""},
-		"two sizes":              {"page_size", "GET", groups + "?page_size=1&page_size=2", ""},
-		"two spellings":          {"page_size", "GET", groups + "?page_size=1&pageSize=2", ""},
-		"a word for a skip":      {"skip", "GET", groups + "?skip=some", ""},
-		"a skip too large":       {"skip", "GET", groups + "?skip=2147483648", ""},
-		"a word for in_root":     {"uidp.in_root", "GET", groups + "?uidp.in_root=maybe", ""},
-		"a broken escape":        {"query", "GET", groups + "?name=%zz", ""},
-		"a semicolon":            {"query", "GET", groups + "?name=a;b", ""},
-		"a name of no UTF-8":     {"name", "GET", groups + "?name=%ff", ""},
-		"no known relationship":  {"relationship_type", "GET", "/iam/v2beta1/identities?relationship_type=NOPE", ""},
-		"a uid of no UTF-8":      {"uid", "GET", groups + "/%ff", ""},
-		"a parent of no UTF-8":   {"parent", "POST", groups + "/%ff", `{"name":"x"}`},
-		"a batch of words":       {"requests", "POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + x.folder + `","requests":["x"]}`},
-		"a capability of a word": {"capabilities", "POST", "/iam/v2beta1/roles/" + x.folder, `{"name":"x","capabilities":["groups.list"]}`},
+		"half an object":        {"body", "POST", folder, `{`},
+		"a list":                {"body", "POST", folder, `[]`},
+		"a string":              {"body", "POST", folder, `"x"`},
+		"a number":              {"body", "POST", folder, `1`},
+		"two objects":           {"body", "POST", folder, `{"name":"x"} {}`},
+		"no JSON":               {"body", "POST", folder, `name=x`},
+		"a comment":             {"body", "POST", folder, `{"name":"x" /* */}`},
+		"invalid UTF-8":         {"name", "POST", folder, "{\"name\":\"x\xff\"}"},
+		"half a surrogate pair": {"body", "POST", folder, `{"name":"x","description":"\ud800"}`},
+		"a number for a name":   {"name", "POST", folder, `{"name":1}`},
+		"a list for a name":     {"name", "POST", folder, `{"name":["x"]}`},
+		"a word for a flag":     {"verified", "POST", folder, `{"name":"x","verified":"yes"}`},
+		"a kind there is not":   {"kind", "POST", folder, `{"name":"x","kind":"NOPE"}`},
+		"a kind too large":      {"kind", "POST", folder, `{"name":"x","kind":99999999999}`},
+		"an unknown key":        {"nmae", "POST", folder, `{"nmae":"x"}`},
+		"an unknown key, deep":  {"isuser", "POST", robots, `{"name":"x","claimMatch":{"isuser":"https://x.example"}}`},
+		"a key twice":           {"name", "POST", folder, `{"name":"x","name":"y"}`},
+		"an object for a map":   {"claims", "POST", robots, `{"name":"x","claimMatch":{"claims":[]}}`},
+		"two issuers": {
+			"issuerPattern", "POST", robots,
+			`{"name":"x","claimMatch":{"issuer":"https://x.example","issuerPattern":"x","subject":"x"}}`,
+		},
+		"two relationships": {
+			"awsIdentity", "POST", robots, `{"name":"x","servicePrincipal":"SERVICE_PRINCIPAL_INGESTER","awsIdentity":{}}`,
+		},
+		"a limit that is none": {"clusters", "POST", folder, `{"name":"x","resourceLimits":{"repos":1,"clusters":"many"}}`},
+		"a time that is none": {
+			"expirationTime", "POST", robots, `{"name":"x","staticKeys":{"expirationTime":"tomorrow"}}`,
+		},
+		"endless nesting":      {"claimMatch", "POST", robots, deep},
+		"an endless body":      {"body", "POST", folder, `{"name":"` + strings.Repeat("x", 5<<20) + `"}`},
+		"a patch of a list":    {"body", "PATCH", folder, `[]`},
+		"a patch of no key":    {"nmae", "PATCH", folder + "?updateMask=name", `{"name":"x","nmae":"y"}`},
+		"a patch of two words": {"update_mask", "PATCH", folder + "?updateMask=name%20description", `{"name":"x"}`},
+		"two masks": {
+			"update_mask", "PATCH", folder + "?updateMask=name&update_mask=description", `{"name":"x"}`,
+		},
+		"a word for a size":     {"page_size", "GET", groups + "?page_size=many", ""},
+		"a fraction for a size": {"page_size", "GET", groups + "?pageSize=1.5", ""},
+		"a size too large":      {"page_size", "GET", groups + "?page_size=99999999999", ""},
+		"two sizes":             {"page_size", "GET", groups + "?page_size=1&page_size=2", ""},
+		"two spellings":         {"page_size", "GET", groups + "?page_size=1&pageSize=2", ""},
+		"a word for a skip":     {"skip", "GET", groups + "?skip=some", ""},
+		"a skip too large":      {"skip", "GET", groups + "?skip=2147483648", ""},
+		"a word for in_root":    {"uidp.in_root", "GET", groups + "?uidp.in_root=maybe", ""},
+		"a broken escape":       {"query", "GET", groups + "?name=%zz", ""},
+		"a semicolon":           {"query", "GET", groups + "?name=a;b", ""},
+		"a name of no UTF-8":    {"name", "GET", groups + "?name=%ff", ""},
+		"no known relationship": {"relationship_type", "GET", "/iam/v2beta1/identities?relationship_type=NOPE", ""},
+		"a uid of no UTF-8":     {"uid", "GET", groups + "/%ff", ""},
+		"a parent of no UTF-8":  {"parent", "POST", groups + "/%ff", `{"name":"x"}`},
+		"a batch of words": {
+			"requests", "POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + x.folder + `","requests":["x"]}`,
+		},
+		"a capability of a word": {
+			"capabilities", "POST", "/iam/v2beta1/roles/" + x.folder, `{"name":"x","capabilities":["groups.list"]}`,
+		},
 	}
 	w.refusesAsSent(t, tests)
 	w.refusesBodyOf(t, folder, "Content-Type", "application/x-www-form-urlencoded", "is not the JSON")
@@ -233,7 +263,8 @@ func (w *world) refusesEmpty(t *testing.T) {
 		checkInfo(t, st)
 	})
 	for _, in := range []proto.Message{
-		&iampb.UpdateGroupRequest{}, &iampb.UpdateIdentityRequest{}, &iampb.UpdateRoleRequest{}, &iampb.UpdateRoleBindingRequest{},
+		&iampb.UpdateGroupRequest{}, &iampb.UpdateIdentityRequest{},
+		&iampb.UpdateRoleRequest{}, &iampb.UpdateRoleBindingRequest{},
 		&iampb.UpdateIdentityProviderRequest{}, &iampb.UpdateAccountAssociationRequest{},
 	} {
 		t.Run(fmt.Sprintf("%s of nothing", methodOf(in).Name()), func(t *testing.T) {
@@ -246,10 +277,14 @@ func (w *world) refusesEmpty(t *testing.T) {
 // refusesDurations sends an invite durations that JSON cannot write.
 func (w *world) refusesDurations(t *testing.T, x things) {
 	for name, ttl := range map[string]*durationpb.Duration{
-		"two signs": {Seconds: 3600, Nanos: -1}, "too many nanoseconds": {Seconds: 60, Nanos: 2e9}, "too many seconds": {Seconds: 1<<63 - 1},
+		"two signs":            {Seconds: 3600, Nanos: -1},
+		"too many nanoseconds": {Seconds: 60, Nanos: 2e9},
+		"too many seconds":     {Seconds: 1<<63 - 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, st := w.overGRPC(t, w.Token, &iampb.CreateGroupInviteRequest{Parent: x.folder, GroupInvite: &iampb.GroupInvite{RoleUid: consoleViewer, Ttl: ttl}})
+			out, st := w.overGRPC(t, w.Token, &iampb.CreateGroupInviteRequest{
+				Parent: x.folder, GroupInvite: &iampb.GroupInvite{RoleUid: consoleViewer, Ttl: ttl},
+			})
 			if st == nil {
 				t.Fatalf("succeeded: %v", out)
 			}
@@ -275,12 +310,14 @@ func (w *world) refusesBytes(t *testing.T, x things) {
 		method string
 		bytes  []byte
 	}{
-		"invalid UTF-8 in a uid":  {"GroupsService/GetGroup", []byte("\x0a\x02\xff\xfe")},
-		"invalid UTF-8 in a name": {"GroupsService/CreateGroup", append([]byte("\x0a\x39"+x.folder+"\x12\x04"), "\x12\x02\xff\xfe"...)},
-		"half a message":          {"GroupsService/CreateGroup", group[:len(group)-1]},
-		"no message":              {"GroupsService/CreateGroup", []byte{0xff, 0xff, 0xff}},
-		"a length without end":    {"RolesService/GetRole", []byte("\x0a\xff\xff\xff\xff\x0f")},
-		"a batch of nothing":      {"RoleBindingsService/BatchCreateRoleBindings", []byte{0x12, 0x05, 0x00}},
+		"invalid UTF-8 in a uid": {"GroupsService/GetGroup", []byte("\x0a\x02\xff\xfe")},
+		"invalid UTF-8 in a name": {
+			"GroupsService/CreateGroup", append([]byte("\x0a\x39"+x.folder+"\x12\x04"), "\x12\x02\xff\xfe"...),
+		},
+		"half a message":       {"GroupsService/CreateGroup", group[:len(group)-1]},
+		"no message":           {"GroupsService/CreateGroup", []byte{0xff, 0xff, 0xff}},
+		"a length without end": {"RolesService/GetRole", []byte("\x0a\xff\xff\xff\xff\x0f")},
+		"a batch of nothing":   {"RoleBindingsService/BatchCreateRoleBindings", []byte{0x12, 0x05, 0x00}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

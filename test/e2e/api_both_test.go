@@ -75,7 +75,14 @@ var peopleProvider = resource.NewVoucher(resource.DerivedUID("people")+"/0123456
 func seedAda(t *testing.T) func(*storetest.Store) {
 	return func(s *storetest.Store) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		verified := resource.Group{UID: resource.DerivedUID("people"), Name: "people.example", Verified: true, Kind: 2, CreateTime: now, UpdateTime: now}
+		verified := resource.Group{
+			UID:        resource.DerivedUID("people"),
+			Name:       "people.example",
+			Verified:   true,
+			Kind:       2,
+			CreateTime: now,
+			UpdateTime: now,
+		}
 		if _, err := s.InsertGroup(t.Context(), verified); err != nil {
 			t.Fatal(err)
 		}
@@ -83,15 +90,28 @@ func seedAda(t *testing.T) func(*storetest.Store) {
 			t.Fatal(err)
 		}
 		idp := resource.IdentityProvider{
-			UID: peopleProvider.Provider(), Name: "idp", DefaultRole: resource.ManagedRoleUID("viewer"), CreateTime: now, UpdateTime: now,
-			OIDC: &resource.OIDC{Issuer: "https://people.example", ClientID: "c", PKCE: true},
+			UID:         peopleProvider.Provider(),
+			Name:        "idp",
+			DefaultRole: resource.ManagedRoleUID("viewer"),
+			CreateTime:  now,
+			UpdateTime:  now,
+			OIDC:        &resource.OIDC{Issuer: "https://people.example", ClientID: "c", PKCE: true},
 		}
 		if err := s.InsertProvider(t.Context(), idp); err != nil {
 			t.Fatal(err)
 		}
 		person := resource.Identity{
-			UID: ada, Realm: idp.OwnRealm(), Provider: idp.UID, Name: "ada", Email: "ada@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://people.example", Subject: "ada"}},
+			UID:          ada,
+			Realm:        idp.OwnRealm(),
+			Provider:     idp.UID,
+			Name:         "ada",
+			Email:        "ada@people.example",
+			CreateTime:   now,
+			UpdateTime:   now,
+			LastSeenTime: now,
+			Relationship: resource.Relationship{
+				ClaimMatch: &resource.ClaimMatch{Issuer: "https://people.example", Subject: "ada"},
+			},
 		}
 		if err := s.InsertIdentity(t.Context(), person); err != nil {
 			t.Fatal(err)
@@ -103,7 +123,8 @@ func seedAda(t *testing.T) func(*storetest.Store) {
 // gRPC and to the other as JSON, and expects the same answers.
 func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
-	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), repoSteps(), tagSteps(),
+	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(),
+		repoSteps(), tagSteps(),
 		advisorySteps(), eventSteps(), budgetSteps(), requestSteps(), deleteSteps())
 	databases := map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres}
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
@@ -125,8 +146,12 @@ func tell(t *testing.T, w *world, call caller, steps []step) string {
 	t.Helper()
 	s := &story{t, w, map[string]proto.Message{}, map[string]string{}}
 	bearers := map[string]string{
-		"": w.Token, "nobody": "", "registry": w.RegistryToken, "garbage": "not.a.token",
-		"ada": w.mint(t, ada, token.Claims{Voucher: peopleProvider}), "stranger": w.mint(t, resource.NewRoot(), token.Claims{}),
+		"":         w.Token,
+		"nobody":   "",
+		"registry": w.RegistryToken,
+		"garbage":  "not.a.token",
+		"ada":      w.mint(t, ada, token.Claims{Voucher: peopleProvider}),
+		"stranger": w.mint(t, resource.NewRoot(), token.Claims{}),
 	}
 	succeeded, failed := map[protoreflect.FullName]bool{}, map[codes.Code]bool{}
 	var b strings.Builder
@@ -153,7 +178,9 @@ func tell(t *testing.T, w *world, call caller, steps []step) string {
 	return normalize(b.String())
 }
 
-var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
+var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,` +
+	`128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,` +
+	`}|"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
 
 // normalize replaces what differs from one world to the next: a uid by the order
 // of its appearance, a digest, an address, a time, a token or the id of a key or an event by
@@ -194,12 +221,14 @@ func checkCoverage(t *testing.T, succeeded map[protoreflect.FullName]bool, faile
 	t.Helper()
 	for input, m := range methods {
 		switch m.ParentFile() {
-		case authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto: // signsIn calls these over both
+		// signsIn calls these over both
+		case authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto:
 			continue
 		case operatorpb.File_holdfast_operator_v1_operator_proto: // and TestOperator this
 			continue
 		}
-		if m.ParentFile().Package() == findingspb.File_holdfast_findings_v1_findings_proto.Package() { // and TestImageFindings these
+		// and TestImageFindings these
+		if m.ParentFile().Package() == findingspb.File_holdfast_findings_v1_findings_proto.Package() {
 			continue
 		}
 		if !succeeded[input] && m.Name() != "GetDelivery" { // it takes a day until there is one
@@ -232,16 +261,41 @@ func openSteps() []step {
 		{name: "eligible", in: is(&iampb.CheckEligibilityRequest{}), as: "ada"},
 		{name: "lookup without an address", code: codes.NotFound, in: is(&iampb.LookupGroupRequest{}), as: "stranger"},
 		{name: "lookup", in: is(&iampb.LookupGroupRequest{}), as: "ada"},
-		{name: "access to another", code: codes.NotFound, in: func(s *story) proto.Message { return &iampb.RequestGroupAccessRequest{GroupUid: s.org()} }, as: "ada"},
-		{name: "access", in: is(&iampb.RequestGroupAccessRequest{GroupUid: string(resource.DerivedUID("people"))}), as: "ada"},
-		{name: "access again", code: codes.ResourceExhausted, in: is(&iampb.RequestGroupAccessRequest{GroupUid: string(resource.DerivedUID("people"))}), as: "ada"},
-		{name: "lookup of a person", in: is(&iampb.LookupIdentityRequest{Issuer: "https://people.example", Subject: "bob"}), as: "stranger"},
+		{name: "access to another", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &iampb.RequestGroupAccessRequest{GroupUid: s.org()}
+		}, as: "ada"},
+		{
+			name: "access", in: is(&iampb.RequestGroupAccessRequest{GroupUid: string(resource.DerivedUID("people"))}), as: "ada",
+		},
+		{
+			name: "access again",
+			code: codes.ResourceExhausted,
+			in:   is(&iampb.RequestGroupAccessRequest{GroupUid: string(resource.DerivedUID("people"))}),
+			as:   "ada",
+		},
+		{
+			name: "lookup of a person",
+			in:   is(&iampb.LookupIdentityRequest{Issuer: "https://people.example", Subject: "bob"}),
+			as:   "stranger",
+		},
 		{name: "lookup of no person", code: codes.InvalidArgument, in: is(&iampb.LookupIdentityRequest{})},
-		{name: "metadata", in: is(&iampb.UpdateIdentityMetadataRequest{IdentityMetadata: &iampb.IdentityMetadata{Company: "People", JobTitle: "chief"}}), as: "ada"},
+		{
+			name: "metadata",
+			in: is(&iampb.UpdateIdentityMetadataRequest{
+				IdentityMetadata: &iampb.IdentityMetadata{Company: "People", JobTitle: "chief"},
+			}),
+			as: "ada",
+		},
 		{name: "metadata with a mask", in: is(&iampb.UpdateIdentityMetadataRequest{
-			IdentityMetadata: &iampb.IdentityMetadata{Company: "x", UpdatesOptIn: true, Name: "ignored"}, UpdateMask: mask("updates_opt_in", "name", "job_title"),
+			IdentityMetadata: &iampb.IdentityMetadata{Company: "x", UpdatesOptIn: true, Name: "ignored"},
+			UpdateMask:       mask("updates_opt_in", "name", "job_title"),
 		}), as: "ada"},
-		{name: "metadata of nobody", code: codes.NotFound, in: is(&iampb.UpdateIdentityMetadataRequest{IdentityMetadata: &iampb.IdentityMetadata{Company: "x"}}), as: "stranger"},
+		{
+			name: "metadata of nobody",
+			code: codes.NotFound,
+			in:   is(&iampb.UpdateIdentityMetadataRequest{IdentityMetadata: &iampb.IdentityMetadata{Company: "x"}}),
+			as:   "stranger",
+		},
 	}
 }
 
@@ -278,26 +332,53 @@ func groupSteps() []step {
 		{name: "one letter", in: create(org, &iampb.Group{Name: "a"})},
 		{name: "below", in: create(made("folder"), &iampb.Group{Name: "below"})},
 		{name: "in a group by name", in: create(in("below"), &iampb.Group{Name: "bottom"})},
-		{name: "in a group by suffix", in: create(func(s *story) string { return s.uid("folder")[41:] }, &iampb.Group{Name: "by suffix"})},
+		{name: "in a group by suffix", in: create(func(s *story) string {
+			return s.uid("folder")[41:]
+		}, &iampb.Group{Name: "by suffix"})},
 		{name: "in no group", code: codes.InvalidArgument, in: create(in("no such group"), &iampb.Group{Name: "x"})},
-		{name: "under what is not there", code: codes.NotFound, in: create(func(s *story) string { return s.org() + "/0123456789abcdef" }, &iampb.Group{Name: "x"})},
+		{name: "under what is not there", code: codes.NotFound, in: create(func(s *story) string {
+			return s.org() + "/0123456789abcdef"
+		}, &iampb.Group{Name: "x"})},
 		{name: "in another organization", code: codes.PermissionDenied, in: create(in(nowhere), &iampb.Group{Name: "x"})},
 		{name: "twice", code: codes.AlreadyExists, in: create(org, &iampb.Group{Name: "folder"})},
-		{name: "nothing right", code: codes.InvalidArgument, in: create(org, &iampb.Group{Name: "UPPER", Description: "two\nlines", Kind: 99})},
+		{
+			name: "nothing right",
+			code: codes.InvalidArgument,
+			in:   create(org, &iampb.Group{Name: "UPPER", Description: "two\nlines", Kind: 99}),
+		},
 		{name: "nameless", code: codes.InvalidArgument, in: create(org, &iampb.Group{})},
 		{name: "verified", code: codes.InvalidArgument, in: create(org, &iampb.Group{Name: "v", Verified: true})},
-		{name: "second organization", in: create(in(""), &iampb.Group{Name: "second", Kind: iampb.OrgKind_ORG_KIND_CUSTOMER})},
-		{name: "organization of a stranger", code: codes.PermissionDenied, in: create(in(""), &iampb.Group{Name: "third"}), as: "stranger"},
+		{
+			name: "second organization", in: create(in(""), &iampb.Group{Name: "second", Kind: iampb.OrgKind_ORG_KIND_CUSTOMER}),
+		},
+		{
+			name: "organization of a stranger",
+			code: codes.PermissionDenied,
+			in:   create(in(""), &iampb.Group{Name: "third"}),
+			as:   "stranger",
+		},
 		{name: "get", in: func(s *story) proto.Message { return &iampb.GetGroupRequest{Uid: s.uid("folder")} }},
-		{name: "get what is not there", code: codes.NotFound, in: func(s *story) proto.Message { return &iampb.GetGroupRequest{Uid: s.org() + "/0123456789abcdef"} }},
-		{name: "get elsewhere", code: codes.PermissionDenied, in: func(*story) proto.Message { return &iampb.GetGroupRequest{Uid: nowhere} }},
-		{name: "get nonsense", code: codes.InvalidArgument, in: func(*story) proto.Message { return &iampb.GetGroupRequest{Uid: "nonsense"} }},
+		{name: "get what is not there", code: codes.NotFound, in: func(s *story) proto.Message {
+			return &iampb.GetGroupRequest{Uid: s.org() + "/0123456789abcdef"}
+		}},
+		{name: "get elsewhere", code: codes.PermissionDenied, in: func(*story) proto.Message {
+			return &iampb.GetGroupRequest{Uid: nowhere}
+		}},
+		{name: "get nonsense", code: codes.InvalidArgument, in: func(*story) proto.Message {
+			return &iampb.GetGroupRequest{Uid: "nonsense"}
+		}},
 		{name: "update without a mask", in: update(&iampb.Group{Description: "new"})},
 		{name: "update with a mask", in: update(&iampb.Group{Name: "renamed", Description: "ignored"}, "name")},
 		{name: "update in camel case", in: update(&iampb.Group{Name: "again"}, "name", "createTime", "resourceLimits")},
 		{name: "clear", in: update(&iampb.Group{}, "description")},
-		{name: "replace", in: update(&iampb.Group{Name: "folder", Description: "all", Kind: iampb.OrgKind_ORG_KIND_DEV}, "*")},
-		{name: "update of a field there is none of", code: codes.InvalidArgument, in: update(&iampb.Group{Name: "x"}, "nmae", "name.first")},
+		{
+			name: "replace", in: update(&iampb.Group{Name: "folder", Description: "all", Kind: iampb.OrgKind_ORG_KIND_DEV}, "*"),
+		},
+		{
+			name: "update of a field there is none of",
+			code: codes.InvalidArgument,
+			in:   update(&iampb.Group{Name: "x"}, "nmae", "name.first"),
+		},
 		{name: "update to a name that is taken", code: codes.AlreadyExists, in: update(&iampb.Group{Name: "a"})},
 		{name: "update to nonsense", code: codes.InvalidArgument, in: update(&iampb.Group{Name: "A"})},
 		{name: "update of what is not there", code: codes.NotFound, in: func(s *story) proto.Message {
@@ -309,26 +390,40 @@ func groupSteps() []step {
 		{name: "next page", in: func(s *story) proto.Message {
 			first := s.answers["list backwards"].(*iampb.ListGroupsResponse)
 			return &iampb.ListGroupsRequest{
-				Uidp: &commonpb.UIDPFilter{DescendantsOf: s.org()}, OrderBy: "create_time desc", PageSize: 2, PageToken: first.GetNextPageToken(),
+				Uidp:      &commonpb.UIDPFilter{DescendantsOf: s.org()},
+				OrderBy:   "create_time desc",
+				PageSize:  2,
+				PageToken: first.GetNextPageToken(),
 			}
 		}},
 		{name: "page of another list", code: codes.InvalidArgument, in: func(s *story) proto.Message {
-			return &iampb.ListGroupsRequest{OrderBy: "name", PageToken: s.answers["list backwards"].(*iampb.ListGroupsResponse).GetNextPageToken()}
+			return &iampb.ListGroupsRequest{
+				OrderBy: "name", PageToken: s.answers["list backwards"].(*iampb.ListGroupsResponse).GetNextPageToken(),
+			}
 		}},
 		{name: "list children", in: func(s *story) proto.Message {
 			return &iampb.ListGroupsRequest{OrderBy: "name", Uidp: &commonpb.UIDPFilter{ChildrenOf: s.uid("folder")}}
 		}},
 		{name: "list ancestors", in: func(s *story) proto.Message {
-			return &iampb.ListGroupsRequest{OrderBy: "create_time", Uidp: &commonpb.UIDPFilter{AncestorsOf: s.uid("in a group by name")}}
+			return &iampb.ListGroupsRequest{
+				OrderBy: "create_time", Uidp: &commonpb.UIDPFilter{AncestorsOf: s.uid("in a group by name")},
+			}
 		}},
-		{name: "list organizations", in: list(&iampb.ListGroupsRequest{OrderBy: "name", Uidp: &commonpb.UIDPFilter{InRoot: true}})},
+		{
+			name: "list organizations",
+			in:   list(&iampb.ListGroupsRequest{OrderBy: "name", Uidp: &commonpb.UIDPFilter{InRoot: true}}),
+		},
 		{name: "list some", in: func(s *story) proto.Message {
-			return &iampb.ListGroupsRequest{OrderBy: "name", Uidp: &commonpb.UIDPFilter{Ids: []string{s.org(), s.uid("one letter"), nowhere}}}
+			return &iampb.ListGroupsRequest{
+				OrderBy: "name", Uidp: &commonpb.UIDPFilter{Ids: []string{s.org(), s.uid("one letter"), nowhere}},
+			}
 		}},
 		{name: "list by name", in: list(&iampb.ListGroupsRequest{Name: "folder"})},
 		{name: "list of a stranger", in: list(&iampb.ListGroupsRequest{}), as: "stranger"},
 		{name: "list in no order", code: codes.InvalidArgument, in: list(&iampb.ListGroupsRequest{OrderBy: "description"})},
 		{name: "list of negative size", code: codes.InvalidArgument, in: list(&iampb.ListGroupsRequest{PageSize: -1})},
-		{name: "delete what has children", code: codes.FailedPrecondition, in: func(s *story) proto.Message { return &iampb.DeleteGroupRequest{Uid: s.uid("folder")} }},
+		{name: "delete what has children", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
+			return &iampb.DeleteGroupRequest{Uid: s.uid("folder")}
+		}},
 	}
 }

@@ -50,20 +50,28 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		iampb.File_holdfast_iam_v2beta1_groups_proto, iampb.File_holdfast_iam_v2beta1_identities_proto,
 		iampb.File_holdfast_iam_v2beta1_roles_proto, iampb.File_holdfast_iam_v2beta1_role_bindings_proto,
 		iampb.File_holdfast_iam_v2beta1_identity_providers_proto, iampb.File_holdfast_iam_v2beta1_account_associations_proto,
-		iampb.File_holdfast_iam_v2beta1_group_invites_proto, iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
+		iampb.File_holdfast_iam_v2beta1_group_invites_proto,
+		iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
 		registrypb.File_holdfast_registry_v2beta1_repos_proto, registrypb.File_holdfast_registry_v2beta1_tags_proto,
 		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
-		ocipb.File_holdfast_oci_v1_trash_proto, ocipb.File_holdfast_oci_v1_retention_proto, ocipb.File_holdfast_oci_v1_copy_proto,
-		ocipb.File_holdfast_oci_v1_upstream_proto, ocipb.File_holdfast_oci_v1_signers_proto, ocipb.File_holdfast_oci_v1_syncs_proto,
+		ocipb.File_holdfast_oci_v1_trash_proto,
+		ocipb.File_holdfast_oci_v1_retention_proto, ocipb.File_holdfast_oci_v1_copy_proto,
+		ocipb.File_holdfast_oci_v1_upstream_proto,
+		ocipb.File_holdfast_oci_v1_signers_proto, ocipb.File_holdfast_oci_v1_syncs_proto,
 		eventspb.File_holdfast_events_v2beta1_subscriptions_proto, deliveriespb.File_holdfast_deliveries_v1_deliveries_proto,
 		auditpb.File_holdfast_audit_v1_audit_proto, operatorpb.File_holdfast_operator_v1_operator_proto,
-		accesspb.File_holdfast_access_v1_access_proto, accesspb.File_holdfast_access_v1_requests_proto, accesspb.File_holdfast_access_v1_history_proto, accesspb.File_holdfast_access_v1_simulate_proto, accesspb.File_holdfast_access_v1_use_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto, findingspb.File_holdfast_findings_v1_findings_proto, findingspb.File_holdfast_findings_v1_exceptions_proto,
-		findingspb.File_holdfast_findings_v1_rules_proto, findingspb.File_holdfast_findings_v1_vex_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
+		accesspb.File_holdfast_access_v1_access_proto, accesspb.File_holdfast_access_v1_requests_proto,
+		accesspb.File_holdfast_access_v1_history_proto, accesspb.File_holdfast_access_v1_simulate_proto,
+		accesspb.File_holdfast_access_v1_use_proto, budgetspb.File_holdfast_budgets_v1_budgets_proto,
+		findingspb.File_holdfast_findings_v1_findings_proto, findingspb.File_holdfast_findings_v1_exceptions_proto,
+		findingspb.File_holdfast_findings_v1_rules_proto,
+		findingspb.File_holdfast_findings_v1_vex_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
 		findingspb.File_holdfast_findings_v1_compare_proto, findingspb.File_holdfast_findings_v1_inventory_proto,
 		findingspb.File_holdfast_findings_v1_blast_proto,
 		findingspb.File_holdfast_findings_v1_exploited_proto,
 		findingspb.File_holdfast_findings_v1_groups_proto,
-		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto, advisoriespb.File_holdfast_advisories_v1_advisories_proto,
+		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto,
+		advisoriespb.File_holdfast_advisories_v1_advisories_proto,
 		authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto,
 	} {
 		for s := range file.Services().Len() {
@@ -97,7 +105,9 @@ func (w *world) overGRPC(t *testing.T, bearer string, in proto.Message) (proto.M
 	return invoke(t, w.conn, fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name()), bearer, in)
 }
 
-func invoke(t *testing.T, conn *grpc.ClientConn, method, bearer string, in proto.Message, more ...grpc.CallOption) (proto.Message, *status.Status) {
+func invoke(
+	t *testing.T, conn *grpc.ClientConn, method, bearer string, in proto.Message, more ...grpc.CallOption,
+) (proto.Message, *status.Status) {
 	t.Helper()
 	out := newOutput(t, methodOf(in))
 	if err := conn.Invoke(bearing(t, bearer), method, in, out, more...); err != nil {
@@ -200,7 +210,8 @@ func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
 		rest.Clear(field)
 	}
 	query := url.Values{}
-	if field := rest.Descriptor().Fields().ByName("update_mask"); field != nil && rest.Has(field) { // its paths stay as they are
+	field := rest.Descriptor().Fields().ByName("update_mask")
+	if field != nil && rest.Has(field) { // its paths stay as they are
 		query.Set("updateMask", strings.Join(rest.Get(field).Message().Interface().(*fieldmaskpb.FieldMask).GetPaths(), ","))
 		rest.Clear(field)
 	}
@@ -284,13 +295,17 @@ func must[T proto.Message](t *testing.T, call caller, bearer string, in proto.Me
 // child makes a group as the owner and returns its uid.
 func (w *world) child(t *testing.T, parent, name string) string {
 	t.Helper()
-	return must[*iampb.Group](t, w.overGRPC, w.Token, &iampb.CreateGroupRequest{Parent: parent, Group: &iampb.Group{Name: name}}).GetUid()
+	return must[*iampb.Group](t, w.overGRPC, w.Token, &iampb.CreateGroupRequest{
+		Parent: parent, Group: &iampb.Group{Name: name},
+	}).GetUid()
 }
 
 // robot makes an identity as the owner and returns its uid.
 func (w *world) robot(t *testing.T, parent, name string) string {
 	t.Helper()
-	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{Parent: parent, Identity: workload(name)}).GetUid()
+	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{
+		Parent: parent, Identity: workload(name),
+	}).GetUid()
 }
 
 // role makes a role as the owner and returns its uid.

@@ -28,15 +28,31 @@ func TestApiRegistryDryRuns(t *testing.T) {
 			in   proto.Message
 			code codes.Code
 		}{
-			"create a repo":       {in: &registrypb.CreateRepoRequest{Parent: y.folder, Repo: &registrypb.Repo{Name: "new"}}},
-			"create it twice":     {in: &registrypb.CreateRepoRequest{Parent: y.folder, Repo: &registrypb.Repo{Name: "app"}}, code: codes.AlreadyExists},
-			"update a repo":       {in: &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: y.repo, Name: "new"}}},
-			"delete a repo":       {in: &registrypb.DeleteRepoRequest{Uid: y.repo}},
-			"write a readme":      {in: &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: y.repo, Content: "new"}}},
-			"create a tag":        {in: &registrypb.CreateTagRequest{Parent: y.repo, Tag: &registrypb.Tag{Name: "new", Digest: y.digest}}},
-			"move a tag":          {in: &registrypb.CreateTagRequest{Parent: y.repo, Tag: &registrypb.Tag{Name: "stable", Digest: other}}},
-			"move a fixed tag":    {in: &registrypb.CreateTagRequest{Parent: y.repo, Tag: &registrypb.Tag{Name: "pushed", Digest: other}}, code: codes.FailedPrecondition},
-			"tag what is not":     {in: &registrypb.CreateTagRequest{Parent: y.repo, Tag: &registrypb.Tag{Name: "new", Digest: "sha256:" + strings.Repeat("0", 64)}}, code: codes.NotFound},
+			"create a repo": {in: &registrypb.CreateRepoRequest{Parent: y.folder, Repo: &registrypb.Repo{Name: "new"}}},
+			"create it twice": {
+				in: &registrypb.CreateRepoRequest{Parent: y.folder, Repo: &registrypb.Repo{Name: "app"}}, code: codes.AlreadyExists,
+			},
+			"update a repo": {in: &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: y.repo, Name: "new"}}},
+			"delete a repo": {in: &registrypb.DeleteRepoRequest{Uid: y.repo}},
+			"write a readme": {
+				in: &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: y.repo, Content: "new"}},
+			},
+			"create a tag": {
+				in: &registrypb.CreateTagRequest{Parent: y.repo, Tag: &registrypb.Tag{Name: "new", Digest: y.digest}},
+			},
+			"move a tag": {
+				in: &registrypb.CreateTagRequest{Parent: y.repo, Tag: &registrypb.Tag{Name: "stable", Digest: other}},
+			},
+			"move a fixed tag": {
+				in:   &registrypb.CreateTagRequest{Parent: y.repo, Tag: &registrypb.Tag{Name: "pushed", Digest: other}},
+				code: codes.FailedPrecondition,
+			},
+			"tag what is not": {
+				in: &registrypb.CreateTagRequest{
+					Parent: y.repo, Tag: &registrypb.Tag{Name: "new", Digest: "sha256:" + strings.Repeat("0", 64)},
+				},
+				code: codes.NotFound,
+			},
 			"delete a tag":        {in: &registrypb.DeleteTagRequest{Uid: y.tag}},
 			"change the settings": {in: &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: y.folder, Public: true}}},
 			"drop the settings":   {in: &ocipb.DeleteSettingsRequest{Uid: y.folder}},

@@ -20,7 +20,9 @@ import (
 func eventSteps() []step {
 	create := func(sink string) func(*story) proto.Message {
 		return func(s *story) proto.Message {
-			return &eventspb.CreateSubscriptionRequest{Parent: s.uid("subscribed"), Subscription: &eventspb.Subscription{Sink: sink}}
+			return &eventspb.CreateSubscriptionRequest{
+				Parent: s.uid("subscribed"), Subscription: &eventspb.Subscription{Sink: sink},
+			}
 		}
 	}
 	uid := func(f func(uid string) proto.Message) func(*story) proto.Message {
@@ -33,9 +35,15 @@ func eventSteps() []step {
 		{name: "subscription", in: create("https://sink.example/x")},
 		{name: "subscription over http", code: codes.InvalidArgument, in: create("http://sink.example/x")},
 		{name: "subscription elsewhere", code: codes.PermissionDenied, in: create("https://sink.example/x"), as: "ada"},
-		{name: "get subscription", in: uid(func(uid string) proto.Message { return &eventspb.GetSubscriptionRequest{Uid: uid} })},
-		{name: "list subscriptions", in: func(*story) proto.Message { return &eventspb.ListSubscriptionsRequest{PageSize: 1} }},
-		{name: "list subscriptions of a stranger", in: func(*story) proto.Message { return &eventspb.ListSubscriptionsRequest{} }, as: "stranger"},
+		{name: "get subscription", in: uid(func(uid string) proto.Message {
+			return &eventspb.GetSubscriptionRequest{Uid: uid}
+		})},
+		{name: "list subscriptions", in: func(*story) proto.Message {
+			return &eventspb.ListSubscriptionsRequest{PageSize: 1}
+		}},
+		{name: "list subscriptions of a stranger", in: func(*story) proto.Message {
+			return &eventspb.ListSubscriptionsRequest{}
+		}, as: "stranger"},
 		{name: "list deliveries", in: uid(func(uid string) proto.Message {
 			return &deliveriespb.ListDeliveriesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}}
 		})},
@@ -50,31 +58,51 @@ func eventSteps() []step {
 		{name: "replay nothing", code: codes.NotFound, in: uid(func(uid string) proto.Message {
 			return &deliveriespb.ReplayDeliveriesRequest{Uid: uid + "/0123456789abcdef"}
 		})},
-		{name: "audit", in: uid(func(uid string) proto.Message { return &auditpb.ListEntriesRequest{Subject: uid + "/0123456789abcdef"} })},
+		{name: "audit", in: uid(func(uid string) proto.Message {
+			return &auditpb.ListEntriesRequest{Subject: uid + "/0123456789abcdef"}
+		})},
 		{name: "delete a subscribed group", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
 			return &iampb.DeleteGroupRequest{Uid: s.uid("subscribed")}
 		}},
-		{name: "delete subscription", in: uid(func(uid string) proto.Message { return &eventspb.DeleteSubscriptionRequest{Uid: uid} })},
-		{name: "delete it again", code: codes.NotFound, in: uid(func(uid string) proto.Message { return &eventspb.DeleteSubscriptionRequest{Uid: uid} })},
-		{name: "delete the group", in: func(s *story) proto.Message { return &iampb.DeleteGroupRequest{Uid: s.uid("subscribed")} }},
+		{name: "delete subscription", in: uid(func(uid string) proto.Message {
+			return &eventspb.DeleteSubscriptionRequest{Uid: uid}
+		})},
+		{name: "delete it again", code: codes.NotFound, in: uid(func(uid string) proto.Message {
+			return &eventspb.DeleteSubscriptionRequest{Uid: uid}
+		})},
+		{name: "delete the group", in: func(s *story) proto.Message {
+			return &iampb.DeleteGroupRequest{Uid: s.uid("subscribed")}
+		}},
 	}
 }
 
 // eventCapabilities are those that subscriptions ask for.
-var eventCapabilities = []string{"subscriptions.create", "subscriptions.list", "subscriptions.update", "subscriptions.delete"}
+var eventCapabilities = []string{
+	"subscriptions.create", "subscriptions.list", "subscriptions.update", "subscriptions.delete",
+}
 
 // eventAccesses are the methods that act on one subscription.
 func (h *hierarchy) eventAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	subscription := func(t *testing.T) string { return h.subscribe(t, h.folder) }
 	return map[string]access{
-		"GetSubscription": {"subscriptions.list", subscription, func(uid string) proto.Message { return &eventspb.GetSubscriptionRequest{Uid: uid} }},
-		"CreateSubscription": {"subscriptions.create", folder, func(uid string) proto.Message {
-			return &eventspb.CreateSubscriptionRequest{Parent: uid, Subscription: &eventspb.Subscription{Sink: "https://sink.example/x"}}
+		"GetSubscription": {"subscriptions.list", subscription, func(uid string) proto.Message {
+			return &eventspb.GetSubscriptionRequest{Uid: uid}
 		}},
-		"DeleteSubscription": {"subscriptions.delete", subscription, func(uid string) proto.Message { return &eventspb.DeleteSubscriptionRequest{Uid: uid} }},
-		"TestSubscription":   {"subscriptions.update", subscription, func(uid string) proto.Message { return &deliveriespb.TestSubscriptionRequest{Uid: uid} }},
-		"ReplayDeliveries":   {"subscriptions.update", subscription, func(uid string) proto.Message { return &deliveriespb.ReplayDeliveriesRequest{Uid: uid} }},
+		"CreateSubscription": {"subscriptions.create", folder, func(uid string) proto.Message {
+			return &eventspb.CreateSubscriptionRequest{
+				Parent: uid, Subscription: &eventspb.Subscription{Sink: "https://sink.example/x"},
+			}
+		}},
+		"DeleteSubscription": {"subscriptions.delete", subscription, func(uid string) proto.Message {
+			return &eventspb.DeleteSubscriptionRequest{Uid: uid}
+		}},
+		"TestSubscription": {"subscriptions.update", subscription, func(uid string) proto.Message {
+			return &deliveriespb.TestSubscriptionRequest{Uid: uid}
+		}},
+		"ReplayDeliveries": {"subscriptions.update", subscription, func(uid string) proto.Message {
+			return &deliveriespb.ReplayDeliveriesRequest{Uid: uid}
+		}},
 	}
 }
 
@@ -85,7 +113,8 @@ func TestApiAudit(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		h.subscribe(t, h.folder)
-		missing := access{"subscriptions.list", func(t *testing.T) string { return h.subscribe(t, h.folder) + "/0123456789abcdef" },
+		missing := access{
+			"subscriptions.list", func(t *testing.T) string { return h.subscribe(t, h.folder) + "/0123456789abcdef" },
 			func(uid string) proto.Message { return &deliveriespb.GetDeliveryRequest{Uid: uid} }}
 		for _, call := range w.protocols() {
 			h.denies(t, call, missing)
@@ -99,7 +128,9 @@ func TestApiAudit(t *testing.T) {
 					}
 				}
 			}
-			for capability, kind := range map[string]string{"subscriptions.list": "events", "role_bindings.list": "iam.rolebindings", "identity.list": ""} {
+			for capability, kind := range map[string]string{
+				"subscriptions.list": "events", "role_bindings.list": "iam.rolebindings", "identity.list": "",
+			} {
 				if n := len(h.audit(t, call, h.lacking[capability], &auditpb.ListEntriesRequest{Type: kind})); n != 0 {
 					t.Errorf("without %s: %d entries of %q", capability, n, kind)
 				}
@@ -109,8 +140,11 @@ func TestApiAudit(t *testing.T) {
 			}
 		}
 		w.child(t, h.folder, "last")
-		got := h.audit(t, w.overGRPC, w.Token, &auditpb.ListEntriesRequest{GroupUid: h.folder, Type: "iam.group", IdentityUid: string(w.Owner)})
-		if len(got) != 2 || got[0].GetAfter().GetFields()["name"].GetStringValue() != "last" || got[0].GetBefore() != nil || got[0].GetActor().GetRemoteAddress() == "" {
+		got := h.audit(t, w.overGRPC, w.Token, &auditpb.ListEntriesRequest{
+			GroupUid: h.folder, Type: "iam.group", IdentityUid: string(w.Owner),
+		})
+		if len(got) != 2 || got[0].GetAfter().GetFields()["name"].GetStringValue() != "last" ||
+			got[0].GetBefore() != nil || got[0].GetActor().GetRemoteAddress() == "" {
 			t.Errorf("groups made in the folder: %v", got)
 		}
 		future := &auditpb.ListEntriesRequest{Since: timestamppb.New(got[0].GetTime().AsTime().AddDate(1, 0, 0))}
@@ -121,7 +155,9 @@ func TestApiAudit(t *testing.T) {
 }
 
 // audit walks all pages.
-func (h *hierarchy) audit(t *testing.T, call caller, bearer string, in *auditpb.ListEntriesRequest) (all []*auditpb.Entry) {
+func (h *hierarchy) audit(
+	t *testing.T, call caller, bearer string, in *auditpb.ListEntriesRequest,
+) (all []*auditpb.Entry) {
 	t.Helper()
 	in.PageSize = 7
 	for {
@@ -139,31 +175,55 @@ func TestApiBadEventInput(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		x := w.makeThings(t)
 		table := map[string]badRequest{
-			"audit: forwards": {"order_by", &auditpb.ListEntriesRequest{OrderBy: "time"}}, "audit: of no group": {"group_uid", &auditpb.ListEntriesRequest{GroupUid: "x"}},
-			"audit: of nothing": {"subject", &auditpb.ListEntriesRequest{Subject: "x"}}, "audit: by nobody": {"identity_uid", &auditpb.ListEntriesRequest{IdentityUid: "x"}},
-			"audit: backwards size": {"page_size", &auditpb.ListEntriesRequest{PageSize: -1}}, "audit: token": {"page_token", &auditpb.ListEntriesRequest{PageToken: "x"}},
+			"audit: forwards":       {"order_by", &auditpb.ListEntriesRequest{OrderBy: "time"}},
+			"audit: of no group":    {"group_uid", &auditpb.ListEntriesRequest{GroupUid: "x"}},
+			"audit: of nothing":     {"subject", &auditpb.ListEntriesRequest{Subject: "x"}},
+			"audit: by nobody":      {"identity_uid", &auditpb.ListEntriesRequest{IdentityUid: "x"}},
+			"audit: backwards size": {"page_size", &auditpb.ListEntriesRequest{PageSize: -1}},
+			"audit: token":          {"page_token", &auditpb.ListEntriesRequest{PageToken: "x"}},
 		}
 		for name, sink := range map[string]string{
-			"none": "", "a word": "sink", "no host": "https://", "another scheme": "ftp://sink.example", "plain http": "http://sink.example", "a password": "https://a:b@sink.example",
-			"a fragment": "https://sink.example/#a", "a space": "https://sink.example/a b", "a line break": "https://sink.example/\r\nX: y", "not ASCII": "https://sïnk.example",
-			"too long": "https://sink.example/" + strings.Repeat("a", 2048), "private": "https://10.0.0.1/", "the metadata service": "https://169.254.169.254/", "mapped": "https://[::ffff:10.0.0.1]/",
+			"none":                 "",
+			"a word":               "sink",
+			"no host":              "https://",
+			"another scheme":       "ftp://sink.example",
+			"plain http":           "http://sink.example",
+			"a password":           "https://a:b@sink.example",
+			"a fragment":           "https://sink.example/#a",
+			"a space":              "https://sink.example/a b",
+			"a line break":         "https://sink.example/\r\nX: y",
+			"not ASCII":            "https://sïnk.example",
+			"too long":             "https://sink.example/" + strings.Repeat("a", 2048),
+			"private":              "https://10.0.0.1/",
+			"the metadata service": "https://169.254.169.254/",
+			"mapped":               "https://[::ffff:10.0.0.1]/",
 		} {
-			table["sink: "+name] = badRequest{"sink", &eventspb.CreateSubscriptionRequest{Parent: x.folder, Subscription: &eventspb.Subscription{Sink: sink}}}
+			table["sink: "+name] = badRequest{
+				"sink", &eventspb.CreateSubscriptionRequest{Parent: x.folder, Subscription: &eventspb.Subscription{Sink: sink}},
+			}
 		}
 		for value, uid := range badUIDValues(x) {
 			maps.Copy(table, map[string]badRequest{
-				"get with " + value: {"uid", &eventspb.GetSubscriptionRequest{Uid: uid}}, "delete with " + value: {"uid", &eventspb.DeleteSubscriptionRequest{Uid: uid}},
+				"get with " + value:          {"uid", &eventspb.GetSubscriptionRequest{Uid: uid}},
+				"delete with " + value:       {"uid", &eventspb.DeleteSubscriptionRequest{Uid: uid}},
 				"create with " + value:       {"parent", &eventspb.CreateSubscriptionRequest{Parent: uid, Subscription: &eventspb.Subscription{Sink: "https://sink.example"}}},
-				"get delivery with " + value: {"uid", &deliveriespb.GetDeliveryRequest{Uid: uid}}, "replay with " + value: {"uid", &deliveriespb.ReplayDeliveriesRequest{Uid: uid}},
-				"test with " + value: {"uid", &deliveriespb.TestSubscriptionRequest{Uid: uid}},
+				"get delivery with " + value: {"uid", &deliveriespb.GetDeliveryRequest{Uid: uid}},
+				"replay with " + value:       {"uid", &deliveriespb.ReplayDeliveriesRequest{Uid: uid}},
+				"test with " + value:         {"uid", &deliveriespb.TestSubscriptionRequest{Uid: uid}},
 			})
 		}
 		for name, b := range badPages {
-			table["subscriptions: "+name] = badRequest{b.field, &eventspb.ListSubscriptionsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
-			table["deliveries: "+name] = badRequest{b.field, &deliveriespb.ListDeliveriesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+			table["subscriptions: "+name] = badRequest{
+				b.field, &eventspb.ListSubscriptionsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+			}
+			table["deliveries: "+name] = badRequest{
+				b.field, &deliveriespb.ListDeliveriesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+			}
 		}
 		w.refuses(t, table)
-		if n := must[*eventspb.ListSubscriptionsResponse](t, w.overGRPC, w.Token, &eventspb.ListSubscriptionsRequest{}).GetTotalCount(); n != 0 {
+		n := must[*eventspb.ListSubscriptionsResponse](t, w.overGRPC,
+			w.Token, &eventspb.ListSubscriptionsRequest{}).GetTotalCount()
+		if n != 0 {
 			t.Errorf("%d subscriptions were made", n)
 		}
 	})

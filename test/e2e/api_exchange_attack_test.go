@@ -35,58 +35,86 @@ type attack struct {
 // not meant is denied.
 var attacks = map[string]attack{
 	// How it is signed.
-	"no algorithm":             {header(`{"alg":"none"}`, nothing), codes.Unauthenticated, `"alg"`, false},
-	"no algorithm, capital":    {header(`{"alg":"None","kid":"rsa"}`, nothing), codes.Unauthenticated, `"alg"`, false},
-	"an empty algorithm":       {header(`{"alg":"","kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false},
-	"no alg at all":            {header(`{"kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false},
-	"two algs":                 {header(`{"alg":"none","alg":"RS256","kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false},
-	"HS256 with the PEM":       {header(`{"alg":"HS256","kid":"rsa"}`, macOf(publicPEM)), codes.Unauthenticated, `"alg"`, false},
-	"HS256 with the DER":       {header(`{"alg":"HS256","kid":"rsa"}`, macOf(publicDER)), codes.Unauthenticated, `"alg"`, false},
-	"HS256 with the key set":   {header(`{"alg":"HS256","kid":"rsa"}`, macOf(fakeKeySet)), codes.Unauthenticated, `"alg"`, false},
-	"the EC key as RSA":        {header(`{"alg":"RS256","kid":"ec"}`, withEC), codes.Unauthenticated, `"kid"`, true},
-	"the RSA key as EC":        {header(`{"alg":"ES256","kid":"rsa"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
-	"another of RSA's":         {header(`{"alg":"PS256","kid":"rsa"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
-	"another of EC's":          {header(`{"alg":"ES384","kid":"ec"}`, withEC), codes.Unauthenticated, `"kid"`, true},
-	"a signature of zeros":     {header(ecHeader, zeros), codes.Unauthenticated, `"signature"`, true},
-	"a signature in DER":       {header(ecHeader, inDER), codes.Unauthenticated, `"signature"`, true},
-	"half a signature":         {header(ecHeader, func(in []byte) []byte { return withEC(in)[:32] }), codes.Unauthenticated, `"signature"`, true},
-	"no signature":             {header(rsaHeader, nothing), codes.Unauthenticated, `"signature"`, true},
-	"somebody else's key":      {header(rsaHeader, withStranger), codes.Unauthenticated, `"signature"`, true},
-	"no kid, stranger's key":   {header(`{"alg":"RS256"}`, withStranger), codes.Unauthenticated, `"signature"`, true},
-	"claims of another":        {swapped, codes.Unauthenticated, `"signature"`, true},
-	"a signature in the claim": {func(f *fakeIssuer) string { return f.token(nil) + ".x" }, codes.Unauthenticated, "not a signed token", false},
+	"no algorithm":          {header(`{"alg":"none"}`, nothing), codes.Unauthenticated, `"alg"`, false},
+	"no algorithm, capital": {header(`{"alg":"None","kid":"rsa"}`, nothing), codes.Unauthenticated, `"alg"`, false},
+	"an empty algorithm":    {header(`{"alg":"","kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false},
+	"no alg at all":         {header(`{"kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false},
+	"two algs": {
+		header(`{"alg":"none","alg":"RS256","kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false,
+	},
+	"HS256 with the PEM": {
+		header(`{"alg":"HS256","kid":"rsa"}`, macOf(publicPEM)), codes.Unauthenticated, `"alg"`, false,
+	},
+	"HS256 with the DER": {
+		header(`{"alg":"HS256","kid":"rsa"}`, macOf(publicDER)), codes.Unauthenticated, `"alg"`, false,
+	},
+	"HS256 with the key set": {
+		header(`{"alg":"HS256","kid":"rsa"}`, macOf(fakeKeySet)), codes.Unauthenticated, `"alg"`, false,
+	},
+	"the EC key as RSA":    {header(`{"alg":"RS256","kid":"ec"}`, withEC), codes.Unauthenticated, `"kid"`, true},
+	"the RSA key as EC":    {header(`{"alg":"ES256","kid":"rsa"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
+	"another of RSA's":     {header(`{"alg":"PS256","kid":"rsa"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
+	"another of EC's":      {header(`{"alg":"ES384","kid":"ec"}`, withEC), codes.Unauthenticated, `"kid"`, true},
+	"a signature of zeros": {header(ecHeader, zeros), codes.Unauthenticated, `"signature"`, true},
+	"a signature in DER":   {header(ecHeader, inDER), codes.Unauthenticated, `"signature"`, true},
+	"half a signature": {header(ecHeader, func(in []byte) []byte {
+		return withEC(in)[:32]
+	}), codes.Unauthenticated, `"signature"`, true},
+	"no signature":           {header(rsaHeader, nothing), codes.Unauthenticated, `"signature"`, true},
+	"somebody else's key":    {header(rsaHeader, withStranger), codes.Unauthenticated, `"signature"`, true},
+	"no kid, stranger's key": {header(`{"alg":"RS256"}`, withStranger), codes.Unauthenticated, `"signature"`, true},
+	"claims of another":      {swapped, codes.Unauthenticated, `"signature"`, true},
+	"a signature in the claim": {func(f *fakeIssuer) string {
+		return f.token(nil) + ".x"
+	}, codes.Unauthenticated, "not a signed token", false},
 
 	// Where its key is said to be.
-	"kid is a path":           {header(`{"alg":"RS256","kid":"../../../../etc/passwd"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
-	"kid is an address":       {pointing("kid", "%s/evil"), codes.Unauthenticated, `"kid"`, true},
-	"kid has a quote":         {header(`{"alg":"RS256","kid":"' OR 1=1 --"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
-	"kid has a NUL":           {header(`{"alg":"RS256","kid":"rsa\u0000"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
-	"kid is long":             {header(`{"alg":"RS256","kid":"`+strings.Repeat("x", 8000)+`"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
-	"kid is a number":         {header(`{"alg":"RS256","kid":1}`, withRSA), codes.Unauthenticated, "", false},
-	"kid in capitals":         {header(`{"alg":"RS256","kid":"RSA"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
-	"jku":                     {pointing("jku", "%s/evil"), codes.Unauthenticated, `"jku"`, false},
-	"jku of the issuer":       {pointing("jku", "%s/keys"), codes.Unauthenticated, `"jku"`, false},
-	"x5u":                     {pointing("x5u", "%s/evil"), codes.Unauthenticated, `"x5u"`, false},
-	"x5c":                     {header(`{"alg":"RS256","kid":"rsa","x5c":["AAAA"]}`, withRSA), codes.Unauthenticated, "", false},
-	"a key of its own":        {ownKey, codes.Unauthenticated, `"jwk"`, false},
-	"an unknown crit":         {header(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, withRSA), codes.Unauthenticated, `"crit"`, false},
-	"claims not in base64url": {header(`{"alg":"RS256","kid":"rsa","b64":false,"crit":["b64"]}`, withRSA), codes.Unauthenticated, `"crit"`, false},
-	"the same, silently":      {header(`{"alg":"RS256","kid":"rsa","b64":false}`, withRSA), codes.Unauthenticated, `"b64"`, false},
+	"kid is a path": {
+		header(`{"alg":"RS256","kid":"../../../../etc/passwd"}`, withRSA), codes.Unauthenticated, `"kid"`, true,
+	},
+	"kid is an address": {pointing("kid", "%s/evil"), codes.Unauthenticated, `"kid"`, true},
+	"kid has a quote":   {header(`{"alg":"RS256","kid":"' OR 1=1 --"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
+	"kid has a NUL":     {header(`{"alg":"RS256","kid":"rsa\u0000"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
+	"kid is long": {
+		header(`{"alg":"RS256","kid":"`+strings.Repeat("x", 8000)+`"}`, withRSA), codes.Unauthenticated, `"kid"`, true,
+	},
+	"kid is a number":   {header(`{"alg":"RS256","kid":1}`, withRSA), codes.Unauthenticated, "", false},
+	"kid in capitals":   {header(`{"alg":"RS256","kid":"RSA"}`, withRSA), codes.Unauthenticated, `"kid"`, true},
+	"jku":               {pointing("jku", "%s/evil"), codes.Unauthenticated, `"jku"`, false},
+	"jku of the issuer": {pointing("jku", "%s/keys"), codes.Unauthenticated, `"jku"`, false},
+	"x5u":               {pointing("x5u", "%s/evil"), codes.Unauthenticated, `"x5u"`, false},
+	"x5c":               {header(`{"alg":"RS256","kid":"rsa","x5c":["AAAA"]}`, withRSA), codes.Unauthenticated, "", false},
+	"a key of its own":  {ownKey, codes.Unauthenticated, `"jwk"`, false},
+	"an unknown crit": {
+		header(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, withRSA), codes.Unauthenticated, `"crit"`, false,
+	},
+	"claims not in base64url": {
+		header(`{"alg":"RS256","kid":"rsa","b64":false,"crit":["b64"]}`, withRSA), codes.Unauthenticated, `"crit"`, false,
+	},
+	"the same, silently": {
+		header(`{"alg":"RS256","kid":"rsa","b64":false}`, withRSA), codes.Unauthenticated, `"b64"`, false,
+	},
 
 	// Whom it is for.
 	"another audience":       {claim("aud", "https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},
 	"no audience":            {claim("aud", nil), codes.Unauthenticated, `"aud"`, false},
 	"an empty audience":      {claim("aud", ""), codes.PermissionDenied, `"aud"`, true},
 	"no audience of several": {claim("aud", []string{}), codes.PermissionDenied, `"aud"`, true},
-	"us and somebody else":   {claim("aud", []string{"http://issuer.test", "https://elsewhere.example"}), codes.PermissionDenied, `"aud"`, true},
+	"us and somebody else": {
+		claim("aud", []string{"http://issuer.test", "https://elsewhere.example"}), codes.PermissionDenied, `"aud"`, true,
+	},
 	"a number for audience":  {claim("aud", 1), codes.Unauthenticated, `"aud"`, false},
 	"a number among several": {claim("aud", []any{"http://issuer.test", 1}), codes.Unauthenticated, `"aud"`, false},
-	"an audience object":     {claim("aud", map[string]string{"http://issuer.test": ""}), codes.Unauthenticated, `"aud"`, false},
-	"audience with more":     {claim("aud", "http://issuer.test.evil.example"), codes.PermissionDenied, `"aud"`, true},
-	"audience with a query":  {claim("aud", "http://issuer.test?"), codes.PermissionDenied, `"aud"`, true},
-	"audience of a path":     {claim("aud", "http://issuer.test/sts"), codes.PermissionDenied, `"aud"`, true},
-	"audience in capitals":   {claim("aud", "HTTP://ISSUER.TEST"), codes.PermissionDenied, `"aud"`, true},
-	"audiences in one":       {claim("aud", "http://issuer.test,https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},
+	"an audience object": {
+		claim("aud", map[string]string{"http://issuer.test": ""}), codes.Unauthenticated, `"aud"`, false,
+	},
+	"audience with more":    {claim("aud", "http://issuer.test.evil.example"), codes.PermissionDenied, `"aud"`, true},
+	"audience with a query": {claim("aud", "http://issuer.test?"), codes.PermissionDenied, `"aud"`, true},
+	"audience of a path":    {claim("aud", "http://issuer.test/sts"), codes.PermissionDenied, `"aud"`, true},
+	"audience in capitals":  {claim("aud", "HTTP://ISSUER.TEST"), codes.PermissionDenied, `"aud"`, true},
+	"audiences in one": {
+		claim("aud", "http://issuer.test,https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true,
+	},
 
 	// Who it is from.
 	"issuer with more":       {issuer("%s.evil.example"), codes.PermissionDenied, `"iss"`, false},
@@ -95,16 +123,20 @@ var attacks = map[string]attack{
 	"issuer with a user":     {issuer("http://127.0.0.1@%s"), codes.PermissionDenied, `"iss"`, false},
 	"issuer with a query":    {issuer("%s?"), codes.PermissionDenied, `"iss"`, false},
 	"issuer with a fragment": {issuer("%s#"), codes.PermissionDenied, `"iss"`, false},
-	"issuer in capitals":     {func(f *fakeIssuer) string { return f.token(map[string]any{"iss": strings.ToUpper(f.url)}) }, codes.PermissionDenied, `"iss"`, false},
-	"issuer with a space":    {issuer(" %s"), codes.PermissionDenied, `"iss"`, false},
-	"issuer with a NUL":      {issuer("%s\x00"), codes.PermissionDenied, `"iss"`, false},
+	"issuer in capitals": {func(f *fakeIssuer) string {
+		return f.token(map[string]any{"iss": strings.ToUpper(f.url)})
+	}, codes.PermissionDenied, `"iss"`, false},
+	"issuer with a space": {issuer(" %s"), codes.PermissionDenied, `"iss"`, false},
+	"issuer with a NUL":   {issuer("%s\x00"), codes.PermissionDenied, `"iss"`, false},
 	"issuer over TLS": {func(f *fakeIssuer) string {
 		return f.token(map[string]any{"iss": strings.Replace(f.url, "http:", "https:", 1)})
 	}, codes.PermissionDenied, `"iss"`, false},
-	"the cloud's metadata":    {claim("iss", "http://169.254.169.254"), codes.PermissionDenied, `"iss"`, false},
-	"no issuer":               {claim("iss", nil), codes.Unauthenticated, `"iss"`, false},
-	"an empty issuer":         {claim("iss", ""), codes.Unauthenticated, `"iss"`, false},
-	"several issuers":         {func(f *fakeIssuer) string { return f.token(map[string]any{"iss": []string{f.url}}) }, codes.Unauthenticated, `"iss"`, false},
+	"the cloud's metadata": {claim("iss", "http://169.254.169.254"), codes.PermissionDenied, `"iss"`, false},
+	"no issuer":            {claim("iss", nil), codes.Unauthenticated, `"iss"`, false},
+	"an empty issuer":      {claim("iss", ""), codes.Unauthenticated, `"iss"`, false},
+	"several issuers": {func(f *fakeIssuer) string {
+		return f.token(map[string]any{"iss": []string{f.url}})
+	}, codes.Unauthenticated, `"iss"`, false},
 	"we as the issuer":        {claim("iss", "http://issuer.test"), codes.PermissionDenied, `"iss"`, false},
 	"an issuer that is a map": {claim("iss", map[string]any{}), codes.Unauthenticated, `"iss"`, false},
 
@@ -124,27 +156,33 @@ var attacks = map[string]attack{
 	"an end that is infinite": {payload(`"exp":1e999`), codes.Unauthenticated, "", false},
 
 	// Whom it is about.
-	"another subject":         {claim("sub", "other"), codes.PermissionDenied, `"sub"`, true},
-	"subject in capitals":     {claim("sub", "JOB"), codes.PermissionDenied, `"sub"`, true},
-	"subject with more":       {claim("sub", "job\n"), codes.PermissionDenied, `"sub"`, true},
-	"subject with less":       {claim("sub", "jo"), codes.PermissionDenied, `"sub"`, true},
-	"subject with a NUL":      {claim("sub", "job\x00"), codes.PermissionDenied, `"sub"`, true},
-	"subject of look-alikes":  {claim("sub", "jоb"), codes.PermissionDenied, `"sub"`, true},
-	"no subject":              {claim("sub", nil), codes.Unauthenticated, `"sub"`, false},
-	"an empty subject":        {claim("sub", ""), codes.Unauthenticated, `"sub"`, false},
-	"several subjects":        {claim("sub", []string{"job"}), codes.Unauthenticated, `"sub"`, false},
-	"a number for a subject":  {claim("sub", 1), codes.Unauthenticated, `"sub"`, false},
-	"two subjects":            {payload(`"sub":"other"`), codes.Unauthenticated, "each name once", false},
-	"two issuers":             {payload(`"iss":"https://elsewhere.example"`), codes.Unauthenticated, "each name once", false},
-	"the same subject twice":  {payload(`"sub":"job"`), codes.Unauthenticated, "each name once", false},
-	"an escaped second":       {payload(`"s\u0075b":"other"`), codes.Unauthenticated, "each name once", false},
-	"subject in another case": {func(f *fakeIssuer) string { return f.token(map[string]any{"sub": nil, "Sub": "job"}) }, codes.Unauthenticated, `"sub"`, false},
-	"no env":                  {claim("env", nil), codes.PermissionDenied, `"env"`, true},
-	"another env":             {claim("env", "test"), codes.PermissionDenied, `"env"`, true},
-	"env in capitals":         {claim("env", "PROD"), codes.PermissionDenied, `"env"`, true},
-	"several envs":            {claim("env", []string{"prod"}), codes.PermissionDenied, `"env"`, true},
-	"an env object":           {claim("env", map[string]string{"prod": "prod"}), codes.PermissionDenied, `"env"`, true},
-	"env in another case":     {func(f *fakeIssuer) string { return f.token(map[string]any{"ENV": "prod"}) }, codes.PermissionDenied, `"env"`, true},
+	"another subject":        {claim("sub", "other"), codes.PermissionDenied, `"sub"`, true},
+	"subject in capitals":    {claim("sub", "JOB"), codes.PermissionDenied, `"sub"`, true},
+	"subject with more":      {claim("sub", "job\n"), codes.PermissionDenied, `"sub"`, true},
+	"subject with less":      {claim("sub", "jo"), codes.PermissionDenied, `"sub"`, true},
+	"subject with a NUL":     {claim("sub", "job\x00"), codes.PermissionDenied, `"sub"`, true},
+	"subject of look-alikes": {claim("sub", "jоb"), codes.PermissionDenied, `"sub"`, true},
+	"no subject":             {claim("sub", nil), codes.Unauthenticated, `"sub"`, false},
+	"an empty subject":       {claim("sub", ""), codes.Unauthenticated, `"sub"`, false},
+	"several subjects":       {claim("sub", []string{"job"}), codes.Unauthenticated, `"sub"`, false},
+	"a number for a subject": {claim("sub", 1), codes.Unauthenticated, `"sub"`, false},
+	"two subjects":           {payload(`"sub":"other"`), codes.Unauthenticated, "each name once", false},
+	"two issuers": {
+		payload(`"iss":"https://elsewhere.example"`), codes.Unauthenticated, "each name once", false,
+	},
+	"the same subject twice": {payload(`"sub":"job"`), codes.Unauthenticated, "each name once", false},
+	"an escaped second":      {payload(`"s\u0075b":"other"`), codes.Unauthenticated, "each name once", false},
+	"subject in another case": {func(f *fakeIssuer) string {
+		return f.token(map[string]any{"sub": nil, "Sub": "job"})
+	}, codes.Unauthenticated, `"sub"`, false},
+	"no env":          {claim("env", nil), codes.PermissionDenied, `"env"`, true},
+	"another env":     {claim("env", "test"), codes.PermissionDenied, `"env"`, true},
+	"env in capitals": {claim("env", "PROD"), codes.PermissionDenied, `"env"`, true},
+	"several envs":    {claim("env", []string{"prod"}), codes.PermissionDenied, `"env"`, true},
+	"an env object":   {claim("env", map[string]string{"prod": "prod"}), codes.PermissionDenied, `"env"`, true},
+	"env in another case": {func(f *fakeIssuer) string {
+		return f.token(map[string]any{"ENV": "prod"})
+	}, codes.PermissionDenied, `"env"`, true},
 
 	// What it looks like.
 	"nothing":  {text("x"), codes.Unauthenticated, "", false},
@@ -152,17 +190,27 @@ var attacks = map[string]attack{
 	"a nested token": {func(f *fakeIssuer) string {
 		return jws(`{"alg":"RS256","kid":"rsa","cty":"JWT"}`, f.token(nil), withRSA)
 	}, codes.Unauthenticated, `"cty"`, false},
-	"a nested token, silent":  {func(f *fakeIssuer) string { return jws(rsaHeader, f.token(nil), withRSA) }, codes.Unauthenticated, "", false},
-	"an encrypted token":      {text(strings.Repeat("e30.", 4) + "e30"), codes.Unauthenticated, "not a signed token", false},
-	"JSON serialization":      {asJSON, codes.Unauthenticated, "", false},
-	"a huge token":            {claim("x", strings.Repeat("x", 17<<10)), codes.Unauthenticated, "too long", false},
-	"claims that are a list":  {whole(`["job"]`), codes.Unauthenticated, "one JSON object", false},
-	"claims that are null":    {whole(`null`), codes.Unauthenticated, "one JSON object", false},
-	"claims and more":         {func(f *fakeIssuer) string { return jws(rsaHeader, f.claims(prod)+"{}", withRSA) }, codes.Unauthenticated, "", false},
-	"claims not in UTF-8":     {payload("\"x\":\"\xff\""), codes.Unauthenticated, "UTF-8", false},
-	"a padded token":          {func(f *fakeIssuer) string { return f.token(prod) + "==" }, codes.Unauthenticated, "", false},
+	"a nested token, silent": {func(f *fakeIssuer) string {
+		return jws(rsaHeader, f.token(nil), withRSA)
+	}, codes.Unauthenticated, "", false},
+	"an encrypted token": {
+		text(strings.Repeat("e30.", 4) + "e30"), codes.Unauthenticated, "not a signed token", false,
+	},
+	"JSON serialization":     {asJSON, codes.Unauthenticated, "", false},
+	"a huge token":           {claim("x", strings.Repeat("x", 17<<10)), codes.Unauthenticated, "too long", false},
+	"claims that are a list": {whole(`["job"]`), codes.Unauthenticated, "one JSON object", false},
+	"claims that are null":   {whole(`null`), codes.Unauthenticated, "one JSON object", false},
+	"claims and more": {func(f *fakeIssuer) string {
+		return jws(rsaHeader, f.claims(prod)+"{}", withRSA)
+	}, codes.Unauthenticated, "", false},
+	"claims not in UTF-8": {payload("\"x\":\"\xff\""), codes.Unauthenticated, "UTF-8", false},
+	"a padded token": {func(f *fakeIssuer) string {
+		return f.token(prod) + "=="
+	}, codes.Unauthenticated, "", false},
 	"a token with loose bits": {loose, codes.Unauthenticated, "cannot be read", false},
-	"a token in the old form": {func(f *fakeIssuer) string { return strings.Replace(f.token(prod), ".", "=.", 1) }, codes.Unauthenticated, "", false},
+	"a token in the old form": {func(f *fakeIssuer) string {
+		return strings.Replace(f.token(prod), ".", "=.", 1)
+	}, codes.Unauthenticated, "", false},
 }
 
 var prod = map[string]any{"env": "prod"}
@@ -307,7 +355,9 @@ func TestAttacks(t *testing.T) {
 	t.Run("a good token", func(t *testing.T) {
 		f, identity := prepare(t)
 		deep := payload(`"x":` + strings.Repeat("[", 4000) + strings.Repeat("]", 4000)) // is as good as any, and does no harm
-		for _, good := range []string{f.token(prod), jws(ecHeader, f.claims(prod), withEC), jws(`{"alg":"ES256"}`, f.claims(prod), withEC), deep(f)} {
+		for _, good := range []string{
+			f.token(prod), jws(ecHeader, f.claims(prod), withEC), jws(`{"alg":"ES256"}`, f.claims(prod), withEC), deep(f),
+		} {
 			w.exchange(t, good, identity)
 		}
 		if n := f.asked.Load(); n != 2 {
@@ -323,7 +373,8 @@ func TestAttacks(t *testing.T) {
 				t.Errorf("HTTP: %v, want %v of %s", st, a.code, a.says)
 			}
 			_, again := w.exchangeGRPC(t, bearer, w.wish(identity))
-			if again.Code() != st.Code() || requestOf.ReplaceAllString(again.Message(), "") != requestOf.ReplaceAllString(st.Message(), "") {
+			if again.Code() != st.Code() ||
+				requestOf.ReplaceAllString(again.Message(), "") != requestOf.ReplaceAllString(st.Message(), "") {
 				t.Errorf("gRPC: %v, HTTP: %v", again, st)
 			}
 			if n := f.asked.Load(); (n == 2) != a.asks || n != 0 && n != 2 {

@@ -70,7 +70,8 @@ func (a *awsService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	want := awsSign(awsSecret, r.Header.Get("X-Amz-Date"), headers, strings.Split(names, ";"), string(body))
 	if r.Method != http.MethodPost || r.URL.String() != "/" || signature != want {
-		http.Error(w, "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>", http.StatusForbidden)
+		http.Error(w, "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code></Error></ErrorResponse>",
+			http.StatusForbidden)
 		return
 	}
 	a.answer(w)
@@ -97,8 +98,11 @@ func (w *world) awsProof(identity, secret string, change func(map[string]string)
 	for _, name := range signed {
 		fmt.Fprintf(&b, "%s: %s\r\n", name, headers[name])
 	}
-	fmt.Fprintf(&b, "Content-Length: %d\r\nAuthorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/%s/us-east-1/sts/aws4_request, SignedHeaders=%s, Signature=%s\r\n\r\n%s",
-		len(awsBody), stamp[:len(awsDay)], strings.Join(signed, ";"), awsSign(secret, headers["x-amz-date"], headers, signed, awsBody), awsBody)
+	fmt.Fprintf(&b,
+		"Content-Length: %d\r\nAuthorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/%s/us-east-1/sts/aws4_request, "+
+			"SignedHeaders=%s, Signature=%s\r\n\r\n%s",
+		len(awsBody), stamp[:len(awsDay)], strings.Join(signed, ";"), awsSign(secret,
+			headers["x-amz-date"], headers, signed, awsBody), awsBody)
 	text := b.String()
 	if tamper != nil {
 		text = tamper(text)
@@ -129,13 +133,23 @@ func TestAWS(t *testing.T) {
 	role := func(i *iampb.Identity_AWSIdentity) string {
 		return w.identify(t, &iampb.Identity{Name: "aws", Relationship: &iampb.Identity_AwsIdentity{AwsIdentity: i}})
 	}
-	identity := role(&iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/deploy/.*`}})
-	other := role(&iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/admin/.*`}})
-	account := role(&iampb.Identity_AWSIdentity{AwsAccount: "210987654321", AwsArn: &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/deploy/.*`}})
+	identity := role(&iampb.Identity_AWSIdentity{
+		AwsAccount: "123456789012",
+		AwsArn:     &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/deploy/.*`},
+	})
+	other := role(&iampb.Identity_AWSIdentity{
+		AwsAccount: "123456789012",
+		AwsArn:     &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/admin/.*`},
+	})
+	account := role(&iampb.Identity_AWSIdentity{
+		AwsAccount: "210987654321",
+		AwsArn:     &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/deploy/.*`},
+	})
 	for name, answer := range map[string]func(http.ResponseWriter){"XML": asXML, "JSON": asAWSJSON} {
 		aws.answer = answer
 		claims := said(t, w.exchange(t, w.awsProof(identity, awsSecret, nil, nil), identity))
-		if act, _ := claims["act"].(map[string]any); act["sub"] != "arn:aws:sts::123456789012:assumed-role/deploy/i-1" || claims["sub"] != identity {
+		act, _ := claims["act"].(map[string]any)
+		if act["sub"] != "arn:aws:sts::123456789012:assumed-role/deploy/i-1" || claims["sub"] != identity {
 			t.Errorf("%s: the token says %v", name, claims)
 		}
 	}
@@ -151,8 +165,14 @@ func TestAWS(t *testing.T) {
 		"a changed header that is signed": {identity, w.awsProof(identity, awsSecret, nil, func(s string) string {
 			return strings.Replace(s, "charset=utf-8", "charset=ascii", 1)
 		}), codes.Unauthenticated, `"signature"`, true},
-		"a proof for another identity": {identity, w.awsProof(other, awsSecret, nil, nil), codes.Unauthenticated, `"identity"`, false},
-		"a proof for somebody else": {identity, w.awsProof(identity, awsSecret, func(h map[string]string) { h["holdfast-audience"] = "https://elsewhere.example" }, nil),
+		"a proof for another identity": {
+			identity, w.awsProof(other, awsSecret, nil, nil), codes.Unauthenticated, `"identity"`, false,
+		},
+		"a proof for somebody else": {
+			identity,
+			w.awsProof(identity, awsSecret, func(h map[string]string) {
+				h["holdfast-audience"] = "https://elsewhere.example"
+			}, nil),
 			codes.Unauthenticated, `"aud"`, false},
 		"a proof of yesterday": {identity, w.awsProof(identity, awsSecret, func(h map[string]string) {
 			h["x-amz-date"] = time.Now().Add(-24 * time.Hour).UTC().Format(awsStamp)
@@ -163,8 +183,12 @@ func TestAWS(t *testing.T) {
 		"an identity that is not signed": {identity, w.awsProof(identity, awsSecret, nil, func(s string) string {
 			return strings.Replace(s, "holdfast-identity;", "", 1)
 		}), codes.Unauthenticated, `"signature"`, false},
-		"another host":   {identity, w.awsProof(identity, awsSecret, func(h map[string]string) { h["host"] = "sts.evil.example" }, nil), codes.Unauthenticated, `"host"`, false},
-		"another action": {identity, w.awsProof(identity, awsSecret, nil, func(s string) string { return strings.Replace(s, "GetCallerIdentity", "GetFederationTokn", 1) }), codes.Unauthenticated, `"proof"`, false},
+		"another host": {identity, w.awsProof(identity, awsSecret, func(h map[string]string) {
+			h["host"] = "sts.evil.example"
+		}, nil), codes.Unauthenticated, `"host"`, false},
+		"another action": {identity, w.awsProof(identity, awsSecret, nil, func(s string) string {
+			return strings.Replace(s, "GetCallerIdentity", "GetFederationTokn", 1)
+		}), codes.Unauthenticated, `"proof"`, false},
 		"a header twice": {identity, w.awsProof(identity, awsSecret, nil, func(s string) string {
 			return strings.Replace(s, "holdfast-identity:", "Holdfast-Identity: x\r\nholdfast-identity:", 1)
 		}), codes.Unauthenticated, `"holdfast-identity"`, false},
@@ -191,11 +215,14 @@ func TestAWS(t *testing.T) {
 		"an outage":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
 		"without end": func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 1<<20)) },
 		"half of it": func(w http.ResponseWriter) {
-			fmt.Fprint(w, `<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>a</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>`)
+			fmt.Fprint(w,
+				`<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>a</Arn></GetCallerIdentityResult></`+
+					`GetCallerIdentityResponse>`)
 		},
 	} {
 		aws.answer = answer
-		if _, st := w.exchangeHTTP(t, w.awsProof(identity, awsSecret, nil, nil), w.wish(identity)); st.Code() != codes.Unavailable {
+		_, st := w.exchangeHTTP(t, w.awsProof(identity, awsSecret, nil, nil), w.wish(identity))
+		if st.Code() != codes.Unavailable {
 			t.Errorf("AWS answers with %s: %v", name, st)
 		}
 	}

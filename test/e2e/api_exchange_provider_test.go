@@ -26,7 +26,9 @@ func TestExchangeThroughProvider(t *testing.T) {
 		keep := func(name string, rule iampb.IdentityProvider_OIDC_CorrelationRule) string {
 			p := provider(name)
 			p.GetOidc().Issuer, p.GetOidc().ClientId, p.GetOidc().CorrelationRule = f.url, name, rule
-			return must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{Parent: string(w.Organization), IdentityProvider: p}).GetUid()
+			return must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{
+				Parent: string(w.Organization), IdentityProvider: p,
+			}).GetUid()
 		}
 		bySubject := keep("subjects", iampb.IdentityProvider_OIDC_CORRELATION_RULE_UNSPECIFIED)
 		byObject := keep("objects", iampb.IdentityProvider_OIDC_CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID)
@@ -37,17 +39,25 @@ func TestExchangeThroughProvider(t *testing.T) {
 			}
 			return all
 		}
-		invite := must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{Parent: folder, GroupInvite: invitation()})
-		for _, newcomer := range []string{f.token(claims("pat", "subjects")), f.token(claims("other", "objects", "oid", "pat"))} {
+		invite := must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{
+			Parent: folder, GroupInvite: invitation(),
+		})
+		for _, newcomer := range []string{
+			f.token(claims("pat", "subjects")), f.token(claims("other", "objects", "oid", "pat")),
+		} {
 			if _, st := w.overGRPC(t, newcomer, &authpb.RegistrationRequest{Code: invite.GetCode()}); st != nil {
 				t.Fatal(st)
 			}
 		}
 		pat := string(resource.UserUID(bySubject, "pat"))
-		for name, exchange := range map[string]func(*testing.T, string, url.Values) (*oidcpb.RawToken, *status.Status){"HTTP": w.exchangeHTTP, "gRPC": w.exchangeGRPC} {
+		for name, exchange := range map[string]func(*testing.T, string, url.Values) (*oidcpb.RawToken, *status.Status){
+			"HTTP": w.exchangeHTTP, "gRPC": w.exchangeGRPC,
+		} {
 			for way, tt := range map[string]struct{ idp, token, person string }{
 				"by subject": {bySubject, f.token(claims("pat", "subjects")), pat},
-				"by object":  {byObject, f.token(claims("other", "objects", "oid", "pat")), string(resource.UserUID(byObject, "pat"))},
+				"by object": {
+					byObject, f.token(claims("other", "objects", "oid", "pat")), string(resource.UserUID(byObject, "pat")),
+				},
 			} {
 				got, st := exchange(t, tt.token, url.Values{"aud": {w.BaseURL}, "identity_provider": {tt.idp}})
 				if st != nil {
@@ -58,11 +68,15 @@ func TestExchangeThroughProvider(t *testing.T) {
 				if said["sub"] != tt.person || said["aud"] != w.BaseURL || act["iss"] != f.url {
 					t.Errorf("%s over %s: the token says %v", way, name, said)
 				}
-				if in, out := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+folder), w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+string(w.Organization)); in != http.StatusOK || out != http.StatusForbidden {
+				in, out := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+folder), w.status(t,
+					got.GetToken(), "/iam/v2beta1/groups/"+string(w.Organization))
+				if in != http.StatusOK || out != http.StatusForbidden {
 					t.Errorf("%s over %s: what it may is answered %d, what it may not %d", way, name, in, out)
 				}
 			}
-			narrow, st := exchange(t, f.token(claims("pat", "subjects")), url.Values{"aud": {w.BaseURL}, "identity_provider": {bySubject}, "cap": {"roles.list"}})
+			narrow, st := exchange(t, f.token(claims("pat", "subjects")), url.Values{
+				"aud": {w.BaseURL}, "identity_provider": {bySubject}, "cap": {"roles.list"},
+			})
 			if st != nil || w.status(t, narrow.GetToken(), "/iam/v2beta1/groups/"+folder) != http.StatusForbidden {
 				t.Errorf("narrowed, over %s: %v", name, st)
 			}
@@ -71,25 +85,38 @@ func TestExchangeThroughProvider(t *testing.T) {
 				code       codes.Code
 				says       string
 			}{
-				"somebody nobody knows":    {bySubject, f.token(claims("nobody", "subjects")), codes.NotFound, "registered"},
-				"for the other client":     {bySubject, f.token(claims("pat", "objects")), codes.PermissionDenied, `"aud"`},
-				"for us":                   {bySubject, f.token(map[string]any{"sub": "pat"}), codes.PermissionDenied, `"aud"`},
-				"without an object":        {byObject, f.token(claims("pat", "objects")), codes.PermissionDenied, `"oid"`},
-				"of another object":        {byObject, f.token(claims("pat", "objects", "oid", "nobody")), codes.NotFound, "registered"},
-				"a stranger's signature":   {bySubject, jws(rsaHeader, f.claims(claims("pat", "subjects")), withStranger), codes.Unauthenticated, `"signature"`},
-				"that has expired":         {bySubject, f.token(map[string]any{"sub": "pat", "aud": "subjects", "exp": 1}), codes.Unauthenticated, `"exp"`},
-				"of another issuer":        {bySubject, f.token(claims("pat", "subjects", "iss", f.url+"/")), codes.PermissionDenied, `"iss"`},
+				"somebody nobody knows": {bySubject, f.token(claims("nobody", "subjects")), codes.NotFound, "registered"},
+				"for the other client":  {bySubject, f.token(claims("pat", "objects")), codes.PermissionDenied, `"aud"`},
+				"for us":                {bySubject, f.token(map[string]any{"sub": "pat"}), codes.PermissionDenied, `"aud"`},
+				"without an object":     {byObject, f.token(claims("pat", "objects")), codes.PermissionDenied, `"oid"`},
+				"of another object": {
+					byObject, f.token(claims("pat", "objects", "oid", "nobody")), codes.NotFound, "registered",
+				},
+				"a stranger's signature": {
+					bySubject, jws(rsaHeader, f.claims(claims("pat", "subjects")), withStranger), codes.Unauthenticated, `"signature"`,
+				},
+				"that has expired": {
+					bySubject, f.token(map[string]any{"sub": "pat", "aud": "subjects", "exp": 1}), codes.Unauthenticated, `"exp"`,
+				},
+				"of another issuer": {
+					bySubject, f.token(claims("pat", "subjects", "iss", f.url+"/")), codes.PermissionDenied, `"iss"`,
+				},
 				"by a uid of another kind": {folder, f.token(claims("pat", "subjects")), codes.PermissionDenied, `"iss"`},
 			} {
-				if _, st := exchange(t, tt.token, url.Values{"aud": {w.BaseURL}, "identity_provider": {tt.idp}}); st.Code() != tt.code || !strings.Contains(st.Message(), tt.says) {
+				_, st := exchange(t, tt.token, url.Values{"aud": {w.BaseURL}, "identity_provider": {tt.idp}})
+				if st.Code() != tt.code || !strings.Contains(st.Message(), tt.says) {
 					t.Errorf("a token %s, over %s: %v, want %v of %s", way, name, st, tt.code, tt.says)
 				}
 			}
 		}
 		must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.UpdateIdentityProviderRequest{
-			IdentityProvider: &iampb.IdentityProvider{Uid: bySubject, Disabled: true}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"disabled"}},
+			IdentityProvider: &iampb.IdentityProvider{Uid: bySubject, Disabled: true},
+			UpdateMask:       &fieldmaskpb.FieldMask{Paths: []string{"disabled"}},
 		})
-		if _, st := w.exchangeHTTP(t, f.token(claims("pat", "subjects")), url.Values{"aud": {w.BaseURL}, "identity_provider": {bySubject}}); st.Code() != codes.PermissionDenied {
+		_, st := w.exchangeHTTP(t, f.token(claims("pat", "subjects")), url.Values{
+			"aud": {w.BaseURL}, "identity_provider": {bySubject},
+		})
+		if st.Code() != codes.PermissionDenied {
 			t.Errorf("a provider that is switched off: %v", st)
 		}
 	})

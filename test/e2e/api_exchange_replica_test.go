@@ -22,7 +22,10 @@ func order(t *testing.T, data, database string, key secret.Key, args ...string) 
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	cmd.Env = []string{"HOLDFAST_DATA_DIR=" + data, "HOLDFAST_DATABASE=" + database, "HOLDFAST_ENCRYPTION_KEY=" + key.Text(), "HOLDFAST_BASE_URL=" + procBase}
+	cmd.Env = []string{
+		"HOLDFAST_DATA_DIR=" + data, "HOLDFAST_DATABASE=" + database,
+		"HOLDFAST_ENCRYPTION_KEY=" + key.Text(), "HOLDFAST_BASE_URL=" + procBase,
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -62,7 +65,8 @@ func TestReplicaExchange(t *testing.T) {
 	match := func(subject string) map[string]any {
 		return map[string]any{"name": "guest", "claimMatch": map[string]string{"issuer": f.url, "subject": subject}}
 	}
-	i := procMust[procGroup](t, a.owner(), http.MethodPost, "/iam/v2beta1/identities/"+string(a.dev.Organization), match("job"))
+	i := procMust[procGroup](t, a.owner(), http.MethodPost,
+		"/iam/v2beta1/identities/"+string(a.dev.Organization), match("job"))
 	tries := func(want int) func() bool {
 		return func() bool {
 			status, _ := exchangeAt(t.Context(), b, f.token(nil), i.UID)
@@ -85,7 +89,8 @@ func TestReplicaExchange(t *testing.T) {
 	atOnce(t, "the token is good at the other", use(a, http.StatusOK))
 
 	keys := func(on *proc) (ids []string) {
-		set := procMust[struct{ Keys []struct{ Kid, Alg string } }](t, on.owner(), http.MethodGet, "/.well-known/jwks.json", nil)
+		set := procMust[struct{ Keys []struct{ Kid, Alg string } }](t,
+			on.owner(), http.MethodGet, "/.well-known/jwks.json", nil)
 		for _, k := range set.Keys {
 			if k.Alg == "ES256" { // each has a pair for RS256
 				ids = append(ids, k.Kid)
@@ -100,7 +105,8 @@ func TestReplicaExchange(t *testing.T) {
 		t.Errorf("the new key signs at once, before others can have read it")
 	}
 	atOnce(t, "a token of the old key is still good", use(b, http.StatusOK))
-	if list := order(t, b.data(), database, key, "keys", "list"); !strings.Contains(list, old) || !strings.Contains(list, next) {
+	list := order(t, b.data(), database, key, "keys", "list")
+	if !strings.Contains(list, old) || !strings.Contains(list, next) {
 		t.Errorf("keys list prints %s", list)
 	}
 	order(t, a.data(), database, key, "keys", "drop", old)
@@ -122,7 +128,8 @@ func TestVerifyOrder(t *testing.T) {
 	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
 	path := "/iam/v2beta1/groups/" + string(a.dev.Organization)
-	if code := a.owner().code(t.Context(), http.MethodPatch, path, map[string]any{"verified": true}); code != http.StatusBadRequest {
+	code := a.owner().code(t.Context(), http.MethodPatch, path, map[string]any{"verified": true})
+	if code != http.StatusBadRequest {
 		t.Errorf("the owner says so: %d", code)
 	}
 	type organization struct {

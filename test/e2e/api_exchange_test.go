@@ -72,10 +72,12 @@ func TestExchange(t *testing.T) {
 				return got
 			},
 			"POST with a query, JSON unread": func() *oidcpb.RawToken {
-				return w.send(t, f.token(nil), http.MethodPost, "/sts/exchange?"+w.wish(identity).Encode(), `{"aud":["x"],"y"`).rawToken(t)
+				return w.send(t, f.token(nil), http.MethodPost,
+					"/sts/exchange?"+w.wish(identity).Encode(), `{"aud":["x"],"y"`).rawToken(t)
 			},
 			"POST of JSON": func() *oidcpb.RawToken {
-				return w.send(t, f.token(nil), http.MethodPost, "/sts/exchange", `{"aud":["`+w.BaseURL+`"],"identity":"`+identity+`"}`).rawToken(t)
+				return w.send(t, f.token(nil), http.MethodPost, "/sts/exchange",
+					`{"aud":["`+w.BaseURL+`"],"identity":"`+identity+`"}`).rawToken(t)
 			},
 			"gRPC": func() *oidcpb.RawToken {
 				got, _ := w.exchangeGRPC(t, f.token(nil), w.wish(identity))
@@ -102,14 +104,16 @@ func TestExchange(t *testing.T) {
 				claims := said(t, got.GetToken())
 				act, _ := claims["act"].(map[string]any)
 				life := claims["exp"].(float64) - claims["iat"].(float64) // not longer than the credential's, which is an hour
-				if claims["iss"] != w.AuthURL || claims["sub"] != identity || claims["aud"] != w.BaseURL || got.GetRefreshToken() != "" ||
+				if claims["iss"] != w.AuthURL || claims["sub"] != identity ||
+					claims["aud"] != w.BaseURL || got.GetRefreshToken() != "" ||
 					life < 3590 || life > 3600 || act["iss"] != f.url || act["sub"] != "job" {
 					t.Errorf("the token says %v", claims)
 				}
 				if code := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+folder); code != http.StatusOK {
 					t.Errorf("where it may: %d", code)
 				}
-				if code := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+string(w.Organization)); code != http.StatusForbidden {
+				code := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+string(w.Organization))
+				if code != http.StatusForbidden {
 					t.Errorf("where it may not: %d", code)
 				}
 			})
@@ -137,24 +141,42 @@ func TestExchangeRefuses(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	f := newFakeIssuer(t, w)
 	identity := w.workload(t, f.url, nil)
-	principal := w.identify(t, &iampb.Identity{Name: "p", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: 1}})
+	principal := w.identify(t, &iampb.Identity{
+		Name: "p", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: 1},
+	})
 	for name, tt := range map[string]struct {
 		bearer string
 		form   url.Values
 		code   codes.Code
 		says   string
 	}{
-		"no audience":         {f.token(nil), url.Values{"identity": {identity}}, codes.InvalidArgument, "aud"},
-		"another audience":    {f.token(nil), url.Values{"identity": {identity}, "aud": {"https://elsewhere.example"}}, codes.InvalidArgument, "aud"},
-		"one of two":          {f.token(nil), url.Values{"identity": {identity}, "aud": {w.BaseURL, "x"}}, codes.InvalidArgument, "aud"},
-		"no such capability":  {f.token(nil), url.Values{"identity": {identity}, "aud": {w.BaseURL}, "cap": {"x"}}, codes.InvalidArgument, "cap"},
-		"no such scope":       {f.token(nil), url.Values{"identity": {identity}, "aud": {w.BaseURL}, "scopes": {"x"}}, codes.InvalidArgument, "scope"},
-		"no uid":              {f.token(nil), url.Values{"identity": {"x"}, "aud": {w.BaseURL}}, codes.InvalidArgument, "identity"},
+		"no audience": {f.token(nil), url.Values{"identity": {identity}}, codes.InvalidArgument, "aud"},
+		"another audience": {
+			f.token(nil), url.Values{"identity": {identity}, "aud": {"https://elsewhere.example"}}, codes.InvalidArgument, "aud",
+		},
+		"one of two": {
+			f.token(nil), url.Values{"identity": {identity}, "aud": {w.BaseURL, "x"}}, codes.InvalidArgument, "aud",
+		},
+		"no such capability": {
+			f.token(nil), url.Values{"identity": {identity}, "aud": {w.BaseURL}, "cap": {"x"}}, codes.InvalidArgument, "cap",
+		},
+		"no such scope": {
+			f.token(nil), url.Values{"identity": {identity}, "aud": {w.BaseURL}, "scopes": {"x"}},
+			codes.InvalidArgument, "scope",
+		},
+		"no uid": {
+			f.token(nil), url.Values{"identity": {"x"}, "aud": {w.BaseURL}}, codes.InvalidArgument, "identity",
+		},
 		"nobody's uid":        {f.token(nil), w.wish(string(w.Organization.NewChild())), codes.PermissionDenied, `"iss"`},
 		"one without a token": {f.token(nil), w.wish(principal), codes.PermissionDenied, `"identity"`},
 		"nobody":              {f.token(nil), w.wish(""), codes.PermissionDenied, `"iss"`},
-		"no such provider":    {f.token(nil), url.Values{"aud": {w.BaseURL}, "identity_provider": {string(w.Organization.NewChild())}}, codes.PermissionDenied, `"iss"`},
-		"no provider's uid":   {f.token(nil), url.Values{"aud": {w.BaseURL}, "identity_provider": {"x"}}, codes.InvalidArgument, "identity_provider"},
+		"no such provider": {
+			f.token(nil), url.Values{"aud": {w.BaseURL}, "identity_provider": {string(w.Organization.NewChild())}},
+			codes.PermissionDenied, `"iss"`,
+		},
+		"no provider's uid": {
+			f.token(nil), url.Values{"aud": {w.BaseURL}, "identity_provider": {"x"}}, codes.InvalidArgument, "identity_provider",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, st := w.exchangeHTTP(t, tt.bearer, tt.form)
@@ -167,8 +189,11 @@ func TestExchangeRefuses(t *testing.T) {
 			}
 		})
 	}
-	for name, header := range map[string][]string{"no credential": nil, "two": {"Bearer a", "Bearer b"}, "another scheme": {"Basic eDp5"}, "an empty one": {"Bearer "}} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+"/sts/exchange?"+w.wish(identity).Encode(), nil)
+	for name, header := range map[string][]string{
+		"no credential": nil, "two": {"Bearer a", "Bearer b"}, "another scheme": {"Basic eDp5"}, "an empty one": {"Bearer "},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			w.BaseURL+"/sts/exchange?"+w.wish(identity).Encode(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,10 +214,11 @@ func TestStaticKeys(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{Now: clock.now}, nil)
 	f := newFakeIssuer(t, w)
 	keep := func(life time.Duration, audiences ...string) string {
-		return w.identify(t, &iampb.Identity{Name: "k", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
-			Issuer: "https://unreachable.example", Subject: "job", IssuerKeys: string(fakeKeySet()), Audiences: audiences,
-			ExpirationTime: timestamppb.New(clock.now().Add(life)),
-		}}})
+		return w.identify(t,
+			&iampb.Identity{Name: "k", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
+				Issuer: "https://unreachable.example", Subject: "job", IssuerKeys: string(fakeKeySet()), Audiences: audiences,
+				ExpirationTime: timestamppb.New(clock.now().Add(life)),
+			}}})
 	}
 	usual, own := keep(30*time.Minute), keep(time.Hour, "me")
 	of := func(change map[string]any) string {
@@ -212,15 +238,18 @@ func TestStaticKeys(t *testing.T) {
 		"another audience":          {usual, map[string]any{"aud": "me"}, `"aud"`},
 		"the usual, but it has one": {own, nil, `"aud"`},
 	} {
-		if _, st := w.exchangeHTTP(t, of(tt.change), w.wish(tt.identity)); st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), tt.says) {
+		_, st := w.exchangeHTTP(t, of(tt.change), w.wish(tt.identity))
+		if st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), tt.says) {
 			t.Errorf("%s: %v", name, st)
 		}
 	}
-	if _, st := w.exchangeHTTP(t, jws(rsaHeader, said2(of(nil)), withStranger), w.wish(usual)); st.Code() != codes.Unauthenticated {
+	_, st := w.exchangeHTTP(t, jws(rsaHeader, said2(of(nil)), withStranger), w.wish(usual))
+	if st.Code() != codes.Unauthenticated {
 		t.Errorf("a stranger's key: %v", st)
 	}
 	clock.advance(31 * time.Minute)
-	if _, st := w.exchangeHTTP(t, of(nil), w.wish(usual)); st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), `"key"`) {
+	if _, st := w.exchangeHTTP(t, of(nil), w.wish(usual)); st.Code() != codes.PermissionDenied ||
+		!strings.Contains(st.Message(), `"key"`) {
 		t.Errorf("keys past their time: %v", st)
 	}
 	if f.asked.Load()+f.strayed.Load() != 0 {
@@ -253,7 +282,9 @@ func TestPeople(t *testing.T) {
 	f := newFakeIssuer(t, w)
 	p := provider("p")
 	p.GetOidc().Issuer, p.GetOidc().ClientId = f.url, "client"
-	idp := must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{Parent: string(w.Organization), IdentityProvider: p}).GetUid()
+	idp := must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{
+		Parent: string(w.Organization), IdentityProvider: p,
+	}).GetUid()
 	through := func(change map[string]any) *status.Status {
 		t.Helper()
 		_, st := w.exchangeHTTP(t, f.token(change), url.Values{"aud": {w.BaseURL}, "identity_provider": {idp}})
@@ -265,7 +296,8 @@ func TestPeople(t *testing.T) {
 	if st := through(nil); st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), `"aud"`) {
 		t.Errorf("a token for another client: %v", st)
 	}
-	if st := through(map[string]any{"aud": "client", "iss": w.TestIssuer}); st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), `"iss"`) {
+	st := through(map[string]any{"aud": "client", "iss": w.TestIssuer})
+	if st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), `"iss"`) {
 		t.Errorf("a token of another issuer: %v", st)
 	}
 }
@@ -364,10 +396,11 @@ func TestNarrowing(t *testing.T) {
 func TestOwnIssuer(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	robot := w.robot(t, string(w.Organization), "robot")
-	target := w.identify(t, &iampb.Identity{Name: "target", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
-		Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.AuthURL}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: robot},
-		Aud: &iampb.Identity_ClaimMatch_Audience{Audience: w.BaseURL},
-	}}})
+	target := w.identify(t,
+		&iampb.Identity{Name: "target", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
+			Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.AuthURL}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: robot},
+			Aud: &iampb.Identity_ClaimMatch_Audience{Audience: w.BaseURL},
+		}}})
 	w.exchange(t, w.mint(t, resource.UID(robot), token.Claims{}), target)
 	caps := resource.CapabilitySet("groups.list")
 	for name, c := range map[string]token.Claims{
@@ -411,7 +444,8 @@ func TestChangesCount(t *testing.T) {
 			t.Errorf("a token issued before the change: %d", code)
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &iampb.DeleteIdentityRequest{Uid: identity})
-		if _, st := w.exchangeHTTP(t, f.token(nil), w.wish(identity)); st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), `"iss"`) {
+		_, st := w.exchangeHTTP(t, f.token(nil), w.wish(identity))
+		if st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), `"iss"`) {
 			t.Errorf("after the deletion: %v", st)
 		}
 		if code := w.status(t, good, "/iam/v2beta1/groups"); code != http.StatusUnauthorized {
@@ -428,7 +462,9 @@ func TestLastSeen(t *testing.T) {
 	identity := w.workload(t, f.url, nil)
 	seen := func() time.Time {
 		t.Helper()
-		return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.GetIdentityRequest{Uid: identity}).GetLastSeenTime().AsTime()
+		return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.GetIdentityRequest{
+			Uid: identity,
+		}).GetLastSeenTime().AsTime()
 	}
 	use := func() { w.exchange(t, f.token(map[string]any{"exp": clock.now().Add(time.Hour).Unix()}), identity) }
 	created := seen()
@@ -457,7 +493,8 @@ func TestRefresh(t *testing.T) {
 		form := url.Values{"aud": {w.BaseURL}}
 		use := func(bearer string) reply {
 			t.Helper()
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+"/sts/exchange_refresh_token", strings.NewReader(form.Encode()))
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+				w.BaseURL+"/sts/exchange_refresh_token", strings.NewReader(form.Encode()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -536,11 +573,13 @@ func TestExplains(t *testing.T) {
 		for name, tt := range map[string]struct {
 			token, claim, cause string
 		}{
-			"a good one":        {f.token(nil), "", ""},
-			"letter case":       {f.token(map[string]any{"sub": "Job"}), "sub", "upper and lower case"},
-			"another audience":  {f.token(map[string]any{"aud": "x"}), "aud", "another audience"},
-			"an expired one":    {f.token(map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), "exp", "has expired"},
-			"a clock ahead":     {f.token(map[string]any{"nbf": time.Now().Add(3 * time.Minute).Unix()}), "nbf", "ahead of ours"},
+			"a good one":       {f.token(nil), "", ""},
+			"letter case":      {f.token(map[string]any{"sub": "Job"}), "sub", "upper and lower case"},
+			"another audience": {f.token(map[string]any{"aud": "x"}), "aud", "another audience"},
+			"an expired one":   {f.token(map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}), "exp", "has expired"},
+			"a clock ahead": {
+				f.token(map[string]any{"nbf": time.Now().Add(3 * time.Minute).Unix()}), "nbf", "ahead of ours",
+			},
 			"an unknown key":    {jws(`{"alg":"RS256","kid":"gone"}`, f.claims(nil), withRSA), "signature", "no such key"},
 			"a wrong signature": {jws(rsaHeader, f.claims(nil), withStranger), "signature", "changed"},
 			"a slash too many":  {f.token(map[string]any{"iss": f.url + "/"}), "iss", "slash"},
@@ -567,7 +606,8 @@ func TestExplains(t *testing.T) {
 		if _, err := explain(stranger, identity, f.token(nil)); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a stranger: %v", err)
 		}
-		if got, err := explain(stranger, "", f.token(nil)); err != nil && status.Code(err) != codes.PermissionDenied || len(got.GetExplanations()) != 0 {
+		if got, err := explain(stranger, "", f.token(nil)); err != nil && status.Code(err) != codes.PermissionDenied ||
+			len(got.GetExplanations()) != 0 {
 			t.Errorf("a stranger over all identities: %v, %v", got, err)
 		}
 		w.tellsDenials(t, f, identity, stranger)
@@ -596,10 +636,13 @@ func (w *world) tellsDenials(t *testing.T, f *fakeIssuer, identity, stranger str
 		return len(got.GetDenials()) > 0
 	})
 	d := got.GetDenials()[0]
-	if d.GetRequestId() != request || !d.GetSignatureVerified() || d.GetRemoteAddress() != "127.0.0.1" || d.GetMessage() != st.Message() {
+	if d.GetRequestId() != request || !d.GetSignatureVerified() ||
+		d.GetRemoteAddress() != "127.0.0.1" || d.GetMessage() != st.Message() {
 		t.Errorf("the denial is %v", d)
 	}
-	if c := d.GetChecks()[0]; c.GetClaim() != "sub" || c.GetExpected() != "job" || c.GetReceived() != "Job" || !strings.Contains(c.GetCause(), "case") {
+	c := d.GetChecks()[0]
+	if c.GetClaim() != "sub" || c.GetExpected() != "job" ||
+		c.GetReceived() != "Job" || !strings.Contains(c.GetCause(), "case") {
 		t.Errorf("the first check is %v", c)
 	}
 	if _, err := list(stranger); status.Code(err) != codes.PermissionDenied {
@@ -628,7 +671,8 @@ func (w *world) tellsExchanges(t *testing.T, f *fakeIssuer, identity, stranger s
 		told = 0
 		for _, e := range got.GetExchanges() {
 			told += int(e.GetCount())
-			if e.GetIssuer() != f.url || e.GetSubject() != "job" || e.GetRemoteAddress() != "127.0.0.1" || e.GetRequestId() == "" || len(e.GetAudience()) != 1 {
+			if e.GetIssuer() != f.url || e.GetSubject() != "job" ||
+				e.GetRemoteAddress() != "127.0.0.1" || e.GetRequestId() == "" || len(e.GetAudience()) != 1 {
 				t.Errorf("the exchange is %v", e)
 			}
 		}
@@ -661,15 +705,18 @@ func TestIssuerWatch(t *testing.T) {
 		return by[f.url].GetReachable() && strings.Contains(by["http://127.0.0.1:1"].GetProblem(), "refused")
 	})
 	good, bad := by[f.url], by["http://127.0.0.1:1"]
-	if good.GetProblem() != "" || len(good.GetKeys()) != 2 || good.GetIdentityCount() != 1 || good.GetSuccessTime() == nil || len(good.GetEndangered()) != 0 {
+	if good.GetProblem() != "" || len(good.GetKeys()) != 2 || good.GetIdentityCount() != 1 ||
+		good.GetSuccessTime() == nil || len(good.GetEndangered()) != 0 {
 		t.Errorf("the good one: %v", good)
 	}
-	if bad.GetReachable() || bad.GetSuccessTime() != nil || len(bad.GetEndangered()) != 1 || bad.GetEndangered()[0].GetIdentityUid() != dead {
+	if bad.GetReachable() || bad.GetSuccessTime() != nil ||
+		len(bad.GetEndangered()) != 1 || bad.GetEndangered()[0].GetIdentityUid() != dead {
 		t.Errorf("the dead one: %v", bad)
 	}
 	w.exchange(t, f.token(nil), live)
 	stranger := w.mint(t, resource.UID(w.robot(t, string(w.Organization), "stranger")), token.Claims{})
-	if got, err := client.ListIssuers(bearing(t, stranger), &federationpb.ListIssuersRequest{}); err == nil && len(got.GetIssuers()) != 0 {
+	got, err := client.ListIssuers(bearing(t, stranger), &federationpb.ListIssuersRequest{})
+	if err == nil && len(got.GetIssuers()) != 0 {
 		t.Errorf("a stranger sees %v", got)
 	}
 }
@@ -702,7 +749,8 @@ func TestDeadIssuer(t *testing.T) {
 	slow, good := w.workload(t, hang.url, nil), w.workload(t, f.url, nil)
 	refused := make(chan *status.Status, 1)
 	go func() {
-		claims := fmt.Sprintf(`{"iss":%q,"sub":"job","aud":%q,"exp":%d}`, hang.url, w.AuthURL, time.Now().Add(time.Hour).Unix())
+		claims := fmt.Sprintf(`{"iss":%q,"sub":"job","aud":%q,"exp":%d}`,
+			hang.url, w.AuthURL, time.Now().Add(time.Hour).Unix())
 		_, st := w.exchangeGRPC(t, jws(rsaHeader, claims, withRSA), w.wish(slow))
 		refused <- st
 	}()
@@ -721,7 +769,9 @@ func TestSilentLog(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{LogLevel: slog.LevelDebug, Stderr: &log}, nil)
 	f := newFakeIssuer(t, w)
 	identity := w.workload(t, f.url, nil)
-	secrets := map[string]string{"the owner's token": w.Token, "the refresh token": w.RefreshToken, "the registry's token": w.RegistryToken}
+	secrets := map[string]string{
+		"the owner's token": w.Token, "the refresh token": w.RefreshToken, "the registry's token": w.RegistryToken,
+	}
 	bearer := f.token(nil)
 	secrets["the workload's token"] = bearer
 	secrets["the token issued"] = w.exchange(t, bearer, identity)
@@ -738,9 +788,12 @@ func TestSilentLog(t *testing.T) {
 	p := provider("p")
 	p.GetOidc().ClientSecret = "aSecretOfAProvider"
 	secrets["a provider's secret"] = "aSecretOfAProvider"
-	must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{Parent: string(w.Organization), IdentityProvider: p})
+	must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{
+		Parent: string(w.Organization), IdentityProvider: p,
+	})
 	dead := w.workload(t, "http://127.0.0.1:1", nil)
-	secrets["a dead issuer's token"] = jws(rsaHeader, strings.ReplaceAll(f.claims(nil), f.url, "http://127.0.0.1:1"), withRSA)
+	secrets["a dead issuer's token"] = jws(rsaHeader,
+		strings.ReplaceAll(f.claims(nil), f.url, "http://127.0.0.1:1"), withRSA)
 	if _, st := w.exchangeHTTP(t, secrets["a dead issuer's token"], w.wish(dead)); st.Code() != codes.Unavailable {
 		t.Errorf("a dead issuer's token: %v", st)
 	}

@@ -16,9 +16,10 @@ var consoleViewer = string(resource.ManagedRoleUID("console_viewer"))
 
 // provider is an identity provider with nothing wrong about it.
 func provider(name string) *iampb.IdentityProvider {
-	return &iampb.IdentityProvider{Name: name, DefaultRole: consoleViewer, Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
-		Issuer: "https://login.example", ClientId: "client", ClientSecret: "secret",
-	}}}
+	return &iampb.IdentityProvider{Name: name, DefaultRole: consoleViewer,
+		Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
+			Issuer: "https://login.example", ClientId: "client", ClientSecret: "secret",
+		}}}
 }
 
 // account is an account association with nothing wrong about it.
@@ -48,7 +49,9 @@ func withServices(a *iampb.AccountAssociation, identities map[string]string) *ia
 // idp makes an identity provider as the owner and returns its uid.
 func (w *world) idp(t *testing.T, parent, name string) string {
 	t.Helper()
-	return must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{Parent: parent, IdentityProvider: provider(name)}).GetUid()
+	return must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{
+		Parent: parent, IdentityProvider: provider(name),
+	}).GetUid()
 }
 
 // mapped makes a mapping of a provider as the owner and returns its uid.
@@ -62,7 +65,9 @@ func (w *world) mapped(t *testing.T, idp, group string) string {
 // invite makes an invite as the owner and returns its uid.
 func (w *world) invite(t *testing.T, group string) string {
 	t.Helper()
-	return must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{Parent: group, GroupInvite: invitation()}).GetUid()
+	return must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{
+		Parent: group, GroupInvite: invitation(),
+	}).GetUid()
 }
 
 // associate gives a group an association as the owner and returns its uid.
@@ -77,9 +82,11 @@ func (w *world) associate(t *testing.T, group string) string {
 // its uid.
 func (w *world) service(t *testing.T, group, name string) string {
 	t.Helper()
-	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{Parent: group, Identity: &iampb.Identity{
-		Name: name, Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: iampb.ServicePrincipal_SERVICE_PRINCIPAL_INGESTER},
-	}}).GetUid()
+	return must[*iampb.Identity](t, w.overGRPC, w.Token,
+		&iampb.CreateIdentityRequest{Parent: group, Identity: &iampb.Identity{
+			Name:         name,
+			Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: iampb.ServicePrincipal_SERVICE_PRINCIPAL_INGESTER},
+		}}).GetUid()
 }
 
 // federate adds to x one of each resource that ties an organization to the world

@@ -47,13 +47,21 @@ func TestApiGrants(t *testing.T) {
 				return &iampb.CreateRoleBindingRequest{Parent: x.folder, RoleBinding: bind(viewer)}
 			}},
 			"a batch of what they hold": {codes.OK, func() proto.Message {
-				return &iampb.BatchCreateRoleBindingsRequest{Parent: x.folder, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bind(x.role)}, {RoleBinding: bind(x.role)}}}
+				return &iampb.BatchCreateRoleBindingsRequest{
+					Parent:   x.folder,
+					Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bind(x.role)}, {RoleBinding: bind(x.role)}},
+				}
 			}},
 			"a batch with the owner in it": {codes.PermissionDenied, func() proto.Message {
-				return &iampb.BatchCreateRoleBindingsRequest{Parent: x.folder, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bind(x.role)}, {RoleBinding: bind(owner)}}}
+				return &iampb.BatchCreateRoleBindingsRequest{
+					Parent:   x.folder,
+					Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bind(x.role)}, {RoleBinding: bind(owner)}},
+				}
 			}},
 			"a batch of the owner": {codes.PermissionDenied, func() proto.Message {
-				return &iampb.BatchCreateRoleBindingsRequest{Parent: x.folder, RoleUid: owner, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bind("")}}}
+				return &iampb.BatchCreateRoleBindingsRequest{
+					Parent: x.folder, RoleUid: owner, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: bind("")}},
+				}
 			}},
 			"a binding changed to the owner": {codes.PermissionDenied, func() proto.Message {
 				return &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: robots, RoleUid: owner}}
@@ -62,30 +70,43 @@ func TestApiGrants(t *testing.T) {
 				return &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: robots, IdentityUid: h.person()}}
 			}},
 			"a role with more in it": {codes.PermissionDenied, func() proto.Message {
-				return &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Capabilities: capabilities("groups.list", "groups.delete")}}
+				return &iampb.UpdateRoleRequest{
+					Role: &iampb.Role{Uid: x.role, Capabilities: capabilities("groups.list", "groups.delete")},
+				}
 			}},
 			"a role with what they hold": {codes.OK, func() proto.Message {
-				return &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Capabilities: capabilities("groups.list", "roles.list")}}
+				return &iampb.UpdateRoleRequest{
+					Role: &iampb.Role{Uid: x.role, Capabilities: capabilities("groups.list", "roles.list")},
+				}
 			}},
 			"a new role, which gives nothing": {codes.OK, func() proto.Message {
-				return &iampb.CreateRoleRequest{Parent: x.folder, Role: &iampb.Role{Name: h.name(), Capabilities: capabilities("groups.delete")}}
+				return &iampb.CreateRoleRequest{
+					Parent: x.folder, Role: &iampb.Role{Name: h.name(), Capabilities: capabilities("groups.delete")},
+				}
 			}},
 			"the name of a strong robot": {codes.OK, func() proto.Message {
 				return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: strong, Description: h.name()}}
 			}},
 			"who a strong robot is": {codes.PermissionDenied, func() proto.Message {
-				return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: strong, Relationship: claimMatch("https://mine.example", "me")}}
+				return &iampb.UpdateIdentityRequest{
+					Identity: &iampb.Identity{Uid: strong, Relationship: claimMatch("https://mine.example", "me")},
+				}
 			}},
 			"how a strong robot is known": {codes.PermissionDenied, func() proto.Message {
-				return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: strong, Relationship: &iampb.Identity_StaticKeys_{
-					StaticKeys: &iampb.Identity_StaticKeys{Issuer: "https://mine.example", Subject: "me", IssuerKeys: publicKeys},
-				}}, UpdateMask: mask("static_keys")}
+				return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: strong,
+					Relationship: &iampb.Identity_StaticKeys_{
+						StaticKeys: &iampb.Identity_StaticKeys{Issuer: "https://mine.example", Subject: "me", IssuerKeys: publicKeys},
+					}}, UpdateMask: mask("static_keys")}
 			}},
 			"who a robot is that is strong elsewhere": {codes.PermissionDenied, func() proto.Message {
-				return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: away, Relationship: claimMatch("https://mine.example", "me")}}
+				return &iampb.UpdateIdentityRequest{
+					Identity: &iampb.Identity{Uid: away, Relationship: claimMatch("https://mine.example", "me")},
+				}
 			}},
 			"who a weak robot is": {codes.OK, func() proto.Message {
-				return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: x.identity, Relationship: claimMatch("https://mine.example", h.name())}}
+				return &iampb.UpdateIdentityRequest{
+					Identity: &iampb.Identity{Uid: x.identity, Relationship: claimMatch("https://mine.example", h.name())},
+				}
 			}},
 		}
 		for name, tt := range tests {
@@ -111,7 +132,9 @@ func TestApiLastOwner(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		org, owner := string(w.Organization), string(resource.OwnerRole)
 		robot := w.robot(t, org, "heir")
-		first := must[*iampb.ListRoleBindingsResponse](t, w.overGRPC, w.Token, &iampb.ListRoleBindingsRequest{Group: org}).GetRoleBindings()[0].GetUid()
+		first := must[*iampb.ListRoleBindingsResponse](t, w.overGRPC, w.Token, &iampb.ListRoleBindingsRequest{
+			Group: org,
+		}).GetRoleBindings()[0].GetUid()
 		unmet := func(name string, bearer string, in proto.Message) {
 			t.Helper()
 			for protocol, call := range w.protocols() {
@@ -122,7 +145,9 @@ func TestApiLastOwner(t *testing.T) {
 		}
 		viewer := string(resource.ManagedRoleUID("viewer"))
 		unmet("delete the binding", w.Token, &iampb.DeleteRoleBindingRequest{Uid: first})
-		unmet("change its role", w.Token, &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: first, RoleUid: viewer}})
+		unmet("change its role", w.Token, &iampb.UpdateRoleBindingRequest{
+			RoleBinding: &iampb.RoleBinding{Uid: first, RoleUid: viewer},
+		})
 		second := w.bind(t, org, robot, owner)
 		heir := w.mint(t, resource.UID(robot), token.Claims{})
 		must[proto.Message](t, w.overHTTP, heir, &iampb.DeleteRoleBindingRequest{Uid: first})
@@ -166,13 +191,21 @@ func (w *world) revokes(t *testing.T, write, read caller, folder string, x thing
 			Parent: folder, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: role},
 		})
 		expect("bound", codes.OK)
-		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: role, Capabilities: capabilities("roles.list")}})
+		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleRequest{
+			Role: &iampb.Role{Uid: role, Capabilities: capabilities("roles.list")},
+		})
 		expect("the role lost it", codes.PermissionDenied)
-		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: role, Capabilities: capabilities("groups.list")}})
+		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleRequest{
+			Role: &iampb.Role{Uid: role, Capabilities: capabilities("groups.list")},
+		})
 		expect("the role has it again", codes.OK)
-		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: b.GetUid(), IdentityUid: x.identity}})
+		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleBindingRequest{
+			RoleBinding: &iampb.RoleBinding{Uid: b.GetUid(), IdentityUid: x.identity},
+		})
 		expect("bound to another", codes.PermissionDenied)
-		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: b.GetUid(), IdentityUid: robot}})
+		must[proto.Message](t, write, w.Token, &iampb.UpdateRoleBindingRequest{
+			RoleBinding: &iampb.RoleBinding{Uid: b.GetUid(), IdentityUid: robot},
+		})
 		expect("bound again", codes.OK)
 		must[proto.Message](t, write, w.Token, &iampb.DeleteRoleBindingRequest{Uid: b.GetUid()})
 		expect("unbound", codes.PermissionDenied)
@@ -203,18 +236,31 @@ func TestApiTokens(t *testing.T) {
 			in     proto.Message
 			code   codes.Code
 		}{
-			"for both audiences":           {narrow(token.Claims{Audience: []string{w.RegistryHost, w.BaseURL}}), get(x.org), codes.OK},
-			"for the registry":             {w.RegistryToken, get(x.org), codes.Unauthenticated},
-			"for nobody we know":           {narrow(token.Claims{Audience: []string{"https://x.example"}}), get(x.org), codes.Unauthenticated},
+			"for both audiences": {narrow(token.Claims{Audience: []string{w.RegistryHost, w.BaseURL}}), get(x.org), codes.OK},
+			"for the registry":   {w.RegistryToken, get(x.org), codes.Unauthenticated},
+			"for nobody we know": {
+				narrow(token.Claims{Audience: []string{"https://x.example"}}), get(x.org), codes.Unauthenticated,
+			},
 			"from a key that is not ours":  {forged, get(x.org), codes.Unauthenticated},
 			"narrowed to lists, to list":   {narrow(token.Claims{Caps: &lists}), get(x.org), codes.OK},
 			"narrowed to lists, to create": {narrow(token.Claims{Caps: &lists}), create, codes.PermissionDenied},
 			"narrowed to no capability":    {narrow(token.Claims{Caps: &none}), get(x.org), codes.PermissionDenied},
 			"narrowed to a folder, in it":  {narrow(token.Claims{Scopes: folder}), get(x.folder), codes.OK},
 			"narrowed to a folder, above":  {narrow(token.Claims{Scopes: folder}), get(x.org), codes.PermissionDenied},
-			"narrowed to no place":         {narrow(token.Claims{Scopes: []resource.UID{}}), get(x.folder), codes.PermissionDenied},
-			"narrowed to lists, to bind":   {narrow(token.Claims{Caps: &lists}), &iampb.CreateRoleBindingRequest{Parent: x.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: string(resource.OwnerRole)}}, codes.PermissionDenied},
-			"narrowed, to found":           {narrow(token.Claims{Scopes: folder}), &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "new"}}, codes.PermissionDenied},
+			"narrowed to no place": {
+				narrow(token.Claims{Scopes: []resource.UID{}}), get(x.folder), codes.PermissionDenied,
+			},
+			"narrowed to lists, to bind": {
+				narrow(token.Claims{Caps: &lists}),
+				&iampb.CreateRoleBindingRequest{
+					Parent: x.folder, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: string(resource.OwnerRole)},
+				},
+				codes.PermissionDenied,
+			},
+			"narrowed, to found": {
+				narrow(token.Claims{Scopes: folder}),
+				&iampb.CreateGroupRequest{Group: &iampb.Group{Name: "new"}}, codes.PermissionDenied,
+			},
 		}
 		for name, tt := range tests {
 			for protocol, call := range w.protocols() {
@@ -227,7 +273,8 @@ func TestApiTokens(t *testing.T) {
 		}
 		for protocol, call := range w.protocols() {
 			t.Run("a narrowed list over "+protocol, func(t *testing.T) {
-				uids, total := listed(must[proto.Message](t, call, narrow(token.Claims{Scopes: folder}), &iampb.ListGroupsRequest{}))
+				uids, total := listed(must[proto.Message](t, call,
+					narrow(token.Claims{Scopes: folder}), &iampb.ListGroupsRequest{}))
 				if total != 1 || len(uids) != 1 || uids[0] != folder[0] {
 					t.Errorf("lists %q, total %d", uids, total)
 				}

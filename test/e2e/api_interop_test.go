@@ -82,7 +82,8 @@ func TestApiNames(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for _, in := range []proto.Message{
-		&iampb.ListGroupsRequest{}, &iampb.ListIdentitiesRequest{}, &iampb.ListRolesRequest{}, &iampb.ListRoleBindingsRequest{}, &pingpb.PingRequest{},
+		&iampb.ListGroupsRequest{}, &iampb.ListIdentitiesRequest{},
+		&iampb.ListRolesRequest{}, &iampb.ListRoleBindingsRequest{}, &pingpb.PingRequest{},
 		&registrypb.ListReposRequest{}, &registrypb.ListTagsRequest{},
 	} {
 		m := methodOf(in)
@@ -152,7 +153,9 @@ func TestApiHealthAndReflection(t *testing.T) {
 		}
 	}
 	services := w.listServices(t)
-	for _, want := range []string{"grpc.health.v1.Health", "holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.GroupsService"} {
+	for _, want := range []string{
+		"grpc.health.v1.Health", "holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.GroupsService",
+	} {
 		if !slices.Contains(services, want) {
 			t.Errorf("reflection lists %q, without %s", services, want)
 		}
@@ -190,9 +193,13 @@ func TestApiCredentials(t *testing.T) {
 		value string
 		code  int
 	}{
-		"with the scheme": {"Bearer " + w.Token, 200}, "with the scheme in small": {"bearer " + w.Token, 200},
-		"without the scheme": {w.Token, 401}, "with another scheme": {"Basic " + w.Token, 401}, "with nothing": {"", 401},
-		"with a changed signature": {"Bearer " + w.Token[:len(w.Token)-6] + "AAAAAA", 401}, "with half of it": {"Bearer " + w.Token[:len(w.Token)/2], 401},
+		"with the scheme":          {"Bearer " + w.Token, 200},
+		"with the scheme in small": {"bearer " + w.Token, 200},
+		"without the scheme":       {w.Token, 401},
+		"with another scheme":      {"Basic " + w.Token, 401},
+		"with nothing":             {"", 401},
+		"with a changed signature": {"Bearer " + w.Token[:len(w.Token)-6] + "AAAAAA", 401},
+		"with half of it":          {"Bearer " + w.Token[:len(w.Token)/2], 401},
 	}
 	for name, tt := range httpTests {
 		t.Run("HTTP "+name, func(t *testing.T) {
@@ -226,7 +233,8 @@ func TestApiPaths(t *testing.T) {
 	same := map[string][]string{
 		"get": {
 			"/iam/v2beta1/groups/" + x.folder, "/iam/v2/groups/" + x.folder, "/iam/v2beta1/groups/" + x.folder + "/",
-			"/iam/v2beta1/groups/" + strings.ReplaceAll(x.folder, "/", "%2F"), "/iam/v2/groups/" + strings.ReplaceAll(x.folder, "/", "%2f"),
+			"/iam/v2beta1/groups/" + strings.ReplaceAll(x.folder, "/", "%2F"),
+			"/iam/v2/groups/" + strings.ReplaceAll(x.folder, "/", "%2f"),
 			"/iam/v2beta1/groups/" + x.folder + "?unknown=ignored", "/iam/v2beta1/groups/" + x.folder + "?uid=" + org,
 		},
 		"list": {
@@ -255,14 +263,16 @@ func TestApiPaths(t *testing.T) {
 	}
 	t.Run("an organization at the collection", func(t *testing.T) {
 		for name, target := range map[string]string{"one": "/iam/v2beta1/groups", "two": "/iam/v2/groups/"} {
-			if r := w.send(t, w.Token, "POST", target, `{"name":"`+name+`"}`); r.status != http.StatusOK || strings.Contains(r.body, "/") {
+			r := w.send(t, w.Token, "POST", target, `{"name":"`+name+`"}`)
+			if r.status != http.StatusOK || strings.Contains(r.body, "/") {
 				t.Errorf("POST %s: HTTP status %d\n%s", target, r.status, r.body)
 			}
 		}
 	})
 	t.Run("an update with both spellings of its mask", func(t *testing.T) {
 		for _, name := range []string{"updateMask", "update_mask"} {
-			r := w.send(t, w.Token, "PATCH", "/iam/v2beta1/groups/"+x.folder+"?"+name+"=description", `{"name":"ignored","description":"`+name+`"}`)
+			r := w.send(t, w.Token, "PATCH", "/iam/v2beta1/groups/"+x.folder+"?"+name+"=description",
+				`{"name":"ignored","description":"`+name+`"}`)
 			if !strings.Contains(r.body, `"name":"folder","description":"`+name+`"`) {
 				t.Errorf("%s: %s", name, r.body)
 			}
@@ -284,7 +294,9 @@ func TestApiTransports(t *testing.T) {
 		protocols map[string]*http.Protocols
 		creds     credentials.TransportCredentials
 	}{
-		"plaintext": {server.Config{}, map[string]*http.Protocols{"HTTP/1.1": &http1, "HTTP/2.0": &h2c}, insecure.NewCredentials()},
+		"plaintext": {
+			server.Config{}, map[string]*http.Protocols{"HTTP/1.1": &http1, "HTTP/2.0": &h2c}, insecure.NewCredentials(),
+		},
 		"TLS": {
 			server.Config{TLSCert: cert, TLSKey: key}, map[string]*http.Protocols{"HTTP/1.1": &http1, "HTTP/2.0": &http2},
 			credentials.NewTLS(trust.Clone()),
@@ -299,7 +311,8 @@ func TestApiTransports(t *testing.T) {
 				client.CloseIdleConnections()
 			}
 			conn := w.dial(t, tt.creds, grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-			if _, st := invoke(t, conn, "/holdfast.iam.v2beta1.GroupsService/ListGroups", w.Token, &iampb.ListGroupsRequest{}); st != nil {
+			_, st := invoke(t, conn, "/holdfast.iam.v2beta1.GroupsService/ListGroups", w.Token, &iampb.ListGroupsRequest{})
+			if st != nil {
 				t.Error(st)
 			}
 		})
@@ -332,9 +345,14 @@ func selfSigned(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber:          big.NewInt(1),
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {

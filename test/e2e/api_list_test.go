@@ -132,18 +132,27 @@ func TestApiListSizes(t *testing.T) {
 		want       int
 		last       bool
 	}{
-		"by default": {0, 0, 50, false}, "one": {1, 0, 1, false}, "the most": {200, 0, 200, false},
-		"more than the most": {201, 0, 200, false}, "any number": {1<<31 - 1, 0, 200, false},
-		"after some": {10, 100, 10, false}, "up to the end": {50, walked - 50, 50, true}, "beyond the end": {50, walked + 1, 0, true},
+		"by default":         {0, 0, 50, false},
+		"one":                {1, 0, 1, false},
+		"the most":           {200, 0, 200, false},
+		"more than the most": {201, 0, 200, false},
+		"any number":         {1<<31 - 1, 0, 200, false},
+		"after some":         {10, 100, 10, false},
+		"up to the end":      {50, walked - 50, 50, true},
+		"beyond the end":     {50, walked + 1, 0, true},
 		"far beyond the end": {50, 1<<31 - 1, 0, true},
 	}
 	for name, tt := range tests {
 		for protocol, call := range w.protocols() {
 			t.Run(name+" over "+protocol, func(t *testing.T) {
-				in := &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: folder}, OrderBy: "name", PageSize: tt.size, Skip: tt.skip}
+				in := &iampb.ListGroupsRequest{
+					Uidp: &commonpb.UIDPFilter{DescendantsOf: folder}, OrderBy: "name", PageSize: tt.size, Skip: tt.skip,
+				}
 				p := must[*iampb.ListGroupsResponse](t, call, w.Token, in)
-				if len(p.GetGroups()) != tt.want || p.GetTotalCount() != walked || p.GetSkipped() != tt.skip || (p.GetNextPageToken() == "") != tt.last {
-					t.Errorf("%d groups of %d, skipped %d, next %q", len(p.GetGroups()), p.GetTotalCount(), p.GetSkipped(), p.GetNextPageToken())
+				if len(p.GetGroups()) != tt.want || p.GetTotalCount() != walked ||
+					p.GetSkipped() != tt.skip || (p.GetNextPageToken() == "") != tt.last {
+					t.Errorf("%d groups of %d, skipped %d, next %q", len(p.GetGroups()),
+						p.GetTotalCount(), p.GetSkipped(), p.GetNextPageToken())
 				}
 				if tt.want > 0 && p.GetGroups()[0].GetName() != fmt.Sprintf("g%03d", tt.skip) {
 					t.Errorf("begins with %s", p.GetGroups()[0].GetName())
@@ -189,17 +198,21 @@ func TestApiPageTokens(t *testing.T) {
 		}
 		as := func(*iampb.ListGroupsRequest) {}
 		w.refuses(t, map[string]badRequest{
-			"in another order":       {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.OrderBy = "uid" })},
-			"in another direction":   {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.OrderBy = "name desc" })},
-			"with another place":     {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.Uidp = &commonpb.UIDPFilter{InRoot: true} })},
-			"with another name":      {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.Name = "g1" })},
-			"of another list":        {"page_token", with(others.GetNextPageToken(), as)},
-			"cut short":              {"page_token", with(tok[:len(tok)-1], as)},
-			"cut to almost nothing":  {"page_token", with(tok[:20], as)},
-			"with a letter changed":  {"page_token", with("A"+tok[1:len(tok)-4]+"AAAA", as)},
-			"with something after":   {"page_token", with(tok+"AAAA", as)},
-			"with its own base64":    {"page_token", with(tok+"==", as)},
-			"of the list of another": {"page_token", &iampb.ListRolesRequest{OrderBy: "name", PageToken: tok, Uidp: list().GetUidp()}},
+			"in another order":     {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.OrderBy = "uid" })},
+			"in another direction": {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.OrderBy = "name desc" })},
+			"with another place": {"page_token", with(tok, func(r *iampb.ListGroupsRequest) {
+				r.Uidp = &commonpb.UIDPFilter{InRoot: true}
+			})},
+			"with another name":     {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.Name = "g1" })},
+			"of another list":       {"page_token", with(others.GetNextPageToken(), as)},
+			"cut short":             {"page_token", with(tok[:len(tok)-1], as)},
+			"cut to almost nothing": {"page_token", with(tok[:20], as)},
+			"with a letter changed": {"page_token", with("A"+tok[1:len(tok)-4]+"AAAA", as)},
+			"with something after":  {"page_token", with(tok+"AAAA", as)},
+			"with its own base64":   {"page_token", with(tok+"==", as)},
+			"of the list of another": {
+				"page_token", &iampb.ListRolesRequest{OrderBy: "name", PageToken: tok, Uidp: list().GetUidp()},
+			},
 		})
 		w.restarts(t, clock, list(), first)
 	})
@@ -225,7 +238,8 @@ func (w *world) restarts(t *testing.T, clock *clock, in *iampb.ListGroupsRequest
 	}
 	verb, target, _ := asHTTP(t, in)
 	r := w.send(t, bearer, verb, target, "")
-	if r.status != http.StatusOK || !strings.Contains(r.body, `"name":"g0"`) || r.header.Get("Holdfast-Page-Token") != "expired" {
+	if r.status != http.StatusOK || !strings.Contains(r.body, `"name":"g0"`) ||
+		r.header.Get("Holdfast-Page-Token") != "expired" {
 		t.Errorf("over HTTP: status %d, header %q\n%s", r.status, r.header.Get("Holdfast-Page-Token"), r.body)
 	}
 	in.PageToken = ""

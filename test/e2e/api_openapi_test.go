@@ -125,9 +125,13 @@ func (d document) find(id string) (path, verb string, op operation, ok bool) {
 }
 
 // try sends an example and checks the answer.
-func (w *world) try(t *testing.T, doc document, e example, path, verb string, op operation, check func(t *testing.T, pointer []string, body string), x things) {
+func (w *world) try(
+	t *testing.T, doc document, e example, path, verb string, op operation,
+	check func(t *testing.T, pointer []string, body string), x things,
+) {
 	t.Helper()
-	target := strings.NewReplacer("{uid}", e.uid, "{package}", e.uid, "{digest}", e.digest, "{reference}", e.digest, "{format}", e.digest).Replace(path)
+	target := strings.NewReplacer("{uid}", e.uid, "{package}", e.uid, "{digest}",
+		e.digest, "{reference}", e.digest, "{format}", e.digest).Replace(path)
 	query := e.query
 	if e.all {
 		query = everyParameter(t, op, x)
@@ -179,18 +183,55 @@ func (w *world) try(t *testing.T, doc document, e example, path, verb string, op
 func everyParameter(t *testing.T, op operation, x things) string {
 	t.Helper()
 	values := map[string]string{
-		"uidp.ancestors_of": x.binding, "uidp.descendants_of": x.org, "uidp.children_of": x.folder, "uidp.in_root": "false",
-		"uidp.ids": x.folder, "name": "folder", "page_size": "2", "page_token": "", "order_by": "uid desc", "skip": "0",
-		"relationship_type": "RELATIONSHIP_TYPE_CLAIM_MATCH", "identity": x.identity, "group": x.folder, "role": x.role,
-		"advisory_ids": "A-1", "legacy_advisory_ids": "x", "artifact_names": "x", "artifact_types": "x", "artifact_architectures": "x",
-		"component_names": "x", "component_types": "x", "component_locations": "x", "aliases": "x", "origin": "x",
-		"event_review_states": "REVIEW_STATE_PENDING", "event_authors": "x", "exclude_event_authors": "y", "event_reviewers": "x",
-		"event_types": "EVENT_TYPE_FILTER_FIXED", "latest_event_type": "EVENT_TYPE_FILTER_FIXED", "query": "x",
-		"issuer": "https://x.example", "subject": "x", "key_id": "x", "identity_provider_uid": x.folder, "identity_provider": x.provider, "updateMask": "description", "validate_only": "true",
-		"updated_since": "2026-01-02T03:04:05Z", "include_referrers": "true", "include_dates": "true", "include_epochs": "true",
-		"digest": "sha256:" + strings.Repeat("0", 64), "identity_uid": x.identity,
-		"email":     "a@b.test",
-		"group_uid": x.folder, "type": "iam.group", "since": "2026-01-02T03:04:05Z", "until": "2036-01-02T03:04:05Z",
+		"uidp.ancestors_of":      x.binding,
+		"uidp.descendants_of":    x.org,
+		"uidp.children_of":       x.folder,
+		"uidp.in_root":           "false",
+		"uidp.ids":               x.folder,
+		"name":                   "folder",
+		"page_size":              "2",
+		"page_token":             "",
+		"order_by":               "uid desc",
+		"skip":                   "0",
+		"relationship_type":      "RELATIONSHIP_TYPE_CLAIM_MATCH",
+		"identity":               x.identity,
+		"group":                  x.folder,
+		"role":                   x.role,
+		"advisory_ids":           "A-1",
+		"legacy_advisory_ids":    "x",
+		"artifact_names":         "x",
+		"artifact_types":         "x",
+		"artifact_architectures": "x",
+		"component_names":        "x",
+		"component_types":        "x",
+		"component_locations":    "x",
+		"aliases":                "x",
+		"origin":                 "x",
+		"event_review_states":    "REVIEW_STATE_PENDING",
+		"event_authors":          "x",
+		"exclude_event_authors":  "y",
+		"event_reviewers":        "x",
+		"event_types":            "EVENT_TYPE_FILTER_FIXED",
+		"latest_event_type":      "EVENT_TYPE_FILTER_FIXED",
+		"query":                  "x",
+		"issuer":                 "https://x.example",
+		"subject":                "x",
+		"key_id":                 "x",
+		"identity_provider_uid":  x.folder,
+		"identity_provider":      x.provider,
+		"updateMask":             "description",
+		"validate_only":          "true",
+		"updated_since":          "2026-01-02T03:04:05Z",
+		"include_referrers":      "true",
+		"include_dates":          "true",
+		"include_epochs":         "true",
+		"digest":                 "sha256:" + strings.Repeat("0", 64),
+		"identity_uid":           x.identity,
+		"email":                  "a@b.test",
+		"group_uid":              x.folder,
+		"type":                   "iam.group",
+		"since":                  "2026-01-02T03:04:05Z",
+		"until":                  "2036-01-02T03:04:05Z",
 	}
 	query := url.Values{}
 	for _, p := range op.Parameters {
@@ -246,11 +287,16 @@ func openAPIExamples(t *testing.T, w *world, x things) map[string][]example {
 	adas := w.mint(t, ada, token.Claims{Voucher: peopleProvider})
 	list := []example{{}, {all: true}, {query: "page_size=-1", fails: true}, {query: "order_by=nothing", fails: true}}
 	byUID := func(uid string) []example {
-		return []example{{uid: uid}, {uid: strings.ReplaceAll(uid, "/", "%2F")}, {uid: nothing, fails: true}, {uid: "nonsense", fails: true}}
+		return []example{
+			{uid: uid}, {uid: strings.ReplaceAll(uid, "/", "%2F")}, {uid: nothing, fails: true}, {uid: "nonsense", fails: true},
+		}
 	}
 	change := func(uid, body, bad string) []example {
 		return []example{
-			{uid: uid, body: body}, {uid: uid, body: body, all: true}, {uid: uid, body: bad, fails: true}, {uid: nothing, body: body, fails: true},
+			{uid: uid, body: body},
+			{uid: uid, body: body, all: true},
+			{uid: uid, body: bad, fails: true},
+			{uid: nothing, body: body, fails: true},
 			{uid: uid, query: "updateMask=nothing", body: body, fails: true},
 		}
 	}
@@ -258,47 +304,77 @@ func openAPIExamples(t *testing.T, w *world, x things) map[string][]example {
 	robot := func(kind string) string { return `{"name":"x","description":"d",` + kind + `}` }
 	keys, _ := json.Marshal(publicKeys)
 	return map[string][]example{
-		"PingService_Ping":               {{}},
-		"GroupsService_ListGroups":       list,
-		"GroupsService_GetGroup":         byUID(x.folder),
-		"GroupsService_CreateGroup":      {{uid: x.folder, body: `{"name":"new","description":"d"}`}, {uid: x.folder, body: `{}`, fails: true}, {uid: nothing, body: `{"name":"x"}`, fails: true}, {uid: x.folder, body: `{"name":"new"}`, fails: true}},
+		"PingService_Ping":         {{}},
+		"GroupsService_ListGroups": list,
+		"GroupsService_GetGroup":   byUID(x.folder),
+		"GroupsService_CreateGroup": {
+			{uid: x.folder, body: `{"name":"new","description":"d"}`},
+			{uid: x.folder, body: `{}`, fails: true},
+			{uid: nothing, body: `{"name":"x"}`, fails: true},
+			{uid: x.folder, body: `{"name":"new"}`, fails: true},
+		},
 		"GroupsService_UpdateGroup":      change(x.folder, `{"description":"new"}`, `{"name":"A"}`),
 		"GroupsService_CheckEligibility": {{}, {as: "nonsense", fails: true}},
 		"GroupsService_LookupGroup":      {{as: adas}, {fails: true}},
 		"GroupsService_RequestGroupAccess": {
-			{uid: string(resource.DerivedUID("people")), body: `{}`, as: adas}, {uid: string(resource.DerivedUID("people")), body: `{}`, as: adas, fails: true},
+			{uid: string(resource.DerivedUID("people")), body: `{}`, as: adas},
+			{uid: string(resource.DerivedUID("people")), body: `{}`, as: adas, fails: true},
 		},
-		"GroupsService_DeleteGroup":        {{uid: w.child(t, x.folder, "gone")}, {uid: x.folder, fails: true}, {uid: nothing, fails: true}},
+		"GroupsService_DeleteGroup": {
+			{uid: w.child(t, x.folder, "gone")}, {uid: x.folder, fails: true}, {uid: nothing, fails: true},
+		},
 		"IdentitiesService_ListIdentities": list,
 		"IdentitiesService_GetIdentity":    byUID(x.identity),
 		"IdentitiesService_CreateIdentity": {
-			{uid: x.folder, body: robot(`"claimMatch":{"issuer":"https://x.example","subjectPattern":"a.*","audience":"z","claims":{"a":"b"}}`)},
-			{uid: x.folder, body: robot(`"staticKeys":{"issuer":"https://x.example","subject":"s","issuerKeys":` + string(keys) + `}`)},
-			{uid: x.folder, body: robot(`"awsIdentity":{"awsAccount":"123456789012","arn":"arn:aws:iam::123456789012:user/x","userIdPattern":"A.*"}`)},
+			{
+				uid:  x.folder,
+				body: robot(`"claimMatch":{"issuer":"https://x.example","subjectPattern":"a.*","audience":"z","claims":{"a":"b"}}`),
+			},
+			{
+				uid:  x.folder,
+				body: robot(`"staticKeys":{"issuer":"https://x.example","subject":"s","issuerKeys":` + string(keys) + `}`),
+			},
+			{
+				uid: x.folder,
+				body: robot(`"awsIdentity":{"awsAccount":"123456789012","arn":"arn:aws:iam::123456789012:user/x",` +
+					`"userIdPattern":"A.*"}`),
+			},
 			{uid: x.folder, body: robot(`"servicePrincipal":"SERVICE_PRINCIPAL_INGESTER"`)},
 			{uid: x.folder, body: `{"name":"x"}`, fails: true},
 			{uid: x.folder, body: robot(`"claimMatch":{"issuer":"x"}`), fails: true},
 		},
-		"IdentitiesService_UpdateIdentity":         change(x.identity, `{"description":"new"}`, `{"name":"A"}`),
-		"IdentitiesService_LookupIdentity":         {{all: true}, {query: "issuer=https://x.example", fails: true}},
-		"IdentitiesService_UpdateIdentityMetadata": {{body: `{"identityMetadata":{"company":"x"}}`}, {body: `{}`, fails: true}},
-		"IdentitiesService_DeleteIdentity":         gone(x.identity),
-		"RolesService_ListRoles":                   list,
-		"RolesService_GetRole":                     byUID(x.role),
-		"RolesService_CreateRole":                  {{uid: x.folder, body: `{"name":"x","capabilities":["CAP_IAM_GROUPS_LIST"]}`}, {uid: x.folder, body: `{"name":"x"}`, fails: true}},
-		"RolesService_UpdateRole":                  change(x.role, `{"description":"new"}`, `{"capabilities":[]}`),
-		"RolesService_DeleteRole":                  {{uid: w.role(t, x.folder, "gone", someCapabilities...)}, {uid: nothing, fails: true}},
-		"RoleBindingsService_ListRoleBindings":     list,
-		"RoleBindingsService_GetRoleBinding":       byUID(x.binding),
+		"IdentitiesService_UpdateIdentity": change(x.identity, `{"description":"new"}`, `{"name":"A"}`),
+		"IdentitiesService_LookupIdentity": {{all: true}, {query: "issuer=https://x.example", fails: true}},
+		"IdentitiesService_UpdateIdentityMetadata": {
+			{body: `{"identityMetadata":{"company":"x"}}`}, {body: `{}`, fails: true},
+		},
+		"IdentitiesService_DeleteIdentity": gone(x.identity),
+		"RolesService_ListRoles":           list,
+		"RolesService_GetRole":             byUID(x.role),
+		"RolesService_CreateRole": {
+			{uid: x.folder, body: `{"name":"x","capabilities":["CAP_IAM_GROUPS_LIST"]}`},
+			{uid: x.folder, body: `{"name":"x"}`, fails: true},
+		},
+		"RolesService_UpdateRole": change(x.role, `{"description":"new"}`, `{"capabilities":[]}`),
+		"RolesService_DeleteRole": {
+			{uid: w.role(t, x.folder, "gone", someCapabilities...)}, {uid: nothing, fails: true},
+		},
+		"RoleBindingsService_ListRoleBindings": list,
+		"RoleBindingsService_GetRoleBinding":   byUID(x.binding),
 		"RoleBindingsService_CreateRoleBinding": {
-			{uid: x.folder, body: `{"identityUid":"` + x.identity + `","roleUid":"` + viewer + `"}`}, {uid: x.folder, body: `{}`, fails: true},
+			{uid: x.folder, body: `{"identityUid":"` + x.identity + `","roleUid":"` + viewer + `"}`},
+			{uid: x.folder, body: `{}`, fails: true},
 		},
 		"RoleBindingsService_UpdateRoleBinding": {
-			{uid: x.binding, body: `{"roleUid":"` + x.role + `"}`}, {uid: x.binding, query: "updateMask=role_uid", body: `{"roleUid":"` + x.role + `"}`},
+			{uid: x.binding, body: `{"roleUid":"` + x.role + `"}`},
+			{uid: x.binding, query: "updateMask=role_uid", body: `{"roleUid":"` + x.role + `"}`},
 			{uid: x.binding, body: `{"roleUid":"x"}`, fails: true},
 		},
 		"RoleBindingsService_BatchCreateRoleBindings": {
-			{body: `{"parent":"` + x.org + `","roleUid":"` + viewer + `","requests":[{"roleBinding":{"identityUid":"` + x.identity + `"}}]}`},
+			{
+				body: `{"parent":"` + x.org + `","roleUid":"` + viewer + `","requests":[{"roleBinding":{"identityUid":"` +
+					x.identity + `"}}]}`,
+			},
 			{body: `{"parent":"` + x.org + `"}`, fails: true},
 		},
 		"RoleBindingsService_DeleteRoleBinding": {{uid: x.binding}, {uid: x.binding}, {uid: "nonsense", fails: true}},

@@ -56,9 +56,13 @@ func TestApiPageTokensAlone(t *testing.T) {
 		rows := w.filteredLists(t)
 		for _, m := range pagedMethods() {
 			in := rows[m.Input().FullName()]
-			if tested := m.ParentFile().Path(); strings.HasPrefix(tested, "holdfast/findings/") && tested != findingspb.File_holdfast_findings_v1_exceptions_proto.Path() &&
-				tested != findingspb.File_holdfast_findings_v1_rules_proto.Path() || m.Name() == "CheckRule" || m.Name() == "ListUnusedAccess" {
-				continue // TestFindingsPages, which has images that were inspected; and TestListUnusedPages of iam, where time passes
+			tested := m.ParentFile().Path()
+			if strings.HasPrefix(tested, "holdfast/findings/") &&
+				tested != findingspb.File_holdfast_findings_v1_exceptions_proto.Path() &&
+				tested != findingspb.File_holdfast_findings_v1_rules_proto.Path() ||
+				m.Name() == "CheckRule" || m.Name() == "ListUnusedAccess" {
+				// TestFindingsPages, which has images that were inspected; and TestListUnusedPages of iam, where time passes
+				continue
 			}
 			if in == nil {
 				t.Errorf("%s has pages and no row here", m.FullName())
@@ -89,12 +93,20 @@ func (w *world) tokenGivesNothing(t *testing.T, rows map[protoreflect.FullName]p
 		}
 	}
 	w.refuses(t, map[string]badRequest{
-		"moves of another tag":     {"page_token", &ocipb.ListTagHistoryRequest{RepoUid: history.RepoUid, Tag: "v2", PageToken: moves}},
-		"grants of another sort":   {"page_token", &accesspb.ListAccessRequest{PlaceUid: grants.PlaceUid, Capability: "groups.delete", PageToken: access}},
-		"grants of a higher place": {"page_token", &accesspb.ListAccessRequest{PlaceUid: string(w.Organization), PageToken: access}},
+		"moves of another tag": {
+			"page_token", &ocipb.ListTagHistoryRequest{RepoUid: history.RepoUid, Tag: "v2", PageToken: moves},
+		},
+		"grants of another sort": {
+			"page_token", &accesspb.ListAccessRequest{PlaceUid: grants.PlaceUid, Capability: "groups.delete", PageToken: access},
+		},
+		"grants of a higher place": {
+			"page_token", &accesspb.ListAccessRequest{PlaceUid: string(w.Organization), PageToken: access},
+		},
 	})
 	// Over HTTP the repo is part of the path, and the tag comes from the token.
-	out := must[*ocipb.ListTagHistoryResponse](t, w.overHTTP, w.Token, &ocipb.ListTagHistoryRequest{RepoUid: history.RepoUid, PageToken: moves})
+	out := must[*ocipb.ListTagHistoryResponse](t, w.overHTTP, w.Token, &ocipb.ListTagHistoryRequest{
+		RepoUid: history.RepoUid, PageToken: moves,
+	})
 	for _, c := range out.GetChanges() {
 		if c.GetTag() != history.Tag {
 			t.Errorf("the token of %s leads to %s", history.Tag, c.GetTag())
@@ -202,13 +214,15 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&deliveriespb.ListDeliveriesRequest{Uidp: below, OrderBy: newest}, // there are none before a day has passed
 		&auditpb.ListEntriesRequest{GroupUid: folder, Type: "iam.rolebindings"},
 		&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: folder},
-		&accesspb.ListAccessRulesRequest{Uidp: below, OrderBy: newest}, &accesspb.ListAccessRequestsRequest{Uidp: below, OrderBy: "create_time"},
+		&accesspb.ListAccessRulesRequest{Uidp: below, OrderBy: newest},
+		&accesspb.ListAccessRequestsRequest{Uidp: below, OrderBy: "create_time"},
 		&accesspb.CountChildrenRequest{Uid: folder, OrderBy: newest},
 		&accesspb.ListPastGrantsRequest{PlaceUid: folder, AsOf: justNow(), OrderBy: "create_time"},
 		&accesspb.ListPastGroupsRequest{Uid: folder, AsOf: justNow(), OrderBy: "uid desc"},
 		&accesspb.DiffAccessRequest{PlaceUid: folder, FromTime: began, ToTime: justNow(), OrderBy: "time desc"},
 		&budgetspb.ListBudgetsRequest{Uidp: below, OrderBy: newest},
-		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest}, &findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
+		&findingspb.ListExceptionsRequest{Uidp: below, OrderBy: newest},
+		&findingspb.ListRulesRequest{Uidp: below, OrderBy: newest},
 		&ocipb.ListSignersRequest{Uidp: below, OrderBy: newest},
 		&vulnpb.ListAdvisoriesRequest{Uidp: below, ArtifactNames: []string{"openssl"}},
 		&vulnv1pb.AdvisoryFilter{Uidp: below, ArtifactName: []string{"openssl"}},
@@ -256,12 +270,16 @@ func (w *world) fillLists(t *testing.T, org, folder, app string) {
 		w.publish(t, group, scoresOf("CVE-2020-0001,0.1,0.2"))
 		w.publish(t, group, catalogOf("CVE-2020-0001"))
 		must[proto.Message](t, w.overGRPC, w.Token, &advisoriespb.CreateAdvisoryFeedRequest{Parent: folder, Feed: feed})
-		w.advise(t, folder, &vulnpb.Advisory{AdvisoryId: "A-" + name, ArtifactName: "openssl", Events: []*vulnpb.AdvisoryEvent{fixedIn("1")}})
+		w.advise(t, folder, &vulnpb.Advisory{
+			AdvisoryId: "A-" + name, ArtifactName: "openssl", Events: []*vulnpb.AdvisoryEvent{fixedIn("1")},
+		})
 		w.except(t, folder, &findingspb.Exception{AdvisoryId: "CVE-1"})
 		w.ruled(t, folder, &findingspb.Rule{})
 		w.signer(t, folder, &ocipb.Signer{Name: name, Key: storyKey()})
 		w.asked(t, w.requestable(t, folder))
-		must[proto.Message](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: group, Repos: proto.Int64(5)}})
+		must[proto.Message](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{
+			Budget: &budgetspb.Budget{Uid: group, Repos: proto.Int64(5)},
+		})
 		must[proto.Message](t, w.overGRPC, w.Token, &signinpb.CreateAccountRequest{
 			Parent: org, Account: &signinpb.Account{Email: name + "@example.test", Name: name},
 		})

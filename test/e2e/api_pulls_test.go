@@ -38,7 +38,9 @@ func TestApiPulls(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		app := h.repo(t, h.folder, "app")
-		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: h.folder, Public: true}})
+		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
+			Settings: &ocipb.Settings{Uid: h.folder, Public: true},
+		})
 		robot := h.robot(t, h.folder, "robot")
 		digest := w.pushImage(t, "dev/folder/app", "1.0", "amd64", "layer")
 		w.pushImage(t, "other/app", "1.0", "amd64", "other")
@@ -62,13 +64,16 @@ func TestApiPulls(t *testing.T) {
 				t.Fatalf("over %s: %v, want three of the repo", protocol, all)
 			}
 			anonymous, byRobot, push := all[0], all[1], all[2] // the newest first
-			if anonymous.GetIdentityUid() != "" || anonymous.GetTag() != "" || anonymous.GetDigest() != digest || anonymous.GetRemoteAddress() != "127.0.0.1" {
+			if anonymous.GetIdentityUid() != "" || anonymous.GetTag() != "" ||
+				anonymous.GetDigest() != digest || anonymous.GetRemoteAddress() != "127.0.0.1" {
 				t.Errorf("over %s: the anonymous pull is %v", protocol, anonymous)
 			}
-			if byRobot.GetIdentityUid() != robot || byRobot.GetIdentity() != "robot" || byRobot.GetTag() != "1.0" || byRobot.GetUserAgent() != "puller/1" {
+			if byRobot.GetIdentityUid() != robot || byRobot.GetIdentity() != "robot" ||
+				byRobot.GetTag() != "1.0" || byRobot.GetUserAgent() != "puller/1" {
 				t.Errorf("over %s: the robot's pull is %v", protocol, byRobot)
 			}
-			if push.GetDirection() != ocipb.Direction_DIRECTION_PUSH || push.GetIdentityUid() != string(w.Owner) || push.GetRepo() != "dev/folder/app" || push.GetRepoUid() != app {
+			if push.GetDirection() != ocipb.Direction_DIRECTION_PUSH || push.GetIdentityUid() != string(w.Owner) ||
+				push.GetRepo() != "dev/folder/app" || push.GetRepoUid() != app {
 				t.Errorf("over %s: the push is %v", protocol, push)
 			}
 			for name, tt := range map[string]struct {
@@ -76,14 +81,22 @@ func TestApiPulls(t *testing.T) {
 				in     *ocipb.ListPullsRequest
 				want   int
 			}{
-				"of a digest":                {w.Token, &ocipb.ListPullsRequest{Digest: digest}, 3},
-				"of an identity":             {w.Token, &ocipb.ListPullsRequest{IdentityUid: robot}, 1},
-				"of an identity in a repo":   {w.Token, &ocipb.ListPullsRequest{IdentityUid: string(w.Owner), Uidp: of.Uidp}, 1},
-				"pulls of a repo":            {w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PULL}, 2},
-				"pushes of a repo":           {w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PUSH}, 1},
-				"pushes":                     {w.Token, &ocipb.ListPullsRequest{Direction: ocipb.Direction_DIRECTION_PUSH}, 2},
-				"pulls for a sibling":        {h.full["sibling"], &ocipb.ListPullsRequest{Direction: ocipb.Direction_DIRECTION_PULL}, 0},
-				"below the organization":     {w.Token, &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: h.org}}, 3},
+				"of a digest":              {w.Token, &ocipb.ListPullsRequest{Digest: digest}, 3},
+				"of an identity":           {w.Token, &ocipb.ListPullsRequest{IdentityUid: robot}, 1},
+				"of an identity in a repo": {w.Token, &ocipb.ListPullsRequest{IdentityUid: string(w.Owner), Uidp: of.Uidp}, 1},
+				"pulls of a repo": {
+					w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PULL}, 2,
+				},
+				"pushes of a repo": {
+					w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PUSH}, 1,
+				},
+				"pushes": {w.Token, &ocipb.ListPullsRequest{Direction: ocipb.Direction_DIRECTION_PUSH}, 2},
+				"pulls for a sibling": {
+					h.full["sibling"], &ocipb.ListPullsRequest{Direction: ocipb.Direction_DIRECTION_PULL}, 0,
+				},
+				"below the organization": {
+					w.Token, &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: h.org}}, 3,
+				},
 				"for the other organization": {h.full["other"], &ocipb.ListPullsRequest{}, 1},
 				"for a sibling":              {h.full["sibling"], &ocipb.ListPullsRequest{}, 0},
 				"without identity.list":      {h.lacking["identity.list"], &ocipb.ListPullsRequest{}, 0},
@@ -109,10 +122,15 @@ func TestPullTokenExpires(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{Now: clock.now}, nil)
 	f := newFakeIssuer(t, w)
 	w.pushImage(t, "dev/app", "1.0", "amd64", "layer")
-	robot := w.identify(t, &iampb.Identity{Name: "puller", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
-		Issuer: "https://keys.example", Subject: "job", IssuerKeys: string(fakeKeySet()), ExpirationTime: timestamppb.New(clock.now().Add(time.Hour)),
-	}}})
-	w.post(t, "/iam/v2beta1/roleBindings/"+string(w.Organization), `{"identityUid":"`+robot+`","roleUid":"`+string(resource.ManagedRoleUID("registry.pull"))+`"}`)
+	robot := w.identify(t,
+		&iampb.Identity{Name: "puller", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
+			Issuer:         "https://keys.example",
+			Subject:        "job",
+			IssuerKeys:     string(fakeKeySet()),
+			ExpirationTime: timestamppb.New(clock.now().Add(time.Hour)),
+		}}})
+	w.post(t, "/iam/v2beta1/roleBindings/"+string(w.Organization),
+		`{"identityUid":"`+robot+`","roleUid":"`+string(resource.ManagedRoleUID("registry.pull"))+`"}`)
 	password := func(life time.Duration) string {
 		return f.token(map[string]any{"iss": "https://keys.example", "exp": time.Now().Add(life).Unix()})
 	}

@@ -52,7 +52,8 @@ func (w *world) put(t *testing.T, verb, target, contentType, content string) {
 func (w *world) pushImage(t *testing.T, repo, tag, architecture, layer string) string {
 	t.Helper()
 	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","created":"2026-01-02T03:04:05Z",`+
-		`"config":{"User":"1000","Env":["A=b"],"Entrypoint":["/app"],"Cmd":["serve"],"WorkingDir":"/srv","ExposedPorts":{"8080/tcp":{}},"Labels":{"l":"v"}},`+
+		`"config":{"User":"1000","Env":["A=b"],"Entrypoint":["/app"],"Cmd":["serve"],"WorkingDir":"/srv",`+
+		`"ExposedPorts":{"8080/tcp":{}},"Labels":{"l":"v"}},`+
 		`"rootfs":{"type":"layers","diff_ids":[%q]}}`, architecture, digestOf(layer))
 	for _, blob := range []string{config, layer} {
 		w.put(t, "POST", repo+"/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
@@ -69,9 +70,13 @@ func (w *world) pushIndex(t *testing.T, repo, tag string, architectures ...strin
 	var all []descriptor
 	for _, a := range architectures {
 		digest := w.pushImage(t, repo, "only-"+a, a, "layer for "+a)
-		all = append(all, descriptor{MediaType: manifestType, Digest: digest, Size: 1, Platform: map[string]string{"architecture": a, "os": "linux"}})
+		all = append(all, descriptor{
+			MediaType: manifestType, Digest: digest, Size: 1, Platform: map[string]string{"architecture": a, "os": "linux"},
+		})
 	}
-	return w.pushManifest(t, repo, tag, indexType, map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": all})
+	return w.pushManifest(t, repo, tag, indexType, map[string]any{
+		"schemaVersion": 2, "mediaType": indexType, "manifests": all,
+	})
 }
 
 func (w *world) pushManifest(t *testing.T, repo, tag, mediaType string, content any) string {
@@ -87,7 +92,9 @@ func (w *world) pushManifest(t *testing.T, repo, tag, mediaType string, content 
 // repo makes a repo as the owner and returns its uid.
 func (w *world) repo(t *testing.T, parent, name string) string {
 	t.Helper()
-	return must[*registrypb.Repo](t, w.overGRPC, w.Token, &registrypb.CreateRepoRequest{Parent: parent, Repo: &registrypb.Repo{Name: name}}).GetUid()
+	return must[*registrypb.Repo](t, w.overGRPC, w.Token, &registrypb.CreateRepoRequest{
+		Parent: parent, Repo: &registrypb.Repo{Name: name},
+	}).GetUid()
 }
 
 // tag gives an image of a repo a tag as the owner and returns its uid.

@@ -37,7 +37,10 @@ type hit struct {
 }
 
 func (h hit) String() string {
-	return strings.Join([]string{h.kind.String()[len("SEARCH_KIND_"):], h.match.String()[len("SEARCH_MATCH_"):], h.path, h.id}, " ")
+	return strings.Join([]string{
+		h.kind.String()[len("SEARCH_KIND_"):], h.match.String()[len("SEARCH_MATCH_"):], h.path, h.id,
+	},
+		" ")
 }
 
 // searched returns what a caller finds, as hits are written.
@@ -57,19 +60,26 @@ func searched(t *testing.T, call caller, bearer, query string) (all []string) {
 func (g *gallery) hits(t *testing.T) map[string]hit {
 	t.Helper()
 	const (
-		byUID, byPath, byName     = accesspb.SearchMatch_SEARCH_MATCH_UID, accesspb.SearchMatch_SEARCH_MATCH_PATH, accesspb.SearchMatch_SEARCH_MATCH_NAME
-		byNamePrefix, byPathBegin = accesspb.SearchMatch_SEARCH_MATCH_NAME_PREFIX, accesspb.SearchMatch_SEARCH_MATCH_PATH_PREFIX
-		byDigest, byAdvisory      = accesspb.SearchMatch_SEARCH_MATCH_DIGEST, accesspb.SearchMatch_SEARCH_MATCH_ADVISORY_ID
-		group, repo, identity     = accesspb.SearchKind_SEARCH_KIND_GROUP, accesspb.SearchKind_SEARCH_KIND_REPO, accesspb.SearchKind_SEARCH_KIND_IDENTITY
-		role, idp, tag            = accesspb.SearchKind_SEARCH_KIND_ROLE, accesspb.SearchKind_SEARCH_KIND_IDENTITY_PROVIDER, accesspb.SearchKind_SEARCH_KIND_TAG
-		manifest, feed            = accesspb.SearchKind_SEARCH_KIND_MANIFEST, accesspb.SearchKind_SEARCH_KIND_ADVISORY_FEED
-		advisory                  = accesspb.SearchKind_SEARCH_KIND_ADVISORY
+		byUID, byPath, byName = accesspb.SearchMatch_SEARCH_MATCH_UID, accesspb.SearchMatch_SEARCH_MATCH_PATH,
+			accesspb.SearchMatch_SEARCH_MATCH_NAME
+		byNamePrefix, byPathBegin = accesspb.SearchMatch_SEARCH_MATCH_NAME_PREFIX,
+			accesspb.SearchMatch_SEARCH_MATCH_PATH_PREFIX
+		byDigest, byAdvisory  = accesspb.SearchMatch_SEARCH_MATCH_DIGEST, accesspb.SearchMatch_SEARCH_MATCH_ADVISORY_ID
+		group, repo, identity = accesspb.SearchKind_SEARCH_KIND_GROUP, accesspb.SearchKind_SEARCH_KIND_REPO,
+			accesspb.SearchKind_SEARCH_KIND_IDENTITY
+		role, idp, tag = accesspb.SearchKind_SEARCH_KIND_ROLE,
+			accesspb.SearchKind_SEARCH_KIND_IDENTITY_PROVIDER, accesspb.SearchKind_SEARCH_KIND_TAG
+		manifest, feed = accesspb.SearchKind_SEARCH_KIND_MANIFEST, accesspb.SearchKind_SEARCH_KIND_ADVISORY_FEED
+		advisory       = accesspb.SearchKind_SEARCH_KIND_ADVISORY
 	)
 	team := g.child(t, g.folder, "quartz team")
-	bot, puller, okta := g.robot(t, g.folder, "quartzbot"), g.role(t, g.folder, "quartzrole", someCapabilities...), g.idp(t, g.folder, "quartzidp")
+	bot, puller, okta := g.robot(t, g.folder, "quartzbot"), g.role(t, g.folder,
+		"quartzrole", someCapabilities...), g.idp(t, g.folder, "quartzidp")
 	binding, invite, mapped := g.bind(t, g.folder, bot, g.viewer()), g.invite(t, g.folder), g.mapped(t, okta, "external")
 	g.associate(t, team)
-	feeds := must[*advisoriespb.AdvisoryFeed](t, g.overGRPC, g.Token, &advisoriespb.CreateAdvisoryFeedRequest{Parent: g.folder, Feed: theFeed("quartzfeed")}).GetUid()
+	feeds := must[*advisoriespb.AdvisoryFeed](t, g.overGRPC, g.Token, &advisoriespb.CreateAdvisoryFeedRequest{
+		Parent: g.folder, Feed: theFeed("quartzfeed"),
+	}).GetUid()
 	subscription := g.subscribe(t, g.folder)
 	exception := g.except(t, g.folder, &findingspb.Exception{AdvisoryId: "GHSA-9"}).GetUid()
 	rule := g.ruled(t, g.folder, &findingspb.Rule{}).GetUid()
@@ -77,52 +87,92 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upstream := must[*ocipb.Upstream](t, g.overGRPC, g.Token, &ocipb.CreateUpstreamRequest{Parent: team, Upstream: &ocipb.Upstream{Name: "quartz.example", Address: "https://quartz.example"}}).GetUid()
+	upstream := must[*ocipb.Upstream](t, g.overGRPC, g.Token, &ocipb.CreateUpstreamRequest{
+		Parent: team, Upstream: &ocipb.Upstream{Name: "quartz.example", Address: "https://quartz.example"},
+	}).GetUid()
 	signer := g.signer(t, g.folder, &ocipb.Signer{Name: "quartzsigner", Key: key.PEM()}).GetUid()
 	v2 := g.tag(t, g.repo, "v2-quartz", g.digest)
 	index := g.pushIndex(t, "dev/folder/app", "multi", "arm64")
 	g.publish(t, g.folder, osvOf("GHSA-quartz-1", "CVE-2026-4711", "npm", "left", "1.3.0"))
-	vuln := must[*accesspb.SearchResponse](t, g.overGRPC, g.Token, &accesspb.SearchRequest{Query: "GHSA-quartz-1"}).GetResults()[0].GetUid()
+	vuln := must[*accesspb.SearchResponse](t, g.overGRPC, g.Token, &accesspb.SearchRequest{
+		Query: "GHSA-quartz-1",
+	}).GetResults()[0].GetUid()
 	return map[string]hit{
-		"a group by uid":                 {team, group, byUID, "dev/folder/quartz team", team, "groups.list"},
-		"a group by path":                {"dev/folder/quartz team", group, byPath, "dev/folder/quartz team", team, "groups.list"},
-		"a group by path, with a slash":  {"/dev/folder/quartz team", group, byPath, "dev/folder/quartz team", team, "groups.list"},
-		"a group by some of its path":    {"dev/folder/quar", group, byPathBegin, "dev/folder/quartz team", team, "groups.list"},
-		"a group by name":                {"quartz team", group, byName, "dev/folder/quartz team", team, "groups.list"},
-		"a group by some of its name":    {"quartz t", group, byNamePrefix, "dev/folder/quartz team", team, "groups.list"},
-		"a repo by uid":                  {g.repo, repo, byUID, "dev/folder/app", g.repo, "repo.list"},
-		"a repo by path":                 {"dev/folder/app", repo, byPath, "dev/folder/app", g.repo, "repo.list"},
-		"a repo by name":                 {"app", repo, byName, "dev/folder/app", g.repo, "repo.list"},
-		"a repo by some of its path":     {"dev/folder/ap", repo, byPathBegin, "dev/folder/app", g.repo, "repo.list"},
-		"an identity by uid":             {bot, identity, byUID, "dev/folder/quartzbot", bot, "identity.list"},
-		"an identity by name":            {"quartzbot", identity, byName, "dev/folder/quartzbot", bot, "identity.list"},
-		"a role by uid":                  {puller, role, byUID, "dev/folder/quartzrole", puller, "roles.list"},
-		"a role by some of its name":     {"quartzr", role, byNamePrefix, "dev/folder/quartzrole", puller, "roles.list"},
-		"a provider by name":             {"quartzidp", idp, byName, "dev/folder/quartzidp", okta, "identity_providers.list"},
-		"a provider by uid":              {okta, idp, byUID, "dev/folder/quartzidp", okta, "identity_providers.list"},
-		"a mapping by uid":               {mapped, accesspb.SearchKind_SEARCH_KIND_EXTERNAL_GROUP_ROLE_MAPPING, byUID, "", mapped, "identity_providers.list"},
-		"an association by name":         {"account", accesspb.SearchKind_SEARCH_KIND_ACCOUNT_ASSOCIATION, byName, "dev/folder/quartz team/account", team, "account_associations.list"},
-		"a binding by uid":               {binding, accesspb.SearchKind_SEARCH_KIND_ROLE_BINDING, byUID, "dev/folder", binding, "role_bindings.list"},
-		"an invite by uid":               {invite, accesspb.SearchKind_SEARCH_KIND_GROUP_INVITE, byUID, "dev/folder", invite, "group_invites.list"},
-		"a feed by name":                 {"quartzfeed", feed, byName, "dev/folder/quartzfeed", feeds, "advisories.list"},
-		"a feed by uid":                  {feeds, feed, byUID, "dev/folder/quartzfeed", feeds, "advisories.list"},
-		"a subscription by uid":          {subscription, accesspb.SearchKind_SEARCH_KIND_SUBSCRIPTION, byUID, "dev/folder", subscription, "subscriptions.list"},
-		"an exception by uid":            {exception, accesspb.SearchKind_SEARCH_KIND_EXCEPTION, byUID, "dev/folder", exception, "policies.override.list"},
-		"a rule by uid":                  {rule, accesspb.SearchKind_SEARCH_KIND_RULE, byUID, "dev/folder", rule, "policies.policy.list"},
-		"an upstream by name":            {"quartz.example", accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byName, "dev/folder/quartz team/quartz.example", upstream, "registry.settings.list"},
-		"an upstream by uid":             {upstream, accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byUID, "dev/folder/quartz team/quartz.example", upstream, "registry.settings.list"},
-		"a signer by some of its name":   {"quartzs", accesspb.SearchKind_SEARCH_KIND_SIGNER, byNamePrefix, "dev/folder/quartzsigner", signer, "policies.policy.list"},
-		"a signer by uid":                {signer, accesspb.SearchKind_SEARCH_KIND_SIGNER, byUID, "dev/folder/quartzsigner", signer, "policies.policy.list"},
-		"a tag by name":                  {"v2-quartz", tag, byName, "dev/folder/app:v2-quartz", v2, "tag.list"},
-		"a tag by uid":                   {v2, tag, byUID, "dev/folder/app:v2-quartz", v2, "tag.list"},
-		"an image by digest":             {g.digest, manifest, byDigest, "dev/folder/app@" + g.digest, g.digest, "manifest.metadata.list"},
-		"an image by some digits":        {g.digest[7:15], manifest, byDigest, "dev/folder/app@" + g.digest, g.digest, "manifest.metadata.list"},
-		"an image by algorithm and some": {g.digest[:20], manifest, byDigest, "dev/folder/app@" + g.digest, g.digest, "manifest.metadata.list"},
-		"an index by some digits":        {index[7:25], manifest, byDigest, "dev/folder/app@" + index, index, "manifest.metadata.list"},
-		"an advisory by id":              {"GHSA-quartz-1", advisory, byAdvisory, "dev/folder/GHSA-quartz-1", vuln, "advisories.list"},
-		"an advisory by alias":           {"CVE-2026-4711", advisory, byAdvisory, "dev/folder/GHSA-quartz-1", vuln, "advisories.list"},
-		"an advisory by a small alias":   {"cve-2026-4711", advisory, byAdvisory, "dev/folder/GHSA-quartz-1", vuln, "advisories.list"},
-		"an advisory by uid":             {vuln, advisory, byUID, "dev/folder/GHSA-quartz-1", vuln, "advisories.list"},
+		"a group by uid":  {team, group, byUID, "dev/folder/quartz team", team, "groups.list"},
+		"a group by path": {"dev/folder/quartz team", group, byPath, "dev/folder/quartz team", team, "groups.list"},
+		"a group by path, with a slash": {
+			"/dev/folder/quartz team", group, byPath, "dev/folder/quartz team", team, "groups.list",
+		},
+		"a group by some of its path": {"dev/folder/quar", group, byPathBegin, "dev/folder/quartz team", team, "groups.list"},
+		"a group by name":             {"quartz team", group, byName, "dev/folder/quartz team", team, "groups.list"},
+		"a group by some of its name": {"quartz t", group, byNamePrefix, "dev/folder/quartz team", team, "groups.list"},
+		"a repo by uid":               {g.repo, repo, byUID, "dev/folder/app", g.repo, "repo.list"},
+		"a repo by path":              {"dev/folder/app", repo, byPath, "dev/folder/app", g.repo, "repo.list"},
+		"a repo by name":              {"app", repo, byName, "dev/folder/app", g.repo, "repo.list"},
+		"a repo by some of its path":  {"dev/folder/ap", repo, byPathBegin, "dev/folder/app", g.repo, "repo.list"},
+		"an identity by uid":          {bot, identity, byUID, "dev/folder/quartzbot", bot, "identity.list"},
+		"an identity by name":         {"quartzbot", identity, byName, "dev/folder/quartzbot", bot, "identity.list"},
+		"a role by uid":               {puller, role, byUID, "dev/folder/quartzrole", puller, "roles.list"},
+		"a role by some of its name":  {"quartzr", role, byNamePrefix, "dev/folder/quartzrole", puller, "roles.list"},
+		"a provider by name":          {"quartzidp", idp, byName, "dev/folder/quartzidp", okta, "identity_providers.list"},
+		"a provider by uid":           {okta, idp, byUID, "dev/folder/quartzidp", okta, "identity_providers.list"},
+		"a mapping by uid": {
+			mapped, accesspb.SearchKind_SEARCH_KIND_EXTERNAL_GROUP_ROLE_MAPPING, byUID, "", mapped, "identity_providers.list",
+		},
+		"an association by name": {
+			"account", accesspb.SearchKind_SEARCH_KIND_ACCOUNT_ASSOCIATION, byName,
+			"dev/folder/quartz team/account", team, "account_associations.list",
+		},
+		"a binding by uid": {
+			binding, accesspb.SearchKind_SEARCH_KIND_ROLE_BINDING, byUID, "dev/folder", binding, "role_bindings.list",
+		},
+		"an invite by uid": {
+			invite, accesspb.SearchKind_SEARCH_KIND_GROUP_INVITE, byUID, "dev/folder", invite, "group_invites.list",
+		},
+		"a feed by name": {"quartzfeed", feed, byName, "dev/folder/quartzfeed", feeds, "advisories.list"},
+		"a feed by uid":  {feeds, feed, byUID, "dev/folder/quartzfeed", feeds, "advisories.list"},
+		"a subscription by uid": {
+			subscription, accesspb.SearchKind_SEARCH_KIND_SUBSCRIPTION, byUID, "dev/folder", subscription, "subscriptions.list",
+		},
+		"an exception by uid": {
+			exception, accesspb.SearchKind_SEARCH_KIND_EXCEPTION, byUID, "dev/folder", exception, "policies.override.list",
+		},
+		"a rule by uid": {rule, accesspb.SearchKind_SEARCH_KIND_RULE, byUID, "dev/folder", rule, "policies.policy.list"},
+		"an upstream by name": {
+			"quartz.example", accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byName,
+			"dev/folder/quartz team/quartz.example", upstream, "registry.settings.list",
+		},
+		"an upstream by uid": {
+			upstream, accesspb.SearchKind_SEARCH_KIND_UPSTREAM, byUID,
+			"dev/folder/quartz team/quartz.example", upstream, "registry.settings.list",
+		},
+		"a signer by some of its name": {
+			"quartzs", accesspb.SearchKind_SEARCH_KIND_SIGNER, byNamePrefix,
+			"dev/folder/quartzsigner", signer, "policies.policy.list",
+		},
+		"a signer by uid": {
+			signer, accesspb.SearchKind_SEARCH_KIND_SIGNER, byUID, "dev/folder/quartzsigner", signer, "policies.policy.list",
+		},
+		"a tag by name": {"v2-quartz", tag, byName, "dev/folder/app:v2-quartz", v2, "tag.list"},
+		"a tag by uid":  {v2, tag, byUID, "dev/folder/app:v2-quartz", v2, "tag.list"},
+		"an image by digest": {
+			g.digest, manifest, byDigest, "dev/folder/app@" + g.digest, g.digest, "manifest.metadata.list",
+		},
+		"an image by some digits": {
+			g.digest[7:15], manifest, byDigest, "dev/folder/app@" + g.digest, g.digest, "manifest.metadata.list",
+		},
+		"an image by algorithm and some": {
+			g.digest[:20], manifest, byDigest, "dev/folder/app@" + g.digest, g.digest, "manifest.metadata.list",
+		},
+		"an index by some digits": {
+			index[7:25], manifest, byDigest, "dev/folder/app@" + index, index, "manifest.metadata.list",
+		},
+		"an advisory by id":    {"GHSA-quartz-1", advisory, byAdvisory, "dev/folder/GHSA-quartz-1", vuln, "advisories.list"},
+		"an advisory by alias": {"CVE-2026-4711", advisory, byAdvisory, "dev/folder/GHSA-quartz-1", vuln, "advisories.list"},
+		"an advisory by a small alias": {
+			"cve-2026-4711", advisory, byAdvisory, "dev/folder/GHSA-quartz-1", vuln, "advisories.list",
+		},
+		"an advisory by uid": {vuln, advisory, byUID, "dev/folder/GHSA-quartz-1", vuln, "advisories.list"},
 		"a package": {
 			"pkg:npm/left", accesspb.SearchKind_SEARCH_KIND_PACKAGE, accesspb.SearchMatch_SEARCH_MATCH_PURL,
 			"dev/folder/app@" + g.digest, g.digest, "repo.list",
@@ -155,7 +205,8 @@ func TestApiSearch(t *testing.T) {
 				narrow := g.mint(t, g.Owner, token.Claims{Caps: &repos})
 				for name, h := range all {
 					found := slices.Contains(searched(t, call, narrow, h.query), h.String())
-					if want := h.capability == "repo.list" && h.kind == accesspb.SearchKind_SEARCH_KIND_REPO || h.capability == "tag.list"; found != want {
+					want := h.capability == "repo.list" && h.kind == accesspb.SearchKind_SEARCH_KIND_REPO || h.capability == "tag.list"
+					if found != want {
 						t.Errorf("%s, with a token for repos and tags: found %t", name, found)
 					}
 				}
@@ -200,7 +251,9 @@ func (g *gallery) searchesRequests(t *testing.T, call caller) {
 	request := g.name() + "-request/1"
 	make := func(parent string) string {
 		ctx := metadata.AppendToOutgoingContext(bearing(t, g.Token), "x-request-id", request)
-		m, err := iampb.NewGroupsServiceClient(g.conn).CreateGroup(ctx, &iampb.CreateGroupRequest{Parent: parent, Group: &iampb.Group{Name: g.name()}})
+		m, err := iampb.NewGroupsServiceClient(g.conn).CreateGroup(ctx, &iampb.CreateGroupRequest{
+			Parent: parent, Group: &iampb.Group{Name: g.name()},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,20 +261,32 @@ func (g *gallery) searchesRequests(t *testing.T, call caller) {
 	}
 	ours, theirs := make(g.folder), make(g.other)
 	entry := func(path, uid string) []string {
-		return []string{hit{kind: accesspb.SearchKind_SEARCH_KIND_AUDIT_ENTRY, match: accesspb.SearchMatch_SEARCH_MATCH_REQUEST_ID, path: path, id: uid}.String()}
+		return []string{
+			hit{
+				kind:  accesspb.SearchKind_SEARCH_KIND_AUDIT_ENTRY,
+				match: accesspb.SearchMatch_SEARCH_MATCH_REQUEST_ID,
+				path:  path,
+				id:    uid,
+			}.String(),
+		}
 	}
 	name := func(uid string) string {
 		return must[*iampb.Group](t, g.overGRPC, g.Token, &iampb.GetGroupRequest{Uid: uid}).GetName()
 	}
 	for who, want := range map[string][]string{
-		g.full["org"]: entry("dev/folder/"+name(ours), ours), g.full["folder"]: entry("dev/folder/"+name(ours), ours), g.full["other"]: entry("other/"+name(theirs), theirs),
-		g.full["sibling"]: nil, g.lacking["identity.list"]: nil, g.lacking["groups.list"]: nil,
+		g.full["org"]:              entry("dev/folder/"+name(ours), ours),
+		g.full["folder"]:           entry("dev/folder/"+name(ours), ours),
+		g.full["other"]:            entry("other/"+name(theirs), theirs),
+		g.full["sibling"]:          nil,
+		g.lacking["identity.list"]: nil,
+		g.lacking["groups.list"]:   nil,
 	} {
 		if diff := cmp.Diff(want, searched(t, call, who, request)); diff != "" {
 			t.Error(diff)
 		}
 	}
-	if got := searched(t, call, g.full["org"], request[:5]); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "AUDIT") }) {
+	got := searched(t, call, g.full["org"], request[:5])
+	if slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "AUDIT") }) {
 		t.Errorf("by the beginning of an id: %q", got)
 	}
 }
@@ -236,7 +301,12 @@ func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 		}).GetAccount()
 	}
 	for name, path := range map[string]string{"org": "dev/", "other": "other/"} {
-		want := hit{kind: accesspb.SearchKind_SEARCH_KIND_ACCOUNT, match: accesspb.SearchMatch_SEARCH_MATCH_EMAIL, path: path + email, id: made[name].GetUid()}
+		want := hit{
+			kind:  accesspb.SearchKind_SEARCH_KIND_ACCOUNT,
+			match: accesspb.SearchMatch_SEARCH_MATCH_EMAIL,
+			path:  path + email,
+			id:    made[name].GetUid(),
+		}
 		if got := searched(t, call, g.full[name], email); !slices.Equal(got, []string{want.String()}) {
 			t.Errorf("with a grant on %s: %q, want %s", name, got, want)
 		}
@@ -258,8 +328,13 @@ func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 	}
 	// Once there is a binding that shows the person, they are found, where the binding is.
 	g.bind(t, g.folder, made["org"].GetIdentityUid(), g.viewer())
-	want := hit{kind: accesspb.SearchKind_SEARCH_KIND_IDENTITY, match: accesspb.SearchMatch_SEARCH_MATCH_UID, id: made["org"].GetIdentityUid()}
-	if got := searched(t, call, g.full["folder"], made["org"].GetIdentityUid()); !slices.Equal(got, []string{want.String()}) {
+	want := hit{
+		kind:  accesspb.SearchKind_SEARCH_KIND_IDENTITY,
+		match: accesspb.SearchMatch_SEARCH_MATCH_UID,
+		id:    made["org"].GetIdentityUid(),
+	}
+	got := searched(t, call, g.full["folder"], made["org"].GetIdentityUid())
+	if !slices.Equal(got, []string{want.String()}) {
 		t.Errorf("by the person's uid: %q, want %s", got, want)
 	}
 	if got := searched(t, call, g.full["other"], made["org"].GetIdentityUid()); len(got) != 0 {
@@ -277,7 +352,9 @@ func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 	g.child(t, g.folder, text)
 	count := func(size int32) map[accesspb.SearchKind]int {
 		all := map[accesspb.SearchKind]int{}
-		got := must[*accesspb.SearchResponse](t, call, g.full["org"], &accesspb.SearchRequest{Query: text, PageSize: size}).GetResults()
+		got := must[*accesspb.SearchResponse](t, call, g.full["org"], &accesspb.SearchRequest{
+			Query: text, PageSize: size,
+		}).GetResults()
 		if len(got) > 0 && (got[0].GetName() != text || got[0].GetMatch() != accesspb.SearchMatch_SEARCH_MATCH_NAME) {
 			t.Errorf("the first of %d is %v", size, got[0])
 		}
@@ -288,7 +365,11 @@ func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 	}
 	const group, identity = accesspb.SearchKind_SEARCH_KIND_GROUP, accesspb.SearchKind_SEARCH_KIND_IDENTITY
 	for size, want := range map[int32]map[accesspb.SearchKind]int{
-		0: {group: 5, identity: 5}, 50: {group: 5, identity: 5}, 1 << 30: {group: 5, identity: 5}, 1: {group: 1}, 7: {group: 5, identity: 2},
+		0:       {group: 5, identity: 5},
+		50:      {group: 5, identity: 5},
+		1 << 30: {group: 5, identity: 5},
+		1:       {group: 1},
+		7:       {group: 5, identity: 2},
 	} {
 		if diff := cmp.Diff(want, count(size)); diff != "" {
 			t.Errorf("size %d: %s", size, diff)
@@ -299,10 +380,14 @@ func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 // searchesNonsense sends texts that mean something to databases, and texts that are refused.
 func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 	for _, query := range []string{
-		"%", "_", "%quartz%", "quartz%", "q_artz", `\`, `quartz\`, "'", "' OR '1'='1", `"`, "*", "quartz*", "QUARTZ", "\u202equartz", "quartz\u202e", "\U0010ffff", "😀",
-		" ", "/", "//", "dev//folder", "/dev/", "dev/", "..", "dev/folder/../folder", strings.Repeat("a/", 120), strings.Repeat("a", 256),
-		"sha256:", "sha256:abc", "sha256:zzzzzzzzzz", "abcdef0", "pkg:", "pkg:npm", "pkg:npm/", "pkg:npm/no-such", "pkg:npm/left@9.9.9", "CVE-", "CVE-0000-0000", "-",
-		"@", "nobody@people.example", "{}", "null", "0", "\n", string(resource.NewRoot()), g.folder + "/0123456789abcdef", g.other + g.repo[len(g.org):],
+		"%", "_", "%quartz%", "quartz%", "q_artz", `\`, `quartz\`, "'", "' OR '1'='1",
+		`"`, "*", "quartz*", "QUARTZ", "\u202equartz", "quartz\u202e", "\U0010ffff", "😀",
+		" ", "/", "//", "dev//folder", "/dev/", "dev/", "..",
+		"dev/folder/../folder", strings.Repeat("a/", 120), strings.Repeat("a", 256),
+		"sha256:", "sha256:abc", "sha256:zzzzzzzzzz", "abcdef0", "pkg:", "pkg:npm",
+		"pkg:npm/", "pkg:npm/no-such", "pkg:npm/left@9.9.9", "CVE-", "CVE-0000-0000", "-",
+		"@", "nobody@people.example", "{}", "null", "0", "\n", string(resource.NewRoot()),
+		g.folder + "/0123456789abcdef", g.other + g.repo[len(g.org):],
 	} {
 		for who, bearer := range map[string]string{"the owner": g.full["org"], "nobody": nobody} {
 			if got := searched(t, call, bearer, query); len(got) != 0 {
@@ -310,8 +395,15 @@ func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 			}
 		}
 	}
-	managed := hit{kind: accesspb.SearchKind_SEARCH_KIND_ROLE, match: accesspb.SearchMatch_SEARCH_MATCH_NAME, path: "apk.pull", id: string(resource.ManagedRoleUID("apk.pull"))}
-	for bearer, want := range map[string][]string{g.full["other"]: {managed.String()}, nobody: nil, g.lacking["roles.list"]: nil} {
+	managed := hit{
+		kind:  accesspb.SearchKind_SEARCH_KIND_ROLE,
+		match: accesspb.SearchMatch_SEARCH_MATCH_NAME,
+		path:  "apk.pull",
+		id:    string(resource.ManagedRoleUID("apk.pull")),
+	}
+	for bearer, want := range map[string][]string{
+		g.full["other"]: {managed.String()}, nobody: nil, g.lacking["roles.list"]: nil,
+	} {
 		if got := searched(t, call, bearer, "apk.pull"); !slices.Equal(got, want) {
 			t.Errorf("a managed role: %q, want %q", got, want)
 		}
@@ -351,9 +443,15 @@ func TestApiCountChildren(t *testing.T) {
 		h.robot(t, a, "bot")
 		h.role(t, deep, "role", someCapabilities...)
 		one := func(direct, all int64) *accesspb.ChildCount { return &accesspb.ChildCount{Direct: direct, All: all} }
-		empty := &accesspb.ChildCounts{Groups: one(0, 0), Repos: one(0, 0), Identities: one(0, 0), Roles: one(0, 0), RoleBindings: one(0, 0)}
-		inA := &accesspb.ChildCounts{Groups: one(1, 1), Repos: one(0, 1), Identities: one(1, 1), Roles: one(0, 1), RoleBindings: one(0, 0)}
-		inFolder := &accesspb.ChildCounts{Groups: one(2, 3), Repos: one(1, 2), Identities: one(0, 1), Roles: one(0, 1), RoleBindings: one(1, 1)}
+		empty := &accesspb.ChildCounts{
+			Groups: one(0, 0), Repos: one(0, 0), Identities: one(0, 0), Roles: one(0, 0), RoleBindings: one(0, 0),
+		}
+		inA := &accesspb.ChildCounts{
+			Groups: one(1, 1), Repos: one(0, 1), Identities: one(1, 1), Roles: one(0, 1), RoleBindings: one(0, 0),
+		}
+		inFolder := &accesspb.ChildCounts{
+			Groups: one(2, 3), Repos: one(1, 2), Identities: one(0, 1), Roles: one(0, 1), RoleBindings: one(1, 1),
+		}
 		groups := []*accesspb.CountedGroup{{Uid: b, Name: "a", Counts: empty}, {Uid: a, Name: "b", Counts: inA}}
 		without := func(c *accesspb.ChildCounts) *accesspb.ChildCounts {
 			c = proto.Clone(c).(*accesspb.ChildCounts)
@@ -366,15 +464,25 @@ func TestApiCountChildren(t *testing.T) {
 				in     *accesspb.CountChildrenRequest
 				want   *accesspb.CountChildrenResponse
 			}{
-				"all":                 {h.full["folder"], &accesspb.CountChildrenRequest{}, &accesspb.CountChildrenResponse{Counts: inFolder, Groups: groups}},
-				"from above":          {h.full["org"], &accesspb.CountChildrenRequest{}, &accesspb.CountChildrenResponse{Counts: inFolder, Groups: groups}},
-				"backwards, the last": {h.full["org"], &accesspb.CountChildrenRequest{OrderBy: "name desc", Skip: 1}, &accesspb.CountChildrenResponse{Counts: inFolder, Groups: groups[:1], Skipped: 1}},
-				"without repo.list": {h.lacking["repo.list"], &accesspb.CountChildrenRequest{}, &accesspb.CountChildrenResponse{Counts: without(inFolder), Groups: []*accesspb.CountedGroup{
-					{Uid: b, Name: "a", Counts: without(empty)}, {Uid: a, Name: "b", Counts: without(inA)},
-				}}},
+				"all": {
+					h.full["folder"], &accesspb.CountChildrenRequest{},
+					&accesspb.CountChildrenResponse{Counts: inFolder, Groups: groups},
+				},
+				"from above": {
+					h.full["org"], &accesspb.CountChildrenRequest{}, &accesspb.CountChildrenResponse{Counts: inFolder, Groups: groups},
+				},
+				"backwards, the last": {
+					h.full["org"], &accesspb.CountChildrenRequest{OrderBy: "name desc", Skip: 1},
+					&accesspb.CountChildrenResponse{Counts: inFolder, Groups: groups[:1], Skipped: 1},
+				},
+				"without repo.list": {h.lacking["repo.list"], &accesspb.CountChildrenRequest{},
+					&accesspb.CountChildrenResponse{Counts: without(inFolder), Groups: []*accesspb.CountedGroup{
+						{Uid: b, Name: "a", Counts: without(empty)}, {Uid: a, Name: "b", Counts: without(inA)},
+					}}},
 			} {
 				tt.in.Uid, tt.want.TotalCount = h.folder, proto.Int64(2)
-				if diff := cmp.Diff(tt.want, must[*accesspb.CountChildrenResponse](t, call, tt.bearer, tt.in), protocmp.Transform()); diff != "" {
+				diff := cmp.Diff(tt.want, must[*accesspb.CountChildrenResponse](t, call, tt.bearer, tt.in), protocmp.Transform())
+				if diff != "" {
 					t.Errorf("%s over %s: %s", name, protocol, diff)
 				}
 			}
@@ -383,14 +491,19 @@ func TestApiCountChildren(t *testing.T) {
 				_, st := call(t, narrow, &accesspb.CountChildrenRequest{Uid: uid})
 				checkDenied(t, "narrowed to a sibling", st, "groups.list", uid)
 			}
-			if _, st := call(t, h.full["folder"], &accesspb.CountChildrenRequest{Uid: h.folder + "/0123456789abcdef"}); st.Code() != codes.NotFound {
+			_, st := call(t, h.full["folder"], &accesspb.CountChildrenRequest{Uid: h.folder + "/0123456789abcdef"})
+			if st.Code() != codes.NotFound {
 				t.Errorf("of nothing: %v", st)
 			}
-			counts := must[*accesspb.CountChildrenResponse](t, call, h.full["org"], &accesspb.CountChildrenRequest{Uid: h.org}).GetCounts()
+			counts := must[*accesspb.CountChildrenResponse](t, call, h.full["org"], &accesspb.CountChildrenRequest{
+				Uid: h.org,
+			}).GetCounts()
 			below := &commonpb.UIDPFilter{DescendantsOf: h.org}
 			for list, count := range map[proto.Message]*accesspb.ChildCount{
-				&iampb.ListGroupsRequest{Uidp: below}: counts.GetGroups(), &registrypb.ListReposRequest{Uidp: below}: counts.GetRepos(),
-				&iampb.ListIdentitiesRequest{Uidp: below}: counts.GetIdentities(), &iampb.ListRolesRequest{Uidp: below}: counts.GetRoles(),
+				&iampb.ListGroupsRequest{Uidp: below}:       counts.GetGroups(),
+				&registrypb.ListReposRequest{Uidp: below}:   counts.GetRepos(),
+				&iampb.ListIdentitiesRequest{Uidp: below}:   counts.GetIdentities(),
+				&iampb.ListRolesRequest{Uidp: below}:        counts.GetRoles(),
 				&iampb.ListRoleBindingsRequest{Uidp: below}: counts.GetRoleBindings(),
 			} {
 				if _, total := listed(must[proto.Message](t, call, h.full["org"], list)); total != count.GetAll() {
@@ -399,10 +512,14 @@ func TestApiCountChildren(t *testing.T) {
 			}
 		}
 		bad := map[string]badRequest{
-			"no uid": {"uid", &accesspb.CountChildrenRequest{}}, "no uid at all": {"uid", &accesspb.CountChildrenRequest{Uid: "folder"}},
+			"no uid":        {"uid", &accesspb.CountChildrenRequest{}},
+			"no uid at all": {"uid", &accesspb.CountChildrenRequest{Uid: "folder"}},
 		}
 		for name, b := range badPages {
-			bad[name] = badRequest{b.field, &accesspb.CountChildrenRequest{Uid: h.folder, PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+			bad[name] = badRequest{
+				b.field,
+				&accesspb.CountChildrenRequest{Uid: h.folder, PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order},
+			}
 		}
 		h.refuses(t, bad)
 	})

@@ -39,22 +39,34 @@ func signInExamples(t *testing.T, w *world, x things) map[string][]example {
 		t.Fatal(err)
 	}
 	leaver := w.mint(t, ada, token.Claims{Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: "x"}})
-	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org, `{"name":"tried","defaultRole":"`+viewer+`","disabled":true,"oidc":{"issuer":"https://127.0.0.1:1","clientId":"c","clientSecret":"s"}}`)
+	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org,
+		`{"name":"tried","defaultRole":"`+viewer+`","disabled":true,"oidc":{"issuer":"https://127.0.0.1:1",`+
+			`"clientId":"c","clientSecret":"s"}}`)
 	key := base64.RawURLEncoding.EncodeToString(make([]byte, sha256.Size))
 	return map[string][]example{
-		"Auth_Validate":           {{}, {as: "nonsense", fails: true}},
-		"Auth_Register":           {{body: `{"code":"` + invite.Code + `"}`}, {body: `{"code":"x"}`, fails: true}, {body: `{}`, fails: true}},
+		"Auth_Validate": {{}, {as: "nonsense", fails: true}},
+		"Auth_Register": {
+			{body: `{"code":"` + invite.Code + `"}`}, {body: `{"code":"x"}`, fails: true}, {body: `{}`, fails: true},
+		},
 		"Auth_GetHeadlessSession": {{query: "code=" + key, fails: true}, {query: "code=x", fails: true}},
 		"Auth_Delete":             {{uid: string(ada), as: leaver}, {uid: x.org, fails: true}},
 
-		"SignInService_ListSessions":         {{}, {query: "identity_uid=" + x.identity}, {query: "identity_uid=x", fails: true}},
-		"SignInService_EndSession":           {{uid: "-"}, {uid: "current", fails: true}, {uid: "x", fails: true}},
-		"SignInService_CreateAccount":        {{uid: x.org, body: `{"email":"new@example.test","roleUid":"` + viewer + `"}`}, {uid: x.org, body: `{}`, fails: true}, {uid: x.org, body: `{"email":"new@example.test"}`, fails: true}},
-		"SignInService_CreateAccountLink":    {{uid: kept, body: `{"resetFactors":true}`}, {uid: nothing, body: `{}`, fails: true}},
-		"SignInService_ListAccounts":         {{}, {all: true}, {query: "page_size=-1", fails: true}},
-		"SignInService_DeleteAccount":        {{uid: spare}, {uid: spare, fails: true}},
-		"SignInService_GetSignInRules":       {{uid: x.org}, {uid: "x", fails: true}},
-		"SignInService_UpdateSignInRules":    {{uid: x.org, body: `{"localAccounts":true}`}, {uid: x.org, body: `{"localAccounts":false}`, fails: true}},
+		"SignInService_ListSessions": {{}, {query: "identity_uid=" + x.identity}, {query: "identity_uid=x", fails: true}},
+		"SignInService_EndSession":   {{uid: "-"}, {uid: "current", fails: true}, {uid: "x", fails: true}},
+		"SignInService_CreateAccount": {
+			{uid: x.org, body: `{"email":"new@example.test","roleUid":"` + viewer + `"}`},
+			{uid: x.org, body: `{}`, fails: true},
+			{uid: x.org, body: `{"email":"new@example.test"}`, fails: true},
+		},
+		"SignInService_CreateAccountLink": {
+			{uid: kept, body: `{"resetFactors":true}`}, {uid: nothing, body: `{}`, fails: true},
+		},
+		"SignInService_ListAccounts":   {{}, {all: true}, {query: "page_size=-1", fails: true}},
+		"SignInService_DeleteAccount":  {{uid: spare}, {uid: spare, fails: true}},
+		"SignInService_GetSignInRules": {{uid: x.org}, {uid: "x", fails: true}},
+		"SignInService_UpdateSignInRules": {
+			{uid: x.org, body: `{"localAccounts":true}`}, {uid: x.org, body: `{"localAccounts":false}`, fails: true},
+		},
 		"SignInService_TestIdentityProvider": {{body: `{"uid":"` + idp + `"}`}, {body: `{}`, fails: true}},
 		"SignInService_ListJoins":            {{query: "parent=" + x.folder}, {fails: true}},
 	}
@@ -65,31 +77,50 @@ func badSignIn(x things) map[string]badRequest {
 		return &signinpb.CreateAccountRequest{Parent: x.org, Account: &signinpb.Account{Email: email, Name: name}}
 	}
 	table := map[string]badRequest{
-		"an account of nothing":      {"email", &signinpb.CreateAccountRequest{Parent: x.org}},
-		"an account in a folder":     {"parent", &signinpb.CreateAccountRequest{Parent: x.folder, Account: &signinpb.Account{Email: "a@b.test"}}},
-		"an account with a bad role": {"role_uid", &signinpb.CreateAccountRequest{Parent: x.org, Account: &signinpb.Account{Email: "a@b.test", RoleUid: "viewer"}}},
-		"an account with a low role": {"role_uid", &signinpb.CreateAccountRequest{Parent: x.org, Account: &signinpb.Account{Email: "a@b.test", RoleUid: x.role}}},
-		"a name with a line break":   {"name", create("a@b.test", "a\nb")},
-		"a name without end":         {"name", create("a@b.test", strings.Repeat("x", 129))},
-		"sessions of a word":         {"identity_uid", &signinpb.ListSessionsRequest{IdentityUid: "x"}},
-		"the end of too long an id":  {"id", &signinpb.EndSessionRequest{Id: strings.Repeat("x", 65)}},
-		"the end of an id with NUL":  {"id", &signinpb.EndSessionRequest{Id: "a\x00b"}},
-		"accounts of a NUL":          {"email", &signinpb.ListAccountsRequest{Email: "a\x00b"}},
-		"the end of whose":           {"identity_uid", &signinpb.EndSessionRequest{Id: "-", IdentityUid: "x"}},
-		"rules of nothing":           {"uid", &signinpb.GetSignInRulesRequest{Uid: "x"}},
-		"rules of a folder":          {"uid", &signinpb.UpdateSignInRulesRequest{Uid: x.folder, Rules: &signinpb.SignInRules{LocalAccounts: true}}},
-		"a test of nothing":          {"uid", &signinpb.TestIdentityProviderRequest{}},
-		"a test of two":              {"uid", &signinpb.TestIdentityProviderRequest{Uid: x.provider, IdentityProvider: provider("x")}},
-		"a test without a group":     {"parent", &signinpb.TestIdentityProviderRequest{IdentityProvider: provider("x")}},
-		"a test of a bad one":        {"name", &signinpb.TestIdentityProviderRequest{Parent: x.org, IdentityProvider: &iampb.IdentityProvider{}}},
-		"joins of nothing":           {"parent", &signinpb.ListJoinsRequest{}},
-		"accounts by nothing":        {"order_by", &signinpb.ListAccountsRequest{OrderBy: "password"}},
-		"accounts, fewer than none":  {"page_size", &signinpb.ListAccountsRequest{PageSize: -1}},
-		"oneself by a word":          {"id", &authpb.DeletionRequest{Id: "x"}},
+		"an account of nothing": {"email", &signinpb.CreateAccountRequest{Parent: x.org}},
+		"an account in a folder": {
+			"parent", &signinpb.CreateAccountRequest{Parent: x.folder, Account: &signinpb.Account{Email: "a@b.test"}},
+		},
+		"an account with a bad role": {
+			"role_uid",
+			&signinpb.CreateAccountRequest{Parent: x.org, Account: &signinpb.Account{Email: "a@b.test", RoleUid: "viewer"}},
+		},
+		"an account with a low role": {
+			"role_uid",
+			&signinpb.CreateAccountRequest{Parent: x.org, Account: &signinpb.Account{Email: "a@b.test", RoleUid: x.role}},
+		},
+		"a name with a line break":  {"name", create("a@b.test", "a\nb")},
+		"a name without end":        {"name", create("a@b.test", strings.Repeat("x", 129))},
+		"sessions of a word":        {"identity_uid", &signinpb.ListSessionsRequest{IdentityUid: "x"}},
+		"the end of too long an id": {"id", &signinpb.EndSessionRequest{Id: strings.Repeat("x", 65)}},
+		"the end of an id with NUL": {"id", &signinpb.EndSessionRequest{Id: "a\x00b"}},
+		"accounts of a NUL":         {"email", &signinpb.ListAccountsRequest{Email: "a\x00b"}},
+		"the end of whose":          {"identity_uid", &signinpb.EndSessionRequest{Id: "-", IdentityUid: "x"}},
+		"rules of nothing":          {"uid", &signinpb.GetSignInRulesRequest{Uid: "x"}},
+		"rules of a folder": {
+			"uid", &signinpb.UpdateSignInRulesRequest{Uid: x.folder, Rules: &signinpb.SignInRules{LocalAccounts: true}},
+		},
+		"a test of nothing": {"uid", &signinpb.TestIdentityProviderRequest{}},
+		"a test of two": {
+			"uid", &signinpb.TestIdentityProviderRequest{Uid: x.provider, IdentityProvider: provider("x")},
+		},
+		"a test without a group": {"parent", &signinpb.TestIdentityProviderRequest{IdentityProvider: provider("x")}},
+		"a test of a bad one": {
+			"name", &signinpb.TestIdentityProviderRequest{Parent: x.org, IdentityProvider: &iampb.IdentityProvider{}},
+		},
+		"joins of nothing":          {"parent", &signinpb.ListJoinsRequest{}},
+		"accounts by nothing":       {"order_by", &signinpb.ListAccountsRequest{OrderBy: "password"}},
+		"accounts, fewer than none": {"page_size", &signinpb.ListAccountsRequest{PageSize: -1}},
+		"oneself by a word":         {"id", &authpb.DeletionRequest{Id: "x"}},
 	}
 	for name, email := range map[string]string{
-		"none": "", "a word": "x", "two": "a@b.test, c@d.test", "a name and an address": "A <a@b.test>", "a NUL": "a\x00@b.test",
-		"a line break": "a@b.test\nx", "without end": strings.Repeat("x", 300) + "@b.test",
+		"none":                  "",
+		"a word":                "x",
+		"two":                   "a@b.test, c@d.test",
+		"a name and an address": "A <a@b.test>",
+		"a NUL":                 "a\x00@b.test",
+		"a line break":          "a@b.test\nx",
+		"without end":           strings.Repeat("x", 300) + "@b.test",
 	} {
 		table["an account with an address that is "+name] = badRequest{"email", create(email, "")}
 	}
@@ -104,8 +135,12 @@ func badSignIn(x things) map[string]badRequest {
 func (h *hierarchy) signInAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	return map[string]access{
-		"GetSignInRules": {"identity_providers.list", folder, func(uid string) proto.Message { return &signinpb.GetSignInRulesRequest{Uid: uid} }},
-		"ListJoins":      {"group_invites.list", folder, func(uid string) proto.Message { return &signinpb.ListJoinsRequest{Parent: uid} }},
+		"GetSignInRules": {"identity_providers.list", folder, func(uid string) proto.Message {
+			return &signinpb.GetSignInRulesRequest{Uid: uid}
+		}},
+		"ListJoins": {"group_invites.list", folder, func(uid string) proto.Message {
+			return &signinpb.ListJoinsRequest{Parent: uid}
+		}},
 	}
 }
 
@@ -117,14 +152,21 @@ func (h *hierarchy) signsIn(t *testing.T, call caller) {
 	}).GetAccount()
 	idp := h.idp(t, h.org, h.name())
 	for capability, in := range map[string]proto.Message{
-		"identity.create":           &signinpb.CreateAccountRequest{Parent: h.org, Account: &signinpb.Account{Email: h.name() + "@example.test"}},
-		"identity.update":           &signinpb.CreateAccountLinkRequest{Uid: made.GetUid()},
-		"identity.delete":           &signinpb.DeleteAccountRequest{Uid: made.GetUid()},
-		"identity_providers.update": &signinpb.UpdateSignInRulesRequest{Uid: h.org, Rules: &signinpb.SignInRules{LocalAccounts: true}},
-		"identity_providers.list":   &signinpb.TestIdentityProviderRequest{Uid: idp},
+		"identity.create": &signinpb.CreateAccountRequest{
+			Parent: h.org, Account: &signinpb.Account{Email: h.name() + "@example.test"},
+		},
+		"identity.update": &signinpb.CreateAccountLinkRequest{Uid: made.GetUid()},
+		"identity.delete": &signinpb.DeleteAccountRequest{Uid: made.GetUid()},
+		"identity_providers.update": &signinpb.UpdateSignInRulesRequest{
+			Uid: h.org, Rules: &signinpb.SignInRules{LocalAccounts: true},
+		},
+		"identity_providers.list": &signinpb.TestIdentityProviderRequest{Uid: idp},
 	} {
 		for who, bearer := range map[string]string{
-			"of a folder": h.full["folder"], "of a sibling": h.full["sibling"], "of another": h.full["other"], "lacking it": h.lacking[capability],
+			"of a folder":  h.full["folder"],
+			"of a sibling": h.full["sibling"],
+			"of another":   h.full["other"],
+			"lacking it":   h.lacking[capability],
 		} {
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
 				t.Errorf("%s, an owner %s: %v", capability, who, st)
@@ -136,18 +178,25 @@ func (h *hierarchy) signsIn(t *testing.T, call caller) {
 	}
 	for who, bearer := range map[string]string{"of another": h.full["other"], "lacking it": h.lacking["identity.update"]} {
 		for _, in := range []proto.Message{
-			&signinpb.ListSessionsRequest{IdentityUid: made.GetIdentityUid()}, &signinpb.EndSessionRequest{Id: "-", IdentityUid: made.GetIdentityUid()},
+			&signinpb.ListSessionsRequest{IdentityUid: made.GetIdentityUid()},
+			&signinpb.EndSessionRequest{Id: "-", IdentityUid: made.GetIdentityUid()},
 		} {
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
 				t.Errorf("sessions of somebody else, an owner %s: %v", who, st)
 			}
 		}
 	}
-	must[*signinpb.ListSessionsResponse](t, call, h.full["org"], &signinpb.ListSessionsRequest{IdentityUid: made.GetIdentityUid()})
-	if seen := must[*signinpb.ListAccountsResponse](t, call, h.full["other"], &signinpb.ListAccountsRequest{}); len(seen.GetAccounts()) > 0 {
+	must[*signinpb.ListSessionsResponse](t, call, h.full["org"], &signinpb.ListSessionsRequest{
+		IdentityUid: made.GetIdentityUid(),
+	})
+	seen := must[*signinpb.ListAccountsResponse](t, call, h.full["other"], &signinpb.ListAccountsRequest{})
+	if len(seen.GetAccounts()) > 0 {
 		t.Errorf("an owner of another organization sees %v", seen)
 	}
-	if seen := must[*signinpb.ListAccountsResponse](t, call, h.full["org"], &signinpb.ListAccountsRequest{Email: made.GetEmail()}); len(seen.GetAccounts()) != 1 || seen.GetTotalCount() != 1 {
+	if seen := must[*signinpb.ListAccountsResponse](t, call, h.full["org"], &signinpb.ListAccountsRequest{
+		Email: made.GetEmail(),
+	}); len(seen.GetAccounts()) != 1 ||
+		seen.GetTotalCount() != 1 {
 		t.Errorf("the owner sees %v", seen)
 	}
 }

@@ -24,14 +24,21 @@ func TestApiTimedBinding(t *testing.T) {
 		org := string(w.Organization)
 		folder := w.child(t, org, "folder")
 		end := time.Now().Add(10 * time.Second).Truncate(time.Second)
-		b := must[*iampb.RoleBinding](t, w.overHTTP, w.Token, &iampb.CreateRoleBindingRequest{Parent: folder, RoleBinding: &iampb.RoleBinding{
-			IdentityUid: identity, RoleUid: viewer, ExpireTime: timestamppb.New(end.Add(123 * time.Millisecond)), Reason: new("incident 7"),
-		}})
-		if !b.GetExpireTime().AsTime().Equal(end) || b.GetReason() != "incident 7" || b.GetState() != iampb.RoleBindingState_ROLE_BINDING_STATE_ACTIVE {
+		b := must[*iampb.RoleBinding](t, w.overHTTP, w.Token,
+			&iampb.CreateRoleBindingRequest{Parent: folder, RoleBinding: &iampb.RoleBinding{
+				IdentityUid: identity,
+				RoleUid:     viewer,
+				ExpireTime:  timestamppb.New(end.Add(123 * time.Millisecond)),
+				Reason:      new("incident 7"),
+			}})
+		if !b.GetExpireTime().AsTime().Equal(end) || b.GetReason() != "incident 7" ||
+			b.GetState() != iampb.RoleBindingState_ROLE_BINDING_STATE_ACTIVE {
 			t.Errorf("created: %v", b)
 		}
 		tokens := map[string]string{}
-		for name, wish := range map[string]url.Values{"API": w.wish(identity), "registry": {"aud": {w.RegistryHost}, "identity": {identity}}} {
+		for name, wish := range map[string]url.Values{
+			"API": w.wish(identity), "registry": {"aud": {w.RegistryHost}, "identity": {identity}},
+		} {
 			got, st := w.exchangeHTTP(t, f.token(nil), wish)
 			if st != nil {
 				t.Fatal(st)

@@ -28,20 +28,25 @@ const emptyType = "application/vnd.oci.empty.v1+json"
 
 // spdxOf is an SBOM of one package.
 func spdxOf(name string) string {
-	return `{"spdxVersion":"SPDX-2.3","name":"` + name + `","creationInfo":{"created":"2026-01-02T03:04:05Z","creators":["Tool: test"]},"packages":[{"SPDXID":"p","name":"` +
-		name + `","versionInfo":"1","licenseDeclared":"MIT","externalRefs":[{"referenceType":"purl","referenceLocator":"pkg:apk/` + name + `@1"}]}]}`
+	return `{"spdxVersion":"SPDX-2.3","name":"` + name +
+		`","creationInfo":{"created":"2026-01-02T03:04:05Z","creators":["Tool: test"]},"packages":[{"SPDXID":"p","name":"` +
+		name + `","versionInfo":"1","licenseDeclared":"MIT","externalRefs":[{"referenceType":"purl",` +
+		`"referenceLocator":"pkg:apk/` + name + `@1"}]}]}`
 }
 
 // grypeOf is a report of one vulnerability.
 func grypeOf(id, severity, at string) string {
-	return `{"matches":[{"vulnerability":{"id":"` + id + `","severity":"` + severity + `","fix":{"state":"not-fixed"}},"artifact":{"name":"a","version":"1","purl":"pkg:apk/a@1"}}],` +
+	return `{"matches":[{"vulnerability":{"id":"` + id + `","severity":"` + severity +
+		`","fix":{"state":"not-fixed"}},"artifact":{"name":"a","version":"1","purl":"pkg:apk/a@1"}}],` +
 		`"descriptor":{"name":"grype","version":"0.8","timestamp":"` + at + `"}}`
 }
 
 // attest puts a predicate into cosign's envelopes.
 func attest(digest, predicate string) string {
-	statement := `{"_type":"https://in-toto.io/Statement/v1","predicateType":"x","subject":[{"digest":{"sha256":"` + strings.TrimPrefix(digest, "sha256:") + `"}}],"predicate":` + predicate + `}`
-	return `{"payloadType":"application/vnd.in-toto+json","payload":"` + base64.StdEncoding.EncodeToString([]byte(statement)) + `","signatures":[]}`
+	statement := `{"_type":"https://in-toto.io/Statement/v1","predicateType":"x",` +
+		`"subject":[{"digest":{"sha256":"` + strings.TrimPrefix(digest, "sha256:") + `"}}],"predicate":` + predicate + `}`
+	return `{"payloadType":"application/vnd.in-toto+json","payload":"` +
+		base64.StdEncoding.EncodeToString([]byte(statement)) + `","signatures":[]}`
 }
 
 // attach pushes a document as the only layer of a manifest under a reference; ""
@@ -52,7 +57,11 @@ func (w *world) attach(t *testing.T, repo, reference, subject, mediaType, conten
 		w.put(t, "POST", repo+"/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
 	}
 	m := map[string]any{
-		"schemaVersion": 2, "mediaType": manifestType, "config": describe(emptyType, "{}"), "layers": []descriptor{describe(mediaType, content)}, "artifactType": mediaType,
+		"schemaVersion": 2,
+		"mediaType":     manifestType,
+		"config":        describe(emptyType, "{}"),
+		"layers":        []descriptor{describe(mediaType, content)},
+		"artifactType":  mediaType,
 	}
 	if subject != "" {
 		m["subject"] = descriptor{MediaType: manifestType, Digest: subject, Size: 1}
@@ -73,7 +82,9 @@ func (w *world) pushChart(t *testing.T, repo, tag string) string {
 	var packed bytes.Buffer
 	zipped := gzip.NewWriter(&packed)
 	files := tar.NewWriter(zipped)
-	for _, f := range [][2]string{{"app/Chart.yaml", "name: app\n"}, {"app/values.yaml", "replicas: 1\n"}, {"app/CHANGELOG.md", "# 1.0\n"}} {
+	for _, f := range [][2]string{
+		{"app/Chart.yaml", "name: app\n"}, {"app/values.yaml", "replicas: 1\n"}, {"app/CHANGELOG.md", "# 1.0\n"},
+	} {
 		err := files.WriteHeader(&tar.Header{Name: f[0], Size: int64(len(f[1])), Mode: 0o644, Typeflag: tar.TypeReg})
 		if _, werr := files.Write([]byte(f[1])); err != nil || werr != nil {
 			t.Fatal(err, werr)
@@ -82,7 +93,8 @@ func (w *world) pushChart(t *testing.T, repo, tag string) string {
 	if err := errors.Join(files.Close(), zipped.Close()); err != nil {
 		t.Fatal(err)
 	}
-	config := `{"name":"app","version":"1.0","appVersion":"2","description":"d","dependencies":[{"name":"c","version":"1","repository":"oci://x"}],` +
+	config := `{"name":"app","version":"1.0","appVersion":"2","description":"d","dependencies":[{"name":"c",` +
+		`"version":"1","repository":"oci://x"}],` +
 		`"annotations":{"images":"- name: app\n  image: registry.example/acme/app:2\n"}}`
 	for _, blob := range []string{config, packed.String()} {
 		w.put(t, "POST", repo+"/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
@@ -103,33 +115,55 @@ func attachedV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	digest, plain := w.pushImage(t, path, "latest", "amd64", "layer"), w.pushImage(t, path, "plain", "amd64", "plain")
 	chart := w.pushChart(t, path, "chart")
 	w.attach(t, path, "", digest, "application/spdx+json", spdxOf("a"))
-	w.attach(t, path, "", digest, "application/vnd.in-toto+json", attest(digest, grypeOf("CVE-1", "High", "2026-02-03T04:05:06Z")))
+	w.attach(t, path, "", digest, "application/vnd.in-toto+json",
+		attest(digest, grypeOf("CVE-1", "High", "2026-02-03T04:05:06Z")))
 	old := w.tag(t, repo, "ended", digest)
 	w.send(t, w.Token, "PUT", "/registry/v1/tags/"+old, `{"digest":"`+digest+`","deprecated":true}`)
 	nothing := x.org + "/0123456789abcdef"
 	image := func(query string) []example {
-		return []example{{uid: repo, digest: digest, query: query}, {uid: repo, digest: plain, fails: true}, {uid: repo, digest: "sha256:abc", fails: true}, {uid: nothing, digest: digest, fails: true}}
+		return []example{
+			{uid: repo, digest: digest, query: query},
+			{uid: repo, digest: plain, fails: true},
+			{uid: repo, digest: "sha256:abc", fails: true},
+			{uid: nothing, digest: digest, fails: true},
+		}
 	}
 	ofRepo := func(uid string) []example {
 		return []example{{uid: uid}, {uid: nothing, fails: true}, {uid: "nonsense", fails: true}}
 	}
-	charts := []example{{uid: repo, digest: chart}, {uid: repo, digest: digest, fails: true}, {uid: repo, digest: "x", fails: true}}
+	charts := []example{
+		{uid: repo, digest: chart}, {uid: repo, digest: digest, fails: true}, {uid: repo, digest: "x", fails: true},
+	}
 	builds := []example{
-		{}, {query: "uidp.descendants_of=" + x.org + "&started_since=2026-01-02T03:04:05Z&started_before=2026-01-02T03:04:05Z&exclude_logs=true&page_size=1"},
+		{},
+		{
+			query: "uidp.descendants_of=" + x.org + "&started_since=2026-01-02T03:04:05Z&" +
+				"started_before=2026-01-02T03:04:05Z&exclude_logs=true&page_size=1",
+		},
 		{query: "uidp.descendants_of=nonsense", fails: true},
 	}
 	counts := []example{
 		{query: "repo=app"}, {query: "repo=" + path + "&tag=latest&from=2026-01-02T03:04:05Z&to=2036-01-02T03:04:05Z"},
 		{fails: true}, {query: "repo=app&tag=!", fails: true}, {query: "repo=dev/nowhere", fails: true},
 	}
-	deployment := `{"charts":[{"source":"https://github.com/acme/app","repo":"oci://registry.example/charts","chart":"app"},{"repo":"https://charts.example.com"}]}`
+	deployment := `{"charts":[{"source":"https://github.com/acme/app","repo":"oci://registry.example/charts",` +
+		`"chart":"app"},{"repo":"https://charts.example.com"}]}`
 	return map[string][]example{
-		"V1_Registry_GetRepoCountBySource":  ofRepo(repo),
-		"V1_Registry_ListEolTags":           {{}, {query: "uidp.children_of=" + repo + "&name=ended&page_size=1&exclude_dates=true&exclude_epochs=true"}, {query: "page_size=-1", fails: true}, {query: "page_token=x", fails: true}},
-		"V1_Registry_GetSbom":               image("arch=amd64"),
-		"V1_Registry_GetRawSbom":            image("arch=amd64&reference=x"),
-		"V1_Registry_GetVulnReport":         image(""),
-		"V1_Registry_GetImageConfig":        {{uid: repo, digest: digest, query: "arch=amd64&registry=true"}, {uid: repo, digest: digest, query: "arch=z80", fails: true}, {uid: repo, digest: "x", fails: true}},
+		"V1_Registry_GetRepoCountBySource": ofRepo(repo),
+		"V1_Registry_ListEolTags": {
+			{},
+			{query: "uidp.children_of=" + repo + "&name=ended&page_size=1&exclude_dates=true&exclude_epochs=true"},
+			{query: "page_size=-1", fails: true},
+			{query: "page_token=x", fails: true},
+		},
+		"V1_Registry_GetSbom":       image("arch=amd64"),
+		"V1_Registry_GetRawSbom":    image("arch=amd64&reference=x"),
+		"V1_Registry_GetVulnReport": image(""),
+		"V1_Registry_GetImageConfig": {
+			{uid: repo, digest: digest, query: "arch=amd64&registry=true"},
+			{uid: repo, digest: digest, query: "arch=z80", fails: true},
+			{uid: repo, digest: "x", fails: true},
+		},
 		"V1_Registry_GetHelm":               charts,
 		"V1_Registry_GetChart":              charts,
 		"V1_Registry_ListChartsByImageRepo": ofRepo(repo),
@@ -142,16 +176,40 @@ func attachedV1Examples(t *testing.T, w *world, x things) map[string][]example {
 		"V1_Registry_GetBuildStatus":            builds,
 		"V1_Registry_GetUpdateStatus":           ofRepo(repo),
 		"V1_Registry_GetSyncStatus":             {{uid: repo, fails: true}, {uid: nothing, fails: true}},
-		"V1_Registry_ListSyncStatuses":          {{query: "registry_id=" + x.org}, {query: "registry_id=" + nothing, fails: true}, {fails: true}},
-		"V1_Registry_CreateDeployment":          {{uid: repo, body: deployment}, {uid: repo, body: deployment, fails: true}, {uid: repo, body: `{"charts":[{"repo":"charts"}]}`, fails: true}, {uid: nothing, body: `{}`, fails: true}},
-		"V1_Registry_UpdateDeployment":          {{uid: repo, body: deployment}, {uid: repo, body: `{}`}, {uid: repo, body: `{"charts":[{"repo":"file:///x"}]}`, fails: true}, {uid: nothing, body: `{}`, fails: true}},
-		"V1_Registry_GetDeployment":             ofRepo(repo),
-		"V1_Registry_GetRegistrySettings":       ofRepo(shelf),
-		"V1_Registry_UpdateRegistrySettings":    {{uid: shelf, body: `{"uniqueTags":true,"eolGracePeriod":true}`}, {uid: nothing, body: `{}`, fails: true}, {uid: "nonsense", body: `{}`, fails: true}},
+		"V1_Registry_ListSyncStatuses": {
+			{query: "registry_id=" + x.org}, {query: "registry_id=" + nothing, fails: true}, {fails: true},
+		},
+		"V1_Registry_CreateDeployment": {
+			{uid: repo, body: deployment},
+			{uid: repo, body: deployment, fails: true},
+			{uid: repo, body: `{"charts":[{"repo":"charts"}]}`, fails: true},
+			{uid: nothing, body: `{}`, fails: true},
+		},
+		"V1_Registry_UpdateDeployment": {
+			{uid: repo, body: deployment},
+			{uid: repo, body: `{}`},
+			{uid: repo, body: `{"charts":[{"repo":"file:///x"}]}`, fails: true},
+			{uid: nothing, body: `{}`, fails: true},
+		},
+		"V1_Registry_GetDeployment":       ofRepo(repo),
+		"V1_Registry_GetRegistrySettings": ofRepo(shelf),
+		"V1_Registry_UpdateRegistrySettings": {
+			{uid: shelf, body: `{"uniqueTags":true,"eolGracePeriod":true}`},
+			{uid: nothing, body: `{}`, fails: true},
+			{uid: "nonsense", body: `{}`, fails: true},
+		},
 
 		"V1_Vulnerabilities_ListVulnReports": {
-			{query: "digest=" + digest}, {query: "repo_id=" + repo}, {query: "repo_id=" + repo + "&tag=plain&scanner.name=GRYPE&scanner.version=0.8&scanner.db_build_time=2026-01-02T03:04:05Z&created_since=2026-01-02T03:04:05Z"},
-			{fails: true}, {query: "digest=x", fails: true}, {query: "repo_id=" + repo + "&tag=nothing", fails: true}, {query: "repo_id=nonsense", fails: true},
+			{query: "digest=" + digest},
+			{query: "repo_id=" + repo},
+			{
+				query: "repo_id=" + repo + "&tag=plain&scanner.name=GRYPE&scanner.version=0.8&" +
+					"scanner.db_build_time=2026-01-02T03:04:05Z&created_since=2026-01-02T03:04:05Z",
+			},
+			{fails: true},
+			{query: "digest=x", fails: true},
+			{query: "repo_id=" + repo + "&tag=nothing", fails: true},
+			{query: "repo_id=nonsense", fails: true},
 		},
 		"V1_Vulnerabilities_GetRawVulnReport": {
 			{query: "digest=" + digest}, {query: "digest=" + digest + "&scanner=GRYPE&created_at=2026-02-03T04:05:06Z"},
@@ -160,8 +218,11 @@ func attachedV1Examples(t *testing.T, w *world, x things) map[string][]example {
 		"V1_Vulnerabilities_ListVulnCountReports":           counts,
 		"V1_Vulnerabilities_ListCumulativeVulnCountReports": counts,
 
-		"V1_EventIdentities_Create":         {{body: `{"issuer":"https://x.example","subject":"s"}`, fails: true}},
-		"V1_EventIdentities_UpdateMetadata": {{body: `{"onboardingQuestions":{"companyName":"acme","product":"p"},"updatesOptIn":true}`}, {body: `{"onboardingQuestions":{"product":"` + strings.Repeat("x", 5000) + `"}}`, fails: true}},
+		"V1_EventIdentities_Create": {{body: `{"issuer":"https://x.example","subject":"s"}`, fails: true}},
+		"V1_EventIdentities_UpdateMetadata": {
+			{body: `{"onboardingQuestions":{"companyName":"acme","product":"p"},"updatesOptIn":true}`},
+			{body: `{"onboardingQuestions":{"product":"` + strings.Repeat("x", 5000) + `"}}`, fails: true},
+		},
 	}
 }
 
@@ -197,7 +258,11 @@ func TestApiV1Attached(t *testing.T) {
 		},
 		"noted in an index under a tag": func(t *testing.T, d, content string) {
 			m := w.attach(t, path, "", "", "application/spdx+json", content)
-			w.pushManifest(t, path, tagOf(d), indexType, map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": []descriptor{{MediaType: manifestType, Digest: m, Size: 1}}})
+			w.pushManifest(t, path, tagOf(d), indexType, map[string]any{
+				"schemaVersion": 2,
+				"mediaType":     indexType,
+				"manifests":     []descriptor{{MediaType: manifestType, Digest: m, Size: 1}},
+			})
 		},
 	}
 	for name, put := range ways {
@@ -205,10 +270,12 @@ func TestApiV1Attached(t *testing.T) {
 			digest := w.pushImage(t, path, "x", "amd64", name)
 			w.attach(t, path, "", digest, "application/spdx+json", spdxOf("older"))
 			put(t, digest, spdxOf(strings.ReplaceAll(name, " ", "-")))
-			w.attach(t, path, "", digest, "application/vnd.dsse.envelope.v1+json", attest(digestOf("another image"), spdxOf("another")))
+			w.attach(t, path, "", digest, "application/vnd.dsse.envelope.v1+json",
+				attest(digestOf("another image"), spdxOf("another")))
 			var got struct{ Name, Format, Source, Digest string }
 			w.fetch(t, "/registry/v1/repos/"+repo+"/digests/"+digest+"/sbom", &got)
-			if got.Name != strings.ReplaceAll(name, " ", "-") || got.Format != "SPDX" || got.Source != "INGESTED" || got.Digest == "" {
+			if got.Name != strings.ReplaceAll(name, " ", "-") ||
+				got.Format != "SPDX" || got.Source != "INGESTED" || got.Digest == "" {
 				t.Errorf("SBOM %+v", got)
 			}
 		})
@@ -219,16 +286,28 @@ func TestApiV1Attached(t *testing.T) {
 
 func (w *world) tryBuildKit(t *testing.T, repo, path string) {
 	image := w.pushImage(t, path, "child", "amd64", "built")
-	statement := `{"_type":"https://in-toto.io/Statement/v0.1","predicateType":"https://spdx.dev/Document","subject":[{"digest":{"sha256":"` +
+	statement := `{"_type":"https://in-toto.io/Statement/v0.1","predicateType":"https://spdx.dev/Document",` +
+		`"subject":[{"digest":{"sha256":"` +
 		strings.TrimPrefix(image, "sha256:") + `"}}],"predicate":` + spdxOf("built") + `}`
 	attestation := w.attach(t, path, "", "", "application/vnd.in-toto+json", statement)
-	index := w.pushManifest(t, path, "built", indexType, map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": []any{
-		map[string]any{"mediaType": manifestType, "digest": image, "size": 1, "platform": map[string]string{"architecture": "amd64", "os": "linux"}},
-		map[string]any{
-			"mediaType": manifestType, "digest": attestation, "size": 1, "platform": map[string]string{"architecture": "unknown", "os": "unknown"},
-			"annotations": map[string]string{"vnd.docker.reference.digest": image, "vnd.docker.reference.type": "attestation-manifest"},
-		},
-	}})
+	index := w.pushManifest(t, path, "built", indexType,
+		map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": []any{
+			map[string]any{
+				"mediaType": manifestType,
+				"digest":    image,
+				"size":      1,
+				"platform":  map[string]string{"architecture": "amd64", "os": "linux"},
+			},
+			map[string]any{
+				"mediaType": manifestType,
+				"digest":    attestation,
+				"size":      1,
+				"platform":  map[string]string{"architecture": "unknown", "os": "unknown"},
+				"annotations": map[string]string{
+					"vnd.docker.reference.digest": image, "vnd.docker.reference.type": "attestation-manifest",
+				},
+			},
+		}})
 	var got struct{ Name string }
 	w.fetch(t, "/registry/v1/repos/"+repo+"/digests/"+index+"/sbom?arch=amd64", &got)
 	if got.Name != "built" {
@@ -236,14 +315,22 @@ func (w *world) tryBuildKit(t *testing.T, repo, path string) {
 	}
 	out := &registryv1pb.ManifestMetadataList{}
 	in := &registryv1pb.ManifestMetadataFilter{RepoId: repo, Items: []*registryv1pb.ManifestMetadataFilterEntry{
-		{Filter: &registryv1pb.ManifestMetadataFilterEntry_IndexFilter{IndexFilter: &registryv1pb.ManifestMetadataIndexFilter{Digest: index, Arch: "amd64"}}},
+		{
+			Filter: &registryv1pb.ManifestMetadataFilterEntry_IndexFilter{
+				IndexFilter: &registryv1pb.ManifestMetadataIndexFilter{Digest: index, Arch: "amd64"},
+			},
+		},
 		{Filter: &registryv1pb.ManifestMetadataFilterEntry_ImageDigest{ImageDigest: attestation}}, // it has no SBOM
 	}}
-	if err := w.conn.Invoke(bearing(t, w.Token), "/holdfast.registry.v1.Registry/ListManifestMetadata", in, out); err != nil {
+	err := w.conn.Invoke(bearing(t, w.Token), "/holdfast.registry.v1.Registry/ListManifestMetadata", in, out)
+	if err != nil {
 		t.Fatal(err)
 	}
 	want := &registryv1pb.ManifestMetadataList{Items: []*registryv1pb.ManifestMetadata{
-		{Digest: image, PkgMetadata: []*registryv1pb.PkgMetadata{{Purl: "pkg:apk/built@1", OriginPurl: "pkg:apk/built@1", License: "MIT"}}},
+		{
+			Digest:      image,
+			PkgMetadata: []*registryv1pb.PkgMetadata{{Purl: "pkg:apk/built@1", OriginPurl: "pkg:apk/built@1", License: "MIT"}},
+		},
 	}}
 	if !proto.Equal(out, want) {
 		t.Errorf("packages %v, want %v", out, want)
@@ -254,7 +341,9 @@ func (w *world) tryReports(t *testing.T, repo, path string) {
 	var digests []string
 	for i, layer := range []string{"first", "second"} {
 		digests = append(digests, w.pushImage(t, path, "scanned", "amd64", layer))
-		w.attach(t, path, "", digests[i], "application/vnd.dsse.envelope.v1+json", attest(digests[i], `{"scanner":{"result":`+grypeOf("CVE-"+layer, "High", "2026-0"+string(rune('2'+i))+"-01T00:00:00Z")+`}}`))
+		w.attach(t, path, "", digests[i], "application/vnd.dsse.envelope.v1+json",
+			attest(digests[i],
+				`{"scanner":{"result":`+grypeOf("CVE-"+layer, "High", "2026-0"+string(rune('2'+i))+"-01T00:00:00Z")+`}}`))
 		w.attach(t, path, "", digests[i], "application/json", grypeOf("CVE-both", "Negligible", "2026-01-01T00:00:00Z"))
 	}
 	var list struct {
@@ -264,7 +353,8 @@ func (w *world) tryReports(t *testing.T, repo, path string) {
 		}
 	}
 	w.fetch(t, "/registry/v1/vuln_reports?digest="+digests[1], &list)
-	if len(list.Items) != 2 || list.Items[0].Vulnerabilities[0].ID != "CVE-second" || list.Items[1].Vulnerabilities[0].Severity != "NEGLIGIBLE" {
+	if len(list.Items) != 2 || list.Items[0].Vulnerabilities[0].ID != "CVE-second" ||
+		list.Items[1].Vulnerabilities[0].Severity != "NEGLIGIBLE" {
 		t.Errorf("reports %+v", list)
 	}
 	var newest struct {
@@ -280,7 +370,12 @@ func (w *world) tryReports(t *testing.T, repo, path string) {
 			CveIds []string
 		}
 	}
-	for query, want := range map[string][]int{"counts?": {1, 1, 1, 1}, "counts_cumulative?": {1, 1, 2, 3}, "counts?from=2026-02-01T00:00:00Z&": {1, 1}, "counts?to=2026-01-31T00:00:00Z&": {1, 1}} {
+	for query, want := range map[string][]int{
+		"counts?":                           {1, 1, 1, 1},
+		"counts_cumulative?":                {1, 1, 2, 3},
+		"counts?from=2026-02-01T00:00:00Z&": {1, 1},
+		"counts?to=2026-01-31T00:00:00Z&":   {1, 1},
+	} {
 		w.fetch(t, "/registry/v1/vuln_reports/"+query+"repo=app&tag=scanned", &counts)
 		var got []int
 		for _, c := range counts.Items {
@@ -342,7 +437,12 @@ func TestApiV1RegistryDenied(t *testing.T) {
 			t.Errorf("%s: what is there is told by\n%s\n%s", target, answers[0], answers[1])
 		}
 	}
-	for path, want := range map[string]int{"vuln_reports?digest=" + digest: 404, "vuln_reports/counts?repo=dev/app": 404, "vuln_reports/counts?repo=app": 200, "eoltags": 200} {
+	for path, want := range map[string]int{
+		"vuln_reports?digest=" + digest:    404,
+		"vuln_reports/counts?repo=dev/app": 404,
+		"vuln_reports/counts?repo=app":     200,
+		"eoltags":                          200,
+	} {
 		if r := w.send(t, stranger, "GET", "/registry/v1/"+path, ""); r.status != want || strings.Contains(r.body, repo) {
 			t.Errorf("%s: %d %s, want %d", path, r.status, r.body, want)
 		}
@@ -369,7 +469,9 @@ func TestApiV1RegistryNonsense(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		repo := w.repo(t, string(w.Organization), "app")
 		digest := w.pushImage(t, "dev/app", "latest", "amd64", "x")
-		for _, service := range []protoreflect.FullName{"holdfast.registry.v1.Registry", "holdfast.registry.v1.Vulnerabilities", "holdfast.events.v1.Identities"} {
+		for _, service := range []protoreflect.FullName{
+			"holdfast.registry.v1.Registry", "holdfast.registry.v1.Vulnerabilities", "holdfast.events.v1.Identities",
+		} {
 			d, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
 			if err != nil {
 				t.Fatal(err)
@@ -394,7 +496,9 @@ func (w *world) tryNonsense(t *testing.T, m protoreflect.MethodDescriptor, repo,
 		if bad.Kind() != protoreflect.StringKind || bad.IsList() || bad.IsMap() {
 			continue
 		}
-		for _, nonsense := range []string{"", "nonsense", "a\x00b", "dev/a\x00b", "../..", strings.Repeat("x", 100_000), "sha256:" + strings.Repeat("g", 64)} {
+		for _, nonsense := range []string{
+			"", "nonsense", "a\x00b", "dev/a\x00b", "../..", strings.Repeat("x", 100_000), "sha256:" + strings.Repeat("g", 64),
+		} {
 			in := kind.New()
 			for j := range fields.Len() { // the rest is sound
 				switch f := fields.Get(j); {
@@ -406,7 +510,8 @@ func (w *world) tryNonsense(t *testing.T, m protoreflect.MethodDescriptor, repo,
 				}
 			}
 			in.Set(bad, protoreflect.ValueOfString(nonsense))
-			err := w.conn.Invoke(bearing(t, w.Token), "/"+string(m.Parent().FullName())+"/"+string(m.Name()), in.Interface(), newOutput(t, m))
+			err := w.conn.Invoke(bearing(t, w.Token),
+				"/"+string(m.Parent().FullName())+"/"+string(m.Name()), in.Interface(), newOutput(t, m))
 			st := status.Convert(err)
 			switch st.Code() {
 			case codes.Internal, codes.Unknown, codes.Unavailable, codes.Unimplemented:

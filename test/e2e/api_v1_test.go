@@ -36,15 +36,18 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 	role := made("roles/"+folder, `{"name":"r","capabilities":["groups.list"]}`)
 	binding := made("rolebindings/"+folder, `{"identity":"`+robot+`","role":"`+viewer+`"}`)
 	provider := func(name string) string {
-		return `{"name":"` + name + `","defaultRole":"` + viewer + `","oidc":{"issuer":"https://` + name + `.example","clientId":"c","clientSecret":"s"}}`
+		return `{"name":"` + name + `","defaultRole":"` + viewer + `","oidc":{"issuer":"https://` + name +
+			`.example","clientId":"c","clientSecret":"s"}}`
 	}
 	idp := made("identityProviders/"+x.org, provider("old"))
 	mapping := func(group string) string {
 		return `{"externalGroupId":"` + group + `","roleUidp":"` + viewer + `","scope":"` + x.org + `"}`
 	}
-	mapped, batched := made("externalGroupRoleMappings/"+idp, mapping("a")), made("externalGroupRoleMappings/"+idp, mapping("b"))
+	mapped, batched := made("externalGroupRoleMappings/"+idp,
+		mapping("a")), made("externalGroupRoleMappings/"+idp, mapping("b"))
 	invite := made("group_invites/"+folder, `{"role":"`+viewer+`","ttl":"3600s"}`)
-	account := `{"name":"account","amazon":{"account":"123456789012"},"github":{"appInstallations":{"7":{"installations":[{"installationId":"1","name":"n"}]}}}}`
+	account := `{"name":"account","amazon":{"account":"123456789012"},` +
+		`"github":{"appInstallations":{"7":{"installations":[{"installationId":"1","name":"n"}]}}}}`
 	tied := w.child(t, folder, "tied")
 	w.send(t, w.Token, "POST", base+"account_associations/"+tied, account)
 	byID := func(id string) []example {
@@ -52,10 +55,22 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 	}
 	gone := func(uid string) []example { return []example{{uid: uid}, {uid: "nonsense", fails: true}} }
 	return map[string][]example{
-		"V1_PingService_Ping":        {{}},
-		"V1_Groups_List":             {{}, {query: "id=" + folder}, {query: "name=old"}, {query: "uidp.children_of=" + x.org}, {query: "uidp.ids=x", fails: true}},
-		"V1_Groups_Create":           {{uid: folder, body: `{"name":"n"}`}, {uid: folder, body: `{}`, fails: true}, {uid: nothing, body: `{"name":"n"}`, fails: true}},
-		"V1_Groups_Update":           {{uid: folder, body: `{"name":"old","description":"new"}`}, {uid: folder, body: `{}`, fails: true}},
+		"V1_PingService_Ping": {{}},
+		"V1_Groups_List": {
+			{},
+			{query: "id=" + folder},
+			{query: "name=old"},
+			{query: "uidp.children_of=" + x.org},
+			{query: "uidp.ids=x", fails: true},
+		},
+		"V1_Groups_Create": {
+			{uid: folder, body: `{"name":"n"}`},
+			{uid: folder, body: `{}`, fails: true},
+			{uid: nothing, body: `{"name":"n"}`, fails: true},
+		},
+		"V1_Groups_Update": {
+			{uid: folder, body: `{"name":"old","description":"new"}`}, {uid: folder, body: `{}`, fails: true},
+		},
 		"V1_Groups_LookupGroup":      {{as: adas}, {fails: true}},
 		"V1_Groups_CheckEligibility": {{}, {as: "nonsense", fails: true}},
 		"V1_Groups_RequestGroupAccess": {
@@ -63,45 +78,79 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 		},
 		"V1_Groups_Delete": {{uid: w.child(t, folder, "gone")}, {uid: folder, fails: true}, {uid: nothing, fails: true}},
 
-		"V1_Identities_List":   byID(robot),
-		"V1_Identities_Create": {{uid: folder, body: `{"name":"n","awsIdentity":{"awsAccount":"123456789012","arn":"a"}}`}, {uid: folder, body: `{"name":"n"}`, fails: true}},
-		"V1_Identities_Update": {{uid: robot, body: `{"name":"n","claimMatch":{"issuer":"https://x.example","subjectPattern":"s+"}}`}, {uid: robot, body: `{"name":"n"}`, fails: true}},
+		"V1_Identities_List": byID(robot),
+		"V1_Identities_Create": {
+			{uid: folder, body: `{"name":"n","awsIdentity":{"awsAccount":"123456789012","arn":"a"}}`},
+			{uid: folder, body: `{"name":"n"}`, fails: true},
+		},
+		"V1_Identities_Update": {
+			{uid: robot, body: `{"name":"n","claimMatch":{"issuer":"https://x.example","subjectPattern":"s+"}}`},
+			{uid: robot, body: `{"name":"n"}`, fails: true},
+		},
 		"V1_Identities_Lookup": {{query: "issuer=https://x.example&subject=s"}, {fails: true}},
 		"V1_Identities_Delete": gone(robot),
 
-		"V1_Roles_List":   {{}, {query: "name=viewer"}, {query: "parent=" + folder}, {query: "uidp.descendants_of=nonsense", fails: true}},
-		"V1_Roles_Create": {{uid: folder, body: `{"name":"n","capabilities":["groups.list"]}`}, {uid: folder, body: `{"name":"n","capabilities":["nothing"]}`, fails: true}},
-		"V1_Roles_Update": {{uid: role, body: `{"name":"r","capabilities":["roles.list"]}`}, {uid: role, body: `{"name":"r"}`, fails: true}},
+		"V1_Roles_List": {
+			{}, {query: "name=viewer"}, {query: "parent=" + folder}, {query: "uidp.descendants_of=nonsense", fails: true},
+		},
+		"V1_Roles_Create": {
+			{uid: folder, body: `{"name":"n","capabilities":["groups.list"]}`},
+			{uid: folder, body: `{"name":"n","capabilities":["nothing"]}`, fails: true},
+		},
+		"V1_Roles_Update": {
+			{uid: role, body: `{"name":"r","capabilities":["roles.list"]}`}, {uid: role, body: `{"name":"r"}`, fails: true},
+		},
 		"V1_Roles_Delete": {{uid: role}, {uid: role, fails: true}},
 
-		"V1_RoleBindings_List":   byID(binding),
-		"V1_RoleBindings_Create": {{uid: x.org, body: `{"identity":"` + robot + `","role":"` + viewer + `"}`}, {uid: folder, body: `{}`, fails: true}},
+		"V1_RoleBindings_List": byID(binding),
+		"V1_RoleBindings_Create": {
+			{uid: x.org, body: `{"identity":"` + robot + `","role":"` + viewer + `"}`}, {uid: folder, body: `{}`, fails: true},
+		},
 		"V1_RoleBindings_CreateBatch": {
 			{uid: folder, body: `[{"identity":"` + robot + `","role":"` + role + `"}]`}, {uid: folder, body: `[]`, fails: true},
 			{uid: folder, body: `{}`, fails: true}, {uid: folder, body: `[],"parent":"` + x.org + `"`, fails: true},
 		},
-		"V1_RoleBindings_Update": {{uid: binding, body: `{"identity":"` + robot + `","role":"` + viewer + `"}`}, {uid: binding, body: `{"role":"` + viewer + `"}`, fails: true}},
+		"V1_RoleBindings_Update": {
+			{uid: binding, body: `{"identity":"` + robot + `","role":"` + viewer + `"}`},
+			{uid: binding, body: `{"role":"` + viewer + `"}`, fails: true},
+		},
 		"V1_RoleBindings_Delete": gone(binding),
 
-		"V1_IdentityProviders_List":   byID(idp),
-		"V1_IdentityProviders_Create": {{uid: x.org, body: provider("another")}, {uid: x.org, body: `{"name":"n"}`, fails: true}},
+		"V1_IdentityProviders_List": byID(idp),
+		"V1_IdentityProviders_Create": {
+			{uid: x.org, body: provider("another")}, {uid: x.org, body: `{"name":"n"}`, fails: true},
+		},
 		"V1_IdentityProviders_Update": {{uid: idp, body: provider("old")}, {uid: idp, body: `{}`, fails: true}},
 		"V1_IdentityProviders_Delete": {{uid: idp, fails: true}, {uid: "nonsense", fails: true}}, // it has mappings
 
-		"V1_ExternalGroupRoleMappings_List":        {{}, {query: "identity_provider_uidp=" + idp}, {query: "identity_provider_uidp=x", fails: true}},
-		"V1_ExternalGroupRoleMappings_Get":         {{uid: mapped}, {uid: nothing, fails: true}},
-		"V1_ExternalGroupRoleMappings_Create":      {{uid: idp, body: mapping("c")}, {uid: idp, body: `{}`, fails: true}},
-		"V1_ExternalGroupRoleMappings_BatchDelete": {{body: `{"parentId":"` + idp + `","ids":["` + batched + `"]}`}, {body: `{"parentId":"` + idp + `","ids":["x"]}`, fails: true}},
-		"V1_ExternalGroupRoleMappings_Delete":      gone(mapped),
+		"V1_ExternalGroupRoleMappings_List": {
+			{}, {query: "identity_provider_uidp=" + idp}, {query: "identity_provider_uidp=x", fails: true},
+		},
+		"V1_ExternalGroupRoleMappings_Get":    {{uid: mapped}, {uid: nothing, fails: true}},
+		"V1_ExternalGroupRoleMappings_Create": {{uid: idp, body: mapping("c")}, {uid: idp, body: `{}`, fails: true}},
+		"V1_ExternalGroupRoleMappings_BatchDelete": {
+			{body: `{"parentId":"` + idp + `","ids":["` + batched + `"]}`},
+			{body: `{"parentId":"` + idp + `","ids":["x"]}`, fails: true},
+		},
+		"V1_ExternalGroupRoleMappings_Delete": gone(mapped),
 
-		"V1_GroupInvites_List":   {{}, {query: "id=" + invite}, {query: "group=" + folder}, {query: "group=nonsense", fails: true}},
-		"V1_GroupInvites_Create": {{uid: folder, body: `{"role":"` + viewer + `","ttl":"60s","singleUse":true}`}, {uid: folder, body: `{}`, fails: true}},
+		"V1_GroupInvites_List": {
+			{}, {query: "id=" + invite}, {query: "group=" + folder}, {query: "group=nonsense", fails: true},
+		},
+		"V1_GroupInvites_Create": {
+			{uid: folder, body: `{"role":"` + viewer + `","ttl":"60s","singleUse":true}`},
+			{uid: folder, body: `{}`, fails: true},
+		},
 		"V1_GroupInvites_Delete": gone(invite),
 
 		"V1_GroupAccountAssociations_List":   {{}, {query: "group=" + folder}, {query: "group=x", fails: true}},
 		"V1_GroupAccountAssociations_Create": {{uid: folder, body: account}, {uid: folder, body: account, fails: true}},
-		"V1_GroupAccountAssociations_Update": {{uid: folder, body: account}, {uid: folder, body: `{"name":"A"}`, fails: true}},
-		"V1_GroupAccountAssociations_Check":  {{uid: tied, body: `{"accountType":"GOOGLE"}`}, {uid: folder, body: `{}`, fails: true}},
+		"V1_GroupAccountAssociations_Update": {
+			{uid: folder, body: account}, {uid: folder, body: `{"name":"A"}`, fails: true},
+		},
+		"V1_GroupAccountAssociations_Check": {
+			{uid: tied, body: `{"accountType":"GOOGLE"}`}, {uid: folder, body: `{}`, fails: true},
+		},
 		"V1_GroupAccountAssociations_Delete": gone(folder),
 	}
 }
@@ -119,20 +168,24 @@ func TestApiV1(t *testing.T) {
 		if err := json.Unmarshal([]byte(made.body), &g); err != nil {
 			t.Fatal(err)
 		}
-		want := `{"id":"` + g.ID + `","name":"old","description":"d","resourceLimits":{},"verified":false,"kind":"ORG_KIND_DEV","status":"ORG_STATUS_READY"}`
+		want := `{"id":"` + g.ID + `","name":"old","description":"d","resourceLimits":{},"verified":false,` +
+			`"kind":"ORG_KIND_DEV","status":"ORG_STATUS_READY"}`
 		if made.body != want {
 			t.Errorf("created\n%s\nwant\n%s", made.body, want)
 		}
 		if made.header.Get("Deprecation") == "" || !strings.Contains(made.header.Get("Link"), "migrating-v1") {
 			t.Errorf("headers %v", made.header)
 		}
-		if r := w.send(t, w.Token, "GET", "/iam/v2beta1/groups/"+g.ID, ""); !strings.Contains(r.body, `"description":"d"`) || r.header.Get("Deprecation") != "" {
+		r := w.send(t, w.Token, "GET", "/iam/v2beta1/groups/"+g.ID, "")
+		if !strings.Contains(r.body, `"description":"d"`) || r.header.Get("Deprecation") != "" {
 			t.Errorf("in v2beta1: %s %v", r.body, r.header)
 		}
-		if r := w.send(t, w.Token, "PUT", "/iam/v1/groups/"+g.ID, `{"name":"old"}`); !strings.Contains(r.body, `"description":""`) {
+		if r := w.send(t, w.Token, "PUT", "/iam/v1/groups/"+g.ID,
+			`{"name":"old"}`); !strings.Contains(r.body, `"description":""`) {
 			t.Errorf("after an update that leaves it out: %s", r.body)
 		}
-		if r := w.send(t, w.Token, "GET", "/iam/v1/groups?id="+g.ID, ""); !strings.HasPrefix(r.body, `{"items":[{"id":"`+g.ID) {
+		if r := w.send(t, w.Token, "GET", "/iam/v1/groups?id="+g.ID,
+			""); !strings.HasPrefix(r.body, `{"items":[{"id":"`+g.ID) {
 			t.Errorf("listed: %s", r.body)
 		}
 		w.tryV1OverGRPC(t, g.ID)
@@ -165,23 +218,51 @@ func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	tag, old := w.tag(t, repo, "stable", digest), w.tag(t, repo, "old", digest)
 	nothing := x.org + "/0123456789abcdef"
 	return map[string][]example{
-		"V1_Registry_ListRepos": {{}, {query: "id=" + repo}, {query: "name=app"}, {query: "uidp.children_of=" + shelf}, {query: "uidp.ids=x", fails: true}},
+		"V1_Registry_ListRepos": {
+			{},
+			{query: "id=" + repo},
+			{query: "name=app"},
+			{query: "uidp.children_of=" + shelf},
+			{query: "uidp.ids=x", fails: true},
+		},
 		"V1_Registry_CreateRepo": {
-			{uid: shelf, body: `{"name":"new","catalogTier":"AI","bundles":["ai"],"readme":"# New"}`}, {uid: shelf, body: `{"name":"app","readme":"# App"}`},
-			{uid: shelf, query: "prevent_existing=true", body: `{"name":"app"}`, fails: true}, {uid: shelf, body: `{}`, fails: true},
+			{uid: shelf, body: `{"name":"new","catalogTier":"AI","bundles":["ai"],"readme":"# New"}`},
+			{uid: shelf, body: `{"name":"app","readme":"# App"}`},
+			{uid: shelf, query: "prevent_existing=true", body: `{"name":"app"}`, fails: true},
+			{uid: shelf, body: `{}`, fails: true},
 			{uid: shelf, body: `{"name":"x","customOverlay":{}}`, fails: true},
 		},
-		"V1_Registry_UpdateRepo": {{uid: repo, body: `{"name":"app","description":"d","catalogTier":"COMMERCIAL"}`}, {uid: repo, body: `{}`, fails: true}},
+		"V1_Registry_UpdateRepo": {
+			{uid: repo, body: `{"name":"app","description":"d","catalogTier":"COMMERCIAL"}`},
+			{uid: repo, body: `{}`, fails: true},
+		},
 		"V1_Registry_DeleteRepo": {{uid: spare}, {uid: spare, fails: true}},
 
-		"V1_Registry_ListTags":           {{}, {query: "uidp.children_of=" + repo + "&exclude_referrers=true&exclude_dates=true&exclude_epochs=true"}, {query: "id=" + tag}, {query: "digest=x", fails: true}},
-		"V1_Registry_CreateTag":          {{uid: repo, body: `{"name":"x","digest":"` + digest + `"}`}, {uid: repo, body: `{"name":"x","bundles":["base"]}`}, {uid: repo, body: `{"name":"y"}`, fails: true}},
-		"V1_Registry_UpdateTag":          {{uid: tag, body: `{"digest":"` + other + `"}`}, {uid: tag, body: `{"name":"another","digest":"` + other + `"}`, fails: true}, {uid: nothing, body: `{}`, fails: true}},
+		"V1_Registry_ListTags": {
+			{},
+			{query: "uidp.children_of=" + repo + "&exclude_referrers=true&exclude_dates=true&exclude_epochs=true"},
+			{query: "id=" + tag},
+			{query: "digest=x", fails: true},
+		},
+		"V1_Registry_CreateTag": {
+			{uid: repo, body: `{"name":"x","digest":"` + digest + `"}`},
+			{uid: repo, body: `{"name":"x","bundles":["base"]}`},
+			{uid: repo, body: `{"name":"y"}`, fails: true},
+		},
+		"V1_Registry_UpdateTag": {
+			{uid: tag, body: `{"digest":"` + other + `"}`},
+			{uid: tag, body: `{"name":"another","digest":"` + other + `"}`, fails: true},
+			{uid: nothing, body: `{}`, fails: true},
+		},
 		"V1_Registry_DeleteTag":          {{uid: old}, {uid: old, fails: true}},
 		"V1_Registry_GetRepoTagsSummary": {{uid: repo}, {uid: nothing, fails: true}},
-		"V1_Registry_ListTagHistory":     {{uid: tag}, {uid: tag, query: "start=2020-01-01T00:00:00Z&end=2100-01-01T00:00:00Z"}, {uid: nothing, fails: true}},
-		"V1_Registry_GetArchs":           {{uid: repo, digest: digest}, {uid: repo, digest: "sha256:abc", fails: true}},
-		"V1_Registry_GetSize":            {{uid: repo, digest: digest, query: "arch=amd64"}, {uid: repo, digest: digest, query: "arch=z80", fails: true}},
+		"V1_Registry_ListTagHistory": {
+			{uid: tag}, {uid: tag, query: "start=2020-01-01T00:00:00Z&end=2100-01-01T00:00:00Z"}, {uid: nothing, fails: true},
+		},
+		"V1_Registry_GetArchs": {{uid: repo, digest: digest}, {uid: repo, digest: "sha256:abc", fails: true}},
+		"V1_Registry_GetSize": {
+			{uid: repo, digest: digest, query: "arch=amd64"}, {uid: repo, digest: digest, query: "arch=z80", fails: true},
+		},
 	}
 }
 
@@ -197,7 +278,8 @@ func advisoryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 		return m.ID
 	}
 	text := func(name string) string {
-		return `{"parentId":"` + x.org + `","advisory":{"artifactName":"` + name + `","artifactType":"apk","componentName":"c","aliases":["CVE-2026-1"]}}`
+		return `{"parentId":"` + x.org + `","advisory":{"artifactName":"` + name +
+			`","artifactType":"apk","componentName":"c","aliases":["CVE-2026-1"]}}`
 	}
 	one, spare := made("", text("one")), made("", text("spare"))
 	event := made("/"+one+"/events", `{"advisoryEvent":{"status":"PENDING","detection":{"manual":{}}}}`)
@@ -205,13 +287,26 @@ func advisoryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	return map[string][]example{
 		"V1_Advisories_Create": {{body: text("new")}, {body: `{"parentId":"` + x.org + `"}`, fails: true}},
 		"V1_Advisories_List": {
-			{}, {query: "id=" + one}, {query: "artifact_name=one&artifact_name=two&page_size=1&order_by=UPDATED_AT_DESC&event_statuses=PENDING&latest_event_type=EVENT_TYPE_FILTER_FIXED"},
+			{},
+			{query: "id=" + one},
+			{
+				query: "artifact_name=one&artifact_name=two&page_size=1&order_by=UPDATED_AT_DESC&event_statuses=PENDING&" +
+					"latest_event_type=EVENT_TYPE_FILTER_FIXED",
+			},
 			{query: "order_by=ALIASES_ASC", fails: true}, {query: "page_size=-5", fails: true},
 		},
-		"V1_Advisories_Update":              {{uid: one, body: `{"artifactName":"one","artifactType":"apk"}`}, {uid: one, body: `{}`, fails: true}},
-		"V1_Advisories_Delete":              {{uid: spare}, {uid: spare, fails: true}},
-		"V1_Advisories_CreateAdvisoryEvent": {{uid: one, body: `{"advisoryEvent":{"status":"PENDING","fixed":{"fixedVersion":"1.2"}}}`}, {uid: one, body: `{"advisoryEvent":{"status":"PENDING","componentLocationChanged":{}}}`, fails: true}},
-		"V1_Advisories_ListAdvisoryEvents":  {{uid: one}, {uid: nothing, fails: true}},
-		"V1_Advisories_UpdateAdvisoryEvent": {{uid: event, body: `{"status":"PENDING","truePositiveDetermination":{"note":"n"}}`}, {uid: nothing, body: `{}`, fails: true}},
+		"V1_Advisories_Update": {
+			{uid: one, body: `{"artifactName":"one","artifactType":"apk"}`}, {uid: one, body: `{}`, fails: true},
+		},
+		"V1_Advisories_Delete": {{uid: spare}, {uid: spare, fails: true}},
+		"V1_Advisories_CreateAdvisoryEvent": {
+			{uid: one, body: `{"advisoryEvent":{"status":"PENDING","fixed":{"fixedVersion":"1.2"}}}`},
+			{uid: one, body: `{"advisoryEvent":{"status":"PENDING","componentLocationChanged":{}}}`, fails: true},
+		},
+		"V1_Advisories_ListAdvisoryEvents": {{uid: one}, {uid: nothing, fails: true}},
+		"V1_Advisories_UpdateAdvisoryEvent": {
+			{uid: event, body: `{"status":"PENDING","truePositiveDetermination":{"note":"n"}}`},
+			{uid: nothing, body: `{}`, fails: true},
+		},
 	}
 }

@@ -159,7 +159,9 @@ func TestAttackAccountEnumeration(t *testing.T) {
 		for protocol, call := range w.protocols() {
 			for _, dryRun := range []bool{true, false} {
 				for _, email := range []string{victim.email, w.OwnerEmail, "nobody@example.test"} {
-					out, st := call(t, owner, &signinpb.CreateAccountRequest{Parent: other, Account: &signinpb.Account{Email: email}, ValidateOnly: dryRun})
+					out, st := call(t, owner, &signinpb.CreateAccountRequest{
+						Parent: other, Account: &signinpb.Account{Email: email}, ValidateOnly: dryRun,
+					})
 					if st != nil {
 						t.Fatalf("%s, validate_only %v, %s: %v", protocol, dryRun, email, st)
 					}
@@ -184,7 +186,8 @@ func TestAttackAccountEnumeration(t *testing.T) {
 		})
 		b := w.signInBrowser(t, "127.0.0.1")
 		_, flow, _ := strings.Cut(b.get("/join?code="+invite.GetCode()).location, "flow=")
-		if page := b.post("/signin/join", "flow", flow, "email", victim.email, "name", "N", "password", "another yellow anchor"); !page.in() {
+		page := b.post("/signin/join", "flow", flow, "email", victim.email, "name", "N", "password", "another yellow anchor")
+		if !page.in() {
 			t.Errorf("the form of an invite tells who has an account elsewhere: %d\n%s", page.status, page.body)
 		}
 		if !w.signInBrowser(t, "127.0.0.1").try("", victim.email, victim.password).in() {

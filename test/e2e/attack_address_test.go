@@ -75,7 +75,8 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 		feed := w.feed(t, org, "signed", address)
 		sub := w.post(t, "/events/v2beta1/subscriptions/"+org, `{"sink":"`+address+`"}`)
 		reader := string(resource.UserUID("https://people.example", "reader"))
-		w.bind(t, org, reader, w.role(t, org, "reader", capabilities("advisories.list", "subscriptions.list", "identity.list")...))
+		w.bind(t, org, reader,
+			w.role(t, org, "reader", capabilities("advisories.list", "subscriptions.list", "identity.list")...))
 		bearer := w.mint(t, resource.UID(reader), token.Claims{})
 		procUntil(t, "the feed and the sink fail", func() bool {
 			return strings.Contains(w.send(t, bearer, "GET", "/advisories/v1/feeds/"+feed, "").body, "404 Not Found") &&
@@ -86,7 +87,8 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 		w.send(t, w.Token, "DELETE", "/advisories/v1/feeds/"+feed, "")
 		w.send(t, w.Token, "DELETE", "/events/v2beta1/subscriptions/"+sub, "")
 		procUntil(t, "the events are there", func() bool {
-			return strings.Contains(received.String(), "subscription.deleted.v1 of "+sub) && strings.Contains(received.String(), "feed.deleted.v1 of "+feed)
+			return strings.Contains(received.String(), "subscription.deleted.v1 of "+sub) &&
+				strings.Contains(received.String(), "feed.deleted.v1 of "+feed)
 		})
 		for where, text := range map[string]string{
 			"the log": log.String(), "a sink": received.String(), "answers": told,
@@ -121,8 +123,13 @@ func addressAnswers(t *testing.T, w *world, reader, feed, sub string) string {
 	for _, target := range []string{"/events/v1/subscriptions", "/deliveries/v1/deliveries"} {
 		fmt.Fprintln(&told, w.send(t, reader, "GET", target, "").body)
 	}
-	for _, wrong := range []string{"https://u:s3cr3t-signature@feeds.example/", "https://feeds example/?s3cr3t-signature", "https://h/?s3cr3t-signature#x", "ftp://h/?s3cr3t-signature", "http://h/?s3cr3t-signature"} {
-		for target, field := range map[string]string{"/advisories/v1/feeds/": "address", "/events/v2beta1/subscriptions/": "sink"} {
+	for _, wrong := range []string{
+		"https://u:s3cr3t-signature@feeds.example/", "https://feeds example/?s3cr3t-signature",
+		"https://h/?s3cr3t-signature#x", "ftp://h/?s3cr3t-signature", "http://h/?s3cr3t-signature",
+	} {
+		for target, field := range map[string]string{
+			"/advisories/v1/feeds/": "address", "/events/v2beta1/subscriptions/": "sink",
+		} {
 			got := w.send(t, w.Token, "POST", target+string(w.Organization), `{"name":"wrong","`+field+`":"`+wrong+`"}`)
 			if got.status != http.StatusBadRequest {
 				t.Errorf("%s as %s: HTTP status %d", wrong, field, got.status)

@@ -18,9 +18,11 @@ import (
 // deployRole is an identity of whoever has the role deploy in AWS.
 func (w *world) deployRole(t *testing.T) string {
 	t.Helper()
-	return w.identify(t, &iampb.Identity{Name: "aws", Relationship: &iampb.Identity_AwsIdentity{AwsIdentity: &iampb.Identity_AWSIdentity{
-		AwsAccount: "123456789012", AwsArn: &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/deploy/.*`},
-	}}})
+	return w.identify(t,
+		&iampb.Identity{Name: "aws", Relationship: &iampb.Identity_AwsIdentity{AwsIdentity: &iampb.Identity_AWSIdentity{
+			AwsAccount: "123456789012",
+			AwsArn:     &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: `arn:aws:sts::123456789012:assumed-role/deploy/.*`},
+		}}})
 }
 
 // presented exchanges a bearer over both protocols, which must agree.
@@ -62,9 +64,16 @@ func TestAttackReplayedProof(t *testing.T) {
 			"for its organization":            {bearer, string(w.Organization), codes.PermissionDenied},
 			"for an identity that is deleted": {left, gone, codes.PermissionDenied},
 			"with another identity, unsigned": {retold(bearer, identity, twin), twin, codes.Unauthenticated},
-			"for another identity after all":  {retold(bearer, "holdfast-identity: "+identity, "holdfast-identity: "+twin), twin, codes.Unauthenticated},
-			"with a date of later":            {retold(bearer, "x-amz-date:", "date: "+time.Now().UTC().Format(awsStamp)+"\r\nx-amz-date:"), twin, codes.Unauthenticated},
-			"in two parts":                    {retold(bearer, "Content-Length: 43", "Transfer-Encoding: chunked"), identity, codes.Unauthenticated},
+			"for another identity after all": {
+				retold(bearer, "holdfast-identity: "+identity, "holdfast-identity: "+twin), twin, codes.Unauthenticated,
+			},
+			"with a date of later": {
+				retold(bearer, "x-amz-date:", "date: "+time.Now().UTC().Format(awsStamp)+"\r\nx-amz-date:"),
+				twin, codes.Unauthenticated,
+			},
+			"in two parts": {
+				retold(bearer, "Content-Length: 43", "Transfer-Encoding: chunked"), identity, codes.Unauthenticated,
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				if st := w.presented(t, tt.bearer, tt.identity); st.Code() != tt.code {
@@ -74,7 +83,8 @@ func TestAttackReplayedProof(t *testing.T) {
 		}
 		clock.advance(16 * time.Minute)
 		asked := aws.asked.Load()
-		if st := w.presented(t, bearer, identity); st.Code() != codes.Unauthenticated || !strings.Contains(st.Message(), "x-amz-date") {
+		st := w.presented(t, bearer, identity)
+		if st.Code() != codes.Unauthenticated || !strings.Contains(st.Message(), "x-amz-date") {
 			t.Errorf("after 16 minutes: %v", st)
 		}
 		if n := aws.asked.Load() - asked; n != 0 {

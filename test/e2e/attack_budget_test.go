@@ -68,9 +68,12 @@ func TestAttackRaiseBudget(t *testing.T) {
 		caps := resource.CapabilitySet("groups.list")
 		for who, bearer := range map[string]string{
 			"the folder's administrator": administrator, "another organization's owner": w.mallory, "a viewer": viewer,
-			"an owner whose token is narrowed to the folder":    w.mint(t, person, token.Claims{Scopes: []resource.UID{resource.UID(below)}}),
-			"an owner whose token is narrowed to groups.list":   w.mint(t, person, token.Claims{Caps: &caps}),
-			"a person without any role":                         w.mint(t, resource.UserUID("https://people.example", "nobody"), token.Claims{}),
+			"an owner whose token is narrowed to the folder": w.mint(t, person, token.Claims{
+				Scopes: []resource.UID{resource.UID(below)},
+			}),
+			"an owner whose token is narrowed to groups.list": w.mint(t, person, token.Claims{Caps: &caps}),
+			"a person without any role": w.mint(t,
+				resource.UserUID("https://people.example", "nobody"), token.Claims{}),
 			"a token of the registry, which is for another API": "",
 		} {
 			code := codes.PermissionDenied
@@ -113,10 +116,13 @@ func (w *tenants) overBudget(t *testing.T, bearer, group, metric, end string) {
 	t.Helper()
 	for _, dry := range []bool{false, true} {
 		for name, call := range w.protocols() {
-			_, st := call(t, bearer, &registrypb.CreateRepoRequest{Parent: group, Repo: &registrypb.Repo{Name: "more"}, ValidateOnly: dry})
+			_, st := call(t, bearer, &registrypb.CreateRepoRequest{
+				Parent: group, Repo: &registrypb.Repo{Name: "more"}, ValidateOnly: dry,
+			})
 			q := quotaOf(st)
 			if st.Code() != codes.FailedPrecondition || q.GetQuotaMetric() != metric || !strings.HasSuffix(st.Message(), end) ||
-				q.GetSubject() != "group:"+group || q.GetQuotaValue() != 1 || !strings.Contains(q.GetDescription(), "used 1 of its budget of 1") {
+				q.GetSubject() != "group:"+group || q.GetQuotaValue() != 1 ||
+				!strings.Contains(q.GetDescription(), "used 1 of its budget of 1") {
 				t.Errorf("over %s: %v %v", name, st, q)
 			}
 		}
@@ -135,10 +141,12 @@ func TestAttackBudgetUsage(t *testing.T) {
 		bearer := w.mint(t, pusher, token.Claims{})
 
 		for _, group := range []string{w.a, w.folder, w.folder + "/0123456789abcdef"} {
-			w.refused(t, "another organization's owner", w.mallory, &budgetspb.GetBudgetRequest{Uid: group}, codes.PermissionDenied)
+			w.refused(t, "another organization's owner", w.mallory,
+				&budgetspb.GetBudgetRequest{Uid: group}, codes.PermissionDenied)
 			w.refused(t, "a pusher", bearer, &budgetspb.GetBudgetRequest{Uid: group}, codes.PermissionDenied)
 		}
-		w.refused(t, "a segment of another's", w.mallory, &budgetspb.GetBudgetRequest{Uid: w.b + w.folder[len(w.folder)-17:]}, codes.NotFound)
+		w.refused(t, "a segment of another's", w.mallory,
+			&budgetspb.GetBudgetRequest{Uid: w.b + w.folder[len(w.folder)-17:]}, codes.NotFound)
 		for who, tt := range map[string]struct {
 			bearer string
 			want   []string
@@ -178,15 +186,21 @@ func TestAttackBudgetBytes(t *testing.T) {
 		w.repo(t, w.a, "base")
 		w.pushImage(t, "dev/base", "1.0", "amd64", layer)
 		used := func(group string) int64 {
-			return must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.GetBudgetRequest{Uid: group}).GetUsage().GetStoredBytes()
+			return must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.GetBudgetRequest{
+				Uid: group,
+			}).GetUsage().GetStoredBytes()
 		}
 		before := used(w.a)
 		bytes := int64(1500)
-		must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: w.folder, StoredBytes: &bytes}})
+		must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.UpdateBudgetRequest{
+			Budget: &budgetspb.Budget{Uid: w.folder, StoredBytes: &bytes},
+		})
 		mount := func(repo string) int {
-			return w.oci(t, w.RegistryToken, "POST", "/v2/dev/"+repo+"/blobs/uploads/?mount="+digestOf(layer)+"&from=dev/base", "").status
+			return w.oci(t, w.RegistryToken, "POST",
+				"/v2/dev/"+repo+"/blobs/uploads/?mount="+digestOf(layer)+"&from=dev/base", "").status
 		}
-		if got := []int{mount("folder/app"), mount("folder/app"), mount("folder/more")}; !slices.Equal(got, []int{201, 201, 403}) {
+		got := []int{mount("folder/app"), mount("folder/app"), mount("folder/more")}
+		if !slices.Equal(got, []int{201, 201, 403}) {
 			t.Errorf("mounts: %v", got)
 		}
 		if got := used(w.folder); got != int64(len(layer)) {
@@ -197,17 +211,20 @@ func TestAttackBudgetBytes(t *testing.T) {
 		}
 		big := strings.Repeat("x", 600)
 		over := map[string]reply{
-			"at once":  w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/?digest="+digestOf(big), big),
-			"in parts": w.oci(t, w.RegistryToken, "PATCH", w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location"), big),
+			"at once": w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/?digest="+digestOf(big), big),
+			"in parts": w.oci(t, w.RegistryToken, "PATCH",
+				w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location"), big),
 		}
 		for how, r := range over {
-			want := "the group " + w.folder + " has used 1000 of its budget of 1500 stored bytes, and this needs 600; whoever may update the group above it, " + w.a + ", can raise it"
+			want := "the group " + w.folder + " has used 1000 of its budget of 1500 stored bytes, and this needs 600; " +
+				"whoever may update the group above it, " + w.a + ", can raise it"
 			if r.status != http.StatusForbidden || !strings.Contains(r.body, want) || !strings.Contains(r.body, `"DENIED"`) {
 				t.Errorf("%s: %d %s", how, r.status, r.body)
 			}
 		}
 		at := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
-		if got := w.oci(t, w.RegistryToken, "PATCH", at, big[:400]).status; got != http.StatusAccepted || used(w.folder) != 1400 {
+		if got := w.oci(t, w.RegistryToken, "PATCH", at, big[:400]).status; got != http.StatusAccepted ||
+			used(w.folder) != 1400 {
 			t.Errorf("after an unfinished upload, %d, the folder uses %d bytes", got, used(w.folder))
 		}
 		second := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
@@ -220,7 +237,9 @@ func TestAttackBudgetBytes(t *testing.T) {
 		if got := used(w.folder); got != int64(len(layer)) {
 			t.Errorf("after refusals the folder uses %d bytes", got)
 		}
-		if got := w.oci(t, w.RegistryToken, "DELETE", "/v2/dev/folder/app/blobs/"+digestOf(layer), ""); got.status != http.StatusAccepted || used(w.folder) != 0 {
+		if got := w.oci(t, w.RegistryToken, "DELETE",
+			"/v2/dev/folder/app/blobs/"+digestOf(layer), ""); got.status != http.StatusAccepted ||
+			used(w.folder) != 0 {
 			t.Errorf("after a delete, %d, the folder uses %d bytes", got.status, used(w.folder))
 		}
 	})
@@ -231,7 +250,9 @@ func TestAttackBudgetBytes(t *testing.T) {
 func TestAttackBudgetPulls(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.repo(t, w.folder, "app")
-		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: w.folder, Public: true}})
+		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
+			Settings: &ocipb.Settings{Uid: w.folder, Public: true},
+		})
 		w.pushImage(t, "dev/folder/app", "1.0", "amd64", "layer")
 		w.operate(t, "budgets", "set", "dev", "pulls-per-day=3")
 		pull := func(bearer string) reply { return w.oci(t, bearer, "GET", "/v2/dev/folder/app/manifests/1.0", "") }
@@ -247,7 +268,8 @@ func TestAttackBudgetPulls(t *testing.T) {
 			}
 		}
 		got := pull(w.RegistryToken)
-		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, `"TOOMANYREQUESTS"`) ||
+		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" ||
+			!strings.Contains(got.body, `"TOOMANYREQUESTS"`) ||
 			!strings.Contains(got.body, "used 3 of its budget of 3 pulls per day") {
 			t.Errorf("a member's fourth pull: %d %v %s", got.status, got.header, got.body)
 		}
@@ -275,7 +297,9 @@ func TestAttackBudgetRequests(t *testing.T) {
 		w.operate(t, "budgets", "set", w.b, "requests_per_second=5")
 		w.operate(t, "budgets", "set", w.a, "requests_per_second=1000000")
 		robot := resource.UID(w.robot(t, w.a, "other"))
-		noisy := must[*iampb.Identity](t, w.overGRPC, w.mallory, &iampb.CreateIdentityRequest{Parent: w.b, Identity: workload("noisy")}).GetUid()
+		noisy := must[*iampb.Identity](t, w.overGRPC, w.mallory, &iampb.CreateIdentityRequest{
+			Parent: w.b, Identity: workload("noisy"),
+		}).GetUid()
 		bearer, quiet := w.mint(t, resource.UID(noisy), token.Claims{}), w.mint(t, robot, token.Claims{})
 		ask := func(call caller, bearer string) *status.Status {
 			_, st := call(t, bearer, proto.Message(&iampb.ListGroupsRequest{}))
@@ -295,7 +319,8 @@ func TestAttackBudgetRequests(t *testing.T) {
 						retry = r.GetRetryDelay().AsDuration()
 					}
 				}
-				if refused++; st.Code() != codes.ResourceExhausted || quotaOf(st).GetQuotaMetric() != "requests_per_second" || retry <= 0 || retry > time.Second {
+				if refused++; st.Code() != codes.ResourceExhausted ||
+					quotaOf(st).GetQuotaMetric() != "requests_per_second" || retry <= 0 || retry > time.Second {
 					t.Fatalf("error = %v", st)
 				}
 			}
@@ -313,7 +338,8 @@ func TestAttackBudgetRequests(t *testing.T) {
 			t.Errorf("the registry answers %d %s", got.status, got.body)
 		}
 		metrics := w.send(t, "", "GET", "/metrics", "").body
-		if !strings.Contains(metrics, `holdfast_budget_refusals_total{budget="requests_per_second"}`) || strings.Contains(metrics, w.b) {
+		if !strings.Contains(metrics, `holdfast_budget_refusals_total{budget="requests_per_second"}`) ||
+			strings.Contains(metrics, w.b) {
 			t.Errorf("metrics: %s", metrics)
 		}
 	})
@@ -359,8 +385,15 @@ func budgetSteps() []step {
 		}},
 		{name: "limit taken away", in: update(&budgetspb.Budget{}, "repos", "webhooks")},
 		{name: "budget of nonsense", code: codes.InvalidArgument, in: update(&budgetspb.Budget{Repos: &negative})},
-		{name: "budget of the organization", code: codes.PermissionDenied, in: func(s *story) proto.Message { return limits(s.org(), 5) }},
-		{name: "budget by somebody else", code: codes.PermissionDenied, in: update(&budgetspb.Budget{Repos: &some}), as: "ada"},
+		{name: "budget of the organization", code: codes.PermissionDenied, in: func(s *story) proto.Message {
+			return limits(s.org(), 5)
+		}},
+		{
+			name: "budget by somebody else",
+			code: codes.PermissionDenied,
+			in:   update(&budgetspb.Budget{Repos: &some}),
+			as:   "ada",
+		},
 		{name: "budgets", in: list},
 		{name: "budgets of a stranger", in: list, as: "stranger"},
 		{name: "budget gone", in: remove},

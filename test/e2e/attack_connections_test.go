@@ -60,7 +60,8 @@ func (w *wire) headers(fields ...string) []byte {
 
 // call begins a call over gRPC, with all of its message if that is not nil.
 func (w *wire) call(method string, message []byte) error {
-	block := w.headers(":method", "POST", ":scheme", "http", ":authority", "holdfast.test", ":path", method, "content-type", "application/grpc", "te", "trailers")
+	block := w.headers(":method", "POST", ":scheme", "http", ":authority", "holdfast.test",
+		":path", method, "content-type", "application/grpc", "te", "trailers")
 	err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.stream, BlockFragment: block, EndHeaders: true})
 	if err == nil && message != nil {
 		err = w.WriteData(w.stream, true, message)
@@ -219,11 +220,16 @@ func TestAttackRefusals(t *testing.T) {
 				rest := atRest(t, p)
 				w := newWire(t, p.address, false)
 				for range calls {
-					fields := []string{":method", "POST", ":scheme", "http", ":authority", "holdfast.test", ":path", method, "content-type", "application/grpc"}
+					fields := []string{
+						":method", "POST", ":scheme", "http", ":authority", "holdfast.test",
+						":path", method, "content-type", "application/grpc",
+					}
 					if timeout != "" {
 						fields = append(fields, "grpc-timeout", timeout)
 					}
-					err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.stream, BlockFragment: w.headers(fields...), EndHeaders: true, EndStream: true})
+					err := w.WriteHeaders(http2.HeadersFrameParam{
+						StreamID: w.stream, BlockFragment: w.headers(fields...), EndHeaders: true, EndStream: true,
+					})
 					if err != nil { // shown out: it comes again
 						w = newWire(t, p.address, false)
 						continue
@@ -250,7 +256,8 @@ func TestAttackHeaders(t *testing.T) {
 			if err := first(w); err != nil {
 				t.Fatal(err)
 			}
-			block := w.headers(":method", "POST", ":scheme", "http", ":authority", "holdfast.test", ":path", callPing, "content-type", "application/grpc")
+			block := w.headers(":method", "POST", ":scheme", "http", ":authority",
+				"holdfast.test", ":path", callPing, "content-type", "application/grpc")
 			err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.stream, BlockFragment: block})
 			// A field that is not in the table, and a value of 16,000 bytes.
 			junk := append([]byte{0, 1, 'x', 0x7f, 0x80 | (16000-127)&0x7f, (16000 - 127) >> 7}, make([]byte, 16000)...)
@@ -309,11 +316,14 @@ func TestAttackBombs(t *testing.T) {
 		})
 	}
 	staysWithin(t, p, rest, strangersMay)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+faultGroups(p, http.MethodPost), bytes.NewReader(bomb))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+p.address+faultGroups(p, http.MethodPost), bytes.NewReader(bomb))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header = http.Header{"Authorization": {"Bearer " + p.dev.Token}, "Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}}
+	r.Header = http.Header{
+		"Authorization": {"Bearer " + p.dev.Token}, "Content-Type": {"application/json"}, "Content-Encoding": {"gzip"},
+	}
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +357,8 @@ func framed(compressed byte, message []byte) []byte {
 // callRaw makes a call and returns its status, "" if the server hung up.
 func callRaw(t *testing.T, cc *http2.ClientConn, method string, header http.Header, body []byte) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://holdfast.test"+method, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://holdfast.test"+method, bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

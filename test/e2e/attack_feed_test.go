@@ -10,7 +10,8 @@ import (
 )
 
 // attackRecord is an advisory as a feed has it.
-const attackRecord = `{"id":"ATTACK-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z","summary":"x",` +
+const attackRecord = `{"id":"ATTACK-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z",` +
+	`"summary":"x",` +
 	`"affected":[{"package":{"ecosystem":"npm","name":"p"},"versions":["1.0.0"]}]}`
 
 // A stallingFeed is a server of feeds: every path below /stall/ sends a byte and

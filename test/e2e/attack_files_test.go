@@ -35,7 +35,10 @@ func TestAttackFiles(t *testing.T) {
 			prepare(t, dir)
 			p := procStart(t, "HOLDFAST_DATA_DIR="+dir)
 			pushBlob(t, p)
-			procUntil(t, "there is a control socket", func() bool { _, err := os.Stat(filepath.Join(dir, "control.sock")); return err == nil })
+			procUntil(t, "there is a control socket", func() bool {
+				_, err := os.Stat(filepath.Join(dir, "control.sock"))
+				return err == nil
+			})
 			seen := 0
 			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 				if err != nil {
@@ -75,11 +78,13 @@ func pushBlob(t *testing.T, p *proc) {
 	owner := p.owner()
 	defer owner.close()
 	repo := map[string]any{"name": "app"}
-	if code := owner.code(t.Context(), http.MethodPost, "/registry/v2beta1/repos/"+string(p.dev.Organization), repo); code != http.StatusOK && code != http.StatusConflict {
+	code := owner.code(t.Context(), http.MethodPost, "/registry/v2beta1/repos/"+string(p.dev.Organization), repo)
+	if code != http.StatusOK && code != http.StatusConflict {
 		t.Fatalf("create a repo: %d", code)
 	}
 	content := "content"
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+"/v2/dev/app/blobs/uploads/?digest="+digestOf(content), strings.NewReader(content))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+p.address+"/v2/dev/app/blobs/uploads/?digest="+digestOf(content), strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 	b := w.signInBrowser(t, address)
 	flow := b.begin()
 	for i := range 50 {
-		switch page := b.post("/signin/password", "flow", flow, "email", email, "password", fmt.Sprint("guess number ", i)); page.status {
+		switch page := b.post("/signin/password", "flow", flow, "email",
+			email, "password", fmt.Sprint("guess number ", i)); page.status {
 		case http.StatusUnauthorized:
 			checked++
 		case http.StatusTooManyRequests:
@@ -70,7 +71,8 @@ func TestAttackLockOut(t *testing.T) {
 			t.Errorf("eleven addresses may guess %d times", total)
 		}
 		// From now on strangers wait, and the owner is one in a new browser.
-		if page := w.signInBrowser(t, "127.0.1.3").try("", ann.email, ann.password); page.status != http.StatusTooManyRequests || page.header.Get("Retry-After") == "" {
+		page := w.signInBrowser(t, "127.0.1.3").try("", ann.email, ann.password)
+		if page.status != http.StatusTooManyRequests || page.header.Get("Retry-After") == "" {
 			t.Errorf("a stranger with the right password: %d", page.status)
 		}
 		// Not so in the browser of before, also from where somebody guesses.
@@ -167,7 +169,8 @@ func TestAttackGuessBesideRight(t *testing.T) {
 					t.Fatalf("%s: %d\n%s", name, page.status, page.body)
 				}
 			}
-			if page := w.signInBrowser(t, "127.0.2.1").try("", email, "a quiet violet anchor of ann"); page.status != http.StatusTooManyRequests {
+			page := w.signInBrowser(t, "127.0.2.1").try("", email, "a quiet violet anchor of ann")
+			if page.status != http.StatusTooManyRequests {
 				t.Errorf("%s: ten passwords were tried at the other account, and the next one, too: %d", name, page.status)
 			}
 		}
@@ -210,7 +213,8 @@ func TestAttackFlowCookies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		long := "/oauth?exit=redirect&client_id=x&redirect=" + url.QueryEscape("http://127.0.0.1:1/?"+strings.Repeat("x", 900)) + "&state=" + strings.Repeat("s", 500)
+		long := "/oauth?exit=redirect&client_id=x&redirect=" +
+			url.QueryEscape("http://127.0.0.1:1/?"+strings.Repeat("x", 900)) + "&state=" + strings.Repeat("s", 500)
 		for i := range 150 {
 			path := "/signin"
 			if i%3 == 0 {

@@ -31,11 +31,22 @@ func TestAttackTakeover(t *testing.T) {
 		inFolder := func(p *iampb.IdentityProvider) { p.DefaultRole = bare }
 		w.child(t, w.folder, "below")
 		providers := map[string]struct{ uid, idToken, group, bearer, role string }{
-			"another organization":     {w.provide(t, w.mallory, w.b, "client-b", nil), w.idToken("ann", "client-b"), w.b, w.mallory, viewer},
-			"another, by object":       {w.provide(t, w.mallory, w.b, "client-o", byObject), w.idToken("x", "client-o", "oid", "ann"), w.b, w.mallory, viewer},
-			"another, with our name":   {w.provide(t, w.mallory, w.b, w.AuthURL, nil), w.idToken("ann", w.AuthURL), w.b, w.mallory, viewer},
-			"another, the same client": {w.provide(t, w.mallory, w.b, "client-a", nil), w.idToken("ann", "client-a"), w.b, w.mallory, viewer},
-			"a folder's administrator": {w.provide(t, admin, w.folder, "client-f", inFolder), w.idToken("ann", "client-f"), w.folder, admin, bare},
+			"another organization": {
+				w.provide(t, w.mallory, w.b, "client-b", nil), w.idToken("ann", "client-b"), w.b, w.mallory, viewer,
+			},
+			"another, by object": {
+				w.provide(t, w.mallory, w.b, "client-o", byObject),
+				w.idToken("x", "client-o", "oid", "ann"), w.b, w.mallory, viewer,
+			},
+			"another, with our name": {
+				w.provide(t, w.mallory, w.b, w.AuthURL, nil), w.idToken("ann", w.AuthURL), w.b, w.mallory, viewer,
+			},
+			"another, the same client": {
+				w.provide(t, w.mallory, w.b, "client-a", nil), w.idToken("ann", "client-a"), w.b, w.mallory, viewer,
+			},
+			"a folder's administrator": {
+				w.provide(t, admin, w.folder, "client-f", inFolder), w.idToken("ann", "client-f"), w.folder, admin, bare,
+			},
 		}
 		for name, p := range providers {
 			for _, over := range []string{"HTTP", "gRPC"} {
@@ -54,9 +65,12 @@ func TestAttackTakeover(t *testing.T) {
 				}
 			}
 		}
-		for what, idToken := range map[string]string{"for us": w.idToken("ann", w.AuthURL), "for a's client": w.idToken("ann", "client-a")} {
+		for what, idToken := range map[string]string{
+			"for us": w.idToken("ann", w.AuthURL), "for a's client": w.idToken("ann", "client-a"),
+		} {
 			for _, identity := range []string{"", w.ann} {
-				if got, st := w.exchangeHTTP(t, idToken, w.wish(identity)); st == nil && (subjectOf(t, got.GetToken()) == w.ann || w.ruledBy(t, got.GetToken(), w.a)) {
+				got, st := w.exchangeHTTP(t, idToken, w.wish(identity))
+				if st == nil && (subjectOf(t, got.GetToken()) == w.ann || w.ruledBy(t, got.GetToken(), w.a)) {
 					t.Errorf("a token of the issuer %s, for %q, is ann", what, identity)
 				}
 			}
@@ -85,12 +99,14 @@ func TestHonestProviders(t *testing.T) {
 				t.Errorf("ann cannot work where she was invited, over %s", over)
 			}
 			other := w.through(t, over, ofB, w.idToken("ann", "client-b"))
-			if other == "" || subjectOf(t, other) != inB || !w.ruledBy(t, other, w.b) || w.ruledBy(t, other, w.a) || w.ruledBy(t, other, c) {
+			if other == "" || subjectOf(t, other) != inB || !w.ruledBy(t, other, w.b) ||
+				w.ruledBy(t, other, w.a) || w.ruledBy(t, other, c) {
 				t.Errorf("ann in b through b's provider, over %s: %q", over, other)
 			}
 		}
 		look := func(bearer, provider string) string {
-			target := "/iam/v2beta1/identities:lookupIdentity?subject=ann&issuer=" + url.QueryEscape(w.issuer.url) + "&identity_provider=" + url.QueryEscape(provider)
+			target := "/iam/v2beta1/identities:lookupIdentity?subject=ann&issuer=" + url.QueryEscape(w.issuer.url) +
+				"&identity_provider=" + url.QueryEscape(provider)
 			var got struct{ UID string }
 			r := w.send(t, bearer, http.MethodGet, target, "")
 			if err := json.Unmarshal([]byte(r.body), &got); err != nil {
@@ -98,7 +114,8 @@ func TestHonestProviders(t *testing.T) {
 			}
 			return got.UID
 		}
-		if mine, theirs := look(w.Token, ""), look(w.mallory, ofB); mine != w.ann || theirs != inB || look(w.Token, w.idp) != w.ann || look(w.mallory, w.idp) != "" {
+		mine, theirs := look(w.Token, ""), look(w.mallory, ofB)
+		if mine != w.ann || theirs != inB || look(w.Token, w.idp) != w.ann || look(w.mallory, w.idp) != "" {
 			t.Errorf("looked up, ann is %s in a and %s in b", mine, theirs)
 		}
 	})
@@ -108,22 +125,28 @@ func TestHonestProviders(t *testing.T) {
 func TestAttackProviderEdit(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
-			Parent: w.idp, ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "bosses", RoleUid: ownerRole},
+			Parent:                   w.idp,
+			ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "bosses", RoleUid: ownerRole},
 		})
-		editor := w.worker(t, w.a, "editor", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_UPDATE, capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
+		editor := w.worker(t, w.a, "editor", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_UPDATE,
+			capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
 		w.bind(t, w.a, subjectOf(t, editor), viewer)
 		oidc := func(o *iampb.IdentityProvider_OIDC) *iampb.IdentityProvider {
 			return &iampb.IdentityProvider{Uid: w.idp, Configuration: &iampb.IdentityProvider_Oidc{Oidc: o}}
 		}
 		changes := map[string]*iampb.UpdateIdentityProviderRequest{
-			"the issuer":           masked(oidc(&iampb.IdentityProvider_OIDC{Issuer: "https://evil.example", ClientSecret: "s"}), "oidc.issuer", "oidc.client_secret"),
-			"the client":           masked(oidc(&iampb.IdentityProvider_OIDC{ClientId: "evil", ClientSecret: "s"}), "oidc.client_id", "oidc.client_secret"),
-			"the groups claim":     masked(oidc(&iampb.IdentityProvider_OIDC{GroupsClaim: "nicknames"}), "oidc.groups_claim"),
-			"the secret":           masked(oidc(&iampb.IdentityProvider_OIDC{ClientSecret: "s"}), "oidc.client_secret"),
-			"the scopes":           masked(oidc(&iampb.IdentityProvider_OIDC{AdditionalScopes: []string{"nicknames"}}), "oidc.additional_scopes"),
-			"the correlation rule": masked(oidc(&iampb.IdentityProvider_OIDC{CorrelationRule: 2, ClientSecret: "s"}), "oidc.correlation_rule", "oidc.client_secret"),
-			"whether it is used":   masked(&iampb.IdentityProvider{Uid: w.idp, Disabled: true}, "disabled"),
-			"the default role":     masked(&iampb.IdentityProvider{Uid: w.idp, DefaultRole: viewer}, "default_role"),
+			"the issuer": masked(oidc(&iampb.IdentityProvider_OIDC{Issuer: "https://evil.example", ClientSecret: "s"}),
+				"oidc.issuer", "oidc.client_secret"),
+			"the client": masked(oidc(&iampb.IdentityProvider_OIDC{ClientId: "evil", ClientSecret: "s"}),
+				"oidc.client_id", "oidc.client_secret"),
+			"the groups claim": masked(oidc(&iampb.IdentityProvider_OIDC{GroupsClaim: "nicknames"}), "oidc.groups_claim"),
+			"the secret":       masked(oidc(&iampb.IdentityProvider_OIDC{ClientSecret: "s"}), "oidc.client_secret"),
+			"the scopes": masked(oidc(&iampb.IdentityProvider_OIDC{AdditionalScopes: []string{"nicknames"}}),
+				"oidc.additional_scopes"),
+			"the correlation rule": masked(oidc(&iampb.IdentityProvider_OIDC{CorrelationRule: 2, ClientSecret: "s"}),
+				"oidc.correlation_rule", "oidc.client_secret"),
+			"whether it is used": masked(&iampb.IdentityProvider{Uid: w.idp, Disabled: true}, "disabled"),
+			"the default role":   masked(&iampb.IdentityProvider{Uid: w.idp, DefaultRole: viewer}, "default_role"),
 		}
 		for what, change := range changes {
 			w.refused(t, what, editor, change, codes.PermissionDenied)
@@ -142,9 +165,10 @@ func TestAttackProviderBelief(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		ann := w.through(t, "HTTP", w.idp, w.idToken("ann", "client-a"))
 		rechristen := func(client, secret string, keep bool) *iampb.UpdateIdentityProviderRequest {
-			r := masked(&iampb.IdentityProvider{Uid: w.idp, Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
-				ClientId: client, ClientSecret: secret,
-			}}}, "oidc.client_id")
+			r := masked(&iampb.IdentityProvider{Uid: w.idp,
+				Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
+					ClientId: client, ClientSecret: secret,
+				}}}, "oidc.client_id")
 			if secret != "" {
 				r.UpdateMask.Paths = append(r.UpdateMask.Paths, "oidc.client_secret")
 			}
@@ -190,20 +214,26 @@ func TestAttackChain(t *testing.T) {
 		third := w.workload(t, w.AuthURL, trusting(second))
 		w.bind(t, w.a, third, ownerRole)
 		lonely := w.workload(t, w.issuer.url, nil)
-		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_CREATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_LIST)
+		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE,
+			capabilitiespb.Capability_CAP_IAM_IDENTITY_CREATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_LIST)
 		mine := func(uid string) *iampb.UpdateIdentityRequest {
-			return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: uid, Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
-				Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.issuer.url}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "mine"},
-			}}}}
+			return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: uid,
+				Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
+					Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.issuer.url},
+					Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "mine"},
+				}}}}
 		}
 		for i, uid := range []string{first, second, third} {
 			w.refused(t, fmt.Sprint("editing link ", i), helper, mine(uid), codes.PermissionDenied)
 		}
 		w.allowed(t, helper, mine(lonely))
-		pattern := &iampb.Identity{Name: "anybody", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
-			Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.AuthURL}, Sub: &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: w.a + "/[0-9a-f]{16}"},
-		}}}
-		w.refused(t, "a pattern of our own identities", w.Token, &iampb.CreateIdentityRequest{Parent: w.a, Identity: pattern}, codes.InvalidArgument)
+		pattern := &iampb.Identity{Name: "anybody",
+			Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
+				Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.AuthURL},
+				Sub: &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: w.a + "/[0-9a-f]{16}"},
+			}}}
+		w.refused(t, "a pattern of our own identities", w.Token,
+			&iampb.CreateIdentityRequest{Parent: w.a, Identity: pattern}, codes.InvalidArgument)
 		loose := w.workload(t, "", func(m *iampb.Identity_ClaimMatch) {
 			trusting(first)(m)
 			m.Iss = &iampb.Identity_ClaimMatch_IssuerPattern{IssuerPattern: "http://issuer.tes(t|ing)"}
@@ -217,29 +247,39 @@ func TestAttackChain(t *testing.T) {
 			t.Error("the chain does not lead to its end")
 		}
 		// A link to an account that an owner trusts is a link in the chain, too.
-		account := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{Parent: w.a, Account: &signinpb.Account{Email: "temp@example.test"}})
+		account := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{
+			Parent: w.a, Account: &signinpb.Account{Email: "temp@example.test"},
+		})
 		w.bind(t, w.a, w.workload(t, w.AuthURL, trusting(account.GetAccount().GetIdentityUid())), ownerRole)
-		w.refused(t, "a link to who can assume an owner", helper, &signinpb.CreateAccountLinkRequest{Uid: account.GetAccount().GetUid()}, codes.PermissionDenied)
+		w.refused(t, "a link to who can assume an owner", helper,
+			&signinpb.CreateAccountLinkRequest{Uid: account.GetAccount().GetUid()}, codes.PermissionDenied)
 	})
 }
 
 // 4. A one-time link opens what its maker may do when it is followed.
 func TestAttackOutlivedLink(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
-		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_CREATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_LIST)
-		made := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{Parent: w.a, Account: &signinpb.Account{Email: "new@example.test"}})
+		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE,
+			capabilitiespb.Capability_CAP_IAM_IDENTITY_CREATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_LIST)
+		made := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{
+			Parent: w.a, Account: &signinpb.Account{Email: "new@example.test"},
+		})
 		uid := made.GetAccount().GetUid()
 		links := map[string]string{"the first": made.GetLink().GetUrl()}
 		if got := w.follow(t, links["the first"]); got != http.StatusOK {
 			t.Errorf("the link of somebody powerless: %d", got)
 		}
-		links["another"] = must[*signinpb.AccountLink](t, w.overGRPC, helper, &signinpb.CreateAccountLinkRequest{Uid: uid}).GetUrl()
+		links["another"] = must[*signinpb.AccountLink](t, w.overGRPC, helper, &signinpb.CreateAccountLinkRequest{
+			Uid: uid,
+		}).GetUrl()
 		w.bind(t, w.a, made.GetAccount().GetIdentityUid(), ownerRole)
 		if got := w.follow(t, links["another"]); got != http.StatusBadRequest {
 			t.Errorf("the link of before the promotion: %d", got)
 		}
 		w.refused(t, "a link of after it", helper, &signinpb.CreateAccountLinkRequest{Uid: uid}, codes.PermissionDenied)
-		if got := w.follow(t, must[*signinpb.AccountLink](t, w.overGRPC, w.Token, &signinpb.CreateAccountLinkRequest{Uid: uid}).GetUrl()); got != http.StatusOK {
+		got := w.follow(t,
+			must[*signinpb.AccountLink](t, w.overGRPC, w.Token, &signinpb.CreateAccountLinkRequest{Uid: uid}).GetUrl())
+		if got != http.StatusOK {
 			t.Errorf("an owner's link: %d", got)
 		}
 	})
@@ -277,16 +317,19 @@ func (w *tenants) follow(t *testing.T, link string) int {
 // 5. A mapping gives no role where its maker could not.
 func TestAttackMappingScope(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
-		admin := w.worker(t, w.folder, "admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE, capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
+		admin := w.worker(t, w.folder, "admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
+			capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
 		bare := w.role(t, w.a, "bare", capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
 		idp := w.provide(t, admin, w.folder, "client-f", func(p *iampb.IdentityProvider) { p.DefaultRole = bare })
 		for _, scope := range []string{"", w.a} {
 			w.refused(t, "a scope above the maker", admin, &iampb.CreateExternalGroupRoleMappingRequest{
-				Parent: idp, ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "x", RoleUid: bare, Scope: scope},
+				Parent:                   idp,
+				ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "x", RoleUid: bare, Scope: scope},
 			}, codes.PermissionDenied)
 		}
 		w.allowed(t, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
-			Parent: idp, ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "x", RoleUid: bare, Scope: w.a},
+			Parent:                   idp,
+			ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "x", RoleUid: bare, Scope: w.a},
 		})
 	})
 }
@@ -304,7 +347,8 @@ func TestAttackFolderProvider(t *testing.T) {
 		}
 		redeem := func(group, idToken string) int {
 			i := must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{
-				Parent: group, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Email: "boss@a.example", Ttl: invitation().GetTtl()},
+				Parent:      group,
+				GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Email: "boss@a.example", Ttl: invitation().GetTtl()},
 			})
 			return w.send(t, idToken, http.MethodPost, "/auth/v1/register", fmt.Sprintf(`{"code":%q}`, i.GetCode())).status
 		}
@@ -327,7 +371,9 @@ func TestAttackFolderProvider(t *testing.T) {
 // 7. An e-mail address that anybody's provider has verified is not verified to us.
 func TestAttackVerifiedEmail(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
-		idToken := w.issuer.token(map[string]any{"sub": "pat", "aud": "client-a", "email": "ceo@victim.example", "email_verified": true})
+		idToken := w.issuer.token(map[string]any{
+			"sub": "pat", "aud": "client-a", "email": "ceo@victim.example", "email_verified": true,
+		})
 		w.join(t, w.Token, w.a, viewer, idToken)
 		claims := said(t, w.through(t, "HTTP", w.idp, idToken))
 		if claims["email_verified"] == true {
@@ -343,10 +389,14 @@ func TestAttackUndeletable(t *testing.T) {
 		w.refused(t, "another's workload as owner", w.mallory, &iampb.CreateRoleBindingRequest{
 			Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: ownerRole},
 		}, codes.InvalidArgument)
-		if r := w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.b, fmt.Sprintf(`{"identity":%q,"role":%q}`, robot, ownerRole)); r.status != http.StatusBadRequest {
+		r := w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.b,
+			fmt.Sprintf(`{"identity":%q,"role":%q}`, robot, ownerRole))
+		if r.status != http.StatusBadRequest {
 			t.Errorf("over version 1: %d %s", r.status, r.body)
 		}
-		w.allowed(t, w.mallory, &iampb.CreateRoleBindingRequest{Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: viewer}})
+		w.allowed(t, w.mallory, &iampb.CreateRoleBindingRequest{
+			Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: viewer},
+		})
 		w.allowed(t, w.Token, &iampb.DeleteIdentityRequest{Uid: robot})
 		w.bind(t, w.a, w.robot(t, w.a, "own robot"), ownerRole) // its own organization may
 	})
@@ -375,7 +425,8 @@ func TestAttackAssumedOutlives(t *testing.T) {
 			if !w.ruledBy(t, got, w.a) {
 				t.Fatal("the identity cannot be assumed")
 			}
-			if said(t, got)["exp"].(float64) > said(t, session)["exp"].(float64) || said(t, got)["sid"] != said(t, session)["sid"] {
+			if said(t, got)["exp"].(float64) > said(t, session)["exp"].(float64) ||
+				said(t, got)["sid"] != said(t, session)["sid"] {
 				t.Errorf("it lives longer than what it came from: %v", said(t, got))
 			}
 			defer func() {
@@ -414,17 +465,27 @@ func TestAttackNarrowed(t *testing.T) {
 			"to nothing at all": w.mint(t, resource.UID(w.ann), token.Claims{Scopes: []resource.UID{}}),
 		}
 		whole := w.mint(t, resource.UID(w.ann), token.Claims{})
-		invite := must[*iampb.GroupInvite](t, w.overGRPC, w.mallory, &iampb.CreateGroupInviteRequest{Parent: w.b, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Ttl: invitation().GetTtl()}})
+		invite := must[*iampb.GroupInvite](t, w.overGRPC, w.mallory, &iampb.CreateGroupInviteRequest{
+			Parent: w.b, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Ttl: invitation().GetTtl()},
+		})
 		for name, bearer := range narrowed {
 			for what, call := range map[string]func() int{
-				"deletes its identity": func() int { return w.send(t, bearer, http.MethodDelete, "/auth/v1/delete/"+w.ann, "").status },
-				"ends all sessions":    func() int { return w.send(t, bearer, http.MethodDelete, "/signin/v1/sessions/-", "").status },
-				"lists its sessions":   func() int { return w.send(t, bearer, http.MethodGet, "/signin/v1/sessions", "").status },
+				"deletes its identity": func() int {
+					return w.send(t, bearer, http.MethodDelete, "/auth/v1/delete/"+w.ann, "").status
+				},
+				"ends all sessions": func() int {
+					return w.send(t, bearer, http.MethodDelete, "/signin/v1/sessions/-", "").status
+				},
+				"lists its sessions": func() int { return w.send(t, bearer, http.MethodGet, "/signin/v1/sessions", "").status },
 				"redeems an invite": func() int {
 					return w.send(t, bearer, http.MethodPost, "/auth/v1/register", fmt.Sprintf(`{"code":%q}`, invite.GetCode())).status
 				},
-				"reads its own identity": func() int { return w.send(t, bearer, http.MethodGet, "/iam/v2beta1/identities/"+w.ann, "").status },
-				"looks for its domain":   func() int { return w.send(t, bearer, http.MethodGet, "/iam/v2beta1/groups:lookupGroup", "").status },
+				"reads its own identity": func() int {
+					return w.send(t, bearer, http.MethodGet, "/iam/v2beta1/identities/"+w.ann, "").status
+				},
+				"looks for its domain": func() int {
+					return w.send(t, bearer, http.MethodGet, "/iam/v2beta1/groups:lookupGroup", "").status
+				},
 			} {
 				if got := call(); got != http.StatusForbidden {
 					t.Errorf("a token narrowed %s %s: %d", name, what, got)
@@ -446,7 +507,8 @@ func TestAttackNarrowed(t *testing.T) {
 		if got := w.send(t, whole, http.MethodGet, "/iam/v2beta1/identities/"+w.ann, "").status; got != http.StatusOK {
 			t.Errorf("a whole token reads its own identity: %d", got)
 		}
-		if got := w.send(t, whole, http.MethodPost, "/auth/v1/register", fmt.Sprintf(`{"code":%q}`, invite.GetCode())).status; got != http.StatusOK {
+		got := w.send(t, whole, http.MethodPost, "/auth/v1/register", fmt.Sprintf(`{"code":%q}`, invite.GetCode())).status
+		if got != http.StatusOK {
 			t.Errorf("a whole token redeems an invite: %d", got)
 		}
 		if got := w.send(t, whole, http.MethodDelete, "/auth/v1/delete/"+w.ann, "").status; got != http.StatusOK {
@@ -458,9 +520,10 @@ func TestAttackNarrowed(t *testing.T) {
 // 13. act names no issuer that did not vouch: the identity's own keys did.
 func TestAttackStaticKeysAct(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
-		uid := w.identify(t, &iampb.Identity{Name: "keys", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
-			Issuer: "https://accounts.google.com", Subject: "job", IssuerKeys: string(fakeKeySet()),
-		}}})
+		uid := w.identify(t,
+			&iampb.Identity{Name: "keys", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
+				Issuer: "https://accounts.google.com", Subject: "job", IssuerKeys: string(fakeKeySet()),
+			}}})
 		got := said(t, w.exchange(t, w.issuer.token(map[string]any{"iss": "https://accounts.google.com"}), uid))
 		act, _ := got["act"].(map[string]any)
 		if act["iss"] != nil || act["sub"] != "job" {
@@ -488,12 +551,18 @@ func TestAttackHydration(t *testing.T) {
 		}
 		for _, identity := range []string{robot, absent, w.ann, string(w.Owner)} {
 			body := fmt.Sprintf(`{"identityUid":%q,"roleUid":%q}`, identity, viewer)
-			check("a dry run", w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b+"?validate_only=true", body), identity)
+			check("a dry run",
+				w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b+"?validate_only=true", body), identity)
 			check("a binding", w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b, body), identity)
-			check("version 1", w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.child2(t, w.b, "g"+segmentOf(identity)[:8]), fmt.Sprintf(`{"identity":%q,"role":%q}`, identity, viewer)), identity)
+			check("version 1",
+				w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.child2(t, w.b, "g"+segmentOf(identity)[:8]),
+					fmt.Sprintf(`{"identity":%q,"role":%q}`, identity, viewer)),
+				identity)
 		}
-		check("the list", w.send(t, w.mallory, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.b, ""), "all")
-		check("the list of version 1", w.send(t, w.mallory, http.MethodGet, "/iam/v1/rolebindings?uidp.descendantsOf="+w.b, ""), "all")
+		check("the list", w.send(t, w.mallory, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.b, ""),
+			"all")
+		check("the list of version 1",
+			w.send(t, w.mallory, http.MethodGet, "/iam/v1/rolebindings?uidp.descendantsOf="+w.b, ""), "all")
 		// a's own see their own.
 		w.bind(t, w.folder, robot, viewer)
 		list := w.send(t, w.Token, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.a, "").body
@@ -511,5 +580,7 @@ func TestAttackHydration(t *testing.T) {
 // child2 is child for b's owner.
 func (w *tenants) child2(t *testing.T, parent, name string) string {
 	t.Helper()
-	return must[*iampb.Group](t, w.overGRPC, w.mallory, &iampb.CreateGroupRequest{Parent: parent, Group: &iampb.Group{Name: name}}).GetUid()
+	return must[*iampb.Group](t, w.overGRPC, w.mallory, &iampb.CreateGroupRequest{
+		Parent: parent, Group: &iampb.Group{Name: name},
+	}).GetUid()
 }

@@ -55,13 +55,17 @@ type flood struct {
 func (w *world) flood(t *testing.T, identities []string, issuers []string) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	client := oidcpb.NewSecurityTokenServiceClient(w.dial(t, insecure.NewCredentials())) // its own: a connection has a hundred streams
+	// its own: a connection has a hundred streams
+	client := oidcpb.NewSecurityTokenServiceClient(w.dial(t, insecure.NewCredentials()))
 	f := &flood{cancel: cancel}
 	for n, issuer := range issuers {
 		claims := fmt.Sprintf(`{"iss":%q,"sub":"job","aud":%q,"exp":%d}`, issuer, w.AuthURL, time.Now().Add(time.Hour).Unix())
 		bearer := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+jws(rsaHeader, claims, nothing))
 		f.Go(func() {
-			if _, err := client.Exchange(bearer, &oidcpb.ExchangeRequest{Aud: []string{w.BaseURL}, Identity: identities[n%len(identities)]}); err == nil {
+			_, err := client.Exchange(bearer, &oidcpb.ExchangeRequest{
+				Aud: []string{w.BaseURL}, Identity: identities[n%len(identities)],
+			})
+			if err == nil {
 				t.Error("a token that nobody has signed was exchanged")
 			}
 		})
@@ -90,7 +94,9 @@ func TestAttackHangingIssuers(t *testing.T) {
 	const many = 200
 	for name, relate := range map[string]func(url string) []resource.Relationship{
 		"by a pattern": func(url string) []resource.Relationship {
-			return []resource.Relationship{{ClaimMatch: &resource.ClaimMatch{IssuerPattern: strings.ReplaceAll(url, ".", `\.`) + `/[0-9]+`, Subject: "job"}}}
+			return []resource.Relationship{
+				{ClaimMatch: &resource.ClaimMatch{IssuerPattern: strings.ReplaceAll(url, ".", `\.`) + `/[0-9]+`, Subject: "job"}},
+			}
 		},
 		"by name": func(url string) (all []resource.Relationship) {
 			for _, issuer := range issuersBelow(url, many) {
@@ -137,7 +143,9 @@ func TestAttackEvictedKeys(t *testing.T) {
 		var other otherOrganization
 		w := serve(t, url, server.Config{}, func(s *storetest.Store) {
 			other = seedOrganization(t, s, "other",
-				resource.Relationship{ClaimMatch: &resource.ClaimMatch{IssuerPattern: strings.ReplaceAll(refuses.URL, ".", `\.`) + `/[0-9]+`, Subject: "job"}})
+				resource.Relationship{ClaimMatch: &resource.ClaimMatch{
+					IssuerPattern: strings.ReplaceAll(refuses.URL, ".", `\.`) + `/[0-9]+`, Subject: "job",
+				}})
 		})
 		f := newFakeIssuer(t, w)
 		identity := w.workload(t, f.url, nil)

@@ -22,7 +22,9 @@ func TestAttackProviderTest(t *testing.T) {
 			} {
 				p := provider("p")
 				p.GetOidc().Issuer = issuer
-				got := must[*signinpb.TestIdentityProviderResponse](t, call, w.Token, &signinpb.TestIdentityProviderRequest{Parent: string(w.Organization), IdentityProvider: p})
+				got := must[*signinpb.TestIdentityProviderResponse](t, call, w.Token, &signinpb.TestIdentityProviderRequest{
+					Parent: string(w.Organization), IdentityProvider: p,
+				})
 				if got.GetReady() || len(got.GetChecks()) != 1 {
 					t.Fatalf("%s, %s: %v", protocol, what, got)
 				}
@@ -58,7 +60,8 @@ func TestAttackIssuerProblems(t *testing.T) {
 // signatureProblem returns what explain tells of the signature of a token.
 func (w *world) signatureProblem(t *testing.T, identity, tok string) string {
 	t.Helper()
-	got, err := federationpb.NewFederationServiceClient(w.conn).ExplainToken(bearing(t, w.Token), &federationpb.ExplainTokenRequest{IdentityUid: identity, Token: tok})
+	got, err := federationpb.NewFederationServiceClient(w.conn).ExplainToken(bearing(t, w.Token),
+		&federationpb.ExplainTokenRequest{IdentityUid: identity, Token: tok})
 	if err != nil || len(got.GetExplanations()) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}

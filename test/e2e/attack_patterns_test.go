@@ -35,7 +35,9 @@ type otherOrganization struct {
 
 // seedOrganization adds an organization with an owner and with one identity for
 // each relationship. Nothing validates them.
-func seedOrganization(t *testing.T, s *storetest.Store, name string, all ...resource.Relationship) (o otherOrganization) {
+func seedOrganization(
+	t *testing.T, s *storetest.Store, name string, all ...resource.Relationship,
+) (o otherOrganization) {
 	t.Helper()
 	now := time.Now()
 	g := resource.Group{UID: resource.NewRoot(), Name: name, CreateTime: now, UpdateTime: now}
@@ -43,7 +45,9 @@ func seedOrganization(t *testing.T, s *storetest.Store, name string, all ...reso
 	nobody := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://owner.invalid", Subject: "owner"}}
 	bind := resource.RoleBinding{UID: g.UID.NewChild(), Identity: o.owner, Role: resource.OwnerRole, CreateTime: now}
 	add := func(uid resource.UID, r resource.Relationship) {
-		i := resource.Identity{UID: uid, Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now, Relationship: r}
+		i := resource.Identity{
+			UID: uid, Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now, Relationship: r,
+		}
 		if err := s.InsertIdentity(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
@@ -88,16 +92,21 @@ func TestAttackLargePatterns(t *testing.T) {
 				}
 			}, "claim_match"},
 			"a usual issuer": {func(m *iampb.Identity_ClaimMatch) {
-				m.Iss = &iampb.Identity_ClaimMatch_IssuerPattern{IssuerPattern: `https://oidc\.eks\.[a-z0-9-]+\.amazonaws\.com/id/[A-F0-9]{32}`}
+				m.Iss = &iampb.Identity_ClaimMatch_IssuerPattern{
+					IssuerPattern: `https://oidc\.eks\.[a-z0-9-]+\.amazonaws\.com/id/[A-F0-9]{32}`,
+				}
 			}, ""},
 			"a long list of subjects": {func(m *iampb.Identity_ClaimMatch) {
-				m.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: `repo:acme/(` + strings.Repeat(`service-one|`, 80) + `x):ref:refs/heads/main`}
+				m.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{
+					SubjectPattern: `repo:acme/(` + strings.Repeat(`service-one|`, 80) + `x):ref:refs/heads/main`,
+				}
 			}, ""},
 		} {
 			for protocol, call := range w.protocols() {
 				t.Run(name+", "+protocol, func(t *testing.T) {
 					match := &iampb.Identity_ClaimMatch{
-						Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: "https://issuer.example"}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "job"},
+						Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: "https://issuer.example"},
+						Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "job"},
 					}
 					tt.change(match)
 					i := &iampb.Identity{Name: "workload", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: match}}
@@ -122,7 +131,8 @@ func refusedField(t *testing.T, what string, st *status.Status, field string) {
 		}
 		return
 	}
-	if st.Code() != codes.InvalidArgument || !strings.Contains(st.Message(), field+": ") || !strings.Contains(st.Message(), "too large") {
+	if st.Code() != codes.InvalidArgument || !strings.Contains(st.Message(), field+": ") ||
+		!strings.Contains(st.Message(), "too large") {
 		t.Errorf("%s: %v, want one about %s", what, st, field)
 	}
 }
@@ -136,8 +146,16 @@ func TestAttackStoredPatterns(t *testing.T) {
 		w := serve(t, url, server.Config{Now: ticking()}, func(s *storetest.Store) {
 			other = seedOrganization(t, s, "other",
 				resource.Relationship{ClaimMatch: &resource.ClaimMatch{IssuerPattern: hugeIssuer, Subject: "job"}},
-				resource.Relationship{ClaimMatch: &resource.ClaimMatch{IssuerPattern: `http://127\.0\.0\.1:[0-9]+`, Subject: "job", ClaimPatterns: map[string]string{"x": hugeClaim}}},
-				resource.Relationship{ClaimMatch: &resource.ClaimMatch{IssuerPattern: `http://127\.0\.0\.1:[0-9]+`, Subject: "job", ClaimPatterns: map[string]string{"x": `[a-z]+`}}},
+				resource.Relationship{
+					ClaimMatch: &resource.ClaimMatch{
+						IssuerPattern: `http://127\.0\.0\.1:[0-9]+`, Subject: "job", ClaimPatterns: map[string]string{"x": hugeClaim},
+					},
+				},
+				resource.Relationship{
+					ClaimMatch: &resource.ClaimMatch{
+						IssuerPattern: `http://127\.0\.0\.1:[0-9]+`, Subject: "job", ClaimPatterns: map[string]string{"x": `[a-z]+`},
+					},
+				},
 			)
 		})
 		all := other.identities
@@ -175,12 +193,15 @@ func (w *world) explainsLargePattern(t *testing.T, other otherOrganization) {
 	client := federationpb.NewFederationServiceClient(w.conn)
 	owner := bearing(t, w.mint(t, other.owner, token.Claims{}))
 	unsigned := jws(rsaHeader, `{"iss":"https://issuer.example","sub":"job","aud":"x","exp":9999999999}`, nothing)
-	got, err := client.ExplainToken(owner, &federationpb.ExplainTokenRequest{IdentityUid: other.identities[0], Token: unsigned})
+	got, err := client.ExplainToken(owner, &federationpb.ExplainTokenRequest{
+		IdentityUid: other.identities[0], Token: unsigned,
+	})
 	if err != nil || len(got.GetExplanations()) != 1 || got.GetExplanations()[0].GetAccepted() ||
 		!strings.Contains(got.GetExplanations()[0].GetChecks()[0].GetCause(), "too large") {
 		t.Errorf("explain: %v, %v", got, err)
 	}
-	if all, err := client.ExplainToken(owner, &federationpb.ExplainTokenRequest{Token: unsigned}); err != nil || len(all.GetExplanations()) == 0 {
+	if all, err := client.ExplainToken(owner, &federationpb.ExplainTokenRequest{Token: unsigned}); err != nil ||
+		len(all.GetExplanations()) == 0 {
 		t.Errorf("explain, over all identities: %v, %v", all, err)
 	}
 	issuers, err := client.ListIssuers(owner, &federationpb.ListIssuersRequest{})
@@ -220,9 +241,18 @@ func TestAttackUnsignedDenials(t *testing.T) {
 			checks   map[string]string // claim and a part of its cause, of those that do not fit
 			absent   string            // a claim that was not looked at
 		}{
-			"unsigned":  {jws(rsaHeader, f.claims(map[string]any{"sub": "JOB-x", "env": "Prod"}), nothing), codes.Unauthenticated, false, map[string]string{"signature": "changed", "env": "upper and lower case"}, "sub"},
-			"of others": {jws(rsaHeader, f.claims(map[string]any{"iss": f.url + "/", "sub": "JOB-x"}), nothing), codes.PermissionDenied, false, map[string]string{"iss": "slash"}, "sub"},
-			"signed":    {f.token(map[string]any{"sub": "JOB-x", "env": "prod"}), codes.PermissionDenied, true, map[string]string{"sub": "upper and lower case"}, ""},
+			"unsigned": {
+				jws(rsaHeader, f.claims(map[string]any{"sub": "JOB-x", "env": "Prod"}), nothing), codes.Unauthenticated,
+				false, map[string]string{"signature": "changed", "env": "upper and lower case"}, "sub",
+			},
+			"of others": {
+				jws(rsaHeader, f.claims(map[string]any{"iss": f.url + "/", "sub": "JOB-x"}), nothing),
+				codes.PermissionDenied, false, map[string]string{"iss": "slash"}, "sub",
+			},
+			"signed": {
+				f.token(map[string]any{"sub": "JOB-x", "env": "prod"}), codes.PermissionDenied,
+				true, map[string]string{"sub": "upper and lower case"}, "",
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, st := w.exchangeHTTP(t, tt.bearer, w.wish(identity))

@@ -26,7 +26,8 @@ func (w *world) pullMany(t *testing.T, n int, bearer, repo, reference string) {
 	for range 8 {
 		pullers.Go(func() {
 			for i := at.Add(1); i <= int64(n); i = at.Add(1) {
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/v2/"+repo+"/manifests/"+reference, nil)
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+					w.BaseURL+"/v2/"+repo+"/manifests/"+reference, nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -85,7 +86,9 @@ func TestAttackAnonymousPulls(t *testing.T) {
 		const anonymous, foreign, own = 3000, 300, 30
 		h := newHierarchy(t, w)
 		app := h.repo(t, h.folder, "app")
-		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: h.folder, Public: true}})
+		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
+			Settings: &ocipb.Settings{Uid: h.folder, Public: true},
+		})
 		w.pushImage(t, "dev/folder/app", "1.0", "amd64", "layer")
 		stranger, member := resource.UID(h.robot(t, h.other, "stranger")), resource.UID(h.robot(t, h.folder, "member"))
 		w.bind(t, h.folder, string(member), string(resource.ManagedRoleUID("registry.pull")))
@@ -95,7 +98,9 @@ func TestAttackAnonymousPulls(t *testing.T) {
 		w.pullMany(t, own, w.mint(t, member, registry), "dev/folder/app", "1.0")
 		for protocol, call := range w.protocols() { // the first ones are there at once
 			procUntil(t, "the member's pulls are recorded, over "+protocol, func() bool {
-				got := must[*ocipb.ListPullsResponse](t, call, w.Token, &ocipb.ListPullsRequest{IdentityUid: string(member), Direction: ocipb.Direction_DIRECTION_PULL})
+				got := must[*ocipb.ListPullsResponse](t, call, w.Token, &ocipb.ListPullsRequest{
+					IdentityUid: string(member), Direction: ocipb.Direction_DIRECTION_PULL,
+				})
 				return got.GetTotalCount() == own && got.GetPulls()[0].GetCount() == 1
 			})
 		}
@@ -108,7 +113,8 @@ func TestAttackAnonymousPulls(t *testing.T) {
 				t.Errorf("a record is %+v", p)
 			}
 		}
-		t.Logf("%d pulls of strangers: %d rows, %d events with the %d of a member", anonymous+foreign, rows[""]+rows[stranger], events, own)
+		t.Logf("%d pulls of strangers: %d rows, %d events with the %d of a member",
+			anonymous+foreign, rows[""]+rows[stranger], events, own)
 		const most = 2 * 3 // the first and the rest, in each of the minutes that this takes
 		if rows[""] > most || rows[stranger] > most || rows[member] != own || events != len(all) {
 			t.Errorf("rows: %v, and %d events; want at most %d for each stranger and %d for the member", rows, events, most, own)

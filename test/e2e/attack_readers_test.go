@@ -48,13 +48,16 @@ func newLibrary(t *testing.T) *library {
 	l := &library{world: serve(t, storetest.SQLite(t), server.Config{}, nil)}
 	l.repo = l.world.repo(t, string(l.Organization), "app")
 	l.digest = l.pushImage(t, "dev/app", "x", "amd64", "layer")
-	large := strings.Replace(spdxOf("large"), `"packages"`, `"comment":"`+strings.Repeat("x", largeAnswer)+`","packages"`, 1)
+	large := strings.Replace(spdxOf("large"), `"packages"`,
+		`"comment":"`+strings.Repeat("x", largeAnswer)+`","packages"`, 1)
 	l.attach(t, "dev/app", "", l.digest, "application/spdx+json", large)
 	viewer := string(resource.ManagedRoleUID("viewer"))
 	reader := l.robot(t, string(l.Organization), "reader")
 	l.bind(t, string(l.Organization), reader, viewer)
 	l.ours = l.mint(t, resource.UID(reader), token.Claims{})
-	other := must[*iampb.Group](t, l.overGRPC, l.Token, &iampb.CreateGroupRequest{Group: &iampb.Group{Name: "other"}}).GetUid()
+	other := must[*iampb.Group](t, l.overGRPC, l.Token, &iampb.CreateGroupRequest{
+		Group: &iampb.Group{Name: "other"},
+	}).GetUid()
 	guest := l.robot(t, other, "guest")
 	l.bind(t, string(l.Organization), guest, viewer)
 	l.theirs = l.mint(t, resource.UID(guest), token.Claims{})
@@ -69,7 +72,8 @@ func (l *library) path() string {
 func (l *library) calls(t *testing.T) int {
 	t.Helper()
 	n := 0
-	for _, m := range regexp.MustCompile(`holdfast_call_duration_seconds_count\{code="[A-Z_]+",method="[^"]*GetRawSbom"\} (\d+)`).FindAllStringSubmatch(
+	for _, m := range regexp.MustCompile(`holdfast_call_duration_seconds_count\{code="[A-Z_]+",`+
+		`method="[^"]*GetRawSbom"\} (\d+)`).FindAllStringSubmatch(
 		l.send(t, "", http.MethodGet, "/metrics", "").body, -1) {
 		more, _ := strconv.Atoi(m[1]) // by the pattern
 		n += more
@@ -88,7 +92,8 @@ func (l *library) askOverHTTP(t *testing.T, bearer string) net.Conn {
 	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n\r\n", l.path(), bearer); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n\r\n",
+		l.path(), bearer); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -106,7 +111,11 @@ func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
 	var block bytes.Buffer
 	enc, framer := hpack.NewEncoder(&block), http2.NewFramer(conn, conn)
 	for _, f := range [][2]string{
-		{":method", "GET"}, {":scheme", "http"}, {":authority", "holdfast.test"}, {":path", l.path()}, {"authorization", "Bearer " + bearer},
+		{":method", "GET"},
+		{":scheme", "http"},
+		{":authority", "holdfast.test"},
+		{":path", l.path()},
+		{"authorization", "Bearer " + bearer},
 	} {
 		if err := enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 			t.Fatal(err)
@@ -118,7 +127,9 @@ func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
 	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
 		t.Fatal(err)
 	}
-	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
@@ -130,7 +141,8 @@ func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
 func (l *library) askOverGRPC(t *testing.T, bearer string) *grpc.ClientConn {
 	t.Helper()
 	conn := l.dial(t, insecure.NewCredentials(), grpc.WithInitialWindowSize(64<<10))
-	stream, err := conn.NewStream(bearing(t, bearer), &grpc.StreamDesc{ServerStreams: true}, "/holdfast.registry.v1.Registry/GetRawSbom")
+	stream, err := conn.NewStream(bearing(t, bearer),
+		&grpc.StreamDesc{ServerStreams: true}, "/holdfast.registry.v1.Registry/GetRawSbom")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +166,8 @@ func TestAttackSlowReaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLibrary(t)
-			if got := l.send(t, l.ours, http.MethodGet, l.path(), ""); got.status != http.StatusOK || len(got.body) < largeAnswer {
+			got := l.send(t, l.ours, http.MethodGet, l.path(), "")
+			if got.status != http.StatusOK || len(got.body) < largeAnswer {
 				t.Fatalf("the document is %d, %d bytes", got.status, len(got.body))
 			}
 			rest := heap()
@@ -168,7 +181,8 @@ func TestAttackSlowReaders(t *testing.T) {
 			if held > readersMay {
 				t.Errorf("%d callers that do not read hold %d MB, want at most %d MB", slowReaders, held>>20, readersMay>>20)
 			}
-			if got := l.send(t, l.theirs, http.MethodGet, l.path(), ""); got.status != http.StatusOK || len(got.body) < largeAnswer {
+			if got := l.send(t, l.theirs, http.MethodGet, l.path(), ""); got.status != http.StatusOK ||
+				len(got.body) < largeAnswer {
 				t.Errorf("another organization is answered %d %.200s", got.status, got.body)
 			}
 			for _, c := range all {

@@ -60,7 +60,10 @@ func TestAttackRacedUploads(t *testing.T) {
 			if patched[202] != 1 || patched[202]+patched[409]+patched[416] != racers {
 				t.Fatalf("one upload was written to from its start: %v", patched)
 			}
-			for _, wrong := range []string{"0-99999", "99999-100000", "100001-100002", "-1-5", "100000-", "100000-99999", "100000-9223372036854775807", "bytes 0-0/1", "x"} {
+			for _, wrong := range []string{
+				"0-99999", "99999-100000", "100001-100002", "-1-5", "100000-",
+				"100000-99999", "100000-9223372036854775807", "bytes 0-0/1", "x",
+			} {
 				if got := w.oci(t, w.RegistryToken, "PATCH", at, "ab", "Content-Range", wrong).status; got != 400 && got != 416 {
 					t.Errorf("Content-Range %s: HTTP status %d", wrong, got)
 				}
@@ -77,12 +80,15 @@ func TestAttackRacedUploads(t *testing.T) {
 					t.Fatal("a blob is not what its digest says")
 				}
 			}
-			if got := w.oci(t, w.RegistryToken, "PUT", at+"?digest="+digestOf(content(0)), "").status; got != http.StatusNotFound {
+			got := w.oci(t, w.RegistryToken, "PUT", at+"?digest="+digestOf(content(0)), "").status
+			if got != http.StatusNotFound {
 				t.Errorf("an upload that has ended: HTTP status %d", got)
 			}
 		}
 		at := w.oci(t, w.RegistryToken, "POST", "/v2/dev/app/blobs/uploads/", "").header.Get("Location")
-		ended := statuses(racers, func(int) int { return w.oci(t, w.RegistryToken, "PUT", at+"?digest="+digestOf("same"), "same").status })
+		ended := statuses(racers, func(int) int {
+			return w.oci(t, w.RegistryToken, "PUT", at+"?digest="+digestOf("same"), "same").status
+		})
 		if ended[201] != 1 || ended[500] > 0 {
 			t.Errorf("the same bytes by all: %v", ended)
 		}
@@ -104,31 +110,48 @@ func TestAttackOtherRegistry(t *testing.T) {
 		id := upload[strings.LastIndexByte(upload, '/'):]
 		layer := digestOf("secret layer")
 		for _, from := range []string{"", "&from=dev/folder/app", "&from=dev/folder/none", "&from=other/../dev/folder/app"} {
-			if got := w.oci(t, bearer, "POST", "/v2/other/mine/blobs/uploads/?mount="+layer+from, ""); got.status != http.StatusAccepted {
+			got := w.oci(t, bearer, "POST", "/v2/other/mine/blobs/uploads/?mount="+layer+from, "")
+			if got.status != http.StatusAccepted {
 				t.Errorf("a mount%s: HTTP status %d", from, got.status)
 			}
 		}
-		about := `{"schemaVersion":2,"mediaType":"` + manifestType + `","config":` + w.emptyConfig(t, bearer) + `,"layers":[],"subject":{"mediaType":"` + manifestType + `","digest":"` + secret + `","size":1}}`
-		if got := w.oci(t, bearer, "PUT", "/v2/other/mine/manifests/claim", about, "Content-Type", manifestType); got.status != http.StatusCreated {
+		about := `{"schemaVersion":2,"mediaType":"` + manifestType + `","config":` + w.emptyConfig(t, bearer) +
+			`,"layers":[],"subject":{"mediaType":"` + manifestType + `","digest":"` + secret + `","size":1}}`
+		got := w.oci(t, bearer, "PUT", "/v2/other/mine/manifests/claim", about, "Content-Type", manifestType)
+		if got.status != http.StatusCreated {
 			t.Fatalf("a manifest about another's: %d %s", got.status, got.body)
 		}
-		if got := w.oci(t, w.RegistryToken, "GET", "/v2/dev/folder/app/referrers/"+secret, ""); got.status != 200 || strings.Contains(got.body, digestOf(about)) {
+		if got := w.oci(t, w.RegistryToken, "GET", "/v2/dev/folder/app/referrers/"+secret, ""); got.status != 200 ||
+			strings.Contains(got.body, digestOf(about)) {
 			t.Errorf("referrers of the image: %d %s", got.status, got.body)
 		}
 		for _, tt := range []struct{ bearer, method, path string }{
-			{bearer, "GET", "/v2/%s/manifests/1.0"}, {bearer, "GET", "/v2/%s/blobs/" + layer}, {bearer, "HEAD", "/v2/%s/blobs/" + layer},
-			{bearer, "GET", "/v2/%s/tags/list"}, {bearer, "GET", "/v2/%s/referrers/" + secret}, {bearer, "DELETE", "/v2/%s/manifests/1.0"},
-			{bearer, "PATCH", "/v2/%s/blobs/uploads" + id}, {bearer, "PUT", "/v2/%s/blobs/uploads" + id + "?digest=" + layer}, {bearer, "GET", "/v2/%s/blobs/uploads" + id},
-			{"", "GET", "/v2/%s/manifests/1.0"}, {w.Token, "GET", "/v2/%s/manifests/1.0"}, {"anonymous", "GET", "/v2/%s/blobs/" + layer},
+			{bearer, "GET", "/v2/%s/manifests/1.0"},
+			{bearer, "GET", "/v2/%s/blobs/" + layer},
+			{bearer, "HEAD", "/v2/%s/blobs/" + layer},
+			{bearer, "GET", "/v2/%s/tags/list"},
+			{bearer, "GET", "/v2/%s/referrers/" + secret},
+			{bearer, "DELETE", "/v2/%s/manifests/1.0"},
+			{bearer, "PATCH", "/v2/%s/blobs/uploads" + id},
+			{bearer, "PUT", "/v2/%s/blobs/uploads" + id + "?digest=" + layer},
+			{bearer, "GET", "/v2/%s/blobs/uploads" + id},
+			{"", "GET", "/v2/%s/manifests/1.0"},
+			{w.Token, "GET", "/v2/%s/manifests/1.0"},
+			{"anonymous", "GET", "/v2/%s/blobs/" + layer},
 		} {
 			there := w.oci(t, tt.bearer, tt.method, fmt.Sprintf(tt.path, "dev/folder/app"), "")
 			absent := w.oci(t, tt.bearer, tt.method, fmt.Sprintf(tt.path, "dev/folder/ape"), "")
-			if there.status != 401 && there.status != 403 || there.status != absent.status || strings.ReplaceAll(there.body, "app", "ape") != absent.body {
-				t.Errorf("%s %s: HTTP status %d %s, of one that is not there %d %s", tt.method, tt.path, there.status, there.body, absent.status, absent.body)
+			if there.status != 401 && there.status != 403 || there.status != absent.status ||
+				strings.ReplaceAll(there.body, "app", "ape") != absent.body {
+				t.Errorf("%s %s: HTTP status %d %s, of one that is not there %d %s",
+					tt.method, tt.path, there.status, there.body, absent.status, absent.body)
 			}
 		}
 		for path, want := range map[string]int{
-			"/v2/other/mine/blobs/" + layer: 404, "/v2/other/mine/manifests/" + secret: 404, "/v2/other/mine/blobs/uploads" + id: 404, "/v2/other/mine/manifests/claim": 200,
+			"/v2/other/mine/blobs/" + layer:      404,
+			"/v2/other/mine/manifests/" + secret: 404,
+			"/v2/other/mine/blobs/uploads" + id:  404,
+			"/v2/other/mine/manifests/claim":     200,
 		} {
 			if got := w.oci(t, bearer, "GET", path, "").status; got != want {
 				t.Errorf("GET %s: HTTP status %d, want %d", path, got, want)
@@ -147,7 +170,8 @@ func TestAttackOtherRegistry(t *testing.T) {
 // descriptor.
 func (w *world) emptyConfig(t *testing.T, bearer string) string {
 	t.Helper()
-	if got := w.oci(t, bearer, "POST", "/v2/other/mine/blobs/uploads/?digest="+digestOf("{}"), "{}"); got.status != http.StatusCreated {
+	got := w.oci(t, bearer, "POST", "/v2/other/mine/blobs/uploads/?digest="+digestOf("{}"), "{}")
+	if got.status != http.StatusCreated {
 		t.Fatalf("push a blob: %d %s", got.status, got.body)
 	}
 	return fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":2}`, configType, digestOf("{}"))

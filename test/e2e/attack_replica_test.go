@@ -50,12 +50,15 @@ type replicated struct {
 
 // TestAttackReplicas asks one replica for what another has just taken away.
 func TestAttackReplicas(t *testing.T) {
-	x := replicated{database: storetest.Postgres(t), key: secret.NewKey(), issuer: newFakeIssuer(t, &world{AuthURL: procBase})}
+	x := replicated{
+		database: storetest.Postgres(t), key: secret.NewKey(), issuer: newFakeIssuer(t, &world{AuthURL: procBase}),
+	}
 	x.a, x.b = replicas(t, x.database, x.key)
-	status, idp := asksAt(t, x.a, x.a.dev.Token, http.MethodPost, "/iam/v2beta1/identityProviders/"+string(x.a.dev.Organization), map[string]any{
-		"name": "idp", "defaultRole": resource.ManagedRoleUID("viewer"),
-		"oidc": map[string]any{"issuer": x.issuer.url, "clientId": "c0", "clientSecret": "s"},
-	})
+	status, idp := asksAt(t, x.a, x.a.dev.Token, http.MethodPost,
+		"/iam/v2beta1/identityProviders/"+string(x.a.dev.Organization), map[string]any{
+			"name": "idp", "defaultRole": resource.ManagedRoleUID("viewer"),
+			"oidc": map[string]any{"issuer": x.issuer.url, "clientId": "c0", "clientSecret": "s"},
+		})
 	if status != http.StatusOK {
 		t.Fatal(idp)
 	}
@@ -78,7 +81,8 @@ func (x replicated) invite(t *testing.T, client string) string {
 	t.Helper()
 	_, invite := asksAt(t, x.a, x.a.dev.Token, http.MethodPost, "/iam/v2beta1/groupInvites/"+string(x.a.dev.Organization),
 		map[string]any{"roleUid": resource.ManagedRoleUID("viewer"), "ttl": "600s"})
-	_, session := asksAt(t, x.b, x.issuer.token(map[string]any{"sub": "pat", "aud": client}), http.MethodPost, "/auth/v1/register",
+	_, session := asksAt(t, x.b, x.issuer.token(map[string]any{"sub": "pat", "aud": client}), http.MethodPost,
+		"/auth/v1/register",
 		map[string]any{"code": invite["code"]})
 	identity, _ := session["identity"].(string)
 	return identity
@@ -172,7 +176,8 @@ func (x replicated) racedBeliefs(t *testing.T) {
 }
 
 func (x replicated) operatorsTrust(t *testing.T) {
-	if out := order(t, x.a.data(), x.database, x.key, "providers", "trust", x.provider); !strings.HasPrefix(out, x.provider) {
+	out := order(t, x.a.data(), x.database, x.key, "providers", "trust", x.provider)
+	if !strings.HasPrefix(out, x.provider) {
 		t.Errorf("trust prints %q", out)
 	}
 	if x.trusted(t, x.b) != true {
@@ -185,7 +190,10 @@ func (x replicated) operatorsTrust(t *testing.T) {
 	if x.trusted(t, x.a) != false {
 		t.Error("after untrust it is trusted")
 	}
-	asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider, map[string]any{"trusted": true}) // refused, or without effect
+	// refused, or without effect
+	asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider, map[string]any{
+		"trusted": true,
+	})
 	if x.trusted(t, x.a) != false {
 		t.Error("an owner can say that the operator trusts it")
 	}

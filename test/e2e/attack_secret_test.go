@@ -32,7 +32,9 @@ func TestAttackSecretsInEvents(t *testing.T) {
 		org := string(w.Organization)
 		sink, received := newSink(t)
 		w.post(t, "/events/v2beta1/subscriptions/"+org, `{"sink":"`+sink+`"}`)
-		secrets := map[string]string{"the owner's token": w.Token, "the owner's password": w.OwnerPassword, "the registry token": w.RegistryToken}
+		secrets := map[string]string{
+			"the owner's token": w.Token, "the owner's password": w.OwnerPassword, "the registry token": w.RegistryToken,
+		}
 		for protocol, call := range w.protocols() {
 			w.spillProvider(t, call, protocol, secrets)
 			w.spillPeople(t, call, protocol, secrets)
@@ -41,16 +43,24 @@ func TestAttackSecretsInEvents(t *testing.T) {
 		w.spillIdentity(t)
 		w.spillSessions(t, secrets)
 		for _, kind := range []string{
-			"iam.identity_providers.created", "iam.identity_providers.updated", "iam.identity_providers.deleted", "iam.group_invite.created", "iam.group_invite.deleted",
-			"signin.account.created", "signin.account.deleted", "signin.session.ended", "events.subscription.created", "events.subscription.deleted",
+			"iam.identity_providers.created", "iam.identity_providers.updated",
+			"iam.identity_providers.deleted", "iam.group_invite.created", "iam.group_invite.deleted",
+			"signin.account.created", "signin.account.deleted", "signin.session.ended",
+			"events.subscription.created", "events.subscription.deleted",
 			"iam.identity.created", "iam.identity.updated", "iam.identity.deleted",
 		} {
-			procUntil(t, kind+" is received", func() bool { return strings.Contains(received.String(), "dev.holdfast.api."+kind+".v1 of ") })
+			procUntil(t, kind+" is received", func() bool {
+				return strings.Contains(received.String(), "dev.holdfast.api."+kind+".v1 of ")
+			})
 		}
 		last := w.child(t, org, "last")
-		procUntil(t, "the last event is there", func() bool { return strings.Contains(received.String(), "group.created.v1 of "+last) })
+		procUntil(t, "the last event is there", func() bool {
+			return strings.Contains(received.String(), "group.created.v1 of "+last)
+		})
 		for where, text := range map[string]string{
-			"a sink": received.String(), "the audit log": w.send(t, w.Token, "GET", "/audit/v1/entries?page_size=1000", "").body, "the log": log.String(),
+			"a sink":        received.String(),
+			"the audit log": w.send(t, w.Token, "GET", "/audit/v1/entries?page_size=1000", "").body,
+			"the log":       log.String(),
 		} {
 			for what, secret := range secrets {
 				if len(secret) < 8 {
@@ -71,7 +81,9 @@ func (w *world) spillProvider(t *testing.T, call caller, protocol string, secret
 	secrets["a client secret over "+protocol], secrets["a new client secret over "+protocol] = first, second
 	p := provider("idp-" + strings.ToLower(protocol))
 	p.GetOidc().ClientSecret = first
-	made := must[*iampb.IdentityProvider](t, call, w.Token, &iampb.CreateIdentityProviderRequest{Parent: string(w.Organization), IdentityProvider: p})
+	made := must[*iampb.IdentityProvider](t, call, w.Token, &iampb.CreateIdentityProviderRequest{
+		Parent: string(w.Organization), IdentityProvider: p,
+	})
 	p.Uid, p.GetOidc().ClientSecret = made.GetUid(), second
 	for _, paths := range [][]string{{"oidc"}, {"description"}} {
 		p.Description = "changed " + paths[0]
@@ -90,8 +102,12 @@ func (w *world) spillPeople(t *testing.T, call caller, protocol string, secrets 
 	made := must[*signinpb.CreateAccountResponse](t, call, w.Token, &signinpb.CreateAccountRequest{
 		Parent: org, Account: &signinpb.Account{Email: "ann-" + strings.ToLower(protocol) + "@example.test", Name: "Ann"},
 	})
-	link := must[*signinpb.AccountLink](t, call, w.Token, &signinpb.CreateAccountLinkRequest{Uid: made.GetAccount().GetUid(), ResetFactors: true})
-	for what, address := range map[string]string{"the link of a new account": made.GetLink().GetUrl(), "a link": link.GetUrl()} {
+	link := must[*signinpb.AccountLink](t, call, w.Token, &signinpb.CreateAccountLinkRequest{
+		Uid: made.GetAccount().GetUid(), ResetFactors: true,
+	})
+	for what, address := range map[string]string{
+		"the link of a new account": made.GetLink().GetUrl(), "a link": link.GetUrl(),
+	} {
 		secrets[what+" over "+protocol] = address[strings.LastIndexAny(address, "/=#")+1:]
 	}
 	must[proto.Message](t, call, w.Token, &signinpb.DeleteAccountRequest{Uid: made.GetAccount().GetUid()})
@@ -115,7 +131,8 @@ func (w *world) spillSubscription(t *testing.T, call caller, protocol string, se
 	secret := "sink-secret-" + protocol
 	secrets["the query of a sink over "+protocol] = secret
 	sub := must[*eventspb.Subscription](t, call, w.Token, &eventspb.CreateSubscriptionRequest{
-		Parent: w.child(t, string(w.Organization), "folder-"+strings.ToLower(protocol)), Subscription: &eventspb.Subscription{Sink: "https://127.0.0.1:1/?key=" + secret},
+		Parent:       w.child(t, string(w.Organization), "folder-"+strings.ToLower(protocol)),
+		Subscription: &eventspb.Subscription{Sink: "https://127.0.0.1:1/?key=" + secret},
 	})
 	must[proto.Message](t, call, w.Token, &eventspb.DeleteSubscriptionRequest{Uid: sub.GetUid()})
 }
@@ -126,19 +143,26 @@ func (w *world) spillIdentity(t *testing.T) {
 	t.Helper()
 	keys := func(set string) *iampb.Identity {
 		return &iampb.Identity{Name: "keys", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
-			Issuer: "https://keys.example", Subject: "job", IssuerKeys: set, ExpirationTime: timestamppb.New(time.Now().Add(time.Hour)),
+			Issuer:         "https://keys.example",
+			Subject:        "job",
+			IssuerKeys:     set,
+			ExpirationTime: timestamppb.New(time.Now().Add(time.Hour)),
 		}}}
 	}
-	private := strings.Replace(string(fakeKeySet()), `"kty":"EC"`, `"kty":"EC","d":"c3RvbGVuLXByaXZhdGUta2V5LXN0b2xlbi1wcml2YXRl"`, 1)
+	private := strings.Replace(string(fakeKeySet()), `"kty":"EC"`,
+		`"kty":"EC","d":"c3RvbGVuLXByaXZhdGUta2V5LXN0b2xlbi1wcml2YXRl"`, 1)
 	for protocol, call := range w.protocols() {
-		if _, st := call(t, w.Token, &iampb.CreateIdentityRequest{Parent: string(w.Organization), Identity: keys(private)}); st == nil {
+		_, st := call(t, w.Token, &iampb.CreateIdentityRequest{Parent: string(w.Organization), Identity: keys(private)})
+		if st == nil {
 			t.Errorf("over %s a private key was taken", protocol)
 		}
 	}
 	i := keys(string(fakeKeySet()))
 	i.Uid = w.identify(t, i)
 	i.Description = "changed"
-	must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.UpdateIdentityRequest{Identity: i, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"description"}}})
+	must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.UpdateIdentityRequest{
+		Identity: i, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"description"}},
+	})
 	must[proto.Message](t, w.overGRPC, w.Token, &iampb.DeleteIdentityRequest{Uid: i.GetUid()})
 }
 

@@ -136,7 +136,9 @@ func pour(t *testing.T, cc *http2.ClientConn, n int, method string, header http.
 // end. The server does not keep them.
 func TestAttackStrangersMessages(t *testing.T) {
 	const connections, streams = 3, 100
-	forged := http.Header{"Authorization": {"Bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJ4In0." + strings.Repeat("A", 86)}}
+	forged := http.Header{
+		"Authorization": {"Bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJ4In0." + strings.Repeat("A", 86)},
+	}
 	for name, tt := range map[string]struct {
 		mixed  bool // the connection's first request is not gRPC's, as behind some proxies
 		method string
@@ -224,7 +226,8 @@ func TestAttackStrangersHonest(t *testing.T) {
 	const unauthenticated, invalid, ok = "16", "3", "0"
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
 	owner := http.Header{"Authorization": {"Bearer " + p.dev.Token}}
-	large := protowire.AppendBytes(protowire.AppendTag(nil, 15, protowire.BytesType), make([]byte, endless)) // a field that there is none of
+	// a field that there is none of
+	large := protowire.AppendBytes(protowire.AppendTag(nil, 15, protowire.BytesType), make([]byte, endless))
 	for name, tt := range map[string]struct {
 		method  string
 		header  http.Header
@@ -264,7 +267,10 @@ func TestAttackStrangersBurst(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 300 {
 			wg.Go(func() {
-				if _, st := invoke(t, conn, "/holdfast.iam.v2beta1.GroupsService/GetGroup", w.Token, &iampb.GetGroupRequest{Uid: string(w.Organization)}); st != nil {
+				_, st := invoke(t, conn, "/holdfast.iam.v2beta1.GroupsService/GetGroup", w.Token, &iampb.GetGroupRequest{
+					Uid: string(w.Organization),
+				})
+				if st != nil {
 					t.Error(st)
 				}
 			})
@@ -298,7 +304,9 @@ func TestAttackTenantMessages(t *testing.T) {
 			if got := callRaw(t, cc, callPing, header, framed(0, nil)); got != "0" {
 				t.Errorf("another call on the connection: %q", got)
 			}
-			procMust[any](t, p.owner(), http.MethodPost, faultGroups(p, http.MethodPost), map[string]string{"name": "served" + name})
+			procMust[any](t, p.owner(), http.MethodPost, faultGroups(p, http.MethodPost), map[string]string{
+				"name": "served" + name,
+			})
 		})
 	}
 }
@@ -329,7 +337,10 @@ func TestAttackStrangersBodies(t *testing.T) {
 				t.Cleanup(func() { conn.Close() })
 				wg.Go(func() {
 					_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // the server need not take it all, or any
-					_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: holdfast.test\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", path, 4<<20)
+					_, _ = fmt.Fprintf(conn,
+						"POST %s HTTP/1.1\r\nHost: holdfast.test\r\nContent-Type: "+
+							"application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n",
+						path, 4<<20)
 					_, _ = conn.Write(body)
 				})
 			}

@@ -77,7 +77,9 @@ func (w *tenants) provide(t *testing.T, bearer, group, client string, change fun
 	if change != nil {
 		change(p)
 	}
-	return must[*iampb.IdentityProvider](t, w.overGRPC, bearer, &iampb.CreateIdentityProviderRequest{Parent: group, IdentityProvider: p}).GetUid()
+	return must[*iampb.IdentityProvider](t, w.overGRPC, bearer, &iampb.CreateIdentityProviderRequest{
+		Parent: group, IdentityProvider: p,
+	}).GetUid()
 }
 
 // idToken is what the issuer says of a subject to a client; more are claims.

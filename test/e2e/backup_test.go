@@ -115,7 +115,8 @@ func (w *world) readAll(t *testing.T, examples map[string]example) map[string]st
 			for j := range methods.Len() {
 				m := methods.Get(j)
 				e, ok := examples[operationOf(m)]
-				if name := string(m.Name()); !ok || m.IsStreamingServer() || !strings.HasPrefix(name, "List") && !strings.HasPrefix(name, "Get") ||
+				name := string(m.Name())
+				if !ok || m.IsStreamingServer() || !strings.HasPrefix(name, "List") && !strings.HasPrefix(name, "Get") ||
 					strings.Contains(name, "Sync") { // how repos stand that follow others changes by itself
 					continue
 				}
@@ -194,17 +195,19 @@ func TestRestoreRefused(t *testing.T) {
 		words []string
 		says  string
 	}{
-		"into itself":     {w.config, []string{"restore", to}, "not empty"},
-		"no key":          {fresh(func(c *server.Config) { c.EncryptionKey = "" }), []string{"restore", to}, "no encryption key"},
-		"back-up, no key": {fresh(func(c *server.Config) { c.EncryptionKey = "" }), []string{"backup", t.TempDir()}, "no encryption key"},
-		"no database":     {fresh(func(*server.Config) {}), []string{"backup", t.TempDir()}, "no such file"},
-		"nothing there":   {fresh(func(*server.Config) {}), []string{"restore", t.TempDir()}, "no back-up"},
-		"no archive":      {fresh(func(*server.Config) {}), []string{"restore", t.TempDir() + "/none.tar"}, "no such file"},
-		"no place":        {fresh(func(*server.Config) {}), []string{"restore"}, "name the folder"},
-		"two places":      {fresh(func(*server.Config) {}), []string{"backup", "a", "b"}, "name the folder"},
-		"no such scheme":  {fresh(func(*server.Config) {}), []string{"restore", "gs://bucket"}, "neither a folder nor"},
-		"a bad time":      {fresh(func(*server.Config) {}), []string{"restore", to, "at=noon"}, "not a time"},
-		"another time":    {fresh(func(*server.Config) {}), []string{"restore", to, "at=2020-01-02T03:04:05Z"}, "no back-up"},
+		"into itself": {w.config, []string{"restore", to}, "not empty"},
+		"no key":      {fresh(func(c *server.Config) { c.EncryptionKey = "" }), []string{"restore", to}, "no encryption key"},
+		"back-up, no key": {fresh(func(c *server.Config) {
+			c.EncryptionKey = ""
+		}), []string{"backup", t.TempDir()}, "no encryption key"},
+		"no database":    {fresh(func(*server.Config) {}), []string{"backup", t.TempDir()}, "no such file"},
+		"nothing there":  {fresh(func(*server.Config) {}), []string{"restore", t.TempDir()}, "no back-up"},
+		"no archive":     {fresh(func(*server.Config) {}), []string{"restore", t.TempDir() + "/none.tar"}, "no such file"},
+		"no place":       {fresh(func(*server.Config) {}), []string{"restore"}, "name the folder"},
+		"two places":     {fresh(func(*server.Config) {}), []string{"backup", "a", "b"}, "name the folder"},
+		"no such scheme": {fresh(func(*server.Config) {}), []string{"restore", "gs://bucket"}, "neither a folder nor"},
+		"a bad time":     {fresh(func(*server.Config) {}), []string{"restore", to, "at=noon"}, "not a time"},
+		"another time":   {fresh(func(*server.Config) {}), []string{"restore", to, "at=2020-01-02T03:04:05Z"}, "no back-up"},
 	} {
 		err := server.RunCommand(t.Context(), tt.cfg, tt.words, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
@@ -237,7 +240,8 @@ func TestBackupInBucket(t *testing.T) {
 	}
 	run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups")
 	time.Sleep(time.Second) // two back-ups cannot have the same second
-	if got := run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups", "--keep", "1"); !strings.Contains(got, "0 of them new") || !strings.Contains(got, "Removed 1 earlier") {
+	got := run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups", "--keep", "1")
+	if !strings.Contains(got, "0 of them new") || !strings.Contains(got, "Removed 1 earlier") {
 		t.Errorf("the second back-up says\n%s", got)
 	}
 	p.stop()
@@ -268,7 +272,8 @@ func TestBackupPage(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+filepath.Join(old, "data"))
 	run := func(dir, line string) {
 		t.Helper()
-		line = strings.NewReplacer("/var/backups", backups, "postgres://holdfast@db.internal/holdfast", storetest.EmptyPostgres(t)).Replace(line)
+		line = strings.NewReplacer("/var/backups", backups,
+			"postgres://holdfast@db.internal/holdfast", storetest.EmptyPostgres(t)).Replace(line)
 		command := exec.CommandContext(t.Context(), "sh", "-c", line)
 		command.Dir, command.Env = dir, []string{"PATH=" + filepath.Dir(binary) + ":/bin:/usr/bin"}
 		if out, err := command.CombinedOutput(); err != nil {

@@ -42,7 +42,9 @@ func TestInventory(t *testing.T) {
 
 func (g *gallery) keepsInventory(t *testing.T, call caller) {
 	t.Helper()
-	push := &findingspb.PushInventoryRequest{GroupUid: g.folder, Place: "prod", Entries: []*findingspb.InventoryEntry{{Digest: g.digest}}}
+	push := &findingspb.PushInventoryRequest{
+		GroupUid: g.folder, Place: "prod", Entries: []*findingspb.InventoryEntry{{Digest: g.digest}},
+	}
 	remove := &findingspb.DeleteInventoryRequest{GroupUid: g.folder, Place: "prod"}
 	viewer := g.hierarchy.caller(t, g.folder, g.viewer())
 	creator := g.hierarchy.caller(t, g.folder, g.role(t, g.org, g.name(), capabilities("registry.deployments.create")...))
@@ -55,7 +57,10 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 		t.Errorf("%d run after a dry run", n)
 	}
 	for who, bearer := range map[string]string{
-		"another organization": g.full["other"], "a sibling": g.full["sibling"], "a viewer": viewer, "a narrowed token": narrow,
+		"another organization": g.full["other"],
+		"a sibling":            g.full["sibling"],
+		"a viewer":             viewer,
+		"a narrowed token":     narrow,
 	} {
 		for _, in := range []proto.Message{push, remove} {
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
@@ -63,29 +68,39 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 			}
 		}
 	}
-	for _, in := range []proto.Message{push, remove, &findingspb.ListInventoryRequest{}, &findingspb.ListInventoryPlacesRequest{}} {
+	for _, in := range []proto.Message{
+		push, remove, &findingspb.ListInventoryRequest{}, &findingspb.ListInventoryPlacesRequest{},
+	} {
 		if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
 			t.Errorf("%T of a stranger: %v", in, st)
 		}
 	}
 	// Another's group below one's own is no group.
-	stolen := &findingspb.PushInventoryRequest{GroupUid: g.other + g.folder[strings.LastIndexByte(g.folder, '/'):], Place: "prod"}
+	stolen := &findingspb.PushInventoryRequest{
+		GroupUid: g.other + g.folder[strings.LastIndexByte(g.folder, '/'):], Place: "prod",
+	}
 	if _, st := call(t, g.full["other"], stolen); st.Code() != codes.NotFound {
 		t.Errorf("another's group: %v", st)
 	}
 	p := must[*findingspb.InventoryPlace](t, call, creator, push)
-	if p.GetEntries() != 1 || p.GetIdentityUid() == "" || p.GetExpireTime().AsTime().Sub(p.GetPushTime().AsTime()) != 7*24*time.Hour {
+	if p.GetEntries() != 1 || p.GetIdentityUid() == "" ||
+		p.GetExpireTime().AsTime().Sub(p.GetPushTime().AsTime()) != 7*24*time.Hour {
 		t.Errorf("the place is %v", p)
 	}
-	for bearer, want := range map[string]int64{g.full["org"]: 1, g.full["folder"]: 1, viewer: 1, narrow: 1, creator: 0, g.full["sibling"]: 0, g.full["other"]: 0} {
+	for bearer, want := range map[string]int64{
+		g.full["org"]: 1, g.full["folder"]: 1, viewer: 1, narrow: 1, creator: 0, g.full["sibling"]: 0, g.full["other"]: 0,
+	} {
 		if n := g.runs(t, call, bearer); n != want {
 			t.Errorf("%d are told, want %d", n, want)
 		}
-		if n := must[*findingspb.ListInventoryPlacesResponse](t, call, bearer, &findingspb.ListInventoryPlacesRequest{}).GetTotalCount(); n != want {
+		n := must[*findingspb.ListInventoryPlacesResponse](t, call,
+			bearer, &findingspb.ListInventoryPlacesRequest{}).GetTotalCount()
+		if n != want {
 			t.Errorf("%d places are told, want %d", n, want)
 		}
 	}
-	if _, st := call(t, g.full["other"], &findingspb.ListInventoryRequest{RepoUid: g.repo}); st.Code() != codes.PermissionDenied {
+	_, st := call(t, g.full["other"], &findingspb.ListInventoryRequest{RepoUid: g.repo})
+	if st.Code() != codes.PermissionDenied {
 		t.Errorf("of another's repo: %v", st)
 	}
 	try := proto.Clone(remove).(*findingspb.DeleteInventoryRequest)
@@ -130,7 +145,9 @@ func TestBlastRadius(t *testing.T) {
 					t.Errorf("%s over %s: %s", who, protocol, diff)
 				}
 			}
-			for _, in := range []proto.Message{&findingspb.GetBlastRequest{AdvisoryId: "CVE-3"}, &findingspb.ListBlastStageRequest{AdvisoryId: "CVE-3", Stage: 2}} {
+			for _, in := range []proto.Message{
+				&findingspb.GetBlastRequest{AdvisoryId: "CVE-3"}, &findingspb.ListBlastStageRequest{AdvisoryId: "CVE-3", Stage: 2},
+			} {
 				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
 					t.Errorf("a stranger: %v", st)
 				}
@@ -142,8 +159,11 @@ func TestBlastRadius(t *testing.T) {
 // radius returns the total of each stage.
 func (g *gallery) radius(t *testing.T, call caller, bearer string) (all []int64) {
 	t.Helper()
-	for i, s := range must[*findingspb.Blast](t, call, bearer, &findingspb.GetBlastRequest{AdvisoryId: "CVE-3"}).GetStages() {
-		if int(s.GetName()) != i+1 || s.GetComplete() != (len(s.GetGaps()) == 0) || s.GetNextPageToken() == "" && int(s.GetTotalCount()) != len(s.GetItems()) {
+	for i, s := range must[*findingspb.Blast](t, call, bearer, &findingspb.GetBlastRequest{
+		AdvisoryId: "CVE-3",
+	}).GetStages() {
+		if int(s.GetName()) != i+1 || s.GetComplete() != (len(s.GetGaps()) == 0) ||
+			s.GetNextPageToken() == "" && int(s.GetTotalCount()) != len(s.GetItems()) {
 			t.Errorf("stage %d: %v", i, s)
 		}
 		all = append(all, s.GetTotalCount())
@@ -162,7 +182,9 @@ func TestBlastPages(t *testing.T) {
 	for _, in := range []proto.Message{
 		&findingspb.ListInventoryRequest{GroupUid: g.org, Digest: g.digest, OrderBy: "place desc"},
 		&findingspb.ListInventoryPlacesRequest{GroupUid: g.org, OrderBy: "name desc"},
-		&findingspb.ListBlastStageRequest{Purl: "pkg:npm/left", Range: "<2.0.0", Stage: findingspb.BlastStage_NAME_IMAGES, Days: 3},
+		&findingspb.ListBlastStageRequest{
+			Purl: "pkg:npm/left", Range: "<2.0.0", Stage: findingspb.BlastStage_NAME_IMAGES, Days: 3,
+		},
 		&findingspb.ListBlastStageRequest{Purl: "pkg:npm/left", Stage: findingspb.BlastStage_NAME_RUNNING},
 	} {
 		t.Run(string(methodOf(in).Name()), func(t *testing.T) { g.walksAlone(t, methodOf(in), in) })
@@ -186,12 +208,16 @@ func TestApiBadInventory(t *testing.T) {
 		many = append(many, &findingspb.InventoryEntry{Image: "a"})
 	}
 	g.refuses(t, map[string]badRequest{
-		"no place":       {"place", &findingspb.PushInventoryRequest{GroupUid: g.org}},
-		"long place":     {"place", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: long}},
-		"bad place":      {"place", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a\x1b[31m"}},
-		"short life":     {"ttl", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Ttl: durationpb.New(time.Second)}},
-		"no life":        {"ttl", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Ttl: durationpb.New(0)}},
-		"long life":      {"ttl", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Ttl: durationpb.New(91 * 24 * time.Hour)}},
+		"no place":   {"place", &findingspb.PushInventoryRequest{GroupUid: g.org}},
+		"long place": {"place", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: long}},
+		"bad place":  {"place", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a\x1b[31m"}},
+		"short life": {
+			"ttl", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Ttl: durationpb.New(time.Second)},
+		},
+		"no life": {"ttl", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Ttl: durationpb.New(0)}},
+		"long life": {
+			"ttl", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Ttl: durationpb.New(91 * 24 * time.Hour)},
+		},
 		"too many":       {"entries", &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Entries: many}},
 		"nothing":        {"entries[0].digest", with(&findingspb.InventoryEntry{})},
 		"bad digest":     {"entries[0].digest", with(&findingspb.InventoryEntry{Digest: "sha256:1"})},

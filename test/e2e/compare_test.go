@@ -22,8 +22,10 @@ import (
 // right was added.
 func trixie(t *testing.T) string {
 	return layerOf(t, map[string]string{
-		"etc/os-release":                      "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n",
-		"var/lib/dpkg/status":                 "Package: libssl3\nStatus: install ok installed\nSource: openssl\nVersion: 3.5.0-1\nArchitecture: amd64\n\n",
+		"etc/os-release": "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\nPRETTY_NAME=\"Debian GNU/Linux 13 " +
+			"(trixie)\"\n",
+		"var/lib/dpkg/status": "Package: libssl3\nStatus: install ok installed\nSource: " +
+			"openssl\nVersion: 3.5.0-1\nArchitecture: amd64\n\n",
 		"app/node_modules/left/package.json":  `{"name":"left","version":"1.3.0"}`,
 		"app/node_modules/right/package.json": `{"name":"right","version":"0.1.0"}`,
 	})
@@ -43,7 +45,9 @@ func TestCompareImages(t *testing.T) {
 		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.9.0"))
 		g.publish(t, g.org, osvOf("GHSA-2", "CVE-5", "npm", "right", "1.0.0"))
 		of := &findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: g.digest, ToReference: digest}
-		then := &findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: "v1", FromTime: timestamppb.New(before), ToReference: "v1"}
+		then := &findingspb.CompareImagesRequest{
+			FromRepoUid: g.repo, FromReference: "v1", FromTime: timestamppb.New(before), ToReference: "v1",
+		}
 		want := []string{
 			"KIND_FINDING_NEW GHSA-2 right  > 0.1.0", "KIND_FINDING_FIXED DSA-1 libssl3 3.0.1-1 > ",
 			"KIND_FINDING_REMAINING GHSA-1 left 1.2.0 > 1.3.0", "KIND_PACKAGE_CHANGED  left 1.2.0 > 1.3.0",
@@ -57,9 +61,12 @@ func TestCompareImages(t *testing.T) {
 				got := must[*findingspb.CompareImagesResponse](t, call, g.full["org"], in)
 				var told []string
 				for _, c := range got.GetChanges() {
-					told = append(told, fmt.Sprint(c.GetKind(), " ", c.GetFinding().GetAdvisoryId(), " ", c.GetName(), " ", versionsOf(c.GetFrom()), " > ", versionsOf(c.GetTo())))
+					told = append(told,
+						fmt.Sprint(c.GetKind(), " ", c.GetFinding().GetAdvisoryId(), " ",
+							c.GetName(), " ", versionsOf(c.GetFrom()), " > ", versionsOf(c.GetTo())))
 				}
-				if diff := cmp.Diff(want, told); diff != "" || got.GetFrom().GetDigest() != g.digest || got.GetTo().GetDigest() != digest ||
+				diff := cmp.Diff(want, told)
+				if diff != "" || got.GetFrom().GetDigest() != g.digest || got.GetTo().GetDigest() != digest ||
 					got.GetTo().GetCoverage().GetPackages() != 3 || got.GetCounts().GetPackagesChanged() != 2 {
 					t.Errorf("%s over %s: %s\n%v", name, protocol, diff, got)
 				}
@@ -80,7 +87,9 @@ func versionsOf(all []*findingspb.Package) string {
 // comparesForNobodyElse asks as those who may see one image at most.
 func (g *gallery) comparesForNobodyElse(t *testing.T, call caller, in *findingspb.CompareImagesRequest) {
 	t.Helper()
-	needed := []resource.Capability{resource.RepoList, resource.SBOMsList, resource.ManifestMetadataList, resource.ImageReportsList}
+	needed := []resource.Capability{
+		resource.RepoList, resource.SBOMsList, resource.ManifestMetadataList, resource.ImageReportsList,
+	}
 	bearers := map[string]string{"another organization": g.full["other"], "a sibling": g.full["sibling"]}
 	for i := range needed {
 		caps := resource.NewCapabilities(slices.Delete(slices.Clone(needed), i, i+1)...)
@@ -127,16 +136,20 @@ func TestApiBadComparisons(t *testing.T) {
 		return r
 	}
 	g.refuses(t, map[string]badRequest{
-		"no repo":          {"from_repo_uid", with(func(r *findingspb.CompareImagesRequest) { r.FromRepoUid = "" })},
-		"no first":         {"from_reference", with(func(r *findingspb.CompareImagesRequest) { r.FromReference = "" })},
-		"no second":        {"to_reference", with(func(r *findingspb.CompareImagesRequest) { r.ToReference = "" })},
-		"bad second repo":  {"to_repo_uid", with(func(r *findingspb.CompareImagesRequest) { r.ToRepoUid = "x" })},
-		"digest at a time": {"to_time", with(func(r *findingspb.CompareImagesRequest) { r.ToReference, r.ToTime = g.digest, timestamppb.Now() })},
-		"bad tag at time":  {"from_reference", with(func(r *findingspb.CompareImagesRequest) { r.FromReference, r.FromTime = "a b", timestamppb.Now() })},
-		"bad kind":         {"kinds", with(func(r *findingspb.CompareImagesRequest) { r.Kinds = []findingspb.ImageChange_Kind{9} })},
-		"no kind":          {"kinds", with(func(r *findingspb.CompareImagesRequest) { r.Kinds = []findingspb.ImageChange_Kind{0} })},
-		"order":            {"order_by", with(func(r *findingspb.CompareImagesRequest) { r.OrderBy = "name" })},
-		"page size":        {"page_size", with(func(r *findingspb.CompareImagesRequest) { r.PageSize = -1 })},
-		"token":            {"page_token", with(func(r *findingspb.CompareImagesRequest) { r.PageToken = "x" })},
+		"no repo":         {"from_repo_uid", with(func(r *findingspb.CompareImagesRequest) { r.FromRepoUid = "" })},
+		"no first":        {"from_reference", with(func(r *findingspb.CompareImagesRequest) { r.FromReference = "" })},
+		"no second":       {"to_reference", with(func(r *findingspb.CompareImagesRequest) { r.ToReference = "" })},
+		"bad second repo": {"to_repo_uid", with(func(r *findingspb.CompareImagesRequest) { r.ToRepoUid = "x" })},
+		"digest at a time": {"to_time", with(func(r *findingspb.CompareImagesRequest) {
+			r.ToReference, r.ToTime = g.digest, timestamppb.Now()
+		})},
+		"bad tag at time": {"from_reference", with(func(r *findingspb.CompareImagesRequest) {
+			r.FromReference, r.FromTime = "a b", timestamppb.Now()
+		})},
+		"bad kind":  {"kinds", with(func(r *findingspb.CompareImagesRequest) { r.Kinds = []findingspb.ImageChange_Kind{9} })},
+		"no kind":   {"kinds", with(func(r *findingspb.CompareImagesRequest) { r.Kinds = []findingspb.ImageChange_Kind{0} })},
+		"order":     {"order_by", with(func(r *findingspb.CompareImagesRequest) { r.OrderBy = "name" })},
+		"page size": {"page_size", with(func(r *findingspb.CompareImagesRequest) { r.PageSize = -1 })},
+		"token":     {"page_token", with(func(r *findingspb.CompareImagesRequest) { r.PageToken = "x" })},
 	})
 }

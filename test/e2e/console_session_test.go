@@ -106,22 +106,30 @@ func (w *world) sessionCountsNot(t *testing.T, b *signInBrowser, org string) {
 	groups := "/iam/v2beta1/groups"
 	origin := func(text string) []string { return []string{console, "1", "Origin", text} }
 	for name, tt := range map[string]request{
-		"a cookie alone":                    {"GET", groups, nil, 401},
-		"a form of another site":            {"POST", groups + "/" + org, []string{"Sec-Fetch-Site", "cross-site"}, 401},
-		"a form of ours":                    {"POST", groups + "/" + org, []string{"Sec-Fetch-Site", "same-origin"}, 401},
-		"a page of another site":            {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "cross-site"}, 403},
-		"a page of the same site":           {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "same-site"}, 403},
-		"an address typed":                  {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "none"}, 403},
-		"two sites":                         {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Site", "cross-site"}, 403},
-		"a lie about the origin":            {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "cross-site", "Origin", w.BaseURL}, 403},
-		"another origin":                    {"POST", groups + "/" + org, origin("https://evil.example"), 403},
-		"another port":                      {"POST", groups + "/" + org, origin(w.BaseURL + "0"), 403},
-		"no origin":                         {"POST", groups + "/" + org, origin("null"), 403},
-		"a change from nowhere":             {"POST", groups + "/" + org, []string{console, "1"}, 403},
-		"a read from nowhere":               {"GET", groups, []string{console, "1"}, 200},
-		"our origin, of an old browser":     {"GET", groups, origin("http://issuer.test"), 200},
-		"a token that is void":              {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "same-origin", "Authorization", "Bearer x"}, 401},
-		"a token of the API for the script": {"POST", "/sts/exchange?aud=x", []string{console, "1", "Sec-Fetch-Site", "same-origin"}, 401},
+		"a cookie alone":          {"GET", groups, nil, 401},
+		"a form of another site":  {"POST", groups + "/" + org, []string{"Sec-Fetch-Site", "cross-site"}, 401},
+		"a form of ours":          {"POST", groups + "/" + org, []string{"Sec-Fetch-Site", "same-origin"}, 401},
+		"a page of another site":  {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "cross-site"}, 403},
+		"a page of the same site": {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "same-site"}, 403},
+		"an address typed":        {"GET", groups, []string{console, "1", "Sec-Fetch-Site", "none"}, 403},
+		"two sites": {
+			"GET", groups, []string{console, "1", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Site", "cross-site"}, 403,
+		},
+		"a lie about the origin": {
+			"GET", groups, []string{console, "1", "Sec-Fetch-Site", "cross-site", "Origin", w.BaseURL}, 403,
+		},
+		"another origin":                {"POST", groups + "/" + org, origin("https://evil.example"), 403},
+		"another port":                  {"POST", groups + "/" + org, origin(w.BaseURL + "0"), 403},
+		"no origin":                     {"POST", groups + "/" + org, origin("null"), 403},
+		"a change from nowhere":         {"POST", groups + "/" + org, []string{console, "1"}, 403},
+		"a read from nowhere":           {"GET", groups, []string{console, "1"}, 200},
+		"our origin, of an old browser": {"GET", groups, origin("http://issuer.test"), 200},
+		"a token that is void": {
+			"GET", groups, []string{console, "1", "Sec-Fetch-Site", "same-origin", "Authorization", "Bearer x"}, 401,
+		},
+		"a token of the API for the script": {
+			"POST", "/sts/exchange?aud=x", []string{console, "1", "Sec-Fetch-Site", "same-origin"}, 401,
+		},
 	} {
 		if p := b.ask(tt.method, tt.path, "", tt.header...); p.status != tt.status {
 			t.Errorf("%s: %d, want %d: %s", name, p.status, tt.status, p.body)
@@ -172,14 +180,17 @@ func TestRegistryServesNoPages(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
 	w.repo(t, string(w.Organization), "app")
 	path := organizationName(t, w) + "/app"
-	w.pushManifest(t, path, "page", "text/html", map[string]any{"mediaType": "text/html", "title": "<script>fetch('/x')</script>"})
+	w.pushManifest(t, path, "page", "text/html", map[string]any{
+		"mediaType": "text/html", "title": "<script>fetch('/x')</script>",
+	})
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/v2/"+path+"/manifests/page", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.SetBasicAuth("_token", w.RegistryToken)
 	got := w.roundTrip(t, r)
-	if policy := got.header.Get("Content-Security-Policy"); got.status != 200 || got.header.Get("Content-Type") != "text/html" ||
+	policy := got.header.Get("Content-Security-Policy")
+	if got.status != 200 || got.header.Get("Content-Type") != "text/html" ||
 		policy != "sandbox; default-src 'none'" {
 		t.Errorf("a page is served: %d %v", got.status, got.header)
 	}

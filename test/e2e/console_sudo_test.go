@@ -32,16 +32,20 @@ func TestConsoleAsksAgain(t *testing.T) {
 	}
 	clock.advance(11 * time.Minute)
 	sensitive := map[string][3]string{
-		"give a role":        {"POST", "/iam/v2beta1/roleBindings/" + folder, bind},
-		"make a role":        {"POST", "/iam/v2beta1/roles/" + org, `{"name": "mine", "capabilities": ["CAP_IAM_GROUPS_LIST"]}`},
-		"invite":             {"POST", "/iam/v2beta1/groupInvites/" + org, `{"roleUid": "` + string(resource.ManagedRoleUID("viewer")) + `"}`},
-		"delete a workload":  {"DELETE", "/iam/v2beta1/identities/" + robot, ""},
-		"delete a group":     {"DELETE", "/iam/v2beta1/groups/" + folder, ""},
-		"delete it, batched": {"POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent": "` + folder + `", "requests": []}`},
-		"subscribe":          {"POST", "/events/v2beta1/subscriptions/" + org, `{"sink": "https://sink.example/x"}`},
-		"in version 1":       {"DELETE", "/iam/v1/groups/" + folder, ""},
-		"bring a provider":   {"POST", "/iam/v2beta1/identityProviders/" + org, `{"name": "idp"}`},
-		"make an account":    {"POST", "/signin/v1/accounts/" + org, `{"email": "eve@example.test", "name": "Eve"}`},
+		"give a role": {"POST", "/iam/v2beta1/roleBindings/" + folder, bind},
+		"make a role": {"POST", "/iam/v2beta1/roles/" + org, `{"name": "mine", "capabilities": ["CAP_IAM_GROUPS_LIST"]}`},
+		"invite": {
+			"POST", "/iam/v2beta1/groupInvites/" + org, `{"roleUid": "` + string(resource.ManagedRoleUID("viewer")) + `"}`,
+		},
+		"delete a workload": {"DELETE", "/iam/v2beta1/identities/" + robot, ""},
+		"delete a group":    {"DELETE", "/iam/v2beta1/groups/" + folder, ""},
+		"delete it, batched": {
+			"POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent": "` + folder + `", "requests": []}`,
+		},
+		"subscribe":        {"POST", "/events/v2beta1/subscriptions/" + org, `{"sink": "https://sink.example/x"}`},
+		"in version 1":     {"DELETE", "/iam/v1/groups/" + folder, ""},
+		"bring a provider": {"POST", "/iam/v2beta1/identityProviders/" + org, `{"name": "idp"}`},
+		"make an account":  {"POST", "/signin/v1/accounts/" + org, `{"email": "eve@example.test", "name": "Eve"}`},
 	}
 	for what, r := range sensitive {
 		if p := b.ask(r[0], r[1], r[2], own...); p.status != 400 || !strings.Contains(p.body, "SIGN_IN_AGAIN") {

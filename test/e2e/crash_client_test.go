@@ -183,7 +183,9 @@ func (k *crashClient) choose() *crashChange {
 		return k.create("groups", map[string]any{})
 	}
 	if n < 60 {
-		return k.create("identities", map[string]any{"claimMatch": map[string]string{"issuer": "https://issuer.test", "subject": "s"}})
+		return k.create("identities", map[string]any{
+			"claimMatch": map[string]string{"issuer": "https://issuer.test", "subject": "s"},
+		})
 	}
 	var c *crashChange
 	switch {
@@ -202,12 +204,16 @@ func (k *crashClient) choose() *crashChange {
 
 func (k *crashClient) create(kind string, body map[string]any) *crashChange {
 	parent := k.org
-	if g := k.pick(func(th *crashThing) bool { return th.kind == "groups" && th.uid.Depth() < 4 }); g != nil && rand.IntN(2) == 0 {
+	g := k.pick(func(th *crashThing) bool { return th.kind == "groups" && th.uid.Depth() < 4 })
+	if g != nil && rand.IntN(2) == 0 {
 		parent = g.uid
 	}
 	th := &crashThing{kind: kind, key: fmt.Sprintf("c%d-%d", k.id, k.serial), content: crashGone}
 	body["name"], body["description"] = th.key, fmt.Sprint("made ", k.serial)
-	return &crashChange{http.MethodPost, "/iam/v2beta1/" + kind + "/" + string(parent), body, []*crashThing{th}, fmt.Sprint("made ", k.serial)}
+	return &crashChange{
+		http.MethodPost, "/iam/v2beta1/" + kind + "/" + string(parent),
+		body, []*crashThing{th}, fmt.Sprint("made ", k.serial),
+	}
 }
 
 // bind gives an identity, or two in one request, the role viewer.
@@ -257,7 +263,8 @@ func (k *crashClient) update() *crashChange {
 // with it.
 func (k *crashClient) remove() *crashChange {
 	th := k.pick(func(th *crashThing) bool {
-		return th.kind != "groups" || !slices.ContainsFunc(k.things, func(in *crashThing) bool { return in.uid.Parent() == th.uid })
+		return th.kind != "groups" ||
+			!slices.ContainsFunc(k.things, func(in *crashThing) bool { return in.uid.Parent() == th.uid })
 	})
 	if th == nil {
 		return nil

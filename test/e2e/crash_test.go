@@ -73,7 +73,8 @@ func crashRounds(t *testing.T, rounds int, env []string) *crashWorld {
 	for _, k := range w.clients {
 		acknowledged, doubtful, happened = acknowledged+k.acknowledged, doubtful+k.doubtful, happened+k.happened
 	}
-	t.Logf("%d rounds: %d changes acknowledged, %d not, of which %d had happened", rounds, acknowledged, doubtful, happened)
+	t.Logf("%d rounds: %d changes acknowledged, %d not, of which %d had happened",
+		rounds, acknowledged, doubtful, happened)
 	return w
 }
 
@@ -206,14 +207,18 @@ func (w *crashWorld) audit(t *testing.T, url string) {
 			t.Errorf("%s is %s, by its events %s (%v)", uid, got, state.content, err)
 		}
 	}
-	reach, one := store.Reach{Under: []resource.UID{w.dev.Organization}}, page.Request{Size: 1, Order: page.Order{Field: "uid"}}
+	reach, one := store.Reach{
+		Under: []resource.UID{w.dev.Organization},
+	}, page.Request{Size: 1, Order: page.Order{Field: "uid"}}
 	g, err1 := s.Groups(t.Context(), reach, resource.Filter{}, one)
 	i, err2 := s.Identities(t.Context(), reach, resource.Filter{}, one)
 	b, err3 := s.Bindings(t.Context(), reach, resource.Filter{}, one)
 	if err := cmp.Or(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	if i.Total++; g.Total != counts["iam.group"] || i.Total != counts["iam.identity"] || b.Total != counts["iam.rolebindings"] { // the owner is in no group
+	// the owner is in no group
+	if i.Total++; g.Total != counts["iam.group"] ||
+		i.Total != counts["iam.identity"] || b.Total != counts["iam.rolebindings"] {
 		t.Errorf("there are %d groups, %d identities, %d bindings, by the events %v", g.Total, i.Total, b.Total, counts)
 	}
 }
@@ -332,7 +337,8 @@ func crashIntegrity(t *testing.T, path string) {
 		t.Errorf("integrity_check: %s %v", verdict, err)
 	}
 	var table string
-	if err := db.QueryRowContext(t.Context(), `SELECT "table" FROM pragma_foreign_key_check`).Scan(&table); err != sql.ErrNoRows {
+	if err := db.QueryRowContext(t.Context(),
+		`SELECT "table" FROM pragma_foreign_key_check`).Scan(&table); err != sql.ErrNoRows {
 		t.Errorf("foreign_key_check: a row of %s refers to nothing (%v)", table, err)
 	}
 }

@@ -37,12 +37,16 @@ func TestDoctor(t *testing.T) {
 			check  string
 			state  string
 		}{
-			"another key":    {func(_ *testing.T, c *server.Config) { c.EncryptionKey = secret.NewKey().Text() }, "key", "failure"},
-			"no key":         {func(_ *testing.T, c *server.Config) { c.EncryptionKey = "" }, "key", "failure"},
-			"no server":      {func(_ *testing.T, c *server.Config) { c.Listen, c.BaseURL = "127.0.0.1:1", w.BaseURL }, "server", "warning"},
-			"a bad setting":  {func(_ *testing.T, c *server.Config) { c.RegistryHost = "not a host" }, "settings", "failure"},
-			"an open folder": {func(t *testing.T, c *server.Config) { c.DataDir = opened(t, c.DataDir) }, "data folder", "warning"},
-			"lost blobs":     {func(t *testing.T, c *server.Config) { c.Blobs = t.TempDir() }, "blobs", "failure"},
+			"another key": {func(_ *testing.T, c *server.Config) { c.EncryptionKey = secret.NewKey().Text() }, "key", "failure"},
+			"no key":      {func(_ *testing.T, c *server.Config) { c.EncryptionKey = "" }, "key", "failure"},
+			"no server": {func(_ *testing.T, c *server.Config) {
+				c.Listen, c.BaseURL = "127.0.0.1:1", w.BaseURL
+			}, "server", "warning"},
+			"a bad setting": {func(_ *testing.T, c *server.Config) { c.RegistryHost = "not a host" }, "settings", "failure"},
+			"an open folder": {func(t *testing.T, c *server.Config) {
+				c.DataDir = opened(t, c.DataDir)
+			}, "data folder", "warning"},
+			"lost blobs": {func(t *testing.T, c *server.Config) { c.Blobs = t.TempDir() }, "blobs", "failure"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				cfg := well

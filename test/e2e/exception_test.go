@@ -23,7 +23,12 @@ import (
 
 // judgementCapabilities are those that exceptions and rules ask for.
 var judgementCapabilities = []string{"policies.override.create", "policies.override.list", "policies.override.delete",
-	"policies.policy.create", "policies.policy.update", "policies.policy.list", "policies.policy.delete", "repo.check_policies"}
+	"policies.policy.create",
+	"policies.policy.update",
+	"policies.policy.list",
+	"policies.policy.delete",
+	"repo.check_policies",
+}
 
 // except makes an exception as the owner.
 func (w *world) except(t *testing.T, parent string, e *findingspb.Exception) *findingspb.Exception {
@@ -31,7 +36,9 @@ func (w *world) except(t *testing.T, parent string, e *findingspb.Exception) *fi
 	if e.GetReason() == "" {
 		e.Reason = "not used"
 	}
-	return must[*findingspb.Exception](t, w.overGRPC, w.Token, &findingspb.CreateExceptionRequest{Parent: parent, Exception: e})
+	return must[*findingspb.Exception](t, w.overGRPC, w.Token, &findingspb.CreateExceptionRequest{
+		Parent: parent, Exception: e,
+	})
 }
 
 // ruled makes a rule as the owner.
@@ -50,21 +57,37 @@ func (h *hierarchy) judgementAccesses() map[string]access {
 	vex := []byte(`{"@context":"https://openvex.dev/ns/v0.2.0","statements":[]}`)
 	return map[string]access{
 		"CreateException": {"policies.override.create", folder, func(uid string) proto.Message {
-			return &findingspb.CreateExceptionRequest{Parent: uid, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", Reason: "r"}, ValidateOnly: true}
+			return &findingspb.CreateExceptionRequest{
+				Parent: uid, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", Reason: "r"}, ValidateOnly: true,
+			}
 		}},
-		"GetException":     {"policies.override.list", exception, func(uid string) proto.Message { return &findingspb.GetExceptionRequest{Uid: uid} }},
-		"ApproveException": {"advisories.approve", exception, func(uid string) proto.Message { return &findingspb.ApproveExceptionRequest{Uid: uid} }},
-		"DeleteException":  {"policies.override.delete", exception, func(uid string) proto.Message { return &findingspb.DeleteExceptionRequest{Uid: uid} }},
-		"ImportVex":        {"policies.override.create", folder, func(uid string) proto.Message { return &findingspb.ImportVexRequest{Parent: uid, Document: vex} }},
+		"GetException": {"policies.override.list", exception, func(uid string) proto.Message {
+			return &findingspb.GetExceptionRequest{Uid: uid}
+		}},
+		"ApproveException": {"advisories.approve", exception, func(uid string) proto.Message {
+			return &findingspb.ApproveExceptionRequest{Uid: uid}
+		}},
+		"DeleteException": {"policies.override.delete", exception, func(uid string) proto.Message {
+			return &findingspb.DeleteExceptionRequest{Uid: uid}
+		}},
+		"ImportVex": {"policies.override.create", folder, func(uid string) proto.Message {
+			return &findingspb.ImportVexRequest{Parent: uid, Document: vex}
+		}},
 		"CreateRule": {"policies.policy.create", folder, func(uid string) proto.Message {
 			return &findingspb.CreateRuleRequest{Parent: uid, Rule: &findingspb.Rule{}, ValidateOnly: true}
 		}},
-		"GetRule": {"policies.policy.list", rule, func(uid string) proto.Message { return &findingspb.GetRuleRequest{Uid: uid} }},
+		"GetRule": {"policies.policy.list", rule, func(uid string) proto.Message {
+			return &findingspb.GetRuleRequest{Uid: uid}
+		}},
 		"UpdateRule": {"policies.policy.update", rule, func(uid string) proto.Message {
 			return &findingspb.UpdateRuleRequest{Rule: &findingspb.Rule{Uid: uid, Description: h.name()}}
 		}},
-		"DeleteRule": {"policies.policy.delete", rule, func(uid string) proto.Message { return &findingspb.DeleteRuleRequest{Uid: uid} }},
-		"CheckRule":  {"repo.check_policies", rule, func(uid string) proto.Message { return &findingspb.CheckRuleRequest{Uid: uid} }},
+		"DeleteRule": {"policies.policy.delete", rule, func(uid string) proto.Message {
+			return &findingspb.DeleteRuleRequest{Uid: uid}
+		}},
+		"CheckRule": {"repo.check_policies", rule, func(uid string) proto.Message {
+			return &findingspb.CheckRuleRequest{Uid: uid}
+		}},
 	}
 }
 
@@ -77,23 +100,33 @@ func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 		return w.except(t, x.org, &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: repo}).GetUid()
 	}
 	rule := w.ruled(t, x.org, &findingspb.Rule{TargetUid: repo}).GetUid()
-	body := `{"advisoryId":"CVE-1","targetUid":"` + repo + `","tagPattern":"v*","reason":"r","justification":"JUSTIFICATION_COMPONENT_NOT_PRESENT"}`
+	body := `{"advisoryId":"CVE-1","targetUid":"` + repo +
+		`","tagPattern":"v*","reason":"r","justification":"JUSTIFICATION_COMPONENT_NOT_PRESENT"}`
 	vex := `{"document":"eyJAY29udGV4dCI6ICJodHRwczovL29wZW52ZXguZGV2L25zL3YwLjIuMCIsICJzdGF0ZW1lbnRzIjogW119"}`
 	waitIndexed(t, w, repo)
 	return map[string][]example{
-		"ExceptionsService_CreateException":  {{uid: x.org, body: body}, {uid: x.org, body: `{"reason":"r"}`, fails: true}},
-		"ExceptionsService_GetException":     {{uid: exception()}, {uid: x.org + "/0123456789abcdef", fails: true}},
-		"ExceptionsService_ListExceptions":   {{query: "count_matching=true&page_size=1"}, {query: "page_size=-1", fails: true}},
-		"ExceptionsService_ApproveException": {{uid: exception(), body: `{}`}, {uid: x.org + "/0123456789abcdef", body: `{}`, fails: true}},
-		"ExceptionsService_DeleteException":  {{uid: exception()}, {uid: "x", fails: true}},
-		"RulesService_CreateRule":            {{uid: x.org, body: `{"minSeverity":"SEVERITY_HIGH","graceDays":3,"exemptUids":["` + x.org + `"]}`}, {uid: x.org, body: `{"graceDays":-1}`, fails: true}},
-		"RulesService_GetRule":               {{uid: rule}, {uid: "x", fails: true}},
-		"RulesService_ListRules":             {{query: "page_size=1"}, {query: "page_size=-1", fails: true}},
-		"RulesService_UpdateRule":            {{uid: rule, body: `{"fixable":true}`}, {uid: rule, body: `{"graceDays":-1}`, fails: true}},
-		"RulesService_CheckRule":             {{uid: rule, query: "page_size=1&order_by=time"}, {uid: "x", fails: true}},
-		"RulesService_DeleteRule":            {{uid: w.ruled(t, x.org, &findingspb.Rule{}).GetUid()}, {uid: "x", fails: true}},
-		"VexService_ExportVex":               {{uid: repo, digest: digest}, {uid: repo, digest: digestOf("none"), fails: true}},
-		"VexService_ImportVex":               {{uid: x.org, body: vex}, {uid: x.org, body: `{}`, fails: true}},
+		"ExceptionsService_CreateException": {{uid: x.org, body: body}, {uid: x.org, body: `{"reason":"r"}`, fails: true}},
+		"ExceptionsService_GetException":    {{uid: exception()}, {uid: x.org + "/0123456789abcdef", fails: true}},
+		"ExceptionsService_ListExceptions": {
+			{query: "count_matching=true&page_size=1"}, {query: "page_size=-1", fails: true},
+		},
+		"ExceptionsService_ApproveException": {
+			{uid: exception(), body: `{}`}, {uid: x.org + "/0123456789abcdef", body: `{}`, fails: true},
+		},
+		"ExceptionsService_DeleteException": {{uid: exception()}, {uid: "x", fails: true}},
+		"RulesService_CreateRule": {
+			{uid: x.org, body: `{"minSeverity":"SEVERITY_HIGH","graceDays":3,"exemptUids":["` + x.org + `"]}`},
+			{uid: x.org, body: `{"graceDays":-1}`, fails: true},
+		},
+		"RulesService_GetRule":   {{uid: rule}, {uid: "x", fails: true}},
+		"RulesService_ListRules": {{query: "page_size=1"}, {query: "page_size=-1", fails: true}},
+		"RulesService_UpdateRule": {
+			{uid: rule, body: `{"fixable":true}`}, {uid: rule, body: `{"graceDays":-1}`, fails: true},
+		},
+		"RulesService_CheckRule":  {{uid: rule, query: "page_size=1&order_by=time"}, {uid: "x", fails: true}},
+		"RulesService_DeleteRule": {{uid: w.ruled(t, x.org, &findingspb.Rule{}).GetUid()}, {uid: "x", fails: true}},
+		"VexService_ExportVex":    {{uid: repo, digest: digest}, {uid: repo, digest: digestOf("none"), fails: true}},
+		"VexService_ImportVex":    {{uid: x.org, body: vex}, {uid: x.org, body: `{}`, fails: true}},
 	}
 }
 
@@ -104,9 +137,13 @@ func waitIndexed(t *testing.T, w *world, repo string) {
 }
 
 // states returns the states of the findings of the image, by the first alias.
-func (g *gallery) states(t *testing.T, call caller, bearer string, only ...findingspb.State) map[string]findingspb.State {
+func (g *gallery) states(
+	t *testing.T, call caller, bearer string, only ...findingspb.State,
+) map[string]findingspb.State {
 	t.Helper()
-	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", States: only})
+	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{
+		RepoUid: g.repo, Reference: "v1", States: only,
+	})
 	all := map[string]findingspb.State{}
 	for _, f := range m.GetFindings() {
 		all[f.GetAliases()[0]] = f.GetState()
@@ -151,24 +188,34 @@ func TestExceptions(t *testing.T) {
 			cve3      bool
 			unmatched bool
 		}{
-			"by its alias":                 {&findingspb.Exception{AdvisoryId: "CVE-1"}, true, false, false},
-			"by its id":                    {&findingspb.Exception{AdvisoryId: "GHSA-1"}, false, true, false},
-			"by a name in lower case":      {&findingspb.Exception{AdvisoryId: "cve-1"}, true, false, false},
-			"by another name":              {&findingspb.Exception{AdvisoryId: "CVE-9"}, false, false, true},
-			"by the package":               {&findingspb.Exception{Purl: "pkg:npm/left"}, false, true, false},
-			"by its version":               {&findingspb.Exception{Purl: "pkg:npm/left@1.2.0"}, false, true, false},
-			"by another version":           {&findingspb.Exception{Purl: "pkg:npm/left@1.2.1"}, false, false, true},
-			"by the source":                {&findingspb.Exception{Purl: "pkg:deb/debian/openssl"}, true, false, false},
-			"of another ecosystem":         {&findingspb.Exception{Purl: "pkg:pypi/left"}, false, false, true},
-			"by both":                      {&findingspb.Exception{AdvisoryId: "CVE-3", Purl: "pkg:npm/left"}, false, true, false},
-			"by both, of another package":  {&findingspb.Exception{AdvisoryId: "CVE-1", Purl: "pkg:npm/left"}, false, false, true},
-			"on the repo":                  {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo}, true, false, false},
-			"on the folder":                {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.folder}, true, false, false},
-			"on a sibling":                 {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.sibling}, false, false, true},
-			"on the tag":                   {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, TagPattern: "v*"}, true, false, false},
-			"on another tag":               {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, TagPattern: "w*"}, false, false, true},
-			"on the digest":                {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, Digest: g.digest}, true, false, false},
-			"on the digest of another one": {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, Digest: other}, false, false, false},
+			"by its alias":            {&findingspb.Exception{AdvisoryId: "CVE-1"}, true, false, false},
+			"by its id":               {&findingspb.Exception{AdvisoryId: "GHSA-1"}, false, true, false},
+			"by a name in lower case": {&findingspb.Exception{AdvisoryId: "cve-1"}, true, false, false},
+			"by another name":         {&findingspb.Exception{AdvisoryId: "CVE-9"}, false, false, true},
+			"by the package":          {&findingspb.Exception{Purl: "pkg:npm/left"}, false, true, false},
+			"by its version":          {&findingspb.Exception{Purl: "pkg:npm/left@1.2.0"}, false, true, false},
+			"by another version":      {&findingspb.Exception{Purl: "pkg:npm/left@1.2.1"}, false, false, true},
+			"by the source":           {&findingspb.Exception{Purl: "pkg:deb/debian/openssl"}, true, false, false},
+			"of another ecosystem":    {&findingspb.Exception{Purl: "pkg:pypi/left"}, false, false, true},
+			"by both":                 {&findingspb.Exception{AdvisoryId: "CVE-3", Purl: "pkg:npm/left"}, false, true, false},
+			"by both, of another package": {
+				&findingspb.Exception{AdvisoryId: "CVE-1", Purl: "pkg:npm/left"}, false, false, true,
+			},
+			"on the repo":   {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo}, true, false, false},
+			"on the folder": {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.folder}, true, false, false},
+			"on a sibling":  {&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.sibling}, false, false, true},
+			"on the tag": {
+				&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, TagPattern: "v*"}, true, false, false,
+			},
+			"on another tag": {
+				&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, TagPattern: "w*"}, false, false, true,
+			},
+			"on the digest": {
+				&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, Digest: g.digest}, true, false, false,
+			},
+			"on the digest of another one": {
+				&findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, Digest: other}, false, false, false,
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				e := g.except(t, g.org, tt.e)
@@ -191,7 +238,8 @@ func TestExceptions(t *testing.T) {
 				if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 0 {
 					t.Errorf("after it was deleted: %v", got)
 				}
-				if got := must[*findingspb.Exception](t, g.overGRPC, g.Token, &findingspb.GetExceptionRequest{Uid: e.GetUid()}); got.GetState() != findingspb.ExceptionState_EXCEPTION_STATE_DELETED || got.GetDeleterUid() == "" {
+				got := must[*findingspb.Exception](t, g.overGRPC, g.Token, &findingspb.GetExceptionRequest{Uid: e.GetUid()})
+				if got.GetState() != findingspb.ExceptionState_EXCEPTION_STATE_DELETED || got.GetDeleterUid() == "" {
 					t.Errorf("deleted: %v", got)
 				}
 			})
@@ -226,8 +274,11 @@ func (g *gallery) expires(t *testing.T, clock *clock) {
 	if got := e.GetExpireTime().AsTime(); !got.Equal(end) {
 		t.Errorf("it ends at %s, want %s", got, end)
 	}
-	m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", States: []findingspb.State{excepted}})
-	if f := m.GetFindings(); len(f) != 1 || f[0].GetExceptionUid() != e.GetUid() || !f[0].GetExceptionExpireTime().AsTime().Equal(end) {
+	m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, &findingspb.ListFindingsRequest{
+		RepoUid: g.repo, Reference: "v1", States: []findingspb.State{excepted},
+	})
+	f := m.GetFindings()
+	if len(f) != 1 || f[0].GetExceptionUid() != e.GetUid() || !f[0].GetExceptionExpireTime().AsTime().Equal(end) {
 		t.Errorf("excepted: %v", f)
 	}
 	clock.advance(end.Sub(clock.now()) - 2*time.Second) // the clock ticks with every look at it
@@ -238,7 +289,8 @@ func (g *gallery) expires(t *testing.T, clock *clock) {
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 0 {
 		t.Errorf("after its end: %v", got)
 	}
-	if got := must[*findingspb.Exception](t, g.overGRPC, g.Token, &findingspb.GetExceptionRequest{Uid: e.GetUid()}).GetState(); got != findingspb.ExceptionState_EXCEPTION_STATE_EXPIRED {
+	got := must[*findingspb.Exception](t, g.overGRPC, g.Token, &findingspb.GetExceptionRequest{Uid: e.GetUid()}).GetState()
+	if got != findingspb.ExceptionState_EXCEPTION_STATE_EXPIRED {
 		t.Errorf("its state is %s", got)
 	}
 }
@@ -246,17 +298,20 @@ func (g *gallery) expires(t *testing.T, clock *clock) {
 // needsApproval: who may create an exception and not approve one makes a proposal.
 func (g *gallery) needsApproval(t *testing.T) {
 	t.Helper()
-	proposer := g.caller(t, g.folder, g.role(t, g.org, g.name(), capabilities("policies.override.create", "policies.override.list")...))
+	proposer := g.caller(t, g.folder,
+		g.role(t, g.org, g.name(), capabilities("policies.override.create", "policies.override.list")...))
 	approver := g.caller(t, g.folder, g.role(t, g.org, g.name(), capabilities("advisories.approve")...))
 	e := must[*findingspb.Exception](t, g.overGRPC, proposer, &findingspb.CreateExceptionRequest{
 		Parent: g.folder, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", Reason: "r"}})
-	if e.GetState() != findingspb.ExceptionState_EXCEPTION_STATE_PROPOSED || e.GetApproverUid() != "" || len(g.states(t, g.overGRPC, g.Token, excepted)) != 0 {
+	if e.GetState() != findingspb.ExceptionState_EXCEPTION_STATE_PROPOSED ||
+		e.GetApproverUid() != "" || len(g.states(t, g.overGRPC, g.Token, excepted)) != 0 {
 		t.Errorf("a proposal has an effect: %v", e)
 	}
 	if m := e.GetMatching(); m.GetFindings() != 0 || m.GetImages() != 0 {
 		t.Errorf("who may not see findings is told %v", m)
 	}
-	if _, st := g.overGRPC(t, proposer, &findingspb.ApproveExceptionRequest{Uid: e.GetUid()}); st.Code() != codes.PermissionDenied {
+	_, st := g.overGRPC(t, proposer, &findingspb.ApproveExceptionRequest{Uid: e.GetUid()})
+	if st.Code() != codes.PermissionDenied {
 		t.Errorf("the proposer approves: %v", st)
 	}
 	must[proto.Message](t, g.overGRPC, approver, &findingspb.ApproveExceptionRequest{Uid: e.GetUid()})
@@ -264,14 +319,19 @@ func (g *gallery) needsApproval(t *testing.T) {
 		t.Error("it was approved, and has no effect")
 	}
 	// Who may not list exceptions sees that there is one, and not why.
-	reader := g.caller(t, g.org, g.role(t, g.org, g.name(), capabilities("repo.list", "vuln_reports.list", "advisories.list")...))
+	reader := g.caller(t, g.org,
+		g.role(t, g.org, g.name(), capabilities("repo.list", "vuln_reports.list", "advisories.list")...))
 	if got := g.states(t, g.overGRPC, reader, excepted); len(got) != 1 {
 		t.Errorf("a reader sees %v", got)
 	}
-	if _, st := g.overGRPC(t, reader, &findingspb.GetExceptionRequest{Uid: e.GetUid()}); st.Code() != codes.PermissionDenied {
+	if _, st := g.overGRPC(t, reader, &findingspb.GetExceptionRequest{
+		Uid: e.GetUid(),
+	}); st.Code() != codes.PermissionDenied {
 		t.Errorf("a reader reads the reason: %v", st)
 	}
-	exported := must[*findingspb.ExportVexResponse](t, g.overGRPC, reader, &findingspb.ExportVexRequest{RepoUid: g.repo, Reference: "v1"})
+	exported := must[*findingspb.ExportVexResponse](t, g.overGRPC, reader, &findingspb.ExportVexRequest{
+		RepoUid: g.repo, Reference: "v1",
+	})
 	if text := string(exported.GetDocument()); strings.Contains(text, `"r"`) || !strings.Contains(text, "not_affected") {
 		t.Errorf("exported to a reader: %s", text)
 	}
@@ -282,8 +342,11 @@ func (g *gallery) needsApproval(t *testing.T) {
 // leaves nothing.
 func (g *gallery) countsOwn(t *testing.T) {
 	t.Helper()
-	in := &findingspb.CreateExceptionRequest{Parent: g.folder, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", Reason: "r"}, ValidateOnly: true}
-	if m := must[*findingspb.Exception](t, g.overGRPC, g.full["org"], in).GetMatching(); m.GetFindings() != 2 || m.GetImages() != 2 {
+	in := &findingspb.CreateExceptionRequest{
+		Parent: g.folder, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", Reason: "r"}, ValidateOnly: true,
+	}
+	m := must[*findingspb.Exception](t, g.overGRPC, g.full["org"], in).GetMatching()
+	if m.GetFindings() != 2 || m.GetImages() != 2 {
 		t.Errorf("the owner is told %v", m)
 	}
 	if m := must[*findingspb.Exception](t, g.overGRPC, g.full["folder"], in).GetMatching(); m.GetFindings() != 0 {
@@ -294,8 +357,12 @@ func (g *gallery) countsOwn(t *testing.T) {
 	}
 	// Another organization's owner cannot name our repo.
 	stolen := g.other + g.repo[strings.LastIndexByte(g.repo, '/'):]
-	for target, code := range map[string]codes.Code{g.repo: codes.InvalidArgument, g.org: codes.InvalidArgument, stolen: codes.NotFound} {
-		in := &findingspb.CreateExceptionRequest{Parent: g.other, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: target, Reason: "r"}}
+	for target, code := range map[string]codes.Code{
+		g.repo: codes.InvalidArgument, g.org: codes.InvalidArgument, stolen: codes.NotFound,
+	} {
+		in := &findingspb.CreateExceptionRequest{
+			Parent: g.other, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: target, Reason: "r"},
+		}
 		if _, st := g.overGRPC(t, g.full["other"], in); st.Code() != code {
 			t.Errorf("another organization excepts %s: %v", target, st)
 		}
@@ -305,7 +372,8 @@ func (g *gallery) countsOwn(t *testing.T) {
 // pulls returns the status and the body of a pull.
 func (g *gallery) pulls(t *testing.T, identity resource.UID, reference string) reply {
 	t.Helper()
-	return g.oci(t, g.mint(t, identity, token.Claims{Audience: []string{g.RegistryHost}}), "GET", "/v2/dev/folder/app/manifests/"+reference, "")
+	return g.oci(t, g.mint(t, identity, token.Claims{Audience: []string{g.RegistryHost}}),
+		"GET", "/v2/dev/folder/app/manifests/"+reference, "")
 }
 
 // TestGate refuses pulls by a rule of the organization, whatever those below it try.
@@ -331,7 +399,8 @@ func TestGate(t *testing.T) {
 		enforce(&findingspb.Rule{Mode: findingspb.RuleMode_RULE_MODE_ENFORCE}, "mode")
 		for _, reference := range []string{"v1", g.digest} {
 			got := g.pulls(t, g.Owner, reference)
-			if got.status != http.StatusForbidden || !strings.Contains(got.body, `"DENIED"`) || !strings.Contains(got.body, "CVE-3 in left 1.2.0 (critical), fixed in 1.3.0; and 1 more") {
+			if got.status != http.StatusForbidden || !strings.Contains(got.body, `"DENIED"`) ||
+				!strings.Contains(got.body, "CVE-3 in left 1.2.0 (critical), fixed in 1.3.0; and 1 more") {
 				t.Errorf("%s: %d %s", reference, got.status, got.body)
 			}
 		}
@@ -346,7 +415,8 @@ func TestGate(t *testing.T) {
 		for protocol, call := range g.protocols() { // a copy would be outside of the rule
 			for _, reference := range []string{"v1", g.digest} {
 				in := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{reference}}
-				if _, st := call(t, g.Token, in); st.Code() != codes.FailedPrecondition || !strings.Contains(st.Message(), "are refused: ") {
+				_, st := call(t, g.Token, in)
+				if st.Code() != codes.FailedPrecondition || !strings.Contains(st.Message(), "are refused: ") {
 					t.Errorf("a copy over %s: %v", protocol, st)
 				}
 			}
@@ -379,10 +449,12 @@ func (g *gallery) checks(t *testing.T, rule string) {
 		return m.GetPullCount() == 2
 	})
 	m := must[*findingspb.CheckRuleResponse](t, g.overGRPC, g.full["org"], &findingspb.CheckRuleRequest{Uid: rule})
-	if m.GetTotalCount() != 1 || m.GetImageCount() != 1 || m.GetIdentityCount() != 1 || m.GetPulls()[0].GetIdentityUid() != string(g.Owner) || !strings.Contains(m.GetPulls()[0].GetReason(), "CVE-3") {
+	if m.GetTotalCount() != 1 || m.GetImageCount() != 1 || m.GetIdentityCount() != 1 ||
+		m.GetPulls()[0].GetIdentityUid() != string(g.Owner) || !strings.Contains(m.GetPulls()[0].GetReason(), "CVE-3") {
 		t.Errorf("checked: %v", m)
 	}
-	checker := g.caller(t, g.org, g.role(t, g.org, g.name(), capabilities("repo.check_policies", "policies.policy.list")...))
+	checker := g.caller(t, g.org,
+		g.role(t, g.org, g.name(), capabilities("repo.check_policies", "policies.policy.list")...))
 	if _, st := g.overGRPC(t, checker, &findingspb.CheckRuleRequest{Uid: rule}); st.Code() != codes.PermissionDenied {
 		t.Errorf("who sees neither pulls nor findings checks a rule: %v", st)
 	}
@@ -393,7 +465,9 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 	t.Helper()
 	for _, e := range []*findingspb.Exception{{AdvisoryId: "CVE-1"}, {AdvisoryId: "CVE-3"}} {
 		e.Reason = "r"
-		must[proto.Message](t, g.overGRPC, g.full["folder"], &findingspb.CreateExceptionRequest{Parent: g.folder, Exception: e})
+		must[proto.Message](t, g.overGRPC, g.full["folder"], &findingspb.CreateExceptionRequest{
+			Parent: g.folder, Exception: e,
+		})
 	}
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 2 {
 		t.Errorf("in the list, the folder's exceptions have no effect: %v", got)
@@ -404,11 +478,14 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 	// An advisory of the folder that has the name of an excepted finding does not lend it to others.
 	harmless := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-77"})
 	for n, cve := range []string{"CVE-1", "CVE-3"} {
-		record := strings.Replace(string(osvOf(fmt.Sprint("X-", n), "CVE-77", "npm", "left", "9.0.0")), `["CVE-77"]`, fmt.Sprintf(`["CVE-77",%q]`, cve), 1)
+		record := strings.Replace(string(osvOf(fmt.Sprint("X-", n), "CVE-77", "npm", "left", "9.0.0")),
+			`["CVE-77"]`, fmt.Sprintf(`["CVE-77",%q]`, cve), 1)
 		g.publish(t, g.folder, []byte(record))
 	}
 	procUntil(t, "the advisories of the folder are known", func() bool {
-		return slices.ContainsFunc(g.found(t, g.overGRPC, g.Token), func(f string) bool { return strings.Contains(f, "CVE-77") })
+		return slices.ContainsFunc(g.found(t, g.overGRPC, g.Token), func(f string) bool {
+			return strings.Contains(f, "CVE-77")
+		})
 	})
 	if pull() != http.StatusForbidden {
 		t.Error("an advisory of the folder has lifted the rule")
@@ -421,7 +498,9 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 	if pull() != http.StatusForbidden {
 		t.Error("who may push has lifted the rule")
 	}
-	m := must[*findingspb.ImportVexResponse](t, g.overGRPC, g.Token, &findingspb.ImportVexRequest{Parent: g.org, RepoUid: g.repo, Reference: "v1", ValidateOnly: true})
+	m := must[*findingspb.ImportVexResponse](t, g.overGRPC, g.Token, &findingspb.ImportVexRequest{
+		Parent: g.org, RepoUid: g.repo, Reference: "v1", ValidateOnly: true,
+	})
 	if m.GetCreated() != 2 || len(m.GetStatements()) != 2 || len(m.GetStatements()[1].GetProblems()) != 1 {
 		t.Errorf("the attached document becomes %v", m)
 	}
@@ -472,26 +551,38 @@ func TestApiBadJudgements(t *testing.T) {
 		return &findingspb.CreateRuleRequest{Parent: h.folder, Rule: r}
 	}
 	h.refuses(t, map[string]badRequest{
-		"no parent":        {"parent", &findingspb.CreateExceptionRequest{Exception: &findingspb.Exception{}}},
-		"target":           {"target_uid", exception(func(e *findingspb.Exception) { e.TargetUid = "x" })},
-		"target above":     {"target_uid", exception(func(e *findingspb.Exception) { e.TargetUid = h.org })},
-		"about nothing":    {"advisory_id", exception(func(e *findingspb.Exception) { e.AdvisoryId = "" })},
-		"bad advisory":     {"advisory_id", exception(func(e *findingspb.Exception) { e.AdvisoryId = "a b" })},
-		"long advisory":    {"advisory_id", exception(func(e *findingspb.Exception) { e.AdvisoryId = long })},
-		"bad purl":         {"purl", exception(func(e *findingspb.Exception) { e.Purl = "left" })},
-		"no reason":        {"reason", exception(func(e *findingspb.Exception) { e.Reason = " " })},
-		"long reason":      {"reason", exception(func(e *findingspb.Exception) { e.Reason = long })},
-		"pattern":          {"tag_pattern", exception(func(e *findingspb.Exception) { e.TargetUid, e.TagPattern = repo, "[" })},
-		"long pattern":     {"tag_pattern", exception(func(e *findingspb.Exception) { e.TargetUid, e.TagPattern = repo, strings.Repeat("*a", 100) })},
-		"digest":           {"digest", exception(func(e *findingspb.Exception) { e.TargetUid, e.Digest = repo, "sha256:x" })},
-		"tag and digest":   {"digest", exception(func(e *findingspb.Exception) { e.TargetUid, e.TagPattern, e.Digest = repo, "v1", digestOf("x") })},
-		"over already":     {"expire_time", exception(func(e *findingspb.Exception) { e.ExpireTime = timestamppb.New(time.Unix(1, 0)) })},
-		"justification":    {"justification", exception(func(e *findingspb.Exception) { e.Justification = 9 })},
-		"state":            {"states", &findingspb.ListFindingsRequest{RepoUid: repo, Reference: "v1", States: []findingspb.State{9}}},
-		"no state":         {"states", &findingspb.ListFindingsRequest{RepoUid: repo, Reference: "v1", States: []findingspb.State{0}}},
-		"no document":      {"document", &findingspb.ImportVexRequest{Parent: h.folder}},
-		"bad document":     {"document", &findingspb.ImportVexRequest{Parent: h.folder, Document: []byte("{")}},
-		"another document": {"document", &findingspb.ImportVexRequest{Parent: h.folder, Document: []byte(`{"@context":"x"}`)}},
+		"no parent":     {"parent", &findingspb.CreateExceptionRequest{Exception: &findingspb.Exception{}}},
+		"target":        {"target_uid", exception(func(e *findingspb.Exception) { e.TargetUid = "x" })},
+		"target above":  {"target_uid", exception(func(e *findingspb.Exception) { e.TargetUid = h.org })},
+		"about nothing": {"advisory_id", exception(func(e *findingspb.Exception) { e.AdvisoryId = "" })},
+		"bad advisory":  {"advisory_id", exception(func(e *findingspb.Exception) { e.AdvisoryId = "a b" })},
+		"long advisory": {"advisory_id", exception(func(e *findingspb.Exception) { e.AdvisoryId = long })},
+		"bad purl":      {"purl", exception(func(e *findingspb.Exception) { e.Purl = "left" })},
+		"no reason":     {"reason", exception(func(e *findingspb.Exception) { e.Reason = " " })},
+		"long reason":   {"reason", exception(func(e *findingspb.Exception) { e.Reason = long })},
+		"pattern":       {"tag_pattern", exception(func(e *findingspb.Exception) { e.TargetUid, e.TagPattern = repo, "[" })},
+		"long pattern": {"tag_pattern", exception(func(e *findingspb.Exception) {
+			e.TargetUid, e.TagPattern = repo, strings.Repeat("*a", 100)
+		})},
+		"digest": {"digest", exception(func(e *findingspb.Exception) { e.TargetUid, e.Digest = repo, "sha256:x" })},
+		"tag and digest": {"digest", exception(func(e *findingspb.Exception) {
+			e.TargetUid, e.TagPattern, e.Digest = repo, "v1", digestOf("x")
+		})},
+		"over already": {"expire_time", exception(func(e *findingspb.Exception) {
+			e.ExpireTime = timestamppb.New(time.Unix(1, 0))
+		})},
+		"justification": {"justification", exception(func(e *findingspb.Exception) { e.Justification = 9 })},
+		"state": {
+			"states", &findingspb.ListFindingsRequest{RepoUid: repo, Reference: "v1", States: []findingspb.State{9}},
+		},
+		"no state": {
+			"states", &findingspb.ListFindingsRequest{RepoUid: repo, Reference: "v1", States: []findingspb.State{0}},
+		},
+		"no document":  {"document", &findingspb.ImportVexRequest{Parent: h.folder}},
+		"bad document": {"document", &findingspb.ImportVexRequest{Parent: h.folder, Document: []byte("{")}},
+		"another document": {
+			"document", &findingspb.ImportVexRequest{Parent: h.folder, Document: []byte(`{"@context":"x"}`)},
+		},
 		"image elsewhere":  {"repo_uid", &findingspb.ImportVexRequest{Parent: h.sibling, RepoUid: repo, Reference: "v1"}},
 		"severity":         {"min_severity", rule(&findingspb.Rule{MinSeverity: 9})},
 		"grace":            {"grace_days", rule(&findingspb.Rule{GraceDays: -1})},
@@ -519,19 +610,35 @@ func TestJudgementLists(t *testing.T) {
 		h.signer(t, h.folder, &ocipb.Signer{Name: "a", Key: key})
 		caps := resource.NewCapabilities(resource.GroupsList)
 		for _, call := range h.protocols() {
-			for who, want := range map[string]int{h.full["org"]: 2, h.full["folder"]: 1, h.full["sibling"]: 0, h.full["other"]: 0, h.mint(t, h.Owner, token.Claims{Caps: &caps}): 0} {
-				for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{CountMatching: true}, &findingspb.ListRulesRequest{}, &ocipb.ListSignersRequest{}} {
+			for who, want := range map[string]int{
+				h.full["org"]:     2,
+				h.full["folder"]:  1,
+				h.full["sibling"]: 0,
+				h.full["other"]:   0,
+				h.mint(t, h.Owner, token.Claims{Caps: &caps}): 0,
+			} {
+				for _, in := range []proto.Message{
+					&findingspb.ListExceptionsRequest{CountMatching: true},
+					&findingspb.ListRulesRequest{},
+					&ocipb.ListSignersRequest{},
+				} {
 					if uids, total := listed(must[proto.Message](t, call, who, in)); len(uids) != want || int(total) != want {
 						t.Errorf("%T: %d, and a total of %d, want %d", in, len(uids), total, want)
 					}
 				}
 			}
-			for _, in := range []proto.Message{&findingspb.ListExceptionsRequest{}, &findingspb.ListRulesRequest{}, &ocipb.ListSignersRequest{}, &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"}} {
+			for _, in := range []proto.Message{
+				&findingspb.ListExceptionsRequest{},
+				&findingspb.ListRulesRequest{},
+				&ocipb.ListSignersRequest{},
+				&findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"},
+			} {
 				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
 					t.Errorf("%T of a stranger: %v", in, st)
 				}
 			}
-			if _, st := call(t, h.full["other"], &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"}); st.Code() != codes.PermissionDenied {
+			_, st := call(t, h.full["other"], &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"})
+			if st.Code() != codes.PermissionDenied {
 				t.Errorf("another organization exports: %v", st)
 			}
 		}

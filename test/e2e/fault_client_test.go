@@ -112,7 +112,8 @@ func faultDrip(t *testing.T, conn net.Conn, beginning string) {
 		}
 	}
 	if took := time.Since(start); took < faultHeaderTime/2 || took > faultHeaderTime+30*time.Second {
-		t.Errorf("a client that began %q and went on slowly was shown out after %s (%v), want %s", beginning, took, err, faultHeaderTime)
+		t.Errorf("a client that began %q and went on slowly was shown out after %s (%v), want %s",
+			beginning, took, err, faultHeaderTime)
 	}
 }
 
@@ -136,7 +137,8 @@ func TestFaultLimits(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			body := faultPadded(t, tt.body)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tt.p.address+faultGroups(tt.p, http.MethodPost), bytes.NewReader(body))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+				"http://"+tt.p.address+faultGroups(tt.p, http.MethodPost), bytes.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,8 +209,10 @@ func faultHalf(t *testing.T, p *proc) (conn net.Conn, body string) {
 	t.Helper()
 	body = string(faultPadded(t, 0))
 	conn = faultDial(t, p)
-	faultSend(t, conn, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n", faultGroups(p, http.MethodPost), p.dev.Token, len(body)))
+	faultSend(t, conn, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer "+
+		"%s\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nExpect: 100-continue\r\nConnection: "+
+		"close\r\n\r\n", faultGroups(p, http.MethodPost), p.dev.Token, len(body)))
 	const goOn = "HTTP/1.1 100 Continue\r\n\r\n"
 	got := make([]byte, len(goOn))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != goOn {

@@ -62,7 +62,8 @@ func faultTyped(t *testing.T, a procAnswer) {
 		Message string
 		Details []map[string]any
 	}
-	if err := json.Unmarshal(a.body, &e); err != nil || a.status != http.StatusServiceUnavailable || e.Code != 14 || len(e.Details) != 2 ||
+	err := json.Unmarshal(a.body, &e)
+	if err != nil || a.status != http.StatusServiceUnavailable || e.Code != 14 || len(e.Details) != 2 ||
 		e.Details[0]["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" || e.Details[0]["reason"] != "UNAVAILABLE" ||
 		e.Details[1]["@type"] != "type.googleapis.com/google.rpc.RetryInfo" || e.Details[1]["retryDelay"] == nil {
 		t.Fatalf("answer = %d %s, want 503 with code 14, ErrorInfo and RetryInfo", a.status, a.body)
@@ -80,7 +81,9 @@ func faultRecovered(t *testing.T, p *proc) {
 			return p.owner().code(t.Context(), method, faultGroups(p, method), faultBody(method)) == http.StatusOK
 		})
 	}
-	procUntil(t, "ready again", func() bool { return p.owner().code(t.Context(), http.MethodGet, "/readyz", nil) == http.StatusOK })
+	procUntil(t, "ready again", func() bool {
+		return p.owner().code(t.Context(), http.MethodGet, "/readyz", nil) == http.StatusOK
+	})
 	t.Logf("recovered in %s", time.Since(start).Round(time.Millisecond))
 }
 

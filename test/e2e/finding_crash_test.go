@@ -58,7 +58,8 @@ func TestFindingsCrash(t *testing.T) {
 			kills = n
 		}
 		dir := t.TempDir()
-		w := &brokenGallery{env: []string{"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url, "HOLDFAST_INSPECT_WORKERS=2"},
+		w := &brokenGallery{
+			env:   []string{"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url, "HOLDFAST_INSPECT_WORKERS=2"},
 			kills: kills, contents: map[string]map[string]int{}, fixed: map[string]galleryAdvisory{}}
 		for round := range kills {
 			w.load(t, procStart(t, w.env...), round)
@@ -141,7 +142,8 @@ func (w *brokenGallery) push(tag string) func(*proc) error {
 				return err
 			}
 		}
-		m := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"digest":%q,"size":%d},"layers":[{"mediaType":%q,"digest":%q,"size":%d}]}`,
+		m := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"digest":%q,"size":%d},`+
+			`"layers":[{"mediaType":%q,"digest":%q,"size":%d}]}`,
 			manifestType, configType, ociDigest(config), len(config), layerType, ociDigest(layer), len(layer))
 		_, _, err := c.expect(ctx, 201, "PUT", "/v2/dev/app/manifests/"+tag, []byte(m), "Content-Type", manifestType)
 		if err == nil {

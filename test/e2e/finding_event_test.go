@@ -93,7 +93,8 @@ func TestFindingEvents(t *testing.T) {
 		sinks[g.org].awaitFindings(t, findingOpened, g.org, "DSA-1", 1)
 		sinks[g.org].awaitFindings(t, findingOpened, g.org, "GHSA-2", 1) // of a sibling: seen by those who see both
 
-		gone := bytes.Replace(left, []byte(`"modified":"2026-01-02`), []byte(`"withdrawn":"2026-01-03T00:00:00Z","modified":"2026-01-03`), 1)
+		gone := bytes.Replace(left, []byte(`"modified":"2026-01-02`),
+			[]byte(`"withdrawn":"2026-01-03T00:00:00Z","modified":"2026-01-03`), 1)
 		g.publish(t, g.folder, gone)
 		sinks[g.folder].awaitFindings(t, findingClosed, g.folder, "GHSA-1", 1)
 		sinks[g.org].awaitFindings(t, findingClosed, g.folder, "GHSA-1", 1)
@@ -116,8 +117,10 @@ func (g *gallery) tellsAll(t *testing.T, n findingNews) {
 	t.Helper()
 	f := n.Findings[0]
 	// On a busy machine the image may be compared once more after it was inspected, and before the import is.
-	if n.FindingCount != 1 || n.ImageCount != 1 || n.PairCount != 1 || n.GroupUID != g.folder || n.AdvisoryGroupUID != g.folder ||
-		n.Source != "import" && n.Source != "image" || n.Images[0].RepoUID != g.repo || n.Images[0].Digest != g.digest || len(n.OwnerUIDs) != 1 {
+	if n.FindingCount != 1 || n.ImageCount != 1 || n.PairCount != 1 ||
+		n.GroupUID != g.folder || n.AdvisoryGroupUID != g.folder ||
+		n.Source != "import" && n.Source != "image" || n.Images[0].RepoUID != g.repo ||
+		n.Images[0].Digest != g.digest || len(n.OwnerUIDs) != 1 {
 		t.Errorf("the event is %+v", n)
 	}
 	if f.Severity != "SEVERITY_CRITICAL" || f.Score != "9.8" || !slices.Equal(f.Aliases, []string{"CVE-3"}) ||
@@ -160,7 +163,8 @@ func (g *gallery) bundles(t *testing.T, sink *receiver) {
 	}
 	g.publish(t, g.org, osvOf("GHSA-9", "CVE-9", "npm", "left", "2.0.0"))
 	got := sink.awaitFindings(t, findingOpened, g.org, "GHSA-9", 1)
-	if n := got[0]; len(got) != 1 || n.ImageCount != more+1 || n.PairCount != more+1 || len(n.Images) != 20 || n.GroupUID != g.folder {
+	n := got[0]
+	if len(got) != 1 || n.ImageCount != more+1 || n.PairCount != more+1 || len(n.Images) != 20 || n.GroupUID != g.folder {
 		t.Errorf("%d events, the first is of %d images and has %d, in %s", len(got), n.ImageCount, len(n.Images), n.GroupUID)
 	}
 }

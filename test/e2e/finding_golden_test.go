@@ -111,11 +111,22 @@ func goldenImage(t *testing.T) string {
 		"github.com/dgrijalva/jwt-go": "v3.2.0+incompatible",
 	})
 	return layerOf(t, map[string]string{
-		"etc/os-release": "ID=\"almalinux\"\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"9.3\"\nPRETTY_NAME=\"AlmaLinux 9.3\"\n",
+		"etc/os-release": "ID=\"almalinux\"\nID_LIKE=\"rhel centos " +
+			"fedora\"\nVERSION_ID=\"9.3\"\nPRETTY_NAME=\"AlmaLinux 9.3\"\n",
 		"var/lib/rpm/rpmdb.sqlite": inspecttest.RPMSqlite(t,
-			inspecttest.RPM{Name: "openssl-libs", Version: "3.0.7", Release: "25.el9_3", Epoch: 1, Source: "openssl-3.0.7-25.el9_3.src.rpm"},
-			inspecttest.RPM{Name: "vim-minimal", Version: "8.2.2637", Release: "26.el9_8.6", Epoch: 2, Source: "vim-8.2.2637-26.el9_8.6.src.rpm"},
-			inspecttest.RPM{Name: "not-in-any-advisory", Version: "1.0", Release: "1.el9", Source: "not-in-any-advisory-1.0-1.el9.src.rpm"}),
+			inspecttest.RPM{
+				Name: "openssl-libs", Version: "3.0.7", Release: "25.el9_3", Epoch: 1, Source: "openssl-3.0.7-25.el9_3.src.rpm",
+			},
+			inspecttest.RPM{
+				Name:    "vim-minimal",
+				Version: "8.2.2637",
+				Release: "26.el9_8.6",
+				Epoch:   2,
+				Source:  "vim-8.2.2637-26.el9_8.6.src.rpm",
+			},
+			inspecttest.RPM{
+				Name: "not-in-any-advisory", Version: "1.0", Release: "1.el9", Source: "not-in-any-advisory-1.0-1.el9.src.rpm",
+			}),
 		"usr/bin/app": program,
 	})
 }
@@ -209,7 +220,9 @@ func TestFindingsGolden(t *testing.T) {
 			want int64
 		}{{"CVE-2021-38561", 1}, {"GO-2021-0113", 1}, {"ALSA-2024:2447", 1}, {"ALSA-2024:0310", 0}, {"CVE-2020-14040", 0},
 			{"CVE-2024-0727", 1}, {"CVE-2023-5363", 0}} {
-			m := must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{AdvisoryId: tt.id})
+			m := must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{
+				AdvisoryId: tt.id,
+			})
 			if m.GetTotalCount() != tt.want {
 				t.Errorf("%s affects %d images, want %d", tt.id, m.GetTotalCount(), tt.want)
 			}

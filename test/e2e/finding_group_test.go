@@ -20,7 +20,9 @@ import (
 // foundIn returns what a caller is told is wrong in a group, and how many images it has.
 func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (all []string, images int) {
 	t.Helper()
-	m := must[*findingspb.ListGroupFindingsResponse](t, call, bearer, &findingspb.ListGroupFindingsRequest{GroupUid: group})
+	m := must[*findingspb.ListGroupFindingsResponse](t, call, bearer, &findingspb.ListGroupFindingsRequest{
+		GroupUid: group,
+	})
 	for _, f := range m.GetFindings() {
 		var tags []string
 		for _, i := range f.GetImages() {
@@ -68,9 +70,12 @@ func TestGroupFindings(t *testing.T) {
 					if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" || images != tt.images {
 						t.Errorf("%s in %q: %d images, want %d; %s", tt.who, tt.group, images, tt.images, diff)
 					}
-					sum := must[*findingspb.GetSummaryResponse](t, call, g.full[tt.who], &findingspb.GetSummaryRequest{GroupUid: tt.group, Days: 2})
+					sum := must[*findingspb.GetSummaryResponse](t, call, g.full[tt.who], &findingspb.GetSummaryRequest{
+						GroupUid: tt.group, Days: 2,
+					})
 					open := len(tt.want) * tt.images
-					if n := sum.GetTotal().GetNow(); int(n.GetOpen()) != open || int(n.GetCritical()) != open || len(sum.GetSeries()) != 2 ||
+					n := sum.GetTotal().GetNow()
+					if int(n.GetOpen()) != open || int(n.GetCritical()) != open || len(sum.GetSeries()) != 2 ||
 						int(sum.GetSeries()[1].GetCounts().GetOpen()) != open || int(sum.GetCoverage().GetImages()) != tt.images {
 						t.Errorf("the summary of %s in %q: %v", tt.who, tt.group, sum)
 					}
@@ -94,7 +99,9 @@ func (g *gallery) exceptsInGroups(t *testing.T) {
 			want       string // the state of what is wrong with left, and the number of images, excepted ones and all
 			excepted   int64  // in the summary
 		}{
-			{"org", "", "STATE_OPEN 1 of 2", 1}, {"org", g.org, "STATE_OPEN 1 of 2", 1}, {"org", g.repo, "STATE_EXCEPTED 1 of 1", 1},
+			{"org", "", "STATE_OPEN 1 of 2", 1},
+			{"org", g.org, "STATE_OPEN 1 of 2", 1},
+			{"org", g.repo, "STATE_EXCEPTED 1 of 1", 1},
 			{"org", g.sibling, "STATE_OPEN 0 of 1", 0}, {"folder", g.org, "STATE_EXCEPTED 1 of 1", 1},
 			{"sibling", g.org, "", 0}, {"other", g.org, "", 0}, {"other", "", "", 0},
 		} {
@@ -109,7 +116,9 @@ func (g *gallery) exceptsInGroups(t *testing.T) {
 					}
 				}
 			}
-			sum := must[*findingspb.GetSummaryResponse](t, call, g.full[tt.who], &findingspb.GetSummaryRequest{GroupUid: tt.group})
+			sum := must[*findingspb.GetSummaryResponse](t, call, g.full[tt.who], &findingspb.GetSummaryRequest{
+				GroupUid: tt.group,
+			})
 			if got != tt.want || sum.GetTotal().GetExcepted() != tt.excepted {
 				t.Errorf("over %s, %s is told of %q: %q, want %q; %d excepted, want %d", protocol, tt.who, tt.group, got, tt.want,
 					sum.GetTotal().GetExcepted(), tt.excepted)
@@ -146,7 +155,9 @@ func (g *gallery) tellsNoStranger(t *testing.T, call caller) {
 			t.Errorf("a token without %v is told of %d findings: %v", lacks, n, sum.GetRows())
 		}
 	}
-	for _, in := range []proto.Message{&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{}} {
+	for _, in := range []proto.Message{
+		&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{},
+	} {
 		if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
 			t.Errorf("%T of a stranger: %v", in, st)
 		}

@@ -22,7 +22,8 @@ func bomOf(purls ...string) string {
 		all = append(all, fmt.Sprintf(`{"type":"library","name":"n","purl":%q}`, p))
 	}
 	return `{"bomFormat":"CycloneDX","specVersion":"1.5","metadata":{"tools":[{"name":"made","version":"1"}],` +
-		`"component":{"type":"container","name":"x","purl":"pkg:oci/x@sha256:1"}},"components":[` + strings.Join(all, ",") + `]}`
+		`"component":{"type":"container","name":"x","purl":"pkg:oci/x@sha256:1"}},"components":[` +
+		strings.Join(all, ",") + `]}`
 }
 
 const bomType = "application/vnd.cyclonedx+json"
@@ -30,7 +31,9 @@ const bomType = "application/vnd.cyclonedx+json"
 // origins returns how each package of an image is known.
 func (g *gallery) origins(t *testing.T, call caller, bearer, repo, reference string) map[string]string {
 	t.Helper()
-	m := must[*findingspb.ListPackagesResponse](t, call, bearer, &findingspb.ListPackagesRequest{RepoUid: repo, Reference: reference})
+	m := must[*findingspb.ListPackagesResponse](t, call, bearer, &findingspb.ListPackagesRequest{
+		RepoUid: repo, Reference: reference,
+	})
 	all := map[string]string{}
 	for _, p := range m.GetPackages() {
 		var kinds []string
@@ -54,8 +57,10 @@ func TestAttachedSBOMs(t *testing.T) {
 		}
 		g.publish(t, g.org, osvOf("GHSA-7", "CVE-7", "npm", "right", "3.0.0"))
 		g.publish(t, g.other, osvOf("GHSA-8", "CVE-7", "npm", "right", "3.0.0"))
-		attached := g.attach(t, "dev/folder/app", "", g.digest, bomType, bomOf("pkg:npm/left@1.2.0?a=b", "pkg:npm/right@2.0.0"))
-		g.attach(t, "dev/folder/app", "", g.digest, "application/vnd.in-toto+json", attest(digestOf("another"), bomOf("pkg:npm/wrong@1.0.0")))
+		attached := g.attach(t, "dev/folder/app", "", g.digest, bomType,
+			bomOf("pkg:npm/left@1.2.0?a=b", "pkg:npm/right@2.0.0"))
+		g.attach(t, "dev/folder/app", "", g.digest, "application/vnd.in-toto+json",
+			attest(digestOf("another"), bomOf("pkg:npm/wrong@1.0.0")))
 		procUntil(t, "the SBOM is read", func() bool { return len(g.origins(t, g.overGRPC, g.Token, g.repo, "v1")) == 3 })
 		procUntil(t, "the other copy is inspected", func() bool {
 			_, st := g.overGRPC(t, g.Token, &findingspb.ListPackagesRequest{RepoUid: theirs, Reference: "v1"})
@@ -73,7 +78,9 @@ func TestAttachedSBOMs(t *testing.T) {
 			t.Errorf("after the SBOM was deleted: %v", found)
 		}
 		procUntil(t, "no image is affected any more", func() bool {
-			return must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"}).GetTotalCount() == 0
+			return must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{
+				AdvisoryId: "CVE-7",
+			}).GetTotalCount() == 0
 		})
 	})
 }
@@ -85,12 +92,16 @@ func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 		g.origins(t, call, g.full["org"], g.repo, "v1")); diff != "" {
 		t.Error(diff)
 	}
-	m := must[*findingspb.ListFindingsResponse](t, call, g.full["org"], &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1"})
+	m := must[*findingspb.ListFindingsResponse](t, call, g.full["org"], &findingspb.ListFindingsRequest{
+		RepoUid: g.repo, Reference: "v1",
+	})
 	i := m.GetInspection()
-	if c := i.GetCoverage(); c.GetPackages() != 3 || c.GetSbomOnly() != 1 || c.GetIndexOnly() != 1 || len(i.GetSboms()) != 1 {
+	c := i.GetCoverage()
+	if c.GetPackages() != 3 || c.GetSbomOnly() != 1 || c.GetIndexOnly() != 1 || len(i.GetSboms()) != 1 {
 		t.Fatalf("known: %v", i)
 	}
-	if s := i.GetSboms()[0]; s.GetFormat() != "CycloneDX" || s.GetTool() != "made-1" || s.GetPackages() != 2 || len(s.GetWarnings()) != 0 {
+	s := i.GetSboms()[0]
+	if s.GetFormat() != "CycloneDX" || s.GetTool() != "made-1" || s.GetPackages() != 2 || len(s.GetWarnings()) != 0 {
 		t.Errorf("the SBOM: %v", s)
 	}
 	f := m.GetFindings()[0]
@@ -99,15 +110,21 @@ func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 		o.GetAttachedBy() != string(g.Owner) || o.GetAttachTime() == nil {
 		t.Errorf("origin %q: %v", f.GetOrigin(), o)
 	}
-	images := must[*findingspb.ListAffectedImagesResponse](t, call, g.full["folder"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
+	images := must[*findingspb.ListAffectedImagesResponse](t, call,
+		g.full["folder"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
 	if images.GetTotalCount() != 0 { // the advisory is above the folder
 		t.Errorf("who sees the folder alone is told %v", images)
 	}
-	images = must[*findingspb.ListAffectedImagesResponse](t, call, g.full["org"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
-	if images.GetTotalCount() != 1 || images.GetImages()[0].GetPlatform() != "linux/amd64" || images.GetImages()[0].GetOrigin() != "sbom" {
+	images = must[*findingspb.ListAffectedImagesResponse](t, call, g.full["org"], &findingspb.ListAffectedImagesRequest{
+		AdvisoryId: "CVE-7",
+	})
+	if images.GetTotalCount() != 1 || images.GetImages()[0].GetPlatform() != "linux/amd64" ||
+		images.GetImages()[0].GetOrigin() != "sbom" {
 		t.Errorf("affected: %v", images)
 	}
-	left := must[*findingspb.SearchPackagesResponse](t, call, g.full["org"], &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left"})
+	left := must[*findingspb.SearchPackagesResponse](t, call, g.full["org"], &findingspb.SearchPackagesRequest{
+		Purl: "pkg:npm/left",
+	})
 	if left.GetTotalCount() != 1 || left.GetImages()[0].GetOrigin() != "index" {
 		t.Errorf("what both know: %v", left)
 	}
@@ -117,10 +134,14 @@ func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 // claimed here; nor does a stranger or a narrowed token.
 func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
 	t.Helper()
-	if diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index"}, g.origins(t, call, g.full["other"], theirs, "v1")); diff != "" {
+	diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index"},
+		g.origins(t, call, g.full["other"], theirs, "v1"))
+	if diff != "" {
 		t.Error(diff)
 	}
-	i := must[*findingspb.Inspection](t, call, g.full["other"], &findingspb.GetInspectionRequest{RepoUid: theirs, Reference: "v1"})
+	i := must[*findingspb.Inspection](t, call, g.full["other"], &findingspb.GetInspectionRequest{
+		RepoUid: theirs, Reference: "v1",
+	})
 	if len(i.GetSboms()) > 0 || i.GetCoverage().GetPackages() != 2 || i.GetCoverage().GetIndexOnly() != 0 {
 		t.Errorf("another organization is told %v", i)
 	}
@@ -130,7 +151,9 @@ func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
 			t.Errorf("another organization finds %d images with %s", m.GetTotalCount(), purl)
 		}
 	}
-	m := must[*findingspb.ListAffectedImagesResponse](t, call, g.full["other"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
+	m := must[*findingspb.ListAffectedImagesResponse](t, call, g.full["other"], &findingspb.ListAffectedImagesRequest{
+		AdvisoryId: "CVE-7",
+	})
 	if m.GetTotalCount() != 0 {
 		t.Errorf("another organization's images: %v", m)
 	}
@@ -145,13 +168,16 @@ func TestSBOMOfUnknown(t *testing.T) {
 	g.publish(t, g.org, osvOf("GHSA-7", "CVE-7", "npm", "right", "3.0.0"))
 	broken := g.pushImage(t, "dev/folder/app", "broken", "amd64", bookworm(t)[:60])
 	reason := g.await(t, "broken", findingspb.Inspection_STATE_NOT_UNDERSTOOD).GetReason()
-	g.attach(t, "dev/folder/app", strings.Replace(broken, ":", "-", 1)+".sbom", "", bomType, bomOf("pkg:npm/right@2.0.0", "pkg:npm/%ff", "x"))
+	g.attach(t, "dev/folder/app", strings.Replace(broken, ":", "-", 1)+".sbom",
+		"", bomType, bomOf("pkg:npm/right@2.0.0", "pkg:npm/%ff", "x"))
 	procUntil(t, "the SBOM is read", func() bool {
 		_, st := g.overGRPC(t, g.Token, &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "broken"})
 		return st == nil
 	})
 	procUntil(t, "the matches are known", func() bool {
-		m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "broken"})
+		m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, &findingspb.ListFindingsRequest{
+			RepoUid: g.repo, Reference: "broken",
+		})
 		i := m.GetInspection()
 		if i.GetState() != findingspb.Inspection_STATE_NOT_UNDERSTOOD || i.GetReason() != reason || len(i.GetSboms()) != 1 ||
 			len(i.GetSboms()[0].GetWarnings()) != 1 || i.GetCoverage().GetSbomOnly() != 1 {
@@ -159,7 +185,9 @@ func TestSBOMOfUnknown(t *testing.T) {
 		}
 		return len(m.GetFindings()) == 1 && m.GetFindings()[0].GetOrigin() == "sbom"
 	})
-	images := must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
+	images := must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{
+		AdvisoryId: "CVE-7",
+	})
 	if images.GetTotalCount() != 1 || images.GetImages()[0].GetDigest() != broken {
 		t.Errorf("affected: %v", images)
 	}
@@ -210,7 +238,8 @@ func TestApiV1FromFindings(t *testing.T) {
 	if len(list.Items) != 1 || list.Items[0].Vulnerabilities[0].ID != "CVE-1" {
 		t.Errorf("reports: %+v", list)
 	}
-	if r := g.send(t, g.Token, "GET", "/registry/v1/vuln_reports/raw?digest="+g.digest, ""); r.status != http.StatusNotFound {
+	r := g.send(t, g.Token, "GET", "/registry/v1/vuln_reports/raw?digest="+g.digest, "")
+	if r.status != http.StatusNotFound {
 		t.Errorf("the document: %d %s", r.status, r.body)
 	}
 	g.tellsV1NobodyElse(t, report, counts, reports)
@@ -218,7 +247,8 @@ func TestApiV1FromFindings(t *testing.T) {
 	g.fetch(t, report, &got)
 	g.fetch(t, counts, &tallies)
 	g.fetch(t, reports, &list)
-	if got.Scanner.Name != "grype" || got.RawVulnReport == "" || len(tallies.Items) != 1 || len(tallies.Items[0].CritCveIds) > 0 ||
+	if got.Scanner.Name != "grype" || got.RawVulnReport == "" ||
+		len(tallies.Items) != 1 || len(tallies.Items[0].CritCveIds) > 0 ||
 		list.Items[0].Vulnerabilities[0].ID != "CVE-9" {
 		t.Errorf("with a report: %+v, %+v, %+v", got, tallies, list)
 	}
@@ -229,8 +259,12 @@ func (g *gallery) tellsV1NobodyElse(t *testing.T, paths ...string) {
 	t.Helper()
 	caps := resource.NewCapabilities(resource.RepoList, resource.ImageReportsList, resource.ReportsList)
 	for who, bearer := range map[string]string{
-		"a stranger": "", "another organization": g.full["other"], "who sees no advisories": g.mint(t, g.Owner, token.Claims{Caps: &caps}),
-		"who may only list groups": g.mint(t, g.Owner, token.Claims{Caps: new(resource.NewCapabilities(resource.GroupsList))}),
+		"a stranger":             "",
+		"another organization":   g.full["other"],
+		"who sees no advisories": g.mint(t, g.Owner, token.Claims{Caps: &caps}),
+		"who may only list groups": g.mint(t, g.Owner, token.Claims{
+			Caps: new(resource.NewCapabilities(resource.GroupsList)),
+		}),
 	} {
 		for _, path := range paths {
 			if r := g.send(t, bearer, "GET", path, ""); strings.Contains(r.body, "CVE-1") {

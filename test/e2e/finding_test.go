@@ -57,8 +57,10 @@ func packLayer(files map[string]string) (string, error) {
 // bookworm is a layer with a distribution, one of its packages, and a package of npm.
 func bookworm(t *testing.T) string {
 	return layerOf(t, map[string]string{
-		"etc/os-release":                     "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n",
-		"var/lib/dpkg/status":                "Package: libssl3\nStatus: install ok installed\nSource: openssl\nVersion: 3.0.1-1\nArchitecture: amd64\n\n",
+		"etc/os-release": "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\nPRETTY_NAME=\"Debian GNU/Linux " +
+			"12 (bookworm)\"\n",
+		"var/lib/dpkg/status": "Package: libssl3\nStatus: install ok installed\nSource: " +
+			"openssl\nVersion: 3.0.1-1\nArchitecture: amd64\n\n",
 		"app/node_modules/left/package.json": `{"name":"left","version":"1.2.0"}`,
 	})
 }
@@ -67,7 +69,8 @@ func bookworm(t *testing.T) string {
 func osvOf(id, alias, ecosystem, name, fixed string) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"modified":"2026-01-02T03:04:05Z","aliases":[%q],"summary":"bad",`+
 		`"severity":[{"type":"CVSS_V3","score":"CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}],`+
-		`"affected":[{"package":{"ecosystem":%q,"name":%q},"ranges":[{"type":"ECOSYSTEM","events":[{"introduced":"0"},{"fixed":%q}]}]}]}`,
+		`"affected":[{"package":{"ecosystem":%q,"name":%q},"ranges":[{"type":"ECOSYSTEM",`+
+		`"events":[{"introduced":"0"},{"fixed":%q}]}]}]}`,
 		id, alias, ecosystem, name, fixed)
 }
 
@@ -99,7 +102,9 @@ func (g *gallery) await(t *testing.T, tag string, want findingspb.Inspection_Sta
 	t.Helper()
 	var got *findingspb.Inspection
 	procUntil(t, tag+" is "+want.String(), func() bool {
-		got = must[*findingspb.Inspection](t, g.overGRPC, g.Token, &findingspb.GetInspectionRequest{RepoUid: g.repo, Reference: tag})
+		got = must[*findingspb.Inspection](t, g.overGRPC, g.Token, &findingspb.GetInspectionRequest{
+			RepoUid: g.repo, Reference: tag,
+		})
 		return got.GetState() == want && got.GetCoverage().GetWaiting() == 0
 	})
 	return got
@@ -108,10 +113,13 @@ func (g *gallery) await(t *testing.T, tag string, want findingspb.Inspection_Sta
 // found returns what a caller is told is wrong with the image.
 func (g *gallery) found(t *testing.T, call caller, bearer string) []string {
 	t.Helper()
-	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1"})
+	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{
+		RepoUid: g.repo, Reference: "v1",
+	})
 	var all []string
 	for _, f := range m.GetFindings() {
-		all = append(all, strings.Join([]string{f.GetAdvisoryId(), strings.Join(f.GetAliases(), ","), f.GetPackage().GetPurl(),
+		all = append(all, strings.Join([]string{
+			f.GetAdvisoryId(), strings.Join(f.GetAliases(), ","), f.GetPackage().GetPurl(),
 			strings.Join(f.GetFixedVersions(), ","), f.GetSeverity().String()}, " "))
 	}
 	if int(m.GetTotalCount()) != len(all) {
@@ -159,7 +167,9 @@ func (g *gallery) tellsNobodyElse(t *testing.T, call caller) {
 		"packages":   &findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1"},
 		"findings":   &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1"},
 	} {
-		for who, bearer := range map[string]string{"another organization": g.full["other"], "a sibling": g.full["sibling"], "a narrowed token": narrow} {
+		for who, bearer := range map[string]string{
+			"another organization": g.full["other"], "a sibling": g.full["sibling"], "a narrowed token": narrow,
+		} {
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
 				t.Errorf("%s of %s: %v", name, who, st)
 			}
@@ -170,7 +180,8 @@ func (g *gallery) tellsNobodyElse(t *testing.T, call caller) {
 	}
 	// Whoever writes the last segment of the repo below a group of their own finds nothing.
 	stolen := g.other + g.repo[strings.LastIndexByte(g.repo, '/'):]
-	if _, st := call(t, g.full["other"], &findingspb.ListFindingsRequest{RepoUid: stolen, Reference: g.digest}); st.Code() != codes.NotFound {
+	_, st := call(t, g.full["other"], &findingspb.ListFindingsRequest{RepoUid: stolen, Reference: g.digest})
+	if st.Code() != codes.NotFound {
 		t.Errorf("another's image below one's own group: %v", st)
 	}
 	for place, uid := range map[string]string{"repo": g.repo, "folder": g.folder} {
@@ -196,7 +207,9 @@ func (g *gallery) countsImages(t *testing.T, call caller) {
 		{"another organization, of its own advisory", g.full["other"], "CVE-4", 0},
 		{"another organization", g.full["other"], "CVE-1", 0}, {"nobody's", g.full["org"], "CVE-9", 0},
 	} {
-		m := must[*findingspb.ListAffectedImagesResponse](t, call, tt.bearer, &findingspb.ListAffectedImagesRequest{AdvisoryId: tt.id})
+		m := must[*findingspb.ListAffectedImagesResponse](t, call, tt.bearer, &findingspb.ListAffectedImagesRequest{
+			AdvisoryId: tt.id,
+		})
 		if int(m.GetTotalCount()) != tt.want || len(m.GetImages()) != tt.want {
 			t.Errorf("%s: %d images, and %d told", tt.who, m.GetTotalCount(), len(m.GetImages()))
 		}
@@ -210,11 +223,16 @@ func (g *gallery) countsImages(t *testing.T, call caller) {
 		who, bearer, purl, in, group string
 		want                         int
 	}{
-		{"the owner", g.full["org"], "pkg:npm/left", "", "", 1}, {"the owner, by version", g.full["org"], "pkg:npm/left@1.2.0", "", "", 1},
-		{"of another version", g.full["org"], "pkg:npm/left@1.2.1", "", "", 0}, {"in a range", g.full["org"], "pkg:npm/left", ">=1.0.0 <1.3.0", "", 1},
-		{"outside of a range", g.full["org"], "pkg:npm/left", "<1.2.0 || >1.2.0", "", 0}, {"by the source", g.full["org"], "pkg:deb/debian/openssl", "", "", 1},
-		{"in the folder", g.full["org"], "pkg:npm/left", "", g.folder, 1}, {"in the repo", g.full["org"], "pkg:npm/left", "", g.repo, 1},
-		{"beside the folder", g.full["org"], "pkg:npm/left", "", g.sibling, 0}, {"as another organization", g.full["other"], "pkg:npm/left", "", "", 0},
+		{"the owner", g.full["org"], "pkg:npm/left", "", "", 1},
+		{"the owner, by version", g.full["org"], "pkg:npm/left@1.2.0", "", "", 1},
+		{"of another version", g.full["org"], "pkg:npm/left@1.2.1", "", "", 0},
+		{"in a range", g.full["org"], "pkg:npm/left", ">=1.0.0 <1.3.0", "", 1},
+		{"outside of a range", g.full["org"], "pkg:npm/left", "<1.2.0 || >1.2.0", "", 0},
+		{"by the source", g.full["org"], "pkg:deb/debian/openssl", "", "", 1},
+		{"in the folder", g.full["org"], "pkg:npm/left", "", g.folder, 1},
+		{"in the repo", g.full["org"], "pkg:npm/left", "", g.repo, 1},
+		{"beside the folder", g.full["org"], "pkg:npm/left", "", g.sibling, 0},
+		{"as another organization", g.full["other"], "pkg:npm/left", "", "", 0},
 		{"as another organization in the folder", g.full["other"], "pkg:npm/left", "", g.folder, 0},
 	} {
 		m := must[*findingspb.SearchPackagesResponse](t, call, tt.bearer,
@@ -231,9 +249,11 @@ func (g *gallery) followsChanges(t *testing.T) {
 	t.Helper()
 	inspected := g.await(t, "v1", findingspb.Inspection_STATE_INDEXED).GetUpdateTime().AsTime()
 	images := func(id string) int {
-		return int(must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{AdvisoryId: id}).GetTotalCount())
+		return int(must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token,
+			&findingspb.ListAffectedImagesRequest{AdvisoryId: id}).GetTotalCount())
 	}
-	fixedBefore := bytes.Replace(osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.0"), []byte("2026-01-02"), []byte("2026-01-03"), 1)
+	fixedBefore := bytes.Replace(osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.0"),
+		[]byte("2026-01-02"), []byte("2026-01-03"), 1)
 	g.publish(t, g.org, fixedBefore)
 	procUntil(t, "the image is not affected any more", func() bool { return images("CVE-1") == 0 })
 	if now := g.await(t, "v1", findingspb.Inspection_STATE_INDEXED).GetUpdateTime().AsTime(); now.After(inspected) {
@@ -261,7 +281,9 @@ func TestFindingsPages(t *testing.T) {
 	g.pulls(t, g.Owner, "v1")
 	g.pulls(t, g.Owner, "v2")
 	procUntil(t, "the pulls are recorded", func() bool {
-		return must[*findingspb.CheckRuleResponse](t, g.overGRPC, g.Token, &findingspb.CheckRuleRequest{Uid: rule}).GetTotalCount() == 2
+		return must[*findingspb.CheckRuleResponse](t, g.overGRPC, g.Token, &findingspb.CheckRuleRequest{
+			Uid: rule,
+		}).GetTotalCount() == 2
 	})
 	for _, in := range []proto.Message{
 		&findingspb.CheckRuleRequest{Uid: rule, OrderBy: "time"},
@@ -297,12 +319,15 @@ func TestImageNotUnderstood(t *testing.T) {
 			t.Errorf("%T: %v", in, st)
 		}
 	}
-	packages := must[*findingspb.ListPackagesResponse](t, g.overGRPC, g.Token, &findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1"})
+	packages := must[*findingspb.ListPackagesResponse](t, g.overGRPC, g.Token, &findingspb.ListPackagesRequest{
+		RepoUid: g.repo, Reference: "v1",
+	})
 	var names []string
 	for _, p := range packages.GetPackages() {
 		names = append(names, p.GetPackage().GetEcosystem()+" "+p.GetPackage().GetName()+" "+p.GetPackage().GetVersion())
 	}
-	if diff := cmp.Diff([]string{"Debian:12 libssl3 3.0.1-1", "npm left 1.2.0"}, names, cmpopts.SortSlices(strings.Compare)); diff != "" {
+	diff := cmp.Diff([]string{"Debian:12 libssl3 3.0.1-1", "npm left 1.2.0"}, names, cmpopts.SortSlices(strings.Compare))
+	if diff != "" {
 		t.Error(diff)
 	}
 }
@@ -326,19 +351,34 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 			{uid: "CVE-1", query: "group_uid=x", fails: true}},
 		"GroupFindingsService_ListGroupFindings_1": {{query: "fixable=true"}, {query: "order_by=x", fails: true}},
 		"GroupFindingsService_GetSummary_1":        {{query: "days=2"}, {query: "days=91", fails: true}},
-		"GroupFindingsService_ListGroupFindings": {{uid: x.org}, {uid: gallery.repo, query: "severities=SEVERITY_CRITICAL&fixable=true&page_size=1"},
+		"GroupFindingsService_ListGroupFindings": {
+			{uid: x.org}, {uid: gallery.repo, query: "severities=SEVERITY_CRITICAL&fixable=true&page_size=1"},
 			{uid: x.org, query: "kev=true&package=openssl&order_by=urgency"}, {uid: "x", fails: true}},
-		"GroupFindingsService_GetSummary": {{uid: x.org}, {uid: gallery.repo, query: "days=7&order_by=open%20desc&page_size=1"},
+		"GroupFindingsService_GetSummary": {
+			{uid: x.org}, {uid: gallery.repo, query: "days=7&order_by=open%20desc&page_size=1"},
 			{uid: x.org, query: "days=91", fails: true}},
-		"FindingsService_SearchPackages": {{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true}},
-		"InventoryService_PushInventory": {{uid: x.org, body: `{"place":"prod","entries":[{"digest":"` + digest + `","copies":2},{"image":"app:1"}],"ttl":"3600s"}`},
+		"FindingsService_SearchPackages": {
+			{query: "purl=pkg:npm/left&range=%3C2.0.0&group_uid=" + x.org}, {query: "purl=left", fails: true},
+		},
+		"InventoryService_PushInventory": {
+			{
+				uid:  x.org,
+				body: `{"place":"prod","entries":[{"digest":"` + digest + `","copies":2},{"image":"app:1"}],"ttl":"3600s"}`,
+			},
 			{uid: x.org, body: `{"place":"","entries":[]}`, fails: true}},
-		"InventoryService_ListInventory":       {{}, {query: "group_uid=" + x.org + "&place=prod&page_size=1"}, {query: "digest=x", fails: true}},
+		"InventoryService_ListInventory": {
+			{}, {query: "group_uid=" + x.org + "&place=prod&page_size=1"}, {query: "digest=x", fails: true},
+		},
 		"InventoryService_ListInventoryPlaces": {{}, {query: "order_by=name%20desc"}, {query: "group_uid=x", fails: true}},
 		"InventoryService_DeleteInventory":     {{uid: x.org, query: "place=none", fails: true}},
-		"BlastService_GetBlast":                {{query: "advisory_id=CVE-1&days=7"}, {query: "purl=pkg:npm/left&range=%3C2.0.0"}, {fails: true}},
-		"BlastService_ListBlastStage":          {{query: "advisory_id=CVE-1&stage=NAME_OWNERS"}, {query: "advisory_id=CVE-1", fails: true}},
-		"ComparisonService_CompareImages": {{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=" + digest},
+		"BlastService_GetBlast": {
+			{query: "advisory_id=CVE-1&days=7"}, {query: "purl=pkg:npm/left&range=%3C2.0.0"}, {fails: true},
+		},
+		"BlastService_ListBlastStage": {
+			{query: "advisory_id=CVE-1&stage=NAME_OWNERS"}, {query: "advisory_id=CVE-1", fails: true},
+		},
+		"ComparisonService_CompareImages": {
+			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=" + digest},
 			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=v1&kinds=KIND_FINDING_NEW&page_size=1"},
 			{query: "from_repo_uid=" + gallery.repo + "&from_reference=v1&to_reference=none", fails: true}},
 	}
@@ -350,28 +390,38 @@ func TestApiBadFindingsInput(t *testing.T) {
 	g := newGallery(t, storetest.SQLite(t))
 	long := strings.Repeat("x", 5000)
 	g.refuses(t, map[string]badRequest{
-		"no repo":            {"repo_uid", &findingspb.GetInspectionRequest{Reference: "v1"}},
-		"no uid":             {"repo_uid", &findingspb.ListFindingsRequest{RepoUid: "x", Reference: "v1"}},
-		"no reference":       {"reference", &findingspb.ListPackagesRequest{RepoUid: g.repo}},
-		"bad reference":      {"reference", &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "a b"}},
-		"bad severity":       {"severities", &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Severities: []findingspb.Severity{9}}},
-		"long package":       {"package", &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Package: long}},
-		"order of findings":  {"order_by", &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", OrderBy: "name"}},
-		"page size":          {"page_size", &findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1", PageSize: -1}},
-		"skip":               {"skip", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Skip: -1}},
-		"token":              {"page_token", &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", PageToken: "x"}},
-		"long advisory":      {"advisory_id", &findingspb.ListAffectedImagesRequest{AdvisoryId: long}},
-		"group":              {"group_uid", &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", GroupUid: "x"}},
-		"no purl":            {"purl", &findingspb.SearchPackagesRequest{}},
-		"bad purl":           {"purl", &findingspb.SearchPackagesRequest{Purl: "lodash"}},
-		"bad range":          {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<<1"}},
-		"half a range":       {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<1.0.0 ||"}},
-		"long range":         {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: long}},
-		"range of too much":  {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: strings.Repeat("<1.0.0 ", 30)}},
-		"group of findings":  {"group_uid", &findingspb.ListGroupFindingsRequest{GroupUid: "x"}},
-		"group's severity":   {"severities", &findingspb.ListGroupFindingsRequest{Severities: []findingspb.Severity{-1}}},
-		"group's state":      {"states", &findingspb.ListGroupFindingsRequest{States: []findingspb.State{9}}},
-		"group's closed":     {"states", &findingspb.ListGroupFindingsRequest{States: []findingspb.State{findingspb.State_STATE_OPEN, findingspb.State_STATE_CLOSED}}},
+		"no repo":       {"repo_uid", &findingspb.GetInspectionRequest{Reference: "v1"}},
+		"no uid":        {"repo_uid", &findingspb.ListFindingsRequest{RepoUid: "x", Reference: "v1"}},
+		"no reference":  {"reference", &findingspb.ListPackagesRequest{RepoUid: g.repo}},
+		"bad reference": {"reference", &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "a b"}},
+		"bad severity": {
+			"severities",
+			&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Severities: []findingspb.Severity{9}},
+		},
+		"long package":      {"package", &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", Package: long}},
+		"order of findings": {"order_by", &findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "v1", OrderBy: "name"}},
+		"page size":         {"page_size", &findingspb.ListPackagesRequest{RepoUid: g.repo, Reference: "v1", PageSize: -1}},
+		"skip":              {"skip", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Skip: -1}},
+		"token":             {"page_token", &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", PageToken: "x"}},
+		"long advisory":     {"advisory_id", &findingspb.ListAffectedImagesRequest{AdvisoryId: long}},
+		"group":             {"group_uid", &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-1", GroupUid: "x"}},
+		"no purl":           {"purl", &findingspb.SearchPackagesRequest{}},
+		"bad purl":          {"purl", &findingspb.SearchPackagesRequest{Purl: "lodash"}},
+		"bad range":         {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<<1"}},
+		"half a range":      {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: "<1.0.0 ||"}},
+		"long range":        {"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: long}},
+		"range of too much": {
+			"range", &findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", Range: strings.Repeat("<1.0.0 ", 30)},
+		},
+		"group of findings": {"group_uid", &findingspb.ListGroupFindingsRequest{GroupUid: "x"}},
+		"group's severity":  {"severities", &findingspb.ListGroupFindingsRequest{Severities: []findingspb.Severity{-1}}},
+		"group's state":     {"states", &findingspb.ListGroupFindingsRequest{States: []findingspb.State{9}}},
+		"group's closed": {
+			"states",
+			&findingspb.ListGroupFindingsRequest{
+				States: []findingspb.State{findingspb.State_STATE_OPEN, findingspb.State_STATE_CLOSED},
+			},
+		},
 		"group's package":    {"package", &findingspb.ListGroupFindingsRequest{Package: long}},
 		"group's order":      {"order_by", &findingspb.ListGroupFindingsRequest{OrderBy: "images"}},
 		"group's token":      {"page_token", &findingspb.ListGroupFindingsRequest{PageToken: "x"}},

@@ -20,7 +20,9 @@ import (
 // follower makes a repo that follows another.
 func (w *world) follower(t *testing.T, group, name, source string) string {
 	t.Helper()
-	in := &registrypb.CreateRepoRequest{Parent: group, Repo: &registrypb.Repo{Name: name, SyncConfig: &registrypb.SyncConfig{Source: source}}}
+	in := &registrypb.CreateRepoRequest{
+		Parent: group, Repo: &registrypb.Repo{Name: name, SyncConfig: &registrypb.SyncConfig{Source: source}},
+	}
 	return must[*registrypb.Repo](t, w.overGRPC, w.Token, in).GetUid()
 }
 
@@ -49,12 +51,15 @@ func TestFollow(t *testing.T) {
 		repo := w.follower(t, prod, "app", "dev/staging/app")
 		has := func(tag string, want int) {
 			t.Helper()
-			procUntil(t, tag, func() bool { return w.askRegistry(t, w.RegistryToken, "GET", "dev/prod/app/manifests/"+tag) == want })
+			procUntil(t, tag, func() bool {
+				return w.askRegistry(t, w.RegistryToken, "GET", "dev/prod/app/manifests/"+tag) == want
+			})
 		}
 		has("1.0", http.StatusOK)
 		w.pushImage(t, "dev/staging/app", "1.1", "amd64", "a later layer")
 		has("1.1", http.StatusOK)
-		if got := w.askRegistry(t, w.RegistryToken, "GET", "dev/prod/app/blobs/"+digestOf("a later layer")); got != http.StatusOK {
+		got := w.askRegistry(t, w.RegistryToken, "GET", "dev/prod/app/blobs/"+digestOf("a later layer"))
+		if got != http.StatusOK {
 			t.Errorf("the layer: %d", got)
 		}
 		if got := w.askRegistry(t, w.RegistryToken, "DELETE", "dev/staging/app/manifests/1.0"); got != http.StatusAccepted {
@@ -65,7 +70,8 @@ func TestFollow(t *testing.T) {
 		v1, all := &registryv1pb.SyncStatus{}, &registryv1pb.SyncStatusList{}
 		w.readV1(t, "repos/"+repo+":syncstatus", v1)
 		w.readV1(t, "syncstatuses?registry_id="+string(w.Organization), all)
-		if v1.GetStatus() != registryv1pb.SyncStatus_UNKNOWN || !proto.Equal(v1.GetCreateTime(), s.GetStateTime()) || len(all.GetItems()) != 1 ||
+		if v1.GetStatus() != registryv1pb.SyncStatus_UNKNOWN ||
+			!proto.Equal(v1.GetCreateTime(), s.GetStateTime()) || len(all.GetItems()) != 1 ||
 			all.GetItems()[0].GetRepoId() != repo || s.GetTags() == 0 || s.GetSourceUid() != source {
 			t.Errorf("sync %v, in version 1 %v, of all %v", s, v1, all)
 		}
@@ -102,12 +108,18 @@ func TestFollowAttacks(t *testing.T) {
 		follower := h.follower(t, h.folder, "follower", secret)
 		segment := func(uid string) string { return uid[strings.LastIndexByte(uid, '/'):] }
 		create := func(group, source string) proto.Message {
-			return &registrypb.CreateRepoRequest{Parent: group, Repo: &registrypb.Repo{Name: h.name(), SyncConfig: &registrypb.SyncConfig{Source: source}}}
+			return &registrypb.CreateRepoRequest{
+				Parent: group, Repo: &registrypb.Repo{Name: h.name(), SyncConfig: &registrypb.SyncConfig{Source: source}},
+			}
 		}
 		update := func(repo, source string) proto.Message {
-			return &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: repo, SyncConfig: &registrypb.SyncConfig{Source: source}}, UpdateMask: mask("sync_config.source")}
+			return &registrypb.UpdateRepoRequest{
+				Repo:       &registrypb.Repo{Uid: repo, SyncConfig: &registrypb.SyncConfig{Source: source}},
+				UpdateMask: mask("sync_config.source"),
+			}
 		}
-		here, pulls := resource.NewCapabilities(resource.RepoList, resource.RepoUpdate, resource.RepoCreate), resource.NewCapabilities(resource.RepoList)
+		here, pulls := resource.NewCapabilities(resource.RepoList, resource.RepoUpdate,
+			resource.RepoCreate), resource.NewCapabilities(resource.RepoList)
 		narrowed := h.mint(t, h.Owner, token.Claims{Caps: &here})
 		elsewhere := h.mint(t, h.Owner, token.Claims{Scopes: []resource.UID{resource.UID(h.sibling)}})
 		reader := h.mint(t, h.Owner, token.Claims{Caps: &pulls})
@@ -116,31 +128,49 @@ func TestFollowAttacks(t *testing.T) {
 			in     proto.Message
 			code   codes.Code
 		}{
-			"follow another organization's":       {h.full["other"], create(h.other, secret), codes.InvalidArgument},
-			"by its path":                         {h.full["other"], create(h.other, "dev/folder/secret"), codes.InvalidArgument},
-			"by its segment":                      {h.full["other"], create(h.other, h.other+segment(secret)), codes.InvalidArgument},
-			"follow a sibling's":                  {h.full["sibling"], update(sibling, secret), codes.InvalidArgument},
-			"into another organization":           {h.full["other"], create(h.folder, own), codes.PermissionDenied},
-			"into another's repo":                 {h.full["other"], update(secret, own), codes.PermissionDenied},
-			"into the segment of another's repo":  {h.full["other"], update(h.other+segment(secret), own), codes.NotFound},
-			"without tag.create":                  {h.lacking["tag.create"], create(h.folder, secret), codes.PermissionDenied},
-			"without tag.delete":                  {h.lacking["tag.delete"], create(h.folder, secret), codes.PermissionDenied},
-			"without manifest.create":             {h.lacking["manifest.create"], create(h.folder, secret), codes.PermissionDenied},
-			"without what a pull needs":           {h.lacking["repo.blobs.get"], create(h.folder, secret), codes.InvalidArgument},
-			"without referrers.list":              {h.lacking["referrers.list"], create(h.folder, secret), codes.InvalidArgument},
-			"with a token that cannot push":       {narrowed, create(h.folder, secret), codes.InvalidArgument},
-			"with a token for another folder":     {elsewhere, update(sibling, secret), codes.InvalidArgument},
-			"see another organization's":          {h.full["other"], &ocipb.GetSyncRequest{Uid: follower}, codes.PermissionDenied},
-			"see the segment of another's":        {h.full["other"], &ocipb.GetSyncRequest{Uid: h.other + segment(follower)}, codes.NotFound},
-			"list another organization's":         {h.full["other"], &ocipb.ListSyncsRequest{GroupUid: h.folder}, codes.PermissionDenied},
-			"list the segment of another's":       {h.full["other"], &ocipb.ListSyncsRequest{GroupUid: h.other + segment(h.folder)}, codes.NotFound},
-			"run another organization's":          {h.full["other"], &ocipb.RunSyncRequest{Uid: follower}, codes.PermissionDenied},
-			"run the segment of another's":        {h.full["other"], &ocipb.RunSyncRequest{Uid: h.other + segment(follower)}, codes.NotFound},
-			"run a sibling's":                     {h.full["sibling"], &ocipb.RunSyncRequest{Uid: follower}, codes.PermissionDenied},
+			"follow another organization's": {h.full["other"], create(h.other, secret), codes.InvalidArgument},
+			"by its path":                   {h.full["other"], create(h.other, "dev/folder/secret"), codes.InvalidArgument},
+			"by its segment": {
+				h.full["other"], create(h.other, h.other+segment(secret)), codes.InvalidArgument,
+			},
+			"follow a sibling's":                 {h.full["sibling"], update(sibling, secret), codes.InvalidArgument},
+			"into another organization":          {h.full["other"], create(h.folder, own), codes.PermissionDenied},
+			"into another's repo":                {h.full["other"], update(secret, own), codes.PermissionDenied},
+			"into the segment of another's repo": {h.full["other"], update(h.other+segment(secret), own), codes.NotFound},
+			"without tag.create":                 {h.lacking["tag.create"], create(h.folder, secret), codes.PermissionDenied},
+			"without tag.delete":                 {h.lacking["tag.delete"], create(h.folder, secret), codes.PermissionDenied},
+			"without manifest.create": {
+				h.lacking["manifest.create"], create(h.folder, secret), codes.PermissionDenied,
+			},
+			"without what a pull needs":       {h.lacking["repo.blobs.get"], create(h.folder, secret), codes.InvalidArgument},
+			"without referrers.list":          {h.lacking["referrers.list"], create(h.folder, secret), codes.InvalidArgument},
+			"with a token that cannot push":   {narrowed, create(h.folder, secret), codes.InvalidArgument},
+			"with a token for another folder": {elsewhere, update(sibling, secret), codes.InvalidArgument},
+			"see another organization's": {
+				h.full["other"], &ocipb.GetSyncRequest{Uid: follower}, codes.PermissionDenied,
+			},
+			"see the segment of another's": {
+				h.full["other"], &ocipb.GetSyncRequest{Uid: h.other + segment(follower)}, codes.NotFound,
+			},
+			"list another organization's": {
+				h.full["other"], &ocipb.ListSyncsRequest{GroupUid: h.folder}, codes.PermissionDenied,
+			},
+			"list the segment of another's": {
+				h.full["other"], &ocipb.ListSyncsRequest{GroupUid: h.other + segment(h.folder)}, codes.NotFound,
+			},
+			"run another organization's": {h.full["other"], &ocipb.RunSyncRequest{Uid: follower}, codes.PermissionDenied},
+			"run the segment of another's": {
+				h.full["other"], &ocipb.RunSyncRequest{Uid: h.other + segment(follower)}, codes.NotFound,
+			},
+			"run a sibling's": {
+				h.full["sibling"], &ocipb.RunSyncRequest{Uid: follower}, codes.PermissionDenied,
+			},
 			"run with a token that reads":         {reader, &ocipb.RunSyncRequest{Uid: follower}, codes.PermissionDenied},
 			"see with a token for another folder": {elsewhere, &ocipb.GetSyncRequest{Uid: follower}, codes.PermissionDenied},
 			"see without a token":                 {"", &ocipb.GetSyncRequest{Uid: follower}, codes.Unauthenticated},
-			"run with a token for the registry":   {w.RegistryToken, &ocipb.RunSyncRequest{Uid: follower}, codes.Unauthenticated},
+			"run with a token for the registry": {
+				w.RegistryToken, &ocipb.RunSyncRequest{Uid: follower}, codes.Unauthenticated,
+			},
 		} {
 			for protocol, call := range w.protocols() {
 				if out, st := call(t, tt.bearer, tt.in); st.Code() != tt.code {

@@ -54,28 +54,40 @@ func TestIfMatch(t *testing.T) {
 			t.Fatalf("the first: %d %s", first.status, first.body)
 		}
 		for _, body := range []string{`{"description": "second"}`, `{"description": "first"}`} {
-			if r := w.ifMatch(t, "PATCH", target, body, version); r.status != http.StatusConflict || !strings.Contains(r.body, "it was changed at "+strings.Trim(first.header.Get("ETag"), `"`)) {
+			r := w.ifMatch(t, "PATCH", target, body, version)
+			if r.status != http.StatusConflict ||
+				!strings.Contains(r.body, "it was changed at "+strings.Trim(first.header.Get("ETag"), `"`)) {
 				t.Errorf("the second with %s: %d %s", body, r.status, r.body)
 			}
 		}
 		if got := w.send(t, w.Token, "GET", target, ""); !strings.Contains(got.body, `"first"`) {
 			t.Errorf("it is %s", got.body)
 		}
-		if r := w.ifMatch(t, "PATCH", target+"?validate_only=true", `{"description": "second"}`, version); r.status != http.StatusConflict {
+		r := w.ifMatch(t, "PATCH", target+"?validate_only=true", `{"description": "second"}`, version)
+		if r.status != http.StatusConflict {
 			t.Errorf("what would be: %d %s", r.status, r.body)
 		}
-		if r := w.ifMatch(t, "PATCH", target, `{"description": "second"}`, first.header.Get("ETag")); r.status != http.StatusOK {
+		if r := w.ifMatch(t, "PATCH", target, `{"description": "second"}`,
+			first.header.Get("ETag")); r.status != http.StatusOK {
 			t.Errorf("after reading again: %d %s", r.status, r.body)
 		}
 		if r := w.ifMatch(t, "PATCH", target, `{"description": "third"}`); r.status != http.StatusOK {
 			t.Errorf("without a version: %d %s", r.status, r.body)
 		}
-		for name, versions := range map[string][]string{"no time": {`"x"`}, "no quotes": {strings.Trim(version, `"`)}, "two": {version, version}, "any": {"*"}, "a list": {version + ", " + version}} {
-			if r := w.ifMatch(t, "PATCH", target, `{"description": "bad"}`, versions...); r.status != http.StatusBadRequest || !strings.Contains(r.body, "if-match") {
+		for name, versions := range map[string][]string{
+			"no time":   {`"x"`},
+			"no quotes": {strings.Trim(version, `"`)},
+			"two":       {version, version},
+			"any":       {"*"},
+			"a list":    {version + ", " + version},
+		} {
+			r := w.ifMatch(t, "PATCH", target, `{"description": "bad"}`, versions...)
+			if r.status != http.StatusBadRequest || !strings.Contains(r.body, "if-match") {
 				t.Errorf("%s: %d %s", name, r.status, r.body)
 			}
 		}
-		if r := w.ifMatch(t, "DELETE", target, "", version); r.status != http.StatusBadRequest || !strings.Contains(r.body, "not supported") {
+		if r := w.ifMatch(t, "DELETE", target, "", version); r.status != http.StatusBadRequest ||
+			!strings.Contains(r.body, "not supported") {
 			t.Errorf("a method that has no versions: %d %s", r.status, r.body)
 		}
 		if r := w.ifMatch(t, "GET", target, "", "x"); r.status != http.StatusOK {
@@ -92,26 +104,55 @@ func TestIfMatchEverywhere(t *testing.T) {
 		x := w.federate(t, w.makeThings(t))
 		repo := w.repo(t, x.folder, "repo")
 		mask := func(path string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: []string{path}} }
-		rule := must[*findingspb.Rule](t, w.overGRPC, w.Token, &findingspb.CreateRuleRequest{Parent: x.folder, Rule: &findingspb.Rule{TargetUid: x.folder, MinSeverity: findingspb.Severity_SEVERITY_HIGH}})
-		feed := must[*advisoriespb.AdvisoryFeed](t, w.overGRPC, w.Token, &advisoriespb.CreateAdvisoryFeedRequest{Parent: x.folder, Feed: theFeed("feed")})
-		advisory := w.advise(t, x.folder, &vulnpb.Advisory{ArtifactName: "a", ArtifactType: "apk", Aliases: []string{"CVE-2026-4242"}})
+		rule := must[*findingspb.Rule](t, w.overGRPC, w.Token, &findingspb.CreateRuleRequest{
+			Parent: x.folder, Rule: &findingspb.Rule{TargetUid: x.folder, MinSeverity: findingspb.Severity_SEVERITY_HIGH},
+		})
+		feed := must[*advisoriespb.AdvisoryFeed](t, w.overGRPC, w.Token, &advisoriespb.CreateAdvisoryFeedRequest{
+			Parent: x.folder, Feed: theFeed("feed"),
+		})
+		advisory := w.advise(t, x.folder, &vulnpb.Advisory{
+			ArtifactName: "a", ArtifactType: "apk", Aliases: []string{"CVE-2026-4242"},
+		})
 		association := w.associate(t, w.child(t, x.folder, "associated"))
 		updates := map[protoreflect.Name]proto.Message{
-			"UpdateGroup":              &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: x.folder, Description: "new"}, UpdateMask: mask("description")},
-			"UpdateIdentity":           &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: x.identity, Description: "new"}, UpdateMask: mask("description")},
-			"UpdateRole":               &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Description: "new"}, UpdateMask: mask("description")},
-			"UpdateIdentityProvider":   &iampb.UpdateIdentityProviderRequest{IdentityProvider: &iampb.IdentityProvider{Uid: x.provider, Description: "new"}, UpdateMask: mask("description")},
-			"UpdateGroupInvite":        &iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: x.invite, Email: "new@people.example"}, UpdateMask: mask("email")},
-			"UpdateAccountAssociation": &iampb.UpdateAccountAssociationRequest{AccountAssociation: &iampb.AccountAssociation{Uid: association, Description: "new"}, UpdateMask: mask("description")},
-			"UpdateBudget":             &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: x.folder}},
-			"UpdateSettings":           &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: x.folder, ImmutableTags: true}},
-			"UpdateAdvisory":           &advisoriespb.UpdateAdvisoryRequest{Advisory: &vulnpb.Advisory{Uid: advisory, Details: "more"}},
-			"UpdateRepo":               &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: repo, Description: "new"}, UpdateMask: mask("description")},
-			"UpdateRule":               &findingspb.UpdateRuleRequest{Rule: &findingspb.Rule{Uid: rule.GetUid(), Description: "new"}, UpdateMask: mask("description")},
-			"UpdateUpstream":           &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{Uid: w.upstream(t, w.child(t, x.folder, "mirror")), Name: "other"}, UpdateMask: mask("name")},
-			"UpdateAdvisoryFeed":       &advisoriespb.UpdateAdvisoryFeedRequest{Feed: &advisoriespb.AdvisoryFeed{Uid: feed.GetUid(), Name: "other"}, UpdateMask: mask("name")},
+			"UpdateGroup": &iampb.UpdateGroupRequest{
+				Group: &iampb.Group{Uid: x.folder, Description: "new"}, UpdateMask: mask("description"),
+			},
+			"UpdateIdentity": &iampb.UpdateIdentityRequest{
+				Identity: &iampb.Identity{Uid: x.identity, Description: "new"}, UpdateMask: mask("description"),
+			},
+			"UpdateRole": &iampb.UpdateRoleRequest{
+				Role: &iampb.Role{Uid: x.role, Description: "new"}, UpdateMask: mask("description"),
+			},
+			"UpdateIdentityProvider": &iampb.UpdateIdentityProviderRequest{
+				IdentityProvider: &iampb.IdentityProvider{Uid: x.provider, Description: "new"}, UpdateMask: mask("description"),
+			},
+			"UpdateGroupInvite": &iampb.UpdateGroupInviteRequest{
+				GroupInvite: &iampb.GroupInvite{Uid: x.invite, Email: "new@people.example"}, UpdateMask: mask("email"),
+			},
+			"UpdateAccountAssociation": &iampb.UpdateAccountAssociationRequest{
+				AccountAssociation: &iampb.AccountAssociation{Uid: association, Description: "new"},
+				UpdateMask:         mask("description"),
+			},
+			"UpdateBudget":   &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: x.folder}},
+			"UpdateSettings": &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: x.folder, ImmutableTags: true}},
+			"UpdateAdvisory": &advisoriespb.UpdateAdvisoryRequest{Advisory: &vulnpb.Advisory{Uid: advisory, Details: "more"}},
+			"UpdateRepo": &registrypb.UpdateRepoRequest{
+				Repo: &registrypb.Repo{Uid: repo, Description: "new"}, UpdateMask: mask("description"),
+			},
+			"UpdateRule": &findingspb.UpdateRuleRequest{
+				Rule: &findingspb.Rule{Uid: rule.GetUid(), Description: "new"}, UpdateMask: mask("description"),
+			},
+			"UpdateUpstream": &ocipb.UpdateUpstreamRequest{
+				Upstream:   &ocipb.Upstream{Uid: w.upstream(t, w.child(t, x.folder, "mirror")), Name: "other"},
+				UpdateMask: mask("name"),
+			},
+			"UpdateAdvisoryFeed": &advisoriespb.UpdateAdvisoryFeedRequest{
+				Feed: &advisoriespb.AdvisoryFeed{Uid: feed.GetUid(), Name: "other"}, UpdateMask: mask("name"),
+			},
 		}
-		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+w.Token, "if-match", `"`+time.Now().AddDate(-1, 0, 0).UTC().Format(time.RFC3339Nano)+`"`)
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+w.Token,
+			"if-match", `"`+time.Now().AddDate(-1, 0, 0).UTC().Format(time.RFC3339Nano)+`"`)
 		for _, m := range methods {
 			if !strings.HasPrefix(string(m.Name()), "Update") || m.Output().Fields().ByName("update_time") == nil {
 				continue

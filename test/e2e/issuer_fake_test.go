@@ -115,7 +115,8 @@ func withEC(input []byte) []byte {
 
 // jws writes a token of any header and payload.
 func jws(header, payload string, sign signer) string {
-	input := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	input := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." +
+		base64.RawURLEncoding.EncodeToString([]byte(payload))
 	return input + "." + base64.RawURLEncoding.EncodeToString(sign([]byte(input)))
 }
 
@@ -145,7 +146,9 @@ func (f *fakeIssuer) token(change map[string]any) string {
 // returns its uid.
 func (w *world) workload(t *testing.T, issuer string, change func(*iampb.Identity_ClaimMatch)) string {
 	t.Helper()
-	match := &iampb.Identity_ClaimMatch{Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "job"}}
+	match := &iampb.Identity_ClaimMatch{
+		Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "job"},
+	}
 	if change != nil {
 		change(match)
 	}
@@ -155,14 +158,17 @@ func (w *world) workload(t *testing.T, issuer string, change func(*iampb.Identit
 // identify makes an identity of the organization and returns its uid.
 func (w *world) identify(t *testing.T, i *iampb.Identity) string {
 	t.Helper()
-	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{Parent: string(w.Organization), Identity: i}).GetUid()
+	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{
+		Parent: string(w.Organization), Identity: i,
+	}).GetUid()
 }
 
 // exchangeHTTP exchanges a bearer as the documented clients do: a form, and an
 // answer that has these fields and no other.
 func (w *world) exchangeHTTP(t *testing.T, bearer string, form url.Values) (*oidcpb.RawToken, *status.Status) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+"/sts/exchange", strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		w.BaseURL+"/sts/exchange", strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +225,11 @@ func (w *world) exchangeGRPC(t *testing.T, bearer string, form url.Values) (*oid
 	t.Helper()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+bearer)
 	out, err := oidcpb.NewSecurityTokenServiceClient(w.conn).Exchange(ctx, &oidcpb.ExchangeRequest{
-		Aud: form["aud"], Identity: form.Get("identity"), Cap: form["cap"], Scopes: form["scopes"], IdentityProvider: form.Get("identity_provider"),
+		Aud:              form["aud"],
+		Identity:         form.Get("identity"),
+		Cap:              form["cap"],
+		Scopes:           form["scopes"],
+		IdentityProvider: form.Get("identity_provider"),
 	})
 	return out, status.Convert(err)
 }

@@ -27,7 +27,9 @@ func TestIssuersFile(t *testing.T) {
 		}
 	}
 	w := serve(t, storetest.SQLite(t), server.Config{IssuersFile: file}, nil)
-	for issuer, asked := range map[string]int32{"https://by-address.example": 1, "https://by-file.example": 0, "https://by-text.example": 0} {
+	for issuer, asked := range map[string]int32{
+		"https://by-address.example": 1, "https://by-file.example": 0, "https://by-text.example": 0,
+	} {
 		before := f.asked.Load()
 		w.exchange(t, f.token(map[string]any{"iss": issuer}), w.workload(t, issuer, nil))
 		if n := f.asked.Load() - before; n != asked {
@@ -45,7 +47,9 @@ func TestIssuersFile(t *testing.T) {
 	if err := os.WriteFile(bad, []byte(mistakes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := server.New(t.Context(), server.Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), IssuersFile: bad, Stderr: &syncBuffer{}})
+	_, err := server.New(t.Context(), server.Config{
+		Listen: "127.0.0.1:0", DataDir: t.TempDir(), IssuersFile: bad, Stderr: &syncBuffer{},
+	})
 	for _, part := range []string{"issuer 1", "issuer 2", "issuer 3", "issuer 4", "issuer 5"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is not in the mistakes: %v", part, err)

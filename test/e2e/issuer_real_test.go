@@ -182,7 +182,8 @@ func TestRealIssuers(t *testing.T) {
 				t.Errorf("for another issuer: %v", st)
 			}
 			parts := strings.Split(bearer, ".")
-			if _, st := w.exchangeGRPC(t, parts[0]+"."+parts[1]+"."+strings.Repeat("A", len(parts[2])), w.wish(identity)); st.Code() != codes.Unauthenticated {
+			_, st := w.exchangeGRPC(t, parts[0]+"."+parts[1]+"."+strings.Repeat("A", len(parts[2])), w.wish(identity))
+			if st.Code() != codes.Unauthenticated {
 				t.Errorf("with another signature: %v", st)
 			}
 		})

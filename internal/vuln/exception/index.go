@@ -8,36 +8,35 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// An Index finds the exceptions that may hold for a finding, by its names and its
-// package. Most findings have none, so their images need not be read.
+// An Index finds the exceptions that may be about a finding, as far as its names and
+// its package tell. Most findings have none, and then nobody has to look at their images.
 type Index struct {
-	named    map[string][]parsedException // by name of the finding
-	packages map[string][]parsedException // by name of the package, exceptions without the name of a finding
+	named    map[string][]heldException // by the name of the finding
+	packages map[string][]heldException // by the name of the package, those of packages alone
 }
 
-// Index returns an index of the set, or nil if the set is empty.
+// Index returns an index of the set, or nil if it is empty.
 func (x *Set) Index() *Index {
 	if len(x.named)+len(x.rest) == 0 {
 		return nil
 	}
-	index := &Index{map[string][]parsedException{}, map[string][]parsedException{}}
+	all := &Index{map[string][]heldException{}, map[string][]heldException{}}
 	for _, byName := range x.named {
-		for name, exceptions := range byName {
-			index.named[name] = append(index.named[name], exceptions...)
+		for name, of := range byName {
+			all.named[name] = append(all.named[name], of...)
 		}
 	}
-	for _, matching := range x.rest {
-		for _, e := range matching {
-			index.packages[e.purl.name] = append(index.packages[e.purl.name], e)
+	for _, of := range x.rest {
+		for _, e := range of {
+			all.packages[e.purl.name] = append(all.packages[e.purl.name], e)
 		}
 	}
-	return index
+	return all
 }
 
-// about returns the exceptions that may hold for findings of package p with one of the
-// names.
-func (x *Index) about(p registry.Package, called []string) (all []parsedException) {
-	add := func(some []parsedException) {
+// about returns the exceptions that may be about a package under one of the names.
+func (x *Index) about(p registry.Package, called []string) (all []heldException) {
+	add := func(some []heldException) {
 		for _, e := range some {
 			if e.purl == nil || e.purl.has(p) {
 				all = append(all, e)
@@ -54,32 +53,31 @@ func (x *Index) about(p registry.Package, called []string) (all []parsedExceptio
 	return all
 }
 
-// ForPackage returns the exceptions that may hold for findings of package p with one of
-// the names, or nil if there are none.
+// ForPackage returns the exceptions that may be about a package under one of the names, or nil if there are none.
 func (x *Index) ForPackage(p registry.Package, called []string) *Set {
-	if exceptions := x.about(p, called); len(exceptions) > 0 {
-		return setOf(exceptions)
+	if all := x.about(p, called); len(all) > 0 {
+		return setOf(all)
 	}
 	return nil
 }
 
-// ForFinding returns the exceptions that may hold for a finding, or nil if the finding
-// is open in every image, because one of its claims has no exception.
+// ForFinding returns the exceptions that may be about a finding, or nil if it is open whatever
+// image has it: an exception has to hold for each of its claims.
 func (x *Index) ForFinding(v finding.Finding) *Set {
-	var all []parsedException
+	var all []heldException
 	for _, called := range v.Claims {
-		exceptions := x.about(v.Package.Package, called)
-		if len(exceptions) == 0 {
+		some := x.about(v.Package.Package, called)
+		if len(some) == 0 {
 			return nil
 		}
-		all = append(all, exceptions...)
+		all = append(all, some...)
 	}
 	return setOf(all)
 }
 
-// setOf returns the set of exceptions. Duplicates are added once.
-func setOf(all []parsedException) *Set {
-	x := &Set{named: map[resource.UID]map[string][]parsedException{}, rest: map[resource.UID][]parsedException{}}
+// setOf returns the set of exceptions, some of which may be given more than once.
+func setOf(all []heldException) *Set {
+	x := &Set{named: map[resource.UID]map[string][]heldException{}, rest: map[resource.UID][]heldException{}}
 	seen := map[resource.UID]bool{}
 	for _, e := range all {
 		if !seen[e.UID] {
@@ -90,12 +88,11 @@ func setOf(all []parsedException) *Set {
 	return x
 }
 
-// SelectsImages reports whether one of the exceptions for repo is restricted to tags or
-// to a digest.
+// SelectsImages reports whether some of the exceptions are about single images of a repo.
 func (x *Set) SelectsImages(repo resource.UID) bool {
-	isNarrow := func(e parsedException) bool { return e.TagPattern != "" || e.Digest != "" }
-	for _, exceptions := range x.named[repo] {
-		if slices.ContainsFunc(exceptions, isNarrow) {
+	isNarrow := func(e heldException) bool { return e.TagPattern != "" || e.Digest != "" }
+	for _, of := range x.named[repo] {
+		if slices.ContainsFunc(of, isNarrow) {
 			return true
 		}
 	}

@@ -9,12 +9,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// Claims returns, for each advisory of a finding, the names by which an exception can
-// select it: the names of the advisory, and the names of advisories that share a name
-// with it and are in its group or in a group above. Advisories of other groups do not
-// count: otherwise an author in a folder could extend an exception to an advisory of
-// the organization, by writing an advisory that names both. Equal lists of names are
-// returned once.
+// Claims returns, for each advisory of a finding, the names by which an exception may mean
+// it: its own, and those of advisories that share a name with it, as far as they are in its
+// group or above it. Otherwise whoever may write advisories in a folder could have an
+// exception mean one of the organization, by an advisory that names both. The same names
+// are returned once.
 func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]string) {
 	var groups []resource.UID
 	for _, h := range hits {
@@ -25,15 +24,15 @@ func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]s
 		above := slices.DeleteFunc(slices.Clone(hits), func(h findingdb.Hit) bool {
 			return !advisories[h.Advisory].UID.Parent().Covers(g)
 		})
-		for _, aliases := range GroupByAlias(above, advisories) {
+		for _, same := range GroupByAlias(above, advisories) {
 			var called []string
-			isOwn := false
-			for _, h := range aliases {
+			own := false
+			for _, h := range same {
 				a := advisories[h.Advisory]
 				called = append(called, AdvisoryNames(a)...)
-				isOwn = isOwn || a.UID.Parent() == g
+				own = own || a.UID.Parent() == g
 			}
-			if isOwn {
+			if own {
 				slices.Sort(called)
 				all = append(all, slices.Compact(called))
 			}
@@ -42,46 +41,46 @@ func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]s
 	return all
 }
 
-// AdvisoryNames returns the ID, the aliases and the legacy ID of an advisory.
+// AdvisoryNames returns what an advisory is called.
 func AdvisoryNames(a vuln.Advisory) []string {
-	names := append([]string{a.ID}, a.Aliases...)
+	all := append([]string{a.ID}, a.Aliases...)
 	if a.LegacyID != "" {
-		names = append(names, a.LegacyID)
+		all = append(all, a.LegacyID)
 	}
-	return names
+	return all
 }
 
-// GroupByAlias groups hits of one package whose advisories share a name, directly or
-// through other advisories among the hits. It sorts hits.
-func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (groups [][]findingdb.Hit) {
+// GroupByAlias groups hits of one package whose advisories share a name, over others if need
+// be.
+func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]findingdb.Hit) {
 	slices.SortFunc(hits, func(a, b findingdb.Hit) int {
 		return cmp.Or(cmp.Compare(advisories[a.Advisory].ID, advisories[b.Advisory].ID), cmp.Compare(a.Advisory, b.Advisory))
 	})
-	group := map[string]int{} // index in groups, by name
+	group := map[string]int{} // the index in all, by name
 	for _, h := range hits {
 		into := -1
 		for _, name := range AdvisoryNames(advisories[h.Advisory]) {
-			pos, ok := group[name]
+			at, ok := group[name]
 			switch {
 			case !ok:
 			case into < 0:
-				into = pos
-			case pos != into: // this advisory joins two groups
-				groups[into], groups[pos] = append(groups[into], groups[pos]...), nil
+				into = at
+			case at != into: // this advisory joins two groups
+				all[into], all[at] = append(all[into], all[at]...), nil
 				for n, g := range group {
-					if g == pos {
+					if g == at {
 						group[n] = into
 					}
 				}
 			}
 		}
 		if into < 0 {
-			into, groups = len(groups), append(groups, nil)
+			into, all = len(all), append(all, nil)
 		}
-		groups[into] = append(groups[into], h)
+		all[into] = append(all[into], h)
 		for _, name := range AdvisoryNames(advisories[h.Advisory]) {
 			group[name] = into
 		}
 	}
-	return slices.DeleteFunc(groups, func(g []findingdb.Hit) bool { return g == nil })
+	return slices.DeleteFunc(all, func(of []findingdb.Hit) bool { return of == nil })
 }

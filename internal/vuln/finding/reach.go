@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// Organizations returns the organizations of groups, each once and in order.
+// Organizations returns the organizations of groups.
 func Organizations(groups []resource.UID) (all []resource.UID) {
 	for _, g := range groups {
 		all = append(all, g.Root())
@@ -21,7 +21,7 @@ func Organizations(groups []resource.UID) (all []resource.UID) {
 	return slices.Compact(all)
 }
 
-// VisibleAdvisories reads the advisories of hits whose groups are in reach, by key.
+// VisibleAdvisories reads the advisories of hits that are in reach, by their keys.
 func VisibleAdvisories(
 	ctx context.Context, stored *advisorydb.Store, hits []findingdb.Hit, reach []resource.UID,
 ) (map[int64]vuln.Advisory, error) {
@@ -31,17 +31,16 @@ func VisibleAdvisories(
 	}
 	slices.Sort(keys)
 	found, err := stored.AdvisoriesByKey(ctx, slices.Compact(keys))
-	advisories := map[int64]vuln.Advisory{}
+	all := map[int64]vuln.Advisory{}
 	for _, a := range found {
 		if store.Covered(reach, a.UID.Parent()) {
-			advisories[store.Segment(a.UID)] = a
+			all[store.Segment(a.UID)] = a
 		}
 	}
-	return advisories, err
+	return all, err
 }
 
-// Reach returns the groups and repos under group on which the caller holds all
-// capabilities. An empty group means anywhere.
+// Reach returns the groups and repos whose images count.
 func Reach(
 	ctx context.Context, checker *authz.Checker, group resource.UID, want ...resource.Capability,
 ) (all []resource.UID, _ error) {

@@ -12,16 +12,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// An eventFinding is the content of events about an alias set, with packages by ID.
+// A eventFinding is what events tell of an alias set, with its packages by their numbers.
 type eventFinding struct {
 	vuln.NewFinding
 	packages []int64
 	known    map[int64]vuln.NewsPackage
 }
 
-// newEventFinding returns the content of events about an alias set that affects
-// packages. called are the stored names of the set, and advisories the advisories with
-// new names.
+// newEventFinding returns what events tell of an alias set that affects packages. called are
+// the names of the set, as far as they are stored, and advisories those with newer names.
 func newEventFinding(
 	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]registry.Package,
 	advisories map[int64]findingdb.NamedAdvisory, called []string,
@@ -63,7 +62,7 @@ func clipName(name string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// in returns the finding with the packages for which has is true.
+// in returns what an event tells of the packages for which has is true.
 func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 	v := f.NewFinding
 	for _, p := range f.packages {
@@ -74,18 +73,17 @@ func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 	return v
 }
 
-// all returns the finding with all packages.
+// all returns what an event tells of all packages.
 func (f eventFinding) all() vuln.NewFinding { return f.in(func(int64) bool { return true }) }
 
-// smallestFix returns the smallest version that fixes a package and is above its
-// current version, or "".
+// smallestFix returns the smallest version that fixes a package and is above its own, or "".
 func smallestFix(p registry.Package, fixed []string) (least string) {
-	installed := p.Version
+	own := p.Version
 	if p.SourceName != "" {
-		installed = cmp.Or(p.SourceVersion, installed)
+		own = cmp.Or(p.SourceVersion, own)
 	}
 	for _, v := range fixed {
-		above, err := version.Compare(p.Ecosystem, v, installed)
+		above, err := version.Compare(p.Ecosystem, v, own)
 		if err != nil || above <= 0 {
 			continue
 		}

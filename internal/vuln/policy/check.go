@@ -16,14 +16,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// A RefusedPull is an image that a rule would refuse, and an identity that pulled it.
+// A RefusedPull is an image that a rule would refuse, and who has pulled it.
 type RefusedPull struct {
 	pulldb.PullSum
-	Path   string // path of the repo
+	Path   string // of the repo
 	Reason string
 }
 
-// A RuleCheck is a page of the pulls that a rule would refuse, and their totals.
+// A RuleCheck is a page of the pulls that a rule would refuse, and how many they are
+// altogether.
 type RuleCheck struct {
 	page.Page[RefusedPull]
 	Pulls, Images, Identities int64
@@ -31,36 +32,33 @@ type RuleCheck struct {
 
 const (
 	checkPeriod = 30 * 24 * time.Hour
-	checkBatch  = 200    // images judged in one batch
+	checkBatch  = 200    // images that are judged at once
 	maxSums     = 50_000 // pairs of an image and an identity
 	maxVerified = 5_000  // images whose signatures are verified
 )
 
-// refusedList orders refused pulls by the time of the last pull.
-var refusedList = page.List{
-	Kind: "refused_pulls", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true},
-}
+// refusedList is how refused pulls are ordered: by the last of each.
+var refusedList = page.List{Kind: "refused_pulls", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
 
-// A checked is the rule to check, as stored in a page token.
+// A checked names the rule that is checked.
 type checked struct {
 	Rule resource.UID `json:"rule,omitempty"`
 }
 
-// CheckRule returns a page of the pulls of the last 30 days that a rule would refuse
-// now. The caller needs repo.check_policies on the rule. Because the result contains
-// rules, repos, identities, reports and advisories, the caller also needs the
-// capabilities to list them. CheckRule returns fault.FailedPrecondition if there are
-// too many pulls.
+// CheckRule returns a page of the pulls of the last 30 days that a rule would refuse now. The
+// caller needs repo.check_policies on it and, because the answer has them, what lists rules,
+// repos, identities, reports and advisories. It returns fault.FailedPrecondition if there
+// are too many pulls.
 func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params) (none RuleCheck, _ error) {
-	selected, req, err := page.Resume(s.pages, refusedList, checked{uid}, p)
+	of, req, err := page.Resume(s.pages, refusedList, checked{uid}, p)
 	if err != nil {
 		return none, err
 	}
-	if err := s.requireEach(ctx, selected.Rule, resource.RepoCheckPolicies, resource.PolicyList, resource.RepoList,
+	if err := s.requireEach(ctx, of.Rule, resource.RepoCheckPolicies, resource.PolicyList, resource.RepoList,
 		resource.IdentityList, resource.ReportsList, resource.AdvisoriesList); err != nil {
 		return none, err
 	}
-	rule, err := s.packages.PullRule(ctx, selected.Rule)
+	rule, err := s.packages.PullRule(ctx, of.Rule)
 	if err != nil {
 		return none, err
 	}
@@ -71,8 +69,8 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 		}
 		defer end()
 	}
-	asOf := s.packages.Time()
-	sums, err := s.pulls.PullSums(ctx, rule.Target, asOf.Add(-checkPeriod), maxSums+1)
+	now := s.packages.Time()
+	sums, err := s.pulls.PullSums(ctx, rule.Target, now.Add(-checkPeriod), maxSums+1)
 	if err != nil {
 		return none, err
 	}
@@ -80,7 +78,7 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 		return none, fault.Unmet("TOO_MANY_PULLS", "more than %d pairs of an image and an identity; check a rule about less",
 			maxSums)
 	}
-	refused, err := s.refusedOf(ctx, rule, sums, asOf)
+	refused, err := s.refusedOf(ctx, rule, sums, now)
 	if err != nil {
 		return none, err
 	}
@@ -93,12 +91,12 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 	return out, nil
 }
 
-// key orders refused pulls by time.
+// Key orders refused pulls by time.
 func (p RefusedPull) key() string {
 	return fmt.Sprintf("%020d\x00%s\x00%s\x00%s", store.MS(p.Last), p.Repo, p.Digest, p.Identity)
 }
 
-// totals counts the pulls, the images and the identities.
+// totals counts what refused pulls are about.
 func totals(all []RefusedPull) (out RuleCheck) {
 	images, identities := map[finding.ImageKey]bool{}, map[resource.UID]bool{}
 	for _, p := range all {
@@ -109,9 +107,9 @@ func totals(all []RefusedPull) (out RuleCheck) {
 	return out
 }
 
-// refusedOf returns the pulls that a rule refuses at a time.
+// refusedOf returns those of the pulls that a rule refuses at a time.
 func (s *Service) refusedOf(
-	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, asOf time.Time,
+	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, at time.Time,
 ) (refused []RefusedPull, _ error) {
 	var keys []finding.ImageKey
 	seen := map[finding.ImageKey]bool{}
@@ -127,12 +125,12 @@ func (s *Service) refusedOf(
 	}
 	reasons := map[finding.ImageKey]string{}
 	j := judge{s.packages, s.images, s.advisories, s.registry.SignedBy}
-	for batch := range slices.Chunk(keys, checkBatch) {
-		verdicts, err := j.judgements(ctx, batch, []vuln.PullRule{rule}, asOf)
+	for some := range slices.Chunk(keys, checkBatch) {
+		all, err := j.judgements(ctx, some, []vuln.PullRule{rule}, at)
 		if err != nil {
 			return nil, err
 		}
-		for key, v := range verdicts {
+		for key, v := range all {
 			reasons[key] = v.reasons[rule.UID]
 		}
 	}
@@ -144,23 +142,20 @@ func (s *Service) refusedOf(
 	return refused, nil
 }
 
-// judgedBy returns the keys of images to which a rule applies.
-func (s *Service) judgedBy(
-	ctx context.Context, rule vuln.PullRule, keys []finding.ImageKey,
-) ([]finding.ImageKey, error) {
+// judgedBy returns those of the keys that a rule judges.
+func (s *Service) judgedBy(ctx context.Context, rule vuln.PullRule, keys []finding.ImageKey) ([]finding.ImageKey, error) {
 	switch {
 	case rule.Unsigned && len(keys) > maxVerified:
 		return nil, fault.Unmet("TOO_MANY_IMAGES", "more than %d images; check a rule about less", maxVerified)
 	case rule.Unsigned:
 		return s.onlyRunning(ctx, keys)
-	case rule.RefuseUnknown: // otherwise an index would count as an image with unknown content
+	case rule.RefuseUnknown: // otherwise an index is as good as an image of which nothing is known
 		return s.onlyImages(ctx, keys)
 	}
 	return keys, nil
 }
 
-// onlyRunning returns the keys of manifests that need a signature. Deleted manifests
-// are left out.
+// onlyRunning returns those of the keys that must be signed, which are still there.
 func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (all []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.Manifest(ctx, key.Repo, key.Digest)
@@ -178,8 +173,7 @@ func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (all
 	return all, nil
 }
 
-// onlyImages returns the keys of manifests that are images. Deleted manifests are left
-// out.
+// onlyImages returns those of the keys that are manifests of images, which are still there.
 func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (images []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.StatManifest(ctx, key.Repo, key.Digest)
@@ -196,7 +190,7 @@ func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (imag
 	return images, nil
 }
 
-// addPaths sets the paths of the repos.
+// addPaths adds the paths of repos.
 func (s *Service) addPaths(ctx context.Context, all []RefusedPull) error {
 	var repos []resource.UID
 	for _, p := range all {
