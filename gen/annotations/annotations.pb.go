@@ -30,7 +30,7 @@ type EventAttributes_Audience int32
 const (
 	// Only the operator of the service.
 	EventAttributes_INTERNAL EventAttributes_Audience = 0
-	// Also the organization it happened in.
+	// Also the organization in which it happened.
 	EventAttributes_CUSTOMER EventAttributes_Audience = 1
 )
 
@@ -73,8 +73,8 @@ func (EventAttributes_Audience) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_annotations_annotations_proto_rawDescGZIP(), []int{1, 0}
 }
 
-// IAM states what a caller needs. A method without it checks its own
-// credentials.
+// IAM states what a caller needs. A method without this option checks its credentials
+// itself.
 type IAM struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Mode:
@@ -151,7 +151,7 @@ type IAM_Disabled struct {
 }
 
 type IAM_Enabled struct {
-	// The caller needs a valid token and what the rules say.
+	// The caller needs a valid token and the capabilities of the rules.
 	Enabled *IAM_Rules `protobuf:"bytes,2,opt,name=enabled,proto3,oneof"`
 }
 
@@ -164,7 +164,7 @@ type EventAttributes struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The CloudEvents type.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// The CloudEvents extension attributes the event carries.
+	// The CloudEvents extension attributes of the event.
 	Extensions []string `protobuf:"bytes,2,rep,name=extensions,proto3" json:"extensions,omitempty"`
 	// Who may see the event.
 	Audience      EventAttributes_Audience `protobuf:"varint,3,opt,name=audience,proto3,enum=holdfast.annotations.EventAttributes_Audience" json:"audience,omitempty"`
@@ -223,14 +223,14 @@ func (x *EventAttributes) GetAudience() EventAttributes_Audience {
 	return EventAttributes_INTERNAL
 }
 
-// Rules are the capabilities that a call needs, and where.
+// Rules are the capabilities that a call needs, and the resource they are needed on.
 type IAM_Rules struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All of these are needed. When there are none, any valid token will do.
+	// All of these are needed. If there are none, any valid token is enough.
 	Capabilities []capabilities.Capability `protobuf:"varint,1,rep,packed,name=capabilities,proto3,enum=holdfast.capabilities.Capability" json:"capabilities,omitempty"`
-	// No one field of the request names the scope: holding the capabilities
-	// anywhere is enough to call, and the answer is limited to what the
-	// caller's grants reach.
+	// No single field of the request names the scope. A caller that holds the
+	// capabilities anywhere may call the method, and the answer has only the resources
+	// on which the caller holds them.
 	Unscoped      bool `protobuf:"varint,2,opt,name=unscoped,proto3" json:"unscoped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -313,7 +313,7 @@ var (
 	//
 	// optional holdfast.annotations.IAM iam = 189350641;
 	E_Iam = &file_holdfast_annotations_annotations_proto_extTypes[0]
-	// The event a successful call leaves behind.
+	// The event that a successful call emits.
 	//
 	// optional holdfast.annotations.EventAttributes events = 401635080;
 	E_Events = &file_holdfast_annotations_annotations_proto_extTypes[1]
@@ -321,8 +321,8 @@ var (
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// The field holds the uid that the method's capabilities are needed on. On a
-	// message field, the uid is the field of that message marked the same way.
+	// The field holds the uid that the method's capabilities are needed on. If the field
+	// is a message, the uid is the field of that message with the same option.
 	//
 	// optional bool iam_scope = 189350642;
 	E_IamScope = &file_holdfast_annotations_annotations_proto_extTypes[2]

@@ -26,12 +26,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// DeletionRequest names who is to be removed.
+// DeletionRequest names the identity to remove.
 type DeletionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's uid, which must be the caller's own.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -86,7 +86,7 @@ type RegistrationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The code of the invite.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// The identity of a person who is registered already: none is made.
+	// The identity of a person who is already registered. No new identity is created.
 	IdentityId    string `protobuf:"bytes,3,opt,name=identity_id,json=identityId,proto3" json:"identity_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -136,12 +136,12 @@ func (x *RegistrationRequest) GetIdentityId() string {
 	return ""
 }
 
-// Session is what a registration led to.
+// Session is the result of a registration.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The person's identity.
 	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The group they have joined.
+	// The group that the person has joined.
 	Group         string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -191,33 +191,33 @@ func (x *Session) GetGroup() string {
 	return ""
 }
 
-// WhoAmI is who a caller is.
+// WhoAmI describes the caller and the caller's token.
 type WhoAmI struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who says so: this service.
+	// The issuer of the token: this service.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	// The uid of the caller's identity.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
-	// What the token is for.
+	// The audience of the token.
 	Audience []string `protobuf:"bytes,3,rep,name=audience,proto3" json:"audience,omitempty"`
-	// When the token ends.
+	// When the token expires.
 	Expiry *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiry,proto3" json:"expiry,omitempty"`
-	// When the token was made.
+	// When the token was issued.
 	IssuedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=issued_at,json=issuedAt,proto3" json:"issued_at,omitempty"`
-	// What the caller may do, by group.
+	// The caller's roles, by group.
 	Capabilities []*WhoAmI_Capability `protobuf:"bytes,101,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// The caller's verified e-mail address.
 	Email string `protobuf:"bytes,102,opt,name=email,proto3" json:"email,omitempty"`
-	// How the caller is called.
+	// The caller's name.
 	Profile *Profile `protobuf:"bytes,103,opt,name=profile,proto3" json:"profile,omitempty"`
-	// The uid of the identity provider that vouched for the caller, if one did.
+	// The uid of the identity provider that the caller signed in with, if any.
 	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
 	// Its name.
 	IdentityProviderName string `protobuf:"bytes,1001,opt,name=identity_provider_name,json=identityProviderName,proto3" json:"identity_provider_name,omitempty"`
-	// The operator trusts it to speak to all organizations.
+	// The operator trusts the identity provider for all organizations.
 	IdentityProviderTrusted bool `protobuf:"varint,1002,opt,name=identity_provider_trusted,json=identityProviderTrusted,proto3" json:"identity_provider_trusted,omitempty"`
-	// The caller may see the state of the installation. A token that is narrowed
-	// may not.
+	// The caller is an operator, who may see the state of the installation. False for a
+	// narrowed token.
 	Operator      bool `protobuf:"varint,1003,opt,name=operator,proto3" json:"operator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -337,10 +337,10 @@ func (x *WhoAmI) GetOperator() bool {
 	return false
 }
 
-// Profile is what a person is called.
+// Profile is the name and picture of a person.
 type Profile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The whole name.
+	// The full name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The address of a picture.
 	Picture string `protobuf:"bytes,2,opt,name=picture,proto3" json:"picture,omitempty"`
@@ -456,16 +456,16 @@ func (x *GetHeadlessSessionRequest) GetCode() string {
 	return ""
 }
 
-// HeadlessSession is encrypted with AES-256-GCM under the shared secret of two
-// X25519 keys: the program's, and one that was made for this. The nonce comes
+// HeadlessSession contains tokens that are encrypted with AES-256-GCM under the shared
+// secret of two X25519 keys: the program's key and an ephemeral key. The nonce comes
 // first.
 type HeadlessSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The text of that key: unpadded base64url.
+	// The ephemeral public key in unpadded base64url.
 	EcdhPublicKey []byte `protobuf:"bytes,1,opt,name=ecdh_public_key,json=ecdhPublicKey,proto3" json:"ecdh_public_key,omitempty"`
-	// A token.
+	// The encrypted token.
 	EncryptedIdtoken []byte `protobuf:"bytes,2,opt,name=encrypted_idtoken,json=encryptedIdtoken,proto3" json:"encrypted_idtoken,omitempty"`
-	// A refresh token, if one was asked for.
+	// The encrypted refresh token, if one was requested.
 	EncryptedRefreshToken []byte `protobuf:"bytes,1000,opt,name=encrypted_refresh_token,json=encryptedRefreshToken,proto3" json:"encrypted_refresh_token,omitempty"`
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
@@ -529,7 +529,8 @@ type WhoAmI_Capability struct {
 	Group *v1.Group `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	// The role.
 	Role *v1.Role `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// What the token is narrowed to. Without it, everything of the role counts.
+	// The capabilities that the token is narrowed to. If empty, all capabilities of the
+	// role apply.
 	Capabilities  []string `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,19 +30,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Auth tells who a caller is, and lets people join.
+// Auth returns the caller's identity, and redeems invites.
 type AuthClient interface {
-	// Validate tells who the caller is, as the service sees them.
+	// Validate returns the caller's identity, roles and token.
 	Validate(ctx context.Context, in *emptypb.Empty, opts ...grpc.CallOption) (*WhoAmI, error)
-	// Register redeems an invite. The bearer of the call is the person's own
-	// token: of this service, or of an issuer that was asked for it for this
-	// service.
+	// Register redeems an invite. The bearer token of the call is the person's own: a
+	// token of this service, or a token that another issuer made for this service.
 	Register(ctx context.Context, in *RegistrationRequest, opts ...grpc.CallOption) (*Session, error)
-	// GetHeadlessSession returns what waits for a program that has shown its key
-	// in a sign-in address: NOT_FOUND until somebody has signed in there. It is
-	// encrypted for that key.
+	// GetHeadlessSession returns the tokens of a sign-in that a program began with its
+	// public key in the sign-in address. The answer is NOT_FOUND until a person has
+	// signed in at that address. The tokens are encrypted for the program's key.
 	GetHeadlessSession(ctx context.Context, in *GetHeadlessSessionRequest, opts ...grpc.CallOption) (*HeadlessSession, error)
-	// Delete removes the caller's own identity. Its tokens are void at once.
+	// Delete removes the caller's own identity. Its tokens become invalid immediately.
 	Delete(ctx context.Context, in *DeletionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
@@ -98,19 +97,18 @@ func (c *authClient) Delete(ctx context.Context, in *DeletionRequest, opts ...gr
 // All implementations must embed UnimplementedAuthServer
 // for forward compatibility.
 //
-// Auth tells who a caller is, and lets people join.
+// Auth returns the caller's identity, and redeems invites.
 type AuthServer interface {
-	// Validate tells who the caller is, as the service sees them.
+	// Validate returns the caller's identity, roles and token.
 	Validate(context.Context, *emptypb.Empty) (*WhoAmI, error)
-	// Register redeems an invite. The bearer of the call is the person's own
-	// token: of this service, or of an issuer that was asked for it for this
-	// service.
+	// Register redeems an invite. The bearer token of the call is the person's own: a
+	// token of this service, or a token that another issuer made for this service.
 	Register(context.Context, *RegistrationRequest) (*Session, error)
-	// GetHeadlessSession returns what waits for a program that has shown its key
-	// in a sign-in address: NOT_FOUND until somebody has signed in there. It is
-	// encrypted for that key.
+	// GetHeadlessSession returns the tokens of a sign-in that a program began with its
+	// public key in the sign-in address. The answer is NOT_FOUND until a person has
+	// signed in at that address. The tokens are encrypted for the program's key.
 	GetHeadlessSession(context.Context, *GetHeadlessSessionRequest) (*HeadlessSession, error)
-	// Delete removes the caller's own identity. Its tokens are void at once.
+	// Delete removes the caller's own identity. Its tokens become invalid immediately.
 	Delete(context.Context, *DeletionRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedAuthServer()
 }

@@ -22,8 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Capability is one thing that a role lets its holders do. In JSON it travels
-// as the name of its enum value.
+// Capability is an action that a role permits. In JSON it is the name of the enum
+// value.
 type Capability int32
 
 const (
@@ -550,12 +550,13 @@ var file_holdfast_capabilities_capabilities_proto_extTypes = []protoimpl.Extensi
 
 // Extension fields to descriptorpb.EnumValueOptions.
 var (
-	// The capability as people write it, for example groups.list.
+	// The name that people use, for example groups.list.
 	//
 	// optional string name = 189350643;
 	E_Name = &file_holdfast_capabilities_capabilities_proto_extTypes[0]
-	// The capability's place in a bit set of capabilities. A bit is never given
-	// to another capability; 0, 40, 41, 135, 136 and 143 are not to be used.
+	// The number of the capability's bit in a bit set of capabilities. A bit is never
+	// reused for another capability. The bits 0, 40, 41, 135, 136 and 143 must not be
+	// used.
 	//
 	// optional uint32 bit = 20221109;
 	E_Bit = &file_holdfast_capabilities_capabilities_proto_extTypes[1]

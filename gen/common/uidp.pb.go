@@ -21,11 +21,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UIDPFilter narrows a list by place in the hierarchy. A uid is a path, so
-// each member is a question about paths. Members that are set must all hold.
+// UIDPFilter restricts a list by the place in the hierarchy. A uid is a path, so each
+// field is a condition on paths. A resource must meet all conditions that are set.
 type UIDPFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only resources on the way from this uid up to its root.
+	// Only resources above this uid, up to its root.
 	AncestorsOf string `protobuf:"bytes,1,opt,name=ancestors_of,json=ancestorsOf,proto3" json:"ancestors_of,omitempty"`
 	// Only resources below this group, at any depth; never the group itself.
 	DescendantsOf string `protobuf:"bytes,2,opt,name=descendants_of,json=descendantsOf,proto3" json:"descendants_of,omitempty"`

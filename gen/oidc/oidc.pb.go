@@ -23,22 +23,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ExchangeRequest says which token is wanted.
+// ExchangeRequest describes the requested token.
 type ExchangeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the token is for: the address of the API, or the host of the registry.
+	// The audience of the token: the address of the API, or the host of the registry.
 	Aud []string `protobuf:"bytes,1,rep,name=aud,proto3" json:"aud,omitempty"`
 	// A group to narrow the token to.
 	//
 	// Deprecated: Marked as deprecated in holdfast/oidc/oidc.proto.
 	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
-	// The uid of the identity to assume. Without it, the person whose token it is.
+	// The uid of the identity to assume. Without it, the person that the token belongs
+	// to.
 	Identity string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Capabilities to narrow the token to, for example repo.list.
 	Cap []string `protobuf:"bytes,5,rep,name=cap,proto3" json:"cap,omitempty"`
 	// The uid of the identity provider that issued the caller's token.
 	IdentityProvider string `protobuf:"bytes,7,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
-	// Groups to narrow the token to, each with what is granted above it.
+	// Groups to narrow the token to. It keeps the grants that these groups inherit from
+	// groups above them.
 	Scopes        []string `protobuf:"bytes,8,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -117,10 +119,10 @@ func (x *ExchangeRequest) GetScopes() []string {
 	return nil
 }
 
-// ExchangeRefreshTokenRequest says which token is wanted.
+// ExchangeRefreshTokenRequest describes the requested token.
 type ExchangeRefreshTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the token is for: the address of the API, or the host of the registry.
+	// The audience of the token: the address of the API, or the host of the registry.
 	Aud []string `protobuf:"bytes,1,rep,name=aud,proto3" json:"aud,omitempty"`
 	// A group to narrow the token to.
 	//
@@ -128,7 +130,8 @@ type ExchangeRefreshTokenRequest struct {
 	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Capabilities to narrow the token to, for example repo.list.
 	Cap []string `protobuf:"bytes,3,rep,name=cap,proto3" json:"cap,omitempty"`
-	// Groups to narrow the token to, each with what is granted above it.
+	// Groups to narrow the token to. It keeps the grants that these groups inherit from
+	// groups above them.
 	Scopes        []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -193,14 +196,14 @@ func (x *ExchangeRefreshTokenRequest) GetScopes() []string {
 	return nil
 }
 
-// RawToken is a token, and until when it is good.
+// RawToken is a token and its expiry.
 type RawToken struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// A token to get the next one with, if there is a session.
+	// A refresh token for the next exchange, if there is a session.
 	RefreshToken string `protobuf:"bytes,2,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
-	// When the token ends.
+	// When the token expires.
 	Expiry        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expiry,proto3" json:"expiry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -257,12 +260,12 @@ func (x *RawToken) GetExpiry() *timestamppb.Timestamp {
 	return nil
 }
 
-// TokenPair is a token and the refresh token to get the next one with.
+// TokenPair is a token and the refresh token for the next exchange.
 type TokenPair struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token.
 	Token *RawToken `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// The refresh token that takes the place of the one that was used.
+	// The refresh token that replaces the used one.
 	RefreshToken  *RawToken `protobuf:"bytes,2,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,16 +27,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SecurityTokenService gives tokens of this service for credentials of others.
-// The credential is the bearer of the call; over HTTP the request is a query or
-// a form.
+// SecurityTokenService exchanges credentials of other issuers for tokens of this
+// service. The credential is the bearer token of the call; over HTTP the request is a
+// query or a form.
 type SecurityTokenServiceClient interface {
-	// Exchange gives a token for the caller's OIDC token, or for what an AWS
-	// account says of its caller.
+	// Exchange returns a token for the caller's OIDC token, or for the caller's AWS
+	// identity.
 	Exchange(ctx context.Context, in *ExchangeRequest, opts ...grpc.CallOption) (*RawToken, error)
-	// ExchangeRefreshToken gives a token for a refresh token, and a new refresh
-	// token in its place. A refresh token is good once: whoever uses it again ends
-	// the session it belongs to.
+	// ExchangeRefreshToken returns a token and a new refresh token for a refresh token. A
+	// refresh token can be used once: a second use ends its session.
 	ExchangeRefreshToken(ctx context.Context, in *ExchangeRefreshTokenRequest, opts ...grpc.CallOption) (*TokenPair, error)
 }
 
@@ -72,16 +71,15 @@ func (c *securityTokenServiceClient) ExchangeRefreshToken(ctx context.Context, i
 // All implementations must embed UnimplementedSecurityTokenServiceServer
 // for forward compatibility.
 //
-// SecurityTokenService gives tokens of this service for credentials of others.
-// The credential is the bearer of the call; over HTTP the request is a query or
-// a form.
+// SecurityTokenService exchanges credentials of other issuers for tokens of this
+// service. The credential is the bearer token of the call; over HTTP the request is a
+// query or a form.
 type SecurityTokenServiceServer interface {
-	// Exchange gives a token for the caller's OIDC token, or for what an AWS
-	// account says of its caller.
+	// Exchange returns a token for the caller's OIDC token, or for the caller's AWS
+	// identity.
 	Exchange(context.Context, *ExchangeRequest) (*RawToken, error)
-	// ExchangeRefreshToken gives a token for a refresh token, and a new refresh
-	// token in its place. A refresh token is good once: whoever uses it again ends
-	// the session it belongs to.
+	// ExchangeRefreshToken returns a token and a new refresh token for a refresh token. A
+	// refresh token can be used once: a second use ends its session.
 	ExchangeRefreshToken(context.Context, *ExchangeRefreshTokenRequest) (*TokenPair, error)
 	mustEmbedUnimplementedSecurityTokenServiceServer()
 }

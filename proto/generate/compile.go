@@ -20,13 +20,13 @@ import (
 
 // A definition is the compiled API.
 type definition struct {
-	paths []string                            // of our own files
-	files []*descriptorpb.FileDescriptorProto // ours and those they import, imports first
-	open  map[string]bool                     // Service_Method of the methods that need no token
+	paths []string                            // our own files
+	files []*descriptorpb.FileDescriptorProto // our files and their imports, imports first
+	open  map[string]bool                     // methods that need no token, by Service_Method
 }
 
-// compile reads the .proto files below dir. Imports that are not there come
-// from Go packages that are linked into this program.
+// compile reads the .proto files below dir. Imports that are not below dir come from
+// Go packages that are linked into this program.
 func compile(ctx context.Context, dir string) (*definition, error) {
 	paths, err := protoFiles(dir)
 	if err != nil {
@@ -61,8 +61,8 @@ func registered(path string) (protocompile.SearchResult, error) {
 	return protocompile.SearchResult{Desc: file}, nil
 }
 
-// add appends file after everything it imports, which is the order that
-// plugins rely on.
+// add appends file after all of its imports, which is the order that plugins rely
+// on.
 func (d *definition) add(file protoreflect.FileDescriptor, seen map[string]bool) {
 	if seen[file.Path()] {
 		return

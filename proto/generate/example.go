@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// bodies has a body for every operation that takes one, by the operation's id. People
-// read them in the reference, and programs in the document.
+// bodies has an example of the request body for every operation that takes one, by
+// the operation's id. The reference and the OpenAPI document show them.
 //
 //go:embed examples.json
 var bodies []byte
 
-// addExamples adds the bodies. It returns an error unless every operation that takes
-// one has one, and no other has.
+// addExamples adds the examples. It returns an error if an operation with a body has
+// no example, or if there are other examples.
 func (doc *openAPI) addExamples() error {
 	var examples map[string]json.RawMessage
 	if err := json.Unmarshal(bodies, &examples); err != nil {
@@ -57,16 +57,16 @@ func (doc *openAPI) each(f func(path, method string, op *operation)) {
 
 // failures are the answers of calls that fail, by their name in the document.
 var failures = map[string]string{
-	"BadRequest":      "400: something in the request is not as it must be. The details name the field.",
+	"BadRequest":      "400: the request is not valid. The details name the field.",
 	"Unauthenticated": "401: there is no token, or it is not valid.",
-	"Forbidden":       "403: the caller lacks a capability, or there is nothing of this name that the caller may know of.",
-	"NotFound":        "404: there is nothing of this name.",
-	"Conflict":        "409: there is one of this name already, or another change came first.",
+	"Forbidden":       "403: the caller lacks a capability, or the resource does not exist.",
+	"NotFound":        "404: the resource does not exist.",
+	"Conflict":        "409: the resource already exists, or was changed by another request.",
 	"TooMany":         "429: a limit or a budget is used up. The details say which.",
 }
 
-// addFailures says for every operation how it can fail, beside the answer that describes
-// every error.
+// addFailures adds the possible errors to every operation, in addition to the
+// default response.
 func (doc *openAPI) addFailures() {
 	doc.Components.Responses = map[string]response{}
 	for name, text := range failures {

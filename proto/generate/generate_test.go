@@ -36,12 +36,12 @@ func TestGenIsWhatTheProtosSay(t *testing.T) {
 	}
 	for path := range want {
 		if !bytes.Equal(want[path], got[path]) {
-			t.Errorf("gen/%s differs from what is generated: run go run ./proto/generate", path)
+			t.Errorf("gen/%s is out of date: run go run ./proto/generate", path)
 		}
 	}
 }
 
-// openapiJSON returns the document in gen, as text and as read.
+// openapiJSON returns the document in gen, as text and decoded.
 func openapiJSON(t *testing.T) (string, openAPI) {
 	t.Helper()
 	text, err := os.ReadFile("../../gen/openapi/openapi.json")
@@ -61,7 +61,7 @@ func TestDocumentIsWhole(t *testing.T) {
 		_, isSchema := doc.Components.Schemas[strings.TrimPrefix(ref[1], "#/components/schemas/")]
 		_, isResponse := doc.Components.Responses[strings.TrimPrefix(ref[1], "#/components/responses/")]
 		if !isSchema && !isResponse {
-			t.Errorf("reference to %s, which is not there", ref[1])
+			t.Errorf("reference to %s, which does not exist", ref[1])
 		}
 	}
 	for name, s := range doc.Components.Schemas {
@@ -199,12 +199,14 @@ func TestDocumentHasEveryService(t *testing.T) {
 	}
 }
 
-// Every change of IAM can be tried first: validate_only is in the query, or in
-// the body where that is the whole request.
+// Every change of IAM can be validated without making it: validate_only is in the
+// query, or in the body if the body is the whole request.
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
-	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|SetRetention|RunRetention|RunSync|CopyImages|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)`)
-	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest)$`)
+	custom := `PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|` +
+		`ApproveAccessRequest|DenyAccessRequest|HandBackAccessRequest`
+	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete|SetRetention|` + custom + `)`)
+	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$|/accountLinks/|_(` + custom + `)$`)
 	for path, operations := range doc.Paths {
 		for _, op := range operations {
 			inQuery := slices.ContainsFunc(op.Parameters, func(p *parameter) bool {
@@ -226,7 +228,7 @@ func TestDocumentOffersValidateOnly(t *testing.T) {
 	}
 }
 
-// What an answer never has, and what a request cannot set, is marked so.
+// Fields that an answer never has and fields that a request cannot set are marked.
 func TestDocumentedDirections(t *testing.T) {
 	_, doc := openapiJSON(t)
 	tests := map[string]struct{ schema, property, key string }{

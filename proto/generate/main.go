@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// run generates from the .proto files below src, and writes the result to dst,
-// from which it removes all other files. If generating fails, dst is as it was.
+// run generates code from the .proto files below src and writes it to dst. It
+// removes all other files from dst. If it fails, dst does not change.
 func run(ctx context.Context, src, dst string) error {
 	api, err := compile(ctx, src)
 	if err != nil {

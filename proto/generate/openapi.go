@@ -28,7 +28,7 @@ var Document []byte
 const statusName = "google.rpc.Status"
 
 // An openAPI has the parts of an OpenAPI document that the plugin writes. Decoding
-// one fails if there are others, so that none is lost.
+// fails if a document has other parts, so that none is lost.
 type openAPI struct {
 	OpenAPI    string                           `json:"openapi"`
 	Info       info                             `json:"info"`
@@ -110,14 +110,14 @@ type (
 )
 
 // document merges the documents of the plugin, one for each .proto file, and
-// corrects them where our JSON differs from that of grpc-gateway. The methods in
-// open need no token. The result depends on the parts alone.
+// corrects them where our JSON differs from the JSON of grpc-gateway. The methods in
+// open need no token. The result depends only on parts and open.
 func document(parts tree, open map[string]bool) ([]byte, error) {
 	doc := &openAPI{
 		OpenAPI: "3.1.0",
 		Info: info{
 			Title: "Holdfast", Version: "v2beta1", License: &license{"Apache License 2.0", "Apache-2.0"},
-			Description: "Who may do what, what is in the registry, and what is vulnerable. Every call is also there over gRPC.",
+			Description: "Access control, a registry for images, and their vulnerabilities. Every call is also available over gRPC.",
 		},
 		Servers:  []serverURL{{"/", "The server that this description comes from."}},
 		Security: []requirement{{"bearer": {}}},
@@ -150,7 +150,7 @@ func document(parts tree, open map[string]bool) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// merge adds one of the plugin's documents. name is that of its .proto file.
+// merge adds one of the plugin's documents. name is the name of its .proto file.
 func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error {
 	var p openAPI
 	dec := json.NewDecoder(bytes.NewReader(part))
@@ -164,8 +164,8 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 			doc.Paths[path] = map[string]*operation{}
 		}
 		for method, op := range operations {
-			if other := doc.Paths[path][method]; other != nil {
-				return fmt.Errorf("%s and %s are both %s %s", op.OperationID, other.OperationID, method, path)
+			if first := doc.Paths[path][method]; first != nil {
+				return fmt.Errorf("%s and %s are both %s %s", op.OperationID, first.OperationID, method, path)
 			}
 			op.correct(method, open[op.OperationID])
 			if superseded.MatchString(path) {
@@ -184,7 +184,7 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 		}
 	}
 	for _, t := range p.Tags { // two versions of a service may have one name
-		if !slices.ContainsFunc(doc.Tags, func(other tag) bool { return other.Name == t.Name }) {
+		if !slices.ContainsFunc(doc.Tags, func(known tag) bool { return known.Name == t.Name }) {
 			doc.Tags = append(doc.Tags, t)
 		}
 	}
@@ -192,10 +192,10 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 	return nil
 }
 
-// superseded matches the paths of version 1 that later versions have, too.
+// superseded matches the paths of version 1 that later versions also have.
 var superseded = regexp.MustCompile(`^/(iam|ping|registry|events|vulnerabilities)/v1/`)
 
-// correct changes op to describe what the server does.
+// correct changes op so that it describes the behavior of the server.
 func (op *operation) correct(method string, open bool) {
 	op.Summary = strings.ReplaceAll(op.Summary, "\n", " ")
 	if open {
@@ -208,28 +208,29 @@ func (op *operation) correct(method string, open bool) {
 		op.Responses["200"] = response{Description: "Done. The answer has no body."}
 	}
 	failed := op.Responses["default"]
-	failed.Description = "The call failed, and this is why."
+	failed.Description = "The call failed for this reason."
 	op.Responses["default"] = failed
 }
 
-// correctExchange describes what is different in the token service: parameters may
-// be sent as a form or as JSON.
+// correctExchange describes a difference of the token service: parameters may be
+// sent as a form or as JSON.
 func (op *operation) correctExchange() {
 	op.Description = strings.TrimSpace(op.Description +
-		" The parameters may be sent as a query, as a form or as a JSON object. The bearer is the credential to exchange.")
+		" The parameters may be sent as a query, as a form or as a JSON object. The bearer token is the credential to exchange.")
 }
 
-// correctWatch describes that the answer is a stream of server-sent events, of which each
-// has the message as its data.
+// correctWatch describes that the answer is a stream of server-sent events. The data
+// of each event is a message.
 func (op *operation) correctWatch() {
 	ok := op.Responses["200"]
 	ok.Content = content{"text/event-stream": ok.Content["application/json"]}
 	op.Responses["200"] = ok
 }
 
-// uidParameter matches the part of a path that is a uid. In the .proto files it has
-// the name of its field: {uid}, {parent}, {group.uid}, and {id} in version 1. For
-// OpenAPI, paths that differ only in such a name are equal, so all get one name.
+// uidParameter matches a path parameter that is a uid. In the .proto files it has
+// the name of its field: {uid}, {parent}, {group.uid}, or {id} in version 1. For
+// OpenAPI, paths that differ only in such a name are equal, so all of them get the
+// same name.
 var uidParameter = regexp.MustCompile(`\{(parent|group|([a-z]+_)*id|([a-z_]+[._])?uid)\}`)
 
 func (p *parameter) correct() {
@@ -268,7 +269,7 @@ func (doc *openAPI) closeSchemas() map[string]any {
 	return required
 }
 
-// requireOnCreate requires these properties in bodies that create a resource.
+// requireOnCreate requires the given properties in bodies that create a resource.
 func (doc *openAPI) requireOnCreate(required map[string]any) {
 	for _, operations := range doc.Paths {
 		post := operations["post"]

@@ -27,19 +27,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// LackKind is what is nearest to a capability that somebody lacks.
+// LackKind is the reason why an identity lacks a capability.
 type LackKind int32
 
 const (
 	// Never returned.
 	LackKind_LACK_KIND_UNSPECIFIED LackKind = 0
-	// They hold no role there or above it.
+	// The identity holds no role there or above it.
 	LackKind_LACK_KIND_ROLE LackKind = 1
-	// They hold roles, and none of them has the capability.
+	// The identity holds roles, but none of them has the capability.
 	LackKind_LACK_KIND_CAPABILITY LackKind = 2
-	// A role that has it has not begun.
+	// The binding of a role with the capability has not started yet.
 	LackKind_LACK_KIND_START LackKind = 3
-	// A role that has it is over.
+	// The binding of a role with the capability has ended.
 	LackKind_LACK_KIND_TIME LackKind = 4
 )
 
@@ -88,7 +88,7 @@ func (LackKind) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{0}
 }
 
-// SearchKind is what a result of a search is.
+// SearchKind is the kind of a search result.
 type SearchKind int32
 
 const (
@@ -116,7 +116,7 @@ const (
 	SearchKind_SEARCH_KIND_GROUP_INVITE SearchKind = 10
 	// A tag of a repo.
 	SearchKind_SEARCH_KIND_TAG SearchKind = 11
-	// A manifest of a repo: an image, an index, or what is attached to one.
+	// A manifest of a repo: an image, an index, or an artifact attached to one.
 	SearchKind_SEARCH_KIND_MANIFEST SearchKind = 12
 	// A package of an image.
 	SearchKind_SEARCH_KIND_PACKAGE SearchKind = 13
@@ -136,7 +136,7 @@ const (
 	SearchKind_SEARCH_KIND_AUDIT_ENTRY SearchKind = 20
 	// A registry that a group fetches images from.
 	SearchKind_SEARCH_KIND_UPSTREAM SearchKind = 21
-	// Somebody whose signatures on images count.
+	// A signer whose signatures on images are accepted.
 	SearchKind_SEARCH_KIND_SIGNER SearchKind = 22
 )
 
@@ -221,7 +221,7 @@ func (SearchKind) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{1}
 }
 
-// SearchMatch is what of a result the text is.
+// SearchMatch is the property of a result that matched the text.
 type SearchMatch int32
 
 const (
@@ -306,21 +306,21 @@ func (SearchMatch) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{2}
 }
 
-// Grant is a role binding that gives the capability asked about.
+// Grant is a role binding that gives the requested capability.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The binding's uid.
 	BindingUid string `protobuf:"bytes,1,opt,name=binding_uid,json=bindingUid,proto3" json:"binding_uid,omitempty"`
-	// Who holds the role.
+	// The identity that holds the role.
 	Identity *v2beta1.RoleBindingIdentity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The group it is held on: the place itself, or the one above that it is
-	// inherited from.
+	// The group of the binding: the place itself, or the group above it from which the
+	// role is inherited.
 	Group *v2beta1.RoleBindingGroup `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
 	// The role.
 	Role *v2beta1.RoleBindingRole `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	// When the binding was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// Until when it counts. Absent if it has no end.
+	// When the binding ends. Absent if it has no end.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -405,16 +405,17 @@ type CheckAccessRequest struct {
 	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// The capability as people write it, for example groups.list.
 	Capability string `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
-	// The uid of the group or other resource to do it to.
+	// The uid of the group or other resource to check.
 	PlaceUid string `protobuf:"bytes,3,opt,name=place_uid,json=placeUid,proto3" json:"place_uid,omitempty"`
-	// Asks about this time instead of now. It must be in the past, and not before
-	// history is kept.
+	// Asks about this time instead of now. It must be in the past, and not before the
+	// recorded history begins.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Asks, if the answer is no, for why not and for what would help. It is not answered
-	// about the past.
+	// If the identity lacks the capability, also return the reason and the role that
+	// would give it. It is ignored if as_of is set.
 	Explain bool `protobuf:"varint,5,opt,name=explain,proto3" json:"explain,omitempty"`
-	// Asks for the verdict alone: grants and incomplete are left out. Nothing has to be read
-	// for it, so it is what a service asks that enforces the answer.
+	// Return only the verdict, without grants and incomplete. This is the fastest call,
+	// because it reads nothing from the database; use it in services that enforce the
+	// answer.
 	VerdictOnly   bool `protobuf:"varint,6,opt,name=verdict_only,json=verdictOnly,proto3" json:"verdict_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -492,17 +493,16 @@ func (x *CheckAccessRequest) GetVerdictOnly() bool {
 	return false
 }
 
-// CheckAccessResponse is what CheckAccess found.
+// CheckAccessResponse is the result of CheckAccess.
 type CheckAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity holds the capability at the place.
 	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// The bindings that give it.
+	// The bindings that give the capability.
 	Grants []*Grant `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
-	// There are groups above that the caller's grants do not reach. Bindings on
-	// them are not among the grants.
+	// Bindings on some groups above are missing, because the caller may not list them.
 	Incomplete bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
-	// Why not, if that was asked for.
+	// Why the identity lacks the capability, if explain was set.
 	Lack          *Lack `protobuf:"bytes,4,opt,name=lack,proto3" json:"lack,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -566,17 +566,18 @@ func (x *CheckAccessResponse) GetLack() *Lack {
 	return nil
 }
 
-// Lack is why an identity does not hold a capability, and what would help, as far as
-// the caller may see that.
+// Lack explains why an identity does not hold a capability, and which role would give
+// it. It contains only what the caller may see.
 type Lack struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is nearest.
+	// The reason.
 	Kind LackKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.LackKind" json:"kind,omitempty"`
-	// The binding that comes nearest.
+	// The binding that comes closest to giving the capability.
 	Nearest *Grant `protobuf:"bytes,2,opt,name=nearest,proto3" json:"nearest,omitempty"`
-	// The smallest role that has the capability and can be bound there.
+	// The smallest role with the capability that the caller sees and that can be bound at
+	// the place.
 	Role *v2beta1.RoleBindingRole `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// Who could give it, by what they hold; five at most.
+	// Bindings of identities that could grant the role; five at most.
 	Givers        []*Grant `protobuf:"bytes,4,rep,name=givers,proto3" json:"givers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -640,14 +641,14 @@ func (x *Lack) GetGivers() []*Grant {
 	return nil
 }
 
-// ListEndingGrantsRequest asks what ends soon.
+// ListEndingGrantsRequest selects role bindings that end soon.
 type ListEndingGrantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Within which time: three days unless given, a year at most.
+	// The time within which they end: three days unless given, a year at most.
 	Within *durationpb.Duration `protobuf:"bytes,1,opt,name=within,proto3" json:"within,omitempty"`
 	// Only on the group with this uid and below it.
 	GroupUid string `protobuf:"bytes,2,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// How many to return: 50 unless given, 200 at most.
+	// The number of bindings to return: 50 unless given, 200 at most.
 	PageSize      int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -704,12 +705,12 @@ func (x *ListEndingGrantsRequest) GetPageSize() int32 {
 	return 0
 }
 
-// ListEndingGrantsResponse is what ends soon.
+// ListEndingGrantsResponse lists role bindings that end soon.
 type ListEndingGrantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The role bindings, the one that ends next first.
 	Grants []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
-	// There are more.
+	// There are more bindings that end within the time.
 	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -759,25 +760,25 @@ func (x *ListEndingGrantsResponse) GetMore() bool {
 	return false
 }
 
-// ListAccessRequest asks about everybody.
+// ListAccessRequest selects a capability and a place.
 type ListAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The capability as people write it, for example groups.list.
 	Capability string `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
-	// The uid of the group or other resource to do it to.
+	// The uid of the group or other resource to check.
 	PlaceUid string `protobuf:"bytes,2,opt,name=place_uid,json=placeUid,proto3" json:"place_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Asks about this time instead of now. It must be in the past, and not before
-	// history is kept.
+	// Asks about this time instead of now. It must be in the past, and not before the
+	// recorded history begins.
 	AsOf          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -867,14 +868,13 @@ type ListAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The grants of this page.
 	Grants []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many grants match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// There are groups above that the caller's grants do not reach. Bindings on
-	// them are not among the grants.
+	// Bindings on some groups above are missing, because the caller may not list them.
 	Incomplete    bool `protobuf:"varint,5,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -945,7 +945,7 @@ func (x *ListAccessResponse) GetIncomplete() bool {
 	return false
 }
 
-// ResolvePathRequest names a resource as people do.
+// ResolvePathRequest names a resource by its path.
 type ResolvePathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The names of the groups above it and its own, with slashes between, for
@@ -1001,11 +1001,11 @@ func (x *ResolvePathRequest) GetKind() string {
 	return ""
 }
 
-// ResolvePathResponse is what ResolvePath found.
+// ResolvePathResponse lists the resources at the path.
 type ResolvePathResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One resource, or several of the kinds whose names can repeat in a group,
-	// which are identities and identity_providers: the first twenty, by uid.
+	// One resource; or several, if the kind is identities or identity_providers, whose
+	// names can repeat in a group: the first twenty, by uid.
 	Resources     []*ResolvedResource `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1051,7 +1051,7 @@ func (x *ResolvePathResponse) GetResources() []*ResolvedResource {
 // ResolvedResource is a resource at a path.
 type ResolvedResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The resource's uid. Those of the groups above it are its beginnings.
+	// The resource's uid. Its prefixes are the uids of the groups above it.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Its path, with a slash before the first name.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -1103,7 +1103,7 @@ func (x *ResolvedResource) GetPath() string {
 	return ""
 }
 
-// LookupNamesRequest asks what uids stand for.
+// LookupNamesRequest lists the uids to look up.
 type LookupNamesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uids, 500 at most, of groups, identities, identity providers, repos and
@@ -1150,7 +1150,7 @@ func (x *LookupNamesRequest) GetUids() []string {
 	return nil
 }
 
-// LookupNamesResponse is what LookupNames found.
+// LookupNamesResponse lists the names that were found.
 type LookupNamesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The names, in the order of the request.
@@ -1196,7 +1196,7 @@ func (x *LookupNamesResponse) GetNames() []*ResourceName {
 	return nil
 }
 
-// ResourceName is what people call a resource.
+// ResourceName is the name of a resource.
 type ResourceName struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The resource's uid.
@@ -1205,7 +1205,7 @@ type ResourceName struct {
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// What people read instead of the name. Empty if there is nothing.
+	// The display name. Empty if there is none.
 	DisplayName string `protobuf:"bytes,4,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// The names of the groups above it and its own, with slashes between.
 	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
@@ -1278,13 +1278,14 @@ func (x *ResourceName) GetPath() string {
 	return ""
 }
 
-// SearchRequest is what to look for.
+// SearchRequest describes the search.
 type SearchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The text, 1 to 256 bytes. Case counts, but for the ids of advisories.
+	// The text, 1 to 256 bytes. The search is case-sensitive, except for the ids of
+	// advisories.
 	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
-	// How many results to return altogether: 50 unless given, which is also the most.
-	// There are at most 5 of a kind, and no further pages.
+	// The total number of results: 50 unless given, which is also the maximum. There are
+	// at most 5 results of each kind, and no further pages.
 	PageSize      int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1334,7 +1335,7 @@ func (x *SearchRequest) GetPageSize() int32 {
 	return 0
 }
 
-// SearchResponse is what Search found.
+// SearchResponse lists the results.
 type SearchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The results, best first.
@@ -1380,33 +1381,33 @@ func (x *SearchResponse) GetResults() []*SearchResult {
 	return nil
 }
 
-// SearchResult is something that a text may mean.
+// SearchResult is a resource that matched the text.
 type SearchResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The kind of resource.
 	Kind SearchKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.SearchKind" json:"kind,omitempty"`
-	// What of it the text is.
+	// The property that matched the text.
 	Match SearchMatch `protobuf:"varint,2,opt,name=match,proto3,enum=holdfast.access.v1.SearchMatch" json:"match,omitempty"`
-	// Its uid. Manifests and packages have none; that of an audit entry is the uid of
-	// what was changed.
+	// Its uid. Manifests and packages have none. The uid of an audit entry is the uid of
+	// the changed resource.
 	Uid string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Its name: that of the resource, the digest of a manifest, the package URL of a
-	// package, the id of an advisory, the type of an audit entry. Kinds without names
-	// have none.
+	// The name of the resource, the digest of a manifest, the package URL of a package,
+	// the id of an advisory, or the type of an audit entry. Empty for kinds without
+	// names.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// What people read instead of the name. Empty if there is nothing.
+	// The display name. Empty if there is none.
 	DisplayName string `protobuf:"bytes,5,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// Where it is: the names of the groups above it and its own, with slashes between;
-	// of a tag, a manifest or a package, as in an image reference; of a kind without
-	// names and of an audit entry, the path of the group it is in. Empty for people,
-	// and for what is in a provider or a subscription.
+	// Its path: the names of the groups above it and its own, with slashes between. Tags,
+	// manifests and packages have a path as in an image reference. Audit entries and
+	// kinds without names have the path of their group. Empty for people, and for
+	// resources inside a provider or a subscription.
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
-	// The uid of the group, repo, provider or subscription that it is in; of an audit
-	// entry, of the group in which the change was made.
+	// The uid of the group, repo, provider or subscription that contains it. For an audit
+	// entry, the uid of the group in which the change was made.
 	ParentUid string `protobuf:"bytes,7,opt,name=parent_uid,json=parentUid,proto3" json:"parent_uid,omitempty"`
-	// The digest of the image: of tags, manifests and packages.
+	// The digest of the image, for tags, manifests and packages.
 	Digest string `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What else there is to tell: the summary of an advisory.
+	// The summary of an advisory.
 	Description string `protobuf:"bytes,9,opt,name=description,proto3" json:"description,omitempty"`
 	// The id of an audit entry.
 	EntryId string `protobuf:"bytes,10,opt,name=entry_id,json=entryId,proto3" json:"entry_id,omitempty"`
@@ -1530,13 +1531,13 @@ type CountChildrenRequest struct {
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Groups per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort groups by, then optionally " desc": name unless given. The
-	// pages of one walk have one order.
+	// A field to sort groups by, then optionally " desc": name unless given. Send the
+	// same order with every page token.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many groups to pass over before the page starts.
+	// How many groups to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1607,18 +1608,18 @@ func (x *CountChildrenRequest) GetSkip() int32 {
 	return 0
 }
 
-// CountChildrenResponse is how much is in a group, and one page of the groups in it.
+// CountChildrenResponse has the counts of a group and one page of the groups in it.
 type CountChildrenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The groups directly in it.
 	Groups []*CountedGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many groups are directly in it, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// How much is in the group itself.
+	// The counts of the group itself.
 	Counts        *ChildCounts `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1689,16 +1690,16 @@ func (x *CountChildrenResponse) GetCounts() *ChildCounts {
 	return nil
 }
 
-// CountedGroup is a group with how much is in it.
+// CountedGroup is a group with its counts.
 type CountedGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What people read instead of the name. Empty if there is nothing.
+	// The display name. Empty if there is none.
 	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// How much is in it.
+	// The counts of the group.
 	Counts        *ChildCounts `protobuf:"bytes,4,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1762,8 +1763,8 @@ func (x *CountedGroup) GetCounts() *ChildCounts {
 	return nil
 }
 
-// ChildCounts is how many resources of each kind are in a group. A kind that the
-// caller may not list there is absent.
+// ChildCounts is the number of resources of each kind in a group. Kinds that the caller
+// may not list there are absent.
 type ChildCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Groups.
@@ -1845,12 +1846,12 @@ func (x *ChildCounts) GetRoleBindings() *ChildCount {
 	return nil
 }
 
-// ChildCount is how many resources of a kind are in a group.
+// ChildCount is the number of resources of one kind in a group.
 type ChildCount struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Directly in it.
+	// The number directly in the group.
 	Direct int64 `protobuf:"varint,1,opt,name=direct,proto3" json:"direct,omitempty"`
-	// In it and in all groups below it.
+	// The number in the group and in all groups below it.
 	All           int64 `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1900,7 +1901,7 @@ func (x *ChildCount) GetAll() int64 {
 	return 0
 }
 
-// ListCapabilitiesRequest is empty: there is one answer for everybody.
+// ListCapabilitiesRequest is empty: all callers get the same answer.
 type ListCapabilitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1937,7 +1938,7 @@ func (*ListCapabilitiesRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{22}
 }
 
-// ListCapabilitiesResponse is all there are.
+// ListCapabilitiesResponse lists all capabilities.
 type ListCapabilitiesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The capabilities.
@@ -1983,14 +1984,14 @@ func (x *ListCapabilitiesResponse) GetCapabilities() []*NamedCapability {
 	return nil
 }
 
-// NamedCapability is a capability in the two ways it is written.
+// NamedCapability is a capability with its two names.
 type NamedCapability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As people write it, for example groups.list.
+	// The name that people use, for example groups.list.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// As roles have it, for example CAP_IAM_GROUPS_LIST.
+	// The value that roles contain, for example CAP_IAM_GROUPS_LIST.
 	Capability capabilities.Capability `protobuf:"varint,2,opt,name=capability,proto3,enum=holdfast.capabilities.Capability" json:"capability,omitempty"`
-	// The kind of resource it is about, for example groups.
+	// The kind of resource that it applies to, for example groups.
 	Family        string `protobuf:"bytes,3,opt,name=family,proto3" json:"family,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2084,7 +2085,7 @@ func (*GetVersionRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_access_proto_rawDescGZIP(), []int{25}
 }
 
-// Version is what the server is.
+// Version describes the server.
 type Version struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the server.

@@ -34,36 +34,37 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccessService answers who may do what where, and through which role binding.
+// AccessService answers which identities hold a capability at a place, and through
+// which role bindings. It also finds resources by path, uid and text.
 type AccessServiceClient interface {
-	// CheckAccess says whether an identity holds a capability at a place.
+	// CheckAccess reports whether an identity holds a capability at a place.
 	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
-	// ListAccess returns every grant of a capability at a place, a page at a
-	// time. An identity with several is there several times.
+	// ListAccess returns every grant of a capability at a place, a page at a time. An
+	// identity with several grants is returned several times.
 	ListAccess(ctx context.Context, in *ListAccessRequest, opts ...grpc.CallOption) (*ListAccessResponse, error)
-	// ResolvePath returns the resources at a path of names, from the organization
-	// down. It finds what the caller may get, and nothing else: for a path that ends
-	// anywhere else the answer is NOT_FOUND, whether or not something is there. The
-	// caller need not see the groups on the way.
+	// ResolvePath returns the resources at a path of names, from the organization down.
+	// It finds only resources that the caller may get. For any other path the answer is
+	// NOT_FOUND, whether or not the resource exists. The caller need not be able to see
+	// the groups above the resource.
 	ResolvePath(ctx context.Context, in *ResolvePathRequest, opts ...grpc.CallOption) (*ResolvePathResponse, error)
-	// LookupNames returns the names of resources and people by their uids, in the
-	// order of the request. It leaves out what there is not, and what the caller may
-	// not get: the two look the same.
+	// LookupNames returns the names of resources and people by their uids, in the order
+	// of the request. It leaves out uids that do not exist and resources that the caller
+	// may not get, so that the two cannot be distinguished.
 	LookupNames(ctx context.Context, in *LookupNamesRequest, opts ...grpc.CallOption) (*LookupNamesResponse, error)
-	// Search finds what a text may mean, over all kinds, best first: a uid, a path, a
-	// name or the beginning of one, an e-mail address, a digest or the beginning of
-	// one, a tag, the id or an alias of an advisory, a package URL, the id of a
-	// request. It finds what lists would show to the caller, and nothing else.
+	// Search finds resources of all kinds by a text, best matches first: a uid, a path, a
+	// name or the beginning of one, an e-mail address, a digest or the beginning of one,
+	// a tag, the id or an alias of an advisory, a package URL, the id of a request. It
+	// finds only resources that the caller may list.
 	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
-	// CountChildren says how many resources of each kind are in a group, and in each
-	// of the groups directly in it, a page at a time.
+	// CountChildren returns the number of resources of each kind in a group, and in each
+	// group directly below it, a page at a time.
 	CountChildren(ctx context.Context, in *CountChildrenRequest, opts ...grpc.CallOption) (*CountChildrenResponse, error)
-	// ListEndingGrants returns the role bindings that end soon, the next first, among those
-	// that the caller may list.
+	// ListEndingGrants returns the role bindings that end soon, the earliest first. It
+	// returns only bindings that the caller may list.
 	ListEndingGrants(ctx context.Context, in *ListEndingGrantsRequest, opts ...grpc.CallOption) (*ListEndingGrantsResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(ctx context.Context, in *ListCapabilitiesRequest, opts ...grpc.CallOption) (*ListCapabilitiesResponse, error)
-	// GetVersion says what the server is.
+	// GetVersion returns the version of the server.
 	GetVersion(ctx context.Context, in *GetVersionRequest, opts ...grpc.CallOption) (*Version, error)
 }
 
@@ -169,36 +170,37 @@ func (c *accessServiceClient) GetVersion(ctx context.Context, in *GetVersionRequ
 // All implementations must embed UnimplementedAccessServiceServer
 // for forward compatibility.
 //
-// AccessService answers who may do what where, and through which role binding.
+// AccessService answers which identities hold a capability at a place, and through
+// which role bindings. It also finds resources by path, uid and text.
 type AccessServiceServer interface {
-	// CheckAccess says whether an identity holds a capability at a place.
+	// CheckAccess reports whether an identity holds a capability at a place.
 	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
-	// ListAccess returns every grant of a capability at a place, a page at a
-	// time. An identity with several is there several times.
+	// ListAccess returns every grant of a capability at a place, a page at a time. An
+	// identity with several grants is returned several times.
 	ListAccess(context.Context, *ListAccessRequest) (*ListAccessResponse, error)
-	// ResolvePath returns the resources at a path of names, from the organization
-	// down. It finds what the caller may get, and nothing else: for a path that ends
-	// anywhere else the answer is NOT_FOUND, whether or not something is there. The
-	// caller need not see the groups on the way.
+	// ResolvePath returns the resources at a path of names, from the organization down.
+	// It finds only resources that the caller may get. For any other path the answer is
+	// NOT_FOUND, whether or not the resource exists. The caller need not be able to see
+	// the groups above the resource.
 	ResolvePath(context.Context, *ResolvePathRequest) (*ResolvePathResponse, error)
-	// LookupNames returns the names of resources and people by their uids, in the
-	// order of the request. It leaves out what there is not, and what the caller may
-	// not get: the two look the same.
+	// LookupNames returns the names of resources and people by their uids, in the order
+	// of the request. It leaves out uids that do not exist and resources that the caller
+	// may not get, so that the two cannot be distinguished.
 	LookupNames(context.Context, *LookupNamesRequest) (*LookupNamesResponse, error)
-	// Search finds what a text may mean, over all kinds, best first: a uid, a path, a
-	// name or the beginning of one, an e-mail address, a digest or the beginning of
-	// one, a tag, the id or an alias of an advisory, a package URL, the id of a
-	// request. It finds what lists would show to the caller, and nothing else.
+	// Search finds resources of all kinds by a text, best matches first: a uid, a path, a
+	// name or the beginning of one, an e-mail address, a digest or the beginning of one,
+	// a tag, the id or an alias of an advisory, a package URL, the id of a request. It
+	// finds only resources that the caller may list.
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
-	// CountChildren says how many resources of each kind are in a group, and in each
-	// of the groups directly in it, a page at a time.
+	// CountChildren returns the number of resources of each kind in a group, and in each
+	// group directly below it, a page at a time.
 	CountChildren(context.Context, *CountChildrenRequest) (*CountChildrenResponse, error)
-	// ListEndingGrants returns the role bindings that end soon, the next first, among those
-	// that the caller may list.
+	// ListEndingGrants returns the role bindings that end soon, the earliest first. It
+	// returns only bindings that the caller may list.
 	ListEndingGrants(context.Context, *ListEndingGrantsRequest) (*ListEndingGrantsResponse, error)
 	// ListCapabilities returns every capability that a role can have.
 	ListCapabilities(context.Context, *ListCapabilitiesRequest) (*ListCapabilitiesResponse, error)
-	// GetVersion says what the server is.
+	// GetVersion returns the version of the server.
 	GetVersion(context.Context, *GetVersionRequest) (*Version, error)
 	mustEmbedUnimplementedAccessServiceServer()
 }

@@ -26,19 +26,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GrantChangeKind is what happened to a grant.
+// GrantChangeKind says what happened to a grant.
 type GrantChangeKind int32
 
 const (
 	// Never used.
 	GrantChangeKind_GRANT_CHANGE_KIND_UNSPECIFIED GrantChangeKind = 0
-	// The role was given.
+	// The role was granted.
 	GrantChangeKind_GRANT_CHANGE_KIND_GRANTED GrantChangeKind = 1
-	// The role began to count, as it was given before.
+	// The start time of a role that was granted earlier was reached.
 	GrantChangeKind_GRANT_CHANGE_KIND_BEGUN GrantChangeKind = 2
-	// The role was taken away.
+	// The role was revoked.
 	GrantChangeKind_GRANT_CHANGE_KIND_REVOKED GrantChangeKind = 3
-	// The role ended by itself.
+	// The end time of the role was reached.
 	GrantChangeKind_GRANT_CHANGE_KIND_EXPIRED GrantChangeKind = 4
 )
 
@@ -90,23 +90,24 @@ func (GrantChangeKind) EnumDescriptor() ([]byte, []int) {
 // ListPastGrantsRequest asks about a place, an identity, or both.
 type ListPastGrantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The time to ask about. It must be in the past, and not before history is kept.
+	// The time to ask about. It must be in the past, and not before the recorded history
+	// begins.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// The uid of the group or other resource that the bindings counted for: those
-	// on it and on the groups above it. Without a place, they are those of the
-	// identity on all groups whose bindings the caller may list.
+	// The uid of a group or other resource. The answer has the bindings on it and on the
+	// groups above it. Without a place, it has the identity's bindings on all groups
+	// whose bindings the caller may list.
 	PlaceUid string `protobuf:"bytes,2,opt,name=place_uid,json=placeUid,proto3" json:"place_uid,omitempty"`
 	// Only bindings of the identity with this uid.
 	IdentityUid string `protobuf:"bytes,3,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -196,14 +197,13 @@ type ListPastGrantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The grants of this page, with the names that groups and roles had then.
 	Grants []*Grant `protobuf:"bytes,1,rep,name=grants,proto3" json:"grants,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many grants match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// There are groups above that the caller's grants do not reach. Bindings on
-	// them are not among the grants.
+	// Bindings on some groups above are missing, because the caller may not list them.
 	Incomplete    bool `protobuf:"varint,5,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -277,18 +277,19 @@ func (x *ListPastGrantsResponse) GetIncomplete() bool {
 // ListPastGroupsRequest names the group.
 type ListPastGroupsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The time to ask about. It must be in the past, and not before history is kept.
+	// The time to ask about. It must be in the past, and not before the recorded history
+	// begins.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// uid, then optionally " desc". The pages of one walk have one order.
+	// uid, then optionally " desc". Send the same order with every page token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -371,11 +372,11 @@ type ListPastGroupsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The groups of this page.
 	Groups []*PastGroup `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many groups match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -439,14 +440,14 @@ func (x *ListPastGroupsResponse) GetSkipped() int32 {
 	return 0
 }
 
-// PastGroup is a group as it was at a time.
+// PastGroup is the state of a group at a past time.
 type PastGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The name that it had.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// It was deleted since.
+	// The group has been deleted since then.
 	Deleted       bool `protobuf:"varint,3,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -506,22 +507,21 @@ func (x *PastGroup) GetDeleted() bool {
 // DiffAccessRequest names two times.
 type DiffAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The time to compare with. It must not be before history is kept.
+	// The earlier time. It must not be before the recorded history begins.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
-	// The time to compare, after from_time and in the past.
+	// The later time, after from_time and in the past.
 	ToTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
-	// Only bindings that count for the group with this uid or for one below it: those
-	// on them and on the groups above. Without a place, they are all bindings that the
-	// caller may list.
+	// The uid of a group: only bindings on it, on the groups below it and on the groups
+	// above it. Without a place, all bindings that the caller may list.
 	PlaceUid string `protobuf:"bytes,3,opt,name=place_uid,json=placeUid,proto3" json:"place_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// time, then optionally " desc". The pages of one walk have one order.
+	// time, then optionally " desc". Send the same order with every page token.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -611,17 +611,16 @@ type DiffAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes of this page.
 	Changes []*GrantChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many changes there are, on all pages together.
+	// The number of changes, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// There are groups above that the caller's grants do not reach. Bindings on
-	// them are not among the changes.
+	// Bindings on some groups above are missing, because the caller may not list them.
 	Incomplete bool `protobuf:"varint,5,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
-	// Roles that allow something else than before, which is so for all who hold them.
-	// Only the first page has them.
+	// Roles whose capabilities changed, for all identities that hold them. Only the first
+	// page has them.
 	Roles         []*RoleChange `protobuf:"bytes,6,rep,name=roles,proto3" json:"roles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -699,17 +698,18 @@ func (x *DiffAccessResponse) GetRoles() []*RoleChange {
 	return nil
 }
 
-// GrantChange is a role that somebody has gained or lost.
+// GrantChange is a role that an identity gained or lost.
 type GrantChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What has happened.
+	// What happened to the grant.
 	Kind GrantChangeKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.GrantChangeKind" json:"kind,omitempty"`
-	// When.
+	// When it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// The uid of the identity that has done it; of a role that has begun, that has given
-	// it. Empty if nobody has, because a time was reached, or if it is not known.
+	// The uid of the identity that made the change. If the role began to count, the
+	// identity that granted it. Empty if the role ended by itself, or if the identity is
+	// unknown.
 	ActorUid string `protobuf:"bytes,3,opt,name=actor_uid,json=actorUid,proto3" json:"actor_uid,omitempty"`
-	// The grant, as it was when it counted.
+	// The grant with the values that it had while it was in effect.
 	Grant         *Grant `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -773,19 +773,19 @@ func (x *GrantChange) GetGrant() *Grant {
 	return nil
 }
 
-// RoleChange is a role that allows something else than before.
+// RoleChange is a role whose capabilities changed.
 type RoleChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The role, with the name that it had in the end.
+	// The role, with the name that it had at to_time.
 	Role *v2beta1.RoleBindingRole `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
-	// What it allows since.
+	// The capabilities that it gained.
 	Gained []capabilities.Capability `protobuf:"varint,2,rep,packed,name=gained,proto3,enum=holdfast.capabilities.Capability" json:"gained,omitempty"`
-	// What it does not allow any more.
+	// The capabilities that it lost.
 	Lost []capabilities.Capability `protobuf:"varint,3,rep,packed,name=lost,proto3,enum=holdfast.capabilities.Capability" json:"lost,omitempty"`
 	// When it was last changed.
 	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
-	// The uid of the identity that has last changed it. Empty if it is not known, and for
-	// the roles of the service itself.
+	// The uid of the identity that last changed it. Empty if it is unknown, and for
+	// built-in roles.
 	ActorUid      string `protobuf:"bytes,5,opt,name=actor_uid,json=actorUid,proto3" json:"actor_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

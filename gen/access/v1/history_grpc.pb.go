@@ -28,18 +28,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccessHistoryService tells what was granted in the past. What a caller is told is
-// decided by what the caller holds now.
+// AccessHistoryService returns the grants of the past. The caller's present
+// capabilities decide what it returns.
 type AccessHistoryServiceClient interface {
-	// ListPastGrants returns the role bindings that counted at a time, a page at a
-	// time: at a place, of an identity, or both.
+	// ListPastGrants returns the role bindings that were in effect at a time, a page at a
+	// time: for a place, for an identity, or both.
 	ListPastGrants(ctx context.Context, in *ListPastGrantsRequest, opts ...grpc.CallOption) (*ListPastGrantsResponse, error)
-	// ListPastGroups returns the groups that were directly in another at a time, a
-	// page at a time.
+	// ListPastGroups returns the groups that were directly in a group at a time, a page
+	// at a time.
 	ListPastGroups(ctx context.Context, in *ListPastGroupsRequest, opts ...grpc.CallOption) (*ListPastGroupsResponse, error)
-	// DiffAccess returns who has gained and lost which role between two times, and
-	// by whom, a page at a time, oldest first. What was gained
-	// and lost again in between is not there.
+	// DiffAccess returns which identities gained and lost which roles between two times,
+	// and who changed that, a page at a time, oldest first. It leaves out roles that were
+	// both gained and lost in between.
 	DiffAccess(ctx context.Context, in *DiffAccessRequest, opts ...grpc.CallOption) (*DiffAccessResponse, error)
 }
 
@@ -85,18 +85,18 @@ func (c *accessHistoryServiceClient) DiffAccess(ctx context.Context, in *DiffAcc
 // All implementations must embed UnimplementedAccessHistoryServiceServer
 // for forward compatibility.
 //
-// AccessHistoryService tells what was granted in the past. What a caller is told is
-// decided by what the caller holds now.
+// AccessHistoryService returns the grants of the past. The caller's present
+// capabilities decide what it returns.
 type AccessHistoryServiceServer interface {
-	// ListPastGrants returns the role bindings that counted at a time, a page at a
-	// time: at a place, of an identity, or both.
+	// ListPastGrants returns the role bindings that were in effect at a time, a page at a
+	// time: for a place, for an identity, or both.
 	ListPastGrants(context.Context, *ListPastGrantsRequest) (*ListPastGrantsResponse, error)
-	// ListPastGroups returns the groups that were directly in another at a time, a
-	// page at a time.
+	// ListPastGroups returns the groups that were directly in a group at a time, a page
+	// at a time.
 	ListPastGroups(context.Context, *ListPastGroupsRequest) (*ListPastGroupsResponse, error)
-	// DiffAccess returns who has gained and lost which role between two times, and
-	// by whom, a page at a time, oldest first. What was gained
-	// and lost again in between is not there.
+	// DiffAccess returns which identities gained and lost which roles between two times,
+	// and who changed that, a page at a time, oldest first. It leaves out roles that were
+	// both gained and lost in between.
 	DiffAccess(context.Context, *DiffAccessRequest) (*DiffAccessResponse, error)
 	mustEmbedUnimplementedAccessHistoryServiceServer()
 }

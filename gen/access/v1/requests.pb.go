@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AccessRequestState says how far a request has come.
+// AccessRequestState is the state of a request.
 type AccessRequestState int32
 
 const (
@@ -37,15 +37,15 @@ const (
 	AccessRequestState_ACCESS_REQUEST_STATE_PENDING AccessRequestState = 1
 	// The role is granted, until expire_time.
 	AccessRequestState_ACCESS_REQUEST_STATE_GRANTED AccessRequestState = 2
-	// Somebody has refused it.
+	// An approver has refused it.
 	AccessRequestState_ACCESS_REQUEST_STATE_DENIED AccessRequestState = 3
-	// It was withdrawn, or what was granted was handed back.
+	// It was withdrawn, or the granted role was handed back.
 	AccessRequestState_ACCESS_REQUEST_STATE_HANDED_BACK AccessRequestState = 4
 	// Its group was deleted before it was decided.
 	AccessRequestState_ACCESS_REQUEST_STATE_CLOSED AccessRequestState = 5
 	// Nobody has decided within seven days.
 	AccessRequestState_ACCESS_REQUEST_STATE_LAPSED AccessRequestState = 6
-	// What was granted has ended.
+	// The granted role has ended.
 	AccessRequestState_ACCESS_REQUEST_STATE_OVER AccessRequestState = 7
 )
 
@@ -107,17 +107,17 @@ type AccessRule struct {
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The uid of the role.
 	RoleUid string `protobuf:"bytes,2,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
-	// The longest time for which it can be asked for: from a minute to 30 days.
+	// The longest duration of a request: from a minute to 30 days.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// How many have to approve: 1 or 2. 1 unless given; none if break_glass is set.
+	// The number of approvals needed: 1 or 2. 1 unless given; none if break_glass is set.
 	Approvers int32 `protobuf:"varint,4,opt,name=approvers,proto3" json:"approvers,omitempty"`
-	// A request must say what it is for.
+	// A request must have a reason.
 	ReasonRequired bool `protobuf:"varint,5,opt,name=reason_required,json=reasonRequired,proto3" json:"reason_required,omitempty"`
-	// The role is granted at once, without an approval, and an event of its own says
-	// so. A reason is required.
+	// The role is granted immediately, without an approval, and a separate event reports
+	// that. A reason is required.
 	BreakGlass bool `protobuf:"varint,6,opt,name=break_glass,json=breakGlass,proto3" json:"break_glass,omitempty"`
-	// The uid of the role that whoever asks must hold on the group or above it.
-	// Without it, whoever holds any role in the organization can ask.
+	// The uid of the role that requesters must hold on the group or above it. Without it,
+	// every identity with a role in the organization can ask.
 	RequesterRoleUid string `protobuf:"bytes,7,opt,name=requester_role_uid,json=requesterRoleUid,proto3" json:"requester_role_uid,omitempty"`
 	// When the rule was created.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -218,29 +218,29 @@ type AccessRequest struct {
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The uid of the role.
 	RoleUid string `protobuf:"bytes,2,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
-	// For how long, from when it is granted.
+	// The duration of the role, counted from the grant.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	// What it is for.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Take the role at once, by a rule that allows it.
+	// Take the role immediately, by a rule that allows it.
 	BreakGlass bool `protobuf:"varint,5,opt,name=break_glass,json=breakGlass,proto3" json:"break_glass,omitempty"`
-	// Who asks.
+	// The uid of the identity that asks.
 	IdentityUid string `protobuf:"bytes,6,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// How far it has come.
+	// The state of the request.
 	State AccessRequestState `protobuf:"varint,7,opt,name=state,proto3,enum=holdfast.access.v1.AccessRequestState" json:"state,omitempty"`
-	// How many have to approve.
+	// The number of approvals needed.
 	Approvers int32 `protobuf:"varint,8,opt,name=approvers,proto3" json:"approvers,omitempty"`
 	// Who has approved.
 	Approvals []*AccessApproval `protobuf:"bytes,9,rep,name=approvals,proto3" json:"approvals,omitempty"`
-	// Who has denied it or handed it back.
+	// The uid of the identity that denied it or handed it back.
 	CloserUid string `protobuf:"bytes,10,opt,name=closer_uid,json=closerUid,proto3" json:"closer_uid,omitempty"`
 	// When it was denied or handed back.
 	CloseTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
-	// The uid of the binding that was made.
+	// The uid of the binding that was created.
 	BindingUid string `protobuf:"bytes,12,opt,name=binding_uid,json=bindingUid,proto3" json:"binding_uid,omitempty"`
 	// When it was granted.
 	GrantTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=grant_time,json=grantTime,proto3" json:"grant_time,omitempty"`
-	// When what was granted ends.
+	// When the granted role ends.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// When it was made.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -392,12 +392,12 @@ func (x *AccessRequest) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// AccessApproval is somebody's consent to a request.
+// AccessApproval is an approval of a request.
 type AccessApproval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who has approved.
 	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// When.
+	// When it was approved.
 	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -454,7 +454,7 @@ type CreateAccessRuleRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The rule.
 	AccessRule *AccessRule `protobuf:"bytes,2,opt,name=access_rule,json=accessRule,proto3" json:"access_rule,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -518,13 +518,13 @@ type ListAccessRulesRequest struct {
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -600,11 +600,11 @@ type ListAccessRulesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rules of this page.
 	AccessRules []*AccessRule `protobuf:"bytes,1,rep,name=access_rules,json=accessRules,proto3" json:"access_rules,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many rules match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -673,7 +673,7 @@ type DeleteAccessRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -730,7 +730,7 @@ type CreateAccessRequestRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The request.
 	AccessRequest *AccessRequest `protobuf:"bytes,2,opt,name=access_request,json=accessRequest,proto3" json:"access_request,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -838,17 +838,17 @@ type ListAccessRequestsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only those that the caller has made. They need no capability.
+	// Only requests that the caller has made, which needs no capability.
 	Mine bool `protobuf:"varint,2,opt,name=mine,proto3" json:"mine,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,11 +931,11 @@ type ListAccessRequestsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The requests of this page.
 	AccessRequests []*AccessRequest `protobuf:"bytes,1,rep,name=access_requests,json=accessRequests,proto3" json:"access_requests,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many requests match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1004,7 +1004,7 @@ type ApproveAccessRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1059,7 +1059,7 @@ type DenyAccessRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1114,7 +1114,7 @@ type HandBackAccessRequestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

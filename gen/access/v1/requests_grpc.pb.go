@@ -36,8 +36,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // AccessRequestsService lets people ask for roles for a time. A rule says which role
-// can be asked for on a group, by whom and for how long; others approve. What is
-// granted is a role binding with an end.
+// can be requested on a group, by whom and for how long; others approve. An approved
+// request becomes a role binding with an end.
 type AccessRequestsServiceClient interface {
 	// CreateAccessRule makes a role requestable on a group. The caller needs every
 	// capability of the role there, without an end.
@@ -47,25 +47,26 @@ type AccessRequestsServiceClient interface {
 	ListAccessRules(ctx context.Context, in *ListAccessRulesRequest, opts ...grpc.CallOption) (*ListAccessRulesResponse, error)
 	// DeleteAccessRule ends a rule. Requests that are open can still be decided.
 	DeleteAccessRule(ctx context.Context, in *DeleteAccessRuleRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CreateAccessRequest asks for a role on a group, for the caller. It takes a rule of
-	// that group. If there is none that lets the caller ask, the answer is
-	// PERMISSION_DENIED, whether or not there is such a group or role. With
-	// break_glass, the role is granted at once, if a rule allows it.
+	// CreateAccessRequest asks for a role on a group, for the caller. The group needs a
+	// rule for the role. If no rule lets the caller ask, the answer is PERMISSION_DENIED,
+	// whether or not the group and the role exist. With break_glass, the role is granted
+	// immediately, if a rule allows it.
 	CreateAccessRequest(ctx context.Context, in *CreateAccessRequestRequest, opts ...grpc.CallOption) (*AccessRequest, error)
-	// GetAccessRequest returns a request. Whoever made it needs no capability.
+	// GetAccessRequest returns a request. The identity that made the request needs no
+	// capability.
 	GetAccessRequest(ctx context.Context, in *GetAccessRequestRequest, opts ...grpc.CallOption) (*AccessRequest, error)
-	// ListAccessRequests returns the requests that the caller's grants reach, or those that
-	// the caller has made, a page at a time.
+	// ListAccessRequests returns the requests that the caller may list, or the requests
+	// that the caller has made, a page at a time.
 	ListAccessRequests(ctx context.Context, in *ListAccessRequestsRequest, opts ...grpc.CallOption) (*ListAccessRequestsResponse, error)
-	// ApproveAccessRequest approves a request. The caller needs every capability of the role
-	// on the group for as long as it is asked for, and is neither who made the request
-	// nor who could act as them. With the last approval that the rule asks for, the
-	// role is granted, from then on.
+	// ApproveAccessRequest approves a request. The caller needs every capability of the
+	// role on the group for the whole requested duration. The caller must not be the
+	// requester, or an identity that could act as the requester. The role is granted when
+	// the rule's required number of approvals is reached.
 	ApproveAccessRequest(ctx context.Context, in *ApproveAccessRequestRequest, opts ...grpc.CallOption) (*AccessRequest, error)
 	// DenyAccessRequest refuses a request that is open.
 	DenyAccessRequest(ctx context.Context, in *DenyAccessRequestRequest, opts ...grpc.CallOption) (*AccessRequest, error)
-	// HandBackAccessRequest ends what was granted, or withdraws a request that is open.
-	// Whoever made the request needs no capability.
+	// HandBackAccessRequest ends the role that was granted, or withdraws an open request.
+	// The identity that made the request needs no capability.
 	HandBackAccessRequest(ctx context.Context, in *HandBackAccessRequestRequest, opts ...grpc.CallOption) (*AccessRequest, error)
 }
 
@@ -172,8 +173,8 @@ func (c *accessRequestsServiceClient) HandBackAccessRequest(ctx context.Context,
 // for forward compatibility.
 //
 // AccessRequestsService lets people ask for roles for a time. A rule says which role
-// can be asked for on a group, by whom and for how long; others approve. What is
-// granted is a role binding with an end.
+// can be requested on a group, by whom and for how long; others approve. An approved
+// request becomes a role binding with an end.
 type AccessRequestsServiceServer interface {
 	// CreateAccessRule makes a role requestable on a group. The caller needs every
 	// capability of the role there, without an end.
@@ -183,25 +184,26 @@ type AccessRequestsServiceServer interface {
 	ListAccessRules(context.Context, *ListAccessRulesRequest) (*ListAccessRulesResponse, error)
 	// DeleteAccessRule ends a rule. Requests that are open can still be decided.
 	DeleteAccessRule(context.Context, *DeleteAccessRuleRequest) (*emptypb.Empty, error)
-	// CreateAccessRequest asks for a role on a group, for the caller. It takes a rule of
-	// that group. If there is none that lets the caller ask, the answer is
-	// PERMISSION_DENIED, whether or not there is such a group or role. With
-	// break_glass, the role is granted at once, if a rule allows it.
+	// CreateAccessRequest asks for a role on a group, for the caller. The group needs a
+	// rule for the role. If no rule lets the caller ask, the answer is PERMISSION_DENIED,
+	// whether or not the group and the role exist. With break_glass, the role is granted
+	// immediately, if a rule allows it.
 	CreateAccessRequest(context.Context, *CreateAccessRequestRequest) (*AccessRequest, error)
-	// GetAccessRequest returns a request. Whoever made it needs no capability.
+	// GetAccessRequest returns a request. The identity that made the request needs no
+	// capability.
 	GetAccessRequest(context.Context, *GetAccessRequestRequest) (*AccessRequest, error)
-	// ListAccessRequests returns the requests that the caller's grants reach, or those that
-	// the caller has made, a page at a time.
+	// ListAccessRequests returns the requests that the caller may list, or the requests
+	// that the caller has made, a page at a time.
 	ListAccessRequests(context.Context, *ListAccessRequestsRequest) (*ListAccessRequestsResponse, error)
-	// ApproveAccessRequest approves a request. The caller needs every capability of the role
-	// on the group for as long as it is asked for, and is neither who made the request
-	// nor who could act as them. With the last approval that the rule asks for, the
-	// role is granted, from then on.
+	// ApproveAccessRequest approves a request. The caller needs every capability of the
+	// role on the group for the whole requested duration. The caller must not be the
+	// requester, or an identity that could act as the requester. The role is granted when
+	// the rule's required number of approvals is reached.
 	ApproveAccessRequest(context.Context, *ApproveAccessRequestRequest) (*AccessRequest, error)
 	// DenyAccessRequest refuses a request that is open.
 	DenyAccessRequest(context.Context, *DenyAccessRequestRequest) (*AccessRequest, error)
-	// HandBackAccessRequest ends what was granted, or withdraws a request that is open.
-	// Whoever made the request needs no capability.
+	// HandBackAccessRequest ends the role that was granted, or withdraws an open request.
+	// The identity that made the request needs no capability.
 	HandBackAccessRequest(context.Context, *HandBackAccessRequestRequest) (*AccessRequest, error)
 	mustEmbedUnimplementedAccessRequestsServiceServer()
 }

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SimulateRequest is what to simulate.
+// SimulateRequest lists the changes to simulate.
 type SimulateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes in the order in which they would be made, 1 to 20.
@@ -71,10 +71,10 @@ func (x *SimulateRequest) GetChanges() []*SimulatedChange {
 	return nil
 }
 
-// SimulatedChange is a change, as the request that would make it.
+// SimulatedChange is the request that would make the change.
 type SimulatedChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which one it is.
+	// The request.
 	//
 	// Types that are valid to be assigned to Change:
 	//
@@ -532,10 +532,10 @@ func (*SimulatedChange_UpdateAccountAssociation) isSimulatedChange_Change() {}
 
 func (*SimulatedChange_DeleteAccountAssociation) isSimulatedChange_Change() {}
 
-// SimulateResponse is what the changes would do.
+// SimulateResponse is the effect of the changes.
 type SimulateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What somebody would gain: the first 50.
+	// The first 50 capabilities that identities would gain.
 	Gained []*AccessChange `protobuf:"bytes,1,rep,name=gained,proto3" json:"gained,omitempty"`
 	// How many there are altogether.
 	GainedTotal int32 `protobuf:"varint,2,opt,name=gained_total,json=gainedTotal,proto3" json:"gained_total,omitempty"`
@@ -543,7 +543,7 @@ type SimulateResponse struct {
 	GainedHidden int32 `protobuf:"varint,3,opt,name=gained_hidden,json=gainedHidden,proto3" json:"gained_hidden,omitempty"`
 	// How many identities would gain something.
 	GainedIdentities int32 `protobuf:"varint,4,opt,name=gained_identities,json=gainedIdentities,proto3" json:"gained_identities,omitempty"`
-	// What somebody would lose: the first 50.
+	// The first 50 capabilities that identities would lose.
 	Lost []*AccessChange `protobuf:"bytes,5,rep,name=lost,proto3" json:"lost,omitempty"`
 	// How many there are altogether.
 	LostTotal int32 `protobuf:"varint,6,opt,name=lost_total,json=lostTotal,proto3" json:"lost_total,omitempty"`
@@ -551,25 +551,28 @@ type SimulateResponse struct {
 	LostHidden int32 `protobuf:"varint,7,opt,name=lost_hidden,json=lostHidden,proto3" json:"lost_hidden,omitempty"`
 	// How many identities would lose something.
 	LostIdentities int32 `protobuf:"varint,8,opt,name=lost_identities,json=lostIdentities,proto3" json:"lost_identities,omitempty"`
-	// How many of what would be lost was used in the last 30 days.
+	// How many of the lost capabilities were used in the last 30 days.
 	LostUsedTotal int32 `protobuf:"varint,9,opt,name=lost_used_total,json=lostUsedTotal,proto3" json:"lost_used_total,omitempty"`
-	// The workloads that could no longer exchange a token: those that are gone, that
-	// trust something else, or that were assumed through one that is gone. The first
-	// 50.
+	// The first 50 workloads that could no longer exchange a token, because they would be
+	// deleted, would trust another issuer or subject, or are assumed through an identity
+	// that would be deleted.
 	Workloads []*v2beta1.RoleBindingIdentity `protobuf:"bytes,10,rep,name=workloads,proto3" json:"workloads,omitempty"`
 	// How many there are altogether.
 	WorkloadsTotal int32 `protobuf:"varint,11,opt,name=workloads_total,json=workloadsTotal,proto3" json:"workloads_total,omitempty"`
-	// Whose sessions would end: the first 50.
+	// The first 50 identities whose sessions would end.
 	Sessions []*EndedSessions `protobuf:"bytes,12,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	// How many sessions would end.
 	SessionsTotal int32 `protobuf:"varint,13,opt,name=sessions_total,json=sessionsTotal,proto3" json:"sessions_total,omitempty"`
-	// Who pulled in the last 30 days from where they no longer could, the first 50.
+	// The first 50 identities that pulled in the last 30 days from a repo that they could
+	// no longer pull from.
 	Pulls []*RefusedPulls `protobuf:"bytes,14,rep,name=pulls,proto3" json:"pulls,omitempty"`
 	// How many pulls of the last 30 days would have been refused.
 	PullsTotal int32 `protobuf:"varint,15,opt,name=pulls_total,json=pullsTotal,proto3" json:"pulls_total,omitempty"`
-	// Everything was looked at. If not, there may be more than is told.
+	// Everything was examined. If false, there may be more effects than this answer
+	// lists.
 	Complete bool `protobuf:"varint,16,opt,name=complete,proto3" json:"complete,omitempty"`
-	// Why it is not complete: a word that programs can rely on, a colon and a sentence.
+	// Why the answer is not complete: a stable word for programs, a colon and a sentence
+	// for people.
 	Reasons       []string `protobuf:"bytes,17,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -724,17 +727,18 @@ func (x *SimulateResponse) GetReasons() []string {
 	return nil
 }
 
-// AccessChange is a capability that somebody would gain or lose.
+// AccessChange is a capability that an identity would gain or lose.
 type AccessChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who. Of somebody whom the caller may not get, there is only the uid.
+	// The identity. It has only a uid if the caller may not get the identity.
 	Identity *v2beta1.RoleBindingIdentity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The capability as people write it, for example groups.list.
 	Capability string `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
-	// The group on which they would gain or lose it, and on everything below it where
-	// no other role binding gives it.
+	// The group on which the identity would gain or lose the capability. The change also
+	// affects everything below the group where no other role binding gives the
+	// capability.
 	Group *v2beta1.RoleBindingGroup `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
-	// When they last used it there. Absent if they have not since use is recorded.
+	// When the identity last used it there. Absent if no use is recorded.
 	LastUseTime   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_use_time,json=lastUseTime,proto3" json:"last_use_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -798,12 +802,12 @@ func (x *AccessChange) GetLastUseTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// EndedSessions are sessions of somebody that would end.
+// EndedSessions counts the sessions of an identity that would end.
 type EndedSessions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose.
+	// The identity.
 	Identity *v2beta1.RoleBindingIdentity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// How many.
+	// The number of sessions.
 	Count         int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -856,15 +860,15 @@ func (x *EndedSessions) GetCount() int32 {
 // RefusedPulls are pulls that would have been refused.
 type RefusedPulls struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who has pulled.
+	// The identity that pulled.
 	Identity *v2beta1.RoleBindingIdentity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The uid of the repo.
 	RepoUid string `protobuf:"bytes,2,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// Its path.
 	RepoPath string `protobuf:"bytes,3,opt,name=repo_path,json=repoPath,proto3" json:"repo_path,omitempty"`
-	// How often.
+	// The number of pulls.
 	Count int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	// When the last time was.
+	// The time of the last pull.
 	LastPullTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_pull_time,json=lastPullTime,proto3" json:"last_pull_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,13 +26,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SimulationService tells what changes would do before they are made.
+// SimulationService shows the effect of changes before they are made.
 type SimulationServiceClient interface {
-	// Simulate answers who would gain and lose what by changes, and makes none of
-	// them. Each is authorized and checked as if it were made, all of them in one
-	// transaction that is rolled back: whoever may not make a change may not simulate
-	// it, and gets the error that they would get. What the caller may not see is
-	// counted and not named.
+	// Simulate returns which capabilities identities would gain and lose by changes,
+	// without making them. Each change is authorized and checked as if it were made, in
+	// one transaction that is rolled back: a caller that may not make a change gets the
+	// same error here. Changes that the caller may not see are counted but not named.
 	Simulate(ctx context.Context, in *SimulateRequest, opts ...grpc.CallOption) (*SimulateResponse, error)
 }
 
@@ -58,13 +57,12 @@ func (c *simulationServiceClient) Simulate(ctx context.Context, in *SimulateRequ
 // All implementations must embed UnimplementedSimulationServiceServer
 // for forward compatibility.
 //
-// SimulationService tells what changes would do before they are made.
+// SimulationService shows the effect of changes before they are made.
 type SimulationServiceServer interface {
-	// Simulate answers who would gain and lose what by changes, and makes none of
-	// them. Each is authorized and checked as if it were made, all of them in one
-	// transaction that is rolled back: whoever may not make a change may not simulate
-	// it, and gets the error that they would get. What the caller may not see is
-	// counted and not named.
+	// Simulate returns which capabilities identities would gain and lose by changes,
+	// without making them. Each change is authorized and checked as if it were made, in
+	// one transaction that is rolled back: a caller that may not make a change gets the
+	// same error here. Changes that the caller may not see are counted but not named.
 	Simulate(context.Context, *SimulateRequest) (*SimulateResponse, error)
 	mustEmbedUnimplementedSimulationServiceServer()
 }

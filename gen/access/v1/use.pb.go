@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UnusedKind is what may be unused.
+// UnusedKind is a kind of access that can be unused.
 type UnusedKind int32
 
 const (
@@ -88,25 +88,27 @@ func (UnusedKind) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_access_v1_use_proto_rawDescGZIP(), []int{0}
 }
 
-// ListUnusedAccessRequest selects what is unused.
+// ListUnusedAccessRequest selects unused access.
 type ListUnusedAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to look at.
+	// The kind of access to examine.
 	Kind UnusedKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.UnusedKind" json:"kind,omitempty"`
-	// For how long it was not used: from a minute to five years, 90 days unless given.
+	// The time for which it was not used: from a minute to five years, 90 days unless
+	// given.
 	Since *durationpb.Duration `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// Where in the hierarchy to look.
 	Uidp *common.UIDPFilter `protobuf:"bytes,3,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// How many of the kind to look at for a page: 50 unless given, 200 at most.
+	// The number of resources of the kind to examine for a page: 50 unless given, 200 at
+	// most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// uid, then optionally " desc". The pages of one walk have one order.
+	// uid, then optionally " desc". Send the same order with every page token.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many to pass over before the page starts.
+	// The number of resources to skip before the page starts.
 	Skip int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Also says what it would do to take away what is unused. A page then has 20 at most.
+	// Also simulate the removal of each unused access. The maximum page_size is then 20.
 	Simulate      bool `protobuf:"varint,8,opt,name=simulate,proto3" json:"simulate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -198,19 +200,19 @@ func (x *ListUnusedAccessRequest) GetSimulate() bool {
 	return false
 }
 
-// ListUnusedAccessResponse is one page of what is unused.
+// ListUnusedAccessResponse is one page of unused access.
 type ListUnusedAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is unused.
+	// The unused access of this page.
 	Unused []*UnusedAccess `protobuf:"bytes,1,rep,name=unused,proto3" json:"unused,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many of the kind there are, used or not, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// Since when it is recorded which role bindings are used. Of a time that began
-	// before, nothing is known, and no role binding is in the answer.
+	// When the recording of the use of role bindings began. If the requested time began
+	// earlier, the answer has no role bindings.
 	RecordedSince *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=recorded_since,json=recordedSince,proto3" json:"recorded_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -281,39 +283,39 @@ func (x *ListUnusedAccessResponse) GetRecordedSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// UnusedAccess is something that was not used for a time.
+// UnusedAccess is a resource that was not used for a time.
 type UnusedAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The kind of access.
 	Kind UnusedKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.UnusedKind" json:"kind,omitempty"`
 	// Its uid.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Its name, or the e-mail address that an invite is for.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Of a role binding: who holds the role.
+	// The identity that holds the role. Only for role bindings.
 	Identity *v2beta1.RoleBindingIdentity `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Of a role binding: the group it is held on.
+	// The group of the binding. Only for role bindings.
 	Group *v2beta1.RoleBindingGroup `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	// Of a role binding: the role.
+	// The role. Only for role bindings.
 	Role *v2beta1.RoleBindingRole `protobuf:"bytes,6,opt,name=role,proto3" json:"role,omitempty"`
 	// When it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it was last used. Absent if it was not since that is recorded.
+	// When it was last used. Absent if no use is recorded.
 	LastUseTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_use_time,json=lastUseTime,proto3" json:"last_use_time,omitempty"`
-	// Of a role binding: the capabilities that were used in the time. If there are none,
-	// it can go.
+	// The capabilities that were used within the time. If there are none, the binding can
+	// be deleted. Only for role bindings.
 	UsedCapabilities []string `protobuf:"bytes,9,rep,name=used_capabilities,json=usedCapabilities,proto3" json:"used_capabilities,omitempty"`
-	// Of a role binding: how many capabilities of the role were not.
+	// The number of capabilities of the role that were not used. Only for role bindings.
 	UnusedCapabilityCount int32 `protobuf:"varint,10,opt,name=unused_capability_count,json=unusedCapabilityCount,proto3" json:"unused_capability_count,omitempty"`
-	// Of a role binding: the smallest role that would have done, among those that the
-	// caller sees and that can be bound there.
+	// The smallest role that would have been enough, among the roles that the caller sees
+	// and that can be bound there. Only for role bindings.
 	SuggestedRole *v2beta1.RoleBindingRole `protobuf:"bytes,11,opt,name=suggested_role,json=suggestedRole,proto3" json:"suggested_role,omitempty"`
 	// The identity is a pull token.
 	PullToken bool `protobuf:"varint,12,opt,name=pull_token,json=pullToken,proto3" json:"pull_token,omitempty"`
-	// What would take away what is unused, as Simulate takes it. Absent if no role would do
-	// that there is.
+	// The change that would remove the unused access, in the form that Simulate accepts.
+	// Absent if no existing role is suitable.
 	Change *SimulatedChange `protobuf:"bytes,13,opt,name=change,proto3" json:"change,omitempty"`
-	// What the change would do, if that was asked for and the caller may make it.
+	// The effect of the change, if simulate was set and the caller may make the change.
 	Consequences  *SimulateResponse `protobuf:"bytes,14,opt,name=consequences,proto3" json:"consequences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -447,20 +449,20 @@ func (x *UnusedAccess) GetConsequences() *SimulateResponse {
 	return nil
 }
 
-// UnusedAccessReport is the body of the event by which a group with a subscription is told
-// once a week what of the access there and below is not used. It names nobody.
+// UnusedAccessReport is the body of an event that reports unused access in a group and
+// below it, once a week, to groups with a subscription. It contains no names of people.
 type UnusedAccessReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// For how long it was not used.
+	// The time for which the access was not used.
 	Since *durationpb.Duration `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
-	// Since when it is recorded which role bindings are used.
+	// When the recording of the use of role bindings began.
 	RecordedSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=recorded_since,json=recordedSince,proto3" json:"recorded_since,omitempty"`
-	// How much there is of each kind.
+	// The totals of each kind.
 	Totals []*UnusedTotal `protobuf:"bytes,4,rep,name=totals,proto3" json:"totals,omitempty"`
-	// The first 50: their kinds and uids, when they were created and last used, and of role
-	// bindings how many capabilities were not used.
+	// The first 50 results: their kinds and uids, when they were created and last used,
+	// and for role bindings the number of unused capabilities.
 	First         []*UnusedAccess `protobuf:"bytes,5,rep,name=first,proto3" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -531,16 +533,16 @@ func (x *UnusedAccessReport) GetFirst() []*UnusedAccess {
 	return nil
 }
 
-// UnusedTotal is how much of a kind is unused.
+// UnusedTotal counts the unused access of one kind.
 type UnusedTotal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The kind of access.
 	Kind UnusedKind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.access.v1.UnusedKind" json:"kind,omitempty"`
-	// How many were looked at.
+	// The number of resources that were examined.
 	LookedAt int64 `protobuf:"varint,2,opt,name=looked_at,json=lookedAt,proto3" json:"looked_at,omitempty"`
-	// How many of them were not used, or not entirely.
+	// How many of them were not used, or only partly used.
 	Unused int64 `protobuf:"varint,3,opt,name=unused,proto3" json:"unused,omitempty"`
-	// There are more, which were not looked at.
+	// There are more resources, which were not examined.
 	Incomplete    bool `protobuf:"varint,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,14 +26,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccessUseService tells which access is not used.
+// AccessUseService finds access that is not used.
 type AccessUseServiceClient interface {
-	// ListUnusedAccess returns what was not used for a time, a page at a time, among
-	// what the caller may list: role bindings of which not everything was used, with a
-	// smaller role that would have done; identities that have not come, pull tokens
-	// among them; invites that nobody has used; account associations through which no
-	// service has come. A page may have fewer results than were asked for, and still be
-	// followed by others.
+	// ListUnusedAccess returns access that was not used for a time, a page at a time:
+	// role bindings with unused capabilities, with a smaller role that would have been
+	// enough; identities, including pull tokens, that were not used; invites that nobody
+	// used; and account associations that no service used. It returns only resources that
+	// the caller may list. A page may have fewer results than page_size and still be
+	// followed by another page.
 	ListUnusedAccess(ctx context.Context, in *ListUnusedAccessRequest, opts ...grpc.CallOption) (*ListUnusedAccessResponse, error)
 }
 
@@ -59,14 +59,14 @@ func (c *accessUseServiceClient) ListUnusedAccess(ctx context.Context, in *ListU
 // All implementations must embed UnimplementedAccessUseServiceServer
 // for forward compatibility.
 //
-// AccessUseService tells which access is not used.
+// AccessUseService finds access that is not used.
 type AccessUseServiceServer interface {
-	// ListUnusedAccess returns what was not used for a time, a page at a time, among
-	// what the caller may list: role bindings of which not everything was used, with a
-	// smaller role that would have done; identities that have not come, pull tokens
-	// among them; invites that nobody has used; account associations through which no
-	// service has come. A page may have fewer results than were asked for, and still be
-	// followed by others.
+	// ListUnusedAccess returns access that was not used for a time, a page at a time:
+	// role bindings with unused capabilities, with a smaller role that would have been
+	// enough; identities, including pull tokens, that were not used; invites that nobody
+	// used; and account associations that no service used. It returns only resources that
+	// the caller may list. A page may have fewer results than page_size and still be
+	// followed by another page.
 	ListUnusedAccess(context.Context, *ListUnusedAccessRequest) (*ListUnusedAccessResponse, error)
 	mustEmbedUnimplementedAccessUseServiceServer()
 }

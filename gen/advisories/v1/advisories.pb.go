@@ -36,9 +36,9 @@ type CreateAdvisoryRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new advisory.
 	Advisory *v2beta1.Advisory `protobuf:"bytes,2,opt,name=advisory,proto3" json:"advisory,omitempty"`
-	// The id it is to have, unique in the group. One is made unless given.
+	// The id of the advisory, unique in the group. One is generated unless given.
 	AdvisoryId string `protobuf:"bytes,3,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -105,11 +105,11 @@ func (x *CreateAdvisoryRequest) GetValidateOnly() bool {
 // UpdateAdvisoryRequest says what to change in an advisory.
 type UpdateAdvisoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The advisory; its uid says which.
+	// The advisory with its uid and the new values.
 	Advisory *v2beta1.Advisory `protobuf:"bytes,1,opt,name=advisory,proto3" json:"advisory,omitempty"`
-	// The fields to change. Without it those that the advisory sets.
+	// The fields to change. If it is empty, the fields that the advisory sets.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -171,7 +171,7 @@ type DeleteAdvisoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The advisory's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -228,7 +228,7 @@ type CreateAdvisoryEventRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new event.
 	Event *v2beta1.AdvisoryEvent `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,11 +288,11 @@ func (x *CreateAdvisoryEventRequest) GetValidateOnly() bool {
 // UpdateAdvisoryEventRequest says what to change in an event.
 type UpdateAdvisoryEventRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event; its uid says which.
+	// The event with its uid and the new values.
 	Event *v2beta1.AdvisoryEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// The fields to change. Without it those that the event sets.
+	// The fields to change. If it is empty, the fields that the event sets.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,7 +352,7 @@ func (x *UpdateAdvisoryEventRequest) GetValidateOnly() bool {
 // ImportAdvisoriesRequest is a part of an import.
 type ImportAdvisoriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the part is.
+	// The kind of part.
 	//
 	// Types that are valid to be assigned to Part:
 	//
@@ -433,12 +433,12 @@ type isImportAdvisoriesRequest_Part interface {
 }
 
 type ImportAdvisoriesRequest_Parent struct {
-	// Where the import goes: the uid of a group. The first part, and no other.
+	// The uid of the group to import into. Only the first part has it.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3,oneof"`
 }
 
 type ImportAdvisoriesRequest_Document_ struct {
-	// A document begins.
+	// The start of a document.
 	Document *ImportAdvisoriesRequest_Document `protobuf:"bytes,2,opt,name=document,proto3,oneof"`
 }
 
@@ -453,21 +453,21 @@ func (*ImportAdvisoriesRequest_Document_) isImportAdvisoriesRequest_Part() {}
 
 func (*ImportAdvisoriesRequest_Data) isImportAdvisoriesRequest_Part() {}
 
-// ImportCounts says what became of records.
+// ImportCounts counts records by the result of their import.
 type ImportCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// New ones.
+	// New records.
 	Created int64 `protobuf:"varint,1,opt,name=created,proto3" json:"created,omitempty"`
-	// Those that differ from what was there.
+	// Records that replaced a different stored one.
 	Updated int64 `protobuf:"varint,2,opt,name=updated,proto3" json:"updated,omitempty"`
-	// Those that do not.
+	// Records equal to the stored one.
 	Unchanged int64 `protobuf:"varint,3,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
-	// Those among the new and the changed that their source has withdrawn.
+	// New and changed records that their source has withdrawn.
 	Withdrawn int64 `protobuf:"varint,4,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
-	// Those that could not be taken.
+	// Records that could not be imported.
 	Failed int64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Entries that the group's list of exploited vulnerabilities had before, and
-	// that are not in the new one.
+	// Entries of the group's previous list of exploited vulnerabilities that the new list
+	// does not have.
 	Removed       int64 `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -545,15 +545,15 @@ func (x *ImportCounts) GetRemoved() int64 {
 	return 0
 }
 
-// AdvisoriesImported is what events tell of an import: one for each part that
-// was kept at once.
+// AdvisoriesImported is the body of the events about an import: one for each part that
+// was stored in one transaction.
 type AdvisoriesImported struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group it went to.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// The feed or the document it came from.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// What became of its records.
+	// The counts of its records.
 	Counts *ImportCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
 	// kev or epss if it was such a list.
 	Format        string `protobuf:"bytes,4,opt,name=format,proto3" json:"format,omitempty"`
@@ -619,10 +619,10 @@ func (x *AdvisoriesImported) GetFormat() string {
 	return ""
 }
 
-// ImportProblem is a record that could not be taken.
+// ImportProblem is a record that could not be imported.
 type ImportProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is.
+	// The name of the record or its file.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What is wrong with it.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -674,15 +674,15 @@ func (x *ImportProblem) GetReason() string {
 	return ""
 }
 
-// ImportAdvisoriesResponse tells how far an import is. What it counts is on
-// disk.
+// ImportAdvisoriesResponse is the progress of an import. It counts only records that
+// are already stored.
 type ImportAdvisoriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All records so far.
+	// The counts of all records so far.
 	Counts *ImportCounts `protobuf:"bytes,1,opt,name=counts,proto3" json:"counts,omitempty"`
-	// Problems since the answer before, the first thousand of an import.
+	// The problems since the previous answer. An import reports its first thousand.
 	Problems []*ImportProblem `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
-	// How many bytes of documents are done.
+	// The number of document bytes that are done.
 	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,10 +745,10 @@ type PackageVersion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A package URL. It may have the version.
 	Purl string `protobuf:"bytes,1,opt,name=purl,proto3" json:"purl,omitempty"`
-	// Whose names and version rules hold, as OSV names it: Go, npm,
+	// The ecosystem, which decides names and version rules, as OSV names it: Go, npm,
 	// Alpine:v3.20.
 	Ecosystem string `protobuf:"bytes,2,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
-	// The package's name there.
+	// The package's name in that ecosystem.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// The version.
 	Version       string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
@@ -878,11 +878,11 @@ type Match struct {
 	AdvisoryId string `protobuf:"bytes,2,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
 	// Other names of the vulnerability.
 	Aliases []string `protobuf:"bytes,3,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// What it is about, in a line.
+	// A summary in one line.
 	Summary string `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
-	// How bad it is.
+	// Its severities.
 	Severities []*v2beta1.Severity `protobuf:"bytes,5,rep,name=severities,proto3" json:"severities,omitempty"`
-	// The versions of the package that are without it.
+	// The versions of the package that fix it.
 	FixedVersions []string `protobuf:"bytes,6,rep,name=fixed_versions,json=fixedVersions,proto3" json:"fixed_versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -960,7 +960,7 @@ func (x *Match) GetFixedVersions() []string {
 	return nil
 }
 
-// QueryAdvisoriesResponse is what affects the version.
+// QueryAdvisoriesResponse lists the advisories that affect the version.
 type QueryAdvisoriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The advisories, by their id.
@@ -1061,7 +1061,7 @@ func (x *BatchQueryAdvisoriesRequest) GetUidp() *common.UIDPFilter {
 	return nil
 }
 
-// BatchQueryAdvisoriesResponse has an answer for each question, in their order.
+// BatchQueryAdvisoriesResponse has an answer for each query, in their order.
 type BatchQueryAdvisoriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answers.
@@ -1107,15 +1107,15 @@ func (x *BatchQueryAdvisoriesResponse) GetResults() []*QueryAdvisoriesResponse {
 	return nil
 }
 
-// ExportAdvisoriesRequest says what to write.
+// ExportAdvisoriesRequest selects the advisories and the format.
 type ExportAdvisoriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which advisories. Paging does not matter.
+	// The filter for advisories. Its paging fields are ignored.
 	Filter *v2beta1.ListAdvisoriesRequest `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// The format: osv (one JSON document after the other, in a zip with
 	// zip), openvex or secdb.
 	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
-	// An archive with a file for each record, of osv.
+	// Write a zip archive with a file for each record. Only for osv.
 	Zip           bool `protobuf:"varint,3,opt,name=zip,proto3" json:"zip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1172,7 +1172,7 @@ func (x *ExportAdvisoriesRequest) GetZip() bool {
 	return false
 }
 
-// ExportAdvisoriesResponse is a piece of the document.
+// ExportAdvisoriesResponse is a part of the document.
 type ExportAdvisoriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its bytes.
@@ -1218,25 +1218,25 @@ func (x *ExportAdvisoriesResponse) GetData() []byte {
 	return nil
 }
 
-// AdvisoryFeed is a source that a group's advisories are kept current from.
+// AdvisoryFeed is a source that is read regularly to keep a group's advisories current.
 type AdvisoryFeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The feed's path in the hierarchy, given at creation, never changed.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Its name, unique in the group.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Where it is: an https address, or a folder or file of the server that the
-	// operator allows.
+	// Its address: an https address, or a folder or file of the server that the operator
+	// allows.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// How long to wait between two looks: an hour unless given.
+	// The time between two reads: an hour unless given.
 	Interval *durationpb.Duration `protobuf:"bytes,4,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Nobody looks while it is set.
+	// The feed is not read while this is set.
 	Paused bool `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`
 	// When the feed was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the feed was last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// What came of the last look. Absent before the first.
+	// The result of the last read. Absent before the first read.
 	Last *FeedResult `protobuf:"bytes,8,opt,name=last,proto3" json:"last,omitempty"`
 	// kev or epss if it must be a list of exploited vulnerabilities of that
 	// format; otherwise the format is detected from the content.
@@ -1338,18 +1338,18 @@ func (x *AdvisoryFeed) GetFormat() string {
 	return ""
 }
 
-// FeedResult is what came of looking at a feed.
+// FeedResult is the result of a read of a feed.
 type FeedResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it ended.
+	// When the read ended.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
 	// How long it took.
 	Took *durationpb.Duration `protobuf:"bytes,2,opt,name=took,proto3" json:"took,omitempty"`
-	// Why nothing, or not everything, was read.
+	// The error, if not everything was read.
 	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	// The source had nothing new.
 	Unchanged bool `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
-	// What became of its records.
+	// The counts of its records.
 	Counts        *ImportCounts `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1427,7 +1427,7 @@ type CreateAdvisoryFeedRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new feed.
 	Feed *AdvisoryFeed `protobuf:"bytes,2,opt,name=feed,proto3" json:"feed,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1487,11 +1487,11 @@ func (x *CreateAdvisoryFeedRequest) GetValidateOnly() bool {
 // UpdateAdvisoryFeedRequest says what to change in a feed.
 type UpdateAdvisoryFeedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The feed; its uid says which.
+	// The feed with its uid and the new values.
 	Feed *AdvisoryFeed `protobuf:"bytes,1,opt,name=feed,proto3" json:"feed,omitempty"`
-	// The fields to change. Without it those that the feed sets.
+	// The fields to change. If it is empty, the fields that the feed sets.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1599,7 +1599,7 @@ type DeleteAdvisoryFeedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The feed's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1700,17 +1700,17 @@ type ListAdvisoryFeedsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only those of this name.
+	// Only results with this name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". By uid unless given. The
-	// pages of one walk have one order.
+	// A field to sort by, then optionally " desc". By uid unless given. Send the same
+	// order with every page token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1793,11 +1793,11 @@ type ListAdvisoryFeedsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The feeds of this page.
 	Feeds []*AdvisoryFeed `protobuf:"bytes,1,rep,name=feeds,proto3" json:"feeds,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many feeds match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1864,9 +1864,9 @@ func (x *ListAdvisoryFeedsResponse) GetSkipped() int32 {
 // Document announces a document.
 type ImportAdvisoriesRequest_Document struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, for messages and for telling the format.
+	// Its name, for messages and for the detection of the format.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// How many bytes follow.
+	// The number of bytes that follow.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// kev or epss if it must be such a list; otherwise the format is detected
 	// from the content.

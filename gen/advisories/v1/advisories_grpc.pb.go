@@ -33,30 +33,28 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdvisoryWritingService writes advisories: by hand, or from what others
-// publish.
+// AdvisoryWritingService writes advisories: single ones, or imports of the documents
+// that others publish.
 type AdvisoryWritingServiceClient interface {
-	// CreateAdvisory makes an advisory in a group.
+	// CreateAdvisory creates an advisory in a group.
 	CreateAdvisory(ctx context.Context, in *CreateAdvisoryRequest, opts ...grpc.CallOption) (*v2beta1.Advisory, error)
-	// UpdateAdvisory changes what an advisory says. Its events have methods of
-	// their own.
+	// UpdateAdvisory changes an advisory, except its events, which have separate methods.
 	UpdateAdvisory(ctx context.Context, in *UpdateAdvisoryRequest, opts ...grpc.CallOption) (*v2beta1.Advisory, error)
 	// DeleteAdvisory removes an advisory and its events.
 	DeleteAdvisory(ctx context.Context, in *DeleteAdvisoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CreateAdvisoryEvent adds an event to an advisory. One that is approved or
-	// rejected from the start needs advisories.approve as well.
+	// CreateAdvisoryEvent adds an event to an advisory. Creating an event that is already
+	// approved or rejected needs advisories.approve as well.
 	CreateAdvisoryEvent(ctx context.Context, in *CreateAdvisoryEventRequest, opts ...grpc.CallOption) (*v2beta1.AdvisoryEvent, error)
-	// UpdateAdvisoryEvent changes an event that is neither approved nor
-	// rejected. To approve, to reject or to ask for changes needs
-	// advisories.approve as well.
+	// UpdateAdvisoryEvent changes an event that is neither approved nor rejected.
+	// Approving, rejecting and asking for changes need advisories.approve as well.
 	UpdateAdvisoryEvent(ctx context.Context, in *UpdateAdvisoryEventRequest, opts ...grpc.CallOption) (*v2beta1.AdvisoryEvent, error)
-	// ImportAdvisories takes over documents of other sources: OSV (JSON, YAML,
-	// or a zip of them), OpenVEX, secdb, and the advisories of distributions
-	// that write them in YAML. A list of exploited vulnerabilities (kev or epss)
-	// replaces the one of that format that the group has. The first message names the group; each document
-	// is a message that names it and then its bytes, in as many messages as they
-	// need. The answers tell how far it is. What is there already is left alone,
-	// so an import that was cut off can simply be started again.
+	// ImportAdvisories imports documents of other sources: OSV (JSON, YAML, or a zip of
+	// them), OpenVEX, secdb, and the advisories of distributions that write them in YAML.
+	// A list of exploited vulnerabilities (kev or epss) replaces the group's list of the
+	// same format. The first message names the group; each document is a message that
+	// names it and then its bytes, in as many messages as they need. The answers report
+	// the progress. Records that are already stored do not change, so an interrupted
+	// import can be started again.
 	ImportAdvisories(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ImportAdvisoriesRequest, ImportAdvisoriesResponse], error)
 }
 
@@ -135,30 +133,28 @@ type AdvisoryWritingService_ImportAdvisoriesClient = grpc.BidiStreamingClient[Im
 // All implementations must embed UnimplementedAdvisoryWritingServiceServer
 // for forward compatibility.
 //
-// AdvisoryWritingService writes advisories: by hand, or from what others
-// publish.
+// AdvisoryWritingService writes advisories: single ones, or imports of the documents
+// that others publish.
 type AdvisoryWritingServiceServer interface {
-	// CreateAdvisory makes an advisory in a group.
+	// CreateAdvisory creates an advisory in a group.
 	CreateAdvisory(context.Context, *CreateAdvisoryRequest) (*v2beta1.Advisory, error)
-	// UpdateAdvisory changes what an advisory says. Its events have methods of
-	// their own.
+	// UpdateAdvisory changes an advisory, except its events, which have separate methods.
 	UpdateAdvisory(context.Context, *UpdateAdvisoryRequest) (*v2beta1.Advisory, error)
 	// DeleteAdvisory removes an advisory and its events.
 	DeleteAdvisory(context.Context, *DeleteAdvisoryRequest) (*emptypb.Empty, error)
-	// CreateAdvisoryEvent adds an event to an advisory. One that is approved or
-	// rejected from the start needs advisories.approve as well.
+	// CreateAdvisoryEvent adds an event to an advisory. Creating an event that is already
+	// approved or rejected needs advisories.approve as well.
 	CreateAdvisoryEvent(context.Context, *CreateAdvisoryEventRequest) (*v2beta1.AdvisoryEvent, error)
-	// UpdateAdvisoryEvent changes an event that is neither approved nor
-	// rejected. To approve, to reject or to ask for changes needs
-	// advisories.approve as well.
+	// UpdateAdvisoryEvent changes an event that is neither approved nor rejected.
+	// Approving, rejecting and asking for changes need advisories.approve as well.
 	UpdateAdvisoryEvent(context.Context, *UpdateAdvisoryEventRequest) (*v2beta1.AdvisoryEvent, error)
-	// ImportAdvisories takes over documents of other sources: OSV (JSON, YAML,
-	// or a zip of them), OpenVEX, secdb, and the advisories of distributions
-	// that write them in YAML. A list of exploited vulnerabilities (kev or epss)
-	// replaces the one of that format that the group has. The first message names the group; each document
-	// is a message that names it and then its bytes, in as many messages as they
-	// need. The answers tell how far it is. What is there already is left alone,
-	// so an import that was cut off can simply be started again.
+	// ImportAdvisories imports documents of other sources: OSV (JSON, YAML, or a zip of
+	// them), OpenVEX, secdb, and the advisories of distributions that write them in YAML.
+	// A list of exploited vulnerabilities (kev or epss) replaces the group's list of the
+	// same format. The first message names the group; each document is a message that
+	// names it and then its bytes, in as many messages as they need. The answers report
+	// the progress. Records that are already stored do not change, so an interrupted
+	// import can be started again.
 	ImportAdvisories(grpc.BidiStreamingServer[ImportAdvisoriesRequest, ImportAdvisoriesResponse]) error
 	mustEmbedUnimplementedAdvisoryWritingServiceServer()
 }
@@ -356,15 +352,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdvisoryReadingService answers questions about versions and hands advisories
-// out in the formats of others.
+// AdvisoryReadingService finds the advisories that affect a version, and exports
+// advisories in common formats.
 type AdvisoryReadingServiceClient interface {
 	// QueryAdvisories returns the advisories that affect a version of a package.
 	QueryAdvisories(ctx context.Context, in *QueryAdvisoriesRequest, opts ...grpc.CallOption) (*QueryAdvisoriesResponse, error)
-	// BatchQueryAdvisories answers up to 1000 questions at once, in their order.
+	// BatchQueryAdvisories answers up to 1000 queries in one call, in their order.
 	BatchQueryAdvisories(ctx context.Context, in *BatchQueryAdvisoriesRequest, opts ...grpc.CallOption) (*BatchQueryAdvisoriesResponse, error)
-	// ExportAdvisories writes the advisories that pass a filter as a document.
-	// Over HTTP, GET /advisories/v1/export does the same.
+	// ExportAdvisories writes the advisories that match a filter as a document. Over
+	// HTTP, GET /advisories/v1/export does the same.
 	ExportAdvisories(ctx context.Context, in *ExportAdvisoriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportAdvisoriesResponse], error)
 }
 
@@ -419,15 +415,15 @@ type AdvisoryReadingService_ExportAdvisoriesClient = grpc.ServerStreamingClient[
 // All implementations must embed UnimplementedAdvisoryReadingServiceServer
 // for forward compatibility.
 //
-// AdvisoryReadingService answers questions about versions and hands advisories
-// out in the formats of others.
+// AdvisoryReadingService finds the advisories that affect a version, and exports
+// advisories in common formats.
 type AdvisoryReadingServiceServer interface {
 	// QueryAdvisories returns the advisories that affect a version of a package.
 	QueryAdvisories(context.Context, *QueryAdvisoriesRequest) (*QueryAdvisoriesResponse, error)
-	// BatchQueryAdvisories answers up to 1000 questions at once, in their order.
+	// BatchQueryAdvisories answers up to 1000 queries in one call, in their order.
 	BatchQueryAdvisories(context.Context, *BatchQueryAdvisoriesRequest) (*BatchQueryAdvisoriesResponse, error)
-	// ExportAdvisories writes the advisories that pass a filter as a document.
-	// Over HTTP, GET /advisories/v1/export does the same.
+	// ExportAdvisories writes the advisories that match a filter as a document. Over
+	// HTTP, GET /advisories/v1/export does the same.
 	ExportAdvisories(*ExportAdvisoriesRequest, grpc.ServerStreamingServer[ExportAdvisoriesResponse]) error
 	mustEmbedUnimplementedAdvisoryReadingServiceServer()
 }
@@ -556,23 +552,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdvisoryFeedsService keeps the list of sources that a group's advisories are
-// kept current from.
+// AdvisoryFeedsService manages feeds: sources that are read regularly to keep a group's
+// advisories current.
 type AdvisoryFeedsServiceClient interface {
-	// CreateAdvisoryFeed adds a source. It is read at once, and then again and
-	// again.
+	// CreateAdvisoryFeed adds a source. It is read immediately, and then at its interval.
 	CreateAdvisoryFeed(ctx context.Context, in *CreateAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error)
-	// UpdateAdvisoryFeed changes a source. It is read at once.
+	// UpdateAdvisoryFeed changes a source. It is read immediately.
 	UpdateAdvisoryFeed(ctx context.Context, in *UpdateAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error)
-	// RunAdvisoryFeed has a source read now, and not only when it is due. It is
-	// read by one of the servers within seconds, but not again within 15 seconds.
+	// RunAdvisoryFeed reads a source now, before it is due. One of the servers reads it
+	// within seconds, but a source is not read again within 15 seconds.
 	RunAdvisoryFeed(ctx context.Context, in *RunAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error)
-	// DeleteAdvisoryFeed removes a source. What it brought stays.
+	// DeleteAdvisoryFeed removes a source. The advisories that came from it stay.
 	DeleteAdvisoryFeed(ctx context.Context, in *DeleteAdvisoryFeedRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// GetAdvisoryFeed returns a source, with what came of reading it last.
+	// GetAdvisoryFeed returns a source, with the result of its last read.
 	GetAdvisoryFeed(ctx context.Context, in *GetAdvisoryFeedRequest, opts ...grpc.CallOption) (*AdvisoryFeed, error)
-	// ListAdvisoryFeeds returns the sources that the caller's grants reach, a
-	// page at a time.
+	// ListAdvisoryFeeds returns the sources that the caller may list, a page at a time.
 	ListAdvisoryFeeds(ctx context.Context, in *ListAdvisoryFeedsRequest, opts ...grpc.CallOption) (*ListAdvisoryFeedsResponse, error)
 }
 
@@ -648,23 +642,21 @@ func (c *advisoryFeedsServiceClient) ListAdvisoryFeeds(ctx context.Context, in *
 // All implementations must embed UnimplementedAdvisoryFeedsServiceServer
 // for forward compatibility.
 //
-// AdvisoryFeedsService keeps the list of sources that a group's advisories are
-// kept current from.
+// AdvisoryFeedsService manages feeds: sources that are read regularly to keep a group's
+// advisories current.
 type AdvisoryFeedsServiceServer interface {
-	// CreateAdvisoryFeed adds a source. It is read at once, and then again and
-	// again.
+	// CreateAdvisoryFeed adds a source. It is read immediately, and then at its interval.
 	CreateAdvisoryFeed(context.Context, *CreateAdvisoryFeedRequest) (*AdvisoryFeed, error)
-	// UpdateAdvisoryFeed changes a source. It is read at once.
+	// UpdateAdvisoryFeed changes a source. It is read immediately.
 	UpdateAdvisoryFeed(context.Context, *UpdateAdvisoryFeedRequest) (*AdvisoryFeed, error)
-	// RunAdvisoryFeed has a source read now, and not only when it is due. It is
-	// read by one of the servers within seconds, but not again within 15 seconds.
+	// RunAdvisoryFeed reads a source now, before it is due. One of the servers reads it
+	// within seconds, but a source is not read again within 15 seconds.
 	RunAdvisoryFeed(context.Context, *RunAdvisoryFeedRequest) (*AdvisoryFeed, error)
-	// DeleteAdvisoryFeed removes a source. What it brought stays.
+	// DeleteAdvisoryFeed removes a source. The advisories that came from it stay.
 	DeleteAdvisoryFeed(context.Context, *DeleteAdvisoryFeedRequest) (*emptypb.Empty, error)
-	// GetAdvisoryFeed returns a source, with what came of reading it last.
+	// GetAdvisoryFeed returns a source, with the result of its last read.
 	GetAdvisoryFeed(context.Context, *GetAdvisoryFeedRequest) (*AdvisoryFeed, error)
-	// ListAdvisoryFeeds returns the sources that the caller's grants reach, a
-	// page at a time.
+	// ListAdvisoryFeeds returns the sources that the caller may list, a page at a time.
 	ListAdvisoryFeeds(context.Context, *ListAdvisoryFeedsRequest) (*ListAdvisoryFeedsResponse, error)
 	mustEmbedUnimplementedAdvisoryFeedsServiceServer()
 }

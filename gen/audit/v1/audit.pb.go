@@ -28,16 +28,16 @@ const (
 // WatchEntriesRequest selects changes.
 type WatchEntriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those in this group and below it.
+	// Only changes in this group and below it.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// Only those to this.
+	// Only changes to the resource with this uid.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Only those by this identity.
+	// Only changes by this identity.
 	IdentityUid string `protobuf:"bytes,3,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// Only those of this type, or of all types that begin with it: iam.group.
+	// Only changes of this type, or of all types that begin with it, such as iam.group.
 	Type string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	// The position of a message of an earlier call with the same filter. Only changes
-	// that follow it are sent, and all of them. It lasts three days.
+	// The position of a message of an earlier call with the same filter. All changes
+	// after it are sent, and no others. It is valid for three days.
 	Position      string `protobuf:"bytes,5,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -108,12 +108,12 @@ func (x *WatchEntriesRequest) GetPosition() string {
 	return ""
 }
 
-// WatchEntriesResponse is one change, or tells that there was none.
+// WatchEntriesResponse is one change, or only a position.
 type WatchEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The change. Absent if there was none.
+	// The change. Absent if the message has only a position.
 	Entry *Entry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
-	// Where to go on from if the call ends.
+	// The position to continue from if the call ends.
 	Position      string `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -166,21 +166,21 @@ func (x *WatchEntriesResponse) GetPosition() string {
 // Entry is one change.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the change. The event of it has the same.
+	// The id of the change. Its event has the same id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// When it was made.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// What happened, as the event's type says it.
+	// The type of the event, which says what happened.
 	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	// The uid of what was changed.
+	// The uid of the changed resource.
 	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
 	// The uid of the group it happened in.
 	Group string `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	// Who did it. Absent if it was the service itself.
+	// The identity that made the change. Absent if it was the service itself.
 	Actor *Actor `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
-	// What was there before. Absent if there was nothing.
+	// The resource before the change. Absent if it was created.
 	Before *structpb.Struct `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`
-	// What is there since. Absent if there is nothing.
+	// The resource after the change. Absent if it was deleted.
 	After         *structpb.Struct `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,10 +272,10 @@ func (x *Entry) GetAfter() *structpb.Struct {
 	return nil
 }
 
-// Actor is who made a change, and from where.
+// Actor is the identity that made a change, and where the request came from.
 type Actor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of the identity. Empty for somebody who has not proved to be one.
+	// The uid of the identity. Empty for a caller that was not authenticated.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The issuer of the credential that the identity was assumed with.
 	Issuer string `protobuf:"bytes,2,opt,name=issuer,proto3" json:"issuer,omitempty"`
@@ -283,7 +283,7 @@ type Actor struct {
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	// The address the request came from.
 	RemoteAddress string `protobuf:"bytes,4,opt,name=remote_address,json=remoteAddress,proto3" json:"remote_address,omitempty"`
-	// The id of the request, as the server's log has it.
+	// The id of the request, as in the server's log.
 	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -357,26 +357,26 @@ func (x *Actor) GetRequestId() string {
 // ListEntriesRequest selects changes.
 type ListEntriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those in this group and below it.
+	// Only changes in this group and below it.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// Only those to this.
+	// Only changes to the resource with this uid.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Only those by this identity.
+	// Only changes by this identity.
 	IdentityUid string `protobuf:"bytes,3,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// Only those of this type, or of all types that begin with it: iam.group.
+	// Only changes of this type, or of all types that begin with it, such as iam.group.
 	Type string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	// Only those made at this time or later.
+	// Only changes at this time or later.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	// Only those made before this time.
+	// Only changes before this time.
 	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "time desc", the only order there is.
+	// Only "time desc" is supported, which is also the default.
 	OrderBy string `protobuf:"bytes,9,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -487,7 +487,7 @@ type ListEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes of this page.
 	Entries []*Entry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

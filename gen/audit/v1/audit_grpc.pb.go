@@ -27,21 +27,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AuditService tells who changed what, when and from where.
+// AuditService returns the audit log: who changed what, when and from where.
 type AuditServiceClient interface {
-	// ListEntries returns changes, the newest first, a page at a time. The caller
-	// sees those that happened where the caller holds identity.list and the
-	// capability that lists what was changed. A page may hold fewer entries than
-	// it could, or none, and still have one after it: it looks at a bounded number
+	// ListEntries returns changes, the newest first, a page at a time. The caller sees
+	// changes in groups where the caller holds identity.list and the capability that
+	// lists the changed resource. A page may have fewer entries than page_size, or none,
+	// and still be followed by another page, because each page examines a bounded number
 	// of changes.
 	ListEntries(ctx context.Context, in *ListEntriesRequest, opts ...grpc.CallOption) (*ListEntriesResponse, error)
-	// WatchEntries sends changes as they happen, the oldest first: those that
-	// ListEntries would return. It begins with those that follow now, or a position.
-	// The first message, and one in every fifteen seconds without a change, has a
-	// position alone. The server ends it after ten minutes, without an error; go on
-	// from the last position then. Over HTTP the answer is text/event-stream
-	// (server-sent events), in which the id of an event is its position and the
-	// header Last-Event-ID is taken for the one to go on from.
+	// WatchEntries sends changes as they happen, the oldest first: the same changes that
+	// ListEntries returns. It begins now, or after a position. The first message has only
+	// a position, and so does a message after every fifteen seconds without a change. The
+	// server ends the call after ten minutes, without an error; call again with the last
+	// position. Over HTTP the answer is text/event-stream (server-sent events), in which
+	// the id of an event is its position. The header Last-Event-ID sets the position to
+	// continue from.
 	WatchEntries(ctx context.Context, in *WatchEntriesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEntriesResponse], error)
 }
 
@@ -86,21 +86,21 @@ type AuditService_WatchEntriesClient = grpc.ServerStreamingClient[WatchEntriesRe
 // All implementations must embed UnimplementedAuditServiceServer
 // for forward compatibility.
 //
-// AuditService tells who changed what, when and from where.
+// AuditService returns the audit log: who changed what, when and from where.
 type AuditServiceServer interface {
-	// ListEntries returns changes, the newest first, a page at a time. The caller
-	// sees those that happened where the caller holds identity.list and the
-	// capability that lists what was changed. A page may hold fewer entries than
-	// it could, or none, and still have one after it: it looks at a bounded number
+	// ListEntries returns changes, the newest first, a page at a time. The caller sees
+	// changes in groups where the caller holds identity.list and the capability that
+	// lists the changed resource. A page may have fewer entries than page_size, or none,
+	// and still be followed by another page, because each page examines a bounded number
 	// of changes.
 	ListEntries(context.Context, *ListEntriesRequest) (*ListEntriesResponse, error)
-	// WatchEntries sends changes as they happen, the oldest first: those that
-	// ListEntries would return. It begins with those that follow now, or a position.
-	// The first message, and one in every fifteen seconds without a change, has a
-	// position alone. The server ends it after ten minutes, without an error; go on
-	// from the last position then. Over HTTP the answer is text/event-stream
-	// (server-sent events), in which the id of an event is its position and the
-	// header Last-Event-ID is taken for the one to go on from.
+	// WatchEntries sends changes as they happen, the oldest first: the same changes that
+	// ListEntries returns. It begins now, or after a position. The first message has only
+	// a position, and so does a message after every fifteen seconds without a change. The
+	// server ends the call after ten minutes, without an error; call again with the last
+	// position. Over HTTP the answer is text/event-stream (server-sent events), in which
+	// the id of an event is its position. The header Last-Event-ID sets the position to
+	// continue from.
 	WatchEntries(*WatchEntriesRequest, grpc.ServerStreamingServer[WatchEntriesResponse]) error
 	mustEmbedUnimplementedAuditServiceServer()
 }

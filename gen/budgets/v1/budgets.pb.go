@@ -27,32 +27,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Budget limits what a group and everything below it may use. A limit that is
-// absent is none.
+// Budget limits what a group and everything below it may use. An absent limit means
+// that there is no limit.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// How many bytes of blobs and manifests its repos may have. What several
-	// repos have counts for each of them.
+	// The maximum size of the blobs and manifests in its repos, in bytes. Content that
+	// several repos share counts for each of them.
 	StoredBytes *int64 `protobuf:"varint,2,opt,name=stored_bytes,json=storedBytes,proto3,oneof" json:"stored_bytes,omitempty"`
-	// How many repos there may be.
+	// The maximum number of repos.
 	Repos *int64 `protobuf:"varint,3,opt,name=repos,proto3,oneof" json:"repos,omitempty"`
-	// How many identities of workloads there may be.
+	// The maximum number of identities of workloads.
 	Identities *int64 `protobuf:"varint,4,opt,name=identities,proto3,oneof" json:"identities,omitempty"`
-	// How many advisories there may be.
+	// The maximum number of advisories.
 	Advisories *int64 `protobuf:"varint,5,opt,name=advisories,proto3,oneof" json:"advisories,omitempty"`
-	// How many subscriptions to events there may be.
+	// The maximum number of subscriptions to events.
 	Webhooks *int64 `protobuf:"varint,6,opt,name=webhooks,proto3,oneof" json:"webhooks,omitempty"`
-	// How many requests its identities, and people of its identity providers, may
-	// make in a second, whatever they ask for.
+	// The maximum number of requests per second by its identities and by people of its
+	// identity providers, for all resources.
 	RequestsPerSecond *int64 `protobuf:"varint,7,opt,name=requests_per_second,json=requestsPerSecond,proto3,oneof" json:"requests_per_second,omitempty"`
-	// How many manifests may be pulled from its repos in a day (UTC) by those with
-	// a role there, and as many, counted apart, by everybody else.
+	// The maximum number of manifests that identities with a role there may pull from its
+	// repos in a day (UTC). The pulls of all others are counted separately and have the
+	// same limit.
 	PullsPerDay *int64 `protobuf:"varint,8,opt,name=pulls_per_day,json=pullsPerDay,proto3,oneof" json:"pulls_per_day,omitempty"`
-	// What is used now.
+	// The present usage.
 	Usage *BudgetUsage `protobuf:"bytes,9,opt,name=usage,proto3" json:"usage,omitempty"`
-	// When the budget was first set. Absent if it was not.
+	// When the budget was first set. Absent if it was never set.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
 	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
@@ -167,7 +168,7 @@ func (x *Budget) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// BudgetUsage is what a group and everything below it use.
+// BudgetUsage is the usage of a group and everything below it.
 type BudgetUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes of blobs and manifests in its repos.
@@ -180,11 +181,11 @@ type BudgetUsage struct {
 	Advisories int64 `protobuf:"varint,4,opt,name=advisories,proto3" json:"advisories,omitempty"`
 	// The number of subscriptions to events.
 	Webhooks int64 `protobuf:"varint,5,opt,name=webhooks,proto3" json:"webhooks,omitempty"`
-	// The pulls of today by those with a role on the repo. Counted only while
+	// The number of pulls today by identities with a role on the repo. Counted only while
 	// there is a limit.
 	PullsToday int64 `protobuf:"varint,6,opt,name=pulls_today,json=pullsToday,proto3" json:"pulls_today,omitempty"`
-	// The pulls of today by others, from public repos. Counted only while there
-	// is a limit.
+	// The number of pulls today by others, from public repos. Counted only while there is
+	// a limit.
 	PublicPullsToday int64 `protobuf:"varint,7,opt,name=public_pulls_today,json=publicPullsToday,proto3" json:"public_pulls_today,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -322,13 +323,13 @@ type ListBudgetsRequest struct {
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, uid or create_time, then optionally " desc". The pages
-	// of one walk have one order.
+	// A field to sort by, uid or create_time, then optionally " desc". Send the same
+	// order with every page token.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -404,11 +405,11 @@ type ListBudgetsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The budgets of this page.
 	Budgets []*Budget `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many budgets match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -477,10 +478,10 @@ type UpdateBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group, and the new limits.
 	Budget *Budget `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"`
-	// The fields to change, separated by commas; one that is listed and absent is
-	// taken away. Without it, the fields present.
+	// The fields to change, separated by commas. A field that is listed but absent in the
+	// budget is removed. If the mask is empty, the fields that are present.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -542,7 +543,7 @@ type DeleteBudgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,22 +30,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BudgetsService limits what groups may use. A budget holds for a group and
-// everything below it; each of those on the path from the organization must be
-// kept.
+// BudgetsService limits what groups may use. A budget applies to a group and everything
+// below it. All budgets on the path from the organization to a group apply to it.
 type BudgetsServiceClient interface {
-	// GetBudget returns the limits of a group and what it uses. A group without a
-	// budget of its own has no limits.
+	// GetBudget returns the limits and the usage of a group. A group without its own
+	// budget has no limits.
 	GetBudget(ctx context.Context, in *GetBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
-	// ListBudgets returns the budgets of the groups that the caller's grants
-	// reach, a page at a time.
+	// ListBudgets returns the budgets of the groups that the caller may list, a page at a
+	// time.
 	ListBudgets(ctx context.Context, in *ListBudgetsRequest, opts ...grpc.CallOption) (*ListBudgetsResponse, error)
-	// UpdateBudget changes the limits of a folder. The caller needs groups.update
-	// on the group above it: whoever administers only the folder cannot raise its
-	// limits. Those of an organization are set by the operator.
+	// UpdateBudget changes the limits of a folder. The caller needs groups.update on the
+	// group above it, so that administrators of the folder cannot raise its limits. The
+	// operator sets the limits of an organization.
 	UpdateBudget(ctx context.Context, in *UpdateBudgetRequest, opts ...grpc.CallOption) (*Budget, error)
-	// DeleteBudget takes all limits of a folder away. The caller needs
-	// groups.update on the group above it. A folder without any stays as it is.
+	// DeleteBudget removes all limits of a folder. The caller needs groups.update on the
+	// group above it. It succeeds if the folder has no limits.
 	DeleteBudget(ctx context.Context, in *DeleteBudgetRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
@@ -101,22 +100,21 @@ func (c *budgetsServiceClient) DeleteBudget(ctx context.Context, in *DeleteBudge
 // All implementations must embed UnimplementedBudgetsServiceServer
 // for forward compatibility.
 //
-// BudgetsService limits what groups may use. A budget holds for a group and
-// everything below it; each of those on the path from the organization must be
-// kept.
+// BudgetsService limits what groups may use. A budget applies to a group and everything
+// below it. All budgets on the path from the organization to a group apply to it.
 type BudgetsServiceServer interface {
-	// GetBudget returns the limits of a group and what it uses. A group without a
-	// budget of its own has no limits.
+	// GetBudget returns the limits and the usage of a group. A group without its own
+	// budget has no limits.
 	GetBudget(context.Context, *GetBudgetRequest) (*Budget, error)
-	// ListBudgets returns the budgets of the groups that the caller's grants
-	// reach, a page at a time.
+	// ListBudgets returns the budgets of the groups that the caller may list, a page at a
+	// time.
 	ListBudgets(context.Context, *ListBudgetsRequest) (*ListBudgetsResponse, error)
-	// UpdateBudget changes the limits of a folder. The caller needs groups.update
-	// on the group above it: whoever administers only the folder cannot raise its
-	// limits. Those of an organization are set by the operator.
+	// UpdateBudget changes the limits of a folder. The caller needs groups.update on the
+	// group above it, so that administrators of the folder cannot raise its limits. The
+	// operator sets the limits of an organization.
 	UpdateBudget(context.Context, *UpdateBudgetRequest) (*Budget, error)
-	// DeleteBudget takes all limits of a folder away. The caller needs
-	// groups.update on the group above it. A folder without any stays as it is.
+	// DeleteBudget removes all limits of a folder. The caller needs groups.update on the
+	// group above it. It succeeds if the folder has no limits.
 	DeleteBudget(context.Context, *DeleteBudgetRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedBudgetsServiceServer()
 }

@@ -26,24 +26,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Delivery is an event that a sink has not taken.
+// Delivery is an event that a sink has not accepted.
 type Delivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The delivery's path in the hierarchy, below its subscription.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The id of the event: every attempt has the same.
+	// The id of the event, which is the same in every attempt.
 	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// What happened, as the event's type says it.
+	// The type of the event, which says what happened.
 	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	// The uid of what it happened to.
+	// The uid of the resource that the event is about.
 	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
 	// When it happened.
 	EventTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=event_time,json=eventTime,proto3" json:"event_time,omitempty"`
-	// How often it was tried. 0 if the sink was known to be down all the while.
+	// The number of attempts. 0 if the sink was known to be down the whole time.
 	Attempts int32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// How the last attempt failed.
+	// The error of the last attempt.
 	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
-	// It was asked for again, and is under way.
+	// A replay was requested and is in progress.
 	Replaying bool `protobuf:"varint,8,opt,name=replaying,proto3" json:"replaying,omitempty"`
 	// When it was given up.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -199,12 +199,12 @@ func (x *TestSubscriptionRequest) GetUid() string {
 	return ""
 }
 
-// TestSubscriptionResponse tells how the sink has answered.
+// TestSubscriptionResponse is the answer of the sink.
 type TestSubscriptionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sink has taken the event.
+	// The sink has accepted the event.
 	Taken bool `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
-	// Why it has not.
+	// Why the sink has not accepted it.
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// The id of the event.
 	EventId string `protobuf:"bytes,3,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
@@ -318,10 +318,10 @@ func (x *GetDeliveryRequest) GetUid() string {
 	return ""
 }
 
-// ReplayDeliveriesRequest names what to send again.
+// ReplayDeliveriesRequest names the deliveries to send again.
 type ReplayDeliveriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of a delivery, or of a subscription for all of its own.
+	// The uid of a delivery, or of a subscription for all its deliveries.
 	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -364,10 +364,10 @@ func (x *ReplayDeliveriesRequest) GetUid() string {
 	return ""
 }
 
-// ReplayDeliveriesResponse says what is sent again.
+// ReplayDeliveriesResponse counts the deliveries that are sent again.
 type ReplayDeliveriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many events.
+	// The number of events.
 	Count         int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -418,13 +418,13 @@ type ListDeliveriesRequest struct {
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, uid or create_time, then optionally " desc". The newest
-	// come first unless given. The pages of one walk have one order.
+	// A field to sort by, uid or create_time, then optionally " desc". By default the
+	// newest come first. Send the same order with every page token.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -500,11 +500,11 @@ type ListDeliveriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The deliveries of this page.
 	Deliveries []*Delivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many deliveries match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,20 +29,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DeliveriesService tells of the events that a subscription's sink has not taken
-// within a day, and sends them again.
+// DeliveriesService lists the events that a subscription's sink has not accepted within
+// a day, and sends them again.
 type DeliveriesServiceClient interface {
-	// GetDelivery returns one event that was given up.
+	// GetDelivery returns one event whose delivery was given up.
 	GetDelivery(ctx context.Context, in *GetDeliveryRequest, opts ...grpc.CallOption) (*Delivery, error)
-	// ReplayDeliveries has events that were given up sent again. Those that the
-	// sink takes then are gone from the list.
+	// ReplayDeliveries sends events again whose delivery was given up. An event that the
+	// sink accepts leaves the list.
 	ReplayDeliveries(ctx context.Context, in *ReplayDeliveriesRequest, opts ...grpc.CallOption) (*ReplayDeliveriesResponse, error)
-	// TestSubscription sends an event to the sink of a subscription at once, and
-	// tells how the sink has answered. The event is of the type
-	// events.subscription.tested, has no body, and is sent once and to no other.
+	// TestSubscription sends an event to the sink of a subscription immediately, and
+	// returns the answer of the sink. The event has the type events.subscription.tested
+	// and no body. It is sent once, and only to this sink.
 	TestSubscription(ctx context.Context, in *TestSubscriptionRequest, opts ...grpc.CallOption) (*TestSubscriptionResponse, error)
-	// ListDeliveries returns the events that were given up, of the subscriptions
-	// that the caller's grants reach, a page at a time.
+	// ListDeliveries returns the events whose delivery was given up, a page at a time,
+	// for the subscriptions that the caller may list.
 	ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error)
 }
 
@@ -98,20 +98,20 @@ func (c *deliveriesServiceClient) ListDeliveries(ctx context.Context, in *ListDe
 // All implementations must embed UnimplementedDeliveriesServiceServer
 // for forward compatibility.
 //
-// DeliveriesService tells of the events that a subscription's sink has not taken
-// within a day, and sends them again.
+// DeliveriesService lists the events that a subscription's sink has not accepted within
+// a day, and sends them again.
 type DeliveriesServiceServer interface {
-	// GetDelivery returns one event that was given up.
+	// GetDelivery returns one event whose delivery was given up.
 	GetDelivery(context.Context, *GetDeliveryRequest) (*Delivery, error)
-	// ReplayDeliveries has events that were given up sent again. Those that the
-	// sink takes then are gone from the list.
+	// ReplayDeliveries sends events again whose delivery was given up. An event that the
+	// sink accepts leaves the list.
 	ReplayDeliveries(context.Context, *ReplayDeliveriesRequest) (*ReplayDeliveriesResponse, error)
-	// TestSubscription sends an event to the sink of a subscription at once, and
-	// tells how the sink has answered. The event is of the type
-	// events.subscription.tested, has no body, and is sent once and to no other.
+	// TestSubscription sends an event to the sink of a subscription immediately, and
+	// returns the answer of the sink. The event has the type events.subscription.tested
+	// and no body. It is sent once, and only to this sink.
 	TestSubscription(context.Context, *TestSubscriptionRequest) (*TestSubscriptionResponse, error)
-	// ListDeliveries returns the events that were given up, of the subscriptions
-	// that the caller's grants reach, a page at a time.
+	// ListDeliveries returns the events whose delivery was given up, a page at a time,
+	// for the subscriptions that the caller may list.
 	ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error)
 	mustEmbedUnimplementedDeliveriesServiceServer()
 }

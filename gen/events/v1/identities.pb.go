@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Identity is who an issuer knows by a subject.
+// Identity is a person, by issuer and subject.
 type Identity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -101,16 +101,16 @@ func (x *Identity) GetExpiration() *timestamppb.Timestamp {
 	return nil
 }
 
-// IdentityMetadata is what somebody tells about themselves.
+// IdentityMetadata is what a person says about themselves.
 type IdentityMetadata struct {
 	state               protoimpl.MessageState                `protogen:"open.v1"`
 	OnboardingQuestions *IdentityMetadata_OnboardingQuestions `protobuf:"bytes,1,opt,name=onboarding_questions,json=onboardingQuestions,proto3" json:"onboarding_questions,omitempty"`
-	// What their issuer calls them. It cannot be changed here.
+	// The name from the issuer. It cannot be changed here.
 	Name         string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	UpdatesOptIn bool   `protobuf:"varint,3,opt,name=updatesOptIn,proto3" json:"updatesOptIn,omitempty"`
-	// What their issuer calls them. It cannot be changed here.
+	// The name from the issuer. It cannot be changed here.
 	GivenName string `protobuf:"bytes,4,opt,name=given_name,json=givenName,proto3" json:"given_name,omitempty"`
-	// What their issuer calls them. It cannot be changed here.
+	// The name from the issuer. It cannot be changed here.
 	FamilyName    string `protobuf:"bytes,5,opt,name=family_name,json=familyName,proto3" json:"family_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -181,7 +181,7 @@ func (x *IdentityMetadata) GetFamilyName() string {
 	return ""
 }
 
-// OnboardingQuestions is what they answered when they came.
+// OnboardingQuestions has the answers that the person gave at registration.
 type IdentityMetadata_OnboardingQuestions struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	CompanyName string                 `protobuf:"bytes,1,opt,name=company_name,json=companyName,proto3" json:"company_name,omitempty"`

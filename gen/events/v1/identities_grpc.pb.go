@@ -27,11 +27,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Identities is what people tell about themselves.
+// Identities stores what people say about themselves.
 type IdentitiesClient interface {
-	// Create is refused: an identity without a group would be whoever signs in with its issuer and subject.
+	// Create is refused: an identity without a group would belong to every person who
+	// signs in with its issuer and subject.
 	Create(ctx context.Context, in *Identity, opts ...grpc.CallOption) (*Identity, error)
-	// UpdateMetadata changes what the caller tells about themselves. What is left out stays.
+	// UpdateMetadata changes the caller's metadata. Fields that are left out do not
+	// change.
 	UpdateMetadata(ctx context.Context, in *IdentityMetadata, opts ...grpc.CallOption) (*IdentityMetadata, error)
 }
 
@@ -67,11 +69,13 @@ func (c *identitiesClient) UpdateMetadata(ctx context.Context, in *IdentityMetad
 // All implementations must embed UnimplementedIdentitiesServer
 // for forward compatibility.
 //
-// Identities is what people tell about themselves.
+// Identities stores what people say about themselves.
 type IdentitiesServer interface {
-	// Create is refused: an identity without a group would be whoever signs in with its issuer and subject.
+	// Create is refused: an identity without a group would belong to every person who
+	// signs in with its issuer and subject.
 	Create(context.Context, *Identity) (*Identity, error)
-	// UpdateMetadata changes what the caller tells about themselves. What is left out stays.
+	// UpdateMetadata changes the caller's metadata. Fields that are left out do not
+	// change.
 	UpdateMetadata(context.Context, *IdentityMetadata) (*IdentityMetadata, error)
 	mustEmbedUnimplementedIdentitiesServer()
 }

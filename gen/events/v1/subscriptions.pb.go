@@ -135,7 +135,7 @@ func (x *Subscription) GetSink() string {
 	return ""
 }
 
-// SubscriptionList is subscriptions.
+// SubscriptionList is a list of subscriptions.
 type SubscriptionList struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The subscriptions.

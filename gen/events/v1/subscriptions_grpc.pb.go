@@ -29,11 +29,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Subscriptions says where events are sent.
+// Subscriptions manages the addresses that events are sent to.
 type SubscriptionsClient interface {
-	// Create makes a subscription.
+	// Create creates a subscription.
 	Create(ctx context.Context, in *CreateSubscriptionRequest, opts ...grpc.CallOption) (*Subscription, error)
-	// List returns subscriptions, all at once.
+	// List returns subscriptions, without pages.
 	List(ctx context.Context, in *SubscriptionFilter, opts ...grpc.CallOption) (*SubscriptionList, error)
 	// Delete removes a subscription.
 	Delete(ctx context.Context, in *DeleteSubscriptionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -81,11 +81,11 @@ func (c *subscriptionsClient) Delete(ctx context.Context, in *DeleteSubscription
 // All implementations must embed UnimplementedSubscriptionsServer
 // for forward compatibility.
 //
-// Subscriptions says where events are sent.
+// Subscriptions manages the addresses that events are sent to.
 type SubscriptionsServer interface {
-	// Create makes a subscription.
+	// Create creates a subscription.
 	Create(context.Context, *CreateSubscriptionRequest) (*Subscription, error)
-	// List returns subscriptions, all at once.
+	// List returns subscriptions, without pages.
 	List(context.Context, *SubscriptionFilter) (*SubscriptionList, error)
 	// Delete removes a subscription.
 	Delete(context.Context, *DeleteSubscriptionRequest) (*emptypb.Empty, error)

@@ -30,19 +30,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SubscriptionsService says where events are sent. A subscription is never
-// changed.
+// SubscriptionsService manages the addresses that events are sent to. A subscription
+// cannot be changed.
 type SubscriptionsServiceClient interface {
 	// GetSubscription returns one subscription.
 	GetSubscription(ctx context.Context, in *GetSubscriptionRequest, opts ...grpc.CallOption) (*Subscription, error)
-	// CreateSubscription has the events of a group, and of everything below it,
-	// sent to an address, from now on.
+	// CreateSubscription subscribes an address to the future events of a group and of
+	// everything below it.
 	CreateSubscription(ctx context.Context, in *CreateSubscriptionRequest, opts ...grpc.CallOption) (*Subscription, error)
-	// ListSubscriptions returns the subscriptions that the caller's grants reach,
-	// a page at a time.
+	// ListSubscriptions returns the subscriptions that the caller may list, a page at a
+	// time.
 	ListSubscriptions(ctx context.Context, in *ListSubscriptionsRequest, opts ...grpc.CallOption) (*ListSubscriptionsResponse, error)
-	// DeleteSubscription ends a subscription. What could not be delivered to it
-	// goes with it.
+	// DeleteSubscription ends a subscription. Events that could not be delivered to it
+	// are deleted, too.
 	DeleteSubscription(ctx context.Context, in *DeleteSubscriptionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
@@ -98,19 +98,19 @@ func (c *subscriptionsServiceClient) DeleteSubscription(ctx context.Context, in 
 // All implementations must embed UnimplementedSubscriptionsServiceServer
 // for forward compatibility.
 //
-// SubscriptionsService says where events are sent. A subscription is never
-// changed.
+// SubscriptionsService manages the addresses that events are sent to. A subscription
+// cannot be changed.
 type SubscriptionsServiceServer interface {
 	// GetSubscription returns one subscription.
 	GetSubscription(context.Context, *GetSubscriptionRequest) (*Subscription, error)
-	// CreateSubscription has the events of a group, and of everything below it,
-	// sent to an address, from now on.
+	// CreateSubscription subscribes an address to the future events of a group and of
+	// everything below it.
 	CreateSubscription(context.Context, *CreateSubscriptionRequest) (*Subscription, error)
-	// ListSubscriptions returns the subscriptions that the caller's grants reach,
-	// a page at a time.
+	// ListSubscriptions returns the subscriptions that the caller may list, a page at a
+	// time.
 	ListSubscriptions(context.Context, *ListSubscriptionsRequest) (*ListSubscriptionsResponse, error)
-	// DeleteSubscription ends a subscription. What could not be delivered to it
-	// goes with it.
+	// DeleteSubscription ends a subscription. Events that could not be delivered to it
+	// are deleted, too.
 	DeleteSubscription(context.Context, *DeleteSubscriptionRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedSubscriptionsServiceServer()
 }

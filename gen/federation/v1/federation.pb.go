@@ -24,16 +24,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Check is how one claim of a token fared.
+// Check is the result of the check of one claim of a token.
 type Check struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The claim, or what is judged beside the claims: signature, key.
+	// The name of the claim; or signature or key, which are checked as well.
 	Claim string `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
-	// What the identity asks for. A pattern stands between slashes.
+	// The value that the identity requires. A pattern is written between slashes.
 	Expected string `protobuf:"bytes,2,opt,name=expected,proto3" json:"expected,omitempty"`
-	// What the token has; empty if it has no such claim.
+	// The value in the token; empty if it has no such claim.
 	Received string `protobuf:"bytes,3,opt,name=received,proto3" json:"received,omitempty"`
-	// The two fit.
+	// The value matches.
 	Ok bool `protobuf:"varint,4,opt,name=ok,proto3" json:"ok,omitempty"`
 	// What is probably wrong, and what to do about it.
 	Cause         string `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
@@ -106,7 +106,7 @@ func (x *Check) GetCause() string {
 	return ""
 }
 
-// Explanation is how a token fared with one identity.
+// Explanation is the result of the checks of a token for one identity.
 type Explanation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's uid.
@@ -115,7 +115,7 @@ type Explanation struct {
 	IdentityName string `protobuf:"bytes,2,opt,name=identity_name,json=identityName,proto3" json:"identity_name,omitempty"`
 	// The token would be exchanged.
 	Accepted bool `protobuf:"varint,3,opt,name=accepted,proto3" json:"accepted,omitempty"`
-	// The claims, those that do not fit first.
+	// The results for each claim, failed ones first.
 	Checks        []*Check `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -179,12 +179,12 @@ func (x *Explanation) GetChecks() []*Check {
 	return nil
 }
 
-// ExplainTokenRequest is a token and what to hold it against.
+// ExplainTokenRequest is a token and the identity to compare it with.
 type ExplainTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token. It is neither kept nor logged.
+	// The token. It is neither stored nor logged.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// The uid of an identity. Without it, all those the caller may read.
+	// The uid of an identity. Without it, all identities that the caller may read.
 	IdentityUid   string `protobuf:"bytes,2,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -234,12 +234,12 @@ func (x *ExplainTokenRequest) GetIdentityUid() string {
 	return ""
 }
 
-// ExplainTokenResponse is what ExplainToken found.
+// ExplainTokenResponse is the result of ExplainToken.
 type ExplainTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each identity, those that fit best first; twenty at most.
+	// One explanation for each identity, best matches first; twenty at most.
 	Explanations []*Explanation `protobuf:"bytes,1,rep,name=explanations,proto3" json:"explanations,omitempty"`
-	// There were more identities than were looked at.
+	// There were more identities than were compared.
 	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -294,14 +294,14 @@ type Denial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it was refused.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// The id of the request, which the caller was told too.
+	// The id of the request, which was also returned to the caller.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// What the caller was told.
+	// The error message that was returned to the caller.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// The issuer of the token had signed it. If not, whoever sent it may have
-	// made up what was received.
+	// The signature of the issuer was valid. If false, the sender may have made up the
+	// received values.
 	SignatureVerified bool `protobuf:"varint,4,opt,name=signature_verified,json=signatureVerified,proto3" json:"signature_verified,omitempty"`
-	// The claims that were looked at, those that do not fit first.
+	// The results for each claim that was checked, failed ones first.
 	Checks []*Check `protobuf:"bytes,5,rep,name=checks,proto3" json:"checks,omitempty"`
 	// The address of the caller.
 	RemoteAddress string `protobuf:"bytes,6,opt,name=remote_address,json=remoteAddress,proto3" json:"remote_address,omitempty"`
@@ -427,7 +427,7 @@ func (x *ListDenialsRequest) GetIdentityUid() string {
 	return ""
 }
 
-// ListDenialsResponse is what was refused.
+// ListDenialsResponse lists the refused exchanges.
 type ListDenialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The denials, newest first.
@@ -473,22 +473,22 @@ func (x *ListDenialsResponse) GetDenials() []*Denial {
 	return nil
 }
 
-// Exchange is one that succeeded.
+// Exchange is a successful exchange.
 type Exchange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was.
+	// When it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// The id of the request, which the caller was told too.
+	// The id of the request, which was also returned to the caller.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The issuer of the credential; empty if the identity has keys of its own.
+	// The issuer of the credential; empty if the identity has its own keys.
 	Issuer string `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	// The subject of the credential.
 	Subject string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Whom the new token is for.
+	// The audience of the new token.
 	Audience []string `protobuf:"bytes,5,rep,name=audience,proto3" json:"audience,omitempty"`
 	// The address of the caller.
 	RemoteAddress string `protobuf:"bytes,6,opt,name=remote_address,json=remoteAddress,proto3" json:"remote_address,omitempty"`
-	// How many there were in the same second. This is the last of them.
+	// The number of exchanges in the same second. This is the last of them.
 	Count         int32 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -619,7 +619,7 @@ func (x *ListExchangesRequest) GetIdentityUid() string {
 	return ""
 }
 
-// ListExchangesResponse is who came lately.
+// ListExchangesResponse lists the last successful exchanges.
 type ListExchangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The exchanges, newest first.
@@ -665,26 +665,26 @@ func (x *ListExchangesResponse) GetExchanges() []*Exchange {
 	return nil
 }
 
-// Issuer is somebody whose tokens identities accept.
+// Issuer is an issuer whose tokens identities accept.
 type Issuer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The issuer's address, as tokens have it.
+	// The issuer's address, as in its tokens.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// The last look found the keys.
+	// The last attempt to read the keys succeeded.
 	Reachable bool `protobuf:"varint,2,opt,name=reachable,proto3" json:"reachable,omitempty"`
-	// Why it did not.
+	// Why the last attempt failed.
 	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
-	// When it was last looked at; absent before the first time.
+	// The time of the last attempt; absent before the first.
 	CheckTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=check_time,json=checkTime,proto3" json:"check_time,omitempty"`
-	// When its keys were last found; absent if they never were.
+	// The time of the last successful attempt; absent if there was none.
 	SuccessTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=success_time,json=successTime,proto3" json:"success_time,omitempty"`
-	// The keys that were found.
+	// The issuer's keys.
 	Keys []*IssuerKey `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
-	// How many identities within the caller's reach depend on it; a thousand
-	// stands for that many and more.
+	// The number of identities that trust the issuer and that the caller may list. 1000
+	// means 1000 or more.
 	IdentityCount int32 `protobuf:"varint,7,opt,name=identity_count,json=identityCount,proto3" json:"identity_count,omitempty"`
-	// Identities that do not match any more, or soon will not, and why; fifty at
-	// most.
+	// Identities that no longer match, or will soon stop matching, and the reason; fifty
+	// at most.
 	Endangered    []*Endangered `protobuf:"bytes,8,rep,name=endangered,proto3" json:"endangered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -781,7 +781,7 @@ type IssuerKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key's id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What it signs with, for example RS256.
+	// Its signature algorithm, for example RS256.
 	Algorithm     string `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -831,14 +831,14 @@ func (x *IssuerKey) GetAlgorithm() string {
 	return ""
 }
 
-// Endangered is an identity that stops matching.
+// Endangered is an identity that no longer matches, or will soon stop matching.
 type Endangered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's uid.
 	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// The identity's name.
 	IdentityName string `protobuf:"bytes,2,opt,name=identity_name,json=identityName,proto3" json:"identity_name,omitempty"`
-	// Why, and since or until when.
+	// The reason, and since or until when.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -895,7 +895,7 @@ func (x *Endangered) GetReason() string {
 	return ""
 }
 
-// ListIssuersRequest says which issuers.
+// ListIssuersRequest selects issuers.
 type ListIssuersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of a group: only issuers that identities in it or below it trust.
@@ -941,7 +941,7 @@ func (x *ListIssuersRequest) GetDescendantsOf() string {
 	return ""
 }
 
-// ListIssuersResponse is all there are; a thousand at most.
+// ListIssuersResponse lists the issuers; a thousand at most.
 type ListIssuersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The issuers, by address.

@@ -29,22 +29,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// FederationService tells how the credentials of others are judged: why one was
-// refused, and whether those who issue them can be reached.
+// FederationService explains how the tokens of external issuers are checked: why a
+// token was refused, and whether the issuers can be reached.
 type FederationServiceClient interface {
-	// ExplainToken holds a workload's token against an identity, or against every
-	// identity the caller may read, and says claim by claim what fits. It issues
-	// nothing.
+	// ExplainToken compares a workload's token with an identity, or with every identity
+	// that the caller may read, and reports for each claim whether it matches. It issues
+	// no token.
 	ExplainToken(ctx context.Context, in *ExplainTokenRequest, opts ...grpc.CallOption) (*ExplainTokenResponse, error)
-	// ListDenials returns the last exchanges that an identity was refused for,
-	// newest first. The service keeps twenty of each identity for thirty days.
+	// ListDenials returns the last refused exchanges of an identity, newest first. The
+	// service keeps the last twenty of each identity for thirty days.
 	ListDenials(ctx context.Context, in *ListDenialsRequest, opts ...grpc.CallOption) (*ListDenialsResponse, error)
-	// ListExchanges returns the last exchanges of an identity that succeeded,
-	// newest first: at most one of each second and server. The service keeps twenty of
-	// each identity for thirty days.
+	// ListExchanges returns the last successful exchanges of an identity, newest first:
+	// at most one per second and server. The service keeps the last twenty of each
+	// identity for thirty days.
 	ListExchanges(ctx context.Context, in *ListExchangesRequest, opts ...grpc.CallOption) (*ListExchangesResponse, error)
-	// ListIssuers returns the issuers that identities within the caller's reach
-	// trust, and how the last look at each went.
+	// ListIssuers returns the issuers that are trusted by identities that the caller may
+	// list, and the result of the last attempt to read each issuer's keys.
 	ListIssuers(ctx context.Context, in *ListIssuersRequest, opts ...grpc.CallOption) (*ListIssuersResponse, error)
 }
 
@@ -100,22 +100,22 @@ func (c *federationServiceClient) ListIssuers(ctx context.Context, in *ListIssue
 // All implementations must embed UnimplementedFederationServiceServer
 // for forward compatibility.
 //
-// FederationService tells how the credentials of others are judged: why one was
-// refused, and whether those who issue them can be reached.
+// FederationService explains how the tokens of external issuers are checked: why a
+// token was refused, and whether the issuers can be reached.
 type FederationServiceServer interface {
-	// ExplainToken holds a workload's token against an identity, or against every
-	// identity the caller may read, and says claim by claim what fits. It issues
-	// nothing.
+	// ExplainToken compares a workload's token with an identity, or with every identity
+	// that the caller may read, and reports for each claim whether it matches. It issues
+	// no token.
 	ExplainToken(context.Context, *ExplainTokenRequest) (*ExplainTokenResponse, error)
-	// ListDenials returns the last exchanges that an identity was refused for,
-	// newest first. The service keeps twenty of each identity for thirty days.
+	// ListDenials returns the last refused exchanges of an identity, newest first. The
+	// service keeps the last twenty of each identity for thirty days.
 	ListDenials(context.Context, *ListDenialsRequest) (*ListDenialsResponse, error)
-	// ListExchanges returns the last exchanges of an identity that succeeded,
-	// newest first: at most one of each second and server. The service keeps twenty of
-	// each identity for thirty days.
+	// ListExchanges returns the last successful exchanges of an identity, newest first:
+	// at most one per second and server. The service keeps the last twenty of each
+	// identity for thirty days.
 	ListExchanges(context.Context, *ListExchangesRequest) (*ListExchangesResponse, error)
-	// ListIssuers returns the issuers that identities within the caller's reach
-	// trust, and how the last look at each went.
+	// ListIssuers returns the issuers that are trusted by identities that the caller may
+	// list, and the result of the last attempt to read each issuer's keys.
 	ListIssuers(context.Context, *ListIssuersRequest) (*ListIssuersResponse, error)
 	mustEmbedUnimplementedFederationServiceServer()
 }

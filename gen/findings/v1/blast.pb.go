@@ -32,19 +32,22 @@ const (
 	BlastStage_NAME_UNSPECIFIED BlastStage_Name = 0
 	// Versions of packages that are affected, by name.
 	BlastStage_NAME_PACKAGES BlastStage_Name = 1
-	// Images that have them, the last inspected first.
+	// Images that contain the packages, the last inspected first.
 	BlastStage_NAME_IMAGES BlastStage_Name = 2
-	// Tags that stand for these images, by repo.
+	// Tags of these images, by repo.
 	BlastStage_NAME_TAGS BlastStage_Name = 3
 	// Where the images run, by place, and how their repos are deployed.
 	BlastStage_NAME_RUNNING BlastStage_Name = 4
-	// Who has pulled the images, the last first.
+	// Identities that have pulled the images, the last pull first.
 	BlastStage_NAME_PULLED BlastStage_Name = 5
-	// Who can pull from their repos; whoever can from most comes first.
+	// Identities that can pull from the images' repos, by the number of repos, the
+	// highest first.
 	BlastStage_NAME_CAN_PULL BlastStage_Name = 6
-	// Who can push to their repos; whoever can to most comes first.
+	// Identities that can push to the images' repos, by the number of repos, the
+	// highest first.
 	BlastStage_NAME_CAN_PUSH BlastStage_Name = 7
-	// Who owns the nearest group with an owner; whoever owns most comes first.
+	// Owners of the nearest group that has an owner, by the number of repos, the
+	// highest first.
 	BlastStage_NAME_OWNERS BlastStage_Name = 8
 )
 
@@ -101,7 +104,7 @@ func (BlastStage_Name) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_blast_proto_rawDescGZIP(), []int{3, 0}
 }
 
-// GetBlastRequest names what is wrong: an advisory, or a package.
+// GetBlastRequest names an advisory or a package.
 type GetBlastRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of an advisory, or one of its aliases.
@@ -112,7 +115,7 @@ type GetBlastRequest struct {
 	Range string `protobuf:"bytes,3,opt,name=range,proto3" json:"range,omitempty"`
 	// Only images in this group and below it, or in this repo.
 	GroupUid string `protobuf:"bytes,4,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// Pulls of so many days count: 30 unless given, 365 at most.
+	// The number of days whose pulls are included: 30 unless given, 365 at most.
 	Days int32 `protobuf:"varint,5,opt,name=days,proto3" json:"days,omitempty"`
 	// Results of each stage: 10 unless given, 200 at most.
 	PageSize      int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -192,7 +195,7 @@ func (x *GetBlastRequest) GetPageSize() int32 {
 	return 0
 }
 
-// Blast is all stages.
+// Blast has all stages.
 type Blast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stages, in their order.
@@ -238,7 +241,7 @@ func (x *Blast) GetStages() []*BlastStage {
 	return nil
 }
 
-// ListBlastStageRequest names what is wrong, and the stage.
+// ListBlastStageRequest names an advisory or a package, and the stage.
 type ListBlastStageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of an advisory, or one of its aliases.
@@ -249,18 +252,18 @@ type ListBlastStageRequest struct {
 	Range string `protobuf:"bytes,3,opt,name=range,proto3" json:"range,omitempty"`
 	// Only images in this group and below it, or in this repo.
 	GroupUid string `protobuf:"bytes,4,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// Pulls of so many days count: 30 unless given, 365 at most.
+	// The number of days whose pulls are included: 30 unless given, 365 at most.
 	Days int32 `protobuf:"varint,5,opt,name=days,proto3" json:"days,omitempty"`
-	// The stage; a page token has it.
+	// The stage. Not needed with a page token, which contains it.
 	Stage BlastStage_Name `protobuf:"varint,6,opt,name=stage,proto3,enum=holdfast.findings.v1.BlastStage_Name" json:"stage,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "stage", which is the default: each stage has one order.
 	OrderBy string `protobuf:"bytes,9,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -369,15 +372,15 @@ func (x *ListBlastStageRequest) GetSkip() int32 {
 // BlastStage is one page of a stage.
 type BlastStage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is on this page.
+	// The items of this page.
 	Items []*BlastItem `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many there are, on all pages together.
+	// The number of items, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// Nothing is missing, within the groups that the caller's grants reach.
+	// Nothing is missing, within the groups that the caller may list.
 	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	// What may be missing, and why.
 	Gaps []*BlastGap `protobuf:"bytes,6,rep,name=gaps,proto3" json:"gaps,omitempty"`
@@ -466,14 +469,14 @@ func (x *BlastStage) GetName() BlastStage_Name {
 	return BlastStage_NAME_UNSPECIFIED
 }
 
-// BlastGap is a reason why a stage may not have everything.
+// BlastGap is a reason why a stage may be incomplete.
 type BlastGap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A word for programs, such as NOT_INDEXED.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// A sentence for people.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// How much is missing, if that is known.
+	// The number of missing items, if it is known.
 	Count         int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -530,23 +533,23 @@ func (x *BlastGap) GetCount() int64 {
 	return 0
 }
 
-// BlastItem is a part of a stage. One of the fields is present.
+// BlastItem is an item of a stage. One of its fields is present.
 type BlastItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A version of a package.
 	Package *Package `protobuf:"bytes,1,opt,name=package,proto3" json:"package,omitempty"`
-	// With package: how many images have it.
+	// The number of images that contain the package. Only with package.
 	Images int32 `protobuf:"varint,2,opt,name=images,proto3" json:"images,omitempty"`
 	// An image.
 	Image *AffectedImage `protobuf:"bytes,3,opt,name=image,proto3" json:"image,omitempty"`
 	// A tag.
 	Tag *AffectedTag `protobuf:"bytes,4,opt,name=tag,proto3" json:"tag,omitempty"`
-	// An entry of an inventory. Its digest is that of an image, or of an index that
-	// lists it.
+	// An entry of an inventory. Its digest is the digest of an image, or of an index that
+	// lists the image.
 	Running *RunningImage `protobuf:"bytes,5,opt,name=running,proto3" json:"running,omitempty"`
 	// How the images of a repo are deployed.
 	Deployment *AffectedDeployment `protobuf:"bytes,6,opt,name=deployment,proto3" json:"deployment,omitempty"`
-	// Somebody.
+	// An identity.
 	Identity      *BlastIdentity `protobuf:"bytes,7,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -631,8 +634,7 @@ func (x *BlastItem) GetIdentity() *BlastIdentity {
 	return nil
 }
 
-// AffectedTag is a tag that stands for an affected image, or for an index that
-// lists one.
+// AffectedTag is a tag of an affected image, or of an index that lists one.
 type AffectedTag struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo.
@@ -641,7 +643,7 @@ type AffectedTag struct {
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
 	// The name of the tag.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// The digest that it stands for.
+	// The digest that the tag points to.
 	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -769,20 +771,21 @@ func (x *AffectedDeployment) GetCharts() []string {
 	return nil
 }
 
-// BlastIdentity is somebody who has to do with affected images.
+// BlastIdentity is an identity that has pulled affected images, or that can pull, push
+// or own them.
 type BlastIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid; empty for those who need no identity, because repos are public.
+	// The uid; empty for anonymous callers of public repos.
 	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// The name, if the caller may know it.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What people read instead of the name. Empty if there is nothing.
+	// The display name. Empty if there is none.
 	DisplayName string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// When they last pulled an affected image.
+	// When the identity last pulled an affected image.
 	LastPullTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_pull_time,json=lastPullTime,proto3" json:"last_pull_time,omitempty"`
-	// Groups on which they hold a role that lets them, five at most.
+	// Groups on which the identity holds the role that permits it; five at most.
 	GroupUids []string `protobuf:"bytes,5,rep,name=group_uids,json=groupUids,proto3" json:"group_uids,omitempty"`
-	// How many repos with affected images that is about.
+	// The number of repos with affected images that this applies to.
 	Repos         int32 `protobuf:"varint,6,opt,name=repos,proto3" json:"repos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

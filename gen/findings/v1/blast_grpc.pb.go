@@ -27,21 +27,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BlastService answers how far something that is wrong has spread, and who can do
-// something about it, in stages: packages, images, tags, where they run, who has
-// pulled them, who can pull them, who can push to their repos, and who owns these.
+// BlastService finds everything that an advisory or a package affects, in stages:
+// packages, images, tags, where the images run, the identities that have pulled them,
+// the identities that can pull them, the identities that can push to their repos, and
+// the owners of the repos.
 //
-// Images count that the caller has CAP_REPO_LIST on, and CAP_VULN_REPORT_LIST if
-// asked for an advisory, which CAP_ADVISORIES_LIST must reach, or
-// CAP_TENANT_SBOMS_LIST if asked for a package. Where they run needs
-// CAP_REGISTRY_DEPLOYMENTS_LIST, who has pulled CAP_IAM_IDENTITY_LIST, and the last
-// three stages CAP_IAM_ROLE_BINDINGS_LIST. A stage that the caller may not see says
-// so, and the others are answered.
+// The answer has images in repos on which the caller holds CAP_REPO_LIST. If an
+// advisory is given, the caller also needs CAP_VULN_REPORT_LIST on the repos and
+// CAP_ADVISORIES_LIST on the advisory; if a package is given, CAP_TENANT_SBOMS_LIST on
+// the repos. The running stage needs CAP_REGISTRY_DEPLOYMENTS_LIST, the pulled stage
+// CAP_IAM_IDENTITY_LIST, and the last three stages CAP_IAM_ROLE_BINDINGS_LIST. A stage
+// that the caller may not see says so; the other stages are still answered.
 type BlastServiceClient interface {
 	// GetBlast returns the first page of every stage.
 	GetBlast(ctx context.Context, in *GetBlastRequest, opts ...grpc.CallOption) (*Blast, error)
-	// ListBlastStage returns a page of one stage. The next_page_token of a stage in
-	// the answer of GetBlast asks for its second page.
+	// ListBlastStage returns a page of one stage. Use the next_page_token of a stage in
+	// the answer of GetBlast for its second page.
 	ListBlastStage(ctx context.Context, in *ListBlastStageRequest, opts ...grpc.CallOption) (*BlastStage, error)
 }
 
@@ -77,21 +78,22 @@ func (c *blastServiceClient) ListBlastStage(ctx context.Context, in *ListBlastSt
 // All implementations must embed UnimplementedBlastServiceServer
 // for forward compatibility.
 //
-// BlastService answers how far something that is wrong has spread, and who can do
-// something about it, in stages: packages, images, tags, where they run, who has
-// pulled them, who can pull them, who can push to their repos, and who owns these.
+// BlastService finds everything that an advisory or a package affects, in stages:
+// packages, images, tags, where the images run, the identities that have pulled them,
+// the identities that can pull them, the identities that can push to their repos, and
+// the owners of the repos.
 //
-// Images count that the caller has CAP_REPO_LIST on, and CAP_VULN_REPORT_LIST if
-// asked for an advisory, which CAP_ADVISORIES_LIST must reach, or
-// CAP_TENANT_SBOMS_LIST if asked for a package. Where they run needs
-// CAP_REGISTRY_DEPLOYMENTS_LIST, who has pulled CAP_IAM_IDENTITY_LIST, and the last
-// three stages CAP_IAM_ROLE_BINDINGS_LIST. A stage that the caller may not see says
-// so, and the others are answered.
+// The answer has images in repos on which the caller holds CAP_REPO_LIST. If an
+// advisory is given, the caller also needs CAP_VULN_REPORT_LIST on the repos and
+// CAP_ADVISORIES_LIST on the advisory; if a package is given, CAP_TENANT_SBOMS_LIST on
+// the repos. The running stage needs CAP_REGISTRY_DEPLOYMENTS_LIST, the pulled stage
+// CAP_IAM_IDENTITY_LIST, and the last three stages CAP_IAM_ROLE_BINDINGS_LIST. A stage
+// that the caller may not see says so; the other stages are still answered.
 type BlastServiceServer interface {
 	// GetBlast returns the first page of every stage.
 	GetBlast(context.Context, *GetBlastRequest) (*Blast, error)
-	// ListBlastStage returns a page of one stage. The next_page_token of a stage in
-	// the answer of GetBlast asks for its second page.
+	// ListBlastStage returns a page of one stage. Use the next_page_token of a stage in
+	// the answer of GetBlast for its second page.
 	ListBlastStage(context.Context, *ListBlastStageRequest) (*BlastStage, error)
 	mustEmbedUnimplementedBlastServiceServer()
 }

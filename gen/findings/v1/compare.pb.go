@@ -34,9 +34,9 @@ const (
 	ImageChange_KIND_FINDING_NEW ImageChange_Kind = 1
 	// The first image has a finding that the second does not have.
 	ImageChange_KIND_FINDING_FIXED ImageChange_Kind = 2
-	// Both have the finding.
+	// Both images have the finding.
 	ImageChange_KIND_FINDING_REMAINING ImageChange_Kind = 3
-	// Both have a package, in other versions.
+	// Both images have the package, in different versions.
 	ImageChange_KIND_PACKAGE_CHANGED ImageChange_Kind = 4
 	// The second image has a package that the first does not have.
 	ImageChange_KIND_PACKAGE_ADDED ImageChange_Kind = 5
@@ -100,27 +100,27 @@ type CompareImagesRequest struct {
 	FromRepoUid string `protobuf:"bytes,1,opt,name=from_repo_uid,json=fromRepoUid,proto3" json:"from_repo_uid,omitempty"`
 	// A tag or a digest of the first image.
 	FromReference string `protobuf:"bytes,2,opt,name=from_reference,json=fromReference,proto3" json:"from_reference,omitempty"`
-	// What the tag stood for at this time; now unless given.
+	// The time at which the tag is resolved; now unless given.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
-	// The uid of the repo of the second image; that of the first unless given.
+	// The uid of the repo of the second image; the repo of the first image unless given.
 	ToRepoUid string `protobuf:"bytes,4,opt,name=to_repo_uid,json=toRepoUid,proto3" json:"to_repo_uid,omitempty"`
 	// A tag or a digest of the second image.
 	ToReference string `protobuf:"bytes,5,opt,name=to_reference,json=toReference,proto3" json:"to_reference,omitempty"`
-	// What the tag stood for at this time; now unless given.
+	// The time at which the tag is resolved; now unless given.
 	ToTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
-	// Of an index, the architecture of the image; amd64 unless given.
+	// The architecture of the image, if the reference is an index; amd64 unless given.
 	Architecture string `protobuf:"bytes,7,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	// Only changes of these kinds.
 	Kinds []ImageChange_Kind `protobuf:"varint,8,rep,packed,name=kinds,proto3,enum=holdfast.findings.v1.ImageChange_Kind" json:"kinds,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "kind", which is the default, or "kind desc". Within a kind, findings are
 	// ordered by urgency, and packages by name.
 	OrderBy string `protobuf:"bytes,11,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,12,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -249,12 +249,15 @@ type ImageChange struct {
 	Ecosystem string `protobuf:"bytes,2,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
 	// The name of the package.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// The versions of it that the first image has; of a finding, those affected.
+	// The versions of the package in the first image. For a finding, only the affected
+	// versions.
 	From []*Package `protobuf:"bytes,4,rep,name=from,proto3" json:"from,omitempty"`
-	// The versions of it that the second image has; of a finding, those affected.
+	// The versions of the package in the second image. For a finding, only the affected
+	// versions.
 	To []*Package `protobuf:"bytes,5,rep,name=to,proto3" json:"to,omitempty"`
-	// The finding: that of the second image, if it has it. One of the two images is
-	// the same finding if they are of the same package and share an id or an alias.
+	// The finding of the second image, or of the first if the second does not have it.
+	// Findings of the two images are the same if they are for the same package and share
+	// an id or an alias.
 	Finding       *Finding `protobuf:"bytes,6,opt,name=finding,proto3" json:"finding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -335,17 +338,17 @@ func (x *ImageChange) GetFinding() *Finding {
 // ImageChangeCounts counts all differences, whichever kinds were asked for.
 type ImageChangeCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Findings of the second image alone.
+	// Findings that only the second image has.
 	FindingsNew int32 `protobuf:"varint,1,opt,name=findings_new,json=findingsNew,proto3" json:"findings_new,omitempty"`
-	// Findings of the first image alone.
+	// Findings that only the first image has.
 	FindingsFixed int32 `protobuf:"varint,2,opt,name=findings_fixed,json=findingsFixed,proto3" json:"findings_fixed,omitempty"`
-	// Findings of both.
+	// Findings that both images have.
 	FindingsRemaining int32 `protobuf:"varint,3,opt,name=findings_remaining,json=findingsRemaining,proto3" json:"findings_remaining,omitempty"`
-	// Packages in other versions.
+	// Packages in different versions.
 	PackagesChanged int32 `protobuf:"varint,4,opt,name=packages_changed,json=packagesChanged,proto3" json:"packages_changed,omitempty"`
-	// Packages of the second image alone.
+	// Packages that only the second image has.
 	PackagesAdded int32 `protobuf:"varint,5,opt,name=packages_added,json=packagesAdded,proto3" json:"packages_added,omitempty"`
-	// Packages of the first image alone.
+	// Packages that only the first image has.
 	PackagesRemoved int32 `protobuf:"varint,6,opt,name=packages_removed,json=packagesRemoved,proto3" json:"packages_removed,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -428,17 +431,17 @@ type CompareImagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The differences of this page.
 	Changes []*ImageChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many differences of these kinds there are, on all pages together.
+	// The number of differences of these kinds, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// What is known about the first image.
 	From *Inspection `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
 	// What is known about the second image.
 	To *Inspection `protobuf:"bytes,6,opt,name=to,proto3" json:"to,omitempty"`
-	// How many differences of each kind there are.
+	// The number of differences of each kind.
 	Counts        *ImageChangeCounts `protobuf:"bytes,7,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

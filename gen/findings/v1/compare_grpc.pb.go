@@ -26,14 +26,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ComparisonService tells two images apart by what they contain.
+// ComparisonService compares the contents of two images.
 type ComparisonServiceClient interface {
-	// CompareImages returns which packages and findings differ between two images,
-	// or between what a tag stood for at two times, a page at a time. The caller
-	// needs the capabilities on the repos of both, and CAP_TAG_LIST where a time is
-	// given. Findings are those of the advisories as they are now. If an image is
-	// not inspected yet, not understood, or no longer there, that is
-	// FAILED_PRECONDITION, and the message begins with "from:" or "to:".
+	// CompareImages returns the packages and findings that differ between two images, or
+	// between the images of a tag at two times, a page at a time. The caller needs the
+	// capabilities on the repos of both images, and CAP_TAG_LIST where a time is given.
+	// Findings come from the present advisories. If an image is not inspected yet, cannot
+	// be inspected, or was deleted, the error is FAILED_PRECONDITION, and its message
+	// begins with "from:" or "to:".
 	CompareImages(ctx context.Context, in *CompareImagesRequest, opts ...grpc.CallOption) (*CompareImagesResponse, error)
 }
 
@@ -59,14 +59,14 @@ func (c *comparisonServiceClient) CompareImages(ctx context.Context, in *Compare
 // All implementations must embed UnimplementedComparisonServiceServer
 // for forward compatibility.
 //
-// ComparisonService tells two images apart by what they contain.
+// ComparisonService compares the contents of two images.
 type ComparisonServiceServer interface {
-	// CompareImages returns which packages and findings differ between two images,
-	// or between what a tag stood for at two times, a page at a time. The caller
-	// needs the capabilities on the repos of both, and CAP_TAG_LIST where a time is
-	// given. Findings are those of the advisories as they are now. If an image is
-	// not inspected yet, not understood, or no longer there, that is
-	// FAILED_PRECONDITION, and the message begins with "from:" or "to:".
+	// CompareImages returns the packages and findings that differ between two images, or
+	// between the images of a tag at two times, a page at a time. The caller needs the
+	// capabilities on the repos of both images, and CAP_TAG_LIST where a time is given.
+	// Findings come from the present advisories. If an image is not inspected yet, cannot
+	// be inspected, or was deleted, the error is FAILED_PRECONDITION, and its message
+	// begins with "from:" or "to:".
 	CompareImages(context.Context, *CompareImagesRequest) (*CompareImagesResponse, error)
 	mustEmbedUnimplementedComparisonServiceServer()
 }

@@ -21,31 +21,32 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// FindingNews is what events tell of findings that were opened, or closed: one
-// finding of one image, one of many images of a group, many of one image, or, if
-// very many change at once, many of many. Of many it has the first 20.
+// FindingNews is the body of events about findings that were opened or closed. It
+// describes one finding of one image, one finding of many images in a group, many
+// findings of one image, or, if very many change together, many findings of many
+// images. It lists the first 20 findings and the first 20 images.
 type FindingNews struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The findings, the worst first.
 	Findings []*FindingNews_NewFinding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
-	// How many findings there are.
+	// The number of findings.
 	FindingCount int32 `protobuf:"varint,2,opt,name=finding_count,json=findingCount,proto3" json:"finding_count,omitempty"`
 	// The images that have them.
 	Images []*FindingNews_NewsImage `protobuf:"bytes,3,rep,name=images,proto3" json:"images,omitempty"`
-	// How many images there are.
+	// The number of images.
 	ImageCount int32 `protobuf:"varint,4,opt,name=image_count,json=imageCount,proto3" json:"image_count,omitempty"`
-	// The uid of the group that all of the images are in.
+	// The uid of the group that contains all of the images.
 	GroupUid string `protobuf:"bytes,5,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// The uids of those who own the group, or the nearest one above it that has
+	// The uids of the owners of the group, or of the nearest group above it that has
 	// owners, up to the group of the event.
 	OwnerUids []string `protobuf:"bytes,6,rep,name=owner_uids,json=ownerUids,proto3" json:"owner_uids,omitempty"`
-	// What brought the advisory, or changed it: see opened_by of a finding.
+	// The source that added or changed the advisory: see opened_by of a finding.
 	Source string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
-	// The uid of the group that the advisories are in. Those of two groups are told
-	// about separately, also if they share names.
+	// The uid of the group that contains the advisories. Advisories of different groups
+	// are reported in separate events, even if they share names.
 	AdvisoryGroupUid string `protobuf:"bytes,8,opt,name=advisory_group_uid,json=advisoryGroupUid,proto3" json:"advisory_group_uid,omitempty"`
-	// How many pairs of a finding and an image there are. Not each of many findings
-	// need be in each of many images.
+	// The number of pairs of a finding and an image. Not every finding is necessarily in
+	// every image.
 	PairCount     int32 `protobuf:"varint,9,opt,name=pair_count,json=pairCount,proto3" json:"pair_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -149,11 +150,11 @@ type FindingNews_NewFinding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the advisory.
 	AdvisoryId string `protobuf:"bytes,1,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
-	// All other names that advisories of the group give it, or gave it.
+	// All other names that advisories of the group give it, or gave it earlier.
 	Aliases []string `protobuf:"bytes,2,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// How bad it is.
+	// Its severity.
 	Severity Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=holdfast.findings.v1.Severity" json:"severity,omitempty"`
-	// The score of CVSS, from 0.1 to 10.0; empty if there is none.
+	// The CVSS score, from 0.1 to 10.0; empty if there is none.
 	Score string `protobuf:"bytes,4,opt,name=score,proto3" json:"score,omitempty"`
 	// The packages that have it.
 	Packages      []*FindingNews_NewsPackage `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
@@ -231,7 +232,7 @@ type FindingNews_NewsPackage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The package.
 	Package *Package `protobuf:"bytes,1,opt,name=package,proto3" json:"package,omitempty"`
-	// The smallest version above its own in which it is fixed, if there is one.
+	// The lowest fixed version above the installed one, if there is one.
 	FixedVersion  string `protobuf:"bytes,2,opt,name=fixed_version,json=fixedVersion,proto3" json:"fixed_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,21 +26,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Justification is why something is not affected, as OpenVEX has it.
+// Justification is the reason why an image is not affected, as defined by OpenVEX.
 type Justification int32
 
 const (
-	// None is given.
+	// No justification is given.
 	Justification_JUSTIFICATION_UNSPECIFIED Justification = 0
 	// The vulnerable component is not in the image.
 	Justification_JUSTIFICATION_COMPONENT_NOT_PRESENT Justification = 1
-	// The component is there without its vulnerable code.
+	// The component is in the image, but without its vulnerable code.
 	Justification_JUSTIFICATION_VULNERABLE_CODE_NOT_PRESENT Justification = 2
 	// The vulnerable code is never run.
 	Justification_JUSTIFICATION_VULNERABLE_CODE_NOT_IN_EXECUTE_PATH Justification = 3
 	// An attacker cannot control the vulnerable code.
 	Justification_JUSTIFICATION_VULNERABLE_CODE_CANNOT_BE_CONTROLLED_BY_ADVERSARY Justification = 4
-	// Something else keeps it from being exploited.
+	// Other measures prevent the exploitation.
 	Justification_JUSTIFICATION_INLINE_MITIGATIONS_ALREADY_EXIST Justification = 5
 )
 
@@ -97,11 +97,11 @@ type ExceptionState int32
 const (
 	// Never returned.
 	ExceptionState_EXCEPTION_STATE_UNSPECIFIED ExceptionState = 0
-	// Nobody has approved it yet.
+	// It is not approved yet.
 	ExceptionState_EXCEPTION_STATE_PROPOSED ExceptionState = 1
 	// It has an effect.
 	ExceptionState_EXCEPTION_STATE_ACTIVE ExceptionState = 2
-	// Its time is over.
+	// Its expire_time has passed.
 	ExceptionState_EXCEPTION_STATE_EXPIRED ExceptionState = 3
 	// It was deleted.
 	ExceptionState_EXCEPTION_STATE_DELETED ExceptionState = 4
@@ -157,40 +157,40 @@ type Exception struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The exception's path in the hierarchy, below the group that it is in.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The uid of the group or repo whose images it is about: its own group, or
-	// anything below it. Its own group unless given.
+	// The uid of the group or repo that it applies to: the exception's own group, or one
+	// below it. The own group unless given.
 	TargetUid string `protobuf:"bytes,2,opt,name=target_uid,json=targetUid,proto3" json:"target_uid,omitempty"`
-	// In a repo, only images all of whose tags match this pattern, such as 1.2.*.
+	// Only images whose tags all match this pattern, such as 1.2.*. Only for a repo.
 	TagPattern string `protobuf:"bytes,3,opt,name=tag_pattern,json=tagPattern,proto3" json:"tag_pattern,omitempty"`
-	// In a repo, only this image; of an index, all images that it lists.
+	// Only this image, or all images that this index lists. Only for a repo.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Only findings with this name: the id of an advisory or an alias of it.
+	// Only findings of this advisory: its id or an alias.
 	AdvisoryId string `protobuf:"bytes,5,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
 	// Only findings of this package: a package URL, with or without a version. At
 	// least one of advisory_id and purl is needed.
 	Purl string `protobuf:"bytes,6,opt,name=purl,proto3" json:"purl,omitempty"`
 	// Why the findings are accepted.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The same for programs.
+	// The reason in a form for programs.
 	Justification Justification `protobuf:"varint,8,opt,name=justification,proto3,enum=holdfast.findings.v1.Justification" json:"justification,omitempty"`
 	// When it ends, to the second. Never unless given.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// The uid of whoever has created it.
+	// The uid of the identity that created it.
 	AuthorUid string `protobuf:"bytes,10,opt,name=author_uid,json=authorUid,proto3" json:"author_uid,omitempty"`
 	// When it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// The uid of whoever has approved it; empty if nobody has.
+	// The uid of the identity that approved it; empty if it is not approved.
 	ApproverUid string `protobuf:"bytes,12,opt,name=approver_uid,json=approverUid,proto3" json:"approver_uid,omitempty"`
 	// When it was approved.
 	ApproveTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=approve_time,json=approveTime,proto3" json:"approve_time,omitempty"`
-	// The uid of whoever has deleted it.
+	// The uid of the identity that deleted it.
 	DeleterUid string `protobuf:"bytes,14,opt,name=deleter_uid,json=deleterUid,proto3" json:"deleter_uid,omitempty"`
 	// When it was deleted.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=delete_time,json=deleteTime,proto3" json:"delete_time,omitempty"`
 	// Whether it has an effect now.
 	State ExceptionState `protobuf:"varint,16,opt,name=state,proto3,enum=holdfast.findings.v1.ExceptionState" json:"state,omitempty"`
-	// What it matches now, if that was counted. Only images and advisories count
-	// that the caller may list.
+	// The number of findings and images that it matches now, if that was requested. Only
+	// images and advisories that the caller may list are counted.
 	Matching      *ExceptionMatching `protobuf:"bytes,17,opt,name=matching,proto3" json:"matching,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -345,14 +345,15 @@ func (x *Exception) GetMatching() *ExceptionMatching {
 	return nil
 }
 
-// ExceptionMatching is what an exception matches, whether it has an effect or
-// not. If both are 0, nothing that the caller sees needs it.
+// ExceptionMatching counts the findings and images that an exception matches, whether
+// or not it has an effect. If both are 0, the exception matches nothing that the caller
+// may list.
 type ExceptionMatching struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many findings: pairs of an image and something wrong with a package of
-	// it.
+	// The number of findings: pairs of an image and a vulnerability of one of its
+	// packages.
 	Findings int64 `protobuf:"varint,1,opt,name=findings,proto3" json:"findings,omitempty"`
-	// In how many images.
+	// The number of images.
 	Images        int64 `protobuf:"varint,2,opt,name=images,proto3" json:"images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -405,11 +406,11 @@ func (x *ExceptionMatching) GetImages() int64 {
 // CreateExceptionRequest describes the exception to create.
 type CreateExceptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group that it is in.
+	// The group to create it in.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new exception.
 	Exception *Exception `protobuf:"bytes,2,opt,name=exception,proto3" json:"exception,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -519,15 +520,15 @@ type ListExceptionsRequest struct {
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, uid or create_time, then optionally " desc". The pages
-	// of one walk have one order.
+	// A field to sort by, uid or create_time, then optionally " desc". Send the same
+	// order with every page token.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Count what each of them matches. A page then has at most 50.
+	// Count the matches of each exception. The maximum page_size is then 50.
 	CountMatching bool `protobuf:"varint,6,opt,name=count_matching,json=countMatching,proto3" json:"count_matching,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -610,11 +611,11 @@ type ListExceptionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The exceptions of this page.
 	Exceptions []*Exception `protobuf:"bytes,1,rep,name=exceptions,proto3" json:"exceptions,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many exceptions match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -683,7 +684,7 @@ type ApproveExceptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The exception's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -738,7 +739,7 @@ type DeleteExceptionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The exception's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

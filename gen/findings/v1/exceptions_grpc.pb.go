@@ -31,25 +31,24 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ExceptionsService keeps what an organization has decided not to act on. An
-// exception has no effect before somebody with advisories.approve on its group
-// has approved it, and none from its expire_time on.
+// ExceptionsService manages exceptions: findings that an organization has decided to
+// accept. An exception has an effect once an identity with advisories.approve on its
+// group has approved it, and until its expire_time.
 type ExceptionsServiceClient interface {
-	// CreateException records that findings are accepted. If the caller holds
-	// advisories.approve on the group as well, that also approves it. With
-	// validate_only, the answer says how many findings and images of the caller's
-	// reach it would suppress.
+	// CreateException records that findings are accepted. If the caller also holds
+	// advisories.approve on the group, the exception is approved immediately. With
+	// validate_only, the answer has the number of findings and images that it would
+	// suppress, among those that the caller may list.
 	CreateException(ctx context.Context, in *CreateExceptionRequest, opts ...grpc.CallOption) (*Exception, error)
-	// GetException returns one exception, also one that was deleted after it was
-	// approved.
+	// GetException returns one exception, even if it was deleted after it was approved.
 	GetException(ctx context.Context, in *GetExceptionRequest, opts ...grpc.CallOption) (*Exception, error)
-	// ListExceptions returns the exceptions that the caller's grants reach, a page
-	// at a time. Expired ones are among them, deleted ones are not.
+	// ListExceptions returns the exceptions that the caller may list, a page at a time.
+	// It includes expired exceptions, but not deleted ones.
 	ListExceptions(ctx context.Context, in *ListExceptionsRequest, opts ...grpc.CallOption) (*ListExceptionsResponse, error)
-	// ApproveException lets an exception take effect. One that is approved stays as
-	// it is.
+	// ApproveException makes an exception take effect. It succeeds if the exception is
+	// already approved.
 	ApproveException(ctx context.Context, in *ApproveExceptionRequest, opts ...grpc.CallOption) (*Exception, error)
-	// DeleteException ends an exception. What it has suppressed is open again.
+	// DeleteException ends an exception. The findings that it suppressed are open again.
 	DeleteException(ctx context.Context, in *DeleteExceptionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
@@ -115,25 +114,24 @@ func (c *exceptionsServiceClient) DeleteException(ctx context.Context, in *Delet
 // All implementations must embed UnimplementedExceptionsServiceServer
 // for forward compatibility.
 //
-// ExceptionsService keeps what an organization has decided not to act on. An
-// exception has no effect before somebody with advisories.approve on its group
-// has approved it, and none from its expire_time on.
+// ExceptionsService manages exceptions: findings that an organization has decided to
+// accept. An exception has an effect once an identity with advisories.approve on its
+// group has approved it, and until its expire_time.
 type ExceptionsServiceServer interface {
-	// CreateException records that findings are accepted. If the caller holds
-	// advisories.approve on the group as well, that also approves it. With
-	// validate_only, the answer says how many findings and images of the caller's
-	// reach it would suppress.
+	// CreateException records that findings are accepted. If the caller also holds
+	// advisories.approve on the group, the exception is approved immediately. With
+	// validate_only, the answer has the number of findings and images that it would
+	// suppress, among those that the caller may list.
 	CreateException(context.Context, *CreateExceptionRequest) (*Exception, error)
-	// GetException returns one exception, also one that was deleted after it was
-	// approved.
+	// GetException returns one exception, even if it was deleted after it was approved.
 	GetException(context.Context, *GetExceptionRequest) (*Exception, error)
-	// ListExceptions returns the exceptions that the caller's grants reach, a page
-	// at a time. Expired ones are among them, deleted ones are not.
+	// ListExceptions returns the exceptions that the caller may list, a page at a time.
+	// It includes expired exceptions, but not deleted ones.
 	ListExceptions(context.Context, *ListExceptionsRequest) (*ListExceptionsResponse, error)
-	// ApproveException lets an exception take effect. One that is approved stays as
-	// it is.
+	// ApproveException makes an exception take effect. It succeeds if the exception is
+	// already approved.
 	ApproveException(context.Context, *ApproveExceptionRequest) (*Exception, error)
-	// DeleteException ends an exception. What it has suppressed is open again.
+	// DeleteException ends an exception. The findings that it suppressed are open again.
 	DeleteException(context.Context, *DeleteExceptionRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedExceptionsServiceServer()
 }

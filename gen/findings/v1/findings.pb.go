@@ -24,19 +24,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Severity is a rating by the scale of CVSS.
+// Severity is a rating on the CVSS scale.
 type Severity int32
 
 const (
 	// The advisory has no score.
 	Severity_SEVERITY_UNKNOWN Severity = 0
-	// Below 4.
+	// A score below 4.
 	Severity_SEVERITY_LOW Severity = 1
-	// Below 7.
+	// A score from 4 to below 7.
 	Severity_SEVERITY_MEDIUM Severity = 2
-	// Below 9.
+	// A score from 7 to below 9.
 	Severity_SEVERITY_HIGH Severity = 3
-	// From 9 on.
+	// A score of 9 or more.
 	Severity_SEVERITY_CRITICAL Severity = 4
 )
 
@@ -85,17 +85,17 @@ func (Severity) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{0}
 }
 
-// State says whether something has to be done about a finding.
+// State says whether a finding needs action.
 type State int32
 
 const (
 	// Never returned.
 	State_STATE_UNSPECIFIED State = 0
-	// Something has to be done about it.
+	// It needs action.
 	State_STATE_OPEN State = 1
-	// An exception that was approved and has not ended holds for it.
+	// An approved exception that has not ended applies to it.
 	State_STATE_EXCEPTED State = 2
-	// It is over.
+	// It is closed.
 	State_STATE_CLOSED State = 3
 )
 
@@ -142,15 +142,15 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_findings_proto_rawDescGZIP(), []int{1}
 }
 
-// CloseReason says why a finding is over.
+// CloseReason says why a finding was closed.
 type CloseReason int32
 
 const (
-	// It is not over.
+	// It is not closed.
 	CloseReason_CLOSE_REASON_UNSPECIFIED CloseReason = 0
-	// The advisory does not affect the package any more, is withdrawn or deleted.
+	// The advisory no longer affects the package, or was withdrawn or deleted.
 	CloseReason_CLOSE_REASON_ADVISORY_CHANGED CloseReason = 1
-	// The tag stands for another image, which does not have it.
+	// The tag points to another image, which does not have it.
 	CloseReason_CLOSE_REASON_IMAGE_CHANGED CloseReason = 2
 )
 
@@ -205,7 +205,7 @@ const (
 	Inspection_STATE_WAITING Inspection_State = 1
 	// Its packages are known.
 	Inspection_STATE_INDEXED Inspection_State = 2
-	// It cannot be understood, for the reason given.
+	// It cannot be inspected, for the given reason.
 	Inspection_STATE_NOT_UNDERSTOOD Inspection_State = 3
 	// It is not an image with files, but an attestation or the like.
 	Inspection_STATE_NOT_AN_IMAGE Inspection_State = 4
@@ -263,7 +263,7 @@ type GetInspectionRequest struct {
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// A tag or a digest.
 	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// Of an index, the architecture of the image; amd64 unless given.
+	// The architecture of the image, if the reference is an index; amd64 unless given.
 	Architecture  string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -320,30 +320,31 @@ func (x *GetInspectionRequest) GetArchitecture() string {
 	return ""
 }
 
-// Inspection is what is known about an image.
+// Inspection is the result of the inspection of an image.
 type Inspection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo.
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
-	// The digest of the image; of an index, that of the image for the architecture.
+	// The digest of the image. For an index, the digest of its image for the
+	// architecture.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The system it is for, such as linux/arm64/v8.
 	Platform string `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
 	// Whether its packages are known.
 	State Inspection_State `protobuf:"varint,4,opt,name=state,proto3,enum=holdfast.findings.v1.Inspection_State" json:"state,omitempty"`
-	// Why they are not.
+	// Why its packages are not known.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The distribution that it is made from, as its os-release has it.
+	// The distribution that it is based on, from its os-release file.
 	Distribution *Distribution `protobuf:"bytes,6,opt,name=distribution,proto3" json:"distribution,omitempty"`
-	// How many packages it has, and about how many of them something can be said.
+	// The number of its packages, and how many of them advisories cover.
 	Coverage *Coverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
-	// What could not be understood. The rest is complete.
+	// The parts that could not be read. The rest is complete.
 	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// When the image was inspected.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// The SBOMs that are attached to the image in this repo, the last pushed first.
-	// What they list is shown beside what was found in the image, also if the image
-	// itself is not understood.
+	// The SBOMs that are attached to the image in this repo, the last pushed first. The
+	// packages that they list are shown together with the packages found in the image,
+	// even if the image itself cannot be inspected.
 	Sboms         []*AttachedSbom `protobuf:"bytes,20,rep,name=sboms,proto3" json:"sboms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,19 +450,19 @@ func (x *Inspection) GetSboms() []*AttachedSbom {
 	return nil
 }
 
-// AttachedSbom is an SBOM that somebody has attached to an image. Nothing of it is
-// verified: it is what somebody says who may push to the repo.
+// AttachedSbom is an SBOM that was attached to an image. It is not verified: it is a
+// claim of an identity that may push to the repo.
 type AttachedSbom struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The manifest that was attached, by whom and when.
+	// The attached manifest, who attached it and when.
 	Origin *Origin `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
 	// Its format: SPDX or CycloneDX.
 	Format string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
-	// The tool that wrote it, as it says.
+	// The tool that wrote it, according to the SBOM.
 	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
-	// How many packages it lists that can be told apart.
+	// The number of distinct packages that it lists.
 	Packages int32 `protobuf:"varint,4,opt,name=packages,proto3" json:"packages,omitempty"`
-	// What could not be understood.
+	// The parts that could not be read.
 	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,15 +533,16 @@ func (x *AttachedSbom) GetWarnings() []string {
 	return nil
 }
 
-// Origin is how it is known that an image has a package.
+// Origin is the evidence that an image contains a package.
 type Origin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// index, if the files of the image tell of it; sbom, if an attached SBOM does.
+	// index, if the package was found in the files of the image; sbom, if an attached
+	// SBOM lists it.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The digest of the manifest that was attached.
 	ManifestDigest string `protobuf:"bytes,2,opt,name=manifest_digest,json=manifestDigest,proto3" json:"manifest_digest,omitempty"`
-	// The uid of the identity that has attached it; empty if that is not known,
-	// because it was before this server noted it.
+	// The uid of the identity that attached it; empty if it was attached before the
+	// server recorded this.
 	AttachedBy string `protobuf:"bytes,3,opt,name=attached_by,json=attachedBy,proto3" json:"attached_by,omitempty"`
 	// When it was attached.
 	AttachTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=attach_time,json=attachTime,proto3" json:"attach_time,omitempty"`
@@ -613,7 +615,7 @@ type Distribution struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Its version, such as 12.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// What it calls itself.
+	// Its name for itself.
 	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -670,26 +672,25 @@ func (x *Distribution) GetName() string {
 	return ""
 }
 
-// Coverage counts the packages of an image by what can be said about them. That
-// there are no findings means something for those that are covered only.
+// Coverage counts the packages of an image by whether advisories cover them. The
+// absence of findings is meaningful only for covered packages.
 type Coverage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All packages.
 	Packages int32 `protobuf:"varint,1,opt,name=packages,proto3" json:"packages,omitempty"`
-	// Those with advisories for their ecosystem that the caller may list.
+	// Packages for whose ecosystem the caller may list advisories.
 	Covered int32 `protobuf:"varint,2,opt,name=covered,proto3" json:"covered,omitempty"`
-	// Those without: nothing is known about them.
+	// Packages without such advisories: nothing is known about them.
 	NotCovered int32 `protobuf:"varint,3,opt,name=not_covered,json=notCovered,proto3" json:"not_covered,omitempty"`
-	// Those that belong to a package of the distribution, whose advisories tell
-	// about them.
+	// Packages that belong to a package of the distribution, whose advisories cover them.
 	Owned int32 `protobuf:"varint,4,opt,name=owned,proto3" json:"owned,omitempty"`
-	// Those that were not compared with the advisories yet. That takes a second.
+	// Packages that are not compared with the advisories yet. That takes about a second.
 	Waiting int32 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Those that only attached SBOMs list: the files of the image do not tell of
-	// them.
+	// Packages that are listed only in attached SBOMs and were not found in the files of
+	// the image.
 	SbomOnly int32 `protobuf:"varint,10,opt,name=sbom_only,json=sbomOnly,proto3" json:"sbom_only,omitempty"`
-	// Those that the files of the image tell of, and none of the attached SBOMs
-	// lists; 0 if there are no SBOMs.
+	// Packages found in the files of the image that no attached SBOM lists; 0 if there
+	// are no SBOMs.
 	IndexOnly     int32 `protobuf:"varint,11,opt,name=index_only,json=indexOnly,proto3" json:"index_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -785,11 +786,11 @@ type Package struct {
 	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	// Its package URL.
 	Purl string `protobuf:"bytes,4,opt,name=purl,proto3" json:"purl,omitempty"`
-	// What a distribution has built it from.
+	// The name of the distribution's source package.
 	SourceName string `protobuf:"bytes,5,opt,name=source_name,json=sourceName,proto3" json:"source_name,omitempty"`
-	// The version of that.
+	// The version of the source package.
 	SourceVersion string `protobuf:"bytes,6,opt,name=source_version,json=sourceVersion,proto3" json:"source_version,omitempty"`
-	// It belongs to a package of the distribution, whose advisories tell about it.
+	// It belongs to a package of the distribution, whose advisories cover it.
 	Owned         bool `protobuf:"varint,7,opt,name=owned,proto3" json:"owned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -879,11 +880,11 @@ type ImagePackage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The package.
 	Package *Package `protobuf:"bytes,1,opt,name=package,proto3" json:"package,omitempty"`
-	// The file that tells of it.
+	// The file in which it was found.
 	Location string `protobuf:"bytes,2,opt,name=location,proto3" json:"location,omitempty"`
-	// The layer that brought it; the lowest is 0.
+	// The layer that contains it; the lowest is 0.
 	Layer int32 `protobuf:"varint,3,opt,name=layer,proto3" json:"layer,omitempty"`
-	// How it is known that the image has the package.
+	// The evidence that the image contains the package.
 	Origins       []*Origin `protobuf:"bytes,4,rep,name=origins,proto3" json:"origins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -954,16 +955,16 @@ type ListPackagesRequest struct {
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// A tag or a digest.
 	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// Of an index, the architecture of the image; amd64 unless given.
+	// The architecture of the image, if the reference is an index; amd64 unless given.
 	Architecture string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "name", or "name desc".
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1053,11 +1054,11 @@ type ListPackagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The packages of this page.
 	Packages []*ImagePackage `protobuf:"bytes,1,rep,name=packages,proto3" json:"packages,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many packages there are, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1121,8 +1122,8 @@ func (x *ListPackagesResponse) GetSkipped() int32 {
 	return 0
 }
 
-// Finding is something that is wrong with a package of an image. Advisories that
-// share an id or an alias are one finding.
+// Finding is a vulnerability of a package of an image. Advisories that share an id or
+// an alias are one finding.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the advisory.
@@ -1131,64 +1132,66 @@ type Finding struct {
 	Aliases []string `protobuf:"bytes,2,rep,name=aliases,proto3" json:"aliases,omitempty"`
 	// The package.
 	Package *Package `protobuf:"bytes,3,opt,name=package,proto3" json:"package,omitempty"`
-	// The versions in which it is fixed, of a distribution those of its release.
+	// The versions in which it is fixed. For a package of a distribution, the versions in
+	// the same release.
 	FixedVersions []string `protobuf:"bytes,4,rep,name=fixed_versions,json=fixedVersions,proto3" json:"fixed_versions,omitempty"`
-	// How bad it is.
+	// Its severity.
 	Severity Severity `protobuf:"varint,5,opt,name=severity,proto3,enum=holdfast.findings.v1.Severity" json:"severity,omitempty"`
-	// The score of CVSS, from 0.1 to 10.0; empty if there is none.
+	// The CVSS score, from 0.1 to 10.0; empty if there is none.
 	Score string `protobuf:"bytes,6,opt,name=score,proto3" json:"score,omitempty"`
-	// What it is, in a line.
+	// A summary in one line.
 	Summary string `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
 	// When the package was first known to be affected.
 	FirstSeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=first_seen_time,json=firstSeenTime,proto3" json:"first_seen_time,omitempty"`
-	// How the package is known: index, which means that its files were read, or sbom
-	// if only attached SBOMs list it.
+	// How the package was found: index, if it was found in the files of the image, or
+	// sbom, if only attached SBOMs list it.
 	Origin string `protobuf:"bytes,9,opt,name=origin,proto3" json:"origin,omitempty"`
-	// The file that tells of the package.
+	// The file in which the package was found.
 	Location string `protobuf:"bytes,10,opt,name=location,proto3" json:"location,omitempty"`
-	// The layer that brought the package; the lowest is 0.
+	// The layer that contains the package; the lowest is 0.
 	Layer int32 `protobuf:"varint,11,opt,name=layer,proto3" json:"layer,omitempty"`
 	// The uids of the advisories.
 	AdvisoryUids []string `protobuf:"bytes,12,rep,name=advisory_uids,json=advisoryUids,proto3" json:"advisory_uids,omitempty"`
 	// It is in a catalog of known exploited vulnerabilities that the caller may
 	// list, by any of its names.
 	Kev bool `protobuf:"varint,13,opt,name=kev,proto3" json:"kev,omitempty"`
-	// The probability that it is exploited within 30 days, from 0 to 1; of several
-	// names the highest. Absent if no list that the caller may list has a score.
+	// The probability that it is exploited within 30 days, from 0 to 1. If several of its
+	// names have a score, the highest. Absent if no list that the caller may list has a
+	// score.
 	Epss *float64 `protobuf:"fixed64,14,opt,name=epss,proto3,oneof" json:"epss,omitempty"`
 	// The share of all vulnerabilities that have this probability or a lower one.
 	EpssPercentile *float64 `protobuf:"fixed64,15,opt,name=epss_percentile,json=epssPercentile,proto3,oneof" json:"epss_percentile,omitempty"`
-	// When the day begins by which those whom the catalog obliges must act.
+	// The start of the day by which organizations that are bound by the catalog must act.
 	KevDueTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=kev_due_time,json=kevDueTime,proto3" json:"kev_due_time,omitempty"`
-	// The catalog knows of ransomware campaigns that use it.
+	// Ransomware campaigns use it, according to the catalog.
 	KevRansomware bool `protobuf:"varint,17,opt,name=kev_ransomware,json=kevRansomware,proto3" json:"kev_ransomware,omitempty"`
-	// Whether something has to be done about it, decided when it is read.
+	// Whether it needs action, decided when it is read.
 	State State `protobuf:"varint,20,opt,name=state,proto3,enum=holdfast.findings.v1.State" json:"state,omitempty"`
-	// The uid of the exception that holds for it. Whoever may not list it cannot
-	// learn its reason.
+	// The uid of the exception that applies to it. The reason is visible only to callers
+	// that may list the exception.
 	ExceptionUid string `protobuf:"bytes,21,opt,name=exception_uid,json=exceptionUid,proto3" json:"exception_uid,omitempty"`
-	// When the finding is open again; absent if it never is.
+	// When the finding is open again; absent if the exception has no end.
 	ExceptionExpireTime *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=exception_expire_time,json=exceptionExpireTime,proto3" json:"exception_expire_time,omitempty"`
-	// When it was over.
+	// When it was closed.
 	CloseTime *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=close_time,json=closeTime,proto3" json:"close_time,omitempty"`
-	// Why it is over.
+	// Why it was closed.
 	CloseReason CloseReason `protobuf:"varint,26,opt,name=close_reason,json=closeReason,proto3,enum=holdfast.findings.v1.CloseReason" json:"close_reason,omitempty"`
-	// What brought the advisory: "feed", the uid of the feed and its revision;
-	// "import"; "api"; or "image", if the advisory was there before the package.
+	// The source of the advisory: "feed", the uid of the feed and its revision; "import";
+	// "api"; or "image", if the advisory existed before the package was found.
 	OpenedBy string `protobuf:"bytes,27,opt,name=opened_by,json=openedBy,proto3" json:"opened_by,omitempty"`
-	// What changed the advisory, in the same words; or "image" and the digest that
-	// the tag stands for instead.
+	// The source that changed the advisory, in the same format; or "image" and the new
+	// digest of the tag.
 	ClosedBy string `protobuf:"bytes,28,opt,name=closed_by,json=closedBy,proto3" json:"closed_by,omitempty"`
-	// Of a list of a group: how many images have it. Origin, location and layer are
-	// empty, and of its origins only the kind is told.
+	// The number of images that have it. Only in the findings of a group, where origin,
+	// location and layer are empty and origins have only a kind.
 	ImageCount int32 `protobuf:"varint,30,opt,name=image_count,json=imageCount,proto3" json:"image_count,omitempty"`
-	// Of these, at most five, without packages: those in which it is open, and of them
-	// those that were inspected last.
+	// At most five of these images, without packages: images in which it is open come
+	// first, and then the last inspected.
 	Images []*AffectedImage `protobuf:"bytes,31,rep,name=images,proto3" json:"images,omitempty"`
-	// In how many of these images an exception holds for it. If it does in all, the
-	// exception that is told is the one that ends first.
+	// The number of these images in which an exception applies to it. If exceptions apply
+	// in all of them, exception_uid names the one that ends first.
 	ExceptedImageCount int32 `protobuf:"varint,32,opt,name=excepted_image_count,json=exceptedImageCount,proto3" json:"excepted_image_count,omitempty"`
-	// How it is known that the image has the package, in detail.
+	// The evidence that the image contains the package, in detail.
 	Origins       []*Origin `protobuf:"bytes,35,rep,name=origins,proto3" json:"origins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1427,32 +1430,32 @@ type ListFindingsRequest struct {
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// A tag or a digest.
 	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// Of an index, the architecture of the image; amd64 unless given.
+	// The architecture of the image, if the reference is an index; amd64 unless given.
 	Architecture string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
-	// Only those with one of these severities.
+	// Only findings with one of these severities.
 	Severities []Severity `protobuf:"varint,4,rep,packed,name=severities,proto3,enum=holdfast.findings.v1.Severity" json:"severities,omitempty"`
-	// Only those that are fixed in some version.
+	// Only findings that are fixed in some version.
 	Fixable bool `protobuf:"varint,5,opt,name=fixable,proto3" json:"fixable,omitempty"`
-	// Only those of the package with this name, or built from a source of that name.
+	// Only findings of packages with this name, or with this source name.
 	Package string `protobuf:"bytes,6,opt,name=package,proto3" json:"package,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "urgency desc", which is the default, or "urgency". What is known to be
-	// exploited is more urgent than what is not, then what can be fixed, then what
-	// has the higher epss, and then what has the higher score.
+	// "urgency desc", which is the default, or "urgency". Known exploited findings are
+	// the most urgent. Then the order is: fixable findings first, then the higher epss,
+	// then the higher score.
 	OrderBy string `protobuf:"bytes,9,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,10,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Only those that are known to be exploited.
+	// Only findings that are known to be exploited.
 	Kev bool `protobuf:"varint,11,opt,name=kev,proto3" json:"kev,omitempty"`
-	// Only those with one of these states: open and excepted ones unless given.
+	// Only findings with one of these states: open and excepted unless given.
 	States []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
-	// What was open or excepted at this time; a tag is the image that it stood for
-	// then. This needs tag.list, too, and so does what is closed. If that image is
-	// deleted or was not inspected by then, that is FAILED_PRECONDITION.
+	// Return the findings that were open or excepted at this time, for the image that the
+	// tag pointed to then. This needs tag.list, as does the state closed. If that image
+	// is deleted, or was not inspected by then, the error is FAILED_PRECONDITION.
 	AtTime        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at_time,json=atTime,proto3" json:"at_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1584,14 +1587,14 @@ type ListFindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The findings of this page.
 	Findings []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many findings match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// What is known about the image. Without it nobody can tell what it means that
-	// there are no findings.
+	// The inspection of the image, which shows whether the absence of findings is
+	// meaningful.
 	Inspection *Inspection `protobuf:"bytes,5,opt,name=inspection,proto3" json:"inspection,omitempty"`
 	// Why findings that are closed may be missing; empty if none are.
 	Incomplete    string `protobuf:"bytes,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
@@ -1671,7 +1674,7 @@ func (x *ListFindingsResponse) GetIncomplete() string {
 	return ""
 }
 
-// AffectedImage is an image of a repo that has a package.
+// AffectedImage is an image that contains a package.
 type AffectedImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo.
@@ -1680,17 +1683,17 @@ type AffectedImage struct {
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
 	// The digest of the image.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The tags that stand for it, or for an index that lists it.
+	// Its tags, and the tags of indexes that list it.
 	Tags []string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
-	// Those of the packages that it has.
+	// The packages that it contains, among the affected or requested ones.
 	Packages []*Package `protobuf:"bytes,5,rep,name=packages,proto3" json:"packages,omitempty"`
 	// The system it is for, such as linux/arm64/v8; empty if it does not say so.
 	Platform string `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
-	// The tags that stood for it, or for an index that lists it, and no longer do,
-	// the last first and at most 20, where the caller may list them.
+	// Earlier tags of the image, or of an index that lists it, the last first. At most
+	// 20, and only if the caller may list tags.
 	PastTags []*PastTag `protobuf:"bytes,7,rep,name=past_tags,json=pastTags,proto3" json:"past_tags,omitempty"`
-	// How it is known: index, which means that files of the image tell of one of the
-	// packages, or sbom if only SBOMs that were attached to it in this repo do.
+	// How the packages were found: index, if one of them was found in the files of the
+	// image, or sbom, if only SBOMs attached to it in this repo list them.
 	Origin        string `protobuf:"bytes,35,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1782,12 +1785,12 @@ func (x *AffectedImage) GetOrigin() string {
 	return ""
 }
 
-// PastTag is a tag that stood for an image for some time.
+// PastTag is a tag that pointed to an image for some time.
 type PastTag struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the tag.
 	Tag string `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
-	// Since when it stood for the image.
+	// When it began to point to the image.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it was moved or deleted.
 	EndTime       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
@@ -1855,12 +1858,12 @@ type ListAffectedImagesRequest struct {
 	GroupUid string `protobuf:"bytes,2,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "time desc", which is the default, or "time".
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1943,11 +1946,11 @@ type ListAffectedImagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The images of this page.
 	Images []*AffectedImage `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many images are affected, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2022,12 +2025,12 @@ type SearchPackagesRequest struct {
 	GroupUid string `protobuf:"bytes,3,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "time desc", which is the default, or "time".
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2117,11 +2120,11 @@ type SearchPackagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The images of this page.
 	Images []*AffectedImage `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many images have the package, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,27 +30,27 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// FindingsService answers what images contain, and what is wrong with it. An
-// image is inspected when it is pushed, and its packages are compared with the
-// advisories again whenever an advisory changes.
+// FindingsService returns the packages and the findings of images. An image is
+// inspected when it is pushed, and its packages are compared with the advisories again
+// whenever an advisory changes.
 type FindingsServiceClient interface {
-	// GetInspection says how far an image is known.
+	// GetInspection returns the state of the inspection of an image.
 	GetInspection(ctx context.Context, in *GetInspectionRequest, opts ...grpc.CallOption) (*Inspection, error)
-	// ListPackages returns the packages of an image, by name, a page at a time. If
-	// the image is not inspected yet, or not understood, that is
-	// FAILED_PRECONDITION with the reason.
-	ListPackages(ctx context.Context, in *ListPackagesRequest, opts ...grpc.CallOption) (*ListPackagesResponse, error)
-	// ListFindings returns what is wrong with an image according to the advisories
-	// that the caller may list, the most urgent first, a page at a time. If the
-	// image is not inspected yet, or not understood, that is FAILED_PRECONDITION
+	// ListPackages returns the packages of an image, by name, a page at a time. If the
+	// image is not inspected yet or cannot be inspected, the error is FAILED_PRECONDITION
 	// with the reason.
+	ListPackages(ctx context.Context, in *ListPackagesRequest, opts ...grpc.CallOption) (*ListPackagesResponse, error)
+	// ListFindings returns the findings of an image, the most urgent first, a page at a
+	// time. It uses the advisories that the caller may list. If the image is not
+	// inspected yet or cannot be inspected, the error is FAILED_PRECONDITION with the
+	// reason.
 	ListFindings(ctx context.Context, in *ListFindingsRequest, opts ...grpc.CallOption) (*ListFindingsResponse, error)
-	// ListAffectedImages returns the images that an advisory affects, the last
-	// inspected first, a page at a time. Both count only where the caller may list
-	// them.
+	// ListAffectedImages returns the images that an advisory affects, the last inspected
+	// first, a page at a time. The caller must be able to list both the advisory and the
+	// images.
 	ListAffectedImages(ctx context.Context, in *ListAffectedImagesRequest, opts ...grpc.CallOption) (*ListAffectedImagesResponse, error)
-	// SearchPackages returns the images that have a package, whatever any advisory
-	// says, the last inspected first, a page at a time.
+	// SearchPackages returns the images that contain a package, whether or not it is
+	// vulnerable, the last inspected first, a page at a time.
 	SearchPackages(ctx context.Context, in *SearchPackagesRequest, opts ...grpc.CallOption) (*SearchPackagesResponse, error)
 }
 
@@ -116,27 +116,27 @@ func (c *findingsServiceClient) SearchPackages(ctx context.Context, in *SearchPa
 // All implementations must embed UnimplementedFindingsServiceServer
 // for forward compatibility.
 //
-// FindingsService answers what images contain, and what is wrong with it. An
-// image is inspected when it is pushed, and its packages are compared with the
-// advisories again whenever an advisory changes.
+// FindingsService returns the packages and the findings of images. An image is
+// inspected when it is pushed, and its packages are compared with the advisories again
+// whenever an advisory changes.
 type FindingsServiceServer interface {
-	// GetInspection says how far an image is known.
+	// GetInspection returns the state of the inspection of an image.
 	GetInspection(context.Context, *GetInspectionRequest) (*Inspection, error)
-	// ListPackages returns the packages of an image, by name, a page at a time. If
-	// the image is not inspected yet, or not understood, that is
-	// FAILED_PRECONDITION with the reason.
-	ListPackages(context.Context, *ListPackagesRequest) (*ListPackagesResponse, error)
-	// ListFindings returns what is wrong with an image according to the advisories
-	// that the caller may list, the most urgent first, a page at a time. If the
-	// image is not inspected yet, or not understood, that is FAILED_PRECONDITION
+	// ListPackages returns the packages of an image, by name, a page at a time. If the
+	// image is not inspected yet or cannot be inspected, the error is FAILED_PRECONDITION
 	// with the reason.
+	ListPackages(context.Context, *ListPackagesRequest) (*ListPackagesResponse, error)
+	// ListFindings returns the findings of an image, the most urgent first, a page at a
+	// time. It uses the advisories that the caller may list. If the image is not
+	// inspected yet or cannot be inspected, the error is FAILED_PRECONDITION with the
+	// reason.
 	ListFindings(context.Context, *ListFindingsRequest) (*ListFindingsResponse, error)
-	// ListAffectedImages returns the images that an advisory affects, the last
-	// inspected first, a page at a time. Both count only where the caller may list
-	// them.
+	// ListAffectedImages returns the images that an advisory affects, the last inspected
+	// first, a page at a time. The caller must be able to list both the advisory and the
+	// images.
 	ListAffectedImages(context.Context, *ListAffectedImagesRequest) (*ListAffectedImagesResponse, error)
-	// SearchPackages returns the images that have a package, whatever any advisory
-	// says, the last inspected first, a page at a time.
+	// SearchPackages returns the images that contain a package, whether or not it is
+	// vulnerable, the last inspected first, a page at a time.
 	SearchPackages(context.Context, *SearchPackagesRequest) (*SearchPackagesResponse, error)
 	mustEmbedUnimplementedFindingsServiceServer()
 }

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Kind says what a row is of.
+// Kind says what a row describes.
 type SummaryRow_Kind int32
 
 const (
@@ -85,28 +85,28 @@ func (SummaryRow_Kind) EnumDescriptor() ([]byte, []int) {
 // ListGroupFindingsRequest names the group and selects findings.
 type ListGroupFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of a group or repo; wherever the caller may look unless given.
+	// The uid of a group or repo. Without it, everything that the caller may list.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// Only those with one of these severities.
+	// Only findings with one of these severities.
 	Severities []Severity `protobuf:"varint,2,rep,packed,name=severities,proto3,enum=holdfast.findings.v1.Severity" json:"severities,omitempty"`
-	// Only those that are fixed in some version.
+	// Only findings that are fixed in some version.
 	Fixable bool `protobuf:"varint,3,opt,name=fixable,proto3" json:"fixable,omitempty"`
-	// Only those of the package with this name, or built from a source of that name.
+	// Only findings of packages with this name, or with this source name.
 	Package string `protobuf:"bytes,4,opt,name=package,proto3" json:"package,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "urgency desc", which is the default, or "urgency", as of ListFindings.
+	// "urgency desc", which is the default, or "urgency", as in ListFindings.
 	OrderBy string `protobuf:"bytes,7,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,8,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Only those that are known to be exploited.
+	// Only findings that are known to be exploited.
 	Kev bool `protobuf:"varint,11,opt,name=kev,proto3" json:"kev,omitempty"`
-	// Only those in one of these states: open and excepted unless given. A finding is
-	// open if it is in one of the images, and excepted if an exception holds for it in
-	// all of them. What is closed can be asked for by image only.
+	// Only findings in one of these states: open and excepted unless given. A finding is
+	// open if it is open in one of the images, and excepted if exceptions apply to it in
+	// all of them. Closed findings can be requested only for a single image.
 	States        []State `protobuf:"varint,12,rep,packed,name=states,proto3,enum=holdfast.findings.v1.State" json:"states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -217,14 +217,14 @@ type ListGroupFindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The findings of this page.
 	Findings []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many findings match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// How much is known about the images. Without it nobody can tell what it means
-	// that there are no findings.
+	// How many of the images are inspected, which shows whether the absence of findings
+	// is meaningful.
 	Coverage      *GroupCoverage `protobuf:"bytes,5,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -295,17 +295,16 @@ func (x *ListGroupFindingsResponse) GetCoverage() *GroupCoverage {
 	return nil
 }
 
-// GroupCoverage says how much is known about the images of a group that a tag
-// stands for.
+// GroupCoverage counts the tagged images of a group by the state of their inspection.
 type GroupCoverage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All images.
 	Images int32 `protobuf:"varint,1,opt,name=images,proto3" json:"images,omitempty"`
-	// Those whose packages are known.
+	// Images whose packages are known.
 	Indexed int32 `protobuf:"varint,2,opt,name=indexed,proto3" json:"indexed,omitempty"`
-	// Those that wait to be inspected.
+	// Images that wait to be inspected.
 	Waiting int32 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Those that cannot be understood.
+	// Images that cannot be inspected.
 	NotUnderstood int32 `protobuf:"varint,4,opt,name=not_understood,json=notUnderstood,proto3" json:"not_understood,omitempty"`
 	// The packages of the images. Each version of a package counts once.
 	Packages      *Coverage `protobuf:"bytes,5,opt,name=packages,proto3" json:"packages,omitempty"`
@@ -381,18 +380,18 @@ func (x *GroupCoverage) GetPackages() *Coverage {
 // GetSummaryRequest names the group.
 type GetSummaryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of a group or repo; wherever the caller may look unless given.
+	// The uid of a group or repo. Without it, everything that the caller may list.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// How many days the series has: 30 unless given, 90 at most.
+	// The number of days in the series: 30 unless given, 90 at most.
 	Days int32 `protobuf:"varint,2,opt,name=days,proto3" json:"days,omitempty"`
 	// Rows per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "name", which is the default, or "open", each with or without "desc".
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many rows to pass over before the page starts.
+	// How many rows to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -470,25 +469,25 @@ func (x *GetSummaryRequest) GetSkip() int32 {
 	return 0
 }
 
-// GetSummaryResponse has the counts in total and a page of those of each part.
+// GetSummaryResponse has the total counts, and one page of the counts of each part.
 type GetSummaryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The groups and repos directly in the group, or the tags of the repo.
 	Rows []*SummaryRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many rows there are, on all pages together.
+	// The number of rows, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// The counts of all rows, on all pages together, and of what was fixed in tags
-	// that were deleted since.
+	// The counts of all rows, on all pages together. They include findings that were
+	// fixed in tags which have been deleted since.
 	Total *FindingCounts `protobuf:"bytes,5,opt,name=total,proto3" json:"total,omitempty"`
-	// What was open at the end of each day in UTC, and not excepted then, the oldest
-	// first. The last one is now.
+	// The findings that were open, and not excepted, at the end of each day in UTC, the
+	// oldest first. The last point is now.
 	Series []*SummaryPoint `protobuf:"bytes,6,rep,name=series,proto3" json:"series,omitempty"`
-	// How much is known about the images. Without it nobody can tell what it means
-	// that nothing is open.
+	// How many of the images are inspected, which shows whether the absence of open
+	// findings is meaningful.
 	Coverage      *GroupCoverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -573,18 +572,18 @@ func (x *GetSummaryResponse) GetCoverage() *GroupCoverage {
 	return nil
 }
 
-// SummaryRow has the counts of a part of what was asked for.
+// SummaryRow has the counts of a group, repo or tag.
 type SummaryRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the row is of.
+	// What the row describes.
 	Kind SummaryRow_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.findings.v1.SummaryRow_Kind" json:"kind,omitempty"`
-	// The uid of the group or repo; of a tag, that of its repo.
+	// The uid of the group or repo. For a tag, the uid of its repo.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The name of the group, repo or tag.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// How many tags it has that stand for something.
+	// The number of tags that point to an image.
 	Tags int32 `protobuf:"varint,4,opt,name=tags,proto3" json:"tags,omitempty"`
-	// What is counted.
+	// The counts.
 	Counts        *FindingCounts `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -658,17 +657,17 @@ func (x *SummaryRow) GetCounts() *FindingCounts {
 // SeverityCounts are findings by severity.
 type SeverityCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All of them.
+	// All findings.
 	Open int64 `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"`
-	// Of severity critical.
+	// Severity critical.
 	Critical int64 `protobuf:"varint,2,opt,name=critical,proto3" json:"critical,omitempty"`
-	// Of severity high.
+	// Severity high.
 	High int64 `protobuf:"varint,3,opt,name=high,proto3" json:"high,omitempty"`
-	// Of severity medium.
+	// Severity medium.
 	Medium int64 `protobuf:"varint,4,opt,name=medium,proto3" json:"medium,omitempty"`
-	// Of severity low.
+	// Severity low.
 	Low int64 `protobuf:"varint,5,opt,name=low,proto3" json:"low,omitempty"`
-	// Of unknown severity.
+	// Severity unknown.
 	Unknown       int64 `protobuf:"varint,6,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -746,30 +745,31 @@ func (x *SeverityCounts) GetUnknown() int64 {
 	return 0
 }
 
-// FindingCounts are findings of tags.
+// FindingCounts counts findings of tags.
 type FindingCounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those that are open now, by severity. None that is excepted is among them.
+	// The findings that are open now, by severity, without excepted ones.
 	Now *SeverityCounts `protobuf:"bytes,1,opt,name=now,proto3" json:"now,omitempty"`
-	// Of these, those that are fixed in some version.
+	// The open findings that are fixed in some version.
 	Fixable int64 `protobuf:"varint,2,opt,name=fixable,proto3" json:"fixable,omitempty"`
-	// Of these, those that are open for less than 7 days.
+	// The findings that have been open for less than 7 days.
 	Days7 int64 `protobuf:"varint,3,opt,name=days7,proto3" json:"days7,omitempty"`
-	// For 7 days, and less than 30.
+	// The findings that have been open for 7 days or more, and less than 30.
 	Days30 int64 `protobuf:"varint,4,opt,name=days30,proto3" json:"days30,omitempty"`
-	// For 30 days, and less than 90.
+	// The findings that have been open for 30 days or more, and less than 90.
 	Days90 int64 `protobuf:"varint,5,opt,name=days90,proto3" json:"days90,omitempty"`
-	// For 90 days or more.
+	// The findings that have been open for 90 days or more.
 	Older int64 `protobuf:"varint,6,opt,name=older,proto3" json:"older,omitempty"`
-	// The one that is open for the longest time; absent if none is.
+	// The finding that has been open for the longest time; absent if none is open.
 	Oldest *OpenFinding `protobuf:"bytes,7,opt,name=oldest,proto3" json:"oldest,omitempty"`
-	// How many were fixed in the last 90 days: the tag was moved to an image without
-	// it. That an advisory has changed, or a tag was deleted, is no fix.
+	// The number of findings that were fixed in the last 90 days, because the tag was
+	// moved to an image without the finding. A changed advisory and a deleted tag do not
+	// count as a fix.
 	Fixed int64 `protobuf:"varint,8,opt,name=fixed,proto3" json:"fixed,omitempty"`
-	// How long these were open on average; absent if there are none.
+	// The average time until these were fixed; absent if there are none.
 	MeanTimeToFix *durationpb.Duration `protobuf:"bytes,9,opt,name=mean_time_to_fix,json=meanTimeToFix,proto3" json:"mean_time_to_fix,omitempty"`
-	// Those of now for which an exception holds, in all images that the tag stands for
-	// and that have it.
+	// The number of present findings to which exceptions apply in all images of the tag
+	// that have the finding.
 	Excepted      int64 `protobuf:"varint,10,opt,name=excepted,proto3" json:"excepted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -886,8 +886,8 @@ type OpenFinding struct {
 	RepoUid string `protobuf:"bytes,3,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// The tag.
 	Tag string `protobuf:"bytes,4,opt,name=tag,proto3" json:"tag,omitempty"`
-	// Since when it is open. What was open 90 days ago is not looked for in images
-	// that the tag stood for before.
+	// Since when it has been open. If it was already open 90 days ago, earlier images of
+	// the tag are not examined.
 	OpenTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=open_time,json=openTime,proto3" json:"open_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -958,12 +958,12 @@ func (x *OpenFinding) GetOpenTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// SummaryPoint is what was open at a time.
+// SummaryPoint has the counts of open findings at a time.
 type SummaryPoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The time.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// What was open, by severity.
+	// The open findings, by severity.
 	Counts        *SeverityCounts `protobuf:"bytes,2,opt,name=counts,proto3" json:"counts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

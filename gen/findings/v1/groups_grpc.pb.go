@@ -27,19 +27,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GroupFindingsService answers what is wrong with the images of a group or repo.
-// Images count that a tag stands for, directly or through an index.
+// GroupFindingsService returns the findings of the images of a group or repo. It
+// includes images that have a tag, directly or through an index.
 type GroupFindingsServiceClient interface {
-	// ListGroupFindings returns what is wrong with the images in a group and below
-	// it, or in a repo, the most urgent first, a page at a time: one finding for
-	// each version of a package and what is wrong with it. Images and advisories
-	// count where the caller may list them.
+	// ListGroupFindings returns the findings of the images in a group and below it, or in
+	// a repo, the most urgent first, a page at a time: one finding for each version of a
+	// package and vulnerability. It includes only images and advisories that the caller
+	// may list.
 	ListGroupFindings(ctx context.Context, in *ListGroupFindingsRequest, opts ...grpc.CallOption) (*ListGroupFindingsResponse, error)
-	// GetSummary counts what is wrong with the images in a group and below it, or
-	// in a repo: now, by severity and age, in total and for each group or repo in
-	// it, or each tag of the repo, a page at a time; and over the last days. What is
-	// counted is a finding of a tag: the tag stands for an image that has a package
-	// of that name, in whatever version, for which the advisories say the same.
+	// GetSummary counts the findings of the images in a group and below it, or in a repo.
+	// It returns the present counts by severity and age, in total and for each group or
+	// repo in it, or for each tag of the repo, a page at a time; and a series of the last
+	// days. It counts findings of tags: a vulnerability and a package name count once for
+	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(ctx context.Context, in *GetSummaryRequest, opts ...grpc.CallOption) (*GetSummaryResponse, error)
 }
 
@@ -75,19 +75,19 @@ func (c *groupFindingsServiceClient) GetSummary(ctx context.Context, in *GetSumm
 // All implementations must embed UnimplementedGroupFindingsServiceServer
 // for forward compatibility.
 //
-// GroupFindingsService answers what is wrong with the images of a group or repo.
-// Images count that a tag stands for, directly or through an index.
+// GroupFindingsService returns the findings of the images of a group or repo. It
+// includes images that have a tag, directly or through an index.
 type GroupFindingsServiceServer interface {
-	// ListGroupFindings returns what is wrong with the images in a group and below
-	// it, or in a repo, the most urgent first, a page at a time: one finding for
-	// each version of a package and what is wrong with it. Images and advisories
-	// count where the caller may list them.
+	// ListGroupFindings returns the findings of the images in a group and below it, or in
+	// a repo, the most urgent first, a page at a time: one finding for each version of a
+	// package and vulnerability. It includes only images and advisories that the caller
+	// may list.
 	ListGroupFindings(context.Context, *ListGroupFindingsRequest) (*ListGroupFindingsResponse, error)
-	// GetSummary counts what is wrong with the images in a group and below it, or
-	// in a repo: now, by severity and age, in total and for each group or repo in
-	// it, or each tag of the repo, a page at a time; and over the last days. What is
-	// counted is a finding of a tag: the tag stands for an image that has a package
-	// of that name, in whatever version, for which the advisories say the same.
+	// GetSummary counts the findings of the images in a group and below it, or in a repo.
+	// It returns the present counts by severity and age, in total and for each group or
+	// repo in it, or for each tag of the repo, a page at a time; and a series of the last
+	// days. It counts findings of tags: a vulnerability and a package name count once for
+	// each tag, in whatever version the images of the tag contain the package.
 	GetSummary(context.Context, *GetSummaryRequest) (*GetSummaryResponse, error)
 	mustEmbedUnimplementedGroupFindingsServiceServer()
 }

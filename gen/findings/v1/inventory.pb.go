@@ -29,19 +29,19 @@ const (
 // InventoryPlace is a place where images run.
 type InventoryPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of the group that it was told to.
+	// The uid of the group that the inventory was pushed to.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// Its name, such as prod-eu.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The identity that has told what runs there.
+	// The uid of the identity that pushed the inventory.
 	IdentityUid string `protobuf:"bytes,3,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// When that was.
+	// When the inventory was pushed.
 	PushTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=push_time,json=pushTime,proto3" json:"push_time,omitempty"`
-	// From when on it is out of date.
+	// When it becomes out of date.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// How many entries there are.
+	// The number of entries.
 	Entries int32 `protobuf:"varint,6,opt,name=entries,proto3" json:"entries,omitempty"`
-	// How many of them have no digest.
+	// The number of entries without a digest.
 	Unknown int32 `protobuf:"varint,7,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// It is out of date.
 	Expired       bool `protobuf:"varint,8,opt,name=expired,proto3" json:"expired,omitempty"`
@@ -140,18 +140,18 @@ type InventoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace, project or the like.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// What runs it, such as Deployment/web.
+	// The workload that runs it, such as Deployment/web.
 	Workload string `protobuf:"bytes,2,opt,name=workload,proto3" json:"workload,omitempty"`
 	// The name of the container.
 	Container string `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
-	// The reference that it was started by.
+	// The image reference that it was started with.
 	Image string `protobuf:"bytes,4,opt,name=image,proto3" json:"image,omitempty"`
 	// The digest of the image, or of an index that lists it; empty if it is not
 	// known.
 	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The system it runs on, such as linux/arm64, if that is known.
 	Platform string `protobuf:"bytes,6,opt,name=platform,proto3" json:"platform,omitempty"`
-	// How many of these run; 0 means 1.
+	// The number of running copies; 0 means 1.
 	Copies        int32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -236,18 +236,18 @@ func (x *InventoryEntry) GetCopies() int32 {
 	return 0
 }
 
-// PushInventoryRequest is everything that runs at a place.
+// PushInventoryRequest lists everything that runs at a place.
 type PushInventoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of the group that it is told to.
+	// The uid of the group to push the inventory to.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// The name of the place, such as prod-eu.
 	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
-	// What runs there, 10,000 at most.
+	// The entries, 10,000 at most.
 	Entries []*InventoryEntry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
-	// How long that is worth something: 7 days unless given, 90 days at most.
+	// The time until the inventory is out of date: 7 days unless given, 90 days at most.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,18 +318,18 @@ func (x *PushInventoryRequest) GetValidateOnly() bool {
 	return false
 }
 
-// RunningImage is an entry with the place that it is of.
+// RunningImage is an entry of an inventory with its place.
 type RunningImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What runs.
+	// The entry.
 	Entry *InventoryEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
-	// The uid of the group that it was told to.
+	// The uid of the group that the inventory was pushed to.
 	GroupUid string `protobuf:"bytes,2,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// The name of the place.
 	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
-	// The identity that has told it.
+	// The uid of the identity that pushed the inventory.
 	IdentityUid string `protobuf:"bytes,4,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// When that was.
+	// When the inventory was pushed.
 	PushTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=push_time,json=pushTime,proto3" json:"push_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,12 +400,12 @@ func (x *RunningImage) GetPushTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListInventoryRequest selects what runs.
+// ListInventoryRequest selects entries.
 type ListInventoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only what was told to this group and those below it.
+	// Only inventories that were pushed to this group or a group below it.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// Only what runs at the place with this name.
+	// Only entries of the place with this name.
 	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
 	// Only images with this digest.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -413,12 +413,12 @@ type ListInventoryRequest struct {
 	RepoUid string `protobuf:"bytes,4,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "place", which is the default, or "place desc".
 	OrderBy string `protobuf:"bytes,7,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,8,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -510,16 +510,16 @@ func (x *ListInventoryRequest) GetSkip() int32 {
 	return 0
 }
 
-// ListInventoryResponse is one page of what runs.
+// ListInventoryResponse is one page of entries.
 type ListInventoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What runs, of this page.
+	// The entries of this page.
 	Images []*RunningImage `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many match, on all pages together.
+	// The number of entries that match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -586,16 +586,16 @@ func (x *ListInventoryResponse) GetSkipped() int32 {
 // ListInventoryPlacesRequest selects places.
 type ListInventoryPlacesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only those told to this group and those below it.
+	// Only places whose inventory was pushed to this group or a group below it.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// "name", which is the default, or "name desc".
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -671,11 +671,11 @@ type ListInventoryPlacesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The places of this page.
 	Places []*InventoryPlace `protobuf:"bytes,1,rep,name=places,proto3" json:"places,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many places there are, on all pages together.
+	// The number of places, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -742,11 +742,11 @@ func (x *ListInventoryPlacesResponse) GetSkipped() int32 {
 // DeleteInventoryRequest names the place.
 type DeleteInventoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of the group that it was told to.
+	// The uid of the group that the inventory was pushed to.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// The name of the place.
 	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,20 +30,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InventoryService keeps what runs where, by digest, as clients tell it. All of it
-// is a claim of whoever has pushed it.
+// InventoryService stores which images run where, by digest, as reported by clients.
+// The entries are claims of the identity that pushed them, and are not verified.
 type InventoryServiceClient interface {
-	// PushInventory replaces what is known to run at a place, such as a cluster. An
-	// organization can have 200 places.
+	// PushInventory replaces the inventory of a place, such as a cluster. An organization
+	// can have 200 places.
 	PushInventory(ctx context.Context, in *PushInventoryRequest, opts ...grpc.CallOption) (*InventoryPlace, error)
-	// ListInventory returns what runs at the places that are not out of date, by
-	// place, a page at a time.
+	// ListInventory returns the entries of the places that are not out of date, by place,
+	// a page at a time.
 	ListInventory(ctx context.Context, in *ListInventoryRequest, opts ...grpc.CallOption) (*ListInventoryResponse, error)
-	// ListInventoryPlaces returns the places that anything is known about, and how
-	// old that is, a page at a time. A place is forgotten when it has been out of
-	// date for 30 days and something is pushed in its organization.
+	// ListInventoryPlaces returns the places with an inventory, and its age, a page at a
+	// time. The inventory of a place is deleted when it has been out of date for 30 days
+	// and another inventory is pushed in its organization.
 	ListInventoryPlaces(ctx context.Context, in *ListInventoryPlacesRequest, opts ...grpc.CallOption) (*ListInventoryPlacesResponse, error)
-	// DeleteInventory forgets what runs at a place.
+	// DeleteInventory deletes the inventory of a place.
 	DeleteInventory(ctx context.Context, in *DeleteInventoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
@@ -99,20 +99,20 @@ func (c *inventoryServiceClient) DeleteInventory(ctx context.Context, in *Delete
 // All implementations must embed UnimplementedInventoryServiceServer
 // for forward compatibility.
 //
-// InventoryService keeps what runs where, by digest, as clients tell it. All of it
-// is a claim of whoever has pushed it.
+// InventoryService stores which images run where, by digest, as reported by clients.
+// The entries are claims of the identity that pushed them, and are not verified.
 type InventoryServiceServer interface {
-	// PushInventory replaces what is known to run at a place, such as a cluster. An
-	// organization can have 200 places.
+	// PushInventory replaces the inventory of a place, such as a cluster. An organization
+	// can have 200 places.
 	PushInventory(context.Context, *PushInventoryRequest) (*InventoryPlace, error)
-	// ListInventory returns what runs at the places that are not out of date, by
-	// place, a page at a time.
+	// ListInventory returns the entries of the places that are not out of date, by place,
+	// a page at a time.
 	ListInventory(context.Context, *ListInventoryRequest) (*ListInventoryResponse, error)
-	// ListInventoryPlaces returns the places that anything is known about, and how
-	// old that is, a page at a time. A place is forgotten when it has been out of
-	// date for 30 days and something is pushed in its organization.
+	// ListInventoryPlaces returns the places with an inventory, and its age, a page at a
+	// time. The inventory of a place is deleted when it has been out of date for 30 days
+	// and another inventory is pushed in its organization.
 	ListInventoryPlaces(context.Context, *ListInventoryPlacesRequest) (*ListInventoryPlacesResponse, error)
-	// DeleteInventory forgets what runs at a place.
+	// DeleteInventory deletes the inventory of a place.
 	DeleteInventory(context.Context, *DeleteInventoryRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedInventoryServiceServer()
 }

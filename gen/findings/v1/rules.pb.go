@@ -80,29 +80,29 @@ func (RuleMode) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_findings_v1_rules_proto_rawDescGZIP(), []int{0}
 }
 
-// Rule refuses pulls of images with findings that no exception holds for, or of
-// images that no signer has signed. The advisories count that are in the group of
-// the rule, or below it on the way to the repo; and the exceptions and signers
-// that are in the group of the rule or above it.
+// Rule refuses pulls of images with findings to which no exception applies, or of
+// images that no signer has signed. It uses the advisories in the group of the rule and
+// in the groups between it and the repo, and the exceptions and signers in the group of
+// the rule and above it.
 type Rule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule's path in the hierarchy, below the group that it is in.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The uid of the group or repo whose images it is about: its own group, or
-	// anything below it. Its own group unless given.
+	// The uid of the group or repo that it applies to: the rule's own group, or one below
+	// it. The own group unless given.
 	TargetUid string `protobuf:"bytes,2,opt,name=target_uid,json=targetUid,proto3" json:"target_uid,omitempty"`
 	// What it is for.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Only findings that are at least so bad. All unless given.
+	// Only findings of at least this severity. All findings unless given.
 	MinSeverity Severity `protobuf:"varint,4,opt,name=min_severity,json=minSeverity,proto3,enum=holdfast.findings.v1.Severity" json:"min_severity,omitempty"`
 	// Only findings that are fixed in some version.
 	Fixable bool `protobuf:"varint,5,opt,name=fixable,proto3" json:"fixable,omitempty"`
-	// Only findings that were first seen at least so many days ago.
+	// Only findings that were first seen at least this many days ago.
 	GraceDays int32 `protobuf:"varint,6,opt,name=grace_days,json=graceDays,proto3" json:"grace_days,omitempty"`
-	// The uids of identities that are not refused anything.
+	// The uids of identities that the rule does not apply to.
 	ExemptUids []string `protobuf:"bytes,7,rep,name=exempt_uids,json=exemptUids,proto3" json:"exempt_uids,omitempty"`
-	// Also refuse images whose packages are not known, because they wait to be
-	// inspected or are not understood.
+	// Also refuse images whose packages are not known, because they wait to be inspected
+	// or cannot be inspected.
 	RefuseUnknown bool `protobuf:"varint,8,opt,name=refuse_unknown,json=refuseUnknown,proto3" json:"refuse_unknown,omitempty"`
 	// Whether pulls are refused.
 	Mode RuleMode `protobuf:"varint,9,opt,name=mode,proto3,enum=holdfast.findings.v1.RuleMode" json:"mode,omitempty"`
@@ -110,12 +110,11 @@ type Rule struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Only findings that are known to be exploited, by a catalog in the group of
-	// the rule or below it on the way to the repo.
+	// Only findings that are known to be exploited, by a catalog in the group of the rule
+	// or in a group between it and the repo.
 	Kev bool `protobuf:"varint,12,opt,name=kev,proto3" json:"kev,omitempty"`
-	// Refuse images that no signer has signed, and nothing because of findings. Of
-	// the signers in the group of the rule and above it, those of the nearest
-	// group count that has any.
+	// Refuse images that no signer has signed, and ignore findings. The signers come from
+	// the nearest group that has any: the group of the rule or one above it.
 	Unsigned      bool `protobuf:"varint,13,opt,name=unsigned,proto3" json:"unsigned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -245,11 +244,11 @@ func (x *Rule) GetUnsigned() bool {
 // CreateRuleRequest describes the rule to create.
 type CreateRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group that it is in.
+	// The group to create it in.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new rule.
 	Rule *Rule `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -359,13 +358,13 @@ type ListRulesRequest struct {
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, uid or create_time, then optionally " desc". The pages
-	// of one walk have one order.
+	// A field to sort by, uid or create_time, then optionally " desc". Send the same
+	// order with every page token.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -441,11 +440,11 @@ type ListRulesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rules of this page.
 	Rules []*Rule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many rules match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -514,9 +513,9 @@ type UpdateRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule with its new values.
 	Rule *Rule `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The fields to change; all that are set if there is none.
+	// The fields to change. If it is empty, all fields that are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -578,7 +577,7 @@ type DeleteRuleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -635,12 +634,12 @@ type CheckRuleRequest struct {
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "time desc", which is the default, or "time": of the last pull.
+	// "time desc", which is the default, or "time": the time of the last pull.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -716,18 +715,17 @@ type CheckRuleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pulls of this page.
 	Pulls []*RefusedPull `protobuf:"bytes,1,rep,name=pulls,proto3" json:"pulls,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many rows there are, on all pages together.
+	// The number of rows, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	// How many pulls all rows stand for.
+	// The number of pulls in all rows.
 	PullCount int64 `protobuf:"varint,5,opt,name=pull_count,json=pullCount,proto3" json:"pull_count,omitempty"`
-	// How many different images they are of.
+	// The number of different images.
 	ImageCount int64 `protobuf:"varint,6,opt,name=image_count,json=imageCount,proto3" json:"image_count,omitempty"`
-	// How many different identities have made them. Those without one count as
-	// one.
+	// The number of different identities. All anonymous pulls count as one identity.
 	IdentityCount int64 `protobuf:"varint,7,opt,name=identity_count,json=identityCount,proto3" json:"identity_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -812,7 +810,7 @@ func (x *CheckRuleResponse) GetIdentityCount() int64 {
 	return 0
 }
 
-// RefusedPull is an image, and who has pulled it.
+// RefusedPull is an image, and an identity that has pulled it.
 type RefusedPull struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo.
@@ -821,14 +819,14 @@ type RefusedPull struct {
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
 	// The digest of the image.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The uid of who has pulled it; empty if that is not known.
+	// The uid of the identity that pulled it; empty if it is not known.
 	IdentityUid string `protobuf:"bytes,4,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// How often.
+	// The number of pulls.
 	Count int64 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
-	// When last.
+	// The time of the last pull.
 	LastTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	// Why it would be refused: the worst finding, or that the image is not known
-	// or not signed.
+	// Why it would be refused: the worst finding, or that the image is not inspected or
+	// not signed.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

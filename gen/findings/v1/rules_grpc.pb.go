@@ -32,25 +32,25 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RulesService keeps the rules that refuse pulls of images with findings, or of
-// images that are not signed. A new rule refuses nothing until it is enforced:
-// CheckRule says what it would have refused.
+// RulesService manages rules that refuse pulls of images with findings, or of unsigned
+// images. A new rule refuses nothing until it is enforced; CheckRule returns the pulls
+// that it would have refused.
 type RulesServiceClient interface {
 	// CreateRule adds a rule to a group. The caller needs advisories.list there as
 	// well, because refusals name findings.
 	CreateRule(ctx context.Context, in *CreateRuleRequest, opts ...grpc.CallOption) (*Rule, error)
 	// GetRule returns one rule.
 	GetRule(ctx context.Context, in *GetRuleRequest, opts ...grpc.CallOption) (*Rule, error)
-	// ListRules returns the rules that the caller's grants reach, a page at a time.
+	// ListRules returns the rules that the caller may list, a page at a time.
 	ListRules(ctx context.Context, in *ListRulesRequest, opts ...grpc.CallOption) (*ListRulesResponse, error)
 	// UpdateRule changes a rule. The caller needs advisories.list on it as well.
 	UpdateRule(ctx context.Context, in *UpdateRuleRequest, opts ...grpc.CallOption) (*Rule, error)
 	// DeleteRule removes a rule.
 	DeleteRule(ctx context.Context, in *DeleteRuleRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CheckRule returns the pulls of the last 30 days that the rule would refuse if
-	// they were made now, by image and by who pulled, a page at a time. It changes
-	// nothing, and does not depend on whether the rule is enforced. The caller needs
-	// these capabilities on the rule, because the answer has pulls and findings.
+	// CheckRule returns the pulls of the last 30 days that the rule would refuse now, by
+	// image and identity, a page at a time. It changes nothing, and does not depend on
+	// whether the rule is enforced. The caller needs these capabilities on the rule,
+	// because the answer contains pulls and findings.
 	CheckRule(ctx context.Context, in *CheckRuleRequest, opts ...grpc.CallOption) (*CheckRuleResponse, error)
 }
 
@@ -126,25 +126,25 @@ func (c *rulesServiceClient) CheckRule(ctx context.Context, in *CheckRuleRequest
 // All implementations must embed UnimplementedRulesServiceServer
 // for forward compatibility.
 //
-// RulesService keeps the rules that refuse pulls of images with findings, or of
-// images that are not signed. A new rule refuses nothing until it is enforced:
-// CheckRule says what it would have refused.
+// RulesService manages rules that refuse pulls of images with findings, or of unsigned
+// images. A new rule refuses nothing until it is enforced; CheckRule returns the pulls
+// that it would have refused.
 type RulesServiceServer interface {
 	// CreateRule adds a rule to a group. The caller needs advisories.list there as
 	// well, because refusals name findings.
 	CreateRule(context.Context, *CreateRuleRequest) (*Rule, error)
 	// GetRule returns one rule.
 	GetRule(context.Context, *GetRuleRequest) (*Rule, error)
-	// ListRules returns the rules that the caller's grants reach, a page at a time.
+	// ListRules returns the rules that the caller may list, a page at a time.
 	ListRules(context.Context, *ListRulesRequest) (*ListRulesResponse, error)
 	// UpdateRule changes a rule. The caller needs advisories.list on it as well.
 	UpdateRule(context.Context, *UpdateRuleRequest) (*Rule, error)
 	// DeleteRule removes a rule.
 	DeleteRule(context.Context, *DeleteRuleRequest) (*emptypb.Empty, error)
-	// CheckRule returns the pulls of the last 30 days that the rule would refuse if
-	// they were made now, by image and by who pulled, a page at a time. It changes
-	// nothing, and does not depend on whether the rule is enforced. The caller needs
-	// these capabilities on the rule, because the answer has pulls and findings.
+	// CheckRule returns the pulls of the last 30 days that the rule would refuse now, by
+	// image and identity, a page at a time. It changes nothing, and does not depend on
+	// whether the rule is enforced. The caller needs these capabilities on the rule,
+	// because the answer contains pulls and findings.
 	CheckRule(context.Context, *CheckRuleRequest) (*CheckRuleResponse, error)
 	mustEmbedUnimplementedRulesServiceServer()
 }

@@ -28,7 +28,7 @@ const (
 // attached to.
 type ImportVexRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group that the exceptions are in.
+	// The group to create the exceptions in.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// An OpenVEX document of at most 1 MiB, with at most 500 statements.
 	Document []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
@@ -37,11 +37,11 @@ type ImportVexRequest struct {
 	RepoUid string `protobuf:"bytes,3,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// The tag or the digest of the image.
 	Reference string `protobuf:"bytes,4,opt,name=reference,proto3" json:"reference,omitempty"`
-	// Of an index, the architecture of the image; amd64 unless given.
+	// The architecture of the image, if the reference is an index; amd64 unless given.
 	Architecture string `protobuf:"bytes,5,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	// When the exceptions end. Never unless given.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -126,7 +126,7 @@ func (x *ImportVexRequest) GetValidateOnly() bool {
 	return false
 }
 
-// ImportVexResponse says what became of each statement.
+// ImportVexResponse has the result of each statement.
 type ImportVexResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The statements, in the order of the document.
@@ -181,20 +181,20 @@ func (x *ImportVexResponse) GetCreated() int32 {
 	return 0
 }
 
-// ImportedStatement is a statement of a document and what became of it.
+// ImportedStatement is a statement of a document and its result.
 type ImportedStatement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its number in the document, from 1.
 	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// The vulnerability that it is about.
 	AdvisoryId string `protobuf:"bytes,2,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
-	// What it says: not_affected, fixed, affected or under_investigation.
+	// Its status: not_affected, fixed, affected or under_investigation.
 	Status string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// The exceptions that it became.
+	// The exceptions that were created from it.
 	Exceptions []*Exception `protobuf:"bytes,4,rep,name=exceptions,proto3" json:"exceptions,omitempty"`
-	// Why it, or a product of it, became none.
+	// Why no exception was created for it, or for one of its products.
 	Problems []string `protobuf:"bytes,5,rep,name=problems,proto3" json:"problems,omitempty"`
-	// Who has made the statement, as the document says.
+	// The author of the statement, according to the document.
 	Author string `protobuf:"bytes,6,opt,name=author,proto3" json:"author,omitempty"`
 	// The digest of the attached document that has it.
 	DocumentDigest string `protobuf:"bytes,7,opt,name=document_digest,json=documentDigest,proto3" json:"document_digest,omitempty"`
@@ -288,7 +288,7 @@ type ExportVexRequest struct {
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// A tag or a digest.
 	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// Of an index, the architecture of the image; amd64 unless given.
+	// The architecture of the image, if the reference is an index; amd64 unless given.
 	Architecture  string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

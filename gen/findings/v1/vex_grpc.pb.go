@@ -27,17 +27,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// VexService exchanges exceptions with others, as OpenVEX documents. A document
-// that is attached to an image is the word of whoever has pushed it. It changes
-// nothing by itself.
+// VexService imports and exports exceptions as OpenVEX documents. A document that is
+// attached to an image is a claim of the identity that pushed it, and has no effect by
+// itself.
 type VexServiceClient interface {
-	// ExportVex returns the findings of an image as an OpenVEX document: those that
-	// an exception holds for as not affected, the others as affected.
+	// ExportVex returns the findings of an image as an OpenVEX document. Findings with an
+	// exception have the status not_affected, the others affected.
 	ExportVex(ctx context.Context, in *ExportVexRequest, opts ...grpc.CallOption) (*ExportVexResponse, error)
-	// ImportVex creates exceptions from the statements of an OpenVEX
-	// document, or of the documents that are attached to an image, all in one
-	// transaction. What they say is worth as much as what the caller may do: whoever
-	// may not approve exceptions creates proposals.
+	// ImportVex creates exceptions from the statements of an OpenVEX document, or of the
+	// documents that are attached to an image, all in one transaction. The exceptions are
+	// approved only if the caller may approve exceptions; otherwise they are proposals.
 	ImportVex(ctx context.Context, in *ImportVexRequest, opts ...grpc.CallOption) (*ImportVexResponse, error)
 }
 
@@ -73,17 +72,16 @@ func (c *vexServiceClient) ImportVex(ctx context.Context, in *ImportVexRequest, 
 // All implementations must embed UnimplementedVexServiceServer
 // for forward compatibility.
 //
-// VexService exchanges exceptions with others, as OpenVEX documents. A document
-// that is attached to an image is the word of whoever has pushed it. It changes
-// nothing by itself.
+// VexService imports and exports exceptions as OpenVEX documents. A document that is
+// attached to an image is a claim of the identity that pushed it, and has no effect by
+// itself.
 type VexServiceServer interface {
-	// ExportVex returns the findings of an image as an OpenVEX document: those that
-	// an exception holds for as not affected, the others as affected.
+	// ExportVex returns the findings of an image as an OpenVEX document. Findings with an
+	// exception have the status not_affected, the others affected.
 	ExportVex(context.Context, *ExportVexRequest) (*ExportVexResponse, error)
-	// ImportVex creates exceptions from the statements of an OpenVEX
-	// document, or of the documents that are attached to an image, all in one
-	// transaction. What they say is worth as much as what the caller may do: whoever
-	// may not approve exceptions creates proposals.
+	// ImportVex creates exceptions from the statements of an OpenVEX document, or of the
+	// documents that are attached to an image, all in one transaction. The exceptions are
+	// approved only if the caller may approve exceptions; otherwise they are proposals.
 	ImportVex(context.Context, *ImportVexRequest) (*ImportVexResponse, error)
 	mustEmbedUnimplementedVexServiceServer()
 }

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is how a check went.
+// State is the result of a check.
 type AccountAssociationsStatus_State int32
 
 const (
@@ -74,7 +74,7 @@ func (AccountAssociationsStatus_State) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v1_account_associations_proto_rawDescGZIP(), []int{4, 0}
 }
 
-// AccountType is which account to check.
+// AccountType is the type of the account to check.
 type AccountAssociationsCheckRequest_AccountType int32
 
 const (
@@ -127,7 +127,7 @@ func (AccountAssociationsCheckRequest_AccountType) EnumDescriptor() ([]byte, []i
 	return file_holdfast_iam_v1_account_associations_proto_rawDescGZIP(), []int{5, 0}
 }
 
-// AccountAssociations ties a group to accounts elsewhere.
+// AccountAssociations associates a group with accounts at other services.
 type AccountAssociations struct {
 	state         protoimpl.MessageState               `protogen:"open.v1"`
 	Group         string                               `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -273,7 +273,7 @@ func (x *AccountAssociationsList) GetItems() []*AccountAssociations {
 	return nil
 }
 
-// AccountAssociationsFilter says which associations.
+// AccountAssociationsFilter selects associations.
 type AccountAssociationsFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -371,7 +371,7 @@ func (x *DeleteAccountAssociationsRequest) GetGroup() string {
 	return ""
 }
 
-// AccountAssociationsStatus is how a check went.
+// AccountAssociationsStatus is the result of a check.
 type AccountAssociationsStatus struct {
 	state         protoimpl.MessageState          `protogen:"open.v1"`
 	Ready         AccountAssociationsStatus_State `protobuf:"varint,1,opt,name=ready,proto3,enum=holdfast.iam.v1.AccountAssociationsStatus_State" json:"ready,omitempty"`
@@ -432,7 +432,7 @@ func (x *AccountAssociationsStatus) GetMessage() string {
 	return ""
 }
 
-// AccountAssociationsCheckRequest says what to check.
+// AccountAssociationsCheckRequest selects the account to check.
 type AccountAssociationsCheckRequest struct {
 	state         protoimpl.MessageState                      `protogen:"open.v1"`
 	Group         string                                      `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -485,7 +485,7 @@ func (x *AccountAssociationsCheckRequest) GetAccountType() AccountAssociationsCh
 	return AccountAssociationsCheckRequest_UNKNOWN
 }
 
-// Amazon is an account of AWS.
+// Amazon is an AWS account.
 type AccountAssociations_Amazon struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
@@ -583,7 +583,7 @@ func (x *AccountAssociations_Google) GetProjectNumber() string {
 	return ""
 }
 
-// GitHub is where apps are installed on GitHub.
+// GitHub lists the installations of GitHub apps.
 type AccountAssociations_GitHub struct {
 	state            protoimpl.MessageState                                `protogen:"open.v1"`
 	AppInstallations map[int64]*AccountAssociations_GitHubAppInstallations `protobuf:"bytes,2,rep,name=app_installations,json=appInstallations,proto3" json:"app_installations,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -628,7 +628,7 @@ func (x *AccountAssociations_GitHub) GetAppInstallations() map[int64]*AccountAss
 	return nil
 }
 
-// GitHubAppInstallations is where one app is installed.
+// GitHubAppInstallations lists the installations of one app.
 type AccountAssociations_GitHubAppInstallations struct {
 	state         protoimpl.MessageState                    `protogen:"open.v1"`
 	Installations []*AccountAssociations_GitHubInstallation `protobuf:"bytes,1,rep,name=installations,proto3" json:"installations,omitempty"`
@@ -726,7 +726,7 @@ func (x *AccountAssociations_GitHubInstallation) GetName() string {
 	return ""
 }
 
-// ServiceBindings is the identities that services act as.
+// ServiceBindings has the identities that services act as.
 type AccountAssociations_ServiceBindings struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ServiceBindings map[string]string      `protobuf:"bytes,1,rep,name=service_bindings,json=serviceBindings,proto3" json:"service_bindings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

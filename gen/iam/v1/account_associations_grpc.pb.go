@@ -31,17 +31,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GroupAccountAssociations keeps what ties groups to accounts elsewhere.
+// GroupAccountAssociations manages the associations of groups with accounts at other
+// services.
 type GroupAccountAssociationsClient interface {
-	// Create makes the association of a group.
+	// Create creates the association of a group.
 	Create(ctx context.Context, in *AccountAssociations, opts ...grpc.CallOption) (*AccountAssociations, error)
-	// Update replaces the association of a group: what is left out is reset.
+	// Update replaces the association of a group: fields that are left out are reset.
 	Update(ctx context.Context, in *AccountAssociations, opts ...grpc.CallOption) (*AccountAssociations, error)
-	// List returns associations, all at once.
+	// List returns associations, without pages.
 	List(ctx context.Context, in *AccountAssociationsFilter, opts ...grpc.CallOption) (*AccountAssociationsList, error)
 	// Delete removes the association of a group.
 	Delete(ctx context.Context, in *DeleteAccountAssociationsRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// Check tries the credentials of an association.
+	// Check tests the credentials of an association.
 	Check(ctx context.Context, in *AccountAssociationsCheckRequest, opts ...grpc.CallOption) (*AccountAssociationsStatus, error)
 }
 
@@ -107,17 +108,18 @@ func (c *groupAccountAssociationsClient) Check(ctx context.Context, in *AccountA
 // All implementations must embed UnimplementedGroupAccountAssociationsServer
 // for forward compatibility.
 //
-// GroupAccountAssociations keeps what ties groups to accounts elsewhere.
+// GroupAccountAssociations manages the associations of groups with accounts at other
+// services.
 type GroupAccountAssociationsServer interface {
-	// Create makes the association of a group.
+	// Create creates the association of a group.
 	Create(context.Context, *AccountAssociations) (*AccountAssociations, error)
-	// Update replaces the association of a group: what is left out is reset.
+	// Update replaces the association of a group: fields that are left out are reset.
 	Update(context.Context, *AccountAssociations) (*AccountAssociations, error)
-	// List returns associations, all at once.
+	// List returns associations, without pages.
 	List(context.Context, *AccountAssociationsFilter) (*AccountAssociationsList, error)
 	// Delete removes the association of a group.
 	Delete(context.Context, *DeleteAccountAssociationsRequest) (*emptypb.Empty, error)
-	// Check tries the credentials of an association.
+	// Check tests the credentials of an association.
 	Check(context.Context, *AccountAssociationsCheckRequest) (*AccountAssociationsStatus, error)
 	mustEmbedUnimplementedGroupAccountAssociationsServer()
 }

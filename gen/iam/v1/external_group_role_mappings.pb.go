@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ExternalGroupRoleMapping gives a role to who is in a group elsewhere.
+// ExternalGroupRoleMapping gives a role to the members of an identity provider's group.
 type ExternalGroupRoleMapping struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Id                   string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -156,7 +156,7 @@ func (x *ExternalGroupRoleMappingList) GetItems() []*ExternalGroupRoleMapping {
 	return nil
 }
 
-// ExternalGroupRoleMappingFilter says which mappings.
+// ExternalGroupRoleMappingFilter selects mappings.
 type ExternalGroupRoleMappingFilter struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Uidp                 *common.UIDPFilter     `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
@@ -405,7 +405,7 @@ func (x *BatchDeleteExternalGroupRoleMappingsRequest) GetIds() []string {
 	return nil
 }
 
-// BatchDeleteExternalGroupRoleMappingsResponse is what was deleted.
+// BatchDeleteExternalGroupRoleMappingsResponse lists the deleted mappings.
 type BatchDeleteExternalGroupRoleMappingsResponse struct {
 	state         protoimpl.MessageState      `protogen:"open.v1"`
 	ParentId      string                      `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`

@@ -31,17 +31,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ExternalGroupRoleMappings keeps which role a group elsewhere gives.
+// ExternalGroupRoleMappings manages the roles of identity providers' groups.
 type ExternalGroupRoleMappingsClient interface {
-	// Create makes a mapping.
+	// Create creates a mapping.
 	Create(ctx context.Context, in *CreateExternalGroupRoleMappingRequest, opts ...grpc.CallOption) (*ExternalGroupRoleMapping, error)
 	// Get returns a mapping.
 	Get(ctx context.Context, in *GetExternalGroupRoleMappingRequest, opts ...grpc.CallOption) (*ExternalGroupRoleMapping, error)
-	// List returns mappings, all at once.
+	// List returns mappings, without pages.
 	List(ctx context.Context, in *ExternalGroupRoleMappingFilter, opts ...grpc.CallOption) (*ExternalGroupRoleMappingList, error)
 	// Delete removes a mapping.
 	Delete(ctx context.Context, in *DeleteExternalGroupRoleMappingRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// BatchDelete removes mappings of one provider; those that are not there are passed over.
+	// BatchDelete removes mappings of one provider; it ignores mappings that do not
+	// exist.
 	BatchDelete(ctx context.Context, in *BatchDeleteExternalGroupRoleMappingsRequest, opts ...grpc.CallOption) (*BatchDeleteExternalGroupRoleMappingsResponse, error)
 }
 
@@ -107,17 +108,18 @@ func (c *externalGroupRoleMappingsClient) BatchDelete(ctx context.Context, in *B
 // All implementations must embed UnimplementedExternalGroupRoleMappingsServer
 // for forward compatibility.
 //
-// ExternalGroupRoleMappings keeps which role a group elsewhere gives.
+// ExternalGroupRoleMappings manages the roles of identity providers' groups.
 type ExternalGroupRoleMappingsServer interface {
-	// Create makes a mapping.
+	// Create creates a mapping.
 	Create(context.Context, *CreateExternalGroupRoleMappingRequest) (*ExternalGroupRoleMapping, error)
 	// Get returns a mapping.
 	Get(context.Context, *GetExternalGroupRoleMappingRequest) (*ExternalGroupRoleMapping, error)
-	// List returns mappings, all at once.
+	// List returns mappings, without pages.
 	List(context.Context, *ExternalGroupRoleMappingFilter) (*ExternalGroupRoleMappingList, error)
 	// Delete removes a mapping.
 	Delete(context.Context, *DeleteExternalGroupRoleMappingRequest) (*emptypb.Empty, error)
-	// BatchDelete removes mappings of one provider; those that are not there are passed over.
+	// BatchDelete removes mappings of one provider; it ignores mappings that do not
+	// exist.
 	BatchDelete(context.Context, *BatchDeleteExternalGroupRoleMappingsRequest) (*BatchDeleteExternalGroupRoleMappingsResponse, error)
 	mustEmbedUnimplementedExternalGroupRoleMappingsServer()
 }

@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GroupInvite is an invite with its code, which is told once.
+// GroupInvite is an invite with its code, which is returned only once.
 type GroupInvite struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -241,7 +241,7 @@ func (x *GroupInviteList) GetItems() []*StoredGroupInvite {
 	return nil
 }
 
-// GroupInviteRequest says whom to invite to what.
+// GroupInviteRequest describes the invite to create.
 type GroupInviteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -363,7 +363,7 @@ func (x *DeleteGroupInviteRequest) GetId() string {
 	return ""
 }
 
-// GroupInviteFilter says which invites.
+// GroupInviteFilter selects invites.
 type GroupInviteFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`

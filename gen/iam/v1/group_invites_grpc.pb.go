@@ -30,13 +30,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GroupInvites keeps invites.
+// GroupInvites manages invites.
 type GroupInvitesClient interface {
-	// Create makes an invite.
+	// Create creates an invite.
 	Create(ctx context.Context, in *GroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
-	// CreateWithGroup makes an invite to a group.
+	// CreateWithGroup creates an invite to a group.
 	CreateWithGroup(ctx context.Context, in *GroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
-	// List returns invites, all at once.
+	// List returns invites, without pages.
 	List(ctx context.Context, in *GroupInviteFilter, opts ...grpc.CallOption) (*GroupInviteList, error)
 	// Delete removes an invite.
 	Delete(ctx context.Context, in *DeleteGroupInviteRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -94,13 +94,13 @@ func (c *groupInvitesClient) Delete(ctx context.Context, in *DeleteGroupInviteRe
 // All implementations must embed UnimplementedGroupInvitesServer
 // for forward compatibility.
 //
-// GroupInvites keeps invites.
+// GroupInvites manages invites.
 type GroupInvitesServer interface {
-	// Create makes an invite.
+	// Create creates an invite.
 	Create(context.Context, *GroupInviteRequest) (*GroupInvite, error)
-	// CreateWithGroup makes an invite to a group.
+	// CreateWithGroup creates an invite to a group.
 	CreateWithGroup(context.Context, *GroupInviteRequest) (*GroupInvite, error)
-	// List returns invites, all at once.
+	// List returns invites, without pages.
 	List(context.Context, *GroupInviteFilter) (*GroupInviteList, error)
 	// Delete removes an invite.
 	Delete(context.Context, *DeleteGroupInviteRequest) (*emptypb.Empty, error)

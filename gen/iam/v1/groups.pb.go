@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OrgStatus is how far the set-up of an organization is.
+// OrgStatus is the state of an organization's set-up.
 type OrgStatus int32
 
 const (
@@ -78,7 +78,7 @@ func (OrgStatus) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v1_groups_proto_rawDescGZIP(), []int{0}
 }
 
-// OrgKind is what an organization is for.
+// OrgKind is the purpose of an organization.
 type OrgKind int32
 
 const (
@@ -275,7 +275,7 @@ func (x *GroupList) GetItems() []*Group {
 	return nil
 }
 
-// GroupFilter says which groups.
+// GroupFilter selects groups.
 type GroupFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -336,7 +336,8 @@ func (x *GroupFilter) GetName() string {
 	return ""
 }
 
-// CreateGroupRequest holds a group and where to make it: a uid, its beginning, or a name.
+// CreateGroupRequest has a group and its parent: a uid, the beginning of a uid, or a
+// name.
 type CreateGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Parent        string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
@@ -569,7 +570,7 @@ func (x *CheckEligibilityResponse) GetEligible() bool {
 	return false
 }
 
-// LookupGroupRequest is empty: the caller says who it is about.
+// LookupGroupRequest is empty: the caller's token identifies the person.
 type LookupGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -606,7 +607,7 @@ func (*LookupGroupRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_iam_v1_groups_proto_rawDescGZIP(), []int{8}
 }
 
-// RequestGroupAccessResponse is empty: somebody will look at it.
+// RequestGroupAccessResponse is empty: the owners decide about the request later.
 type RequestGroupAccessResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -643,7 +644,7 @@ func (*RequestGroupAccessResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_iam_v1_groups_proto_rawDescGZIP(), []int{9}
 }
 
-// CheckEligibilityRequest is empty: the caller says who it is about.
+// CheckEligibilityRequest is empty: the caller's token identifies the person.
 type CheckEligibilityRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -33,13 +33,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Groups keeps the hierarchy.
+// Groups manages the hierarchy of groups.
 type GroupsClient interface {
-	// Create makes a group.
+	// Create creates a group.
 	Create(ctx context.Context, in *CreateGroupRequest, opts ...grpc.CallOption) (*Group, error)
-	// Update replaces a group: what is left out is reset.
+	// Update replaces a group: fields that are left out are reset.
 	Update(ctx context.Context, in *Group, opts ...grpc.CallOption) (*Group, error)
-	// List returns groups, all at once.
+	// List returns groups, without pages.
 	List(ctx context.Context, in *GroupFilter, opts ...grpc.CallOption) (*GroupList, error)
 	// Delete removes a group.
 	Delete(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -47,7 +47,7 @@ type GroupsClient interface {
 	LookupGroup(ctx context.Context, in *LookupGroupRequest, opts ...grpc.CallOption) (*LookupGroupResponse, error)
 	// RequestGroupAccess asks the owners of a group to let the caller in.
 	RequestGroupAccess(ctx context.Context, in *RequestGroupAccessRequest, opts ...grpc.CallOption) (*RequestGroupAccessResponse, error)
-	// CheckEligibility says whether the caller could be let into an organization.
+	// CheckEligibility reports whether the caller could be let into an organization.
 	CheckEligibility(ctx context.Context, in *CheckEligibilityRequest, opts ...grpc.CallOption) (*CheckEligibilityResponse, error)
 }
 
@@ -133,13 +133,13 @@ func (c *groupsClient) CheckEligibility(ctx context.Context, in *CheckEligibilit
 // All implementations must embed UnimplementedGroupsServer
 // for forward compatibility.
 //
-// Groups keeps the hierarchy.
+// Groups manages the hierarchy of groups.
 type GroupsServer interface {
-	// Create makes a group.
+	// Create creates a group.
 	Create(context.Context, *CreateGroupRequest) (*Group, error)
-	// Update replaces a group: what is left out is reset.
+	// Update replaces a group: fields that are left out are reset.
 	Update(context.Context, *Group) (*Group, error)
-	// List returns groups, all at once.
+	// List returns groups, without pages.
 	List(context.Context, *GroupFilter) (*GroupList, error)
 	// Delete removes a group.
 	Delete(context.Context, *DeleteGroupRequest) (*emptypb.Empty, error)
@@ -147,7 +147,7 @@ type GroupsServer interface {
 	LookupGroup(context.Context, *LookupGroupRequest) (*LookupGroupResponse, error)
 	// RequestGroupAccess asks the owners of a group to let the caller in.
 	RequestGroupAccess(context.Context, *RequestGroupAccessRequest) (*RequestGroupAccessResponse, error)
-	// CheckEligibility says whether the caller could be let into an organization.
+	// CheckEligibility reports whether the caller could be let into an organization.
 	CheckEligibility(context.Context, *CheckEligibilityRequest) (*CheckEligibilityResponse, error)
 	mustEmbedUnimplementedGroupsServer()
 }

@@ -109,7 +109,7 @@ func (ServicePrincipal) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v1_identities_proto_rawDescGZIP(), []int{0}
 }
 
-// Identity is someone or something that can hold roles.
+// Identity is a person or a workload that can hold roles.
 type Identity struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -272,7 +272,7 @@ func (*Identity_ServicePrincipal) isIdentity_Relationship() {}
 
 func (*Identity_AwsIdentity) isIdentity_Relationship() {}
 
-// CreateIdentityRequest holds an identity and the group to make it in.
+// CreateIdentityRequest has an identity and the group to create it in.
 type CreateIdentityRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParentId      string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -415,7 +415,7 @@ func (x *IdentityList) GetItems() []*Identity {
 	return nil
 }
 
-// IdentityFilter says which identities.
+// IdentityFilter selects identities.
 type IdentityFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uidp          *common.UIDPFilter     `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
@@ -789,7 +789,7 @@ func (x *Identity_StaticKeys) GetAudiences() []string {
 	return nil
 }
 
-// AWSIdentity accepts what an AWS account says of its caller.
+// AWSIdentity accepts callers that AWS identifies.
 type Identity_AWSIdentity struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	AwsAccount string                 `protobuf:"bytes,1,opt,name=aws_account,json=awsAccount,proto3" json:"aws_account,omitempty"`

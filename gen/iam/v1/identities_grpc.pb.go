@@ -31,15 +31,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Identities keeps people and workloads.
+// Identities manages people and workloads.
 type IdentitiesClient interface {
-	// Create makes an identity.
+	// Create creates an identity.
 	Create(ctx context.Context, in *CreateIdentityRequest, opts ...grpc.CallOption) (*Identity, error)
-	// Update replaces an identity: what is left out is reset.
+	// Update replaces an identity: fields that are left out are reset.
 	Update(ctx context.Context, in *Identity, opts ...grpc.CallOption) (*Identity, error)
-	// List returns identities, all at once.
+	// List returns identities, without pages.
 	List(ctx context.Context, in *IdentityFilter, opts ...grpc.CallOption) (*IdentityList, error)
-	// Lookup returns the person an issuer knows by a subject.
+	// Lookup returns a person by issuer and subject.
 	Lookup(ctx context.Context, in *LookupRequest, opts ...grpc.CallOption) (*Identity, error)
 	// Delete removes an identity.
 	Delete(ctx context.Context, in *DeleteIdentityRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -107,15 +107,15 @@ func (c *identitiesClient) Delete(ctx context.Context, in *DeleteIdentityRequest
 // All implementations must embed UnimplementedIdentitiesServer
 // for forward compatibility.
 //
-// Identities keeps people and workloads.
+// Identities manages people and workloads.
 type IdentitiesServer interface {
-	// Create makes an identity.
+	// Create creates an identity.
 	Create(context.Context, *CreateIdentityRequest) (*Identity, error)
-	// Update replaces an identity: what is left out is reset.
+	// Update replaces an identity: fields that are left out are reset.
 	Update(context.Context, *Identity) (*Identity, error)
-	// List returns identities, all at once.
+	// List returns identities, without pages.
 	List(context.Context, *IdentityFilter) (*IdentityList, error)
-	// Lookup returns the person an issuer knows by a subject.
+	// Lookup returns a person by issuer and subject.
 	Lookup(context.Context, *LookupRequest) (*Identity, error)
 	// Delete removes an identity.
 	Delete(context.Context, *DeleteIdentityRequest) (*emptypb.Empty, error)

@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CorrelationRule is which claim names a person.
+// CorrelationRule selects the claim that identifies a person.
 type IdentityProvider_OIDC_CorrelationRule int32
 
 const (
@@ -76,7 +76,7 @@ func (IdentityProvider_OIDC_CorrelationRule) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{0, 0, 0}
 }
 
-// CredentialState is what there is to sign in with.
+// CredentialState is the state of the provider's token.
 type IdentityProvider_SCIM_CredentialState int32
 
 const (
@@ -135,7 +135,7 @@ func (IdentityProvider_SCIM_CredentialState) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v1_identity_providers_proto_rawDescGZIP(), []int{0, 1, 0}
 }
 
-// IdentityProvider lets people sign in with the accounts they have.
+// IdentityProvider lets people sign in with their existing accounts.
 type IdentityProvider struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -242,7 +242,7 @@ type IdentityProvider_Oidc struct {
 
 func (*IdentityProvider_Oidc) isIdentityProvider_Configuration() {}
 
-// CreateIdentityProviderRequest holds a provider and the group to make it in.
+// CreateIdentityProviderRequest has a provider and the group to create it in.
 type CreateIdentityProviderRequest struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	ParentId         string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -340,7 +340,7 @@ func (x *DeleteIdentityProviderRequest) GetId() string {
 	return ""
 }
 
-// IdentityProviderFilter says which providers.
+// IdentityProviderFilter selects providers.
 type IdentityProviderFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -446,7 +446,7 @@ func (x *IdentityProviderList) GetItems() []*IdentityProvider {
 	return nil
 }
 
-// OIDC is how we are a client of an OpenID provider.
+// OIDC configures this service as a client of an OpenID Connect provider.
 type IdentityProvider_OIDC struct {
 	state            protoimpl.MessageState                `protogen:"open.v1"`
 	Issuer           string                                `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
@@ -539,7 +539,7 @@ func (x *IdentityProvider_OIDC) GetPkceEnabled() bool {
 	return false
 }
 
-// SCIM is how a provider keeps our people current.
+// SCIM configures how a provider creates and updates users and groups here.
 type IdentityProvider_SCIM struct {
 	state                   protoimpl.MessageState                `protogen:"open.v1"`
 	Enabled                 bool                                  `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`

@@ -30,13 +30,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// IdentityProviders keeps providers of identities.
+// IdentityProviders manages identity providers.
 type IdentityProvidersClient interface {
-	// Create makes a provider.
+	// Create creates a provider.
 	Create(ctx context.Context, in *CreateIdentityProviderRequest, opts ...grpc.CallOption) (*IdentityProvider, error)
-	// Update replaces a provider: what is left out is reset.
+	// Update replaces a provider: fields that are left out are reset.
 	Update(ctx context.Context, in *IdentityProvider, opts ...grpc.CallOption) (*IdentityProvider, error)
-	// List returns providers, all at once.
+	// List returns providers, without pages.
 	List(ctx context.Context, in *IdentityProviderFilter, opts ...grpc.CallOption) (*IdentityProviderList, error)
 	// Delete removes a provider.
 	Delete(ctx context.Context, in *DeleteIdentityProviderRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -94,13 +94,13 @@ func (c *identityProvidersClient) Delete(ctx context.Context, in *DeleteIdentity
 // All implementations must embed UnimplementedIdentityProvidersServer
 // for forward compatibility.
 //
-// IdentityProviders keeps providers of identities.
+// IdentityProviders manages identity providers.
 type IdentityProvidersServer interface {
-	// Create makes a provider.
+	// Create creates a provider.
 	Create(context.Context, *CreateIdentityProviderRequest) (*IdentityProvider, error)
-	// Update replaces a provider: what is left out is reset.
+	// Update replaces a provider: fields that are left out are reset.
 	Update(context.Context, *IdentityProvider) (*IdentityProvider, error)
-	// List returns providers, all at once.
+	// List returns providers, without pages.
 	List(context.Context, *IdentityProviderFilter) (*IdentityProviderList, error)
 	// Delete removes a provider.
 	Delete(context.Context, *DeleteIdentityProviderRequest) (*emptypb.Empty, error)

@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RoleBinding gives an identity a role on the group it is in.
+// RoleBinding gives an identity a role on the binding's group.
 type RoleBinding struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -142,7 +142,7 @@ func (x *RoleBindingList) GetItems() []*RoleBindingList_Binding {
 	return nil
 }
 
-// RoleBindingFilter says which bindings.
+// RoleBindingFilter selects bindings.
 type RoleBindingFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -195,7 +195,7 @@ func (x *RoleBindingFilter) GetUidp() *common.UIDPFilter {
 	return nil
 }
 
-// CreateRoleBindingRequest holds a binding and the group to make it in.
+// CreateRoleBindingRequest has a binding and the group to create it in.
 type CreateRoleBindingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Parent        string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
@@ -248,7 +248,7 @@ func (x *CreateRoleBindingRequest) GetRoleBinding() *RoleBinding {
 	return nil
 }
 
-// CreateRoleBindingBatchRequest holds bindings and the group to make them in.
+// CreateRoleBindingBatchRequest has bindings and the group to create them in.
 type CreateRoleBindingBatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Parent        string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
@@ -301,7 +301,7 @@ func (x *CreateRoleBindingBatchRequest) GetRoleBindings() []*RoleBinding {
 	return nil
 }
 
-// RoleBindingBatch is the bindings of a batch, in its order.
+// RoleBindingBatch has the bindings of a batch, in their order.
 type RoleBindingBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RoleBindings  []*RoleBinding         `protobuf:"bytes,1,rep,name=role_bindings,json=roleBindings,proto3" json:"role_bindings,omitempty"`
@@ -391,7 +391,7 @@ func (x *DeleteRoleBindingRequest) GetId() string {
 	return ""
 }
 
-// Binding is a binding with what it ties together.
+// Binding is a binding with its identity, group and role.
 type RoleBindingList_Binding struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`

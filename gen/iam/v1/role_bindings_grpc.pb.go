@@ -31,15 +31,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RoleBindings keeps who has which role where.
+// RoleBindings manages the roles of identities on groups.
 type RoleBindingsClient interface {
-	// Create makes a binding.
+	// Create creates a binding.
 	Create(ctx context.Context, in *CreateRoleBindingRequest, opts ...grpc.CallOption) (*RoleBinding, error)
-	// CreateBatch makes several bindings, all or none.
+	// CreateBatch creates several bindings, all or none.
 	CreateBatch(ctx context.Context, in *CreateRoleBindingBatchRequest, opts ...grpc.CallOption) (*RoleBindingBatch, error)
-	// Update replaces a binding: what is left out is reset.
+	// Update replaces a binding: fields that are left out are reset.
 	Update(ctx context.Context, in *RoleBinding, opts ...grpc.CallOption) (*RoleBinding, error)
-	// List returns bindings, all at once.
+	// List returns bindings, without pages.
 	List(ctx context.Context, in *RoleBindingFilter, opts ...grpc.CallOption) (*RoleBindingList, error)
 	// Delete removes a binding.
 	Delete(ctx context.Context, in *DeleteRoleBindingRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -107,15 +107,15 @@ func (c *roleBindingsClient) Delete(ctx context.Context, in *DeleteRoleBindingRe
 // All implementations must embed UnimplementedRoleBindingsServer
 // for forward compatibility.
 //
-// RoleBindings keeps who has which role where.
+// RoleBindings manages the roles of identities on groups.
 type RoleBindingsServer interface {
-	// Create makes a binding.
+	// Create creates a binding.
 	Create(context.Context, *CreateRoleBindingRequest) (*RoleBinding, error)
-	// CreateBatch makes several bindings, all or none.
+	// CreateBatch creates several bindings, all or none.
 	CreateBatch(context.Context, *CreateRoleBindingBatchRequest) (*RoleBindingBatch, error)
-	// Update replaces a binding: what is left out is reset.
+	// Update replaces a binding: fields that are left out are reset.
 	Update(context.Context, *RoleBinding) (*RoleBinding, error)
-	// List returns bindings, all at once.
+	// List returns bindings, without pages.
 	List(context.Context, *RoleBindingFilter) (*RoleBindingList, error)
 	// Delete removes a binding.
 	Delete(context.Context, *DeleteRoleBindingRequest) (*emptypb.Empty, error)

@@ -139,7 +139,7 @@ func (x *RoleList) GetItems() []*Role {
 	return nil
 }
 
-// RoleFilter says which roles.
+// RoleFilter selects roles.
 type RoleFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -208,7 +208,7 @@ func (x *RoleFilter) GetUidp() *common.UIDPFilter {
 	return nil
 }
 
-// CreateRoleRequest holds a role and the group to make it in.
+// CreateRoleRequest has a role and the group to create it in.
 type CreateRoleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParentId      string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`

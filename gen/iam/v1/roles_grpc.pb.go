@@ -30,13 +30,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Roles keeps sets of capabilities.
+// Roles manages roles: named sets of capabilities.
 type RolesClient interface {
-	// Create makes a role.
+	// Create creates a role.
 	Create(ctx context.Context, in *CreateRoleRequest, opts ...grpc.CallOption) (*Role, error)
-	// Update replaces a role: what is left out is reset.
+	// Update replaces a role: fields that are left out are reset.
 	Update(ctx context.Context, in *Role, opts ...grpc.CallOption) (*Role, error)
-	// List returns roles, all at once.
+	// List returns roles, without pages.
 	List(ctx context.Context, in *RoleFilter, opts ...grpc.CallOption) (*RoleList, error)
 	// Delete removes a role.
 	Delete(ctx context.Context, in *DeleteRoleRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -94,13 +94,13 @@ func (c *rolesClient) Delete(ctx context.Context, in *DeleteRoleRequest, opts ..
 // All implementations must embed UnimplementedRolesServer
 // for forward compatibility.
 //
-// Roles keeps sets of capabilities.
+// Roles manages roles: named sets of capabilities.
 type RolesServer interface {
-	// Create makes a role.
+	// Create creates a role.
 	Create(context.Context, *CreateRoleRequest) (*Role, error)
-	// Update replaces a role: what is left out is reset.
+	// Update replaces a role: fields that are left out are reset.
 	Update(context.Context, *Role) (*Role, error)
-	// List returns roles, all at once.
+	// List returns roles, without pages.
 	List(context.Context, *RoleFilter) (*RoleList, error)
 	// Delete removes a role.
 	Delete(context.Context, *DeleteRoleRequest) (*emptypb.Empty, error)

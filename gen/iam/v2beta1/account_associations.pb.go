@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AccountProviderType is a service that can be asked whether an account works.
+// AccountProviderType is a service whose accounts can be checked.
 type AccountProviderType int32
 
 const (
@@ -83,14 +83,14 @@ func (AccountProviderType) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v2beta1_account_associations_proto_rawDescGZIP(), []int{0}
 }
 
-// CheckStatus is what came of a check.
+// CheckStatus is the result of a check.
 type CheckStatus int32
 
 const (
 	CheckStatus_CHECK_STATUS_UNSPECIFIED CheckStatus = 0
 	// The account can be used.
 	CheckStatus_CHECK_STATUS_READY CheckStatus = 1
-	// It cannot.
+	// The account cannot be used.
 	CheckStatus_CHECK_STATUS_NOT_READY CheckStatus = 2
 )
 
@@ -135,7 +135,7 @@ func (CheckStatus) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v2beta1_account_associations_proto_rawDescGZIP(), []int{1}
 }
 
-// AccountAssociation is what a group is called at other services.
+// AccountAssociation lists the accounts of a group at other services.
 type AccountAssociation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group.
@@ -148,8 +148,8 @@ type AccountAssociation struct {
 	Amazon *AccountAssociation_Amazon `protobuf:"bytes,4,opt,name=amazon,proto3" json:"amazon,omitempty"`
 	// The project at Google Cloud.
 	Google *AccountAssociation_Google `protobuf:"bytes,5,opt,name=google,proto3" json:"google,omitempty"`
-	// The identities that parts of the service act as. The name is the one that
-	// clients know.
+	// The identities that parts of the service act as. The name of the field is the one
+	// that existing clients use.
 	Chainguard *AccountAssociation_ServiceBindings `protobuf:"bytes,7,opt,name=chainguard,proto3" json:"chainguard,omitempty"`
 	// The tenant at Microsoft Azure.
 	Azure *AccountAssociation_Azure `protobuf:"bytes,8,opt,name=azure,proto3" json:"azure,omitempty"`
@@ -318,13 +318,13 @@ type ListAccountAssociationsRequest struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -405,11 +405,11 @@ func (x *ListAccountAssociationsRequest) GetSkip() int32 {
 // CreateAccountAssociationRequest describes the association to create.
 type CreateAccountAssociationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group to give it to.
+	// The group to create it for.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new association.
 	AccountAssociation *AccountAssociation `protobuf:"bytes,2,opt,name=account_association,json=accountAssociation,proto3" json:"account_association,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,7 +471,7 @@ type DeleteAccountAssociationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -526,11 +526,11 @@ type ListAccountAssociationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The associations of this page.
 	AccountAssociations []*AccountAssociation `protobuf:"bytes,1,rep,name=account_associations,json=accountAssociations,proto3" json:"account_associations,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many associations match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -599,10 +599,10 @@ type UpdateAccountAssociationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group whose association to change, and the new values.
 	AccountAssociation *AccountAssociation `protobuf:"bytes,1,opt,name=account_association,json=accountAssociation,proto3" json:"account_association,omitempty"`
-	// The fields to change, separated by commas. Without it, the fields present
-	// in a JSON body, or not at their default over gRPC.
+	// The fields to change, separated by commas. If it is empty, the fields that are
+	// present in a JSON body, or that differ from their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -659,12 +659,12 @@ func (x *UpdateAccountAssociationRequest) GetValidateOnly() bool {
 	return false
 }
 
-// CheckAccountAssociationRequest names the account to try.
+// CheckAccountAssociationRequest names the account to check.
 type CheckAccountAssociationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Which of the association's accounts.
+	// The service whose account is checked.
 	ProviderType  AccountProviderType `protobuf:"varint,2,opt,name=provider_type,json=providerType,proto3,enum=holdfast.iam.v2beta1.AccountProviderType" json:"provider_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -714,14 +714,14 @@ func (x *CheckAccountAssociationRequest) GetProviderType() AccountProviderType {
 	return AccountProviderType_ACCOUNT_PROVIDER_TYPE_UNSPECIFIED
 }
 
-// CheckAccountAssociationResponse is what came of the check.
+// CheckAccountAssociationResponse is the result of the check.
 type CheckAccountAssociationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the account can be used.
 	Status CheckStatus `protobuf:"varint,1,opt,name=status,proto3,enum=holdfast.iam.v2beta1.CheckStatus" json:"status,omitempty"`
-	// Why not, for programs.
+	// The reason if it cannot be used, for programs.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Why not, for people.
+	// The reason if it cannot be used, for people.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -879,7 +879,7 @@ func (x *AccountAssociation_Google) GetProjectNumber() string {
 	return ""
 }
 
-// GitHub is where apps are installed at GitHub.
+// GitHub lists the installations of GitHub apps.
 type AccountAssociation_GitHub struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The installations of each app, by the app's id.
@@ -925,7 +925,7 @@ func (x *AccountAssociation_GitHub) GetAppInstallations() map[int64]*AccountAsso
 	return nil
 }
 
-// GitHubAppInstallations is where one app is installed.
+// GitHubAppInstallations lists the installations of one app.
 type AccountAssociation_GitHubAppInstallations struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The installations.
@@ -971,7 +971,7 @@ func (x *AccountAssociation_GitHubAppInstallations) GetInstallations() []*Accoun
 	return nil
 }
 
-// GitHubInstallation is an app in one account.
+// GitHubInstallation is the installation of an app in one account.
 type AccountAssociation_GitHubInstallation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The installation's id.
@@ -1078,7 +1078,7 @@ type AccountAssociation_Azure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tenant's id.
 	TenantId string `protobuf:"bytes,1,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
-	// The ids of applications in the tenant, by what they are for.
+	// The ids of applications in the tenant, by their purpose.
 	ClientIds     map[string]string `protobuf:"bytes,2,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -32,24 +32,24 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccountAssociationsService ties groups to accounts at other services. A group
-// has one association at most.
+// AccountAssociationsService associates groups with accounts at other services. A group
+// has at most one association.
 type AccountAssociationsServiceClient interface {
 	// GetAccountAssociation returns the association of one group.
 	GetAccountAssociation(ctx context.Context, in *GetAccountAssociationRequest, opts ...grpc.CallOption) (*AccountAssociation, error)
-	// CreateAccountAssociation gives a group its association.
+	// CreateAccountAssociation creates the association of a group.
 	CreateAccountAssociation(ctx context.Context, in *CreateAccountAssociationRequest, opts ...grpc.CallOption) (*AccountAssociation, error)
 	// UpdateAccountAssociation changes the fields that the mask lists and returns
 	// the result.
 	UpdateAccountAssociation(ctx context.Context, in *UpdateAccountAssociationRequest, opts ...grpc.CallOption) (*AccountAssociation, error)
-	// DeleteAccountAssociation takes a group's association away. It succeeds when
-	// the group has none.
+	// DeleteAccountAssociation removes a group's association. It succeeds if the group
+	// has none.
 	DeleteAccountAssociation(ctx context.Context, in *DeleteAccountAssociationRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListAccountAssociations returns the associations that the caller's grants
-	// reach, a page at a time.
+	// ListAccountAssociations returns the associations that the caller may list, a page
+	// at a time.
 	ListAccountAssociations(ctx context.Context, in *ListAccountAssociationsRequest, opts ...grpc.CallOption) (*ListAccountAssociationsResponse, error)
-	// CheckAccountAssociation says whether an account of the association can be
-	// used, and why not.
+	// CheckAccountAssociation reports whether an account of the association can be used,
+	// and otherwise the reason.
 	CheckAccountAssociation(ctx context.Context, in *CheckAccountAssociationRequest, opts ...grpc.CallOption) (*CheckAccountAssociationResponse, error)
 }
 
@@ -125,24 +125,24 @@ func (c *accountAssociationsServiceClient) CheckAccountAssociation(ctx context.C
 // All implementations must embed UnimplementedAccountAssociationsServiceServer
 // for forward compatibility.
 //
-// AccountAssociationsService ties groups to accounts at other services. A group
-// has one association at most.
+// AccountAssociationsService associates groups with accounts at other services. A group
+// has at most one association.
 type AccountAssociationsServiceServer interface {
 	// GetAccountAssociation returns the association of one group.
 	GetAccountAssociation(context.Context, *GetAccountAssociationRequest) (*AccountAssociation, error)
-	// CreateAccountAssociation gives a group its association.
+	// CreateAccountAssociation creates the association of a group.
 	CreateAccountAssociation(context.Context, *CreateAccountAssociationRequest) (*AccountAssociation, error)
 	// UpdateAccountAssociation changes the fields that the mask lists and returns
 	// the result.
 	UpdateAccountAssociation(context.Context, *UpdateAccountAssociationRequest) (*AccountAssociation, error)
-	// DeleteAccountAssociation takes a group's association away. It succeeds when
-	// the group has none.
+	// DeleteAccountAssociation removes a group's association. It succeeds if the group
+	// has none.
 	DeleteAccountAssociation(context.Context, *DeleteAccountAssociationRequest) (*emptypb.Empty, error)
-	// ListAccountAssociations returns the associations that the caller's grants
-	// reach, a page at a time.
+	// ListAccountAssociations returns the associations that the caller may list, a page
+	// at a time.
 	ListAccountAssociations(context.Context, *ListAccountAssociationsRequest) (*ListAccountAssociationsResponse, error)
-	// CheckAccountAssociation says whether an account of the association can be
-	// used, and why not.
+	// CheckAccountAssociation reports whether an account of the association can be used,
+	// and otherwise the reason.
 	CheckAccountAssociation(context.Context, *CheckAccountAssociationRequest) (*CheckAccountAssociationResponse, error)
 	mustEmbedUnimplementedAccountAssociationsServiceServer()
 }

@@ -26,19 +26,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ExternalGroupRoleMapping gives the members of a group that an identity
-// provider knows a role.
+// ExternalGroupRoleMapping gives a role to the members of an identity provider's group.
 type ExternalGroupRoleMapping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The mapping's path in the hierarchy, given at creation, never changed.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The uid of the provider.
 	IdentityProviderUid string `protobuf:"bytes,2,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
-	// What the provider calls the group.
+	// The provider's name for the group.
 	ExternalGroupId string `protobuf:"bytes,3,opt,name=external_group_id,json=externalGroupId,proto3" json:"external_group_id,omitempty"`
 	// The uid of the role that members get.
 	RoleUid string `protobuf:"bytes,4,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
-	// The uid of the group they get it on, which must be the organization.
+	// The uid of the group on which they get it, which must be the organization.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	// When the mapping was created.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -125,7 +124,7 @@ type CreateExternalGroupRoleMappingRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new mapping.
 	ExternalGroupRoleMapping *ExternalGroupRoleMapping `protobuf:"bytes,2,opt,name=external_group_role_mapping,json=externalGroupRoleMapping,proto3" json:"external_group_role_mapping,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -233,7 +232,7 @@ type DeleteExternalGroupRoleMappingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The mapping's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -288,9 +287,9 @@ type BatchDeleteExternalGroupRoleMappingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity provider they belong to.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// The uids of the mappings. One of another provider is refused.
+	// The uids of the mappings. A mapping of another provider is refused.
 	Names []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -347,12 +346,12 @@ func (x *BatchDeleteExternalGroupRoleMappingsRequest) GetValidateOnly() bool {
 	return false
 }
 
-// BatchDeleteExternalGroupRoleMappingsResponse is what was removed.
+// BatchDeleteExternalGroupRoleMappingsResponse lists the removed mappings.
 type BatchDeleteExternalGroupRoleMappingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The parent of the request.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// The mappings as they were.
+	// The removed mappings.
 	ExternalGroupRoleMappings []*ExternalGroupRoleMapping `protobuf:"bytes,2,rep,name=external_group_role_mappings,json=externalGroupRoleMappings,proto3" json:"external_group_role_mappings,omitempty"`
 	unknownFields             protoimpl.UnknownFields
 	sizeCache                 protoimpl.SizeCache
@@ -411,13 +410,13 @@ type ListExternalGroupRoleMappingsRequest struct {
 	IdentityProviderUid string `protobuf:"bytes,2,opt,name=identity_provider_uid,json=identityProviderUid,proto3" json:"identity_provider_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -500,11 +499,11 @@ type ListExternalGroupRoleMappingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The mappings of this page.
 	ExternalGroupRoleMappings []*ExternalGroupRoleMapping `protobuf:"bytes,1,rep,name=external_group_role_mappings,json=externalGroupRoleMappings,proto3" json:"external_group_role_mappings,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many mappings match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

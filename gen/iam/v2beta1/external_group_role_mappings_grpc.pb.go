@@ -31,22 +31,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ExternalGroupRoleMappingsService gives roles to the groups that an identity
-// provider knows. A mapping is never changed, and nobody can grant by it what
-// they do not hold themselves.
+// ExternalGroupRoleMappingsService gives roles to the groups of an identity provider. A
+// mapping cannot be changed. Callers can only grant capabilities that they hold
+// themselves.
 type ExternalGroupRoleMappingsServiceClient interface {
 	// GetExternalGroupRoleMapping returns one mapping.
 	GetExternalGroupRoleMapping(ctx context.Context, in *GetExternalGroupRoleMappingRequest, opts ...grpc.CallOption) (*ExternalGroupRoleMapping, error)
-	// CreateExternalGroupRoleMapping gives a role to a group of an identity
-	// provider. The same mapping cannot be made twice.
+	// CreateExternalGroupRoleMapping gives a role to a group of an identity provider. The
+	// same mapping cannot be created twice.
 	CreateExternalGroupRoleMapping(ctx context.Context, in *CreateExternalGroupRoleMappingRequest, opts ...grpc.CallOption) (*ExternalGroupRoleMapping, error)
-	// DeleteExternalGroupRoleMapping takes the role away again.
+	// DeleteExternalGroupRoleMapping removes the role from the group.
 	DeleteExternalGroupRoleMapping(ctx context.Context, in *DeleteExternalGroupRoleMappingRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListExternalGroupRoleMappings returns the mappings that the caller's grants
-	// reach, a page at a time.
+	// ListExternalGroupRoleMappings returns the mappings that the caller may list, a page
+	// at a time.
 	ListExternalGroupRoleMappings(ctx context.Context, in *ListExternalGroupRoleMappingsRequest, opts ...grpc.CallOption) (*ListExternalGroupRoleMappingsResponse, error)
-	// BatchDeleteExternalGroupRoleMappings removes mappings of one provider, all
-	// of them or none. Those that are gone already are passed over.
+	// BatchDeleteExternalGroupRoleMappings removes mappings of one provider, all of them
+	// or none. It ignores mappings that do not exist.
 	BatchDeleteExternalGroupRoleMappings(ctx context.Context, in *BatchDeleteExternalGroupRoleMappingsRequest, opts ...grpc.CallOption) (*BatchDeleteExternalGroupRoleMappingsResponse, error)
 }
 
@@ -112,22 +112,22 @@ func (c *externalGroupRoleMappingsServiceClient) BatchDeleteExternalGroupRoleMap
 // All implementations must embed UnimplementedExternalGroupRoleMappingsServiceServer
 // for forward compatibility.
 //
-// ExternalGroupRoleMappingsService gives roles to the groups that an identity
-// provider knows. A mapping is never changed, and nobody can grant by it what
-// they do not hold themselves.
+// ExternalGroupRoleMappingsService gives roles to the groups of an identity provider. A
+// mapping cannot be changed. Callers can only grant capabilities that they hold
+// themselves.
 type ExternalGroupRoleMappingsServiceServer interface {
 	// GetExternalGroupRoleMapping returns one mapping.
 	GetExternalGroupRoleMapping(context.Context, *GetExternalGroupRoleMappingRequest) (*ExternalGroupRoleMapping, error)
-	// CreateExternalGroupRoleMapping gives a role to a group of an identity
-	// provider. The same mapping cannot be made twice.
+	// CreateExternalGroupRoleMapping gives a role to a group of an identity provider. The
+	// same mapping cannot be created twice.
 	CreateExternalGroupRoleMapping(context.Context, *CreateExternalGroupRoleMappingRequest) (*ExternalGroupRoleMapping, error)
-	// DeleteExternalGroupRoleMapping takes the role away again.
+	// DeleteExternalGroupRoleMapping removes the role from the group.
 	DeleteExternalGroupRoleMapping(context.Context, *DeleteExternalGroupRoleMappingRequest) (*emptypb.Empty, error)
-	// ListExternalGroupRoleMappings returns the mappings that the caller's grants
-	// reach, a page at a time.
+	// ListExternalGroupRoleMappings returns the mappings that the caller may list, a page
+	// at a time.
 	ListExternalGroupRoleMappings(context.Context, *ListExternalGroupRoleMappingsRequest) (*ListExternalGroupRoleMappingsResponse, error)
-	// BatchDeleteExternalGroupRoleMappings removes mappings of one provider, all
-	// of them or none. Those that are gone already are passed over.
+	// BatchDeleteExternalGroupRoleMappings removes mappings of one provider, all of them
+	// or none. It ignores mappings that do not exist.
 	BatchDeleteExternalGroupRoleMappings(context.Context, *BatchDeleteExternalGroupRoleMappingsRequest) (*BatchDeleteExternalGroupRoleMappingsResponse, error)
 	mustEmbedUnimplementedExternalGroupRoleMappingsServiceServer()
 }

@@ -29,27 +29,28 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GroupInvite gives a role on a group to those who bring its code.
+// GroupInvite gives a role on a group to people who redeem its code.
 type GroupInvite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The invite's path in the hierarchy, given at creation, never changed.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The uid of the role to give.
 	RoleUid string `protobuf:"bytes,2,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
-	// The verified email address that alone may use the code. Without it, the
-	// code is enough.
+	// The verified email address that a person needs to use the code. Without it,
+	// everybody with the code can use it.
 	Email string `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
-	// How long the code is good for, from now. An update may leave it out. Answers
-	// have expiration_time instead.
+	// How long the code is valid, from now. An update may leave it out. Answers have
+	// expiration_time instead.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// When the code stops being good. An update may set it, unless it sets ttl;
-	// for a new invite it follows from ttl.
+	// When the code expires. An update may set it, unless it sets ttl; for a new invite
+	// it is derived from ttl.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// The invite is gone once someone has used it. It stays as it was created.
+	// The invite is deleted after its first use. This cannot be changed after creation.
 	SingleUse bool `protobuf:"varint,6,opt,name=single_use,json=singleUse,proto3" json:"single_use,omitempty"`
-	// What to send to whom is invited. Only the answer to creation has it.
+	// The code to send to the invited person. Only the answer of CreateGroupInvite has
+	// it.
 	Code string `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"`
-	// Names the code without giving it away.
+	// An id of the code that does not reveal it.
 	KeyId string `protobuf:"bytes,8,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
 	// When the invite was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -57,13 +58,12 @@ type GroupInvite struct {
 	Role *GroupInviteRole `protobuf:"bytes,10,opt,name=role,proto3" json:"role,omitempty"`
 	// When the invite was last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// From when the role counts that the invite gives. Absent if that is from when
-	// it is redeemed.
+	// When the granted role starts. Absent if it starts when the invite is redeemed.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,1001,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// Until when the role counts that the invite gives, whenever it is redeemed.
-	// Absent if it has no end. The code is good until expiration_time.
+	// When the granted role ends, regardless of when the invite is redeemed. Absent if it
+	// has no end. The code itself is valid until expiration_time.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,1002,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// What the role is given for. Absent if nobody has said so.
+	// The reason for the grant. Absent if none was given.
 	Reason        *string `protobuf:"bytes,1003,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -197,7 +197,7 @@ func (x *GroupInvite) GetReason() string {
 	return ""
 }
 
-// GroupInviteRole is the role of an invite, as it is now.
+// GroupInviteRole is the present state of the role of an invite.
 type GroupInviteRole struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The role's uid.
@@ -277,7 +277,7 @@ type CreateGroupInviteRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new invite.
 	GroupInvite *GroupInvite `protobuf:"bytes,2,opt,name=group_invite,json=groupInvite,proto3" json:"group_invite,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -380,15 +380,15 @@ func (x *GetGroupInviteRequest) GetUid() string {
 	return ""
 }
 
-// UpdateGroupInviteRequest says what to change about an invite.
+// UpdateGroupInviteRequest describes a change of an invite.
 type UpdateGroupInviteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The invite, by its uid, and the new values.
 	GroupInvite *GroupInvite `protobuf:"bytes,1,opt,name=group_invite,json=groupInvite,proto3" json:"group_invite,omitempty"`
-	// The fields to change: email, role_uid, ttl, expiration_time. Without it, those
-	// that have a value; in JSON, those that are in the body.
+	// The fields to change: email, role_uid, ttl, expiration_time. If it is empty, the
+	// fields that have a value; in JSON, the fields that are in the body.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -450,7 +450,7 @@ type DeleteGroupInviteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The invite's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -509,13 +509,13 @@ type ListGroupInvitesRequest struct {
 	KeyId string `protobuf:"bytes,2,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The newest come first unless
-	// given. The pages of one walk have one order.
+	// A field to sort by, then optionally " desc". By default the newest come first. Send
+	// the same order with every page token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -598,11 +598,11 @@ type ListGroupInvitesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The invites of this page.
 	GroupInvites []*GroupInvite `protobuf:"bytes,1,rep,name=group_invites,json=groupInvites,proto3" json:"group_invites,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many invites match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -31,23 +31,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GroupInvitesService lets people into groups by a code that they are sent.
-// Nobody can grant by an invite what they do not hold themselves.
+// GroupInvitesService invites people into groups with a code. Callers can only grant
+// capabilities that they hold themselves.
 type GroupInvitesServiceClient interface {
-	// CreateGroupInvite makes an invite into a group. Its answer alone has the
-	// code.
+	// CreateGroupInvite creates an invite into a group. Only its answer has the code.
 	CreateGroupInvite(ctx context.Context, in *CreateGroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
 	// GetGroupInvite returns one invite, without its code.
 	GetGroupInvite(ctx context.Context, in *GetGroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
-	// UpdateGroupInvite changes the address, the role or the end of an invite that
-	// nobody has used yet. Its code stays. Whoever changes anything of an invite
-	// must be allowed to create it as it is then.
+	// UpdateGroupInvite changes the address, the role or the end of an invite that nobody
+	// has used yet. Its code does not change. The caller must be allowed to create an
+	// invite with the resulting values.
 	UpdateGroupInvite(ctx context.Context, in *UpdateGroupInviteRequest, opts ...grpc.CallOption) (*GroupInvite, error)
-	// DeleteGroupInvite makes the code of an invite worthless. It succeeds when
-	// there is no such invite.
+	// DeleteGroupInvite removes an invite, so that its code is no longer valid. It
+	// succeeds if there is no such invite.
 	DeleteGroupInvite(ctx context.Context, in *DeleteGroupInviteRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListGroupInvites returns the invites that the caller's grants reach,
-	// without their codes, a page at a time.
+	// ListGroupInvites returns the invites that the caller may list, without their codes,
+	// a page at a time.
 	ListGroupInvites(ctx context.Context, in *ListGroupInvitesRequest, opts ...grpc.CallOption) (*ListGroupInvitesResponse, error)
 }
 
@@ -113,23 +112,22 @@ func (c *groupInvitesServiceClient) ListGroupInvites(ctx context.Context, in *Li
 // All implementations must embed UnimplementedGroupInvitesServiceServer
 // for forward compatibility.
 //
-// GroupInvitesService lets people into groups by a code that they are sent.
-// Nobody can grant by an invite what they do not hold themselves.
+// GroupInvitesService invites people into groups with a code. Callers can only grant
+// capabilities that they hold themselves.
 type GroupInvitesServiceServer interface {
-	// CreateGroupInvite makes an invite into a group. Its answer alone has the
-	// code.
+	// CreateGroupInvite creates an invite into a group. Only its answer has the code.
 	CreateGroupInvite(context.Context, *CreateGroupInviteRequest) (*GroupInvite, error)
 	// GetGroupInvite returns one invite, without its code.
 	GetGroupInvite(context.Context, *GetGroupInviteRequest) (*GroupInvite, error)
-	// UpdateGroupInvite changes the address, the role or the end of an invite that
-	// nobody has used yet. Its code stays. Whoever changes anything of an invite
-	// must be allowed to create it as it is then.
+	// UpdateGroupInvite changes the address, the role or the end of an invite that nobody
+	// has used yet. Its code does not change. The caller must be allowed to create an
+	// invite with the resulting values.
 	UpdateGroupInvite(context.Context, *UpdateGroupInviteRequest) (*GroupInvite, error)
-	// DeleteGroupInvite makes the code of an invite worthless. It succeeds when
-	// there is no such invite.
+	// DeleteGroupInvite removes an invite, so that its code is no longer valid. It
+	// succeeds if there is no such invite.
 	DeleteGroupInvite(context.Context, *DeleteGroupInviteRequest) (*emptypb.Empty, error)
-	// ListGroupInvites returns the invites that the caller's grants reach,
-	// without their codes, a page at a time.
+	// ListGroupInvites returns the invites that the caller may list, without their codes,
+	// a page at a time.
 	ListGroupInvites(context.Context, *ListGroupInvitesRequest) (*ListGroupInvitesResponse, error)
 	mustEmbedUnimplementedGroupInvitesServiceServer()
 }

@@ -153,20 +153,21 @@ type Group struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// What the group is for, on one line.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// How many resources the group may hold, by kind of resource.
+	// The maximum number of resources in the group, by kind of resource.
 	ResourceLimits map[string]int32 `protobuf:"bytes,4,rep,name=resource_limits,json=resourceLimits,proto3" json:"resource_limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// The operator has confirmed that the organization is who its name says.
+	// The operator has confirmed that the organization owns its name.
 	Verified bool `protobuf:"varint,5,opt,name=verified,proto3" json:"verified,omitempty"`
 	// When the group was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the group last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// What sort of organization it is. Folders have their organization's.
+	// What sort of organization it is. Folders have the value of their organization.
 	Kind OrgKind `protobuf:"varint,8,opt,name=kind,proto3,enum=holdfast.iam.v2beta1.OrgKind" json:"kind,omitempty"`
-	// How far the organization's set-up is. Folders have their organization's.
+	// The state of the organization's set-up. Folders have the value of their
+	// organization.
 	Status OrgStatus `protobuf:"varint,9,opt,name=status,proto3,enum=holdfast.iam.v2beta1.OrgStatus" json:"status,omitempty"`
-	// What people read instead of the name, with capitals and accents: at most 128
-	// characters on one line. Absent if there is none. Paths have the name.
+	// The name that people see, with capitals and accents: at most 128 characters on one
+	// line. Absent if there is none. Paths use the name.
 	DisplayName   *string `protobuf:"bytes,1000,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -323,7 +324,7 @@ type DeleteGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -382,13 +383,13 @@ type ListGroupsRequest struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,11 +472,11 @@ type ListGroupsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The groups of this page.
 	Groups []*Group `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many groups match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -546,7 +547,7 @@ type CreateGroupRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new group.
 	Group *Group `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -608,10 +609,10 @@ type UpdateGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group to change, and the new values.
 	Group *Group `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// The fields to change, separated by commas. Without it, the fields present
-	// in a JSON body, or not at their default over gRPC.
+	// The fields to change, separated by commas. If it is empty, the fields that are
+	// present in a JSON body, or that differ from their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -668,7 +669,7 @@ func (x *UpdateGroupRequest) GetValidateOnly() bool {
 	return false
 }
 
-// LookupGroupRequest is empty: the caller's token says it all.
+// LookupGroupRequest is empty: the caller's token identifies the person.
 type LookupGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -705,7 +706,7 @@ func (*LookupGroupRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_iam_v2beta1_groups_proto_rawDescGZIP(), []int{7}
 }
 
-// LookupGroupResponse is what LookupGroup found.
+// LookupGroupResponse is the organization that was found.
 type LookupGroupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organization.
@@ -751,7 +752,7 @@ func (x *LookupGroupResponse) GetGroup() *Group {
 	return nil
 }
 
-// RequestGroupAccessRequest names the organization to be let into.
+// RequestGroupAccessRequest names the organization to join.
 type RequestGroupAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organization's uid, from LookupGroup.
@@ -797,7 +798,7 @@ func (x *RequestGroupAccessRequest) GetGroupUid() string {
 	return ""
 }
 
-// RequestGroupAccessResponse is empty: the request was taken.
+// RequestGroupAccessResponse is empty: the request was accepted.
 type RequestGroupAccessResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -834,7 +835,7 @@ func (*RequestGroupAccessResponse) Descriptor() ([]byte, []int) {
 	return file_holdfast_iam_v2beta1_groups_proto_rawDescGZIP(), []int{10}
 }
 
-// CheckEligibilityRequest is empty: the caller's token says it all.
+// CheckEligibilityRequest is empty: the caller's token identifies the person.
 type CheckEligibilityRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -871,10 +872,10 @@ func (*CheckEligibilityRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_iam_v2beta1_groups_proto_rawDescGZIP(), []int{11}
 }
 
-// CheckEligibilityResponse is what CheckEligibility found.
+// CheckEligibilityResponse is the result of CheckEligibility.
 type CheckEligibilityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// LookupGroup would consider the caller.
+	// LookupGroup can find an organization for the caller's email address.
 	Eligible      bool `protobuf:"varint,1,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -34,28 +34,29 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GroupsService keeps the hierarchy: organizations at the root, folders below.
+// GroupsService manages the hierarchy of groups: organizations at the root, folders
+// below.
 type GroupsServiceClient interface {
 	// GetGroup returns one group.
 	GetGroup(ctx context.Context, in *GetGroupRequest, opts ...grpc.CallOption) (*Group, error)
 	// DeleteGroup removes an empty group. A group that still contains anything is
 	// refused with a precondition failure that names the kind of child.
 	DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CreateGroup makes a group below its parent, or an organization when there
-	// is no parent. Whoever creates an organization becomes its owner.
+	// CreateGroup creates a group below its parent, or an organization if there is no
+	// parent. The creator of an organization becomes its owner.
 	CreateGroup(ctx context.Context, in *CreateGroupRequest, opts ...grpc.CallOption) (*Group, error)
 	// UpdateGroup changes the fields that the mask lists and returns the result.
 	UpdateGroup(ctx context.Context, in *UpdateGroupRequest, opts ...grpc.CallOption) (*Group, error)
-	// ListGroups returns the groups that the caller's grants reach, a page at a
-	// time.
+	// ListGroups returns the groups that the caller may list, a page at a time.
 	ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error)
-	// LookupGroup finds the verified organization named like the domain of the
-	// caller's verified email address. Every other case is NOT_FOUND.
+	// LookupGroup finds the verified organization whose name is the domain of the
+	// caller's verified email address. In every other case the error is NOT_FOUND.
 	LookupGroup(ctx context.Context, in *LookupGroupRequest, opts ...grpc.CallOption) (*LookupGroupResponse, error)
-	// CheckEligibility says whether LookupGroup would consider the caller at all.
+	// CheckEligibility reports whether LookupGroup can find an organization for the
+	// caller's email address at all.
 	CheckEligibility(ctx context.Context, in *CheckEligibilityRequest, opts ...grpc.CallOption) (*CheckEligibilityResponse, error)
-	// RequestGroupAccess asks to be let into the organization that LookupGroup
-	// finds. The answer does not wait for the request to be delivered.
+	// RequestGroupAccess asks to join the organization that LookupGroup finds. The answer
+	// does not wait for the request to be delivered.
 	RequestGroupAccess(ctx context.Context, in *RequestGroupAccessRequest, opts ...grpc.CallOption) (*RequestGroupAccessResponse, error)
 }
 
@@ -151,28 +152,29 @@ func (c *groupsServiceClient) RequestGroupAccess(ctx context.Context, in *Reques
 // All implementations must embed UnimplementedGroupsServiceServer
 // for forward compatibility.
 //
-// GroupsService keeps the hierarchy: organizations at the root, folders below.
+// GroupsService manages the hierarchy of groups: organizations at the root, folders
+// below.
 type GroupsServiceServer interface {
 	// GetGroup returns one group.
 	GetGroup(context.Context, *GetGroupRequest) (*Group, error)
 	// DeleteGroup removes an empty group. A group that still contains anything is
 	// refused with a precondition failure that names the kind of child.
 	DeleteGroup(context.Context, *DeleteGroupRequest) (*emptypb.Empty, error)
-	// CreateGroup makes a group below its parent, or an organization when there
-	// is no parent. Whoever creates an organization becomes its owner.
+	// CreateGroup creates a group below its parent, or an organization if there is no
+	// parent. The creator of an organization becomes its owner.
 	CreateGroup(context.Context, *CreateGroupRequest) (*Group, error)
 	// UpdateGroup changes the fields that the mask lists and returns the result.
 	UpdateGroup(context.Context, *UpdateGroupRequest) (*Group, error)
-	// ListGroups returns the groups that the caller's grants reach, a page at a
-	// time.
+	// ListGroups returns the groups that the caller may list, a page at a time.
 	ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error)
-	// LookupGroup finds the verified organization named like the domain of the
-	// caller's verified email address. Every other case is NOT_FOUND.
+	// LookupGroup finds the verified organization whose name is the domain of the
+	// caller's verified email address. In every other case the error is NOT_FOUND.
 	LookupGroup(context.Context, *LookupGroupRequest) (*LookupGroupResponse, error)
-	// CheckEligibility says whether LookupGroup would consider the caller at all.
+	// CheckEligibility reports whether LookupGroup can find an organization for the
+	// caller's email address at all.
 	CheckEligibility(context.Context, *CheckEligibilityRequest) (*CheckEligibilityResponse, error)
-	// RequestGroupAccess asks to be let into the organization that LookupGroup
-	// finds. The answer does not wait for the request to be delivered.
+	// RequestGroupAccess asks to join the organization that LookupGroup finds. The answer
+	// does not wait for the request to be delivered.
 	RequestGroupAccess(context.Context, *RequestGroupAccessRequest) (*RequestGroupAccessResponse, error)
 	mustEmbedUnimplementedGroupsServiceServer()
 }

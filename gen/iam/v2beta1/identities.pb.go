@@ -27,8 +27,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ServicePrincipal is a part of the service that acts for an organization. The
-// names are those that clients know.
+// ServicePrincipal is a part of the service that acts for an organization. The names
+// are the ones that existing clients use.
 type ServicePrincipal int32
 
 const (
@@ -172,7 +172,7 @@ func (RelationshipType) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v2beta1_identities_proto_rawDescGZIP(), []int{1}
 }
 
-// Identity is someone or something that can hold roles.
+// Identity is a person or a workload that can hold roles.
 type Identity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's path in the hierarchy, given at creation, never changed.
@@ -187,7 +187,7 @@ type Identity struct {
 	Email string `protobuf:"bytes,4,opt,name=email,proto3" json:"email,omitempty"`
 	// An email address that the issuer has not verified.
 	EmailUnverified string `protobuf:"bytes,5,opt,name=email_unverified,json=emailUnverified,proto3" json:"email_unverified,omitempty"`
-	// The company a person works for, as they say.
+	// The company that a person works for, according to the person.
 	Company string `protobuf:"bytes,6,opt,name=company,proto3" json:"company,omitempty"`
 	// When the identity last got a token.
 	LastSeenTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
@@ -195,13 +195,13 @@ type Identity struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the identity last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// The uid of the identity provider that vouches for a person.
+	// The uid of the identity provider that a person signs in with.
 	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
-	// What people read instead of the name, with capitals and accents: at most 128
-	// characters on one line. A person's is the name that they typed or that their
-	// identity provider tells. Absent if there is none.
+	// The name that people see, with capitals and accents: at most 128 characters on one
+	// line. For a person, the name that they entered or that comes from their identity
+	// provider. Absent if there is none.
 	DisplayName *string `protobuf:"bytes,1001,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// How a caller proves to be this identity.
+	// How a caller proves that it is this identity.
 	//
 	// Types that are valid to be assigned to Relationship:
 	//
@@ -374,12 +374,12 @@ type Identity_ClaimMatch_ struct {
 }
 
 type Identity_StaticKeys_ struct {
-	// By a token signed with one of the keys kept here.
+	// By a token signed with one of the keys stored here.
 	StaticKeys *Identity_StaticKeys `protobuf:"bytes,21,opt,name=static_keys,json=staticKeys,proto3,oneof"`
 }
 
 type Identity_AwsIdentity struct {
-	// By what AWS says about the caller.
+	// By the caller's AWS identity.
 	AwsIdentity *Identity_AWSIdentity `protobuf:"bytes,22,opt,name=aws_identity,json=awsIdentity,proto3,oneof"`
 }
 
@@ -403,7 +403,7 @@ type CreateIdentityRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new identity.
 	Identity *Identity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -511,7 +511,7 @@ type DeleteIdentityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -566,10 +566,10 @@ type UpdateIdentityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the identity to change, and the new values.
 	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The fields to change, separated by commas. Without it, the fields present
-	// in a JSON body, or not at their default over gRPC.
+	// The fields to change, separated by commas. If it is empty, the fields that are
+	// present in a JSON body, or that differ from their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -637,13 +637,13 @@ type ListIdentitiesRequest struct {
 	RelationshipType RelationshipType `protobuf:"varint,3,opt,name=relationship_type,json=relationshipType,proto3,enum=holdfast.iam.v2beta1.RelationshipType" json:"relationship_type,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -733,11 +733,11 @@ type ListIdentitiesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identities of this page.
 	Identities []*Identity `protobuf:"bytes,1,rep,name=identities,proto3" json:"identities,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many identities match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -801,16 +801,17 @@ func (x *ListIdentitiesResponse) GetSkipped() int32 {
 	return 0
 }
 
-// LookupIdentityRequest names a person as their issuer does.
+// LookupIdentityRequest names a person by issuer and subject.
 type LookupIdentityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The address of the issuer they sign in with.
+	// The address of the issuer that the person signs in with.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// The subject the issuer knows them by.
+	// The issuer's subject of the person.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
-	// The uid of the identity provider that vouches for them. Without it, the one
-	// of that issuer in the group that the caller comes from or above it, if it
-	// knows people by their sub; without any, the installation.
+	// The uid of the identity provider that the person signs in with. Without it, the
+	// provider of that issuer in the caller's group or above it, if that provider
+	// identifies people by their sub claim. If there is no such provider, the
+	// installation itself.
 	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -867,10 +868,10 @@ func (x *LookupIdentityRequest) GetIdentityProvider() string {
 	return ""
 }
 
-// LookupIdentityResponse is what LookupIdentity found.
+// LookupIdentityResponse is the result of LookupIdentity.
 type LookupIdentityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid the person has, or will have.
+	// The uid that the person has, or will have after signing in.
 	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -913,17 +914,17 @@ func (x *LookupIdentityResponse) GetUid() string {
 	return ""
 }
 
-// IdentityMetadata is what a person has told about themselves. It has no effect
-// on what they may do.
+// IdentityMetadata is what a person says about themselves. It has no effect on their
+// capabilities.
 type IdentityMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the caller.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The full name their issuer gives.
+	// The full name from the issuer.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The given name their issuer gives.
+	// The given name from the issuer.
 	GivenName string `protobuf:"bytes,3,opt,name=given_name,json=givenName,proto3" json:"given_name,omitempty"`
-	// The family name their issuer gives.
+	// The family name from the issuer.
 	FamilyName string `protobuf:"bytes,4,opt,name=family_name,json=familyName,proto3" json:"family_name,omitempty"`
 	// The company they work for.
 	Company string `protobuf:"bytes,5,opt,name=company,proto3" json:"company,omitempty"`
@@ -931,7 +932,7 @@ type IdentityMetadata struct {
 	UpdatesOptIn bool `protobuf:"varint,6,opt,name=updates_opt_in,json=updatesOptIn,proto3" json:"updates_opt_in,omitempty"`
 	// The product they came for.
 	Product string `protobuf:"bytes,7,opt,name=product,proto3" json:"product,omitempty"`
-	// What they do at work.
+	// Their job title.
 	JobTitle string `protobuf:"bytes,8,opt,name=job_title,json=jobTitle,proto3" json:"job_title,omitempty"`
 	// The campaign that brought them.
 	UtmCampaign string `protobuf:"bytes,9,opt,name=utm_campaign,json=utmCampaign,proto3" json:"utm_campaign,omitempty"`
@@ -943,9 +944,9 @@ type IdentityMetadata struct {
 	UtmSource string `protobuf:"bytes,12,opt,name=utm_source,json=utmSource,proto3" json:"utm_source,omitempty"`
 	// The search term that brought them.
 	UtmTerm string `protobuf:"bytes,13,opt,name=utm_term,json=utmTerm,proto3" json:"utm_term,omitempty"`
-	// The page of the last form they sent.
+	// The page of the last form that they sent.
 	LatestFormSubmitUrl string `protobuf:"bytes,14,opt,name=latest_form_submit_url,json=latestFormSubmitUrl,proto3" json:"latest_form_submit_url,omitempty"`
-	// The page of ours they came from last.
+	// The last page of this site that they came from.
 	LatestInternalReferringUrl string `protobuf:"bytes,15,opt,name=latest_internal_referring_url,json=latestInternalReferringUrl,proto3" json:"latest_internal_referring_url,omitempty"`
 	// A tracking cookie. Kept for clients that send it.
 	HubspotUtk string `protobuf:"bytes,16,opt,name=hubspot_utk,json=hubspotUtk,proto3" json:"hubspot_utk,omitempty"`
@@ -1109,9 +1110,9 @@ type UpdateIdentityMetadataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The new values.
 	IdentityMetadata *IdentityMetadata `protobuf:"bytes,1,opt,name=identity_metadata,json=identityMetadata,proto3" json:"identity_metadata,omitempty"`
-	// The fields to change. Without it, those that are not at their default.
+	// The fields to change. If it is empty, the fields that differ from their default.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1172,30 +1173,30 @@ func (x *UpdateIdentityMetadataRequest) GetValidateOnly() bool {
 // regular expression that the whole claim must match.
 type Identity_ClaimMatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who signed the token. Needed.
+	// The issuer of the token. Required.
 	//
 	// Types that are valid to be assigned to Iss:
 	//
 	//	*Identity_ClaimMatch_Issuer
 	//	*Identity_ClaimMatch_IssuerPattern
 	Iss isIdentity_ClaimMatch_Iss `protobuf_oneof:"iss"`
-	// Who the token is about. Needed.
+	// The subject of the token. Required.
 	//
 	// Types that are valid to be assigned to Sub:
 	//
 	//	*Identity_ClaimMatch_Subject
 	//	*Identity_ClaimMatch_SubjectPattern
 	Sub isIdentity_ClaimMatch_Sub `protobuf_oneof:"sub"`
-	// Who the token is for. Our own issuer, unless given.
+	// The audience of the token. The issuer of this service, unless given.
 	//
 	// Types that are valid to be assigned to Aud:
 	//
 	//	*Identity_ClaimMatch_Audience
 	//	*Identity_ClaimMatch_AudiencePattern
 	Aud isIdentity_ClaimMatch_Aud `protobuf_oneof:"aud"`
-	// Further claims and their exact values, all of them needed.
+	// Further claims and their exact values, all of them required.
 	Claims map[string]string `protobuf:"bytes,7,rep,name=claims,proto3" json:"claims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Further claims and patterns of their values, all of them needed.
+	// Further claims and patterns of their values, all of them required.
 	ClaimPatterns map[string]string `protobuf:"bytes,8,rep,name=claim_patterns,json=claimPatterns,proto3" json:"claim_patterns,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1348,7 +1349,7 @@ type Identity_ClaimMatch_Subject struct {
 }
 
 type Identity_ClaimMatch_SubjectPattern struct {
-	// A pattern of subjects. One that any subject matches is refused.
+	// A pattern of subjects. A pattern that matches every subject is refused.
 	SubjectPattern string `protobuf:"bytes,4,opt,name=subject_pattern,json=subjectPattern,proto3,oneof"`
 }
 
@@ -1377,16 +1378,15 @@ func (*Identity_ClaimMatch_AudiencePattern) isIdentity_ClaimMatch_Aud() {}
 // StaticKeys trusts tokens of an issuer that has no discovery document.
 type Identity_StaticKeys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The issuer that tokens name.
+	// The issuer in the tokens.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// The subject that tokens name.
+	// The subject in the tokens.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	// The issuer's public keys, as the text of a JSON Web Key Set.
 	IssuerKeys string `protobuf:"bytes,3,opt,name=issuer_keys,json=issuerKeys,proto3" json:"issuer_keys,omitempty"`
-	// When the keys stop being trusted: a year from now at most, and unless
-	// given.
+	// When the keys expire: at most a year from now, which is also the default.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// The audience that tokens name, in place of the usual ones. One at most.
+	// The audience in the tokens, in place of the default ones. At most one.
 	Audiences     []string `protobuf:"bytes,5,rep,name=audiences,proto3" json:"audiences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1457,8 +1457,8 @@ func (x *Identity_StaticKeys) GetAudiences() []string {
 	return nil
 }
 
-// AWSIdentity is a rule over what AWS says about a caller. A pattern is an
-// RE2 regular expression that the whole value must match.
+// AWSIdentity is a rule over the caller's AWS identity. A pattern is an RE2 regular
+// expression that the whole value must match.
 type Identity_AWSIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The twelve digits of the AWS account.

@@ -33,11 +33,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// IdentitiesService keeps identities: the people who sign in, and the workloads
-// that exchange a token of their own for one of ours.
+// IdentitiesService manages identities: people who sign in, and workloads that exchange
+// a token of another issuer for a token of this service.
 type IdentitiesServiceClient interface {
-	// CreateIdentity makes an identity in a group. It needs exactly one
-	// relationship.
+	// CreateIdentity creates an identity in a group. It needs exactly one relationship.
 	CreateIdentity(ctx context.Context, in *CreateIdentityRequest, opts ...grpc.CallOption) (*Identity, error)
 	// GetIdentity returns one identity.
 	GetIdentity(ctx context.Context, in *GetIdentityRequest, opts ...grpc.CallOption) (*Identity, error)
@@ -47,14 +46,12 @@ type IdentitiesServiceClient interface {
 	// UpdateIdentity changes the fields that the mask lists and returns the
 	// result.
 	UpdateIdentity(ctx context.Context, in *UpdateIdentityRequest, opts ...grpc.CallOption) (*Identity, error)
-	// ListIdentities returns the identities that the caller's grants reach, a
-	// page at a time.
+	// ListIdentities returns the identities that the caller may list, a page at a time.
 	ListIdentities(ctx context.Context, in *ListIdentitiesRequest, opts ...grpc.CallOption) (*ListIdentitiesResponse, error)
-	// LookupIdentity returns the uid of a person by issuer and subject. Someone
-	// who has not signed in yet has a uid already, so that roles can be bound to
-	// them ahead of time.
+	// LookupIdentity returns the uid of a person by issuer and subject. It also works for
+	// a person who has not signed in yet, so that roles can be bound to them in advance.
 	LookupIdentity(ctx context.Context, in *LookupIdentityRequest, opts ...grpc.CallOption) (*LookupIdentityResponse, error)
-	// UpdateIdentityMetadata changes what the caller has told about themselves.
+	// UpdateIdentityMetadata changes the caller's metadata.
 	UpdateIdentityMetadata(ctx context.Context, in *UpdateIdentityMetadataRequest, opts ...grpc.CallOption) (*IdentityMetadata, error)
 }
 
@@ -140,11 +137,10 @@ func (c *identitiesServiceClient) UpdateIdentityMetadata(ctx context.Context, in
 // All implementations must embed UnimplementedIdentitiesServiceServer
 // for forward compatibility.
 //
-// IdentitiesService keeps identities: the people who sign in, and the workloads
-// that exchange a token of their own for one of ours.
+// IdentitiesService manages identities: people who sign in, and workloads that exchange
+// a token of another issuer for a token of this service.
 type IdentitiesServiceServer interface {
-	// CreateIdentity makes an identity in a group. It needs exactly one
-	// relationship.
+	// CreateIdentity creates an identity in a group. It needs exactly one relationship.
 	CreateIdentity(context.Context, *CreateIdentityRequest) (*Identity, error)
 	// GetIdentity returns one identity.
 	GetIdentity(context.Context, *GetIdentityRequest) (*Identity, error)
@@ -154,14 +150,12 @@ type IdentitiesServiceServer interface {
 	// UpdateIdentity changes the fields that the mask lists and returns the
 	// result.
 	UpdateIdentity(context.Context, *UpdateIdentityRequest) (*Identity, error)
-	// ListIdentities returns the identities that the caller's grants reach, a
-	// page at a time.
+	// ListIdentities returns the identities that the caller may list, a page at a time.
 	ListIdentities(context.Context, *ListIdentitiesRequest) (*ListIdentitiesResponse, error)
-	// LookupIdentity returns the uid of a person by issuer and subject. Someone
-	// who has not signed in yet has a uid already, so that roles can be bound to
-	// them ahead of time.
+	// LookupIdentity returns the uid of a person by issuer and subject. It also works for
+	// a person who has not signed in yet, so that roles can be bound to them in advance.
 	LookupIdentity(context.Context, *LookupIdentityRequest) (*LookupIdentityResponse, error)
-	// UpdateIdentityMetadata changes what the caller has told about themselves.
+	// UpdateIdentityMetadata changes the caller's metadata.
 	UpdateIdentityMetadata(context.Context, *UpdateIdentityMetadataRequest) (*IdentityMetadata, error)
 	mustEmbedUnimplementedIdentitiesServiceServer()
 }

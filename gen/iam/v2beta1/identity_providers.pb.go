@@ -80,21 +80,21 @@ func (IdentityProvider_OIDC_CorrelationRule) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_iam_v2beta1_identity_providers_proto_rawDescGZIP(), []int{0, 0, 0}
 }
 
-// CredentialState is a stage in the life of a provider's token.
+// CredentialState is the state of a provider's token.
 type IdentityProvider_SCIM_CredentialState int32
 
 const (
-	// Not told.
+	// Not known.
 	IdentityProvider_SCIM_CREDENTIAL_STATE_UNSPECIFIED IdentityProvider_SCIM_CredentialState = 0
-	// There has never been one.
+	// No token was issued.
 	IdentityProvider_SCIM_CREDENTIAL_STATE_NOT_ISSUED IdentityProvider_SCIM_CredentialState = 1
-	// One works.
+	// A token is valid.
 	IdentityProvider_SCIM_CREDENTIAL_STATE_LIVE IdentityProvider_SCIM_CredentialState = 2
-	// It is too old.
+	// The token has expired.
 	IdentityProvider_SCIM_CREDENTIAL_STATE_EXPIRED IdentityProvider_SCIM_CredentialState = 3
-	// It was taken back.
+	// The token was revoked.
 	IdentityProvider_SCIM_CREDENTIAL_STATE_REVOKED IdentityProvider_SCIM_CredentialState = 4
-	// Two work, the older one not for long.
+	// Two tokens are valid; the older one expires soon.
 	IdentityProvider_SCIM_CREDENTIAL_STATE_ROTATING IdentityProvider_SCIM_CredentialState = 5
 )
 
@@ -161,23 +161,23 @@ type IdentityProvider struct {
 	// The uid of the role that people get on the provider's group when they sign
 	// in for the first time.
 	DefaultRole string `protobuf:"bytes,6,opt,name=default_role,json=defaultRole,proto3" json:"default_role,omitempty"`
-	// How the provider is reached. Needed.
+	// How the provider is reached. Required.
 	//
 	// Types that are valid to be assigned to Configuration:
 	//
 	//	*IdentityProvider_Oidc
 	Configuration isIdentityProvider_Configuration `protobuf_oneof:"configuration"`
-	// How the provider tells about its users and groups ahead of their sign-in.
-	// Lists leave it out.
+	// How the provider provisions its users and groups before they sign in. Lists leave
+	// it out.
 	Scim *IdentityProvider_SCIM `protobuf:"bytes,21,opt,name=scim,proto3" json:"scim,omitempty"`
-	// Nobody can sign in with the provider yet, but for trying it.
+	// Sign-in with the provider is off, except for test sign-ins.
 	Disabled bool `protobuf:"varint,1000,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// The operator trusts the provider to speak for its issuer to all
-	// organizations: its people are the installation's.
+	// The operator trusts the provider for all organizations: its people are people of
+	// the installation.
 	Trusted bool `protobuf:"varint,1001,opt,name=trusted,proto3" json:"trusted,omitempty"`
-	// People come back to the redirect address that all providers share. It is
-	// so for every new provider. Those that were made before have an address of
-	// their own until this is set, which cannot be taken back.
+	// Sign-in uses the redirect address that all providers share. This is true for every
+	// new provider. Providers that were created earlier have their own redirect address
+	// until this is set, which cannot be undone.
 	SharedRedirect bool `protobuf:"varint,1002,opt,name=shared_redirect,json=sharedRedirect,proto3" json:"shared_redirect,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -319,13 +319,13 @@ type ListIdentityProvidersRequest struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,10,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,11,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,12,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,13,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,11 +408,11 @@ type ListIdentityProvidersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The providers of this page.
 	IdentityProviders []*IdentityProvider `protobuf:"bytes,1,rep,name=identity_providers,json=identityProviders,proto3" json:"identity_providers,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many providers match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -529,7 +529,7 @@ type CreateIdentityProviderRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new provider.
 	IdentityProvider *IdentityProvider `protobuf:"bytes,2,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -591,14 +591,14 @@ type UpdateIdentityProviderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the provider to change, and the new values.
 	IdentityProvider *IdentityProvider `protobuf:"bytes,1,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
-	// The fields to change, separated by commas. Without it, the fields present
-	// in a JSON body, or not at their default over gRPC.
+	// The fields to change, separated by commas. If it is empty, the fields that are
+	// present in a JSON body, or that differ from their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
-	// If the issuer, the client or the correlation rule changes, the provider's
-	// people are new people, without the roles of those before. With this, those
-	// stay who they are who hold nothing that the caller does not hold.
+	// If the issuer, the client or the correlation rule changes, the provider's people
+	// get new identities without roles. With keep_people, people keep their identities if
+	// the caller holds all of their capabilities.
 	KeepPeople    bool `protobuf:"varint,1001,opt,name=keep_people,json=keepPeople,proto3" json:"keep_people,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -667,7 +667,7 @@ type DeleteIdentityProviderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The provider's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -717,25 +717,25 @@ func (x *DeleteIdentityProviderRequest) GetValidateOnly() bool {
 	return false
 }
 
-// OIDC is how to be a client of an OpenID Connect issuer. It needs a secret,
-// PKCE or both.
+// OIDC configures this service as a client of an OpenID Connect issuer. It needs a
+// secret, PKCE or both.
 type IdentityProvider_OIDC struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The issuer's address, with a discovery document below it.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// The name the issuer knows us by.
+	// The client id at the issuer.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// The secret that goes with it. Answers never have it, and an empty one
-	// keeps the one before unless the mask names the field.
+	// The client secret. Answers never have it. An empty value keeps the previous
+	// secret, unless the mask names the field.
 	ClientSecret string `protobuf:"bytes,3,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
-	// Scopes to ask for beside openid, which always is.
+	// Scopes to request in addition to openid, which is always requested.
 	AdditionalScopes []string `protobuf:"bytes,4,rep,name=additional_scopes,json=additionalScopes,proto3" json:"additional_scopes,omitempty"`
 	// The claim that lists a person's groups. Without it, groups are not read.
 	GroupsClaim string `protobuf:"bytes,5,opt,name=groups_claim,json=groupsClaim,proto3" json:"groups_claim,omitempty"`
-	// What of a token names the user that SCIM told about. It cannot be changed
-	// once it is given.
+	// The claim that identifies a user provisioned by SCIM. It cannot be changed once
+	// it is set.
 	CorrelationRule IdentityProvider_OIDC_CorrelationRule `protobuf:"varint,6,opt,name=correlation_rule,json=correlationRule,proto3,enum=holdfast.iam.v2beta1.IdentityProvider_OIDC_CorrelationRule" json:"correlation_rule,omitempty"`
-	// Sign-in proves with PKCE that whoever began it also ends it.
+	// Sign-in uses PKCE.
 	PkceEnabled   bool `protobuf:"varint,7,opt,name=pkce_enabled,json=pkceEnabled,proto3" json:"pkce_enabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -820,20 +820,20 @@ func (x *IdentityProvider_OIDC) GetPkceEnabled() bool {
 	return false
 }
 
-// SCIM is the state of provisioning by the provider.
+// SCIM is the state of provisioning with SCIM.
 type IdentityProvider_SCIM struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The provider may write.
+	// Provisioning is enabled.
 	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// The address it writes to.
+	// The address that the provider sends its changes to.
 	EndpointUrl string `protobuf:"bytes,3,opt,name=endpoint_url,json=endpointUrl,proto3" json:"endpoint_url,omitempty"`
-	// When its token stops working. Unset for one that does not.
+	// When the token expires. Unset if it does not expire.
 	TokenExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=token_expire_time,json=tokenExpireTime,proto3" json:"token_expire_time,omitempty"`
-	// When the token before that one stops working.
+	// When the previous token expires.
 	PreviousTokenExpireTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=previous_token_expire_time,json=previousTokenExpireTime,proto3" json:"previous_token_expire_time,omitempty"`
-	// Whether it has a token.
+	// The state of the provider's token.
 	CredentialState IdentityProvider_SCIM_CredentialState `protobuf:"varint,6,opt,name=credential_state,json=credentialState,proto3,enum=holdfast.iam.v2beta1.IdentityProvider_SCIM_CredentialState" json:"credential_state,omitempty"`
-	// Changes with every change of the rest.
+	// A value that changes with every change of the other fields.
 	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

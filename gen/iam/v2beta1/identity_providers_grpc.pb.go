@@ -31,23 +31,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// IdentityProvidersService keeps the places where an organization's people sign
-// in. A provider hands out a role, so making or changing one is a grant: nobody
-// can grant what they do not hold themselves.
+// IdentityProvidersService manages the identity providers of an organization. A
+// provider grants a role, so callers that create or change one must hold the
+// capabilities of that role themselves.
 type IdentityProvidersServiceClient interface {
 	// GetIdentityProvider returns one provider.
 	GetIdentityProvider(ctx context.Context, in *GetIdentityProviderRequest, opts ...grpc.CallOption) (*IdentityProvider, error)
-	// CreateIdentityProvider makes a provider in a group. It needs a
-	// configuration.
+	// CreateIdentityProvider creates a provider in a group. It needs a configuration.
 	CreateIdentityProvider(ctx context.Context, in *CreateIdentityProviderRequest, opts ...grpc.CallOption) (*IdentityProvider, error)
-	// UpdateIdentityProvider changes the fields that the mask lists and returns
-	// the result. Those who have signed in before keep the roles they have.
+	// UpdateIdentityProvider changes the fields that the mask lists and returns the
+	// result. People who have signed in before keep their roles.
 	UpdateIdentityProvider(ctx context.Context, in *UpdateIdentityProviderRequest, opts ...grpc.CallOption) (*IdentityProvider, error)
-	// DeleteIdentityProvider removes a provider. One that still has mappings, or
-	// that identities came through, is refused with a precondition failure.
+	// DeleteIdentityProvider removes a provider. A provider that still has mappings or
+	// identities is refused with a precondition failure.
 	DeleteIdentityProvider(ctx context.Context, in *DeleteIdentityProviderRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListIdentityProviders returns the providers that the caller's grants reach,
-	// a page at a time.
+	// ListIdentityProviders returns the providers that the caller may list, a page at a
+	// time.
 	ListIdentityProviders(ctx context.Context, in *ListIdentityProvidersRequest, opts ...grpc.CallOption) (*ListIdentityProvidersResponse, error)
 }
 
@@ -113,23 +112,22 @@ func (c *identityProvidersServiceClient) ListIdentityProviders(ctx context.Conte
 // All implementations must embed UnimplementedIdentityProvidersServiceServer
 // for forward compatibility.
 //
-// IdentityProvidersService keeps the places where an organization's people sign
-// in. A provider hands out a role, so making or changing one is a grant: nobody
-// can grant what they do not hold themselves.
+// IdentityProvidersService manages the identity providers of an organization. A
+// provider grants a role, so callers that create or change one must hold the
+// capabilities of that role themselves.
 type IdentityProvidersServiceServer interface {
 	// GetIdentityProvider returns one provider.
 	GetIdentityProvider(context.Context, *GetIdentityProviderRequest) (*IdentityProvider, error)
-	// CreateIdentityProvider makes a provider in a group. It needs a
-	// configuration.
+	// CreateIdentityProvider creates a provider in a group. It needs a configuration.
 	CreateIdentityProvider(context.Context, *CreateIdentityProviderRequest) (*IdentityProvider, error)
-	// UpdateIdentityProvider changes the fields that the mask lists and returns
-	// the result. Those who have signed in before keep the roles they have.
+	// UpdateIdentityProvider changes the fields that the mask lists and returns the
+	// result. People who have signed in before keep their roles.
 	UpdateIdentityProvider(context.Context, *UpdateIdentityProviderRequest) (*IdentityProvider, error)
-	// DeleteIdentityProvider removes a provider. One that still has mappings, or
-	// that identities came through, is refused with a precondition failure.
+	// DeleteIdentityProvider removes a provider. A provider that still has mappings or
+	// identities is refused with a precondition failure.
 	DeleteIdentityProvider(context.Context, *DeleteIdentityProviderRequest) (*emptypb.Empty, error)
-	// ListIdentityProviders returns the providers that the caller's grants reach,
-	// a page at a time.
+	// ListIdentityProviders returns the providers that the caller may list, a page at a
+	// time.
 	ListIdentityProviders(context.Context, *ListIdentityProvidersRequest) (*ListIdentityProvidersResponse, error)
 	mustEmbedUnimplementedIdentityProvidersServiceServer()
 }

@@ -27,18 +27,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RoleBindingState says whether a binding counts.
+// RoleBindingState says whether a binding is in effect.
 type RoleBindingState int32
 
 const (
 	// Never returned.
 	RoleBindingState_ROLE_BINDING_STATE_UNSPECIFIED RoleBindingState = 0
-	// It counts.
+	// It is in effect.
 	RoleBindingState_ROLE_BINDING_STATE_ACTIVE RoleBindingState = 1
 	// It has not started yet.
 	RoleBindingState_ROLE_BINDING_STATE_UPCOMING RoleBindingState = 2
-	// It has ended. It grants nothing, cannot be changed, and keeps nothing from
-	// being deleted.
+	// It has ended. It grants nothing, cannot be changed, and does not prevent the
+	// deletion of its role or group.
 	RoleBindingState_ROLE_BINDING_STATE_OVER RoleBindingState = 3
 )
 
@@ -90,9 +90,9 @@ type RoleBinding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The binding's path in the hierarchy, given at creation, never changed.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Who holds the role.
+	// The identity that holds the role.
 	Identity *RoleBindingIdentity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The group it is held on.
+	// The group on which it holds the role.
 	Group *RoleBindingGroup `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
 	// The role.
 	Role *RoleBindingRole `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
@@ -102,17 +102,16 @@ type RoleBinding struct {
 	IdentityUid string `protobuf:"bytes,6,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// The uid of the role to bind. Answers have role instead.
 	RoleUid string `protobuf:"bytes,7,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
-	// From when the binding counts, in whole seconds of the database's clock.
-	// Absent if it counts from its creation.
+	// When the binding starts, in whole seconds of the database's clock. Absent if it
+	// starts at its creation.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// Until when the binding counts, in whole seconds of the database's clock.
-	// Absent if it has no end. Nobody can grant what they hold for longer than
-	// they hold it.
+	// When the binding ends, in whole seconds of the database's clock. Absent if it has
+	// no end. Callers cannot grant a capability for longer than they hold it themselves.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,1001,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// What the binding is for. Absent if nobody has said so.
+	// The reason for the binding. Absent if none was given.
 	Reason *string `protobuf:"bytes,1002,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Whether the binding counts now. Absent if it has neither a start nor an end:
-	// then it does.
+	// Whether the binding is in effect now. Absent if it has neither a start nor an end,
+	// and so is always in effect.
 	State         *RoleBindingState `protobuf:"varint,1003,opt,name=state,proto3,enum=holdfast.iam.v2beta1.RoleBindingState,oneof" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -225,8 +224,8 @@ func (x *RoleBinding) GetState() RoleBindingState {
 	return RoleBindingState_ROLE_BINDING_STATE_UNSPECIFIED
 }
 
-// RoleBindingIdentity is the identity of a binding, as it is now. Of an
-// identity that has not signed in yet, only the uid is known.
+// RoleBindingIdentity is the present state of the identity of a binding. If the
+// identity has not signed in yet, it has only a uid.
 type RoleBindingIdentity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's uid.
@@ -326,7 +325,7 @@ func (x *RoleBindingIdentity) GetDisplayName() string {
 	return ""
 }
 
-// RoleBindingGroup is the group of a binding, as it is now.
+// RoleBindingGroup is the present state of the group of a binding.
 type RoleBindingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
@@ -399,7 +398,7 @@ func (x *RoleBindingGroup) GetDisplayName() string {
 	return ""
 }
 
-// RoleBindingRole is the role of a binding, as it is now.
+// RoleBindingRole is the present state of the role of a binding.
 type RoleBindingRole struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The role's uid.
@@ -466,12 +465,12 @@ func (x *RoleBindingRole) GetDescription() string {
 // CreateRoleBindingRequest describes the binding to create.
 type CreateRoleBindingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group to give the role on.
+	// The group on which to grant the role.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The identity and the role.
 	RoleBinding *RoleBinding `protobuf:"bytes,2,opt,name=role_binding,json=roleBinding,proto3" json:"role_binding,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
-	// In a batch, the batch's own counts.
+	// Run all checks and return the result of the change without writing it. In a batch,
+	// the batch's own counts.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -533,7 +532,7 @@ type DeleteRoleBindingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The binding's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -642,13 +641,13 @@ type ListRoleBindingsRequest struct {
 	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,7,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,8,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -745,11 +744,11 @@ type ListRoleBindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bindings of this page.
 	RoleBindings []*RoleBinding `protobuf:"bytes,1,rep,name=role_bindings,json=roleBindings,proto3" json:"role_bindings,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many bindings match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -818,10 +817,10 @@ type UpdateRoleBindingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the binding to change, and the new values.
 	RoleBinding *RoleBinding `protobuf:"bytes,1,opt,name=role_binding,json=roleBinding,proto3" json:"role_binding,omitempty"`
-	// The fields to change, separated by commas. Without it, the fields present
-	// in a JSON body, or not at their default over gRPC.
+	// The fields to change, separated by commas. If it is empty, the fields that are
+	// present in a JSON body, or that differ from their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -881,13 +880,14 @@ func (x *UpdateRoleBindingRequest) GetValidateOnly() bool {
 // BatchCreateRoleBindingsRequest describes the bindings to create.
 type BatchCreateRoleBindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group to give the roles on.
+	// The group on which to grant the roles.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
-	// The bindings. A parent of their own must be the same one.
+	// The bindings. If one of them has a parent, it must be the same group.
 	Requests []*CreateRoleBindingRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
-	// The role of every binding that does not name one. None may name another.
+	// The role of every binding that does not name one. A binding may not name another
+	// role.
 	RoleUid string `protobuf:"bytes,3,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -951,7 +951,7 @@ func (x *BatchCreateRoleBindingsRequest) GetValidateOnly() bool {
 	return false
 }
 
-// BatchCreateRoleBindingsResponse is what was created.
+// BatchCreateRoleBindingsResponse lists the created bindings.
 type BatchCreateRoleBindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bindings, in the order of the requests.

@@ -32,24 +32,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RoleBindingsService gives identities roles on groups. A binding takes effect,
-// and stops having it, at the next request. Nobody can grant what they do not
-// hold themselves.
+// RoleBindingsService gives identities roles on groups. A created or deleted binding
+// takes effect at the next request. Callers can only grant capabilities that they hold
+// themselves.
 type RoleBindingsServiceClient interface {
 	// GetRoleBinding returns one binding.
 	GetRoleBinding(ctx context.Context, in *GetRoleBindingRequest, opts ...grpc.CallOption) (*RoleBinding, error)
 	// CreateRoleBinding gives an identity a role on a group and everything below
 	// it. The identity need not have signed in yet.
 	CreateRoleBinding(ctx context.Context, in *CreateRoleBindingRequest, opts ...grpc.CallOption) (*RoleBinding, error)
-	// UpdateRoleBinding changes the fields that the mask lists and returns the
-	// result. A binding that is over cannot be changed, and the last owner of an
-	// organization without an end cannot be given one.
+	// UpdateRoleBinding changes the fields that the mask lists and returns the result. A
+	// binding that has ended cannot be changed. The last owner binding of an organization
+	// that has no end cannot be given one.
 	UpdateRoleBinding(ctx context.Context, in *UpdateRoleBindingRequest, opts ...grpc.CallOption) (*RoleBinding, error)
-	// DeleteRoleBinding takes the role away again. It succeeds when there is no
-	// such binding. The last owner of an organization cannot be removed.
+	// DeleteRoleBinding removes a binding. It succeeds if there is no such binding. The
+	// last owner of an organization cannot be removed.
 	DeleteRoleBinding(ctx context.Context, in *DeleteRoleBindingRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListRoleBindings returns the bindings that the caller's grants reach, a
-	// page at a time.
+	// ListRoleBindings returns the bindings that the caller may list, a page at a time.
 	ListRoleBindings(ctx context.Context, in *ListRoleBindingsRequest, opts ...grpc.CallOption) (*ListRoleBindingsResponse, error)
 	// BatchCreateRoleBindings creates up to 25 bindings on one group, all of them
 	// or none.
@@ -128,24 +127,23 @@ func (c *roleBindingsServiceClient) BatchCreateRoleBindings(ctx context.Context,
 // All implementations must embed UnimplementedRoleBindingsServiceServer
 // for forward compatibility.
 //
-// RoleBindingsService gives identities roles on groups. A binding takes effect,
-// and stops having it, at the next request. Nobody can grant what they do not
-// hold themselves.
+// RoleBindingsService gives identities roles on groups. A created or deleted binding
+// takes effect at the next request. Callers can only grant capabilities that they hold
+// themselves.
 type RoleBindingsServiceServer interface {
 	// GetRoleBinding returns one binding.
 	GetRoleBinding(context.Context, *GetRoleBindingRequest) (*RoleBinding, error)
 	// CreateRoleBinding gives an identity a role on a group and everything below
 	// it. The identity need not have signed in yet.
 	CreateRoleBinding(context.Context, *CreateRoleBindingRequest) (*RoleBinding, error)
-	// UpdateRoleBinding changes the fields that the mask lists and returns the
-	// result. A binding that is over cannot be changed, and the last owner of an
-	// organization without an end cannot be given one.
+	// UpdateRoleBinding changes the fields that the mask lists and returns the result. A
+	// binding that has ended cannot be changed. The last owner binding of an organization
+	// that has no end cannot be given one.
 	UpdateRoleBinding(context.Context, *UpdateRoleBindingRequest) (*RoleBinding, error)
-	// DeleteRoleBinding takes the role away again. It succeeds when there is no
-	// such binding. The last owner of an organization cannot be removed.
+	// DeleteRoleBinding removes a binding. It succeeds if there is no such binding. The
+	// last owner of an organization cannot be removed.
 	DeleteRoleBinding(context.Context, *DeleteRoleBindingRequest) (*emptypb.Empty, error)
-	// ListRoleBindings returns the bindings that the caller's grants reach, a
-	// page at a time.
+	// ListRoleBindings returns the bindings that the caller may list, a page at a time.
 	ListRoleBindings(context.Context, *ListRoleBindingsRequest) (*ListRoleBindingsResponse, error)
 	// BatchCreateRoleBindings creates up to 25 bindings on one group, all of them
 	// or none.

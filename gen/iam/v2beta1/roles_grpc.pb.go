@@ -31,21 +31,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RolesService keeps roles: the built-in ones, which anyone may bind and no one
-// may change, and those that organizations make for themselves.
+// RolesService manages roles: built-in roles, which everybody may bind and nobody may
+// change, and the roles of organizations.
 type RolesServiceClient interface {
 	// GetRole returns one role.
 	GetRole(ctx context.Context, in *GetRoleRequest, opts ...grpc.CallOption) (*Role, error)
-	// CreateRole makes a role in a group. It needs at least one capability.
+	// CreateRole creates a role in a group. It needs at least one capability.
 	CreateRole(ctx context.Context, in *CreateRoleRequest, opts ...grpc.CallOption) (*Role, error)
-	// UpdateRole changes the fields that the mask lists and returns the result.
-	// Those who hold the role have its new capabilities from the next request on.
+	// UpdateRole changes the fields that the mask lists and returns the result. The
+	// change affects all identities that hold the role, from their next request.
 	UpdateRole(ctx context.Context, in *UpdateRoleRequest, opts ...grpc.CallOption) (*Role, error)
 	// DeleteRole removes a role. A role that is still bound is refused with a
 	// precondition failure.
 	DeleteRole(ctx context.Context, in *DeleteRoleRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListRoles returns the built-in roles and those that the caller's grants
-	// reach, a page at a time.
+	// ListRoles returns the built-in roles and the roles that the caller may list, a page
+	// at a time.
 	ListRoles(ctx context.Context, in *ListRolesRequest, opts ...grpc.CallOption) (*ListRolesResponse, error)
 }
 
@@ -111,21 +111,21 @@ func (c *rolesServiceClient) ListRoles(ctx context.Context, in *ListRolesRequest
 // All implementations must embed UnimplementedRolesServiceServer
 // for forward compatibility.
 //
-// RolesService keeps roles: the built-in ones, which anyone may bind and no one
-// may change, and those that organizations make for themselves.
+// RolesService manages roles: built-in roles, which everybody may bind and nobody may
+// change, and the roles of organizations.
 type RolesServiceServer interface {
 	// GetRole returns one role.
 	GetRole(context.Context, *GetRoleRequest) (*Role, error)
-	// CreateRole makes a role in a group. It needs at least one capability.
+	// CreateRole creates a role in a group. It needs at least one capability.
 	CreateRole(context.Context, *CreateRoleRequest) (*Role, error)
-	// UpdateRole changes the fields that the mask lists and returns the result.
-	// Those who hold the role have its new capabilities from the next request on.
+	// UpdateRole changes the fields that the mask lists and returns the result. The
+	// change affects all identities that hold the role, from their next request.
 	UpdateRole(context.Context, *UpdateRoleRequest) (*Role, error)
 	// DeleteRole removes a role. A role that is still bound is refused with a
 	// precondition failure.
 	DeleteRole(context.Context, *DeleteRoleRequest) (*emptypb.Empty, error)
-	// ListRoles returns the built-in roles and those that the caller's grants
-	// reach, a page at a time.
+	// ListRoles returns the built-in roles and the roles that the caller may list, a page
+	// at a time.
 	ListRoles(context.Context, *ListRolesRequest) (*ListRolesResponse, error)
 	mustEmbedUnimplementedRolesServiceServer()
 }

@@ -23,28 +23,29 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CopyImagesRequest says what is copied, and where to.
+// CopyImagesRequest names the images to copy and the target.
 type CopyImagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of the group of the repo that the images go to.
+	// The uid of the group of the target repo.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// The name of that repo in the group. It is created if it does not exist.
+	// The name of the target repo in the group. It is created if it does not exist.
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
-	// The uid of the repo that the images come from.
+	// The uid of the source repo.
 	FromRepoUid string `protobuf:"bytes,3,opt,name=from_repo_uid,json=fromRepoUid,proto3" json:"from_repo_uid,omitempty"`
-	// The tags and digests to copy. A tag keeps its name, and a digest gets none.
+	// The tags and digests to copy. A tag keeps its name; a digest is copied without a
+	// tag.
 	References []string `protobuf:"bytes,4,rep,name=references,proto3" json:"references,omitempty"`
-	// Copy the tags that match a pattern, such as v1.*, instead.
+	// A pattern of the tags to copy, such as v1.*, instead of references.
 	TagPattern string `protobuf:"bytes,5,opt,name=tag_pattern,json=tagPattern,proto3" json:"tag_pattern,omitempty"`
 	// The tag of the copy, if there is one reference.
 	Tag string `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`
-	// Copy signatures, SBOMs and whatever else is attached to the images, too.
+	// Also copy signatures, SBOMs and everything else that is attached to the images.
 	WithReferrers bool `protobuf:"varint,7,opt,name=with_referrers,json=withReferrers,proto3" json:"with_referrers,omitempty"`
-	// This is a promotion, which the caller approves: the event says so.
+	// The copy is a promotion that the caller approves. The event records this.
 	Promote bool `protobuf:"varint,8,opt,name=promote,proto3" json:"promote,omitempty"`
-	// Why it is promoted.
+	// The reason for the promotion.
 	Reason string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -150,26 +151,26 @@ func (x *CopyImagesRequest) GetValidateOnly() bool {
 	return false
 }
 
-// ImageCopy is what was copied.
+// ImageCopy is the result of a copy.
 type ImageCopy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of the repo that the images are in now. In a dry run that would have
-	// created it, it is not the one that it will have.
+	// The uid of the target repo. If a dry run would create the repo, the uid is not the
+	// one that it will get later.
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
-	// The uid of the repo that they come from.
+	// The uid of the source repo.
 	FromRepoUid string `protobuf:"bytes,2,opt,name=from_repo_uid,json=fromRepoUid,proto3" json:"from_repo_uid,omitempty"`
 	// The images.
 	Images []*CopiedImage `protobuf:"bytes,3,rep,name=images,proto3" json:"images,omitempty"`
-	// How many manifests were added to the repo, those that images list and
-	// referrers among them.
+	// The number of manifests that were added to the repo, including manifests that
+	// images list and referrers.
 	Manifests int64 `protobuf:"varint,4,opt,name=manifests,proto3" json:"manifests,omitempty"`
-	// How many bytes the repo needs more.
+	// The number of bytes by which the repo has grown.
 	Bytes int64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// It was a promotion.
 	Promoted bool `protobuf:"varint,6,opt,name=promoted,proto3" json:"promoted,omitempty"`
-	// Why it was promoted.
+	// The reason for the promotion.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The uid of who copied it or approved the promotion.
+	// The uid of the identity that made the copy or approved the promotion.
 	ActorUid      string `protobuf:"bytes,8,opt,name=actor_uid,json=actorUid,proto3" json:"actor_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -270,9 +271,9 @@ type CopiedImage struct {
 	Tag string `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	// The tag that it was copied from; empty if that was a digest.
 	FromTag string `protobuf:"bytes,3,opt,name=from_tag,json=fromTag,proto3" json:"from_tag,omitempty"`
-	// What the tag stood for before, if that was something else.
+	// The previous digest of the tag, if it was a different one.
 	ReplacedDigest string `protobuf:"bytes,4,opt,name=replaced_digest,json=replacedDigest,proto3" json:"replaced_digest,omitempty"`
-	// The repo had it already.
+	// The repo already had the image.
 	Present       bool `protobuf:"varint,5,opt,name=present,proto3" json:"present,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,15 +26,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CopyService copies images from one repo of the server to another. No bytes
-// move, because repos share blobs.
+// CopyService copies images from one repo of the server to another. No blobs are
+// copied, because repos share them.
 type CopyServiceClient interface {
-	// CopyImages copies images with the manifests that they list: all of them or
-	// none. On the repo that they come from the caller needs what a pull needs,
-	// manifest.list and repo_blobs.get, unless it is public; tag.list for a
-	// pattern, and referrers.list for referrers. Rules that refuse pulls refuse
-	// copies. If the repo that they go to does not exist, the caller needs
-	// repo.create, and the settings of the group must allow it.
+	// CopyImages copies images with the manifests that they list: all of them or none. On
+	// the source repo the caller needs the capabilities of a pull, manifest.list and
+	// repo_blobs.get, unless it is public; tag.list for a pattern, and referrers.list for
+	// referrers. Rules that refuse pulls refuse copies. If the target repo does not
+	// exist, the caller needs repo.create, and the settings of the group must allow the
+	// creation.
 	CopyImages(ctx context.Context, in *CopyImagesRequest, opts ...grpc.CallOption) (*ImageCopy, error)
 }
 
@@ -60,15 +60,15 @@ func (c *copyServiceClient) CopyImages(ctx context.Context, in *CopyImagesReques
 // All implementations must embed UnimplementedCopyServiceServer
 // for forward compatibility.
 //
-// CopyService copies images from one repo of the server to another. No bytes
-// move, because repos share blobs.
+// CopyService copies images from one repo of the server to another. No blobs are
+// copied, because repos share them.
 type CopyServiceServer interface {
-	// CopyImages copies images with the manifests that they list: all of them or
-	// none. On the repo that they come from the caller needs what a pull needs,
-	// manifest.list and repo_blobs.get, unless it is public; tag.list for a
-	// pattern, and referrers.list for referrers. Rules that refuse pulls refuse
-	// copies. If the repo that they go to does not exist, the caller needs
-	// repo.create, and the settings of the group must allow it.
+	// CopyImages copies images with the manifests that they list: all of them or none. On
+	// the source repo the caller needs the capabilities of a pull, manifest.list and
+	// repo_blobs.get, unless it is public; tag.list for a pattern, and referrers.list for
+	// referrers. Rules that refuse pulls refuse copies. If the target repo does not
+	// exist, the caller needs repo.create, and the settings of the group must allow the
+	// creation.
 	CopyImages(context.Context, *CopyImagesRequest) (*ImageCopy, error)
 	mustEmbedUnimplementedCopyServiceServer()
 }

@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Direction is which way a manifest went.
+// Direction says whether a manifest was pulled or pushed.
 type Direction int32
 
 const (
@@ -77,31 +77,32 @@ func (Direction) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{0}
 }
 
-// Settings are the rules for the repos in a group and below it. They hold as a
-// whole: those of the nearest group at or above that has any.
+// Settings apply to the repos in a group and below it. They are not merged: the
+// settings of the nearest group, at or above the repo, apply as a whole.
 type Settings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Anybody may pull, without a token.
 	Public bool `protobuf:"varint,2,opt,name=public,proto3" json:"public,omitempty"`
-	// The first push to a repo makes it. True where no group has settings.
+	// The first push to a repo creates it. True if no group has settings.
 	CreateOnPush bool `protobuf:"varint,3,opt,name=create_on_push,json=createOnPush,proto3" json:"create_on_push,omitempty"`
-	// A tag that is there can be neither moved nor deleted.
+	// An existing tag can be neither moved nor deleted.
 	ImmutableTags bool `protobuf:"varint,4,opt,name=immutable_tags,json=immutableTags,proto3" json:"immutable_tags,omitempty"`
-	// Patterns of tags that can all the same, such as latest or dev-*. A star
-	// stands for any characters.
+	// Patterns of tags that are exempt from immutable_tags, such as latest or dev-*. A
+	// star matches any characters.
 	ImmutableExcept []string `protobuf:"bytes,5,rep,name=immutable_except,json=immutableExcept,proto3" json:"immutable_except,omitempty"`
-	// The uid of the group whose settings these are: the group itself, one above
-	// it, or none.
+	// The uid of the group whose settings these are: the group itself or one above it.
+	// Empty if none has settings.
 	SourceUid string `protobuf:"bytes,6,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
 	// When they last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// For how many days deleted tags, manifests and repos can be restored, 365 at
-	// most. 0 means not at all. What the server is set to unless given.
+	// The number of days for which deleted tags, manifests and repos can be restored, 365
+	// at most. 0 means that they cannot be restored. The default is a setting of the
+	// server.
 	TrashDays *int32 `protobuf:"varint,8,opt,name=trash_days,json=trashDays,proto3,oneof" json:"trash_days,omitempty"`
-	// A push to a path whose groups are not there makes them, if the caller may
-	// create groups and repos there.
+	// A push to a path creates the groups that do not exist, if the caller may create
+	// groups and repos there.
 	CreateGroupsOnPush bool `protobuf:"varint,9,opt,name=create_groups_on_push,json=createGroupsOnPush,proto3" json:"create_groups_on_push,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -251,10 +252,10 @@ type UpdateSettingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group, and the new values.
 	Settings *Settings `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
-	// The fields to change, separated by commas. Without it, the fields present
-	// in a JSON body, or not at their default over gRPC.
+	// The fields to change, separated by commas. If it is empty, the fields that are
+	// present in a JSON body, or that differ from their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -316,7 +317,7 @@ type DeleteSettingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -375,14 +376,14 @@ type Image struct {
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The media type of its manifest.
 	MediaType string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// What sort of artifact it is, if it says so.
+	// The type of the artifact, if it says so.
 	ArtifactType string `protobuf:"bytes,4,opt,name=artifact_type,json=artifactType,proto3" json:"artifact_type,omitempty"`
-	// The digest of what it says something about, such as the image of a
+	// The digest of the manifest that it is attached to, such as the image of a
 	// signature.
 	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
 	// The annotations of its manifest.
 	Annotations map[string]string `protobuf:"bytes,6,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The images in it, one for each system: of an image, itself.
+	// Its images, one for each platform. A single image has itself here.
 	Variants []*Variant `protobuf:"bytes,7,rep,name=variants,proto3" json:"variants,omitempty"`
 	// When its manifest was pushed.
 	PushTime      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=push_time,json=pushTime,proto3" json:"push_time,omitempty"`
@@ -476,25 +477,25 @@ func (x *Image) GetPushTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Variant is an image for one system.
+// Variant is an image for one platform.
 type Variant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The digest of its manifest.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Such as linux.
+	// The operating system, such as linux.
 	Os string `protobuf:"bytes,2,opt,name=os,proto3" json:"os,omitempty"`
-	// Such as amd64 or arm64.
+	// The architecture, such as amd64 or arm64.
 	Architecture string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
-	// Such as v7, of the architecture.
+	// The variant of the architecture, such as v7.
 	Variant string `protobuf:"bytes,4,opt,name=variant,proto3" json:"variant,omitempty"`
-	// The bytes of its layers and its configuration.
+	// The size of its layers and its configuration, in bytes.
 	Size int64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
-	// How many layers it has.
+	// The number of layers.
 	Layers int32 `protobuf:"varint,6,opt,name=layers,proto3" json:"layers,omitempty"`
-	// How it runs.
+	// Its configuration at run time.
 	Config *ImageConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// How it was made, as it says itself: its layers, the lowest first, and what
-	// changed its configuration in between. At most 500.
+	// The steps of its build, according to its own history: its layers, the lowest first,
+	// and the changes of its configuration in between. At most 500.
 	Steps         []*Step `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -586,18 +587,18 @@ func (x *Variant) GetSteps() []*Step {
 	return nil
 }
 
-// Step is one line of how an image was made.
+// Step is one step of the build of an image.
 type Step struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The digest of the layer; empty if only the configuration changed.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The media type of the layer.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// The bytes of the layer, as it is stored.
+	// The stored size of the layer, in bytes.
 	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// What made it. What exceeds 2,000 bytes is left out.
+	// The command of the step, cut off after 2,000 bytes.
 	Command string `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
-	// When it was made.
+	// When the step was made.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -668,22 +669,22 @@ func (x *Step) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ImageConfig says how an image runs.
+// ImageConfig is the configuration of an image at run time.
 type ImageConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was made, as it says itself.
+	// When the image was built, according to the image.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// The user it runs as.
+	// The user that it runs as.
 	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	// Variables of the environment, as name=value.
+	// Environment variables, as name=value.
 	Env []string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`
-	// The program it runs, with the arguments that are always given.
+	// The program that it runs, with its fixed arguments.
 	Entrypoint []string `protobuf:"bytes,4,rep,name=entrypoint,proto3" json:"entrypoint,omitempty"`
-	// The arguments that are given unless others are.
+	// The default arguments.
 	Cmd []string `protobuf:"bytes,5,rep,name=cmd,proto3" json:"cmd,omitempty"`
-	// The folder it starts in.
+	// The working folder.
 	WorkingDir string `protobuf:"bytes,6,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
-	// The ports it listens on, such as 8080/tcp.
+	// The ports that it listens on, such as 8080/tcp.
 	ExposedPorts []string `protobuf:"bytes,7,rep,name=exposed_ports,json=exposedPorts,proto3" json:"exposed_ports,omitempty"`
 	// Its labels.
 	Labels        map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -887,20 +888,19 @@ func (x *SummarizeImagesRequest) GetDigests() []string {
 	return nil
 }
 
-// ImageSummary is what an image is like.
+// ImageSummary is a short description of an image.
 type ImageSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The digest of its manifest.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The systems it is for, such as linux/amd64.
+	// Its platforms, such as linux/amd64.
 	Platforms []string `protobuf:"bytes,2,rep,name=platforms,proto3" json:"platforms,omitempty"`
-	// The bytes of its layers and its configuration; of an index, those of the
-	// image for amd64, or else of the first.
+	// The size of its layers and its configuration, in bytes. For an index, the size of
+	// its image for amd64, or of its first image if there is none.
 	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// How often it was pulled in the last 30 days. A number above a hundred may
-	// stand for more.
+	// The number of pulls in the last 30 days. A number above 100 may be too low.
 	PullCount int64 `protobuf:"varint,4,opt,name=pull_count,json=pullCount,proto3" json:"pull_count,omitempty"`
-	// When it was last pulled within them.
+	// When it was last pulled within the last 30 days.
 	LastPullTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_pull_time,json=lastPullTime,proto3" json:"last_pull_time,omitempty"`
 	// The names of the signers that have signed it, in order.
 	Signers       []string `protobuf:"bytes,6,rep,name=signers,proto3" json:"signers,omitempty"`
@@ -980,10 +980,10 @@ func (x *ImageSummary) GetSigners() []string {
 	return nil
 }
 
-// SummarizeImagesResponse is what the images are like.
+// SummarizeImagesResponse has the summaries of the images.
 type SummarizeImagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the request, without those that are not there.
+	// The summaries in the order of the request, without images that do not exist.
 	Summaries     []*ImageSummary `protobuf:"bytes,1,rep,name=summaries,proto3" json:"summaries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1033,7 +1033,7 @@ type GetReferrersRequest struct {
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// The digest of its manifest.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Only what is after this digest, which was the last of the answer before.
+	// Only referrers after this digest, which was the last of the previous answer.
 	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1097,9 +1097,9 @@ type Referrer struct {
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The media type of its manifest.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// What sort of artifact it is.
+	// The type of the artifact.
 	ArtifactType string `protobuf:"bytes,3,opt,name=artifact_type,json=artifactType,proto3" json:"artifact_type,omitempty"`
-	// The bytes of its manifest.
+	// The size of its manifest, in bytes.
 	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
 	// The annotations of its manifest.
 	Annotations   map[string]string `protobuf:"bytes,5,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1172,12 +1172,12 @@ func (x *Referrer) GetAnnotations() map[string]string {
 	return nil
 }
 
-// Referrers are what is attached to an image.
+// Referrers are the artifacts attached to an image.
 type Referrers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By digest, at most 200.
+	// The referrers, ordered by digest; at most 200.
 	Referrers []*Referrer `protobuf:"bytes,1,rep,name=referrers,proto3" json:"referrers,omitempty"`
-	// There are others after these.
+	// There are more after these.
 	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1227,16 +1227,16 @@ func (x *Referrers) GetIncomplete() bool {
 	return false
 }
 
-// TagChange is one moment in the life of a tag.
+// TagChange is a change of a tag.
 type TagChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the tag.
 	Tag string `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"`
-	// The digest that it stood for from then on; empty if it was deleted.
+	// The new digest of the tag; empty if the tag was deleted.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// When.
+	// When it changed.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// The uid of the identity that did it.
+	// The uid of the identity that changed it.
 	ActorUid      string `protobuf:"bytes,4,opt,name=actor_uid,json=actorUid,proto3" json:"actor_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1309,12 +1309,12 @@ type ListTagHistoryRequest struct {
 	Tag string `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only "time desc" is known, which is what is meant without.
+	// Only "time desc" is supported, which is also the default.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1397,11 +1397,11 @@ type ListTagHistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes of this page.
 	Changes []*TagChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many changes match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1465,38 +1465,39 @@ func (x *ListTagHistoryResponse) GetSkipped() int32 {
 	return 0
 }
 
-// Pull is one time that somebody pulled a manifest, or pushed one. Pulls by those
-// who hold no role on a public repo are recorded one by one as long as they are
-// few, and together otherwise: see count.
+// Pull is a record of one or more pulls of a manifest, or of a push. Pulls from a
+// public repo by identities without a role are recorded one by one while there are few
+// of them, and combined otherwise: see count.
 type Pull struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tells it apart: the uid of the repo and a segment more.
+	// The id of the record: the uid of the repo and one more segment.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The uid of the repo.
 	RepoUid string `protobuf:"bytes,2,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
-	// The digest of the manifest; empty if the record stands for pulls of several.
+	// The digest of the manifest; empty if the record combines pulls of several
+	// manifests.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The tag it was asked for by, if it was.
+	// The tag in the request, if it named one.
 	Tag string `protobuf:"bytes,4,opt,name=tag,proto3" json:"tag,omitempty"`
-	// Which way it went.
+	// Whether it was pulled or pushed.
 	Direction Direction `protobuf:"varint,5,opt,name=direction,proto3,enum=holdfast.oci.v1.Direction" json:"direction,omitempty"`
-	// The uid of the identity; empty for somebody without a token.
+	// The uid of the identity; empty for a caller without a token.
 	IdentityUid string `protobuf:"bytes,6,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// The address of the client; its network, as 192.0.2.0/24, if the record stands
-	// for pulls from several addresses of it, and empty if from several networks.
+	// The address of the client. If the record combines pulls from several addresses of
+	// one network, the network, such as 192.0.2.0/24; if from several networks, empty.
 	RemoteAddress string `protobuf:"bytes,7,opt,name=remote_address,json=remoteAddress,proto3" json:"remote_address,omitempty"`
-	// The program, as it called itself; empty if the record stands for pulls by
-	// several.
+	// The program, from its User-Agent header; empty if the record combines pulls by
+	// several programs.
 	UserAgent string `protobuf:"bytes,8,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// When; the last time, if the record stands for several.
+	// The time of the pull, or of the last pull if the record combines several.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The path of the repo: the names of the groups above it, and its own.
 	Repo string `protobuf:"bytes,10,opt,name=repo,proto3" json:"repo,omitempty"`
-	// The name of the identity; empty if it is gone.
+	// The name of the identity; empty if it was deleted.
 	Identity string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
-	// How many pulls the record stands for: 1, or more if they were alike and by
-	// those who hold no role on the repo, or alike and many within a second. The sum
-	// over all records is the number of pulls.
+	// The number of pulls in the record: 1, or more for similar pulls by identities
+	// without a role on the repo, or for many similar pulls within a second. The sum over
+	// all records is the number of pulls.
 	Count         int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1621,21 +1622,21 @@ type ListPullsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look: below a group, or directly below a repo.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only those of the manifest of this digest.
+	// Only pulls of the manifest with this digest.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Only those by this identity.
+	// Only pulls by this identity.
 	IdentityUid string `protobuf:"bytes,3,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc": the newest first unless given.
-	// The pages of one walk have one order.
+	// A field to sort by, then optionally " desc". By default the newest come first. Send
+	// the same order with every page token.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Only those that went this way.
+	// Only pulls, or only pushes.
 	Direction     Direction `protobuf:"varint,8,opt,name=direction,proto3,enum=holdfast.oci.v1.Direction" json:"direction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1732,11 +1733,11 @@ type ListPullsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pulls of this page.
 	Pulls []*Pull `protobuf:"bytes,1,rep,name=pulls,proto3" json:"pulls,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many pulls match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1837,10 +1838,10 @@ func (*GetRegistryRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{21}
 }
 
-// Registry is where images are pushed to and pulled from.
+// Registry is the address that images are pushed to and pulled from.
 type Registry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its host, as image references begin with it.
+	// Its host, which is the beginning of image references.
 	Host          string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1883,26 +1884,25 @@ func (x *Registry) GetHost() string {
 	return ""
 }
 
-// RefusedAccess is what events tell of requests to the registry that were
-// refused. Their subject is the group or the repo that was asked for, as far as
-// it exists.
+// RefusedAccess is the body of events about refused requests to the registry. The
+// subject of the event is the requested group or repo, if it exists.
 type RefusedAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The caller. Empty if nobody has proved who they are.
+	// The uid of the caller. Empty if the caller was not authenticated.
 	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// Why: wrong_token, capability_missing or several.
+	// The reason: wrong_token, capability_missing or several.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The capability that was missing.
 	Capability string `protobuf:"bytes,3,opt,name=capability,proto3" json:"capability,omitempty"`
-	// The program that asked, as it says itself.
+	// The program that sent the request, from its User-Agent header.
 	Agent string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Where from.
+	// The address of the caller.
 	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
-	// How many refusals this stands for.
+	// The number of refused requests.
 	Count int64 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
-	// When the first of them was.
+	// The time of the first refused request.
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
-	// When the last of them was.
+	// The time of the last refused request.
 	LastTime      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

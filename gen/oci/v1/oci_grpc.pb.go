@@ -35,35 +35,34 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// OCIService is what the registry knows and can be told beyond its repos and
-// tags: what became of a tag, who pulled what, what an image is made of, and the
-// rules of a group.
+// OCIService returns details of the registry beyond repos and tags: the history of
+// tags, pulls, and the contents of images. It also manages the registry settings of
+// groups.
 type OCIServiceClient interface {
-	// GetSettings returns the rules that hold for the repos of a group.
+	// GetSettings returns the settings that apply to the repos of a group.
 	GetSettings(ctx context.Context, in *GetSettingsRequest, opts ...grpc.CallOption) (*Settings, error)
-	// UpdateSettings gives a group rules of its own: those that hold for it now,
-	// with the fields changed that the mask lists.
+	// UpdateSettings gives a group its own settings: the settings that apply to it now,
+	// with the changes of the fields that the mask lists.
 	UpdateSettings(ctx context.Context, in *UpdateSettingsRequest, opts ...grpc.CallOption) (*Settings, error)
-	// DeleteSettings takes a group's own rules away, so that those of the group
-	// above hold for it again. A group without any stays as it is.
+	// DeleteSettings removes a group's own settings, so that the settings of the group
+	// above apply to it again. It succeeds if the group has none.
 	DeleteSettings(ctx context.Context, in *DeleteSettingsRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// GetImage returns what an image, an index of images or another artifact is.
+	// GetImage describes an image, an index of images or another artifact.
 	GetImage(ctx context.Context, in *GetImageRequest, opts ...grpc.CallOption) (*Image, error)
-	// GetReferrers returns what is attached to an image: signatures, SBOMs,
-	// attestations and the like, as the registry lists it. It is what those say who
-	// may push to the repo; nothing of it is verified.
+	// GetReferrers returns the artifacts that are attached to an image: signatures,
+	// SBOMs, attestations and the like, as the registry lists them. They are claims of
+	// identities that may push to the repo, and are not verified.
 	GetReferrers(ctx context.Context, in *GetReferrersRequest, opts ...grpc.CallOption) (*Referrers, error)
-	// SummarizeImages says in short what images of a repo are like and how often
-	// they are pulled, for a list of them.
+	// SummarizeImages returns the platforms, size, signers and pull counts of images of a
+	// repo.
 	SummarizeImages(ctx context.Context, in *SummarizeImagesRequest, opts ...grpc.CallOption) (*SummarizeImagesResponse, error)
-	// ListTagHistory returns every digest that the tags of a repo have stood for,
-	// the newest first, a page at a time. What became of a tag is kept when it is
+	// ListTagHistory returns every digest that the tags of a repo have pointed to, the
+	// newest first, a page at a time. The history of a tag is kept when the tag is
 	// deleted.
 	ListTagHistory(ctx context.Context, in *ListTagHistoryRequest, opts ...grpc.CallOption) (*ListTagHistoryResponse, error)
-	// ListPulls returns who pulled from which repo, or pushed to it, a page at a
-	// time.
+	// ListPulls returns the pulls and pushes of repos, a page at a time.
 	ListPulls(ctx context.Context, in *ListPullsRequest, opts ...grpc.CallOption) (*ListPullsResponse, error)
-	// GetRegistry says where the registry is.
+	// GetRegistry returns the address of the registry.
 	GetRegistry(ctx context.Context, in *GetRegistryRequest, opts ...grpc.CallOption) (*Registry, error)
 }
 
@@ -169,35 +168,34 @@ func (c *oCIServiceClient) GetRegistry(ctx context.Context, in *GetRegistryReque
 // All implementations must embed UnimplementedOCIServiceServer
 // for forward compatibility.
 //
-// OCIService is what the registry knows and can be told beyond its repos and
-// tags: what became of a tag, who pulled what, what an image is made of, and the
-// rules of a group.
+// OCIService returns details of the registry beyond repos and tags: the history of
+// tags, pulls, and the contents of images. It also manages the registry settings of
+// groups.
 type OCIServiceServer interface {
-	// GetSettings returns the rules that hold for the repos of a group.
+	// GetSettings returns the settings that apply to the repos of a group.
 	GetSettings(context.Context, *GetSettingsRequest) (*Settings, error)
-	// UpdateSettings gives a group rules of its own: those that hold for it now,
-	// with the fields changed that the mask lists.
+	// UpdateSettings gives a group its own settings: the settings that apply to it now,
+	// with the changes of the fields that the mask lists.
 	UpdateSettings(context.Context, *UpdateSettingsRequest) (*Settings, error)
-	// DeleteSettings takes a group's own rules away, so that those of the group
-	// above hold for it again. A group without any stays as it is.
+	// DeleteSettings removes a group's own settings, so that the settings of the group
+	// above apply to it again. It succeeds if the group has none.
 	DeleteSettings(context.Context, *DeleteSettingsRequest) (*emptypb.Empty, error)
-	// GetImage returns what an image, an index of images or another artifact is.
+	// GetImage describes an image, an index of images or another artifact.
 	GetImage(context.Context, *GetImageRequest) (*Image, error)
-	// GetReferrers returns what is attached to an image: signatures, SBOMs,
-	// attestations and the like, as the registry lists it. It is what those say who
-	// may push to the repo; nothing of it is verified.
+	// GetReferrers returns the artifacts that are attached to an image: signatures,
+	// SBOMs, attestations and the like, as the registry lists them. They are claims of
+	// identities that may push to the repo, and are not verified.
 	GetReferrers(context.Context, *GetReferrersRequest) (*Referrers, error)
-	// SummarizeImages says in short what images of a repo are like and how often
-	// they are pulled, for a list of them.
+	// SummarizeImages returns the platforms, size, signers and pull counts of images of a
+	// repo.
 	SummarizeImages(context.Context, *SummarizeImagesRequest) (*SummarizeImagesResponse, error)
-	// ListTagHistory returns every digest that the tags of a repo have stood for,
-	// the newest first, a page at a time. What became of a tag is kept when it is
+	// ListTagHistory returns every digest that the tags of a repo have pointed to, the
+	// newest first, a page at a time. The history of a tag is kept when the tag is
 	// deleted.
 	ListTagHistory(context.Context, *ListTagHistoryRequest) (*ListTagHistoryResponse, error)
-	// ListPulls returns who pulled from which repo, or pushed to it, a page at a
-	// time.
+	// ListPulls returns the pulls and pushes of repos, a page at a time.
 	ListPulls(context.Context, *ListPullsRequest) (*ListPullsResponse, error)
-	// GetRegistry says where the registry is.
+	// GetRegistry returns the address of the registry.
 	GetRegistry(context.Context, *GetRegistryRequest) (*Registry, error)
 	mustEmbedUnimplementedOCIServiceServer()
 }

@@ -51,8 +51,7 @@ const (
 	KeepReason_KEEP_REASON_NEEDED KeepReason = 9
 	// An index that is kept lists it.
 	KeepReason_KEEP_REASON_LISTED KeepReason = 10
-	// Together with its tags and what is attached to it, it is too much to be
-	// deleted at once.
+	// Together with its tags and attached artifacts, it is too large for one deletion.
 	KeepReason_KEEP_REASON_TOO_LARGE KeepReason = 11
 )
 
@@ -115,33 +114,33 @@ func (KeepReason) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_oci_v1_retention_proto_rawDescGZIP(), []int{0}
 }
 
-// Retention says which images are kept: those that at least one rule keeps. An
-// image stays or goes with all its tags, with the manifests that it lists, and
-// with what is attached to it. An image with an immutable tag is never deleted.
+// Retention says which images are kept: images that match at least one rule. An image
+// is kept or deleted together with all its tags, the manifests that it lists, and the
+// artifacts attached to it. An image with an immutable tag is never deleted.
 type Retention struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group or the repo.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Keep so many tagged images, those that were last pushed or tagged.
+	// Keep this number of tagged images: the ones that were last pushed or tagged.
 	KeepNewest int32 `protobuf:"varint,2,opt,name=keep_newest,json=keepNewest,proto3" json:"keep_newest,omitempty"`
-	// Keep images with a tag that matches one of these patterns, such as v* or
-	// latest. A star stands for any characters.
+	// Keep images with a tag that matches one of these patterns, such as v* or latest. A
+	// star matches any characters.
 	KeepMatching []string `protobuf:"bytes,3,rep,name=keep_matching,json=keepMatching,proto3" json:"keep_matching,omitempty"`
-	// Keep images that were pushed or tagged in the last days.
+	// Keep images that were pushed or tagged within this number of days.
 	KeepYoungerDays int32 `protobuf:"varint,4,opt,name=keep_younger_days,json=keepYoungerDays,proto3" json:"keep_younger_days,omitempty"`
-	// Keep images that were pulled in the last days.
+	// Keep images that were pulled within this number of days.
 	KeepPulledDays int32 `protobuf:"varint,5,opt,name=keep_pulled_days,json=keepPulledDays,proto3" json:"keep_pulled_days,omitempty"`
-	// Keep images whose tags are versions of the last minor versions: 3 keeps all
-	// of 1.9, 1.10 and 2.0.
+	// Keep images whose tags belong to this number of the latest minor versions: 3 keeps,
+	// for example, all tags of the versions 1.9, 1.10 and 2.0.
 	KeepMinors int32 `protobuf:"varint,6,opt,name=keep_minors,json=keepMinors,proto3" json:"keep_minors,omitempty"`
-	// Keep images that run somewhere in the organization, as its inventory says.
+	// Keep images that run somewhere in the organization, according to its inventory.
 	KeepDeployed bool `protobuf:"varint,7,opt,name=keep_deployed,json=keepDeployed,proto3" json:"keep_deployed,omitempty"`
-	// Keep images that a signature is attached to, whoever made it.
+	// Keep images with an attached signature, by any signer.
 	KeepSigned bool `protobuf:"varint,8,opt,name=keep_signed,json=keepSigned,proto3" json:"keep_signed,omitempty"`
 	// Keep images that another image of the organization names as its base.
 	KeepNeeded bool `protobuf:"varint,9,opt,name=keep_needed,json=keepNeeded,proto3" json:"keep_needed,omitempty"`
-	// Run the rules by themselves so often, for the first time a day after they
-	// were last changed. 0 means that they are only run when somebody asks.
+	// Run the rules automatically at this interval in days, for the first time a day
+	// after they were last changed. 0 means that they run only on request.
 	EveryDays int32 `protobuf:"varint,10,opt,name=every_days,json=everyDays,proto3" json:"every_days,omitempty"`
 	// The uid of the group or repo whose rules these are.
 	SourceUid string `protobuf:"bytes,11,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
@@ -265,13 +264,13 @@ func (x *Retention) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// KeptImages is how many images are kept for a reason. An image is counted for
-// the first reason that it has.
+// KeptImages is the number of images that are kept for a reason. An image is counted
+// only for the first reason that applies.
 type KeptImages struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The reason.
 	Reason KeepReason `protobuf:"varint,1,opt,name=reason,proto3,enum=holdfast.oci.v1.KeepReason" json:"reason,omitempty"`
-	// How many images.
+	// The number of images.
 	Images        int64 `protobuf:"varint,2,opt,name=images,proto3" json:"images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -328,21 +327,22 @@ type GoingImage struct {
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Its media type.
 	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// Its tags, which go with it.
+	// Its tags, which are deleted with it.
 	Tags []string `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
 	// When it was pushed or last tagged.
 	PushTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=push_time,json=pushTime,proto3" json:"push_time,omitempty"`
-	// The bytes of its manifests and blobs, also of those that others need.
+	// The size of its manifests and blobs in bytes, including blobs that other images
+	// share.
 	Size int64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
-	// The digests of what goes with it: images that only it lists, signatures,
-	// SBOMs and the like.
+	// The digests of the manifests that are deleted with it: images that only it lists,
+	// signatures, SBOMs and the like.
 	WithDigests []string `protobuf:"bytes,6,rep,name=with_digests,json=withDigests,proto3" json:"with_digests,omitempty"`
 	// When it was last pulled. Absent if no such pull is recorded.
 	PullTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=pull_time,json=pullTime,proto3" json:"pull_time,omitempty"`
-	// The uid of who pulled it then. Empty for a stranger, and for callers without
-	// identity.list.
+	// The uid of the identity that made that pull. Empty for an anonymous pull, and for
+	// callers without identity.list.
 	PullerUid string `protobuf:"bytes,8,opt,name=puller_uid,json=pullerUid,proto3" json:"puller_uid,omitempty"`
-	// The name of who pulled it then, if it is still there.
+	// The name of that identity, if it still exists.
 	Puller        string `protobuf:"bytes,9,opt,name=puller,proto3" json:"puller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -441,29 +441,28 @@ func (x *GoingImage) GetPuller() string {
 	return ""
 }
 
-// RetentionPlan is what rules delete, or would delete.
+// RetentionPlan lists the images that rules delete, or would delete.
 type RetentionPlan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo.
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// The uid of the group or repo whose rules apply.
 	SourceUid string `protobuf:"bytes,2,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
-	// How many images the repo has. If it is the number of those that go, nothing
-	// is kept.
+	// The number of images in the repo. If all of them are deleted, nothing is kept.
 	Images int64 `protobuf:"varint,3,opt,name=images,proto3" json:"images,omitempty"`
 	// Why images are kept.
 	Kept []*KeptImages `protobuf:"bytes,4,rep,name=kept,proto3" json:"kept,omitempty"`
-	// What goes, the oldest first: at most 200 images.
+	// The images to delete, the oldest first; at most 200.
 	Going []*GoingImage `protobuf:"bytes,5,rep,name=going,proto3" json:"going,omitempty"`
-	// How many tags go.
+	// The number of tags to delete.
 	Tags int64 `protobuf:"varint,6,opt,name=tags,proto3" json:"tags,omitempty"`
-	// How many bytes the repo needs less when the trash has let go of them.
+	// The number of bytes by which the repo shrinks once the images have left the trash.
 	Bytes int64 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// For how many days it can be restored; 0 if it cannot.
+	// The number of days for which the images can be restored; 0 if they cannot.
 	RestorableDays int32 `protobuf:"varint,8,opt,name=restorable_days,json=restorableDays,proto3" json:"restorable_days,omitempty"`
-	// Others go with the next run.
+	// The next run deletes more images.
 	More bool `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`
-	// What a run needs to delete exactly this.
+	// The value to pass to RunRetention, so that it deletes exactly these images.
 	Fingerprint   string `protobuf:"bytes,10,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,7 +619,7 @@ type SetRetentionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the group or the repo, and all rules.
 	Retention *Retention `protobuf:"bytes,1,opt,name=retention,proto3" json:"retention,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -675,7 +674,7 @@ type DeleteRetentionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -771,14 +770,14 @@ func (x *PreviewRetentionRequest) GetUid() string {
 	return ""
 }
 
-// RunRetentionRequest names the repo, and what was previewed.
+// RunRetentionRequest names the repo and the preview.
 type RunRetentionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of a repo.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The fingerprint of the preview.
 	Fingerprint string `protobuf:"bytes,2,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

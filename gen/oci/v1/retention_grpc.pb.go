@@ -31,26 +31,25 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RetentionService has the rules which images of repos are kept, and applies
-// them. What goes is deleted to the trash.
+// RetentionService manages the rules that decide which images of repos are kept, and
+// applies them. Deleted images go to the trash.
 type RetentionServiceClient interface {
-	// GetRetention returns the rules that apply to a group or a repo: its own, or
-	// those of the nearest group above that has any. They are not merged.
+	// GetRetention returns the rules that apply to a group or a repo: its own rules, or
+	// the rules of the nearest group above that has rules. They are not merged.
 	GetRetention(ctx context.Context, in *GetRetentionRequest, opts ...grpc.CallOption) (*Retention, error)
-	// SetRetention gives a group or a repo rules of its own, in the place of those
-	// that it has. Nothing is deleted before they are run, or a day later if they
-	// run by themselves.
+	// SetRetention replaces the rules of a group or a repo. Nothing is deleted before the
+	// rules run: on request, or automatically, a day later at the earliest.
 	SetRetention(ctx context.Context, in *SetRetentionRequest, opts ...grpc.CallOption) (*Retention, error)
-	// DeleteRetention takes the rules of a group or a repo away, so that those of
-	// the group above apply, if it has any.
+	// DeleteRetention removes the rules of a group or a repo, so that the rules of the
+	// group above apply, if it has any.
 	DeleteRetention(ctx context.Context, in *DeleteRetentionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// PreviewRetention returns what the rules of a repo would delete now. It is
-	// decided by the transaction that would delete it, which is then undone, so
-	// the caller needs what a run needs. Who pulled an image last is told to
-	// callers with identity.list alone.
+	// PreviewRetention returns the images that the rules of a repo would delete now. It
+	// runs the deletion in a transaction that is rolled back, so the caller needs the
+	// same capabilities as for a run. Only callers with identity.list see which identity
+	// pulled an image last.
 	PreviewRetention(ctx context.Context, in *PreviewRetentionRequest, opts ...grpc.CallOption) (*RetentionPlan, error)
-	// RunRetention deletes what a preview has, and nothing else. If one of these
-	// images would stay now, or has other tags, it says so and deletes nothing.
+	// RunRetention deletes exactly the images of a preview. If one of these images would
+	// be kept now, or has other tags, it returns an error and deletes nothing.
 	RunRetention(ctx context.Context, in *RunRetentionRequest, opts ...grpc.CallOption) (*RetentionPlan, error)
 }
 
@@ -116,26 +115,25 @@ func (c *retentionServiceClient) RunRetention(ctx context.Context, in *RunRetent
 // All implementations must embed UnimplementedRetentionServiceServer
 // for forward compatibility.
 //
-// RetentionService has the rules which images of repos are kept, and applies
-// them. What goes is deleted to the trash.
+// RetentionService manages the rules that decide which images of repos are kept, and
+// applies them. Deleted images go to the trash.
 type RetentionServiceServer interface {
-	// GetRetention returns the rules that apply to a group or a repo: its own, or
-	// those of the nearest group above that has any. They are not merged.
+	// GetRetention returns the rules that apply to a group or a repo: its own rules, or
+	// the rules of the nearest group above that has rules. They are not merged.
 	GetRetention(context.Context, *GetRetentionRequest) (*Retention, error)
-	// SetRetention gives a group or a repo rules of its own, in the place of those
-	// that it has. Nothing is deleted before they are run, or a day later if they
-	// run by themselves.
+	// SetRetention replaces the rules of a group or a repo. Nothing is deleted before the
+	// rules run: on request, or automatically, a day later at the earliest.
 	SetRetention(context.Context, *SetRetentionRequest) (*Retention, error)
-	// DeleteRetention takes the rules of a group or a repo away, so that those of
-	// the group above apply, if it has any.
+	// DeleteRetention removes the rules of a group or a repo, so that the rules of the
+	// group above apply, if it has any.
 	DeleteRetention(context.Context, *DeleteRetentionRequest) (*emptypb.Empty, error)
-	// PreviewRetention returns what the rules of a repo would delete now. It is
-	// decided by the transaction that would delete it, which is then undone, so
-	// the caller needs what a run needs. Who pulled an image last is told to
-	// callers with identity.list alone.
+	// PreviewRetention returns the images that the rules of a repo would delete now. It
+	// runs the deletion in a transaction that is rolled back, so the caller needs the
+	// same capabilities as for a run. Only callers with identity.list see which identity
+	// pulled an image last.
 	PreviewRetention(context.Context, *PreviewRetentionRequest) (*RetentionPlan, error)
-	// RunRetention deletes what a preview has, and nothing else. If one of these
-	// images would stay now, or has other tags, it says so and deletes nothing.
+	// RunRetention deletes exactly the images of a preview. If one of these images would
+	// be kept now, or has other tags, it returns an error and deletes nothing.
 	RunRetention(context.Context, *RunRetentionRequest) (*RetentionPlan, error)
 	mustEmbedUnimplementedRetentionServiceServer()
 }

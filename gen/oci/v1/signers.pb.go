@@ -26,29 +26,29 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Signer is somebody whose signatures of images count: who has the private key of
-// a public one, or an identity that an authority has certified. It never changes.
+// Signer is a signer whose signatures of images are accepted: the holder of the private
+// key for a public key, or an identity that a certificate authority has certified. It
+// cannot be changed.
 type Signer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The signer's path in the hierarchy, below the group that it is in.
+	// The signer's path in the hierarchy, below its group.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Its name, which no other signer of the group has.
+	// Its name, unique in the group.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// What it is for.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// A public key in PEM: ECDSA, RSA or Ed25519. Either this or an identity is
 	// given.
 	Key string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
-	// The issuer of the identity, as its certificate has it.
+	// The issuer of the identity, as in its certificate.
 	Issuer string `protobuf:"bytes,5,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	// The subject of the identity: an address of a person, a workflow or a
 	// workload.
 	Subject string `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
-	// A regular expression (RE2) that the whole subject matches, instead of a
-	// subject.
+	// A regular expression (RE2) that must match the whole subject, instead of a subject.
 	SubjectPattern string `protobuf:"bytes,7,opt,name=subject_pattern,json=subjectPattern,proto3" json:"subject_pattern,omitempty"`
-	// Sigstore's trusted_root.json, which says whose certificates, logs and
-	// timestamps are trusted. That of the server unless given.
+	// Sigstore's trusted_root.json, which lists the trusted certificate authorities, logs
+	// and timestamp authorities. The default is the server's own.
 	TrustedRoot string `protobuf:"bytes,8,opt,name=trusted_root,json=trustedRoot,proto3" json:"trusted_root,omitempty"`
 	// When the signer was created.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -152,11 +152,11 @@ func (x *Signer) GetCreateTime() *timestamppb.Timestamp {
 // CreateSignerRequest describes the signer to create.
 type CreateSignerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group that it is in.
+	// The group to create it in.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new signer.
 	Signer *Signer `protobuf:"bytes,2,opt,name=signer,proto3" json:"signer,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -266,13 +266,13 @@ type ListSignersRequest struct {
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, uid, name or create_time, then optionally " desc". The
-	// pages of one walk have one order.
+	// A field to sort by, uid, name or create_time, then optionally " desc". Send the
+	// same order with every page token.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	// Only signers of exactly this name.
 	Name          string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
@@ -357,11 +357,11 @@ type ListSignersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The signers of this page.
 	Signers []*Signer `protobuf:"bytes,1,rep,name=signers,proto3" json:"signers,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many signers match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -430,7 +430,7 @@ type DeleteSignerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The signer's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -535,18 +535,18 @@ func (x *GetSignaturesRequest) GetReference() string {
 	return ""
 }
 
-// Signatures are the signatures of an image, and whether they count.
+// Signatures are the signatures of an image, and whether they are accepted.
 type Signatures struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The digest of the image.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Whether a signer that counts has signed it.
+	// An accepted signer has signed the image.
 	Verified bool `protobuf:"varint,2,opt,name=verified,proto3" json:"verified,omitempty"`
-	// The names of those who have, in order.
+	// The names of the accepted signers that have signed it, in order.
 	Signers []string `protobuf:"bytes,3,rep,name=signers,proto3" json:"signers,omitempty"`
 	// All signatures, up to a limit.
 	Signatures []*Signature `protobuf:"bytes,4,rep,name=signatures,proto3" json:"signatures,omitempty"`
-	// The uid of the group whose signers count; empty if there are none.
+	// The uid of the group whose signers apply; empty if there are none.
 	SourceUid     string `protobuf:"bytes,5,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,19 +620,19 @@ func (x *Signatures) GetSourceUid() string {
 // Signature is one signature of an image.
 type Signature struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The digest of the manifest that has it.
+	// The digest of the manifest that contains it.
 	Manifest string `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"`
 	// The digest of the index that is signed, if it is not the image itself.
 	Index string `protobuf:"bytes,2,opt,name=index,proto3" json:"index,omitempty"`
-	// The name of the signer; empty if it does not count.
+	// The name of the signer; empty if the signature is not accepted.
 	Signer string `protobuf:"bytes,3,opt,name=signer,proto3" json:"signer,omitempty"`
 	// The uid of the signer.
 	SignerUid string `protobuf:"bytes,4,opt,name=signer_uid,json=signerUid,proto3" json:"signer_uid,omitempty"`
-	// The issuer in its certificate, if that is trusted.
+	// The issuer in its certificate, if the certificate is trusted.
 	Issuer string `protobuf:"bytes,5,opt,name=issuer,proto3" json:"issuer,omitempty"`
-	// The subject in its certificate, if that is trusted.
+	// The subject in its certificate, if the certificate is trusted.
 	Subject string `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Why it does not count.
+	// Why the signature is not accepted.
 	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

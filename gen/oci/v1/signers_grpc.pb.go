@@ -31,23 +31,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SignersService keeps whose signatures of images count. The signers of the
-// nearest group at or above that has any count; those of other groups do not. A
-// rule of findings.v1 can refuse pulls of images that none of them has signed.
+// SignersService manages the signers whose signatures of images are accepted. For a
+// repo, the signers of the nearest group that has any apply; signers of other groups do
+// not. A rule of findings.v1 can refuse pulls of images that none of them has signed.
 type SignersServiceClient interface {
 	// CreateSigner adds a signer to a group.
 	CreateSigner(ctx context.Context, in *CreateSignerRequest, opts ...grpc.CallOption) (*Signer, error)
 	// GetSigner returns one signer.
 	GetSigner(ctx context.Context, in *GetSignerRequest, opts ...grpc.CallOption) (*Signer, error)
-	// ListSigners returns the signers that the caller's grants reach, a page at a
-	// time, without their trusted roots.
+	// ListSigners returns the signers that the caller may list, a page at a time, without
+	// their trusted roots.
 	ListSigners(ctx context.Context, in *ListSignersRequest, opts ...grpc.CallOption) (*ListSignersResponse, error)
-	// DeleteSigner removes a signer. Its signatures do not count from then on. If
-	// it was the last of its group, the signers of the group above count.
+	// DeleteSigner removes a signer. Its signatures are no longer accepted. If it was the
+	// last signer of its group, the signers of the group above apply.
 	DeleteSigner(ctx context.Context, in *DeleteSignerRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// GetSignatures returns the signatures of an image that are in its repo, also
-	// those of indexes that list it, and verifies them. It names the signers that
-	// have made them, whether or not the caller may list these.
+	// GetSignatures returns and verifies the signatures of an image in its repo,
+	// including the signatures of indexes that list it. It returns the names of the
+	// signers, whether or not the caller may list signers.
 	GetSignatures(ctx context.Context, in *GetSignaturesRequest, opts ...grpc.CallOption) (*Signatures, error)
 }
 
@@ -113,23 +113,23 @@ func (c *signersServiceClient) GetSignatures(ctx context.Context, in *GetSignatu
 // All implementations must embed UnimplementedSignersServiceServer
 // for forward compatibility.
 //
-// SignersService keeps whose signatures of images count. The signers of the
-// nearest group at or above that has any count; those of other groups do not. A
-// rule of findings.v1 can refuse pulls of images that none of them has signed.
+// SignersService manages the signers whose signatures of images are accepted. For a
+// repo, the signers of the nearest group that has any apply; signers of other groups do
+// not. A rule of findings.v1 can refuse pulls of images that none of them has signed.
 type SignersServiceServer interface {
 	// CreateSigner adds a signer to a group.
 	CreateSigner(context.Context, *CreateSignerRequest) (*Signer, error)
 	// GetSigner returns one signer.
 	GetSigner(context.Context, *GetSignerRequest) (*Signer, error)
-	// ListSigners returns the signers that the caller's grants reach, a page at a
-	// time, without their trusted roots.
+	// ListSigners returns the signers that the caller may list, a page at a time, without
+	// their trusted roots.
 	ListSigners(context.Context, *ListSignersRequest) (*ListSignersResponse, error)
-	// DeleteSigner removes a signer. Its signatures do not count from then on. If
-	// it was the last of its group, the signers of the group above count.
+	// DeleteSigner removes a signer. Its signatures are no longer accepted. If it was the
+	// last signer of its group, the signers of the group above apply.
 	DeleteSigner(context.Context, *DeleteSignerRequest) (*emptypb.Empty, error)
-	// GetSignatures returns the signatures of an image that are in its repo, also
-	// those of indexes that list it, and verifies them. It names the signers that
-	// have made them, whether or not the caller may list these.
+	// GetSignatures returns and verifies the signatures of an image in its repo,
+	// including the signatures of indexes that list it. It returns the names of the
+	// signers, whether or not the caller may list signers.
 	GetSignatures(context.Context, *GetSignaturesRequest) (*Signatures, error)
 	mustEmbedUnimplementedSignersServiceServer()
 }

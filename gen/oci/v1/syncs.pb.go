@@ -24,17 +24,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SyncState says how a repo stands that follows another.
+// SyncState is the state of the sync of a repo.
 type SyncState int32
 
 const (
 	// Never returned.
 	SyncState_SYNC_STATE_UNSPECIFIED SyncState = 0
-	// It is equal to its source, as far as is known.
+	// It was equal to its source at the last comparison.
 	SyncState_SYNC_STATE_EQUAL SyncState = 1
-	// It is due, and nobody has begun.
+	// A run is due and has not begun.
 	SyncState_SYNC_STATE_QUEUED SyncState = 2
-	// It is being made equal.
+	// A run is in progress.
 	SyncState_SYNC_STATE_IN_PROGRESS SyncState = 3
 	// It is not equal; error says why.
 	SyncState_SYNC_STATE_FAILED SyncState = 4
@@ -85,32 +85,33 @@ func (SyncState) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_oci_v1_syncs_proto_rawDescGZIP(), []int{0}
 }
 
-// Sync is a repo that follows another.
+// Sync is the sync status of a repo that follows a source.
 type Sync struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The uid of the repo that it follows.
+	// The uid of the source repo.
 	SourceUid string `protobuf:"bytes,2,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
-	// How it stands.
+	// The state.
 	State SyncState `protobuf:"varint,3,opt,name=state,proto3,enum=holdfast.oci.v1.SyncState" json:"state,omitempty"`
-	// Since when. Absent if nobody has set the source since this server follows.
+	// Since when it is in this state. Absent if the source was set before this server
+	// supported syncs.
 	StateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=state_time,json=stateTime,proto3" json:"state_time,omitempty"`
-	// Why it is not equal, or was not after the last run.
+	// Why it is not equal, or was not equal after the last run.
 	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	// Some of the tags that are not equal: ten at most. Empty for callers without
 	// tag.list on both repos.
 	FailedTags []string `protobuf:"bytes,6,rep,name=failed_tags,json=failedTags,proto3" json:"failed_tags,omitempty"`
 	// When it was last equal. Absent if it never was.
 	SuccessTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=success_time,json=successTime,proto3" json:"success_time,omitempty"`
-	// When it is next compared with its source at the latest. Absent if never.
+	// The latest time of the next comparison with its source. Absent if there is none.
 	DueTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
-	// When following ends, unless it is done by somebody who may before that.
+	// When the sync ends, unless a run succeeds before that.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// The uid of who has set the source, in whose name it is done. Empty if nobody
-	// has, and for callers without identity.list.
+	// The uid of the identity that set the source, with whose permissions the sync runs.
+	// Empty if it is not known, and for callers without identity.list.
 	SetByUid string `protobuf:"bytes,10,opt,name=set_by_uid,json=setByUid,proto3" json:"set_by_uid,omitempty"`
-	// How many tags it had after the last run.
+	// The number of tags after the last run.
 	Tags          int64 `protobuf:"varint,11,opt,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -226,7 +227,7 @@ func (x *Sync) GetTags() int64 {
 // GetSyncRequest names the repo.
 type GetSyncRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of a repo that follows another.
+	// The uid of a repo that follows a source.
 	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -276,12 +277,12 @@ type ListSyncsRequest struct {
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only "uid" is known, which is what is meant without.
+	// Only "uid" is supported, which is also the default.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,16 +353,16 @@ func (x *ListSyncsRequest) GetSkip() int32 {
 	return 0
 }
 
-// ListSyncsResponse is one page of repos that follow another.
+// ListSyncsResponse is one page of repos that follow a source.
 type ListSyncsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those of this page.
+	// The repos of this page.
 	Syncs []*Sync `protobuf:"bytes,1,rep,name=syncs,proto3" json:"syncs,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// How many there are on all pages together.
+	// The number of repos, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -428,9 +429,9 @@ func (x *ListSyncsResponse) GetSkipped() int32 {
 // RunSyncRequest names the repo.
 type RunSyncRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of a repo that follows another.
+	// The uid of a repo that follows a source.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -28,17 +28,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SyncsService tells how repos stand that follow another, which sync_config of
-// a repo sets. Such a repo is kept equal to its source: it has its tags, and no
-// others.
+// SyncsService returns the sync status of repos that follow a source repo, which the
+// sync_config of a repo sets. Such a repo is kept equal to its source: it has exactly
+// the tags of the source.
 type SyncsServiceClient interface {
-	// GetSync returns how a repo stands that follows another.
+	// GetSync returns the sync status of a repo.
 	GetSync(ctx context.Context, in *GetSyncRequest, opts ...grpc.CallOption) (*Sync, error)
-	// ListSyncs returns the repos below a group that follow another, by their
-	// uids, a page at a time.
+	// ListSyncs returns the sync status of the repos below a group that follow a source,
+	// by their uids, a page at a time.
 	ListSyncs(ctx context.Context, in *ListSyncsRequest, opts ...grpc.CallOption) (*ListSyncsResponse, error)
-	// RunSync has a repo made equal to its source now, and does not wait for it.
-	// If the last run has just begun, the next begins five seconds after that.
+	// RunSync starts a sync of a repo now and returns without waiting for it. A new run
+	// begins at the earliest five seconds after the start of the last one.
 	RunSync(ctx context.Context, in *RunSyncRequest, opts ...grpc.CallOption) (*Sync, error)
 }
 
@@ -84,17 +84,17 @@ func (c *syncsServiceClient) RunSync(ctx context.Context, in *RunSyncRequest, op
 // All implementations must embed UnimplementedSyncsServiceServer
 // for forward compatibility.
 //
-// SyncsService tells how repos stand that follow another, which sync_config of
-// a repo sets. Such a repo is kept equal to its source: it has its tags, and no
-// others.
+// SyncsService returns the sync status of repos that follow a source repo, which the
+// sync_config of a repo sets. Such a repo is kept equal to its source: it has exactly
+// the tags of the source.
 type SyncsServiceServer interface {
-	// GetSync returns how a repo stands that follows another.
+	// GetSync returns the sync status of a repo.
 	GetSync(context.Context, *GetSyncRequest) (*Sync, error)
-	// ListSyncs returns the repos below a group that follow another, by their
-	// uids, a page at a time.
+	// ListSyncs returns the sync status of the repos below a group that follow a source,
+	// by their uids, a page at a time.
 	ListSyncs(context.Context, *ListSyncsRequest) (*ListSyncsResponse, error)
-	// RunSync has a repo made equal to its source now, and does not wait for it.
-	// If the last run has just begun, the next begins five seconds after that.
+	// RunSync starts a sync of a repo now and returns without waiting for it. A new run
+	// begins at the earliest five seconds after the start of the last one.
 	RunSync(context.Context, *RunSyncRequest) (*Sync, error)
 	mustEmbedUnimplementedSyncsServiceServer()
 }

@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TrashKind says what an entry of the trash was.
+// TrashKind is the kind of a deleted item.
 type TrashKind int32
 
 const (
@@ -36,7 +36,7 @@ const (
 	TrashKind_TRASH_KIND_TAG TrashKind = 1
 	// A manifest: an image, an index or another artifact.
 	TrashKind_TRASH_KIND_MANIFEST TrashKind = 2
-	// A repo with all that was in it.
+	// A repo with its contents.
 	TrashKind_TRASH_KIND_REPO TrashKind = 3
 )
 
@@ -83,32 +83,32 @@ func (TrashKind) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_oci_v1_trash_proto_rawDescGZIP(), []int{0}
 }
 
-// TrashEntry is something that was deleted from the registry and can be
-// restored.
+// TrashEntry is a deleted tag, manifest or repo that can be restored.
 type TrashEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entry's path in the hierarchy, below the repo that it was in, or was.
+	// The entry's path in the hierarchy, below its repo, or below the deleted repo
+	// itself.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// What it was.
+	// The kind of the deleted item.
 	Kind TrashKind `protobuf:"varint,2,opt,name=kind,proto3,enum=holdfast.oci.v1.TrashKind" json:"kind,omitempty"`
-	// The uid of the repo that it was in, or was.
+	// The uid of its repo, or of the deleted repo itself.
 	RepoUid string `protobuf:"bytes,3,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// The name that the repo had.
 	Repo string `protobuf:"bytes,4,opt,name=repo,proto3" json:"repo,omitempty"`
 	// The name of a tag.
 	Tag string `protobuf:"bytes,5,opt,name=tag,proto3" json:"tag,omitempty"`
-	// The digest that a tag stood for, or of a manifest.
+	// The digest of the manifest, or the digest that the tag pointed to.
 	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The media type of a manifest.
 	MediaType string `protobuf:"bytes,7,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// The bytes of a manifest with its blobs, or of everything in a repo. They
-	// count as stored until they are gone for good.
+	// The size of a manifest with its blobs, or of everything in a repo, in bytes. It
+	// counts as stored until the entry leaves the trash.
 	Size int64 `protobuf:"varint,8,opt,name=size,proto3" json:"size,omitempty"`
-	// The uid of who deleted it; empty if that was the service itself.
+	// The uid of the identity that deleted it; empty if the service itself did.
 	ActorUid string `protobuf:"bytes,9,opt,name=actor_uid,json=actorUid,proto3" json:"actor_uid,omitempty"`
 	// When it was deleted.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it is gone for good.
+	// When the entry leaves the trash and can no longer be restored.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -228,15 +228,15 @@ type ListTrashEntriesRequest struct {
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// A field to sort by, create_time or uid, then optionally " desc";
 	// "create_time desc" unless given.
 	OrderBy string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,5,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Only tags that stood for this digest, and the manifest that has it.
+	// Only tags that pointed to this digest, and the manifest with this digest.
 	Digest        string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -319,11 +319,11 @@ type ListTrashEntriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entries of this page.
 	Entries []*TrashEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many entries match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,11 +438,12 @@ type RestoreTrashEntryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entry's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Move tags that stand for something else now. Without it that is refused.
+	// Move tags that now point to a different digest. Without this, such a restore is
+	// refused.
 	Replace bool `protobuf:"varint,2,opt,name=replace,proto3" json:"replace,omitempty"`
 	// Leave the tags that were deleted with a manifest in the trash.
 	WithoutTags bool `protobuf:"varint,3,opt,name=without_tags,json=withoutTags,proto3" json:"without_tags,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -506,11 +507,11 @@ func (x *RestoreTrashEntryRequest) GetValidateOnly() bool {
 	return false
 }
 
-// RestoreTrashEntryResponse says what was restored.
+// RestoreTrashEntryResponse lists the restored entries.
 type RestoreTrashEntryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entries that are not in the trash any more: the one that was asked for
-	// first, then those that came with it.
+	// The entries that left the trash: first the requested one, then the ones that were
+	// restored with it.
 	Entries       []*TrashEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -553,12 +554,12 @@ func (x *RestoreTrashEntryResponse) GetEntries() []*TrashEntry {
 	return nil
 }
 
-// DeleteTrashEntryRequest names the entry to remove for good.
+// DeleteTrashEntryRequest names the entry to remove permanently.
 type DeleteTrashEntryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entry's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -613,7 +614,7 @@ type EmptyTrashRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of a group or a repo.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -663,13 +664,13 @@ func (x *EmptyTrashRequest) GetValidateOnly() bool {
 	return false
 }
 
-// EmptyTrashResponse says what was removed.
+// EmptyTrashResponse counts the removed entries.
 type EmptyTrashResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many entries.
+	// The number of entries.
 	Entries int64 `protobuf:"varint,1,opt,name=entries,proto3" json:"entries,omitempty"`
-	// Their bytes. They are free when the collector has removed the blobs that
-	// nothing else needs.
+	// Their size in bytes. The space is free once garbage collection has removed the
+	// blobs that nothing else uses.
 	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -31,25 +31,25 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TrashService restores what was deleted from the registry. Deleted tags,
-// manifests and repos are gone at once for everybody who reads, and can be
-// restored for a time that the settings of the group say.
+// TrashService restores deleted tags, manifests and repos. A deletion is immediately
+// visible to all readers, and can be undone for a time that the settings of the group
+// define.
 type TrashServiceClient interface {
-	// ListTrashEntries returns what can be restored, the last deleted first, a
-	// page at a time.
+	// ListTrashEntries returns the deleted items that can be restored, the last deleted
+	// first, a page at a time.
 	ListTrashEntries(ctx context.Context, in *ListTrashEntriesRequest, opts ...grpc.CallOption) (*ListTrashEntriesResponse, error)
 	// GetTrashEntry returns one entry of the trash.
 	GetTrashEntry(ctx context.Context, in *GetTrashEntryRequest, opts ...grpc.CallOption) (*TrashEntry, error)
-	// RestoreTrashEntry puts back what an entry is. A tag comes with its manifest;
-	// a manifest with the tags that were deleted with it, the manifests that it
-	// lists, and those about it that were deleted with it or later; a repo with
-	// all that was in it, for which the caller needs repo.create as well.
+	// RestoreTrashEntry restores an entry. A tag is restored with its manifest. A
+	// manifest is restored with the tags that were deleted with it, the manifests that it
+	// lists, and its referrers that were deleted with it or later. A repo is restored
+	// with its contents, for which the caller needs repo.create as well.
 	RestoreTrashEntry(ctx context.Context, in *RestoreTrashEntryRequest, opts ...grpc.CallOption) (*RestoreTrashEntryResponse, error)
-	// DeleteTrashEntry removes one entry: what it is can no longer be restored.
-	// With a repo goes everything that was deleted from it before.
+	// DeleteTrashEntry removes one entry, which can no longer be restored. The entry of a
+	// repo is removed together with everything that was deleted from the repo earlier.
 	DeleteTrashEntry(ctx context.Context, in *DeleteTrashEntryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// EmptyTrash removes everything that was deleted from a group and below it,
-	// or from a repo: nothing of it can be restored.
+	// EmptyTrash removes all entries of a group and below it, or of a repo. They can no
+	// longer be restored.
 	EmptyTrash(ctx context.Context, in *EmptyTrashRequest, opts ...grpc.CallOption) (*EmptyTrashResponse, error)
 }
 
@@ -115,25 +115,25 @@ func (c *trashServiceClient) EmptyTrash(ctx context.Context, in *EmptyTrashReque
 // All implementations must embed UnimplementedTrashServiceServer
 // for forward compatibility.
 //
-// TrashService restores what was deleted from the registry. Deleted tags,
-// manifests and repos are gone at once for everybody who reads, and can be
-// restored for a time that the settings of the group say.
+// TrashService restores deleted tags, manifests and repos. A deletion is immediately
+// visible to all readers, and can be undone for a time that the settings of the group
+// define.
 type TrashServiceServer interface {
-	// ListTrashEntries returns what can be restored, the last deleted first, a
-	// page at a time.
+	// ListTrashEntries returns the deleted items that can be restored, the last deleted
+	// first, a page at a time.
 	ListTrashEntries(context.Context, *ListTrashEntriesRequest) (*ListTrashEntriesResponse, error)
 	// GetTrashEntry returns one entry of the trash.
 	GetTrashEntry(context.Context, *GetTrashEntryRequest) (*TrashEntry, error)
-	// RestoreTrashEntry puts back what an entry is. A tag comes with its manifest;
-	// a manifest with the tags that were deleted with it, the manifests that it
-	// lists, and those about it that were deleted with it or later; a repo with
-	// all that was in it, for which the caller needs repo.create as well.
+	// RestoreTrashEntry restores an entry. A tag is restored with its manifest. A
+	// manifest is restored with the tags that were deleted with it, the manifests that it
+	// lists, and its referrers that were deleted with it or later. A repo is restored
+	// with its contents, for which the caller needs repo.create as well.
 	RestoreTrashEntry(context.Context, *RestoreTrashEntryRequest) (*RestoreTrashEntryResponse, error)
-	// DeleteTrashEntry removes one entry: what it is can no longer be restored.
-	// With a repo goes everything that was deleted from it before.
+	// DeleteTrashEntry removes one entry, which can no longer be restored. The entry of a
+	// repo is removed together with everything that was deleted from the repo earlier.
 	DeleteTrashEntry(context.Context, *DeleteTrashEntryRequest) (*emptypb.Empty, error)
-	// EmptyTrash removes everything that was deleted from a group and below it,
-	// or from a repo: nothing of it can be restored.
+	// EmptyTrash removes all entries of a group and below it, or of a repo. They can no
+	// longer be restored.
 	EmptyTrash(context.Context, *EmptyTrashRequest) (*EmptyTrashResponse, error)
 	mustEmbedUnimplementedTrashServiceServer()
 }

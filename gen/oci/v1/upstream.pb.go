@@ -32,29 +32,29 @@ const (
 // there is its path below the group.
 type Upstream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The upstream's path in the hierarchy, below the group that it is of.
+	// The upstream's path in the hierarchy, below its group.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// What it is called, such as docker.io.
+	// Its name, such as docker.io.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Where it is: https:// and a host. That of the name unless given.
+	// Its address: https:// and a host. Derived from the name unless given.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// The only address, besides the host of the registry, that the credentials may
-	// be sent to: where the registry gives tokens, if that is at another host.
+	// The address of the registry's token service, if it is at another host. It is the
+	// only address, besides the registry's host, that the credentials may be sent to.
 	Realm string `protobuf:"bytes,4,opt,name=realm,proto3" json:"realm,omitempty"`
-	// How long a tag is believed before the upstream is asked whether it has
-	// moved: an hour unless given.
+	// How long a tag is served before the upstream is asked whether it has moved: an hour
+	// unless given.
 	FreshFor *durationpb.Duration `protobuf:"bytes,5,opt,name=fresh_for,json=freshFor,proto3" json:"fresh_for,omitempty"`
 	// Patterns of the repos that are fetched, such as library/*, acme/** and
 	// !acme/secret. All unless given.
 	Names []string `protobuf:"bytes,6,rep,name=names,proto3" json:"names,omitempty"`
-	// Those may cause fetches who may pull only because everybody may. Otherwise
-	// they get only what is stored.
+	// Callers that may pull only because the repos are public may cause fetches. If
+	// false, they get only stored images.
 	Anyone bool `protobuf:"varint,7,opt,name=anyone,proto3" json:"anyone,omitempty"`
-	// The uid of an identity of another Holdfast, which trusts tokens of this one
-	// whose subject is upstream: and the uid of this upstream.
+	// The uid of an identity at another Holdfast server. That identity trusts tokens of
+	// this server with the subject "upstream:" followed by the uid of this upstream.
 	Identity string `protobuf:"bytes,8,opt,name=identity,proto3" json:"identity,omitempty"`
-	// A user and a password with a colon between. Answers never have them, and an
-	// empty text keeps those before unless the mask names the field.
+	// A user and a password, separated by a colon. Answers never have them. An empty
+	// value keeps the previous credentials, unless the mask names the field.
 	Credentials string `protobuf:"bytes,9,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	// It has credentials.
 	HasCredentials bool `protobuf:"varint,10,opt,name=has_credentials,json=hasCredentials,proto3" json:"has_credentials,omitempty"`
@@ -62,10 +62,11 @@ type Upstream struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Why the server that answers got nothing from it when it last asked. Empty if
-	// it did, or has not asked since it started or since the upstream changed.
+	// Why the last request to the upstream failed, on the server that answers. Empty if
+	// it succeeded, or if there was none since the server started or the upstream
+	// changed.
 	LastFailure string `protobuf:"bytes,13,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
-	// When that was.
+	// When that request failed.
 	LastFailureTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_failure_time,json=lastFailureTime,proto3" json:"last_failure_time,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -202,11 +203,11 @@ func (x *Upstream) GetLastFailureTime() *timestamppb.Timestamp {
 // CreateUpstreamRequest describes the upstream to create.
 type CreateUpstreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The group that it is of.
+	// The group to create it for.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new upstream.
 	Upstream *Upstream `protobuf:"bytes,2,opt,name=upstream,proto3" json:"upstream,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -314,17 +315,17 @@ type ListUpstreamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only those of this name.
+	// Only results with this name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". By uid unless given. The
-	// pages of one walk have one order.
+	// A field to sort by, then optionally " desc". By uid unless given. Send the same
+	// order with every page token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -407,11 +408,11 @@ type ListUpstreamsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The upstreams of this page.
 	Upstreams []*Upstream `protobuf:"bytes,1,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many upstreams match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -475,14 +476,14 @@ func (x *ListUpstreamsResponse) GetSkipped() int32 {
 	return 0
 }
 
-// UpdateUpstreamRequest says what to change in an upstream.
+// UpdateUpstreamRequest describes a change of an upstream.
 type UpdateUpstreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The upstream; its uid says which.
+	// The upstream with its uid and the new values.
 	Upstream *Upstream `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
-	// The fields to change. Without it those that the upstream sets.
+	// The fields to change. If it is empty, the fields that the upstream sets.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -544,7 +545,7 @@ type DeleteUpstreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The upstream's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -31,22 +31,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// UpstreamsService keeps the registries that groups fetch images from when they
-// are asked for. What was fetched is stored, and served from here whatever the
-// upstream does later. Nothing can be pushed to a group that has an upstream.
+// UpstreamsService manages upstreams: registries from which groups fetch images on
+// demand. Fetched images are stored and served from here, even if the upstream deletes
+// them later. Nothing can be pushed to a group that has an upstream.
 type UpstreamsServiceClient interface {
-	// CreateUpstream gives a group an upstream. The group must not have one, and
-	// no repos, in it or below it.
+	// CreateUpstream gives a group an upstream. The group must not have an upstream, and
+	// there must be no repos in it or below it.
 	CreateUpstream(ctx context.Context, in *CreateUpstreamRequest, opts ...grpc.CallOption) (*Upstream, error)
 	// GetUpstream returns an upstream, without its credentials.
 	GetUpstream(ctx context.Context, in *GetUpstreamRequest, opts ...grpc.CallOption) (*Upstream, error)
-	// ListUpstreams returns the upstreams that the caller's grants reach, a page
-	// at a time.
+	// ListUpstreams returns the upstreams that the caller may list, a page at a time.
 	ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error)
-	// UpdateUpstream changes an upstream. With another address or realm, it loses
-	// its credentials, unless the request has new ones.
+	// UpdateUpstream changes an upstream. If the address or the realm changes, the
+	// credentials are deleted, unless the request has new ones.
 	UpdateUpstream(ctx context.Context, in *UpdateUpstreamRequest, opts ...grpc.CallOption) (*Upstream, error)
-	// DeleteUpstream takes the upstream from a group. What was fetched stays.
+	// DeleteUpstream removes the upstream of a group. Fetched images stay.
 	DeleteUpstream(ctx context.Context, in *DeleteUpstreamRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
@@ -112,22 +111,21 @@ func (c *upstreamsServiceClient) DeleteUpstream(ctx context.Context, in *DeleteU
 // All implementations must embed UnimplementedUpstreamsServiceServer
 // for forward compatibility.
 //
-// UpstreamsService keeps the registries that groups fetch images from when they
-// are asked for. What was fetched is stored, and served from here whatever the
-// upstream does later. Nothing can be pushed to a group that has an upstream.
+// UpstreamsService manages upstreams: registries from which groups fetch images on
+// demand. Fetched images are stored and served from here, even if the upstream deletes
+// them later. Nothing can be pushed to a group that has an upstream.
 type UpstreamsServiceServer interface {
-	// CreateUpstream gives a group an upstream. The group must not have one, and
-	// no repos, in it or below it.
+	// CreateUpstream gives a group an upstream. The group must not have an upstream, and
+	// there must be no repos in it or below it.
 	CreateUpstream(context.Context, *CreateUpstreamRequest) (*Upstream, error)
 	// GetUpstream returns an upstream, without its credentials.
 	GetUpstream(context.Context, *GetUpstreamRequest) (*Upstream, error)
-	// ListUpstreams returns the upstreams that the caller's grants reach, a page
-	// at a time.
+	// ListUpstreams returns the upstreams that the caller may list, a page at a time.
 	ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error)
-	// UpdateUpstream changes an upstream. With another address or realm, it loses
-	// its credentials, unless the request has new ones.
+	// UpdateUpstream changes an upstream. If the address or the realm changes, the
+	// credentials are deleted, unless the request has new ones.
 	UpdateUpstream(context.Context, *UpdateUpstreamRequest) (*Upstream, error)
-	// DeleteUpstream takes the upstream from a group. What was fetched stays.
+	// DeleteUpstream removes the upstream of a group. Fetched images stay.
 	DeleteUpstream(context.Context, *DeleteUpstreamRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedUpstreamsServiceServer()
 }

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetInstallationRequest asks for the one there is.
+// GetInstallationRequest is empty: there is one installation.
 type GetInstallationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -62,7 +62,7 @@ func (*GetInstallationRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_operator_v1_operator_proto_rawDescGZIP(), []int{0}
 }
 
-// Installation is how everything is.
+// Installation is the state of the installation.
 type Installation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of the replica that answers.
@@ -77,18 +77,18 @@ type Installation struct {
 	Keys []*SigningKey `protobuf:"bytes,5,rep,name=keys,proto3" json:"keys,omitempty"`
 	// The age at which the signing keys are replaced.
 	KeyRotation *durationpb.Duration `protobuf:"bytes,6,opt,name=key_rotation,json=keyRotation,proto3" json:"key_rotation,omitempty"`
-	// When the certificate of the server ends. Absent without TLS.
+	// When the certificate of the server expires. Absent without TLS.
 	CertificateExpireTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=certificate_expire_time,json=certificateExpireTime,proto3" json:"certificate_expire_time,omitempty"`
-	// What waits to be done.
+	// The background work that is waiting.
 	Work *Work `protobuf:"bytes,8,opt,name=work,proto3" json:"work,omitempty"`
-	// The garbage of the registry.
+	// The garbage collection of the registry.
 	Collection *Collection `protobuf:"bytes,9,opt,name=collection,proto3" json:"collection,omitempty"`
 	// The budgets of organizations that are used the most, the fullest first, at
 	// most 20.
 	Budgets []*BudgetUse `protobuf:"bytes,10,rep,name=budgets,proto3" json:"budgets,omitempty"`
-	// How many groups have a budget.
+	// The number of groups with a budget.
 	BudgetCount int32 `protobuf:"varint,11,opt,name=budget_count,json=budgetCount,proto3" json:"budget_count,omitempty"`
-	// More organizations have a budget than were looked at.
+	// More organizations have a budget than were examined.
 	BudgetsIncomplete bool `protobuf:"varint,12,opt,name=budgets_incomplete,json=budgetsIncomplete,proto3" json:"budgets_incomplete,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -208,7 +208,7 @@ func (x *Installation) GetBudgetsIncomplete() bool {
 	return false
 }
 
-// Database is where the installation keeps everything but blobs.
+// Database stores everything except blobs.
 type Database struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SQLite or PostgreSQL, and its version.
@@ -217,13 +217,14 @@ type Database struct {
 	Schema int64 `protobuf:"varint,2,opt,name=schema,proto3" json:"schema,omitempty"`
 	// The last migration that the replica knows.
 	KnownSchema int64 `protobuf:"varint,3,opt,name=known_schema,json=knownSchema,proto3" json:"known_schema,omitempty"`
-	// How long a query takes.
+	// The duration of a query.
 	Answers *durationpb.Duration `protobuf:"bytes,4,opt,name=answers,proto3" json:"answers,omitempty"`
-	// How far its clock is ahead of the replica's.
+	// The difference between its clock and the replica's clock; positive if the database
+	// is ahead.
 	ClockSkew *durationpb.Duration `protobuf:"bytes,5,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
-	// Connections that are in use.
+	// The number of connections in use.
 	ConnectionsInUse int32 `protobuf:"varint,6,opt,name=connections_in_use,json=connectionsInUse,proto3" json:"connections_in_use,omitempty"`
-	// Connections that may be open.
+	// The maximum number of connections.
 	ConnectionsLimit int32 `protobuf:"varint,7,opt,name=connections_limit,json=connectionsLimit,proto3" json:"connections_limit,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -311,13 +312,13 @@ func (x *Database) GetConnectionsLimit() int32 {
 // Replica is a server of the installation.
 type Replica struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names it until it ends.
+	// Its id, which is valid until it stops.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// How long ago it was last heard of.
+	// The time since its last sign of life.
 	Age *durationpb.Duration `protobuf:"bytes,2,opt,name=age,proto3" json:"age,omitempty"`
-	// Changes of access that it has not applied.
+	// The number of access changes that it has not applied.
 	Behind int64 `protobuf:"varint,3,opt,name=behind,proto3" json:"behind,omitempty"`
-	// It serves. One that was not heard of for ten seconds does not.
+	// It is serving. False after ten seconds without a sign of life.
 	Live          bool `protobuf:"varint,4,opt,name=live,proto3" json:"live,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -381,14 +382,15 @@ func (x *Replica) GetLive() bool {
 	return false
 }
 
-// SigningKey is a key that signs tokens, or has signed some that are still good.
+// SigningKey is a key that signs tokens, or that has signed tokens which are still
+// valid.
 type SigningKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names it in tokens.
+	// Its id in tokens.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// ES256 or RS256.
 	Algorithm string `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
-	// When it was made.
+	// When it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// It signs new tokens.
 	Signs         bool `protobuf:"varint,4,opt,name=signs,proto3" json:"signs,omitempty"`
@@ -454,18 +456,19 @@ func (x *SigningKey) GetSigns() bool {
 	return false
 }
 
-// Work is what waits to be done. What is not known now is absent.
+// Work is the background work that is waiting. Values that are not known now are
+// absent.
 type Work struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For how long the feed of advisories has been due that is due the longest.
+	// How long the most overdue advisory feed has been due.
 	FeedOverdue *durationpb.Duration `protobuf:"bytes,1,opt,name=feed_overdue,json=feedOverdue,proto3" json:"feed_overdue,omitempty"`
-	// Images that wait to be inspected, at most 10,000.
+	// The number of images that wait to be inspected, at most 10,000.
 	InspectionsWaiting *int64 `protobuf:"varint,2,opt,name=inspections_waiting,json=inspectionsWaiting,proto3,oneof" json:"inspections_waiting,omitempty"`
-	// Events in the queues of webhooks, if this replica delivers them.
+	// The number of events in the queues of webhooks, if this replica delivers them.
 	DeliveriesWaiting int32 `protobuf:"varint,3,opt,name=deliveries_waiting,json=deliveriesWaiting,proto3" json:"deliveries_waiting,omitempty"`
 	// When the oldest of these events happened.
 	OldestDeliveryTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=oldest_delivery_time,json=oldestDeliveryTime,proto3" json:"oldest_delivery_time,omitempty"`
-	// Messages to people that are to be sent. Absent without a mail server.
+	// The number of mails that wait to be sent. Absent without a mail server.
 	MailsWaiting  *int32 `protobuf:"varint,5,opt,name=mails_waiting,json=mailsWaiting,proto3,oneof" json:"mails_waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -536,20 +539,20 @@ func (x *Work) GetMailsWaiting() int32 {
 	return 0
 }
 
-// Collection is how the registry gets rid of what nothing needs.
+// Collection is the garbage collection of the registry.
 type Collection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How often it runs. Absent if it never does by itself.
+	// The interval between runs. Absent if it does not run automatically.
 	Interval *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
-	// How long a blob is kept after nothing needs it any more.
+	// How long an unused blob is kept.
 	Grace *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
-	// When this replica last ran it. Absent before the first time.
+	// When this replica last ran it. Absent before the first run.
 	LastTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	// Why it failed then, if it did.
+	// The error of the last run, if it failed.
 	LastError string `protobuf:"bytes,4,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// Blobs that it removed then.
+	// The number of blobs that the last run removed.
 	LastBlobs int64 `protobuf:"varint,5,opt,name=last_blobs,json=lastBlobs,proto3" json:"last_blobs,omitempty"`
-	// Bytes of these blobs.
+	// The size of these blobs, in bytes.
 	LastBytes     int64 `protobuf:"varint,6,opt,name=last_bytes,json=lastBytes,proto3" json:"last_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -627,18 +630,18 @@ func (x *Collection) GetLastBytes() int64 {
 	return 0
 }
 
-// BudgetUse is how much of a limit is used.
+// BudgetUse is the usage of a limit.
 type BudgetUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organization's uid.
 	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
 	// Its name.
 	GroupName string `protobuf:"bytes,2,opt,name=group_name,json=groupName,proto3" json:"group_name,omitempty"`
-	// What is limited, for example repos.
+	// The limited resource, for example repos.
 	Metric string `protobuf:"bytes,3,opt,name=metric,proto3" json:"metric,omitempty"`
-	// How much is used.
+	// The amount used.
 	Used int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
-	// How much may be.
+	// The limit.
 	Limit         int64 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,11 +26,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// OperatorService tells whoever runs the installation how it is. Operators are
-// the identities that the setting operators names; no role makes one.
+// OperatorService returns the state of the installation to its operators. Operators are
+// the identities in the setting operators; no role makes an identity an operator.
 type OperatorServiceClient interface {
-	// GetInstallation returns how the installation is, as the replica that
-	// answers sees it. It reads, and changes nothing.
+	// GetInstallation returns the state of the installation, as seen by the replica that
+	// answers. It changes nothing.
 	GetInstallation(ctx context.Context, in *GetInstallationRequest, opts ...grpc.CallOption) (*Installation, error)
 }
 
@@ -56,11 +56,11 @@ func (c *operatorServiceClient) GetInstallation(ctx context.Context, in *GetInst
 // All implementations must embed UnimplementedOperatorServiceServer
 // for forward compatibility.
 //
-// OperatorService tells whoever runs the installation how it is. Operators are
-// the identities that the setting operators names; no role makes one.
+// OperatorService returns the state of the installation to its operators. Operators are
+// the identities in the setting operators; no role makes an identity an operator.
 type OperatorServiceServer interface {
-	// GetInstallation returns how the installation is, as the replica that
-	// answers sees it. It reads, and changes nothing.
+	// GetInstallation returns the state of the installation, as seen by the replica that
+	// answers. It changes nothing.
 	GetInstallation(context.Context, *GetInstallationRequest) (*Installation, error)
 	mustEmbedUnimplementedOperatorServiceServer()
 }

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Response is of version 1.
+// Response is the answer of version 1.
 type Response struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Response      string                 `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
@@ -68,7 +68,7 @@ func (x *Response) GetResponse() string {
 	return ""
 }
 
-// PingRequest is of version 1.
+// PingRequest is the empty request of version 1.
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PingRequest has nothing to say.
+// PingRequest is empty.
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -63,7 +63,7 @@ func (*PingRequest) Descriptor() ([]byte, []int) {
 // PingResponse shows that the server is up.
 type PingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A word of greeting; only its arrival means anything.
+	// A greeting, whose text has no meaning.
 	Response      string `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,9 +26,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PingService answers anyone who can reach the server.
+// PingService answers everybody who can reach the server.
 type PingServiceClient interface {
-	// Ping answers without looking at the caller's token.
+	// Ping answers without checking the caller's token.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error)
 }
 
@@ -54,9 +54,9 @@ func (c *pingServiceClient) Ping(ctx context.Context, in *PingRequest, opts ...g
 // All implementations must embed UnimplementedPingServiceServer
 // for forward compatibility.
 //
-// PingService answers anyone who can reach the server.
+// PingService answers everybody who can reach the server.
 type PingServiceServer interface {
-	// Ping answers without looking at the caller's token.
+	// Ping answers without checking the caller's token.
 	Ping(context.Context, *PingRequest) (*PingResponse, error)
 	mustEmbedUnimplementedPingServiceServer()
 }

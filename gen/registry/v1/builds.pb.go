@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EolTagStatus is whether a tag is kept up to date.
+// EolTagStatus says whether a tag is kept up to date.
 type EolTagStatus int32
 
 const (
@@ -74,7 +74,7 @@ func (EolTagStatus) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_builds_proto_rawDescGZIP(), []int{0}
 }
 
-// EolGracePeriodStatus is whether a tag is kept up to date for a while longer.
+// EolGracePeriodStatus says whether a tag is in its grace period.
 type EolGracePeriodStatus int32
 
 const (
@@ -130,7 +130,7 @@ func (EolGracePeriodStatus) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_builds_proto_rawDescGZIP(), []int{1}
 }
 
-// Result is how it ended.
+// Result is the result of the build.
 type BuildReport_Result int32
 
 const (
@@ -180,8 +180,8 @@ func (BuildReport_Result) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_builds_proto_rawDescGZIP(), []int{8, 0}
 }
 
-// Status is how it stands. UNKNOWN is a repo that is equal to its source: there
-// is nothing to do.
+// Status is the state of the sync. UNKNOWN means that the repo is equal to its
+// source.
 type SyncStatus_Status int32
 
 const (
@@ -234,7 +234,7 @@ func (SyncStatus_Status) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_builds_proto_rawDescGZIP(), []int{14, 0}
 }
 
-// EolTagFilter says which tags.
+// EolTagFilter selects tags.
 type EolTagFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uidp          *common.UIDPFilter     `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
@@ -319,7 +319,7 @@ func (x *EolTagFilter) GetExcludeEpochs() bool {
 	return false
 }
 
-// EolTagList is tags that have come to their end.
+// EolTagList lists tags at the end of their life.
 type EolTagList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*EolTag              `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -372,12 +372,12 @@ func (x *EolTagList) GetNextPageToken() string {
 	return ""
 }
 
-// EolTag is a tag that has come to its end: one that somebody marked as deprecated.
+// EolTag is a tag at the end of its life, because it was marked as deprecated.
 type EolTag struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Never told: this server knows no calendar of releases.
+	// Never set: this server has no calendar of releases.
 	MainPackageName       string                 `protobuf:"bytes,7,opt,name=main_package_name,json=mainPackageName,proto3" json:"main_package_name,omitempty"`
 	GraceStatus           EolGracePeriodStatus   `protobuf:"varint,9,opt,name=grace_status,json=graceStatus,proto3,enum=holdfast.registry.v1.EolGracePeriodStatus" json:"grace_status,omitempty"`
 	GracePeriodExpiryDate *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=grace_period_expiry_date,json=gracePeriodExpiryDate,proto3" json:"grace_period_expiry_date,omitempty"`
@@ -511,7 +511,7 @@ func (x *PackageVersionMetadataRequest) GetPackage() string {
 	return ""
 }
 
-// PackageVersionMetadata is the versions of a package.
+// PackageVersionMetadata has the versions of a package.
 type PackageVersionMetadata struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	EolVersions          []*PackageVersion      `protobuf:"bytes,1,rep,name=eolVersions,proto3" json:"eolVersions,omitempty"`
@@ -705,7 +705,7 @@ func (x *PackageVersion) GetVersionSource() *PackageVersion_VersionSource {
 	return nil
 }
 
-// BuildReportFilter says which reports.
+// BuildReportFilter selects reports.
 type BuildReportFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uidp          *common.UIDPFilter     `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
@@ -782,7 +782,7 @@ func (x *BuildReportFilter) GetPageSize() int32 {
 	return 0
 }
 
-// BuildReportList is how images were built.
+// BuildReportList lists reports about builds of images.
 type BuildReportList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reports       []*BuildReport         `protobuf:"bytes,1,rep,name=reports,proto3" json:"reports,omitempty"`
@@ -827,7 +827,7 @@ func (x *BuildReportList) GetReports() []*BuildReport {
 	return nil
 }
 
-// BuildReport is how an image was built.
+// BuildReport is a report about the build of an image.
 type BuildReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -952,7 +952,7 @@ func (x *BuildReport) GetMediaType() string {
 	return ""
 }
 
-// BuildStatus is the repos whose images could not be built.
+// BuildStatus lists the repos whose images could not be built.
 type BuildStatus struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	Failures      []*BuildStatus_Failures `protobuf:"bytes,1,rep,name=failures,proto3" json:"failures,omitempty"`
@@ -1042,7 +1042,7 @@ func (x *UpdateStatusRequest) GetRepoId() string {
 	return ""
 }
 
-// UpdateStatus tells whether a tag of a repo has moved in the last seven days.
+// UpdateStatus says whether a tag of a repo has moved in the last seven days.
 type UpdateStatus struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	RecentlyUpdated bool                   `protobuf:"varint,1,opt,name=recently_updated,json=recentlyUpdated,proto3" json:"recently_updated,omitempty"`
@@ -1177,7 +1177,7 @@ func (x *ListSyncStatusesRequest) GetRegistryId() string {
 	return ""
 }
 
-// SyncStatus is how a repo stands that follows another, and since when.
+// SyncStatus is the sync status of a repo, and since when it applies.
 type SyncStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        SyncStatus_Status      `protobuf:"varint,1,opt,name=status,proto3,enum=holdfast.registry.v1.SyncStatus_Status" json:"status,omitempty"`
@@ -1230,7 +1230,7 @@ func (x *SyncStatus) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// RepoSyncStatus is how a repo stands that follows another.
+// RepoSyncStatus is a repo with its sync status.
 type RepoSyncStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RepoId        string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
@@ -1283,7 +1283,7 @@ func (x *RepoSyncStatus) GetRepoStatus() *SyncStatus {
 	return nil
 }
 
-// SyncStatusList is the repos that follow another.
+// SyncStatusList lists the repos that follow a source.
 type SyncStatusList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*RepoSyncStatus      `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -1328,7 +1328,7 @@ func (x *SyncStatusList) GetItems() []*RepoSyncStatus {
 	return nil
 }
 
-// RegistrySettings is what holds for the repos of a group that follow others.
+// RegistrySettings are the settings of a group for repos that follow a source.
 type RegistrySettings struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	RegistryId     string                 `protobuf:"bytes,1,opt,name=registry_id,json=registryId,proto3" json:"registry_id,omitempty"`
@@ -1434,7 +1434,7 @@ func (x *GetRegistrySettingsRequest) GetRegistryId() string {
 	return ""
 }
 
-// VersionSource is where its source code is.
+// VersionSource is the location of its source code.
 type PackageVersion_VersionSource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -1487,7 +1487,7 @@ func (x *PackageVersion_VersionSource) GetSha() string {
 	return ""
 }
 
-// Failures is how many could not.
+// Failures counts failed builds.
 type BuildStatus_Failures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RepoId        string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChartImageRequirement is whether a chart can do without an image.
+// ChartImageRequirement says whether a chart needs an image.
 type ChartImageRequirement int32
 
 const (
@@ -77,7 +77,7 @@ type HelmRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	RepoId string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Not looked at: a chart is for every architecture.
+	// Ignored: a chart is for every architecture.
 	Arch          string `protobuf:"bytes,3,opt,name=arch,proto3" json:"arch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -134,7 +134,7 @@ func (x *HelmRequest) GetArch() string {
 	return ""
 }
 
-// Helm is where a chart is, and its values.
+// Helm has the location of a chart and its values.
 type Helm struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ChartName       string                 `protobuf:"bytes,1,opt,name=chart_name,json=chartName,proto3" json:"chart_name,omitempty"`
@@ -273,7 +273,7 @@ type Chart struct {
 	Description  string                 `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
 	Dependencies []*ChartDependency     `protobuf:"bytes,5,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
 	Annotations  map[string]string      `protobuf:"bytes,6,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The images its annotations name.
+	// The images in its annotations.
 	Images []*ChartImage `protobuf:"bytes,100,rep,name=images,proto3" json:"images,omitempty"`
 	// Its Chart.yaml.
 	Raw string `protobuf:"bytes,101,opt,name=raw,proto3" json:"raw,omitempty"`
@@ -451,9 +451,9 @@ type ChartImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Image string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	// Never told: charts do not say it.
+	// Never set: charts do not contain it.
 	Requirement ChartImageRequirement `protobuf:"varint,3,opt,name=requirement,proto3,enum=holdfast.registry.v1.ChartImageRequirement" json:"requirement,omitempty"`
-	// The name of its repo, out of the reference.
+	// The name of its repo, from the reference.
 	RepoName      string `protobuf:"bytes,4,opt,name=repo_name,json=repoName,proto3" json:"repo_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -562,7 +562,8 @@ func (x *ListChartsByImageRepoRequest) GetRepoId() string {
 	return ""
 }
 
-// ListChartsByImageRepoResponse is the charts of a catalog that run images of a repo.
+// ListChartsByImageRepoResponse lists the charts of a catalog that run images of a
+// repo.
 type ListChartsByImageRepoResponse struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	ChartImageBindings []*ChartImageBinding   `protobuf:"bytes,1,rep,name=chart_image_bindings,json=chartImageBindings,proto3" json:"chart_image_bindings,omitempty"`
@@ -607,7 +608,7 @@ func (x *ListChartsByImageRepoResponse) GetChartImageBindings() []*ChartImageBin
 	return nil
 }
 
-// ChartImageBinding ties a chart of a catalog to an image.
+// ChartImageBinding is a chart of a catalog with one of its images.
 type ChartImageBinding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ChartRepo     string                 `protobuf:"bytes,1,opt,name=chart_repo,json=chartRepo,proto3" json:"chart_repo,omitempty"`
@@ -668,7 +669,7 @@ func (x *ChartImageBinding) GetImageRepo() string {
 	return ""
 }
 
-// Deployment is how the images of a repo are deployed.
+// Deployment describes how the images of a repo are deployed.
 type Deployment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repo.
@@ -722,14 +723,14 @@ func (x *Deployment) GetCharts() []*HelmChart {
 	return nil
 }
 
-// HelmChart is where a chart comes from.
+// HelmChart is the source of a chart.
 type HelmChart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its source code.
 	Source *string `protobuf:"bytes,1,opt,name=source,proto3,oneof" json:"source,omitempty"`
 	// The address of the charts' repository: https or oci.
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
-	// Which of its charts.
+	// The name of the chart in the repository.
 	Chart         *string `protobuf:"bytes,3,opt,name=chart,proto3,oneof" json:"chart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -786,7 +787,7 @@ func (x *HelmChart) GetChart() string {
 	return ""
 }
 
-// CreateDeploymentRequest holds a deployment and its repo.
+// CreateDeploymentRequest has a deployment and its repo.
 type CreateDeploymentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParentId      string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -839,7 +840,7 @@ func (x *CreateDeploymentRequest) GetCharts() []*HelmChart {
 	return nil
 }
 
-// UpdateDeploymentRequest holds a deployment and its repo.
+// UpdateDeploymentRequest has a deployment and its repo.
 type UpdateDeploymentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RepoId        string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`

@@ -89,7 +89,7 @@ type RawSbomRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	RepoId string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Not looked at: the digest says it.
+	// Ignored: the digest identifies the document.
 	Reference     string `protobuf:"bytes,3,opt,name=reference,proto3" json:"reference,omitempty"`
 	Arch          string `protobuf:"bytes,4,opt,name=arch,proto3" json:"arch,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -154,7 +154,7 @@ func (x *RawSbomRequest) GetArch() string {
 	return ""
 }
 
-// RawSbom is a document as it was attached.
+// RawSbom is the unchanged document that was attached.
 type RawSbom struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RawSbom       string                 `protobuf:"bytes,1,opt,name=rawSbom,proto3" json:"rawSbom,omitempty"`
@@ -258,7 +258,7 @@ type ImageConfigRequest struct {
 	RepoId string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	Arch   string                 `protobuf:"bytes,3,opt,name=arch,proto3" json:"arch,omitempty"`
-	// Not looked at: it always comes out of the registry.
+	// Ignored: the configuration always comes from the registry.
 	Registry      bool `protobuf:"varint,4,opt,name=registry,proto3" json:"registry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -322,7 +322,7 @@ func (x *ImageConfigRequest) GetRegistry() bool {
 	return false
 }
 
-// ImageConfig is how an image runs.
+// ImageConfig is the configuration of an image at run time.
 type ImageConfig struct {
 	state         protoimpl.MessageState              `protogen:"open.v1"`
 	User          string                              `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -431,7 +431,8 @@ func (x *ImageConfig) GetStopSignal() string {
 	return ""
 }
 
-// ManifestMetadataFilter says which images of a repo. Without any, the answer has the digests of all, and no packages.
+// ManifestMetadataFilter selects images of a repo. Without entries, the answer has the
+// digests of all images, without packages.
 type ManifestMetadataFilter struct {
 	state         protoimpl.MessageState         `protogen:"open.v1"`
 	RepoId        string                         `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
@@ -567,7 +568,7 @@ func (*ManifestMetadataFilterEntry_ImageDigest) isManifestMetadataFilterEntry_Fi
 
 func (*ManifestMetadataFilterEntry_IndexFilter) isManifestMetadataFilterEntry_Filter() {}
 
-// ManifestMetadataIndexFilter is the image of an index for an architecture.
+// ManifestMetadataIndexFilter selects the image of an index for an architecture.
 type ManifestMetadataIndexFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -620,7 +621,7 @@ func (x *ManifestMetadataIndexFilter) GetArch() string {
 	return ""
 }
 
-// ManifestMetadataList is the images that are known. One without an SBOM is not there.
+// ManifestMetadataList lists the images that have an SBOM.
 type ManifestMetadataList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*ManifestMetadata    `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -665,7 +666,7 @@ func (x *ManifestMetadataList) GetItems() []*ManifestMetadata {
 	return nil
 }
 
-// ManifestMetadata is the packages of an image, out of the SBOM attached to it.
+// ManifestMetadata has the packages of an image, from the SBOM attached to it.
 type ManifestMetadata struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -723,9 +724,9 @@ type PkgMetadata struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Purl       string                 `protobuf:"bytes,1,opt,name=purl,proto3" json:"purl,omitempty"`
 	OriginPurl string                 `protobuf:"bytes,2,opt,name=origin_purl,json=originPurl,proto3" json:"origin_purl,omitempty"`
-	// Never told: this server knows no calendar of releases.
+	// Never set: this server has no calendar of releases.
 	EolDate *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=eol_date,json=eolDate,proto3" json:"eol_date,omitempty"`
-	// Never told: SBOMs do not say it.
+	// Never set: SBOMs do not contain it.
 	BuildTimestamp *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=build_timestamp,json=buildTimestamp,proto3" json:"build_timestamp,omitempty"`
 	License        string                 `protobuf:"bytes,5,opt,name=license,proto3" json:"license,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -842,7 +843,7 @@ func (x *ManifestDigestCountFilter) GetParentId() string {
 	return ""
 }
 
-// ManifestDigestCount is how many different manifests there are.
+// ManifestDigestCount is the number of different manifests.
 type ManifestDigestCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -932,7 +933,7 @@ func (x *GetRepoCountBySourceRequest) GetId() string {
 	return ""
 }
 
-// RepoCount is how many repos follow it, of those the caller may list.
+// RepoCount is the number of repos that follow it and that the caller may list.
 type RepoCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
@@ -977,7 +978,7 @@ func (x *RepoCount) GetCount() int64 {
 	return 0
 }
 
-// ExposedPort says nothing but that it is there.
+// ExposedPort is empty: only its key has a meaning.
 type ImageConfig_ExposedPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1014,7 +1015,7 @@ func (*ImageConfig_ExposedPort) Descriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_images_proto_rawDescGZIP(), []int{5, 3}
 }
 
-// Volume says nothing but that it is there.
+// Volume is empty: only its key has a meaning.
 type ImageConfig_Volume struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

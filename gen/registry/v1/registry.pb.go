@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CatalogTier is the shelf a repo stands on.
+// CatalogTier is the tier of a repo in a catalog.
 type CatalogTier int32
 
 const (
@@ -214,7 +214,7 @@ func (x *Repo) GetDescription() string {
 	return ""
 }
 
-// SyncConfig says which repo another one follows.
+// SyncConfig names the source that a repo follows.
 type SyncConfig struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Source     string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -325,7 +325,7 @@ func (x *SyncConfig) GetGracePeriod() bool {
 	return false
 }
 
-// CustomOverlay is what is added to an image.
+// CustomOverlay describes additions to an image.
 type CustomOverlay struct {
 	state         protoimpl.MessageState      `protogen:"open.v1"`
 	Contents      *ImageContents              `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
@@ -402,7 +402,7 @@ func (x *CustomOverlay) GetCertificates() *CustomOverlay_Certificates {
 	return nil
 }
 
-// ImageContents is packages to add.
+// ImageContents lists packages to add.
 type ImageContents struct {
 	state               protoimpl.MessageState               `protogen:"open.v1"`
 	Packages            []string                             `protobuf:"bytes,1,rep,name=packages,proto3" json:"packages,omitempty"`
@@ -463,7 +463,8 @@ func (x *ImageContents) GetRuntimeKeyring() []*ImageContents_RuntimeKeyringEntry
 	return nil
 }
 
-// CreateRepoRequest holds a repo and the group to make it in. One that exists is changed, unless that is to be prevented.
+// CreateRepoRequest has a repo and the group to create it in. An existing repo is
+// changed, unless the request forbids it.
 type CreateRepoRequest struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ParentId        string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -614,7 +615,7 @@ func (x *RepoList) GetItems() []*Repo {
 	return nil
 }
 
-// RepoFilter says which repos.
+// RepoFilter selects repos.
 type RepoFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uidp          *common.UIDPFilter     `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
@@ -675,7 +676,7 @@ func (x *RepoFilter) GetId() string {
 	return ""
 }
 
-// CreateTagRequest holds a tag and its repo.
+// CreateTagRequest has a tag and its repo.
 type CreateTagRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RepoId        string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
@@ -858,7 +859,7 @@ func (x *Tag) GetBundles() []string {
 	return nil
 }
 
-// TagFilter says which tags.
+// TagFilter selects tags.
 type TagFilter struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Uidp             *common.UIDPFilter     `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
@@ -1004,7 +1005,7 @@ func (x *TagList) GetItems() []*Tag {
 	return nil
 }
 
-// RepoTagsSummary is the tags of a repo in short.
+// RepoTagsSummary is a summary of the tags of a repo.
 type RepoTagsSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1150,7 +1151,7 @@ func (x *GetRepoTagsSummaryRequest) GetExcludeEpochs() bool {
 	return false
 }
 
-// TagHistoryFilter names a tag, and says from when to when.
+// TagHistoryFilter names a tag and a time span.
 type TagHistoryFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParentId      string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -1211,7 +1212,7 @@ func (x *TagHistoryFilter) GetEnd() *timestamppb.Timestamp {
 	return nil
 }
 
-// TagHistoryList is what a tag pointed to, newest first.
+// TagHistoryList lists the manifests that a tag pointed to, newest first.
 type TagHistoryList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*TagHistory          `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -1309,7 +1310,7 @@ func (x *TagHistory) GetDigest() string {
 	return ""
 }
 
-// Archs is the architectures of an image.
+// Archs lists the architectures of an image.
 type Archs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Archs         []string               `protobuf:"bytes,1,rep,name=archs,proto3" json:"archs,omitempty"`
@@ -1354,7 +1355,7 @@ func (x *Archs) GetArchs() []string {
 	return nil
 }
 
-// Size is how large an image is.
+// Size is the size of an image.
 type Size struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
@@ -1521,7 +1522,7 @@ func (x *SizeRequest) GetArch() string {
 	return ""
 }
 
-// ApkoConfig is where accounts are.
+// ApkoConfig contains the accounts of an image.
 type ApkoConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1558,7 +1559,7 @@ func (*ApkoConfig) Descriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_registry_proto_rawDescGZIP(), []int{22}
 }
 
-// Certificates is certificates to add.
+// Certificates lists certificates to add.
 type CustomOverlay_Certificates struct {
 	state         protoimpl.MessageState                        `protogen:"open.v1"`
 	Additional    []*CustomOverlay_Certificates_AdditionalEntry `protobuf:"bytes,1,rep,name=additional,proto3" json:"additional,omitempty"`
@@ -1717,7 +1718,7 @@ func (x *ImageContents_RuntimeKeyringEntry) GetContent() string {
 	return ""
 }
 
-// Accounts is users and groups to add.
+// Accounts lists users and groups to add.
 type ApkoConfig_Accounts struct {
 	state         protoimpl.MessageState       `protogen:"open.v1"`
 	Groups        []*ApkoConfig_Accounts_Group `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`

@@ -61,77 +61,81 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Registry is repos, tags and images, and what is attached to them.
+// Registry manages repos and tags, and returns images and the artifacts attached to
+// them.
 type RegistryClient interface {
-	// CreateRepo makes a repo, or changes the one of that name.
+	// CreateRepo creates a repo, or changes the repo of that name.
 	CreateRepo(ctx context.Context, in *CreateRepoRequest, opts ...grpc.CallOption) (*Repo, error)
-	// UpdateRepo replaces a repo: what is left out is reset.
+	// UpdateRepo replaces a repo: fields that are left out are reset.
 	UpdateRepo(ctx context.Context, in *Repo, opts ...grpc.CallOption) (*Repo, error)
-	// ListRepos returns repos, all at once.
+	// ListRepos returns repos, without pages.
 	ListRepos(ctx context.Context, in *RepoFilter, opts ...grpc.CallOption) (*RepoList, error)
-	// GetRepoCountBySource returns how many repos follow one.
+	// GetRepoCountBySource returns the number of repos that follow a repo.
 	GetRepoCountBySource(ctx context.Context, in *GetRepoCountBySourceRequest, opts ...grpc.CallOption) (*RepoCount, error)
 	// DeleteRepo removes a repo with its tags and manifests.
 	DeleteRepo(ctx context.Context, in *DeleteRepoRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CreateTag makes a tag, or moves the one of that name.
+	// CreateTag creates a tag, or moves the tag of that name.
 	CreateTag(ctx context.Context, in *CreateTagRequest, opts ...grpc.CallOption) (*Tag, error)
 	// UpdateTag replaces a tag.
 	UpdateTag(ctx context.Context, in *Tag, opts ...grpc.CallOption) (*Tag, error)
 	// DeleteTag removes a tag; its manifest stays.
 	DeleteTag(ctx context.Context, in *DeleteTagRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListTags returns tags, all at once, those that tools make among them unless excluded.
+	// ListTags returns tags, without pages. It includes tags that tools create, unless
+	// they are excluded.
 	ListTags(ctx context.Context, in *TagFilter, opts ...grpc.CallOption) (*TagList, error)
-	// GetRepoTagsSummary returns the tags of a repo in short.
+	// GetRepoTagsSummary returns a summary of the tags of a repo.
 	GetRepoTagsSummary(ctx context.Context, in *GetRepoTagsSummaryRequest, opts ...grpc.CallOption) (*RepoTagsSummary, error)
-	// ListEolTags returns the tags that somebody marked as deprecated.
+	// ListEolTags returns the tags that were marked as deprecated.
 	ListEolTags(ctx context.Context, in *EolTagFilter, opts ...grpc.CallOption) (*EolTagList, error)
-	// ListTagHistory returns what a tag pointed to.
+	// ListTagHistory returns the manifests that a tag pointed to.
 	ListTagHistory(ctx context.Context, in *TagHistoryFilter, opts ...grpc.CallOption) (*TagHistoryList, error)
-	// GetSbom returns what an image is made of, out of the newest SBOM attached to it.
+	// GetSbom returns the contents of an image, from the newest SBOM attached to it.
 	GetSbom(ctx context.Context, in *SbomRequest, opts ...grpc.CallOption) (*v1.Sbom2, error)
-	// GetHelm returns where a chart that was pushed is, and its values.
+	// GetHelm returns the location and the values of a chart that was pushed.
 	GetHelm(ctx context.Context, in *HelmRequest, opts ...grpc.CallOption) (*Helm, error)
 	// GetChart returns a chart that was pushed.
 	GetChart(ctx context.Context, in *GetChartRequest, opts ...grpc.CallOption) (*Chart, error)
 	// ListChartsByImageRepo returns nothing: this server has no catalog of charts.
 	ListChartsByImageRepo(ctx context.Context, in *ListChartsByImageRepoRequest, opts ...grpc.CallOption) (*ListChartsByImageRepoResponse, error)
-	// GetImageConfig returns how an image runs.
+	// GetImageConfig returns the configuration of an image at run time.
 	GetImageConfig(ctx context.Context, in *ImageConfigRequest, opts ...grpc.CallOption) (*ImageConfig, error)
 	// GetArchs returns the architectures of an image.
 	GetArchs(ctx context.Context, in *ArchRequest, opts ...grpc.CallOption) (*Archs, error)
-	// GetSize returns how large an image is.
+	// GetSize returns the size of an image.
 	GetSize(ctx context.Context, in *SizeRequest, opts ...grpc.CallOption) (*Size, error)
 	// GetRawSbom returns the newest SBOM attached to an image.
 	GetRawSbom(ctx context.Context, in *RawSbomRequest, opts ...grpc.CallOption) (*RawSbom, error)
 	// GetVulnReport returns the newest report of a scanner that is attached to an image.
 	GetVulnReport(ctx context.Context, in *VulnReportRequest, opts ...grpc.CallOption) (*v1.VulnReport, error)
-	// ListManifestMetadata returns the packages of images, out of the SBOMs attached to them.
+	// ListManifestMetadata returns the packages of images, from the SBOMs attached to
+	// them.
 	ListManifestMetadata(ctx context.Context, in *ManifestMetadataFilter, opts ...grpc.CallOption) (*ManifestMetadataList, error)
-	// GetManifestDigestCount returns how many different manifests a repo has, or the repos below a group.
+	// GetManifestDigestCount returns the number of different manifests of a repo, or of
+	// the repos below a group.
 	GetManifestDigestCount(ctx context.Context, in *ManifestDigestCountFilter, opts ...grpc.CallOption) (*ManifestDigestCount, error)
-	// GetPackageVersionMetadata finds nothing: this server knows no calendar of releases.
+	// GetPackageVersionMetadata finds nothing: this server has no calendar of releases.
 	GetPackageVersionMetadata(ctx context.Context, in *PackageVersionMetadataRequest, opts ...grpc.CallOption) (*PackageVersionMetadata, error)
 	// ListBuildReports returns nothing: this server builds no images.
 	ListBuildReports(ctx context.Context, in *BuildReportFilter, opts ...grpc.CallOption) (*BuildReportList, error)
 	// GetBuildStatus returns no failures: this server builds no images.
 	GetBuildStatus(ctx context.Context, in *BuildReportFilter, opts ...grpc.CallOption) (*BuildStatus, error)
-	// GetUpdateStatus tells whether a tag of a repo has moved in the last seven days.
+	// GetUpdateStatus reports whether a tag of a repo has moved in the last seven days.
 	GetUpdateStatus(ctx context.Context, in *UpdateStatusRequest, opts ...grpc.CallOption) (*UpdateStatus, error)
-	// GetSyncStatus returns how a repo stands that follows another. It is refused
-	// for one that follows none.
+	// GetSyncStatus returns the sync status of a repo. It is refused for a repo that
+	// follows no source.
 	GetSyncStatus(ctx context.Context, in *GetSyncStatusRequest, opts ...grpc.CallOption) (*SyncStatus, error)
-	// ListSyncStatuses returns how all repos below a group stand that follow
-	// another.
+	// ListSyncStatuses returns the sync status of all repos below a group that follow a
+	// source.
 	ListSyncStatuses(ctx context.Context, in *ListSyncStatusesRequest, opts ...grpc.CallOption) (*SyncStatusList, error)
-	// CreateDeployment notes how the images of a repo are deployed.
+	// CreateDeployment records how the images of a repo are deployed.
 	CreateDeployment(ctx context.Context, in *CreateDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
-	// UpdateDeployment replaces what was noted.
+	// UpdateDeployment replaces the record of a deployment.
 	UpdateDeployment(ctx context.Context, in *UpdateDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
-	// GetDeployment returns what was noted.
+	// GetDeployment returns the record of a deployment.
 	GetDeployment(ctx context.Context, in *GetDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
-	// GetRegistrySettings returns what holds for the repos of a group that follow others.
+	// GetRegistrySettings returns the settings of a group for repos that follow a source.
 	GetRegistrySettings(ctx context.Context, in *GetRegistrySettingsRequest, opts ...grpc.CallOption) (*RegistrySettings, error)
-	// UpdateRegistrySettings replaces it.
+	// UpdateRegistrySettings replaces these settings.
 	UpdateRegistrySettings(ctx context.Context, in *RegistrySettings, opts ...grpc.CallOption) (*RegistrySettings, error)
 }
 
@@ -487,77 +491,81 @@ func (c *registryClient) UpdateRegistrySettings(ctx context.Context, in *Registr
 // All implementations must embed UnimplementedRegistryServer
 // for forward compatibility.
 //
-// Registry is repos, tags and images, and what is attached to them.
+// Registry manages repos and tags, and returns images and the artifacts attached to
+// them.
 type RegistryServer interface {
-	// CreateRepo makes a repo, or changes the one of that name.
+	// CreateRepo creates a repo, or changes the repo of that name.
 	CreateRepo(context.Context, *CreateRepoRequest) (*Repo, error)
-	// UpdateRepo replaces a repo: what is left out is reset.
+	// UpdateRepo replaces a repo: fields that are left out are reset.
 	UpdateRepo(context.Context, *Repo) (*Repo, error)
-	// ListRepos returns repos, all at once.
+	// ListRepos returns repos, without pages.
 	ListRepos(context.Context, *RepoFilter) (*RepoList, error)
-	// GetRepoCountBySource returns how many repos follow one.
+	// GetRepoCountBySource returns the number of repos that follow a repo.
 	GetRepoCountBySource(context.Context, *GetRepoCountBySourceRequest) (*RepoCount, error)
 	// DeleteRepo removes a repo with its tags and manifests.
 	DeleteRepo(context.Context, *DeleteRepoRequest) (*emptypb.Empty, error)
-	// CreateTag makes a tag, or moves the one of that name.
+	// CreateTag creates a tag, or moves the tag of that name.
 	CreateTag(context.Context, *CreateTagRequest) (*Tag, error)
 	// UpdateTag replaces a tag.
 	UpdateTag(context.Context, *Tag) (*Tag, error)
 	// DeleteTag removes a tag; its manifest stays.
 	DeleteTag(context.Context, *DeleteTagRequest) (*emptypb.Empty, error)
-	// ListTags returns tags, all at once, those that tools make among them unless excluded.
+	// ListTags returns tags, without pages. It includes tags that tools create, unless
+	// they are excluded.
 	ListTags(context.Context, *TagFilter) (*TagList, error)
-	// GetRepoTagsSummary returns the tags of a repo in short.
+	// GetRepoTagsSummary returns a summary of the tags of a repo.
 	GetRepoTagsSummary(context.Context, *GetRepoTagsSummaryRequest) (*RepoTagsSummary, error)
-	// ListEolTags returns the tags that somebody marked as deprecated.
+	// ListEolTags returns the tags that were marked as deprecated.
 	ListEolTags(context.Context, *EolTagFilter) (*EolTagList, error)
-	// ListTagHistory returns what a tag pointed to.
+	// ListTagHistory returns the manifests that a tag pointed to.
 	ListTagHistory(context.Context, *TagHistoryFilter) (*TagHistoryList, error)
-	// GetSbom returns what an image is made of, out of the newest SBOM attached to it.
+	// GetSbom returns the contents of an image, from the newest SBOM attached to it.
 	GetSbom(context.Context, *SbomRequest) (*v1.Sbom2, error)
-	// GetHelm returns where a chart that was pushed is, and its values.
+	// GetHelm returns the location and the values of a chart that was pushed.
 	GetHelm(context.Context, *HelmRequest) (*Helm, error)
 	// GetChart returns a chart that was pushed.
 	GetChart(context.Context, *GetChartRequest) (*Chart, error)
 	// ListChartsByImageRepo returns nothing: this server has no catalog of charts.
 	ListChartsByImageRepo(context.Context, *ListChartsByImageRepoRequest) (*ListChartsByImageRepoResponse, error)
-	// GetImageConfig returns how an image runs.
+	// GetImageConfig returns the configuration of an image at run time.
 	GetImageConfig(context.Context, *ImageConfigRequest) (*ImageConfig, error)
 	// GetArchs returns the architectures of an image.
 	GetArchs(context.Context, *ArchRequest) (*Archs, error)
-	// GetSize returns how large an image is.
+	// GetSize returns the size of an image.
 	GetSize(context.Context, *SizeRequest) (*Size, error)
 	// GetRawSbom returns the newest SBOM attached to an image.
 	GetRawSbom(context.Context, *RawSbomRequest) (*RawSbom, error)
 	// GetVulnReport returns the newest report of a scanner that is attached to an image.
 	GetVulnReport(context.Context, *VulnReportRequest) (*v1.VulnReport, error)
-	// ListManifestMetadata returns the packages of images, out of the SBOMs attached to them.
+	// ListManifestMetadata returns the packages of images, from the SBOMs attached to
+	// them.
 	ListManifestMetadata(context.Context, *ManifestMetadataFilter) (*ManifestMetadataList, error)
-	// GetManifestDigestCount returns how many different manifests a repo has, or the repos below a group.
+	// GetManifestDigestCount returns the number of different manifests of a repo, or of
+	// the repos below a group.
 	GetManifestDigestCount(context.Context, *ManifestDigestCountFilter) (*ManifestDigestCount, error)
-	// GetPackageVersionMetadata finds nothing: this server knows no calendar of releases.
+	// GetPackageVersionMetadata finds nothing: this server has no calendar of releases.
 	GetPackageVersionMetadata(context.Context, *PackageVersionMetadataRequest) (*PackageVersionMetadata, error)
 	// ListBuildReports returns nothing: this server builds no images.
 	ListBuildReports(context.Context, *BuildReportFilter) (*BuildReportList, error)
 	// GetBuildStatus returns no failures: this server builds no images.
 	GetBuildStatus(context.Context, *BuildReportFilter) (*BuildStatus, error)
-	// GetUpdateStatus tells whether a tag of a repo has moved in the last seven days.
+	// GetUpdateStatus reports whether a tag of a repo has moved in the last seven days.
 	GetUpdateStatus(context.Context, *UpdateStatusRequest) (*UpdateStatus, error)
-	// GetSyncStatus returns how a repo stands that follows another. It is refused
-	// for one that follows none.
+	// GetSyncStatus returns the sync status of a repo. It is refused for a repo that
+	// follows no source.
 	GetSyncStatus(context.Context, *GetSyncStatusRequest) (*SyncStatus, error)
-	// ListSyncStatuses returns how all repos below a group stand that follow
-	// another.
+	// ListSyncStatuses returns the sync status of all repos below a group that follow a
+	// source.
 	ListSyncStatuses(context.Context, *ListSyncStatusesRequest) (*SyncStatusList, error)
-	// CreateDeployment notes how the images of a repo are deployed.
+	// CreateDeployment records how the images of a repo are deployed.
 	CreateDeployment(context.Context, *CreateDeploymentRequest) (*Deployment, error)
-	// UpdateDeployment replaces what was noted.
+	// UpdateDeployment replaces the record of a deployment.
 	UpdateDeployment(context.Context, *UpdateDeploymentRequest) (*Deployment, error)
-	// GetDeployment returns what was noted.
+	// GetDeployment returns the record of a deployment.
 	GetDeployment(context.Context, *GetDeploymentRequest) (*Deployment, error)
-	// GetRegistrySettings returns what holds for the repos of a group that follow others.
+	// GetRegistrySettings returns the settings of a group for repos that follow a source.
 	GetRegistrySettings(context.Context, *GetRegistrySettingsRequest) (*RegistrySettings, error)
-	// UpdateRegistrySettings replaces it.
+	// UpdateRegistrySettings replaces these settings.
 	UpdateRegistrySettings(context.Context, *RegistrySettings) (*RegistrySettings, error)
 	mustEmbedUnimplementedRegistryServer()
 }

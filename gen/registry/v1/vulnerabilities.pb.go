@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Name is which program.
+// Name is the name of the scanner.
 type Scanner_Name int32
 
 const (
@@ -74,7 +74,7 @@ func (Scanner_Name) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_vulnerabilities_proto_rawDescGZIP(), []int{7, 0}
 }
 
-// Severity is how bad it is.
+// Severity is the severity of the vulnerability.
 type Vulnerability_Severity int32
 
 const (
@@ -133,7 +133,7 @@ func (Vulnerability_Severity) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_vulnerabilities_proto_rawDescGZIP(), []int{10, 0}
 }
 
-// State is whether it is fixed.
+// State says whether it is fixed.
 type Vulnerability_Fix_State int32
 
 const (
@@ -186,7 +186,7 @@ func (Vulnerability_Fix_State) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v1_vulnerabilities_proto_rawDescGZIP(), []int{10, 1, 0}
 }
 
-// VulnCountReportFilter names a tag, and says from when to when.
+// VulnCountReportFilter names a tag and a time span.
 type VulnCountReportFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of a repo, or its address in the registry without the host.
@@ -302,12 +302,12 @@ func (x *VulnCountReportList) GetItems() []*VulnCountReport {
 	return nil
 }
 
-// VulnCountReport is how much was found in an image.
+// VulnCountReport has the counts of a report about an image.
 type VulnCountReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Repo  string                 `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
 	Tag   string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
-	// When the scanner looked.
+	// The time of the scan.
 	Date             *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=date,proto3" json:"date,omitempty"`
 	VulnCounts       []*VulnCount           `protobuf:"bytes,4,rep,name=vuln_counts,json=vulnCounts,proto3" json:"vuln_counts,omitempty"`
 	SizeBytes        int64                  `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
@@ -436,7 +436,7 @@ func (x *VulnCountReport) GetUnknownCveIds() []string {
 	return nil
 }
 
-// VulnCount is how many vulnerabilities are this bad.
+// VulnCount is the number of vulnerabilities of a severity.
 type VulnCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Severity      Vulnerability_Severity `protobuf:"varint,1,opt,name=severity,proto3,enum=holdfast.registry.v1.Vulnerability_Severity" json:"severity,omitempty"`
@@ -493,9 +493,9 @@ func (x *VulnCount) GetCount() int32 {
 type GetRawVulnReportRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Digest string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Whose report; the newest of any unless given.
+	// The scanner of the report. By default the newest report of any scanner.
 	Scanner Scanner_Name `protobuf:"varint,2,opt,name=scanner,proto3,enum=holdfast.registry.v1.Scanner_Name" json:"scanner,omitempty"`
-	// The report of this moment; the newest unless given.
+	// The time of the report. By default the newest.
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -552,7 +552,7 @@ func (x *GetRawVulnReportRequest) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// RawVulnReport is a report as its scanner wrote it.
+// RawVulnReport is a report in the scanner's own format.
 type RawVulnReport struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Digest    string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -630,7 +630,7 @@ func (x *RawVulnReport) GetRawReportUrl() string {
 	return ""
 }
 
-// VulnReport is what a scanner found in an image.
+// VulnReport is a scanner's report about an image.
 type VulnReport struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Digest          string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -699,7 +699,7 @@ func (x *VulnReport) GetVulnerabilities() []*Vulnerability {
 	return nil
 }
 
-// Scanner is a program that looks for vulnerabilities.
+// Scanner is a vulnerability scanner.
 type Scanner struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          Scanner_Name           `protobuf:"varint,1,opt,name=name,proto3,enum=holdfast.registry.v1.Scanner_Name" json:"name,omitempty"`
@@ -760,7 +760,8 @@ func (x *Scanner) GetDbBuildTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// VulnReportFilter says which reports. A digest or a repo is needed; a digest wins.
+// VulnReportFilter selects reports. It needs a digest or a repo; if it has both, the
+// digest is used.
 type VulnReportFilter struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	RepoId string                 `protobuf:"bytes,1,opt,name=repo_id,json=repoId,proto3" json:"repo_id,omitempty"`
@@ -1000,7 +1001,7 @@ func (x *Vulnerability) GetLocations() []string {
 	return nil
 }
 
-// CVSS is a score.
+// CVSS is a CVSS score.
 type Vulnerability_CVSS struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Score         string                 `protobuf:"bytes,1,opt,name=score,proto3" json:"score,omitempty"`
@@ -1053,7 +1054,7 @@ func (x *Vulnerability_CVSS) GetVersion() string {
 	return ""
 }
 
-// Fix is where it is fixed.
+// Fix lists the versions that fix it.
 type Vulnerability_Fix struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	Versions      []string                `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`

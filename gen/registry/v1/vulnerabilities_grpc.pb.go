@@ -29,15 +29,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Vulnerabilities is what scanners found in images, out of the documents attached to these.
+// Vulnerabilities returns the reports of scanners that are attached to images.
 type VulnerabilitiesClient interface {
-	// ListVulnReports returns the reports attached to an image: of a digest, or of a tag of a repo.
+	// ListVulnReports returns the reports attached to an image, by digest or by tag.
 	ListVulnReports(ctx context.Context, in *VulnReportFilter, opts ...grpc.CallOption) (*VulnReportList, error)
-	// GetRawVulnReport returns the newest report attached to an image, as its scanner wrote it.
+	// GetRawVulnReport returns the newest report attached to an image, in the scanner's
+	// own format.
 	GetRawVulnReport(ctx context.Context, in *GetRawVulnReportRequest, opts ...grpc.CallOption) (*RawVulnReport, error)
-	// ListVulnCountReports returns how much each report found in the images that a tag has pointed to.
+	// ListVulnCountReports returns the counts of each report about the images that a tag
+	// has pointed to.
 	ListVulnCountReports(ctx context.Context, in *VulnCountReportFilter, opts ...grpc.CallOption) (*VulnCountReportList, error)
-	// ListCumulativeVulnCountReports returns how much had been found by the time of each report.
+	// ListCumulativeVulnCountReports returns the cumulative counts up to the time of each
+	// report.
 	ListCumulativeVulnCountReports(ctx context.Context, in *VulnCountReportFilter, opts ...grpc.CallOption) (*VulnCountReportList, error)
 }
 
@@ -93,15 +96,18 @@ func (c *vulnerabilitiesClient) ListCumulativeVulnCountReports(ctx context.Conte
 // All implementations must embed UnimplementedVulnerabilitiesServer
 // for forward compatibility.
 //
-// Vulnerabilities is what scanners found in images, out of the documents attached to these.
+// Vulnerabilities returns the reports of scanners that are attached to images.
 type VulnerabilitiesServer interface {
-	// ListVulnReports returns the reports attached to an image: of a digest, or of a tag of a repo.
+	// ListVulnReports returns the reports attached to an image, by digest or by tag.
 	ListVulnReports(context.Context, *VulnReportFilter) (*VulnReportList, error)
-	// GetRawVulnReport returns the newest report attached to an image, as its scanner wrote it.
+	// GetRawVulnReport returns the newest report attached to an image, in the scanner's
+	// own format.
 	GetRawVulnReport(context.Context, *GetRawVulnReportRequest) (*RawVulnReport, error)
-	// ListVulnCountReports returns how much each report found in the images that a tag has pointed to.
+	// ListVulnCountReports returns the counts of each report about the images that a tag
+	// has pointed to.
 	ListVulnCountReports(context.Context, *VulnCountReportFilter) (*VulnCountReportList, error)
-	// ListCumulativeVulnCountReports returns how much had been found by the time of each report.
+	// ListCumulativeVulnCountReports returns the cumulative counts up to the time of each
+	// report.
 	ListCumulativeVulnCountReports(context.Context, *VulnCountReportFilter) (*VulnCountReportList, error)
 	mustEmbedUnimplementedVulnerabilitiesServer()
 }

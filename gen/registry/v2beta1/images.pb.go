@@ -78,10 +78,10 @@ func (x *GetArchitecturesRequest) GetDigest() string {
 	return ""
 }
 
-// Architectures are those that an image was made for.
+// Architectures lists the architectures of an image.
 type Architectures struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the words of images, such as amd64 and arm64, each once.
+	// The architectures, such as amd64 and arm64, each once.
 	Architectures []string `protobuf:"bytes,1,rep,name=architectures,proto3" json:"architectures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -131,7 +131,7 @@ type GetSizeRequest struct {
 	RepoUid string `protobuf:"bytes,1,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
 	// The digest of its manifest or index.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Which of the images of an index: amd64 unless given.
+	// The architecture of the image, if the digest is an index; amd64 unless given.
 	Architecture  string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -188,12 +188,12 @@ func (x *GetSizeRequest) GetArchitecture() string {
 	return ""
 }
 
-// Size is how large an image is.
+// Size is the size of an image.
 type Size struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes of its layers and its configuration.
+	// The size of its layers and its configuration, in bytes.
 	Size int64 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
-	// The architecture it was made for.
+	// The architecture of the image.
 	Architecture  string `protobuf:"bytes,2,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,12 +27,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ImagesService answers what the images of a repo are like.
+// ImagesService returns properties of images.
 type ImagesServiceClient interface {
-	// GetArchitectures returns the architectures that an image was made for.
+	// GetArchitectures returns the architectures of an image.
 	GetArchitectures(ctx context.Context, in *GetArchitecturesRequest, opts ...grpc.CallOption) (*Architectures, error)
-	// GetSize returns how many bytes the layers and the configuration of an image
-	// have, as they travel.
+	// GetSize returns the size of the compressed layers and the configuration of an
+	// image, in bytes.
 	GetSize(ctx context.Context, in *GetSizeRequest, opts ...grpc.CallOption) (*Size, error)
 }
 
@@ -68,12 +68,12 @@ func (c *imagesServiceClient) GetSize(ctx context.Context, in *GetSizeRequest, o
 // All implementations must embed UnimplementedImagesServiceServer
 // for forward compatibility.
 //
-// ImagesService answers what the images of a repo are like.
+// ImagesService returns properties of images.
 type ImagesServiceServer interface {
-	// GetArchitectures returns the architectures that an image was made for.
+	// GetArchitectures returns the architectures of an image.
 	GetArchitectures(context.Context, *GetArchitecturesRequest) (*Architectures, error)
-	// GetSize returns how many bytes the layers and the configuration of an image
-	// have, as they travel.
+	// GetSize returns the size of the compressed layers and the configuration of an
+	// image, in bytes.
 	GetSize(context.Context, *GetSizeRequest) (*Size, error)
 	mustEmbedUnimplementedImagesServiceServer()
 }

@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CatalogTier is a part of a catalog of images.
+// CatalogTier is a tier of a catalog of images.
 type CatalogTier int32
 
 const (
@@ -89,29 +89,29 @@ func (CatalogTier) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_registry_v2beta1_repos_proto_rawDescGZIP(), []int{0}
 }
 
-// Repo is a place that images are pushed to and pulled from, under the names of
-// the groups it is in and its own.
+// Repo is a repository that images are pushed to and pulled from. Its path is the names
+// of the groups above it and its own name.
 type Repo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repo's path in the hierarchy, given at creation, never changed.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Unique among the repos of one group. Lower-case letters and digits, in
-	// parts that one dot, one or two underscores or any hyphens hold together.
+	// Unique among the repos of one group. Lower-case letters and digits, in parts that
+	// are separated by one dot, one or two underscores, or any number of hyphens.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What the repo holds, on one line.
+	// What the repo contains, on one line.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// Where in a catalog the repo belongs.
+	// The tier of the repo in a catalog.
 	CatalogTier CatalogTier `protobuf:"varint,4,opt,name=catalog_tier,json=catalogTier,proto3,enum=holdfast.registry.v2beta1.CatalogTier" json:"catalog_tier,omitempty"`
-	// The offers that the repo is part of: application, base, byol, ai, ai-gpu,
+	// The bundles that the repo is part of: application, base, byol, ai, ai-gpu,
 	// featured, fips, commercial or emeritoss.
 	Bundles []string `protobuf:"bytes,5,rep,name=bundles,proto3" json:"bundles,omitempty"`
-	// Other images that this one can stand in for, such as docker.io/library/nginx:latest.
+	// Other images that this one can replace, such as docker.io/library/nginx:latest.
 	Aliases []string `protobuf:"bytes,7,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// Tags that are looked after.
+	// Tags that are maintained.
 	ActiveTags []string `protobuf:"bytes,8,rep,name=active_tags,json=activeTags,proto3" json:"active_tags,omitempty"`
-	// The repo that this one follows.
+	// The source repo that this one follows.
 	SyncConfig *SyncConfig `protobuf:"bytes,9,opt,name=sync_config,proto3" json:"sync_config,omitempty"`
-	// What is added to the images of the source. Not taken by this server.
+	// Additions to the images of the source. This server refuses the field.
 	CustomOverlay *CustomOverlay `protobuf:"bytes,10,opt,name=custom_overlay,json=customOverlay,proto3" json:"custom_overlay,omitempty"`
 	// When the repo was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -228,29 +228,29 @@ func (x *Repo) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// SyncConfig says which repo another one follows. The repo is kept equal to it:
-// it has its tags, and no others, and nobody can push tags to it. That is done
-// in the name of whoever has set the source. SyncsService tells how it stands.
+// SyncConfig names the source that a repo follows. The repo is kept equal to its
+// source: it has exactly the tags of the source, and nobody can push tags to it. The
+// sync runs with the permissions of the identity that set the source. SyncsService
+// returns its status.
 type SyncConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The repo to follow: its uid, its path of names, or a whole image reference.
-	// It is kept and returned as a uid.
+	// The source repo: its uid, its path of names, or a full image reference. It is
+	// stored and returned as a uid.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Never set: whether tags that are there stay where they are is a setting of
-	// the group.
+	// Never set: a setting of the group decides whether existing tags can move.
 	UniqueTags bool `protobuf:"varint,2,opt,name=unique_tags,json=uniqueTags,proto3" json:"unique_tags,omitempty"`
-	// When following ends, at the earliest: each time that it was done puts it off
-	// by 14 days, which is noted here once a day.
+	// When the sync ends, at the earliest. Each complete run extends it to 14 days after
+	// the run. This value is updated at most once a day.
 	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	// A repo at Google Cloud to copy to. Kept, and not copied to.
+	// A repo at Google Cloud to copy to. It is stored, but nothing is copied to it.
 	Google string `protobuf:"bytes,4,opt,name=google,proto3" json:"google,omitempty"`
-	// A repo at Amazon to copy to. Kept, and not copied to.
+	// A repo at Amazon to copy to. It is stored, but nothing is copied to it.
 	Amazon string `protobuf:"bytes,5,opt,name=amazon,proto3" json:"amazon,omitempty"`
-	// A repo at Azure to copy to. Kept, and not copied to.
+	// A repo at Azure to copy to. It is stored, but nothing is copied to it.
 	Azure string `protobuf:"bytes,6,opt,name=azure,proto3" json:"azure,omitempty"`
-	// A change of what the images are made of.
+	// A change of the contents of the images.
 	ApkoOverlay string `protobuf:"bytes,7,opt,name=apko_overlay,json=apkoOverlay,proto3" json:"apko_overlay,omitempty"`
-	// The end of following has been put off.
+	// The end of the sync has been postponed.
 	GracePeriod   bool `protobuf:"varint,8,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -342,12 +342,12 @@ func (x *SyncConfig) GetGracePeriod() bool {
 	return false
 }
 
-// CustomOverlay is what is added to the images of a source.
+// CustomOverlay describes additions to the images of a source.
 type CustomOverlay struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Packages and where they come from.
+	// Packages and their sources.
 	Contents *CustomOverlay_ImageContents `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
-	// Variables of the environment.
+	// Environment variables.
 	Environment map[string]string `protobuf:"bytes,2,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Annotations of the images.
 	Annotations map[string]string `protobuf:"bytes,3,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -475,7 +475,7 @@ type DeleteRepoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repo's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,7 +532,7 @@ type CreateRepoRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new repo.
 	Repo *Repo `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -594,10 +594,10 @@ type UpdateRepoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo to change, and the new values.
 	Repo *Repo `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	// The fields to change, separated by commas. Without it, the fields present
-	// in a JSON body, or not at their default over gRPC.
+	// The fields to change, separated by commas. If it is empty, the fields that are
+	// present in a JSON body, or that differ from their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -663,13 +663,13 @@ type ListReposRequest struct {
 	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -752,11 +752,11 @@ type ListReposResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repos of this page.
 	Repos []*Repo `protobuf:"bytes,1,rep,name=repos,proto3" json:"repos,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many repos match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -820,12 +820,12 @@ func (x *ListReposResponse) GetSkipped() int32 {
 	return 0
 }
 
-// RepoReadme is what a repo says about itself.
+// RepoReadme is the readme of a repo.
 type RepoReadme struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Markdown.
+	// The text in Markdown.
 	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -875,7 +875,7 @@ func (x *RepoReadme) GetContent() string {
 	return ""
 }
 
-// GetRepoReadmeRequest names the repo to read about.
+// GetRepoReadmeRequest names the repo.
 type GetRepoReadmeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repo's uid.
@@ -926,9 +926,9 @@ type UpdateRepoReadmeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The uid of the repo, and the new content.
 	RepoReadme *RepoReadme `protobuf:"bytes,1,opt,name=repo_readme,json=repoReadme,proto3" json:"repo_readme,omitempty"`
-	// The fields to change: content is the only one.
+	// The fields to change. Only content can be changed.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -985,7 +985,7 @@ func (x *UpdateRepoReadmeRequest) GetValidateOnly() bool {
 	return false
 }
 
-// ImageContents are packages and where they come from.
+// ImageContents has packages and their sources.
 type CustomOverlay_ImageContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Names of packages.
@@ -1049,7 +1049,7 @@ func (x *CustomOverlay_ImageContents) GetRuntimeKeyring() []*CustomOverlay_Image
 	return nil
 }
 
-// Accounts are users and groups.
+// Accounts lists users and groups.
 type CustomOverlay_Accounts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user that the image runs as.
@@ -1113,12 +1113,12 @@ func (x *CustomOverlay_Accounts) GetGroups() []*CustomOverlay_Accounts_Group {
 	return nil
 }
 
-// Certificates are those to trust.
+// Certificates lists certificates to trust.
 type CustomOverlay_Certificates struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Certificates to add.
 	Additional []*CustomOverlay_Certificates_AdditionalEntry `protobuf:"bytes,1,rep,name=additional,proto3" json:"additional,omitempty"`
-	// Where else they are needed.
+	// Other places that need the certificates.
 	Providers     []string `protobuf:"bytes,2,rep,name=providers,proto3" json:"providers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1228,9 +1228,9 @@ type CustomOverlay_Accounts_User struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name.
 	Username string `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
-	// The number.
+	// The numeric id.
 	Uid int32 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The number of the user's group.
+	// The numeric id of the user's group.
 	Gid int32 `protobuf:"varint,3,opt,name=gid,proto3" json:"gid,omitempty"`
 	// The name of the user's group.
 	GroupName string `protobuf:"bytes,4,opt,name=group_name,json=groupName,proto3" json:"group_name,omitempty"`
@@ -1319,7 +1319,7 @@ type CustomOverlay_Accounts_Group struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name.
 	Groupname string `protobuf:"bytes,1,opt,name=groupname,proto3" json:"groupname,omitempty"`
-	// The number.
+	// The numeric id.
 	Gid int32 `protobuf:"varint,2,opt,name=gid,proto3" json:"gid,omitempty"`
 	// The names of its users.
 	Members       []string `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`

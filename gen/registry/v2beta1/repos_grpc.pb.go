@@ -33,25 +33,24 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ReposService keeps the repos of the registry: what images are pushed to and
-// pulled from.
+// ReposService manages the repos of the registry, which images are pushed to and pulled
+// from.
 type ReposServiceClient interface {
 	// GetRepo returns one repo.
 	GetRepo(ctx context.Context, in *GetRepoRequest, opts ...grpc.CallOption) (*Repo, error)
 	// DeleteRepo removes a repo with its tags and manifests.
 	DeleteRepo(ctx context.Context, in *DeleteRepoRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CreateRepo makes a repo in a group. The first push to a repo makes it, too,
-	// unless the settings of its group say otherwise.
+	// CreateRepo creates a repo in a group. The first push to a repo also creates it,
+	// unless the settings of its group forbid that.
 	CreateRepo(ctx context.Context, in *CreateRepoRequest, opts ...grpc.CallOption) (*Repo, error)
 	// UpdateRepo changes the fields that the mask lists and returns the result.
 	UpdateRepo(ctx context.Context, in *UpdateRepoRequest, opts ...grpc.CallOption) (*Repo, error)
-	// ListRepos returns the repos that the caller's grants reach, a page at a
-	// time.
+	// ListRepos returns the repos that the caller may list, a page at a time.
 	ListRepos(ctx context.Context, in *ListReposRequest, opts ...grpc.CallOption) (*ListReposResponse, error)
-	// GetRepoReadme returns the readme of a repo, empty if it has none.
+	// GetRepoReadme returns the readme of a repo, which is empty if it has none.
 	GetRepoReadme(ctx context.Context, in *GetRepoReadmeRequest, opts ...grpc.CallOption) (*RepoReadme, error)
-	// UpdateRepoReadme changes the readme of a repo and returns it. Markdown whose
-	// HTML a sanitizer would have to change is refused.
+	// UpdateRepoReadme changes the readme of a repo and returns it. Markdown with unsafe
+	// HTML is refused.
 	UpdateRepoReadme(ctx context.Context, in *UpdateRepoReadmeRequest, opts ...grpc.CallOption) (*RepoReadme, error)
 }
 
@@ -137,25 +136,24 @@ func (c *reposServiceClient) UpdateRepoReadme(ctx context.Context, in *UpdateRep
 // All implementations must embed UnimplementedReposServiceServer
 // for forward compatibility.
 //
-// ReposService keeps the repos of the registry: what images are pushed to and
-// pulled from.
+// ReposService manages the repos of the registry, which images are pushed to and pulled
+// from.
 type ReposServiceServer interface {
 	// GetRepo returns one repo.
 	GetRepo(context.Context, *GetRepoRequest) (*Repo, error)
 	// DeleteRepo removes a repo with its tags and manifests.
 	DeleteRepo(context.Context, *DeleteRepoRequest) (*emptypb.Empty, error)
-	// CreateRepo makes a repo in a group. The first push to a repo makes it, too,
-	// unless the settings of its group say otherwise.
+	// CreateRepo creates a repo in a group. The first push to a repo also creates it,
+	// unless the settings of its group forbid that.
 	CreateRepo(context.Context, *CreateRepoRequest) (*Repo, error)
 	// UpdateRepo changes the fields that the mask lists and returns the result.
 	UpdateRepo(context.Context, *UpdateRepoRequest) (*Repo, error)
-	// ListRepos returns the repos that the caller's grants reach, a page at a
-	// time.
+	// ListRepos returns the repos that the caller may list, a page at a time.
 	ListRepos(context.Context, *ListReposRequest) (*ListReposResponse, error)
-	// GetRepoReadme returns the readme of a repo, empty if it has none.
+	// GetRepoReadme returns the readme of a repo, which is empty if it has none.
 	GetRepoReadme(context.Context, *GetRepoReadmeRequest) (*RepoReadme, error)
-	// UpdateRepoReadme changes the readme of a repo and returns it. Markdown whose
-	// HTML a sanitizer would have to change is refused.
+	// UpdateRepoReadme changes the readme of a repo and returns it. Markdown with unsafe
+	// HTML is refused.
 	UpdateRepoReadme(context.Context, *UpdateRepoReadmeRequest) (*RepoReadme, error)
 	mustEmbedUnimplementedReposServiceServer()
 }

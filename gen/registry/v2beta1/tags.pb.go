@@ -26,20 +26,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Tag is a name that stands for a manifest of a repo.
+// Tag is a name for a manifest of a repo.
 type Tag struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tag's path in the hierarchy, below its repo.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Unique within the repo: what stands after the colon of an image reference.
+	// The name, unique in the repo: the part after the colon of an image reference.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The digest of the manifest, such as sha256: and 64 digits.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// When the tag was last pushed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// Nobody looks after the tag any more.
+	// The tag is no longer maintained.
 	Deprecated bool `protobuf:"varint,5,opt,name=deprecated,proto3" json:"deprecated,omitempty"`
-	// The offers that the tag is part of.
+	// The bundles that the tag is part of.
 	Bundles []string `protobuf:"bytes,6,rep,name=bundles,proto3" json:"bundles,omitempty"`
 	// When the tag was first pushed.
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,1000,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -179,7 +179,7 @@ type CreateTagRequest struct {
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The tag.
 	Tag *Tag `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -241,7 +241,7 @@ type DeleteTagRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tag's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -296,7 +296,7 @@ type ListTagsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look: below a group, or directly below a repo.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only tags of exactly this name, of whatever sort it is.
+	// Only tags of exactly this name, including tags that are left out by default.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Only tags pushed at this time or later.
 	UpdatedSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_since,json=updatedSince,proto3" json:"updated_since,omitempty"`
@@ -310,13 +310,13 @@ type ListTagsRequest struct {
 	Digest string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,10,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,11,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,12,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,13,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -434,11 +434,11 @@ type ListTagsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tags of this page.
 	Tags []*Tag `protobuf:"bytes,1,rep,name=tags,proto3" json:"tags,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many tags match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

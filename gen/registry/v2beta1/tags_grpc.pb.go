@@ -30,15 +30,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TagsService keeps the tags of repos: names that stand for a manifest.
+// TagsService manages the tags of repos, which are names for manifests.
 type TagsServiceClient interface {
 	// GetTag returns one tag.
 	GetTag(ctx context.Context, in *GetTagRequest, opts ...grpc.CallOption) (*Tag, error)
-	// ListTags returns the tags that the caller's grants reach, a page at a time.
-	// Tags of referrers, of a day and of a build are left out unless asked for.
+	// ListTags returns the tags that the caller may list, a page at a time. Tags of
+	// referrers and tags that end in a date or a build number are left out unless
+	// requested.
 	ListTags(ctx context.Context, in *ListTagsRequest, opts ...grpc.CallOption) (*ListTagsResponse, error)
-	// CreateTag gives a manifest of a repo a tag. A tag of that name that is there
-	// already is moved, unless the group makes its tags immutable.
+	// CreateTag adds a tag to a manifest of a repo. An existing tag of that name is
+	// moved, unless the settings of the group make tags immutable.
 	CreateTag(ctx context.Context, in *CreateTagRequest, opts ...grpc.CallOption) (*Tag, error)
 	// DeleteTag removes a tag. Its manifest stays.
 	DeleteTag(ctx context.Context, in *DeleteTagRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -96,15 +97,16 @@ func (c *tagsServiceClient) DeleteTag(ctx context.Context, in *DeleteTagRequest,
 // All implementations must embed UnimplementedTagsServiceServer
 // for forward compatibility.
 //
-// TagsService keeps the tags of repos: names that stand for a manifest.
+// TagsService manages the tags of repos, which are names for manifests.
 type TagsServiceServer interface {
 	// GetTag returns one tag.
 	GetTag(context.Context, *GetTagRequest) (*Tag, error)
-	// ListTags returns the tags that the caller's grants reach, a page at a time.
-	// Tags of referrers, of a day and of a build are left out unless asked for.
+	// ListTags returns the tags that the caller may list, a page at a time. Tags of
+	// referrers and tags that end in a date or a build number are left out unless
+	// requested.
 	ListTags(context.Context, *ListTagsRequest) (*ListTagsResponse, error)
-	// CreateTag gives a manifest of a repo a tag. A tag of that name that is there
-	// already is moved, unless the group makes its tags immutable.
+	// CreateTag adds a tag to a manifest of a repo. An existing tag of that name is
+	// moved, unless the settings of the group make tags immutable.
 	CreateTag(context.Context, *CreateTagRequest) (*Tag, error)
 	// DeleteTag removes a tag. Its manifest stays.
 	DeleteTag(context.Context, *DeleteTagRequest) (*emptypb.Empty, error)

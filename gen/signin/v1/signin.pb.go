@@ -27,21 +27,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EndReason is why a session has ended.
+// EndReason says why a session has ended.
 type EndReason int32
 
 const (
-	// It is not known.
+	// The reason is not known.
 	EndReason_END_REASON_UNSPECIFIED EndReason = 0
-	// Its person has signed out, or somebody who answers for them has ended it.
+	// The person has signed out, or an identity that manages the person has ended it.
 	EndReason_END_REASON_REQUEST EndReason = 1
-	// A refresh token was used a second time: it has been copied.
+	// A refresh token was used a second time, so it may have been stolen.
 	EndReason_END_REASON_REPLAY EndReason = 2
-	// A one-time link has set another password.
+	// A one-time link has set a new password.
 	EndReason_END_REASON_PASSWORD_RESET EndReason = 3
 	// The identity was deleted.
 	EndReason_END_REASON_IDENTITY_DELETED EndReason = 4
-	// What the identity provider believes has changed that it was begun with.
+	// The configuration of the session's identity provider was changed.
 	EndReason_END_REASON_PROVIDER_CHANGED EndReason = 5
 )
 
@@ -92,16 +92,16 @@ func (EndReason) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{0}
 }
 
-// Session is one sign-in.
+// Session is a sign-in session of a person.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the session.
+	// The id of the session.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whose it is.
+	// The uid of the person's identity.
 	IdentityUid string `protobuf:"bytes,2,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// The program that signed in, as it says itself.
+	// The program that signed in, from its User-Agent header.
 	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Where from.
+	// The address of the client.
 	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	// When it began.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
@@ -109,14 +109,14 @@ type Session struct {
 	UseTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
 	// When it ends at the latest.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// The caller's token is of this session.
+	// The caller's token belongs to this session.
 	Current bool `protobuf:"varint,8,opt,name=current,proto3" json:"current,omitempty"`
-	// It is a browser's.
+	// It is the session of a browser.
 	Browser bool `protobuf:"varint,9,opt,name=browser,proto3" json:"browser,omitempty"`
-	// What a person calls the program: of a browser its name and its system,
-	// else what it says itself.
+	// A readable name of the program: for a browser its name and operating system,
+	// otherwise the name that the program gives.
 	Program string `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
-	// The uid of the identity provider it was begun with, if any.
+	// The uid of the identity provider of the sign-in, if any.
 	IdentityProvider string `protobuf:"bytes,11,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -229,10 +229,10 @@ func (x *Session) GetIdentityProvider() string {
 	return ""
 }
 
-// EndedSession is what events tell of a session that was ended before its time.
+// EndedSession is the body of events about a session that was ended before it expired.
 type EndedSession struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session as it was.
+	// The session before it ended.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// Why it has ended.
 	Reason        EndReason `protobuf:"varint,2,opt,name=reason,proto3,enum=holdfast.signin.v1.EndReason" json:"reason,omitempty"`
@@ -284,39 +284,39 @@ func (x *EndedSession) GetReason() EndReason {
 	return EndReason_END_REASON_UNSPECIFIED
 }
 
-// Activity is what events tell of a sign-in, of a refused one, and of a change
-// of how somebody signs in. The type of the event says which.
+// Activity is the body of events about sign-ins, refused sign-ins, and changes of a
+// person's sign-in methods. The type of the event says which.
 type Activity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The person. Empty if nobody has proved who they are.
+	// The uid of the person's identity. Empty if the person was not authenticated.
 	IdentityUid string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// The account, if it is kept here.
+	// The uid of the account, if it is a local account.
 	AccountUid string `protobuf:"bytes,2,opt,name=account_uid,json=accountUid,proto3" json:"account_uid,omitempty"`
-	// How somebody signed in or tried to: password, passkey, provider, link,
-	// invite, setup, totp, recovery or device.
+	// The sign-in method: password, passkey, provider, link, invite, setup, totp,
+	// recovery or device.
 	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
-	// What they showed in addition: passkey, totp or recovery.
+	// The second factor: passkey, totp or recovery.
 	Factor string `protobuf:"bytes,4,opt,name=factor,proto3" json:"factor,omitempty"`
-	// The uid of the identity provider that vouched for them, if any.
+	// The uid of the identity provider, if any.
 	IdentityProvider string `protobuf:"bytes,5,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
-	// The kind of program that is to act as them: command, headless or device.
+	// The kind of program that signs in for the person: command, headless or device.
 	Purpose string `protobuf:"bytes,6,opt,name=purpose,proto3" json:"purpose,omitempty"`
-	// What that program, or a passkey, is called.
+	// The name of that program, or of a passkey.
 	Program string `protobuf:"bytes,7,opt,name=program,proto3" json:"program,omitempty"`
-	// The program or browser that asked, as it says itself.
+	// The program or browser that sent the request, from its User-Agent header.
 	Agent string `protobuf:"bytes,8,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Where from. Empty if it is not known which organization was meant.
+	// The address of the client. Empty if the organization is not known.
 	Address string `protobuf:"bytes,9,opt,name=address,proto3" json:"address,omitempty"`
-	// The session that began.
+	// The id of the new session.
 	Session string `protobuf:"bytes,10,opt,name=session,proto3" json:"session,omitempty"`
-	// Why it was refused: wrong_password, wrong_code, wrong_passkey,
+	// The reason of a refusal: wrong_password, wrong_code, wrong_passkey,
 	// unknown_account, too_many_tries, provider_failed, not_admitted or several.
 	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How many refusals this stands for.
+	// The number of refusals.
 	Count int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
-	// When the first of them was.
+	// The time of the first refusal.
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
-	// When the last of them was.
+	// The time of the last refusal.
 	LastTime      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -450,10 +450,10 @@ func (x *Activity) GetLastTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListSessionsRequest says whose sessions.
+// ListSessionsRequest selects the person.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose. Empty for one's own.
+	// The uid of the person's identity. Empty for the caller.
 	IdentityUid   string `protobuf:"bytes,1,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -542,12 +542,12 @@ func (x *ListSessionsResponse) GetSessions() []*Session {
 	return nil
 }
 
-// EndSessionRequest says which session to end.
+// EndSessionRequest names the session to end.
 type EndSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id; "current" for the one of the caller's token, "-" for all.
+	// Its id; "current" for the session of the caller's token, "-" for all sessions.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Whose sessions end, if all do. Empty for one's own.
+	// The uid of the identity whose sessions end, if the id is "-". Empty for the caller.
 	IdentityUid   string `protobuf:"bytes,2,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -597,34 +597,34 @@ func (x *EndSessionRequest) GetIdentityUid() string {
 	return ""
 }
 
-// Account is a person who signs in with a password or a passkey that is kept
-// here.
+// Account is a local account: a person who signs in with a password or a passkey that
+// is stored here.
 type Account struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The account's path in the hierarchy.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// What the person signs in with. No two accounts of an organization have the
-	// same; accounts of different organizations may.
+	// The e-mail address that the person signs in with. It is unique in the organization,
+	// but accounts of different organizations may share it.
 	Email string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
-	// What the person is called.
+	// The name of the person.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// The identity that the account stands for.
+	// The uid of the account's identity.
 	IdentityUid string `protobuf:"bytes,4,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// A role to give to the person in the organization.
+	// The uid of a role to grant to the person in the organization.
 	RoleUid string `protobuf:"bytes,5,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
 	// The person has set a password.
 	HasPassword bool `protobuf:"varint,6,opt,name=has_password,json=hasPassword,proto3" json:"has_password,omitempty"`
 	// The person has an authenticator app.
 	Totp bool `protobuf:"varint,7,opt,name=totp,proto3" json:"totp,omitempty"`
-	// How many passkeys the person has.
+	// The number of passkeys of the person.
 	Passkeys int32 `protobuf:"varint,8,opt,name=passkeys,proto3" json:"passkeys,omitempty"`
 	// When the account was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the account last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// When the person last signed in with it. Unset before.
+	// When the person last signed in with it. Unset before the first sign-in.
 	UseTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
-	// How many recovery codes the person has left.
+	// The number of recovery codes that the person has left.
 	RecoveryCodes int32 `protobuf:"varint,12,opt,name=recovery_codes,json=recoveryCodes,proto3" json:"recovery_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -744,14 +744,14 @@ func (x *Account) GetRecoveryCodes() int32 {
 	return 0
 }
 
-// CreateAccountRequest describes the account to make.
+// CreateAccountRequest describes the account to create.
 type CreateAccountRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organization.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new account.
 	Account *Account `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -808,7 +808,7 @@ func (x *CreateAccountRequest) GetValidateOnly() bool {
 	return false
 }
 
-// CreateAccountResponse is a new account and the way into it.
+// CreateAccountResponse has the new account and the link that sets its password.
 type CreateAccountResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The account.
@@ -863,12 +863,12 @@ func (x *CreateAccountResponse) GetLink() *AccountLink {
 	return nil
 }
 
-// AccountLink sets the password of an account, once.
+// AccountLink is a one-time link that sets the password of an account.
 type AccountLink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The link. It is told only now.
+	// The link. It is returned only here.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// When it stops being good.
+	// When it expires.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -923,9 +923,9 @@ type CreateAccountLinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The account's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Passkeys and the authenticator app end when the link is followed.
+	// Remove the passkeys and the authenticator app when the link is used.
 	ResetFactors bool `protobuf:"varint,2,opt,name=reset_factors,json=resetFactors,proto3" json:"reset_factors,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -987,7 +987,7 @@ type DeleteAccountRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The account's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1042,17 +1042,17 @@ type ListAccountsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only accounts of this e-mail address: one in an organization.
+	// Only accounts with this e-mail address: at most one in each organization.
 	Email string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, then optionally " desc". The pages of one walk have
-	// one order.
+	// A field to sort by, then optionally " desc". Send the same order with every page
+	// token.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip          int32 `protobuf:"varint,6,opt,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1135,11 +1135,11 @@ type ListAccountsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The accounts of this page.
 	Accounts []*Account `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many accounts match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1203,11 +1203,11 @@ func (x *ListAccountsResponse) GetSkipped() int32 {
 	return 0
 }
 
-// SignInRules are what an organization has decided about signing in.
+// SignInRules are the sign-in rules of an organization.
 type SignInRules struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its accounts can sign in. Where they cannot, an owner still can as long as
-	// no owner has come through a provider.
+	// Its local accounts can sign in. If false, owners can still sign in with their local
+	// accounts until an owner has signed in with an identity provider.
 	LocalAccounts bool `protobuf:"varint,1,opt,name=local_accounts,json=localAccounts,proto3" json:"local_accounts,omitempty"`
 	// The organization's uid.
 	Uid           string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1305,14 +1305,14 @@ func (x *GetSignInRulesRequest) GetUid() string {
 	return ""
 }
 
-// UpdateSignInRulesRequest says what is decided.
+// UpdateSignInRulesRequest has the new rules.
 type UpdateSignInRulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organization's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// All of it.
+	// All rules.
 	Rules *SignInRules `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
-	// All checks run, nothing is written, the answer is what would have been.
+	// Run all checks and return the result of the change without writing it.
 	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1372,11 +1372,11 @@ func (x *UpdateSignInRulesRequest) GetValidateOnly() bool {
 // TestIdentityProviderRequest names a provider, or describes one.
 type TestIdentityProviderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of a provider that is kept, or
+	// The uid of an existing provider. Either this or identity_provider is needed.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// one that is not kept yet,
+	// A provider that is not created yet.
 	IdentityProvider *v2beta1.IdentityProvider `protobuf:"bytes,2,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
-	// and the group it is meant for.
+	// The group of the provider that is not created yet.
 	Parent        string `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1433,14 +1433,14 @@ func (x *TestIdentityProviderRequest) GetParent() string {
 	return ""
 }
 
-// ProviderCheck is how one thing about a provider fared.
+// ProviderCheck is the result of one check of a provider.
 type ProviderCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was tried: discovery, code, pkce, scopes, keys, client.
+	// The name of the check: discovery, code, pkce, scopes, keys or client.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// It is as it should be.
+	// The check succeeded.
 	Ok bool `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
-	// What was found.
+	// Details of the result.
 	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1497,17 +1497,17 @@ func (x *ProviderCheck) GetDetail() string {
 	return ""
 }
 
-// TestIdentityProviderResponse is how a provider fared.
+// TestIdentityProviderResponse is the result of the test of a provider.
 type TestIdentityProviderResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was tried.
+	// The checks.
 	Checks []*ProviderCheck `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
-	// People can be sent there.
+	// People can sign in with the provider.
 	Ready bool `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`
 	// The address to register with the provider.
 	RedirectUri string `protobuf:"bytes,3,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
-	// Where to sign in to see what the provider says of oneself, without being
-	// let in. Empty for a provider that is not kept.
+	// The address of a test sign-in, which shows the claims that the provider returns and
+	// starts no session. Empty for a provider that is not created yet.
 	TrialUrl      string `protobuf:"bytes,4,opt,name=trial_url,json=trialUrl,proto3" json:"trial_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1617,22 +1617,22 @@ func (x *ListJoinsRequest) GetParent() string {
 	return ""
 }
 
-// Join is somebody who came through an invite.
+// Join is a person who joined through an invite.
 type Join struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The invite, which may be gone.
+	// The uid of the invite, which may have been deleted.
 	InviteUid string `protobuf:"bytes,1,opt,name=invite_uid,json=inviteUid,proto3" json:"invite_uid,omitempty"`
-	// The group that was joined.
+	// The uid of the group that was joined.
 	GroupUid string `protobuf:"bytes,2,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
-	// The role that was given.
+	// The uid of the role that was granted.
 	RoleUid string `protobuf:"bytes,3,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
-	// Who joined.
+	// The uid of the identity that joined.
 	IdentityUid string `protobuf:"bytes,4,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// What they are called.
+	// The name of the person.
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
-	// Their e-mail address.
+	// The e-mail address of the person.
 	Email string `protobuf:"bytes,6,opt,name=email,proto3" json:"email,omitempty"`
-	// When.
+	// When the person joined.
 	JoinTime      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=join_time,json=joinTime,proto3" json:"join_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1720,7 +1720,7 @@ func (x *Join) GetJoinTime() *timestamppb.Timestamp {
 // ListJoinsResponse has at most the 200 newest joins.
 type ListJoinsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who joined.
+	// The people who joined.
 	Joins         []*Join `protobuf:"bytes,1,rep,name=joins,proto3" json:"joins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -36,36 +36,36 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SignInService manages how people sign in: the sessions they have, the accounts
-// that are kept here, and the providers of their organizations.
+// SignInService manages how people sign in: their sessions, local accounts, and the
+// identity providers of their organizations.
 type SignInServiceClient interface {
-	// ListSessions returns the sessions of a person, newest first: one's own, or
-	// those of somebody whose account or provider one manages.
+	// ListSessions returns the sessions of a person, newest first: the caller's own
+	// sessions, or the sessions of a person whose account or identity provider the caller
+	// manages.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// EndSession ends a session, or all sessions of a person. Their tokens are
-	// void from the next request on.
+	// EndSession ends a session, or all sessions of a person. Their tokens are invalid
+	// from the next request.
 	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// CreateAccount makes an account in an organization, and a link that its
-	// person sets a password with.
+	// CreateAccount creates an account in an organization, and a link with which the
+	// person sets a password.
 	CreateAccount(ctx context.Context, in *CreateAccountRequest, opts ...grpc.CallOption) (*CreateAccountResponse, error)
-	// CreateAccountLink makes a one-time link that sets the password of an
-	// account. The caller needs everything that the person may do.
+	// CreateAccountLink creates a one-time link that sets the password of an account. The
+	// caller needs all capabilities that the person has.
 	CreateAccountLink(ctx context.Context, in *CreateAccountLinkRequest, opts ...grpc.CallOption) (*AccountLink, error)
 	// DeleteAccount removes an account with its identity.
 	DeleteAccount(ctx context.Context, in *DeleteAccountRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
-	// ListAccounts returns the accounts that the caller's grants reach, a page at
-	// a time.
+	// ListAccounts returns the accounts that the caller may list, a page at a time.
 	ListAccounts(ctx context.Context, in *ListAccountsRequest, opts ...grpc.CallOption) (*ListAccountsResponse, error)
-	// GetSignInRules returns what an organization has decided about signing in.
+	// GetSignInRules returns the sign-in rules of an organization.
 	GetSignInRules(ctx context.Context, in *GetSignInRulesRequest, opts ...grpc.CallOption) (*SignInRules, error)
-	// UpdateSignInRules decides how one can sign in to an organization. Accounts
-	// can be switched off once an owner has come through a provider.
+	// UpdateSignInRules changes the sign-in rules of an organization. Local accounts can
+	// be disabled once an owner has signed in with an identity provider.
 	UpdateSignInRules(ctx context.Context, in *UpdateSignInRulesRequest, opts ...grpc.CallOption) (*SignInRules, error)
-	// TestIdentityProvider tries a provider without anybody signing in: one that
-	// is kept, or one that is not kept yet.
+	// TestIdentityProvider tests an identity provider without a sign-in: an existing
+	// provider, or one that is not created yet.
 	TestIdentityProvider(ctx context.Context, in *TestIdentityProviderRequest, opts ...grpc.CallOption) (*TestIdentityProviderResponse, error)
-	// ListJoins returns who came into a group, or one below it, through invites,
-	// newest first.
+	// ListJoins returns the people who joined a group, or a group below it, through
+	// invites, newest first.
 	ListJoins(ctx context.Context, in *ListJoinsRequest, opts ...grpc.CallOption) (*ListJoinsResponse, error)
 }
 
@@ -181,36 +181,36 @@ func (c *signInServiceClient) ListJoins(ctx context.Context, in *ListJoinsReques
 // All implementations must embed UnimplementedSignInServiceServer
 // for forward compatibility.
 //
-// SignInService manages how people sign in: the sessions they have, the accounts
-// that are kept here, and the providers of their organizations.
+// SignInService manages how people sign in: their sessions, local accounts, and the
+// identity providers of their organizations.
 type SignInServiceServer interface {
-	// ListSessions returns the sessions of a person, newest first: one's own, or
-	// those of somebody whose account or provider one manages.
+	// ListSessions returns the sessions of a person, newest first: the caller's own
+	// sessions, or the sessions of a person whose account or identity provider the caller
+	// manages.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// EndSession ends a session, or all sessions of a person. Their tokens are
-	// void from the next request on.
+	// EndSession ends a session, or all sessions of a person. Their tokens are invalid
+	// from the next request.
 	EndSession(context.Context, *EndSessionRequest) (*emptypb.Empty, error)
-	// CreateAccount makes an account in an organization, and a link that its
-	// person sets a password with.
+	// CreateAccount creates an account in an organization, and a link with which the
+	// person sets a password.
 	CreateAccount(context.Context, *CreateAccountRequest) (*CreateAccountResponse, error)
-	// CreateAccountLink makes a one-time link that sets the password of an
-	// account. The caller needs everything that the person may do.
+	// CreateAccountLink creates a one-time link that sets the password of an account. The
+	// caller needs all capabilities that the person has.
 	CreateAccountLink(context.Context, *CreateAccountLinkRequest) (*AccountLink, error)
 	// DeleteAccount removes an account with its identity.
 	DeleteAccount(context.Context, *DeleteAccountRequest) (*emptypb.Empty, error)
-	// ListAccounts returns the accounts that the caller's grants reach, a page at
-	// a time.
+	// ListAccounts returns the accounts that the caller may list, a page at a time.
 	ListAccounts(context.Context, *ListAccountsRequest) (*ListAccountsResponse, error)
-	// GetSignInRules returns what an organization has decided about signing in.
+	// GetSignInRules returns the sign-in rules of an organization.
 	GetSignInRules(context.Context, *GetSignInRulesRequest) (*SignInRules, error)
-	// UpdateSignInRules decides how one can sign in to an organization. Accounts
-	// can be switched off once an owner has come through a provider.
+	// UpdateSignInRules changes the sign-in rules of an organization. Local accounts can
+	// be disabled once an owner has signed in with an identity provider.
 	UpdateSignInRules(context.Context, *UpdateSignInRulesRequest) (*SignInRules, error)
-	// TestIdentityProvider tries a provider without anybody signing in: one that
-	// is kept, or one that is not kept yet.
+	// TestIdentityProvider tests an identity provider without a sign-in: an existing
+	// provider, or one that is not created yet.
 	TestIdentityProvider(context.Context, *TestIdentityProviderRequest) (*TestIdentityProviderResponse, error)
-	// ListJoins returns who came into a group, or one below it, through invites,
-	// newest first.
+	// ListJoins returns the people who joined a group, or a group below it, through
+	// invites, newest first.
 	ListJoins(context.Context, *ListJoinsRequest) (*ListJoinsResponse, error)
 	mustEmbedUnimplementedSignInServiceServer()
 }

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Source is where a document comes from.
+// Source is the origin of a document.
 type Sbom2_Source int32
 
 const (
@@ -72,7 +72,7 @@ func (Sbom2_Source) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_tenant_v1_sbom_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Type is how two parts belong together.
+// Type is the type of the relationship.
 type ComponentGraph_Edge_Type int32
 
 const (
@@ -128,14 +128,14 @@ func (ComponentGraph_Edge_Type) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_tenant_v1_sbom_proto_rawDescGZIP(), []int{1, 1, 0}
 }
 
-// Sbom2 is what an image is made of, as a document attached to it says.
+// Sbom2 has the contents of an image, from an SBOM document attached to it.
 type Sbom2 struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repo of the image.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The document.
 	RawSbom []byte `protobuf:"bytes,2,opt,name=raw_sbom,json=rawSbom,proto3" json:"raw_sbom,omitempty"`
-	// What it says.
+	// The contents.
 	Graph *ComponentGraph `protobuf:"bytes,3,opt,name=graph,proto3" json:"graph,omitempty"`
 	// When it was attached.
 	LastSeen *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
@@ -147,13 +147,13 @@ type Sbom2 struct {
 	GeneratedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=generated_at,json=generatedAt,proto3" json:"generated_at,omitempty"`
 	// Who wrote it.
 	Authors string `protobuf:"bytes,8,opt,name=authors,proto3" json:"authors,omitempty"`
-	// Always INGESTED: this server writes none itself.
+	// Always INGESTED: this server writes no SBOMs itself.
 	Source Sbom2_Source `protobuf:"varint,9,opt,name=source,proto3,enum=holdfast.tenant.v1.Sbom2_Source" json:"source,omitempty"`
-	// What the document is called.
+	// The name of the document.
 	Name string `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
-	// What the document says of itself.
+	// The description in the document.
 	Description string `protobuf:"bytes,11,opt,name=description,proto3" json:"description,omitempty"`
-	// The digest of what was attached.
+	// The digest of the attached document.
 	Digest        *string `protobuf:"bytes,12,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -273,7 +273,7 @@ func (x *Sbom2) GetDigest() string {
 	return ""
 }
 
-// ComponentGraph is parts, and how they belong together.
+// ComponentGraph has components and the relationships between them.
 type ComponentGraph struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []*ComponentGraph_Node `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
@@ -472,7 +472,7 @@ func (x *File2) GetTypes() []string {
 	return nil
 }
 
-// Node is a part.
+// Node is a component.
 type ComponentGraph_Node struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to TypedNode:
@@ -555,7 +555,7 @@ func (*ComponentGraph_Node_Package) isComponentGraph_Node_TypedNode() {}
 
 func (*ComponentGraph_Node_File) isComponentGraph_Node_TypedNode() {}
 
-// Edge ties one part to another.
+// Edge is a relationship between two components.
 type ComponentGraph_Edge struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	SubjectId     string                   `protobuf:"bytes,1,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`

@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Severity is how bad it is.
+// Severity is the severity of the vulnerability.
 type VulnerabilityRecord_Severity int32
 
 const (
@@ -78,7 +78,7 @@ func (VulnerabilityRecord_Severity) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_tenant_v1_vuln_proto_rawDescGZIP(), []int{3, 0}
 }
 
-// State is whether it is fixed.
+// State says whether it is fixed.
 type Fix_State int32
 
 const (
@@ -131,18 +131,18 @@ func (Fix_State) EnumDescriptor() ([]byte, []int) {
 	return file_holdfast_tenant_v1_vuln_proto_rawDescGZIP(), []int{4, 0}
 }
 
-// VulnReport is what a scanner found in an image, as a document attached to it says.
+// VulnReport is a scanner's report about an image, from a document attached to it.
 type VulnReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The repo of the image.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// When the scanner's database was built.
 	VulnerabilityDbLastBuildTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=vulnerability_db_last_build_time,json=vulnerabilityDbLastBuildTime,proto3" json:"vulnerability_db_last_build_time,omitempty"`
-	// What was found.
+	// The vulnerabilities that were found.
 	VulnerabilityMatches []*VulnerabilityMatch `protobuf:"bytes,3,rep,name=vulnerability_matches,json=vulnerabilityMatches,proto3" json:"vulnerability_matches,omitempty"`
 	// The scanner.
 	Scanner *Scanner `protobuf:"bytes,4,opt,name=scanner,proto3" json:"scanner,omitempty"`
-	// When it looked.
+	// The time of the scan.
 	ReportGeneration *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=report_generation,json=reportGeneration,proto3" json:"report_generation,omitempty"`
 	// The document.
 	RawVulnReport []byte `protobuf:"bytes,6,opt,name=raw_vuln_report,json=rawVulnReport,proto3" json:"raw_vuln_report,omitempty"`
@@ -231,7 +231,7 @@ func (x *VulnReport) GetLastSeen() *timestamppb.Timestamp {
 	return nil
 }
 
-// Scanner is a program that looks for vulnerabilities.
+// Scanner is a vulnerability scanner.
 type Scanner struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -351,14 +351,14 @@ type VulnerabilityRecord struct {
 	Id          string                       `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Description string                       `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	Severity    VulnerabilityRecord_Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=holdfast.tenant.v1.VulnerabilityRecord_Severity" json:"severity,omitempty"`
-	// Where the record comes from.
+	// The source of the record.
 	Source                 string                                      `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
 	Cvss                   []*VulnerabilityRecord_Cvss                 `protobuf:"bytes,5,rep,name=cvss,proto3" json:"cvss,omitempty"`
 	CpeUri                 []string                                    `protobuf:"bytes,6,rep,name=cpe_uri,json=cpeUri,proto3" json:"cpe_uri,omitempty"`
 	RelatedUrls            []string                                    `protobuf:"bytes,7,rep,name=related_urls,json=relatedUrls,proto3" json:"related_urls,omitempty"`
 	Advisories             map[string]string                           `protobuf:"bytes,8,rep,name=advisories,proto3" json:"advisories,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	RelatedVulnerabilities []*VulnerabilityRecord_RelatedVulnerability `protobuf:"bytes,9,rep,name=related_vulnerabilities,json=relatedVulnerabilities,proto3" json:"related_vulnerabilities,omitempty"`
-	// The CVE number, where there is one.
+	// The CVE number, if there is one.
 	DisplayId     string `protobuf:"bytes,10,opt,name=display_id,json=displayId,proto3" json:"display_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -464,7 +464,7 @@ func (x *VulnerabilityRecord) GetDisplayId() string {
 	return ""
 }
 
-// Fix is where a vulnerability is fixed.
+// Fix lists the versions that fix a vulnerability.
 type Fix struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Versions      []string               `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
@@ -517,7 +517,7 @@ func (x *Fix) GetState() Fix_State {
 	return Fix_UNKNOWN
 }
 
-// Cvss is a score.
+// Cvss is a CVSS score.
 type VulnerabilityRecord_Cvss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Score         string                 `protobuf:"bytes,1,opt,name=score,proto3" json:"score,omitempty"`
@@ -570,7 +570,7 @@ func (x *VulnerabilityRecord_Cvss) GetVersion() string {
 	return ""
 }
 
-// RelatedVulnerability is the same by another name.
+// RelatedVulnerability is another name of the same vulnerability.
 type VulnerabilityRecord_RelatedVulnerability struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`

@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReviewStatus is how far the review of an event is.
+// ReviewStatus is the state of the review of an event.
 type ReviewStatus int32
 
 const (
@@ -292,7 +292,7 @@ func (AdvisoryEvent_FalsePositiveDetermination_Type) EnumDescriptor() ([]byte, [
 	return file_holdfast_vulnerabilities_v1_advisories_proto_rawDescGZIP(), []int{1, 3, 0}
 }
 
-// Advisory says what is known of a vulnerability in an artifact.
+// Advisory describes a vulnerability in an artifact.
 type Advisory struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	Id                   string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -449,7 +449,7 @@ func (x *Advisory) GetLegacyAdvisoryID() string {
 	return ""
 }
 
-// AdvisoryEvent is something that became of it.
+// AdvisoryEvent is an event in the history of an advisory.
 type AdvisoryEvent struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -700,7 +700,7 @@ func (*AdvisoryEvent_Patched_) isAdvisoryEvent_Type() {}
 
 func (*AdvisoryEvent_ComponentLocationChanged_) isAdvisoryEvent_Type() {}
 
-// AdvisoryFilter says which advisories.
+// AdvisoryFilter selects advisories.
 type AdvisoryFilter struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
 	ArtifactType         []string               `protobuf:"bytes,2,rep,name=artifact_type,json=artifactType,proto3" json:"artifact_type,omitempty"`
@@ -905,7 +905,7 @@ func (x *AdvisoryFilter) GetLegacyAdvisoryIds() []string {
 	return nil
 }
 
-// AdvisoriesList is one page of them.
+// AdvisoriesList is one page of advisories.
 type AdvisoriesList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1019,7 +1019,7 @@ func (x *DeleteAdvisoryRequest) GetId() string {
 	return ""
 }
 
-// CreateAdvisoryRequest holds an advisory and the group to make it in.
+// CreateAdvisoryRequest has an advisory and the group to create it in.
 type CreateAdvisoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParentId      string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -1072,7 +1072,7 @@ func (x *CreateAdvisoryRequest) GetAdvisory() *Advisory {
 	return nil
 }
 
-// CreateAdvisoryEventRequest holds an event and its advisory.
+// CreateAdvisoryEventRequest has an event and its advisory.
 type CreateAdvisoryEventRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParentId      string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -1170,7 +1170,7 @@ func (x *AdvisoryEventFilter) GetParentId() string {
 	return ""
 }
 
-// AdvisoryEventList is the events of an advisory, oldest first.
+// AdvisoryEventList lists the events of an advisory, oldest first.
 type AdvisoryEventList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParentId      string                 `protobuf:"bytes,1,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
@@ -1223,7 +1223,7 @@ func (x *AdvisoryEventList) GetItems() []*AdvisoryEvent {
 	return nil
 }
 
-// Detection is a part of the message around it.
+// Detection is a part of the enclosing message.
 type AdvisoryEvent_Detection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Type:
@@ -1322,7 +1322,7 @@ func (*AdvisoryEvent_Detection_Manual_) isAdvisoryEvent_Detection_Type() {}
 
 func (*AdvisoryEvent_Detection_Scanv1) isAdvisoryEvent_Detection_Type() {}
 
-// Fixed is a part of the message around it.
+// Fixed is a part of the enclosing message.
 type AdvisoryEvent_Fixed struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	FixedVersion    string                 `protobuf:"bytes,1,opt,name=fixed_version,json=fixedVersion,proto3" json:"fixed_version,omitempty"`
@@ -1399,7 +1399,7 @@ func (x *AdvisoryEvent_Fixed) GetGrypeDbChecksum() string {
 	return ""
 }
 
-// TruePositiveDetermination is a part of the message around it.
+// TruePositiveDetermination is a part of the enclosing message.
 type AdvisoryEvent_TruePositiveDetermination struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Note          string                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
@@ -1444,7 +1444,7 @@ func (x *AdvisoryEvent_TruePositiveDetermination) GetNote() string {
 	return ""
 }
 
-// FalsePositiveDetermination is a part of the message around it.
+// FalsePositiveDetermination is a part of the enclosing message.
 type AdvisoryEvent_FalsePositiveDetermination struct {
 	state         protoimpl.MessageState                        `protogen:"open.v1"`
 	Type          AdvisoryEvent_FalsePositiveDetermination_Type `protobuf:"varint,1,opt,name=type,proto3,enum=holdfast.vulnerabilities.v1.AdvisoryEvent_FalsePositiveDetermination_Type" json:"type,omitempty"`
@@ -1497,7 +1497,7 @@ func (x *AdvisoryEvent_FalsePositiveDetermination) GetNote() string {
 	return ""
 }
 
-// AnalysisNotPlanned is a part of the message around it.
+// AnalysisNotPlanned is a part of the enclosing message.
 type AdvisoryEvent_AnalysisNotPlanned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Note          string                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
@@ -1542,7 +1542,7 @@ func (x *AdvisoryEvent_AnalysisNotPlanned) GetNote() string {
 	return ""
 }
 
-// FixNotPlanned is a part of the message around it.
+// FixNotPlanned is a part of the enclosing message.
 type AdvisoryEvent_FixNotPlanned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Note          string                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
@@ -1587,7 +1587,7 @@ func (x *AdvisoryEvent_FixNotPlanned) GetNote() string {
 	return ""
 }
 
-// PendingUpstreamFix is a part of the message around it.
+// PendingUpstreamFix is a part of the enclosing message.
 type AdvisoryEvent_PendingUpstreamFix struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Note          string                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
@@ -1632,7 +1632,7 @@ func (x *AdvisoryEvent_PendingUpstreamFix) GetNote() string {
 	return ""
 }
 
-// Patched is a part of the message around it.
+// Patched is a part of the enclosing message.
 type AdvisoryEvent_Patched struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	PatchedVersions []string               `protobuf:"bytes,1,rep,name=patched_versions,json=patchedVersions,proto3" json:"patched_versions,omitempty"`
@@ -1685,7 +1685,7 @@ func (x *AdvisoryEvent_Patched) GetNote() string {
 	return ""
 }
 
-// ComponentLocationChanged is a part of the message around it.
+// ComponentLocationChanged is a part of the enclosing message.
 type AdvisoryEvent_ComponentLocationChanged struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	PreviousLocation string                 `protobuf:"bytes,1,opt,name=previous_location,json=previousLocation,proto3" json:"previous_location,omitempty"`
@@ -1746,7 +1746,7 @@ func (x *AdvisoryEvent_ComponentLocationChanged) GetNote() string {
 	return ""
 }
 
-// NVDAPI is a part of the message around it.
+// NVDAPI is a part of the enclosing message.
 type AdvisoryEvent_Detection_NVDAPI struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CpeSearched   string                 `protobuf:"bytes,1,opt,name=cpe_searched,json=cpeSearched,proto3" json:"cpe_searched,omitempty"`
@@ -1799,7 +1799,7 @@ func (x *AdvisoryEvent_Detection_NVDAPI) GetCpeFound() string {
 	return ""
 }
 
-// ScanV1 is a part of the message around it.
+// ScanV1 is a part of the enclosing message.
 type AdvisoryEvent_Detection_ScanV1 struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Scanner           string                 `protobuf:"bytes,1,opt,name=scanner,proto3" json:"scanner,omitempty"`
@@ -1924,7 +1924,7 @@ func (x *AdvisoryEvent_Detection_ScanV1) GetGrypeDbChecksum() string {
 	return ""
 }
 
-// Manual is a part of the message around it.
+// Manual is a part of the enclosing message.
 type AdvisoryEvent_Detection_Manual struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

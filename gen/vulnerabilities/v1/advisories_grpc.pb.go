@@ -33,13 +33,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Advisories is what is known of vulnerabilities, and what became of it.
+// Advisories manages advisories about vulnerabilities, and their events.
 type AdvisoriesClient interface {
-	// Create makes an advisory.
+	// Create creates an advisory.
 	Create(ctx context.Context, in *CreateAdvisoryRequest, opts ...grpc.CallOption) (*Advisory, error)
 	// List returns a page of advisories.
 	List(ctx context.Context, in *AdvisoryFilter, opts ...grpc.CallOption) (*AdvisoriesList, error)
-	// Update replaces an advisory, but for its events.
+	// Update replaces an advisory, except for its events.
 	Update(ctx context.Context, in *Advisory, opts ...grpc.CallOption) (*Advisory, error)
 	// Delete removes an advisory.
 	Delete(ctx context.Context, in *DeleteAdvisoryRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
@@ -133,13 +133,13 @@ func (c *advisoriesClient) UpdateAdvisoryEvent(ctx context.Context, in *Advisory
 // All implementations must embed UnimplementedAdvisoriesServer
 // for forward compatibility.
 //
-// Advisories is what is known of vulnerabilities, and what became of it.
+// Advisories manages advisories about vulnerabilities, and their events.
 type AdvisoriesServer interface {
-	// Create makes an advisory.
+	// Create creates an advisory.
 	Create(context.Context, *CreateAdvisoryRequest) (*Advisory, error)
 	// List returns a page of advisories.
 	List(context.Context, *AdvisoryFilter) (*AdvisoriesList, error)
-	// Update replaces an advisory, but for its events.
+	// Update replaces an advisory, except for its events.
 	Update(context.Context, *Advisory) (*Advisory, error)
 	// Delete removes an advisory.
 	Delete(context.Context, *DeleteAdvisoryRequest) (*emptypb.Empty, error)

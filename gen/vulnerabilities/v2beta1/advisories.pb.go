@@ -25,20 +25,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReviewState is how far the review of an event is. Approved and rejected
-// events stay so.
+// ReviewState is the state of the review of an event. Approved and rejected are final.
 type ReviewState int32
 
 const (
 	// Not given.
 	ReviewState_REVIEW_STATE_UNSPECIFIED ReviewState = 0
-	// Waits for a reviewer.
+	// The event waits for a reviewer.
 	ReviewState_REVIEW_STATE_PENDING ReviewState = 1
-	// Holds.
+	// The event is approved.
 	ReviewState_REVIEW_STATE_APPROVED ReviewState = 2
-	// Waits for its author.
+	// The author must change the event.
 	ReviewState_REVIEW_STATE_REQUEST_CHANGES ReviewState = 3
-	// Does not hold.
+	// The event is rejected.
 	ReviewState_REVIEW_STATE_REJECTED ReviewState = 4
 )
 
@@ -91,21 +90,21 @@ func (ReviewState) EnumDescriptor() ([]byte, []int) {
 type EventTypeFilter int32
 
 const (
-	// Any.
+	// Any type.
 	EventTypeFilter_EVENT_TYPE_FILTER_UNSPECIFIED EventTypeFilter = 0
 	// The vulnerability was found.
 	EventTypeFilter_EVENT_TYPE_FILTER_DETECTION EventTypeFilter = 1
-	// The finding is right.
+	// The finding was confirmed.
 	EventTypeFilter_EVENT_TYPE_FILTER_TRUE_POSITIVE_DETERMINATION EventTypeFilter = 2
-	// A version without it exists.
+	// A version fixes the vulnerability.
 	EventTypeFilter_EVENT_TYPE_FILTER_FIXED EventTypeFilter = 3
-	// The finding is wrong.
+	// The finding is a false positive.
 	EventTypeFilter_EVENT_TYPE_FILTER_FALSE_POSITIVE_DETERMINATION EventTypeFilter = 4
-	// Nobody will look into it.
+	// No analysis is planned.
 	EventTypeFilter_EVENT_TYPE_FILTER_ANALYSIS_NOT_PLANNED EventTypeFilter = 5
-	// Nobody will fix it.
+	// No fix is planned.
 	EventTypeFilter_EVENT_TYPE_FILTER_FIX_NOT_PLANNED EventTypeFilter = 6
-	// Others must fix it first.
+	// The fix must come from upstream first.
 	EventTypeFilter_EVENT_TYPE_FILTER_PENDING_UPSTREAM_FIX EventTypeFilter = 7
 	// Versions were patched.
 	EventTypeFilter_EVENT_TYPE_FILTER_PATCHED EventTypeFilter = 8
@@ -227,7 +226,7 @@ type AdvisoryEvent_FalsePositiveDetermination_Type int32
 const (
 	// Not given.
 	AdvisoryEvent_FalsePositiveDetermination_TYPE_UNSPECIFIED AdvisoryEvent_FalsePositiveDetermination_Type = 0
-	// What the record says is contested.
+	// The analysis in the record is contested.
 	AdvisoryEvent_FalsePositiveDetermination_TYPE_VULNERABILITY_RECORD_ANALYSIS_CONTESTED AdvisoryEvent_FalsePositiveDetermination_Type = 1
 	// The record is about another component.
 	AdvisoryEvent_FalsePositiveDetermination_TYPE_COMPONENT_VULNERABILITY_MISMATCH AdvisoryEvent_FalsePositiveDetermination_Type = 2
@@ -239,7 +238,7 @@ const (
 	AdvisoryEvent_FalsePositiveDetermination_TYPE_VULNERABLE_CODE_NOT_IN_EXECUTION_PATH AdvisoryEvent_FalsePositiveDetermination_Type = 5
 	// An adversary cannot reach the vulnerable code.
 	AdvisoryEvent_FalsePositiveDetermination_TYPE_VULNERABLE_CODE_CANNOT_BE_CONTROLLED_BY_ADVERSARY AdvisoryEvent_FalsePositiveDetermination_Type = 6
-	// Something else prevents it.
+	// Other measures prevent the exploitation.
 	AdvisoryEvent_FalsePositiveDetermination_TYPE_INLINE_MITIGATIONS_EXIST AdvisoryEvent_FalsePositiveDetermination_Type = 7
 )
 
@@ -294,51 +293,51 @@ func (AdvisoryEvent_FalsePositiveDetermination_Type) EnumDescriptor() ([]byte, [
 	return file_holdfast_vulnerabilities_v2beta1_advisories_proto_rawDescGZIP(), []int{7, 3, 0}
 }
 
-// Advisory is what is known of one vulnerability in one artifact, or in all
-// packages that share it.
+// Advisory describes one vulnerability in one artifact, or in all packages that share
+// it.
 type Advisory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The advisory's path in the hierarchy, given at creation, never changed.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// What people call it: the id its source gave it, or one of ours.
+	// The id for people: the id from its source, or a generated one.
 	AdvisoryId string `protobuf:"bytes,2,opt,name=advisory_id,json=advisoryId,proto3" json:"advisory_id,omitempty"`
-	// When it came here.
+	// When it was created or imported here.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it last changed here.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// When its source withdrew it.
 	DeleteTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=delete_time,json=deleteTime,proto3,oneof" json:"delete_time,omitempty"`
-	// Who wrote it.
+	// The author.
 	Author string `protobuf:"bytes,6,opt,name=author,proto3" json:"author,omitempty"`
 	// The artifact that has the vulnerability.
 	ArtifactName string `protobuf:"bytes,7,opt,name=artifact_name,json=artifactName,proto3" json:"artifact_name,omitempty"`
-	// What it is: the type of a package URL, such as apk, golang or npm.
+	// The type of the artifact, as in a package URL: apk, golang or npm.
 	ArtifactType string `protobuf:"bytes,8,opt,name=artifact_type,json=artifactType,proto3" json:"artifact_type,omitempty"`
-	// The architecture it is for.
+	// The architecture of the artifact.
 	ArtifactArchitecture string `protobuf:"bytes,9,opt,name=artifact_architecture,json=artifactArchitecture,proto3" json:"artifact_architecture,omitempty"`
-	// The part of the artifact that is vulnerable, unless it is the artifact.
+	// The vulnerable component of the artifact, if it is not the artifact itself.
 	ComponentName string `protobuf:"bytes,10,opt,name=component_name,json=componentName,proto3" json:"component_name,omitempty"`
-	// Where in the artifact that is.
+	// The location of the component in the artifact.
 	ComponentLocation string `protobuf:"bytes,11,opt,name=component_location,json=componentLocation,proto3" json:"component_location,omitempty"`
-	// What the component is.
+	// The type of the component.
 	ComponentType string `protobuf:"bytes,12,opt,name=component_type,json=componentType,proto3" json:"component_type,omitempty"`
 	// Other names of the vulnerability, such as a CVE.
 	Aliases []string `protobuf:"bytes,13,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// What has become known of it, oldest first.
+	// Its events, oldest first.
 	Events []*AdvisoryEvent `protobuf:"bytes,14,rep,name=events,proto3" json:"events,omitempty"`
-	// What the advisory was called before.
+	// The previous id of the advisory.
 	LegacyAdvisoryId *string `protobuf:"bytes,15,opt,name=legacy_advisory_id,json=legacyAdvisoryId,proto3,oneof" json:"legacy_advisory_id,omitempty"`
-	// How bad it is.
+	// Its severities.
 	Severities []*Severity `protobuf:"bytes,16,rep,name=severities,proto3" json:"severities,omitempty"`
-	// What it is about, in a line.
+	// A summary in one line.
 	Summary string `protobuf:"bytes,1000,opt,name=summary,proto3" json:"summary,omitempty"`
-	// What it is about.
+	// The full description.
 	Details string `protobuf:"bytes,1001,opt,name=details,proto3" json:"details,omitempty"`
-	// The packages and versions that have it. Lists leave them out.
+	// The affected packages and versions. Lists leave them out.
 	Affected []*Affected `protobuf:"bytes,1002,rep,name=affected,proto3" json:"affected,omitempty"`
-	// Pages about it.
+	// Pages about the vulnerability.
 	References []*Reference `protobuf:"bytes,1003,rep,name=references,proto3" json:"references,omitempty"`
-	// Where the advisory came from.
+	// The source of the advisory.
 	Source        *AdvisorySource `protobuf:"bytes,1004,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -521,13 +520,13 @@ func (x *Advisory) GetSource() *AdvisorySource {
 	return nil
 }
 
-// AdvisorySource says where an advisory came from.
+// AdvisorySource is the source of an advisory.
 type AdvisorySource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The format it came in: osv, openvex, secdb or yaml. Empty for what was
-	// written by hand.
+	// The format of the source: osv, openvex, secdb or yaml. Empty for an advisory that
+	// was written by hand.
 	Format string `protobuf:"bytes,1,opt,name=format,proto3" json:"format,omitempty"`
-	// The document it was in.
+	// The document that contained it.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// When its source first published it.
 	PublishTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=publish_time,json=publishTime,proto3" json:"publish_time,omitempty"`
@@ -595,13 +594,14 @@ func (x *AdvisorySource) GetModifyTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Affected is a package and its versions that have a vulnerability: those
-// inside any of the ranges, and those of the list.
+// Affected is a package and its affected versions: versions inside any of the ranges,
+// and the listed single versions.
 type Affected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose version rules hold, as OSV names it: Go, npm, Alpine:v3.20.
+	// The ecosystem, which decides the version rules, as OSV names it: Go, npm,
+	// Alpine:v3.20.
 	Ecosystem string `protobuf:"bytes,1,opt,name=ecosystem,proto3" json:"ecosystem,omitempty"`
-	// The package's name there.
+	// The package's name in that ecosystem.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The package URL, without a version.
 	Purl string `protobuf:"bytes,3,opt,name=purl,proto3" json:"purl,omitempty"`
@@ -609,7 +609,7 @@ type Affected struct {
 	Ranges []*AffectedRange `protobuf:"bytes,4,rep,name=ranges,proto3" json:"ranges,omitempty"`
 	// Single versions.
 	Versions []string `protobuf:"bytes,5,rep,name=versions,proto3" json:"versions,omitempty"`
-	// How bad it is in this package, where that differs.
+	// The severities for this package, if they differ.
 	Severities    []*Severity `protobuf:"bytes,6,rep,name=severities,proto3" json:"severities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -687,15 +687,15 @@ func (x *Affected) GetSeverities() []*Severity {
 	return nil
 }
 
-// AffectedRange is a line of versions with the places where a vulnerability
-// comes and goes.
+// AffectedRange is a range of versions, described by the versions where a vulnerability
+// begins and ends.
 type AffectedRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SEMVER, ECOSYSTEM or GIT.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// The repository, of GIT.
+	// The repository, if the type is GIT.
 	Repo string `protobuf:"bytes,2,opt,name=repo,proto3" json:"repo,omitempty"`
-	// The places.
+	// The beginnings and ends.
 	Events        []*RangeEvent `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -752,7 +752,7 @@ func (x *AffectedRange) GetEvents() []*RangeEvent {
 	return nil
 }
 
-// RangeEvent is one such place.
+// RangeEvent is a version where a vulnerability begins or ends.
 type RangeEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exactly one is set.
@@ -846,22 +846,22 @@ type isRangeEvent_At interface {
 }
 
 type RangeEvent_Introduced struct {
-	// From this version on; "0" is before all versions.
+	// The first affected version; "0" is before all versions.
 	Introduced string `protobuf:"bytes,1,opt,name=introduced,proto3,oneof"`
 }
 
 type RangeEvent_Fixed struct {
-	// Up to, but not including, this version.
+	// The first version that is no longer affected.
 	Fixed string `protobuf:"bytes,2,opt,name=fixed,proto3,oneof"`
 }
 
 type RangeEvent_LastAffected struct {
-	// Up to and including this version.
+	// The last affected version.
 	LastAffected string `protobuf:"bytes,3,opt,name=last_affected,json=lastAffected,proto3,oneof"`
 }
 
 type RangeEvent_Limit struct {
-	// Nothing is said of this version and those after it.
+	// The range does not cover this version and later ones.
 	Limit string `protobuf:"bytes,4,opt,name=limit,proto3,oneof"`
 }
 
@@ -876,7 +876,7 @@ func (*RangeEvent_Limit) isRangeEvent_At() {}
 // Reference is a page about a vulnerability.
 type Reference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the page is, as OSV names it: ADVISORY, FIX, WEB.
+	// The type of the page, as OSV names it: ADVISORY, FIX, WEB.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Its address.
 	Url           string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
@@ -983,24 +983,24 @@ func (x *Severity) GetScore() string {
 	return ""
 }
 
-// AdvisoryEvent is a step in what is known of a vulnerability.
+// AdvisoryEvent is an event in the history of an advisory.
 type AdvisoryEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's path, below the advisory's.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// When it happened.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// What a scanner found, as JSON.
+	// The findings of a scanner, as JSON.
 	Findings []byte `protobuf:"bytes,3,opt,name=findings,proto3" json:"findings,omitempty"`
-	// Who says so.
+	// The author of the event.
 	Author string `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
-	// Who looked at it.
+	// The reviewer of the event.
 	Reviewer string `protobuf:"bytes,5,opt,name=reviewer,proto3" json:"reviewer,omitempty"`
-	// How far the review is.
+	// The state of the review.
 	ReviewState ReviewState `protobuf:"varint,6,opt,name=review_state,json=reviewState,proto3,enum=holdfast.vulnerabilities.v2beta1.ReviewState" json:"review_state,omitempty"`
-	// Where it is discussed.
+	// The issue in which it is discussed.
 	Issue *string `protobuf:"bytes,7,opt,name=issue,proto3,oneof" json:"issue,omitempty"`
-	// What happened.
+	// The type of the event.
 	//
 	// Types that are valid to be assigned to Type:
 	//
@@ -1185,32 +1185,32 @@ type AdvisoryEvent_Detection_ struct {
 }
 
 type AdvisoryEvent_Fixed_ struct {
-	// A version without it exists.
+	// A version fixes the vulnerability.
 	Fixed *AdvisoryEvent_Fixed `protobuf:"bytes,11,opt,name=fixed,proto3,oneof"`
 }
 
 type AdvisoryEvent_FalsePositiveDetermination_ struct {
-	// The finding is wrong.
+	// The finding is a false positive.
 	FalsePositiveDetermination *AdvisoryEvent_FalsePositiveDetermination `protobuf:"bytes,12,opt,name=false_positive_determination,json=falsePositiveDetermination,proto3,oneof"`
 }
 
 type AdvisoryEvent_AnalysisNotPlanned_ struct {
-	// Nobody will look into it.
+	// No analysis is planned.
 	AnalysisNotPlanned *AdvisoryEvent_AnalysisNotPlanned `protobuf:"bytes,13,opt,name=analysis_not_planned,json=analysisNotPlanned,proto3,oneof"`
 }
 
 type AdvisoryEvent_FixNotPlanned_ struct {
-	// Nobody will fix it.
+	// No fix is planned.
 	FixNotPlanned *AdvisoryEvent_FixNotPlanned `protobuf:"bytes,14,opt,name=fix_not_planned,json=fixNotPlanned,proto3,oneof"`
 }
 
 type AdvisoryEvent_PendingUpstreamFix_ struct {
-	// Others must fix it first.
+	// The fix must come from upstream first.
 	PendingUpstreamFix *AdvisoryEvent_PendingUpstreamFix `protobuf:"bytes,15,opt,name=pending_upstream_fix,json=pendingUpstreamFix,proto3,oneof"`
 }
 
 type AdvisoryEvent_TruePositiveDetermination_ struct {
-	// The finding is right.
+	// The finding was confirmed.
 	TruePositiveDetermination *AdvisoryEvent_TruePositiveDetermination `protobuf:"bytes,16,opt,name=true_positive_determination,json=truePositiveDetermination,proto3,oneof"`
 }
 
@@ -1286,50 +1286,50 @@ type ListAdvisoriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only those with one of these ids.
+	// Only advisories with one of these ids.
 	AdvisoryIds []string `protobuf:"bytes,2,rep,name=advisory_ids,json=advisoryIds,proto3" json:"advisory_ids,omitempty"`
-	// Only those that had one of these ids before.
+	// Only advisories with one of these previous ids.
 	LegacyAdvisoryIds []string `protobuf:"bytes,3,rep,name=legacy_advisory_ids,json=legacyAdvisoryIds,proto3" json:"legacy_advisory_ids,omitempty"`
-	// Only those about one of these artifacts or packages.
+	// Only advisories about one of these artifacts or packages.
 	ArtifactNames []string `protobuf:"bytes,4,rep,name=artifact_names,json=artifactNames,proto3" json:"artifact_names,omitempty"`
-	// Only those about artifacts of one of these types.
+	// Only advisories about artifacts of one of these types.
 	ArtifactTypes []string `protobuf:"bytes,5,rep,name=artifact_types,json=artifactTypes,proto3" json:"artifact_types,omitempty"`
-	// Only those about artifacts of one of these architectures.
+	// Only advisories about artifacts of one of these architectures.
 	ArtifactArchitectures []string `protobuf:"bytes,6,rep,name=artifact_architectures,json=artifactArchitectures,proto3" json:"artifact_architectures,omitempty"`
-	// Only those about one of these components.
+	// Only advisories about one of these components.
 	ComponentNames []string `protobuf:"bytes,7,rep,name=component_names,json=componentNames,proto3" json:"component_names,omitempty"`
-	// Only those about components of one of these types.
+	// Only advisories about components of one of these types.
 	ComponentTypes []string `protobuf:"bytes,8,rep,name=component_types,json=componentTypes,proto3" json:"component_types,omitempty"`
-	// Only those about a component at one of these places.
+	// Only advisories about a component at one of these locations.
 	ComponentLocations []string `protobuf:"bytes,9,rep,name=component_locations,json=componentLocations,proto3" json:"component_locations,omitempty"`
-	// Only those with one of these aliases.
+	// Only advisories with one of these aliases.
 	Aliases []string `protobuf:"bytes,10,rep,name=aliases,proto3" json:"aliases,omitempty"`
-	// Only those about this artifact, whatever artifact_names says.
+	// Only advisories about this artifact, whatever artifact_names says.
 	Origin *string `protobuf:"bytes,11,opt,name=origin,proto3,oneof" json:"origin,omitempty"`
-	// Only those with an event in one of these states.
+	// Only advisories with an event in one of these review states.
 	EventReviewStates []ReviewState `protobuf:"varint,21,rep,packed,name=event_review_states,json=eventReviewStates,proto3,enum=holdfast.vulnerabilities.v2beta1.ReviewState" json:"event_review_states,omitempty"`
-	// Only those with an event by one of these.
+	// Only advisories with an event by one of these authors.
 	EventAuthors []string `protobuf:"bytes,22,rep,name=event_authors,json=eventAuthors,proto3" json:"event_authors,omitempty"`
-	// Only those without an event by any of these.
+	// Only advisories without an event by any of these authors.
 	ExcludeEventAuthors []string `protobuf:"bytes,23,rep,name=exclude_event_authors,json=excludeEventAuthors,proto3" json:"exclude_event_authors,omitempty"`
-	// Only those with an event that one of these looked at.
+	// Only advisories with an event that one of these reviewers reviewed.
 	EventReviewers []string `protobuf:"bytes,24,rep,name=event_reviewers,json=eventReviewers,proto3" json:"event_reviewers,omitempty"`
-	// Only those with an event of one of these types.
+	// Only advisories with an event of one of these types.
 	EventTypes []EventTypeFilter `protobuf:"varint,25,rep,packed,name=event_types,json=eventTypes,proto3,enum=holdfast.vulnerabilities.v2beta1.EventTypeFilter" json:"event_types,omitempty"`
-	// Only those whose newest approved event is of this type.
+	// Only advisories whose newest approved event is of this type.
 	LatestEventType *EventTypeFilter `protobuf:"varint,26,opt,name=latest_event_type,json=latestEventType,proto3,enum=holdfast.vulnerabilities.v2beta1.EventTypeFilter,oneof" json:"latest_event_type,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,30,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before. It lasts three days; an expired
-	// one starts again from the first page.
+	// The next_page_token of the previous page. It is valid for three days; an expired
+	// token returns the first page.
 	PageToken string `protobuf:"bytes,31,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// A field to sort by, uid, create_time or update_time, then optionally
-	// " desc". By uid unless given. The pages of one walk have one order.
+	// A field to sort by, uid, create_time or update_time, then optionally " desc". By
+	// uid unless given. Send the same order with every page token.
 	OrderBy string `protobuf:"bytes,32,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	// How many results to pass over before the page starts.
+	// How many results to skip before the page starts.
 	Skip int32 `protobuf:"varint,34,opt,name=skip,proto3" json:"skip,omitempty"`
-	// Only those that have this text, whatever its case, in their id, the name
-	// of an artifact or component, or an alias.
+	// Only advisories that contain this text in their id, in an alias, or in the name of
+	// an artifact or component. Upper and lower case are the same.
 	Query         string `protobuf:"bytes,35,opt,name=query,proto3" json:"query,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1524,11 +1524,11 @@ type ListAdvisoriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The advisories of this page.
 	Advisories []*Advisory `protobuf:"bytes,1,rep,name=advisories,proto3" json:"advisories,omitempty"`
-	// Asks for the page after this one; empty on the last page.
+	// The page_token for the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many advisories match, on all pages together.
 	TotalCount *int64 `protobuf:"varint,3,opt,name=total_count,json=totalCount,proto3,oneof" json:"total_count,omitempty"`
-	// The skip of the request.
+	// The value of skip in the request.
 	Skipped       int32 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1595,7 +1595,7 @@ func (x *ListAdvisoriesResponse) GetSkipped() int32 {
 // Detection says how a vulnerability was found.
 type AdvisoryEvent_Detection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How.
+	// The way in which it was found.
 	//
 	// Types that are valid to be assigned to Type:
 	//
@@ -1696,14 +1696,14 @@ func (*AdvisoryEvent_Detection_Manual_) isAdvisoryEvent_Detection_Type() {}
 
 func (*AdvisoryEvent_Detection_Scanv1) isAdvisoryEvent_Detection_Type() {}
 
-// Fixed names the first version without the vulnerability.
+// Fixed names the first fixed version.
 type AdvisoryEvent_Fixed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version.
 	FixedVersion string `protobuf:"bytes,1,opt,name=fixed_version,json=fixedVersion,proto3" json:"fixed_version,omitempty"`
-	// More about it.
+	// A note.
 	Note string `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
-	// The scanner that says so.
+	// The version of the scanner.
 	ScannerVersion string `protobuf:"bytes,3,opt,name=scanner_version,json=scannerVersion,proto3" json:"scanner_version,omitempty"`
 	// When its database was built.
 	GrypeDbBuilt string `protobuf:"bytes,4,opt,name=grype_db_built,json=grypeDbBuilt,proto3" json:"grype_db_built,omitempty"`
@@ -1778,10 +1778,10 @@ func (x *AdvisoryEvent_Fixed) GetGrypeDbChecksum() string {
 	return ""
 }
 
-// TruePositiveDetermination says that a finding is right.
+// TruePositiveDetermination confirms a finding.
 type AdvisoryEvent_TruePositiveDetermination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// More about it.
+	// A note.
 	Note          string `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1824,12 +1824,12 @@ func (x *AdvisoryEvent_TruePositiveDetermination) GetNote() string {
 	return ""
 }
 
-// FalsePositiveDetermination says why a finding is wrong.
+// FalsePositiveDetermination says why a finding is a false positive.
 type AdvisoryEvent_FalsePositiveDetermination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The reason.
 	Type AdvisoryEvent_FalsePositiveDetermination_Type `protobuf:"varint,1,opt,name=type,proto3,enum=holdfast.vulnerabilities.v2beta1.AdvisoryEvent_FalsePositiveDetermination_Type" json:"type,omitempty"`
-	// More about it.
+	// A note.
 	Note          string `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1879,10 +1879,10 @@ func (x *AdvisoryEvent_FalsePositiveDetermination) GetNote() string {
 	return ""
 }
 
-// AnalysisNotPlanned says that nobody will look into it.
+// AnalysisNotPlanned says that no analysis is planned.
 type AdvisoryEvent_AnalysisNotPlanned struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Note          string `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1925,10 +1925,10 @@ func (x *AdvisoryEvent_AnalysisNotPlanned) GetNote() string {
 	return ""
 }
 
-// FixNotPlanned says that nobody will fix it.
+// FixNotPlanned says that no fix is planned.
 type AdvisoryEvent_FixNotPlanned struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Note          string `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1971,10 +1971,10 @@ func (x *AdvisoryEvent_FixNotPlanned) GetNote() string {
 	return ""
 }
 
-// PendingUpstreamFix says that others must fix it first.
+// PendingUpstreamFix says that the fix must come from upstream first.
 type AdvisoryEvent_PendingUpstreamFix struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Note          string `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2022,7 +2022,7 @@ type AdvisoryEvent_Patched struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The versions.
 	PatchedVersions []string `protobuf:"bytes,1,rep,name=patched_versions,json=patchedVersions,proto3" json:"patched_versions,omitempty"`
-	// More about it.
+	// A note.
 	Note          string `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2075,9 +2075,9 @@ func (x *AdvisoryEvent_Patched) GetNote() string {
 // NVDAPI is a match in the National Vulnerability Database.
 type AdvisoryEvent_Detection_NVDAPI struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was looked for.
+	// The CPE that was searched.
 	CpeSearched string `protobuf:"bytes,1,opt,name=cpe_searched,json=cpeSearched,proto3" json:"cpe_searched,omitempty"`
-	// What was found.
+	// The CPE that was found.
 	CpeFound      string `protobuf:"bytes,2,opt,name=cpe_found,json=cpeFound,proto3" json:"cpe_found,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2169,17 +2169,17 @@ type AdvisoryEvent_Detection_ScanV1 struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The scanner.
 	Scanner string `protobuf:"bytes,1,opt,name=scanner,proto3" json:"scanner,omitempty"`
-	// The subpackage it looked at.
+	// The scanned subpackage.
 	Subpackage string `protobuf:"bytes,2,opt,name=subpackage,proto3" json:"subpackage,omitempty"`
-	// Its own id of the component.
+	// The scanner's id of the component.
 	ComponentId string `protobuf:"bytes,3,opt,name=component_id,json=componentId,proto3" json:"component_id,omitempty"`
 	// The component.
 	Component string `protobuf:"bytes,4,opt,name=component,proto3" json:"component,omitempty"`
 	// The component's version.
 	ComponentVersion string `protobuf:"bytes,5,opt,name=component_version,json=componentVersion,proto3" json:"component_version,omitempty"`
-	// What the component is.
+	// The type of the component.
 	ComponentType string `protobuf:"bytes,6,opt,name=component_type,json=componentType,proto3" json:"component_type,omitempty"`
-	// Where the component is.
+	// The location of the component.
 	ComponentLocation string `protobuf:"bytes,7,opt,name=component_location,json=componentLocation,proto3" json:"component_location,omitempty"`
 	// The artifact's version.
 	ArtifactVersion string `protobuf:"bytes,8,opt,name=artifact_version,json=artifactVersion,proto3" json:"artifact_version,omitempty"`

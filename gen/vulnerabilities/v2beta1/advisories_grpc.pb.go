@@ -27,13 +27,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AdvisoriesService tells what is known of vulnerabilities.
+// AdvisoriesService returns advisories about vulnerabilities.
 type AdvisoriesServiceClient interface {
-	// GetAdvisory returns one advisory, with the versions it affects.
+	// GetAdvisory returns one advisory, with the affected versions.
 	GetAdvisory(ctx context.Context, in *GetAdvisoryRequest, opts ...grpc.CallOption) (*Advisory, error)
-	// ListAdvisories returns the advisories that the caller's grants reach, a
-	// page at a time, without the versions they affect. Values of one filter are
-	// alternatives; filters must all hold.
+	// ListAdvisories returns the advisories that the caller may list, a page at a time,
+	// without the affected versions. An advisory must match one value of each filter that
+	// is given.
 	ListAdvisories(ctx context.Context, in *ListAdvisoriesRequest, opts ...grpc.CallOption) (*ListAdvisoriesResponse, error)
 }
 
@@ -69,13 +69,13 @@ func (c *advisoriesServiceClient) ListAdvisories(ctx context.Context, in *ListAd
 // All implementations must embed UnimplementedAdvisoriesServiceServer
 // for forward compatibility.
 //
-// AdvisoriesService tells what is known of vulnerabilities.
+// AdvisoriesService returns advisories about vulnerabilities.
 type AdvisoriesServiceServer interface {
-	// GetAdvisory returns one advisory, with the versions it affects.
+	// GetAdvisory returns one advisory, with the affected versions.
 	GetAdvisory(context.Context, *GetAdvisoryRequest) (*Advisory, error)
-	// ListAdvisories returns the advisories that the caller's grants reach, a
-	// page at a time, without the versions they affect. Values of one filter are
-	// alternatives; filters must all hold.
+	// ListAdvisories returns the advisories that the caller may list, a page at a time,
+	// without the affected versions. An advisory must match one value of each filter that
+	// is given.
 	ListAdvisories(context.Context, *ListAdvisoriesRequest) (*ListAdvisoriesResponse, error)
 	mustEmbedUnimplementedAdvisoriesServiceServer()
 }
