@@ -17,12 +17,16 @@ type Settings struct {
 	ImmutableTags  bool         `json:"immutableTags,omitempty"`  // tags cannot be moved or deleted
 
 	// ImmutableExcept are patterns for path.Match. Tags that match one can be moved and deleted.
-	ImmutableExcept []string  `json:"immutableExcept,omitempty"`
-	UniqueTags      bool      `json:"uniqueTags,omitempty"`   // stored for clients, but not used
-	GracePeriod     bool      `json:"gracePeriod,omitempty"`  // stored for clients, but not used
-	CreateGroups    bool      `json:"createGroups,omitempty"` // a push also creates the groups of its repo
-	TrashDays       *int32    `json:"trashDays,omitempty"`    // days in the trash; nil means the server's setting
-	UpdateTime      time.Time `json:"updateTime"`
+	ImmutableExcept []string `json:"immutableExcept,omitempty"`
+
+	// UniqueTags stops the sync of a repo from moving existing tags. A tag that was moved in the source stays where
+	// it is in the repo, and the repo still counts as equal. A tag that was deleted in the source is deleted.
+	UniqueTags bool `json:"uniqueTags,omitempty"`
+
+	GracePeriod  bool      `json:"gracePeriod,omitempty"`  // stored for clients, but not used
+	CreateGroups bool      `json:"createGroups,omitempty"` // a push also creates the groups of its repo
+	TrashDays    *int32    `json:"trashDays,omitempty"`    // days in the trash; nil means the server's setting
+	UpdateTime   time.Time `json:"updateTime"`
 }
 
 const maxExceptions = 50
