@@ -20,7 +20,7 @@ import (
 type past struct {
 	*storetest.Store
 	org      resource.UID
-	packages []findingdb.Known
+	packages []findingdb.StoredPackage
 	advisory resource.UID
 	now      time.Time
 }
@@ -33,7 +33,7 @@ func newPast(t *testing.T, s *storetest.Store) *past {
 	left := registry.Package{Ecosystem: "npm", Name: "left", Version: "1"}
 	ids, err := s.AddPackages(t.Context(), []registry.Package{left})
 	must(t, err)
-	p.packages = []findingdb.Known{{ID: ids[0], Package: left}}
+	p.packages = []findingdb.StoredPackage{{ID: ids[0], Package: left}}
 	return p
 }
 

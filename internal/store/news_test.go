@@ -26,7 +26,7 @@ func inTx(t *testing.T, s *storetest.Store, do func(context.Context, findingdb.T
 // announced returns the numbers of the images that wait to be announced.
 func announced(t *testing.T, s *storetest.Store) []int64 {
 	t.Helper()
-	all, err := s.NextNews(t.Context(), 0, 100)
+	all, err := s.NextChangedImages(t.Context(), 0, 100)
 	must(t, err)
 	return all
 }
@@ -119,7 +119,7 @@ var aliasPromises = map[string]func(t *testing.T, l *bulletin){
 		l.affect(t, l.org, []string{"CVE-2"}, l.packages[1])
 		one, two := l.set(t, l.org, "CVE-1"), l.set(t, l.org, "CVE-2")
 		c := l.affect(t, l.org, []string{"DSA-1", "CVE-1", "CVE-2"}, l.packages[2])
-		parts := c.Sets.Parts(c.Sets.Of(store.Segment(l.known["DSA-1"+string(l.org)])))
+		parts := c.Sets.Parts(c.Sets.SetOf(store.Segment(l.known["DSA-1"+string(l.org)])))
 		slices.Sort(parts)
 		if diff := cmp.Diff([]int64{min(one, two), max(one, two)}, parts); diff != "" {
 			t.Error(diff)
@@ -145,7 +145,7 @@ var aliasPromises = map[string]func(t *testing.T, l *bulletin){
 		l.affect(t, l.org, []string{"CVE-1"}, l.packages[0])
 		l.affect(t, l.org, []string{"DSA-1", "CVE-1"}, l.packages[0])
 		c := l.affect(t, l.org, []string{"CVE-1"})
-		if got := c.Sets.Of(store.Segment(l.known["CVE-1"+string(l.org)])); len(c.Closed) != 1 ||
+		if got := c.Sets.SetOf(store.Segment(l.known["CVE-1"+string(l.org)])); len(c.Closed) != 1 ||
 			got != l.set(t, l.org, "DSA-1") {
 			t.Errorf("%d matches of %d end", len(c.Closed), got)
 		}
@@ -200,7 +200,7 @@ var aliasPromises = map[string]func(t *testing.T, l *bulletin){
 		l.affect(t, l.folder, []string{"CVE-1", "GHSA-1"}, l.packages[0])
 		l.affect(t, other, []string{"CVE-2"}, l.packages[0])
 		inTx(t, l.Store, func(ctx context.Context, tx findingdb.Tx) error {
-			got, err := tx.OwnHits(ctx, store.Segment(l.org), l.packages)
+			got, err := tx.HitsOfOrganization(ctx, store.Segment(l.org), l.packages)
 			if len(got) != 1 || got[0].Package != l.packages[0] || got[0].Set != l.set(t, l.folder, "CVE-1") ||
 				got[0].By.UID.Parent() != l.folder || !slices.Equal(got[0].By.Names, []string{"CVE-1", "GHSA-1"}) {
 				t.Errorf("matches: %+v", got)
@@ -231,14 +231,14 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 			t.Error(diff)
 		}
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			got, err := tx.News(ctx, []int64{n, n + 1})
-			want := []findingdb.News{{Number: n, Root: store.Segment(l.org)}}
+			got, err := tx.ChangedImages(ctx, []int64{n, n + 1})
+			want := []findingdb.ChangedImage{{Number: n, Root: store.Segment(l.org)}}
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
 			return err
 		})
-		later, err := s.NextNews(t.Context(), n+1, 10)
+		later, err := s.NextChangedImages(t.Context(), n+1, 10)
 		must(t, err)
 		if len(later) != 0 {
 			t.Errorf("after it there is %v", later)
@@ -254,7 +254,7 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		n, err := settleImage(t.Context(), s, *take(t, s, nil), l.packages...)
 		must(t, err)
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			got, err := tx.News(ctx, []int64{n})
+			got, err := tx.ChangedImages(ctx, []int64{n})
 			if len(got) != 1 || !got[0].Quiet {
 				t.Errorf("news: %+v", got)
 			}
@@ -266,18 +266,18 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		pushRunnable(t, s, addRepo(t, s, l.org, "app"), "1")
 		n, err := settleImage(t.Context(), s, *take(t, s, nil), l.packages...)
 		must(t, err)
-		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error { return tx.DropNews(ctx, n) })
+		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error { return tx.DropChangedImage(ctx, n) })
 		if got := announced(t, s); len(got) != 0 {
 			t.Errorf("dropped, and still there: %v", got)
 		}
 		for _, told := range [][]int64{{1, 300, 70_000}, {2}} {
 			inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-				return tx.Changing(ctx, []int64{n, n + 1}, told, false)
+				return tx.MarkChanging(ctx, []int64{n, n + 1}, told, false)
 			})
 		}
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			got, err := tx.NewsOf(ctx, store.Segment(l.org))
-			want := []findingdb.News{{Number: n, Root: store.Segment(l.org), Told: []int64{1, 300, 70_000}}}
+			got, err := tx.ChangedImagesOf(ctx, store.Segment(l.org))
+			want := []findingdb.ChangedImage{{Number: n, Root: store.Segment(l.org), Announced: []int64{1, 300, 70_000}}}
 			if diff := cmp.Diff(want, got); diff != "" { // and none of an image that does not exist
 				t.Error(diff)
 			}
@@ -292,7 +292,7 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, err)
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
 			for org, want := range map[resource.UID]int{l.org: 0, other: 1} {
-				got, err := tx.NewsOf(ctx, store.Segment(org))
+				got, err := tx.ChangedImagesOf(ctx, store.Segment(org))
 				must(t, err)
 				in, err := tx.ImagesIn(ctx, org)
 				must(t, err)
@@ -353,8 +353,7 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, err)
 		content(l.packages[:2], false)
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			return tx.MatchPackages(ctx, []findingdb.Known{{ID: l.packages[0]}, {ID: l.packages[1]}}, findingdb.NewMatches(),
-				nil)
+			return tx.MatchPackages(ctx, []findingdb.StoredPackage{{ID: l.packages[0]}, {ID: l.packages[1]}}, findingdb.NewMatches(), nil)
 		})
 		content(l.packages[:2], true)
 	},

@@ -1,4 +1,4 @@
-// Package blast answers how far a vulnerability has spread, and who can act on it.
+// Package blast answers how far a vulnerability has spread, and which identities can act on it.
 package blast
 
 import (
@@ -24,53 +24,53 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// A Stage is a step from a vulnerability to the people who can do something about it.
+// A Stage is a step on the way from a vulnerability to the people who can act on it.
 type Stage int
 
-// The stages, in their order.
+// The stages, in order.
 const (
 	StagePackages Stage = 1 + iota // versions of packages
-	StageImages                    // images that have them
-	StageTags                      // tags that stand for these
-	StageRunning                   // where these run, and how they are deployed
-	StagePulled                    // who has pulled these
-	StageCanPull                   // who can pull from the repos of these
-	StageCanPush                   // who can push to them, and so replace what is wrong
-	StageOwners                    // who owns the groups that they are in
+	StageImages                    // images with these packages
+	StageTags                      // tags that point to these images
+	StageRunning                   // where these images run, and how they are deployed
+	StagePulled                    // identities that have pulled these images
+	StageCanPull                   // identities that can pull from their repos
+	StageCanPush                   // identities that can push to their repos, and so replace the images
+	StageOwners                    // owners of the groups of their repos
 )
 
-// BlastStages are all stages.
+// Stages are all stages.
 var Stages = []Stage{
 	StagePackages, StageImages, StageTags, StageRunning, StagePulled, StageCanPull, StageCanPush, StageOwners,
 }
 
-// A Vulnerability is what a blast radius is asked of: an advisory by its ID or an alias, or
-// a package and a range of its versions.
+// A Vulnerability selects a blast radius by the ID or an alias of an advisory, or by a
+// package and a range of its versions.
 type Vulnerability struct {
 	ID    string `json:"id,omitempty"`
 	PURL  string `json:"purl,omitempty"`
 	Range string `json:"range,omitempty"`
 	query.Place
-	Days  int   `json:"days,omitempty"` // for which pulls count; 0 means 30
+	Days  int   `json:"days,omitempty"` // number of days in which pulls count; 0 means 30
 	Stage Stage `json:"stage,omitempty"`
 }
 
-// A Gap is a reason why a stage may not have everything.
+// A Gap is a reason why a stage may be incomplete.
 type Gap struct {
 	Code  string
 	Text  string
-	Count int64 // of what is missing, if that is known
+	Count int64 // number of missing items, if known
 }
 
-// A Page is a page of a stage. It is complete, within the caller's reach, if it has no
-// gaps.
+// A Page is a page of a stage. Without gaps, the stage is complete within the caller's
+// reach.
 type Page struct {
 	Stage Stage
 	page.Page[Item]
 	Gaps []Gap
 }
 
-// A Item is a part of a stage: one of its fields is set.
+// An Item is a part of a stage. One of its fields is set.
 type Item struct {
 	Package    *SpreadPackage
 	Image      *query.AffectedImage
@@ -82,13 +82,14 @@ type Item struct {
 	key string
 }
 
-// A SpreadPackage is a version of a package, and how many images have it.
+// A SpreadPackage is a version of a package, with the number of images that have it.
 type SpreadPackage struct {
 	registry.Package
 	Images int
 }
 
-// An AffectedTag is a tag that stands for an affected image, or for an index that lists one.
+// An AffectedTag is a tag that points to an affected image, or to an index that lists
+// one.
 type AffectedTag struct {
 	Repo         resource.UID
 	Path         string
@@ -101,31 +102,31 @@ type AffectedDeployment struct {
 	Path string
 }
 
-// A Identity is somebody who has to do with affected images. Its UID is "" for those
-// who need no identity.
+// An Identity is an identity with access to affected images. Its UID is "" for
+// anonymous access.
 type Identity struct {
 	UID               resource.UID
-	Name, DisplayName string         // as far as the caller may know them
-	LastPull          time.Time      // of an affected image
-	Groups            []resource.UID // on which they hold a role that lets them, some of them
-	Repos             int            // with affected images for which that holds
+	Name, DisplayName string         // empty if the caller may not see them
+	LastPull          time.Time      // last pull of an affected image
+	Groups            []resource.UID // groups on which the identity holds a sufficient role; at most shownGroups
+	Repos             int            // number of accessible repos with affected images
 }
 
-// Bounds of a blast radius.
+// Limits of a blast radius.
 const (
 	maxBlastDays   = 365
-	maxTagImages   = 20_000  // whose tags are looked for
-	maxPullImages  = 5_000   // whose pulls are looked for one by one
-	maxPullRecords = 300_000 // that are looked at otherwise
+	maxTagImages   = 20_000  // images whose tags are read
+	maxPullImages  = 5_000   // images up to which pulls are looked up by image
+	maxPullRecords = 300_000 // pull records that are read otherwise
 	maxRunning     = 10_000  // entries of inventories
 	maxGroupRoles  = 20_000  // role bindings
-	maxBlastGroups = 1_000   // whose settings are read
-	shownGroups    = 5       // of an identity
-	stagePage      = 10      // items of each stage at first
+	maxBlastGroups = 1_000   // groups whose settings are read
+	shownGroups    = 5       // groups shown for an identity
+	stagePage      = 10      // default number of items of each stage
 )
 
-// A Service answers how far something that is wrong has spread, and who can do
-// something about it.
+// A Service answers how far a vulnerability has spread, and which identities can act on it. It is
+// safe for concurrent use.
 type Service struct {
 	queries   *query.Service
 	packages  *findingdb.Store
@@ -140,30 +141,31 @@ type Service struct {
 	keepPulls time.Duration
 }
 
-// NewService returns a BlastService over a database. Records of pulls are kept for a
-// time; 0 means forever.
+// NewService returns a Service over a database. keepPulls is how long records of pulls
+// are kept; 0 means forever.
 func NewService(
-	queries *query.Service, packages *findingdb.Store, repos *registrydb.Store, r *metadata.Service, i *iam.Service, c *authz.Checker, p *page.Tokens,
-	keepPulls time.Duration,
+	queries *query.Service, packages *findingdb.Store, repos *registrydb.Store, r *metadata.Service,
+	i *iam.Service, c *authz.Checker, p *page.Tokens, keepPulls time.Duration,
 ) *Service {
-	return &Service{queries, packages, repos, imagedb.New(repos.DB), pulldb.New(repos.DB), r, i, iamdb.New(packages.DB), c, p, keepPulls}
+	return &Service{queries, packages, repos, imagedb.New(repos.DB), pulldb.New(repos.DB), r, i, iamdb.New(packages.DB),
+		c, p, keepPulls}
 }
 
-// Get returns the first page of every stage. Images count that the caller has repo.list
-// on, and vuln_report.list if asked for an advisory or sboms.list if asked for a package.
-// Later stages also need the capabilities that the lists of their things need elsewhere;
-// one that the caller may not see says so, and the others are answered.
-func (s *Service) Get(ctx context.Context, of Vulnerability, size int32) (all []Page, _ error) {
-	of.Stage = 0
+// Get returns the first page of every stage. Images count if the caller has repo.list
+// on them, and vuln_report.list for an advisory or sboms.list for a package. Later
+// stages also need the capabilities that list their items elsewhere. A stage that the
+// caller may not see has a gap that says so.
+func (s *Service) Get(ctx context.Context, v Vulnerability, size int32) (all []Page, _ error) {
+	v.Stage = 0
 	var b *radius
 	for _, stage := range Stages {
-		of.Stage = stage
-		_, req, err := page.Resume(s.pages, blastList, of, page.Params{Size: orStagePage(size)})
+		v.Stage = stage
+		_, req, err := page.Resume(s.pages, blastList, v, page.Params{Size: orStagePage(size)})
 		if err != nil {
 			return nil, err
 		}
 		if b == nil {
-			if b, err = s.newBlast(ctx, of); err != nil {
+			if b, err = s.newBlast(ctx, v); err != nil {
 				return nil, err
 			}
 		}
@@ -183,43 +185,43 @@ func orStagePage(size int32) int32 {
 	return size
 }
 
-// blastList is how the items of a stage are ordered: each stage has its own order.
+// blastList orders the items of a stage. Each stage has its own order.
 var blastList = page.List{Kind: "blast", Fields: []string{"stage"}, Default: page.Order{Field: "stage"}}
 
-// List returns a page of one stage. A page token has what is left out of the question.
-func (s *Service) List(ctx context.Context, of Vulnerability, p page.Params) (none Page, _ error) {
-	of, req, err := page.Resume(s.pages, blastList, of, p)
+// List returns a page of one stage. A page token replaces the fields that v leaves out.
+func (s *Service) List(ctx context.Context, v Vulnerability, p page.Params) (none Page, _ error) {
+	v, req, err := page.Resume(s.pages, blastList, v, p)
 	if err != nil {
 		return none, err
 	}
-	if !slices.Contains(Stages, of.Stage) {
+	if !slices.Contains(Stages, v.Stage) {
 		return none, fault.Field("stage", "is required")
 	}
-	b, err := s.newBlast(ctx, of)
+	b, err := s.newBlast(ctx, v)
 	if err != nil {
 		return none, err
 	}
-	return b.page(ctx, of.Stage, req)
+	return b.page(ctx, v.Stage, req)
 }
 
-// A radius is what is known while a question is answered.
+// A radius holds the data of one request.
 type radius struct {
 	*Service
 	of     Vulnerability
-	reach  []resource.UID // where images count
+	reach  []resource.UID // groups and repos whose images count
 	spread findingdb.Spread
-	number []int64              // of the images, in order
-	gaps   []Gap                // of the images
-	repos  map[resource.UID]int // with how many of the images
-	held   *holderIndex         // once it was read
+	number []int64              // numbers of the images, in order
+	gaps   []Gap                // gaps in the list of images
+	repos  map[resource.UID]int // number of affected images by repo
+	held   *holderIndex         // nil until it is read
 }
 
-func (s *Service) newBlast(ctx context.Context, of Vulnerability) (*radius, error) {
-	b := &radius{Service: s, of: of}
-	if of.Days < 0 || of.Days > maxBlastDays {
+func (s *Service) newBlast(ctx context.Context, v Vulnerability) (*radius, error) {
+	b := &radius{Service: s, of: v}
+	if v.Days < 0 || v.Days > maxBlastDays {
 		return nil, fault.Field("days", "must be between 1 and %d", maxBlastDays)
 	}
-	if (of.ID == "") == (of.PURL == "") {
+	if (v.ID == "") == (v.PURL == "") {
 		return nil, fault.Field("advisory_id", "is required, or purl, and not both")
 	}
 	ids, err := b.packageIDs(ctx)
@@ -236,8 +238,7 @@ func (s *Service) newBlast(ctx context.Context, of Vulnerability) (*radius, erro
 	return b, b.findGaps(ctx)
 }
 
-// packageIDs returns the packages that are asked for, whoever has them, and sets where
-// images count.
+// packageIDs returns the selected packages in any image, and sets reach.
 func (b *radius) packageIDs(ctx context.Context) (ids []int64, err error) {
 	if b.of.PURL != "" {
 		if b.reach, err = finding.Reach(ctx, b.authz, b.of.Group, resource.RepoList, resource.SBOMsList); err != nil {
@@ -251,7 +252,7 @@ func (b *radius) packageIDs(ctx context.Context) (ids []int64, err error) {
 	return b.queries.PackagesAffectedBy(ctx, b.reach, b.of.ID)
 }
 
-// findGaps finds out which images may be missing.
+// findGaps finds the reasons why images may be missing.
 func (b *radius) findGaps(ctx context.Context) error {
 	if len(b.reach) == 0 {
 		b.gaps = []Gap{{Code: "NOT_ALLOWED", Text: "there is no group whose images you may look at for this"}}
@@ -278,8 +279,8 @@ func (b *radius) findGaps(ctx context.Context) error {
 	return err
 }
 
-// comparing reports whether packages of images in reach were not compared with advisories
-// yet, or advisories in reach with packages.
+// comparing reports whether packages of images in reach or advisories in reach still
+// wait for comparison.
 func (b *radius) comparing(ctx context.Context) (bool, error) {
 	fresh, err := b.packages.Unmatched(ctx, 1000)
 	if err != nil {
@@ -290,7 +291,7 @@ func (b *radius) comparing(ctx context.Context) (bool, error) {
 		ids = append(ids, p.ID)
 	}
 	if len(ids) > 0 {
-		if of, err := b.packages.SpreadOf(ctx, b.reach, ids); err != nil || len(of.Packages) > 0 {
+		if spread, err := b.packages.SpreadOf(ctx, b.reach, ids); err != nil || len(spread.Packages) > 0 {
 			return true, err
 		}
 	}
@@ -316,13 +317,13 @@ func (b *radius) page(ctx context.Context, stage Stage, r page.Request) (out Pag
 			StageTags: b.tags, StageRunning: b.running, StagePulled: b.pulled,
 			StageCanPull: b.canPull, StageCanPush: b.canPush, StageOwners: b.owners,
 		}[stage]
-		var of stageItems
-		if of, err = find(ctx); err != nil {
+		var found stageItems
+		if found, err = find(ctx); err != nil {
 			return out, err
 		}
-		out.Page = page.Finish(b.pages, r, page.Cut(of.items, r, func(i Item) string { return i.key }))
-		out.Total = max(out.Total, of.total)
-		if out.Gaps = of.gaps; len(b.gaps) > 0 {
+		out.Page = page.Finish(b.pages, r, page.Cut(found.items, r, func(i Item) string { return i.key }))
+		out.Total = max(out.Total, found.total)
+		if out.Gaps = found.gaps; len(b.gaps) > 0 {
 			out.Gaps = append([]Gap{{Code: "IMAGES_INCOMPLETE", Text: "images may be missing; see there"}}, out.Gaps...)
 		}
 		err = b.describePage(ctx, stage, out.Items)
@@ -330,10 +331,10 @@ func (b *radius) page(ctx context.Context, stage Stage, r page.Request) (out Pag
 	return out, err
 }
 
-// stageItems is all of a stage.
+// stageItems has all items of a stage.
 type stageItems struct {
 	items []Item
-	total int64 // if there are more than items
+	total int64 // set if there are more than items
 	gaps  []Gap
 }
 
@@ -354,7 +355,7 @@ func (b *radius) packagePage(ctx context.Context, r page.Request) (none page.Pag
 	return page.Finish(b.pages, r, page.Cut(all, r, func(i Item) string { return i.key })), nil
 }
 
-// imagePage lists the images, the last inspected first.
+// imagePage returns a page of the images, the latest first.
 func (b *radius) imagePage(ctx context.Context, r page.Request) (out page.Page[Item], _ error) {
 	numbers := slices.Clone(b.number)
 	if out.Total = int64(len(numbers)); !r.Order.Desc {
@@ -381,23 +382,24 @@ func (b *radius) imagePage(ctx context.Context, r page.Request) (out page.Page[I
 	return page.Finish(b.pages, r, out), err
 }
 
-// tags finds the tags that stand for the images.
+// tags finds the tags that point to the images.
 func (b *radius) tags(ctx context.Context) (of stageItems, _ error) {
 	numbers := b.number
 	if len(numbers) > maxTagImages {
 		numbers = numbers[len(numbers)-maxTagImages:]
-		of.gaps = append(of.gaps, Gap{"TOO_MANY_IMAGES", fmt.Sprintf("only the tags of the %d images that were inspected last",
-			maxTagImages), int64(len(b.number) - maxTagImages)})
+		of.gaps = append(of.gaps,
+			Gap{"TOO_MANY_IMAGES", fmt.Sprintf("only the tags of the %d images that were inspected last",
+				maxTagImages), int64(len(b.number) - maxTagImages)})
 	}
-	all, err := b.images.ImageTags(ctx, numbers)
-	for _, t := range all {
+	found, err := b.images.ImageTags(ctx, numbers)
+	for _, t := range found {
 		of.items = append(of.items, Item{Tag: &AffectedTag{Repo: t.Repo, Name: t.Name, Digest: t.Digest},
 			key: string(t.Repo) + "\x00" + t.Name})
 	}
 	return of, err
 }
 
-// describePage fills in names of what a page has.
+// describePage adds names to the items of a page.
 func (b *radius) describePage(ctx context.Context, stage Stage, items []Item) error {
 	switch stage {
 	case StageTags, StageRunning:
@@ -431,7 +433,7 @@ func (b *radius) addPaths(ctx context.Context, items []Item) error {
 	return err
 }
 
-// addNames looks up the names of identities, as far as the caller may know them.
+// addNames adds the names of identities that the caller may see.
 func (b *radius) addNames(ctx context.Context, items []Item) error {
 	byUID := map[resource.UID]*Identity{}
 	var uids []resource.UID

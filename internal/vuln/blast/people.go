@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// allowed returns where images count on which the caller has another capability, too, and
-// what is missing if that is not everywhere.
+// allowed returns the part of reach in which the caller also has the capability want,
+// and a gap if that is not all of reach.
 func (b *radius) allowed(ctx context.Context, want resource.Capability) (reach []resource.UID, gaps []Gap, _ error) {
 	held, err := b.authz.Reach(ctx, want)
 	if err != nil {
@@ -35,16 +35,16 @@ func (b *radius) allowed(ctx context.Context, want resource.Capability) (reach [
 	return reach, gaps, nil
 }
 
-// running finds where the images run according to the inventories of their organizations,
-// and how their repos are deployed.
-func (b *radius) running(ctx context.Context) (of stageItems, _ error) {
+// running finds where the images run according to the inventories of their
+// organizations, and how their repos are deployed.
+func (b *radius) running(ctx context.Context) (found stageItems, _ error) {
 	held, gaps, err := b.allowed(ctx, resource.DeploymentsList)
 	if err != nil || len(held) == 0 {
 		return stageItems{gaps: gaps}, err
 	}
-	of.gaps = gaps
-	if err := b.inInventories(ctx, &of); err != nil {
-		return of, err
+	found.gaps = gaps
+	if err := b.inInventories(ctx, &found); err != nil {
+		return found, err
 	}
 	var repos []resource.UID
 	for r := range b.repos {
@@ -54,15 +54,15 @@ func (b *radius) running(ctx context.Context) (of stageItems, _ error) {
 	}
 	deployed, err := b.repoStore.Deployments(ctx, repos)
 	for _, d := range deployed {
-		of.items = append(of.items, Item{Deployment: &AffectedDeployment{Deployment: d}, key: "1" + string(d.UID)})
+		found.items = append(found.items, Item{Deployment: &AffectedDeployment{Deployment: d}, key: "1" + string(d.UID)})
 	}
-	of.total += int64(len(deployed))
-	return of, err
+	found.total += int64(len(deployed))
+	return found, err
 }
 
-// inInventories adds what runs at places that the caller may list. A place of another
-// organization says nothing about an image, whatever digests were told there.
-func (b *radius) inInventories(ctx context.Context, of *stageItems) error {
+// inInventories adds the images that run at places that the caller may list. Places of
+// other organizations do not count, because anybody can report any digest.
+func (b *radius) inInventories(ctx context.Context, found *stageItems) error {
 	held, err := b.authz.Reach(ctx, resource.DeploymentsList)
 	if err != nil {
 		return err
@@ -71,11 +71,11 @@ func (b *radius) inInventories(ctx context.Context, of *stageItems) error {
 	if err != nil {
 		return err
 	}
-	own := finding.Organizations(b.reach)
+	organizations := finding.Organizations(b.reach)
 	now, told, expired, unknown := b.packages.Time(), map[resource.UID]bool{}, 0, 0
-	for _, root := range own {
-		all := slices.Clone(places)
-		all = slices.DeleteFunc(all, func(p findingdb.Place) bool {
+	for _, root := range organizations {
+		current := slices.Clone(places)
+		current = slices.DeleteFunc(current, func(p findingdb.Place) bool {
 			if p.Group.Root() != root {
 				return true
 			}
@@ -90,20 +90,20 @@ func (b *radius) inInventories(ctx context.Context, of *stageItems) error {
 		if err != nil {
 			return err
 		}
-		total, some, err := b.packages.RunningAt(ctx, all, digests, maxRunning)
+		total, entries, err := b.packages.RunningAt(ctx, current, digests, maxRunning)
 		if err != nil {
 			return err
 		}
-		of.total += total
-		for _, e := range some {
-			of.items = append(of.items, Item{Running: &e,
+		found.total += total
+		for _, e := range entries {
+			found.items = append(found.items, Item{Running: &e,
 				key: strings.Join([]string{"0" + e.Place.Name, string(e.Place.Group), fmt.Sprintf("%020d", e.ID)}, "\x00")})
 		}
 	}
-	of.gaps = append(of.gaps, inventoryGaps(len(told) < len(own), expired, unknown)...)
-	if of.total > int64(len(of.items)) {
-		of.gaps = append(of.gaps, Gap{"TOO_MANY", fmt.Sprintf("only %d can be listed here", maxRunning),
-			of.total - int64(len(of.items))})
+	found.gaps = append(found.gaps, inventoryGaps(len(told) < len(organizations), expired, unknown)...)
+	if found.total > int64(len(found.items)) {
+		found.gaps = append(found.gaps, Gap{"TOO_MANY", fmt.Sprintf("only %d can be listed here", maxRunning),
+			found.total - int64(len(found.items))})
 	}
 	return nil
 }
@@ -113,7 +113,8 @@ func inventoryGaps(none bool, expired, unknown int) (all []Gap) {
 		all = append(all, Gap{Code: "NO_INVENTORY", Text: "nobody has told what runs; see holdfast inventory push"})
 	}
 	if expired > 0 {
-		all = append(all, Gap{"INVENTORY_EXPIRED", fmt.Sprintf("what runs at %d places is out of date", expired), int64(expired)})
+		all = append(all, Gap{"INVENTORY_EXPIRED", fmt.Sprintf("what runs at %d places is out of date", expired),
+			int64(expired)})
 	}
 	if unknown > 0 {
 		all = append(all, Gap{"NOT_KNOWN_BY_DIGEST", fmt.Sprintf("of %d containers the digest is not known", unknown),
@@ -122,45 +123,46 @@ func inventoryGaps(none bool, expired, unknown int) (all []Gap) {
 	return all
 }
 
-// pulled finds who has pulled the images.
-func (b *radius) pulled(ctx context.Context) (of stageItems, _ error) {
+// pulled finds the identities that have pulled the images.
+func (b *radius) pulled(ctx context.Context) (found stageItems, _ error) {
 	reach, gaps, err := b.allowed(ctx, resource.IdentityList)
 	if err != nil || len(reach) == 0 {
 		return stageItems{gaps: gaps}, err
 	}
-	now := b.packages.Time()
-	since := now.AddDate(0, 0, -cmp.Or(b.of.Days, 30))
-	who, more, err := b.pullers(ctx, reach, since)
+	asOf := b.packages.Time()
+	since := asOf.AddDate(0, 0, -cmp.Or(b.of.Days, 30))
+	who, missing, err := b.pullers(ctx, reach, since)
 	if err != nil {
-		return of, err
+		return found, err
 	}
-	of.gaps = append(gaps, more...)
-	if b.keepPulls > 0 && since.Before(now.Add(-b.keepPulls)) {
-		of.gaps = append(of.gaps, Gap{Code: "RECORDS_PRUNED",
+	found.gaps = append(gaps, missing...)
+	if b.keepPulls > 0 && since.Before(asOf.Add(-b.keepPulls)) {
+		found.gaps = append(found.gaps, Gap{Code: "RECORDS_PRUNED",
 			Text: fmt.Sprintf("records of pulls are kept for %d days only", int(b.keepPulls.Hours()/24))})
 	}
 	mixed, err := b.pulls.MixedPulls(ctx, slices.Collect(maps.Keys(b.repos)), since)
 	if err != nil {
-		return of, err
+		return found, err
 	}
 	if mixed > 0 {
-		of.gaps = append(of.gaps, Gap{"RECORDED_TOGETHER", fmt.Sprintf("pulls of strangers from %d repos are recorded together, "+
-			"without the image", mixed), int64(mixed)})
+		found.gaps = append(found.gaps,
+			Gap{"RECORDED_TOGETHER", fmt.Sprintf("pulls of strangers from %d repos are recorded together, "+
+				"without the image", mixed), int64(mixed)})
 	}
 	last, lost, err := b.pulls.PullsLost(ctx, since)
 	if lost {
-		of.gaps = append(of.gaps, Gap{Code: "RECORDS_LOST",
+		found.gaps = append(found.gaps, Gap{Code: "RECORDS_LOST",
 			Text: "records of pulls were lost, the last on " + last.Format(time.DateOnly)})
 	}
-	for identity, at := range who {
-		of.items = append(of.items, Item{Identity: &Identity{UID: identity, LastPull: at},
-			key: fmt.Sprintf("%020d\x00%s", math.MaxInt64-at.UnixMilli(), identity)}) // the last first, on any page
+	for identity, moment := range who {
+		found.items = append(found.items, Item{Identity: &Identity{UID: identity, LastPull: moment},
+			key: fmt.Sprintf("%020d\x00%s", math.MaxInt64-moment.UnixMilli(), identity)}) // the last pull first, on every page
 	}
-	return of, err
+	return found, err
 }
 
-// pullers finds who has pulled images in reach since a time: image by image, or identity
-// by identity if there are many images.
+// pullers finds the identities that have pulled images in reach since a time, by image,
+// or by identity if there are many images.
 func (b *radius) pullers(
 	ctx context.Context, reach []resource.UID, since time.Time,
 ) (who map[resource.UID]time.Time, gaps []Gap, _ error) {
@@ -178,32 +180,33 @@ func (b *radius) pullers(
 	}
 	who = map[resource.UID]time.Time{}
 	for _, root := range finding.Organizations(reach) {
-		some, done, err := b.pulls.SearchPullers(ctx, pulldb.PullerSearch{Root: root, Since: since, Has: spread.Has,
+		pullers, done, err := b.pulls.SearchPullers(ctx, pulldb.PullerSearch{Root: root, Since: since, Has: spread.Has,
 			Most: maxPullRecords})
 		if err != nil {
 			return nil, nil, err
 		}
-		for identity, at := range some {
-			if at.After(who[identity]) {
-				who[identity] = at
+		for identity, asOf := range pullers {
+			if asOf.After(who[identity]) {
+				who[identity] = asOf
 			}
 		}
 		if !done {
-			gaps = []Gap{{Code: "TOO_MANY_RECORDS", Text: fmt.Sprintf("only %d records of pulls were looked at; ask for a group "+
-				"or fewer days", maxPullRecords)}}
+			gaps = []Gap{{Code: "TOO_MANY_RECORDS",
+				Text: fmt.Sprintf("only %d records of pulls were looked at; ask for a group "+
+					"or fewer days", maxPullRecords)}}
 		}
 	}
 	return who, gaps, nil
 }
 
-// A holderIndex is who holds roles on the groups above affected repos.
+// A holderIndex has the roles on the groups above affected repos.
 type holderIndex struct {
 	held  []iamdb.GroupRole
-	repos map[resource.UID]int // affected ones, by the group that they are in
+	repos map[resource.UID]int // number of affected repos by group
 	gaps  []Gap
 }
 
-// holders returns the roles on the groups above the repos that the caller may list, and
+// holders returns the roles, on groups above the repos, that the caller may list. It
 // reads them once.
 func (b *radius) holders(ctx context.Context) (holderIndex, error) {
 	if b.held != nil {
@@ -249,8 +252,8 @@ func (b *radius) readHolders(ctx context.Context) (h holderIndex, _ error) {
 	return h, nil
 }
 
-// who returns who holds one of the roles, and for how many repos. also, if it is not 0, is
-// what they need besides.
+// who returns the identities that hold one of the roles, with the number of repos. If
+// also is not 0, they need this capability, too.
 func (b *radius) who(h holderIndex, roles []resource.UID, also resource.Capability) (all []Item) {
 	wanted := map[int64]bool{}
 	for _, r := range roles {
@@ -281,35 +284,37 @@ func identityItem(identity resource.UID, on []resource.UID, repos int) Item {
 		key: fmt.Sprintf("%010d\x00%s", 1<<30-repos, identity)}
 }
 
-// canPull finds who can pull from the repos: everybody, if their group is public.
-func (b *radius) canPull(ctx context.Context) (of stageItems, _ error) {
+// canPull finds the identities that can pull from the repos. A public group adds an
+// item without UID.
+func (b *radius) canPull(ctx context.Context) (found stageItems, _ error) {
 	h, err := b.holders(ctx)
 	if err != nil || h.repos == nil {
 		return stageItems{gaps: h.gaps}, err
 	}
-	of.gaps = h.gaps
-	of.items = b.who(h, b.authz.RolesWith(resource.RepoBlobsGet), resource.ManifestList)
+	found.gaps = h.gaps
+	found.items = b.who(h, b.authz.RolesWith(resource.RepoBlobsGet), resource.ManifestList)
 	public, groups := 0, slices.Sorted(maps.Keys(h.repos))
 	for _, g := range groups[:min(len(groups), maxBlastGroups)] {
 		set, err := b.repoStore.RegistrySettings(ctx, g)
 		if err != nil {
-			return of, err
+			return found, err
 		}
 		if set.Public {
 			public += h.repos[g]
 		}
 	}
 	if len(groups) > maxBlastGroups {
-		of.gaps = append(of.gaps, Gap{"TOO_MANY_GROUPS", fmt.Sprintf("of %d groups only it was looked whether they are public",
-			maxBlastGroups), int64(len(groups) - maxBlastGroups)})
+		found.gaps = append(found.gaps,
+			Gap{"TOO_MANY_GROUPS", fmt.Sprintf("of %d groups only it was looked whether they are public",
+				maxBlastGroups), int64(len(groups) - maxBlastGroups)})
 	}
 	if public > 0 {
-		of.items = append(of.items, identityItem("", nil, public))
+		found.items = append(found.items, identityItem("", nil, public))
 	}
-	return of, nil
+	return found, nil
 }
 
-// canPush finds who can push to the repos, and so replace what is wrong.
+// canPush finds the identities that can push to the repos, and so replace the images.
 func (b *radius) canPush(ctx context.Context) (stageItems, error) {
 	h, err := b.holders(ctx)
 	if err != nil || h.repos == nil {
@@ -318,8 +323,8 @@ func (b *radius) canPush(ctx context.Context) (stageItems, error) {
 	return stageItems{items: b.who(h, b.authz.RolesWith(resource.ManifestCreate), 0), gaps: h.gaps}, nil
 }
 
-// owners finds who holds the role of an owner nearest to each repo.
-func (b *radius) owners(ctx context.Context) (of stageItems, _ error) {
+// owners finds the nearest owners of each repo.
+func (b *radius) owners(ctx context.Context) (found stageItems, _ error) {
 	h, err := b.holders(ctx)
 	if err != nil || h.repos == nil {
 		return stageItems{gaps: h.gaps}, err
@@ -356,11 +361,12 @@ func (b *radius) owners(ctx context.Context) (of stageItems, _ error) {
 	}
 	for identity, s := range shares {
 		slices.Sort(s.groups)
-		of.items = append(of.items, identityItem(identity, s.groups, s.repos))
+		found.items = append(found.items, identityItem(identity, s.groups, s.repos))
 	}
-	if of.gaps = h.gaps; without > 0 {
-		of.gaps = append(slices.Clone(of.gaps), Gap{"NO_OWNER", fmt.Sprintf("%d repos have no owner that you can see", without),
+	if found.gaps = h.gaps; without > 0 {
+		found.gaps = append(slices.Clone(found.gaps), Gap{"NO_OWNER",
+			fmt.Sprintf("%d repos have no owner that you can see", without),
 			int64(without)})
 	}
-	return of, nil
+	return found, nil
 }

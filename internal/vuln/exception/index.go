@@ -8,35 +8,36 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// An Index finds the exceptions that may be about a finding, as far as its names and
-// its package tell. Most findings have none, and then nobody has to look at their images.
+// An Index finds the exceptions that may hold for a finding, by its names and its
+// package. Most findings have none, so their images need not be read.
 type Index struct {
-	named    map[string][]heldException // by the name of the finding
-	packages map[string][]heldException // by the name of the package, those of packages alone
+	named    map[string][]parsedException // by name of the finding
+	packages map[string][]parsedException // by name of the package, exceptions without the name of a finding
 }
 
-// Index returns an index of the set, or nil if it is empty.
+// Index returns an index of the set, or nil if the set is empty.
 func (x *Set) Index() *Index {
 	if len(x.named)+len(x.rest) == 0 {
 		return nil
 	}
-	all := &Index{map[string][]heldException{}, map[string][]heldException{}}
+	index := &Index{map[string][]parsedException{}, map[string][]parsedException{}}
 	for _, byName := range x.named {
-		for name, of := range byName {
-			all.named[name] = append(all.named[name], of...)
+		for name, exceptions := range byName {
+			index.named[name] = append(index.named[name], exceptions...)
 		}
 	}
-	for _, of := range x.rest {
-		for _, e := range of {
-			all.packages[e.purl.name] = append(all.packages[e.purl.name], e)
+	for _, matching := range x.rest {
+		for _, e := range matching {
+			index.packages[e.purl.name] = append(index.packages[e.purl.name], e)
 		}
 	}
-	return all
+	return index
 }
 
-// about returns the exceptions that may be about a package under one of the names.
-func (x *Index) about(p registry.Package, called []string) (all []heldException) {
-	add := func(some []heldException) {
+// about returns the exceptions that may hold for findings of package p with one of the
+// names.
+func (x *Index) about(p registry.Package, called []string) (all []parsedException) {
+	add := func(some []parsedException) {
 		for _, e := range some {
 			if e.purl == nil || e.purl.has(p) {
 				all = append(all, e)
@@ -53,31 +54,32 @@ func (x *Index) about(p registry.Package, called []string) (all []heldException)
 	return all
 }
 
-// ForPackage returns the exceptions that may be about a package under one of the names, or nil if there are none.
+// ForPackage returns the exceptions that may hold for findings of package p with one of
+// the names, or nil if there are none.
 func (x *Index) ForPackage(p registry.Package, called []string) *Set {
-	if all := x.about(p, called); len(all) > 0 {
-		return setOf(all)
+	if exceptions := x.about(p, called); len(exceptions) > 0 {
+		return setOf(exceptions)
 	}
 	return nil
 }
 
-// ForFinding returns the exceptions that may be about a finding, or nil if it is open whatever
-// image has it: an exception has to hold for each of its claims.
+// ForFinding returns the exceptions that may hold for a finding, or nil if the finding
+// is open in every image, because one of its claims has no exception.
 func (x *Index) ForFinding(v finding.Finding) *Set {
-	var all []heldException
+	var all []parsedException
 	for _, called := range v.Claims {
-		some := x.about(v.Package.Package, called)
-		if len(some) == 0 {
+		exceptions := x.about(v.Package.Package, called)
+		if len(exceptions) == 0 {
 			return nil
 		}
-		all = append(all, some...)
+		all = append(all, exceptions...)
 	}
 	return setOf(all)
 }
 
-// setOf returns the set of exceptions, some of which may be given more than once.
-func setOf(all []heldException) *Set {
-	x := &Set{named: map[resource.UID]map[string][]heldException{}, rest: map[resource.UID][]heldException{}}
+// setOf returns the set of exceptions. Duplicates are added once.
+func setOf(all []parsedException) *Set {
+	x := &Set{named: map[resource.UID]map[string][]parsedException{}, rest: map[resource.UID][]parsedException{}}
 	seen := map[resource.UID]bool{}
 	for _, e := range all {
 		if !seen[e.UID] {
@@ -88,11 +90,12 @@ func setOf(all []heldException) *Set {
 	return x
 }
 
-// SelectsImages reports whether some of the exceptions are about single images of a repo.
+// SelectsImages reports whether one of the exceptions for repo is restricted to tags or
+// to a digest.
 func (x *Set) SelectsImages(repo resource.UID) bool {
-	isNarrow := func(e heldException) bool { return e.TagPattern != "" || e.Digest != "" }
-	for _, of := range x.named[repo] {
-		if slices.ContainsFunc(of, isNarrow) {
+	isNarrow := func(e parsedException) bool { return e.TagPattern != "" || e.Digest != "" }
+	for _, exceptions := range x.named[repo] {
+		if slices.ContainsFunc(exceptions, isNarrow) {
 			return true
 		}
 	}

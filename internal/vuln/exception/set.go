@@ -14,24 +14,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A Case is what an exception may be about: a finding in an image of a repo.
+// A Case is a finding in an image of a repo, for which an exception may hold.
 type Case struct {
 	Repo    resource.UID
-	Tags    []string // all that stand for the image, directly or through an index
-	Digest  string   // of the image
+	Tags    []string // tags of the image, and of the indexes that list it
+	Digest  string   // digest of the image
 	Claims  [][]string
 	Package registry.Package
 }
 
-// CaseOf returns the case of a finding in an image.
+// CaseOf returns the case of finding v in an image.
 func CaseOf(v finding.Finding, repo resource.UID, digest string, tags []string) Case {
 	return Case{Repo: repo, Tags: tags, Digest: digest, Claims: v.Claims, Package: v.Package.Package}
 }
 
-// A purl is a package URL, parsed.
+// A purl is a parsed package URL.
 type purl struct{ ecosystem, name, version string }
 
-// has reports whether a package, or the source it was built from, is the one of the URL.
+// has reports whether the URL names package k, or the source that k was built from.
 func (p purl) has(k registry.Package) bool {
 	is := func(name, number string) bool {
 		return name != "" && p.name == name && (p.version == "" || p.version == number)
@@ -40,28 +40,28 @@ func (p purl) has(k registry.Package) bool {
 		(is(k.Name, k.Version) || is(k.SourceName, k.SourceVersion))
 }
 
-// A heldException is an exception with its package URL parsed.
-type heldException struct {
+// A parsedException is an exception with its parsed package URL.
+type parsedException struct {
 	vuln.Exception
 	purl *purl
 }
 
-// An Set finds exceptions.
+// A Set finds exceptions. It is safe for concurrent reading.
 type Set struct {
-	named map[resource.UID]map[string][]heldException // by target, and by the name of the finding
-	rest  map[resource.UID][]heldException            // by target, those of packages alone
-	byTag bool                                        // there are some with a pattern for tags
+	named map[resource.UID]map[string][]parsedException // by target and name of the finding
+	rest  map[resource.UID][]parsedException            // by target, exceptions without the name of a finding
+	byTag bool                                          // one of them has a tag pattern
 }
 
-// NewSet returns the set of exceptions.
+// NewSet returns a set of exceptions.
 func NewSet(all []vuln.Exception) *Set {
-	x := &Set{named: map[resource.UID]map[string][]heldException{}, rest: map[resource.UID][]heldException{}}
+	x := &Set{named: map[resource.UID]map[string][]parsedException{}, rest: map[resource.UID][]parsedException{}}
 	for _, e := range all {
-		held := heldException{Exception: e}
+		held := parsedException{Exception: e}
 		if e.PURL != "" {
 			ecosystem, name, number, err := version.ParsePURL(e.PURL)
 			if err != nil {
-				continue // it was checked when it was made
+				continue // cannot happen: the URL was checked when the exception was created
 			}
 			held.purl = &purl{ecosystem, name, number}
 		}
@@ -70,45 +70,44 @@ func NewSet(all []vuln.Exception) *Set {
 	return x
 }
 
-// add adds an exception to the set.
-func (x *Set) add(e heldException) {
+func (x *Set) add(e parsedException) {
 	x.byTag = x.byTag || e.TagPattern != ""
 	if e.Advisory == "" {
 		x.rest[e.Target] = append(x.rest[e.Target], e)
 		return
 	}
 	if x.named[e.Target] == nil {
-		x.named[e.Target] = map[string][]heldException{}
+		x.named[e.Target] = map[string][]parsedException{}
 	}
 	x.named[e.Target][e.Advisory] = append(x.named[e.Target][e.Advisory], e)
 }
 
-// NextStart returns when the first exception begins that does not hold yet, or zero. One that
-// was just made may not hold yet for a replica whose clock is behind.
-func (x *Set) NextStart(at time.Time) (first time.Time) {
-	note := func(all []heldException) {
+// NextStart returns the earliest future start of an exception, or zero. An exception
+// that was just created may start in the future of a replica whose clock is slow.
+func (x *Set) NextStart(asOf time.Time) (first time.Time) {
+	note := func(all []parsedException) {
 		for _, e := range all {
-			if e.ApproveTime.After(at) && (first.IsZero() || e.ApproveTime.Before(first)) {
+			if e.ApproveTime.After(asOf) && (first.IsZero() || e.ApproveTime.Before(first)) {
 				first = e.ApproveTime
 			}
 		}
 	}
 	for _, byName := range x.named {
-		for _, all := range byName {
-			note(all)
+		for _, exceptions := range byName {
+			note(exceptions)
 		}
 	}
-	for _, all := range x.rest {
-		note(all)
+	for _, matching := range x.rest {
+		note(matching)
 	}
 	return first
 }
 
-// UsesTags reports whether an exception has a pattern for tags.
+// UsesTags reports whether one of the exceptions has a tag pattern.
 func (x *Set) UsesTags() bool { return x.byTag }
 
-// Read reads the exceptions about images of the repos that held at some time from
-// one to another.
+// Read reads the exceptions about images of the repos that held at any time between
+// from and to.
 func Read(
 	ctx context.Context, s *findingdb.Store, repos []resource.UID, from, to time.Time,
 ) (*Set, error) {
@@ -117,19 +116,19 @@ func Read(
 		targets = append(append(targets, r), r.Ancestors()...)
 	}
 	slices.Sort(targets)
-	all, err := s.ExceptionsOn(ctx, slices.Compact(targets), from, to)
-	return NewSet(all), err
+	exceptions, err := s.ExceptionsOn(ctx, slices.Compact(targets), from, to)
+	return NewSet(exceptions), err
 }
 
-// Holding returns the exception that holds for a case at a time, if there is one. Of
-// several it is the one that ends last. If the finding has several claims, an exception has
-// to hold for each, and the one that ends first is returned. Only those count for which
-// counts, unless it is nil, returns true.
-func (x *Set) Holding(c Case, at time.Time, counts func(vuln.Exception) bool) (
+// Holding returns the exception that holds for a case at a time. Of several exceptions
+// it returns the one that ends last. If the finding has several claims, an exception
+// must hold for each of them, and Holding returns the one that ends first. If counts is
+// not nil, only exceptions for which it returns true are considered.
+func (x *Set) Holding(c Case, asOf time.Time, counts func(vuln.Exception) bool) (
 	first vuln.Exception, ok bool,
 ) {
 	for i, called := range c.Claims {
-		last, ok := x.last(c, called, at, counts)
+		last, ok := x.last(c, called, asOf, counts)
 		if !ok {
 			return vuln.Exception{}, false
 		}
@@ -140,13 +139,15 @@ func (x *Set) Holding(c Case, at time.Time, counts func(vuln.Exception) bool) (
 	return first, len(c.Claims) > 0
 }
 
-// last returns the exception that holds for a case under one of the names and ends last.
+// last returns the exception that holds for a case under one of the names. Of several
+// it returns the one that ends last.
 func (x *Set) last(
-	c Case, called []string, at time.Time, counts func(vuln.Exception) bool,
+	c Case, called []string, asOf time.Time, counts func(vuln.Exception) bool,
 ) (found vuln.Exception, ok bool) {
-	look := func(all []heldException) {
+	look := func(all []parsedException) {
 		for _, e := range all {
-			if e.ActiveAt(at) && e.MatchesDigest(c.Digest) && e.MatchesTags(c.Tags) && (e.purl == nil || e.purl.has(c.Package)) &&
+			if e.ActiveAt(asOf) && e.MatchesDigest(c.Digest) && e.MatchesTags(c.Tags) &&
+				(e.purl == nil || e.purl.has(c.Package)) &&
 				(counts == nil || counts(e.Exception)) && (!ok || EndsBefore(found, e.Exception)) {
 				found, ok = e.Exception, true
 			}
@@ -161,7 +162,8 @@ func (x *Set) last(
 	return found, ok
 }
 
-// EndsBefore reports whether an exception ends before another, or has the lower uid.
+// EndsBefore reports whether a ends before b. The lower UID decides if both end at the
+// same time.
 func EndsBefore(a, b vuln.Exception) bool {
 	if a.ExpireTime.Equal(b.ExpireTime) {
 		return a.UID < b.UID

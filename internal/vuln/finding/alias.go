@@ -9,11 +9,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// Claims returns, for each advisory of a finding, the names by which an exception may mean
-// it: its own, and those of advisories that share a name with it, as far as they are in its
-// group or above it. Otherwise whoever may write advisories in a folder could have an
-// exception mean one of the organization, by an advisory that names both. The same names
-// are returned once.
+// Claims returns, for each advisory of a finding, the names by which an exception can
+// select it: the names of the advisory, and the names of advisories that share a name
+// with it and are in its group or in a group above. Advisories of other groups do not
+// count: otherwise an author in a folder could extend an exception to an advisory of
+// the organization, by writing an advisory that names both. Equal lists of names are
+// returned once.
 func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]string) {
 	var groups []resource.UID
 	for _, h := range hits {
@@ -24,15 +25,15 @@ func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]s
 		above := slices.DeleteFunc(slices.Clone(hits), func(h findingdb.Hit) bool {
 			return !advisories[h.Advisory].UID.Parent().Covers(g)
 		})
-		for _, same := range GroupByAlias(above, advisories) {
+		for _, aliases := range GroupByAlias(above, advisories) {
 			var called []string
-			own := false
-			for _, h := range same {
+			isOwn := false
+			for _, h := range aliases {
 				a := advisories[h.Advisory]
 				called = append(called, AdvisoryNames(a)...)
-				own = own || a.UID.Parent() == g
+				isOwn = isOwn || a.UID.Parent() == g
 			}
-			if own {
+			if isOwn {
 				slices.Sort(called)
 				all = append(all, slices.Compact(called))
 			}
@@ -41,46 +42,46 @@ func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]s
 	return all
 }
 
-// AdvisoryNames returns what an advisory is called.
+// AdvisoryNames returns the ID, the aliases and the legacy ID of an advisory.
 func AdvisoryNames(a vuln.Advisory) []string {
-	all := append([]string{a.ID}, a.Aliases...)
+	names := append([]string{a.ID}, a.Aliases...)
 	if a.LegacyID != "" {
-		all = append(all, a.LegacyID)
+		names = append(names, a.LegacyID)
 	}
-	return all
+	return names
 }
 
-// GroupByAlias groups hits of one package whose advisories share a name, over others if need
-// be.
-func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]findingdb.Hit) {
+// GroupByAlias groups hits of one package whose advisories share a name, directly or
+// through other advisories among the hits. It sorts hits.
+func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (groups [][]findingdb.Hit) {
 	slices.SortFunc(hits, func(a, b findingdb.Hit) int {
 		return cmp.Or(cmp.Compare(advisories[a.Advisory].ID, advisories[b.Advisory].ID), cmp.Compare(a.Advisory, b.Advisory))
 	})
-	group := map[string]int{} // the index in all, by name
+	group := map[string]int{} // index in groups, by name
 	for _, h := range hits {
 		into := -1
 		for _, name := range AdvisoryNames(advisories[h.Advisory]) {
-			at, ok := group[name]
+			pos, ok := group[name]
 			switch {
 			case !ok:
 			case into < 0:
-				into = at
-			case at != into: // this advisory joins two groups
-				all[into], all[at] = append(all[into], all[at]...), nil
+				into = pos
+			case pos != into: // this advisory joins two groups
+				groups[into], groups[pos] = append(groups[into], groups[pos]...), nil
 				for n, g := range group {
-					if g == at {
+					if g == pos {
 						group[n] = into
 					}
 				}
 			}
 		}
 		if into < 0 {
-			into, all = len(all), append(all, nil)
+			into, groups = len(groups), append(groups, nil)
 		}
-		all[into] = append(all[into], h)
+		groups[into] = append(groups[into], h)
 		for _, name := range AdvisoryNames(advisories[h.Advisory]) {
 			group[name] = into
 		}
 	}
-	return slices.DeleteFunc(all, func(of []findingdb.Hit) bool { return of == nil })
+	return slices.DeleteFunc(groups, func(g []findingdb.Hit) bool { return g == nil })
 }

@@ -1,5 +1,6 @@
-// Package finding defines findings: the advisories with a common alias that affect
-// a package of an image. It merges them into one, and rates and orders findings.
+// Package finding defines a finding: all advisories about one vulnerability that
+// affect a package of an image. It merges advisories into findings, and rates and
+// orders findings.
 package finding
 
 import (
@@ -15,8 +16,30 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A State says whether something has to be done about a finding. Its values are those of
-// the API.
+// A Finding is a vulnerability of a package in an image. Advisories that share an
+// ID or an alias are one finding.
+type Finding struct {
+	ID                string   // ID of the first of the advisories, in alphabetical order
+	Aliases           []string // all other names of the advisories
+	Package           registry.ImagePackage
+	Fixed             []string // versions that fix it
+	Severity          Severity
+	Score             float64 // CVSS score; 0 if there is none
+	Summary           string
+	FirstSeen         time.Time
+	Advisories        []resource.UID
+	vuln.Exploitation // entries of the caller's exploit lists
+
+	State            State
+	Exception        resource.UID // the exception that holds for it
+	ExceptionExpires time.Time    // when the finding opens again; zero means never
+	OpenedBy         string       // source of the advisory: a feed and its revision, import, api, or image
+	Closing                       // set if State is StateClosed
+
+	Claims [][]string // see the function Claims
+}
+
+// A State says whether a finding needs attention. It has the values of the API.
 type State int
 
 // The states.
@@ -27,64 +50,25 @@ const (
 	StateClosed
 )
 
-// CVEs returns the CVEs among the names of a finding.
-func (v Finding) CVEs() []vuln.CVE { return CVEs(append([]string{v.ID}, v.Aliases...)) }
-
-func CVEs(names []string) (all []vuln.CVE) {
-	for _, name := range names {
-		if c, ok := vuln.ParseCVE(name); ok {
-			all = append(all, c)
-		}
-	}
-	return all
+// A Closing says when and why a finding was closed.
+type Closing struct {
+	CloseTime   time.Time
+	CloseReason CloseReason
+	ClosedBy    string // source of the advisory's change, or "image" and the digest of the new image
 }
 
-// likelihood orders findings by their probability of being exploited. One without is below
-// all others.
-func (v Finding) likelihood() int64 {
-	if !v.Scored {
-		return 0
-	}
-	return 1 + int64(v.Probability)
-}
+// A CloseReason says why a finding was closed. It has the values of the API.
+type CloseReason int
 
-// A Finding is something that is wrong with a package of an image, whichever advisories
-// say so: those that share an ID or an alias are one.
-type Finding struct {
-	ID                string   // of the advisory
-	Aliases           []string // all other names of it
-	Package           registry.ImagePackage
-	Fixed             []string // versions in which it is fixed
-	Severity          Severity
-	Score             float64 // of CVSS; 0 if there is none
-	Summary           string
-	FirstSeen         time.Time
-	Advisories        []resource.UID
-	vuln.Exploitation // see addExploits
+// The reasons.
+const (
+	CloseUnspecified     CloseReason = iota
+	CloseAdvisoryChanged             // the advisory does not affect the package now, is withdrawn or deleted
+	CloseImageChanged                // the tag was moved to an image without the finding
+)
 
-	State            State
-	Exception        resource.UID // that holds for it
-	ExceptionExpires time.Time    // when the finding is open again; zero is never
-	OpenedBy         string       // what brought the advisory: a feed and its revision, import, api, or image
-	Closing                       // how it ended, if it is over
-
-	Claims [][]string // see the function claims
-}
-
-// Key orders findings by their urgency.
-func (v Finding) Key() string {
-	known, fixable := 0, 0
-	if v.Known {
-		known = 1
-	}
-	if len(v.Fixed) > 0 {
-		fixable = 1
-	}
-	return fmt.Sprintf("%d%d%010d%04.0f\x00%s\x00%s\x00%s\x00%s", known, fixable, v.likelihood(), v.Score*10, v.ID,
-		v.Package.Name, v.Package.Version, v.Package.PURL)
-}
-
-// New makes one finding of the advisories that say the same.
+// New returns the finding that hits describe. All hits are of package p, and their
+// advisories share a name, as GroupByAlias returns them.
 func New(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vuln.Advisory) Finding {
 	v := Finding{Package: p, Claims: Claims(hits, advisories)}
 	first := int64(0)
@@ -114,19 +98,38 @@ func New(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vul
 	return v
 }
 
-// A Closing is how a finding has ended.
-type Closing struct {
-	CloseTime   time.Time
-	CloseReason CloseReason
-	ClosedBy    string // what changed the advisory, or "image" and the digest that replaced it
+// Key returns a text that orders findings by urgency: known to be exploited, fixable,
+// probability of exploitation, score.
+func (v Finding) Key() string {
+	known, fixable := 0, 0
+	if v.Known {
+		known = 1
+	}
+	if len(v.Fixed) > 0 {
+		fixable = 1
+	}
+	return fmt.Sprintf("%d%d%010d%04.0f\x00%s\x00%s\x00%s\x00%s", known, fixable, v.likelihood(), v.Score*10, v.ID,
+		v.Package.Name, v.Package.Version, v.Package.PURL)
 }
 
-// A CloseReason says why a finding is over. Its values are those of the API.
-type CloseReason int
+// likelihood orders findings by their probability of exploitation. A finding without
+// a probability comes last.
+func (v Finding) likelihood() int64 {
+	if !v.Scored {
+		return 0
+	}
+	return 1 + int64(v.Probability)
+}
 
-// The reasons.
-const (
-	CloseUnspecified     CloseReason = iota
-	CloseAdvisoryChanged             // it no longer affects the package, is withdrawn or gone
-	CloseImageChanged                // the tag stands for another image, which does not have it
-)
+// CVEs returns the CVEs among the ID and the aliases of a finding.
+func (v Finding) CVEs() []vuln.CVE { return CVEs(append([]string{v.ID}, v.Aliases...)) }
+
+// CVEs returns the names that are CVEs.
+func CVEs(names []string) (cves []vuln.CVE) {
+	for _, name := range names {
+		if c, ok := vuln.ParseCVE(name); ok {
+			cves = append(cves, c)
+		}
+	}
+	return cves
+}

@@ -12,7 +12,7 @@ import (
 
 var errBusy = &fault.Error{
 	Code: fault.ResourceExhausted, RetryIn: 5 * time.Second,
-	Message: "Resource exhausted: too many questions about whole groups are asked here at once; try again in a moment",
+	Message: "Resource exhausted: too many queries about whole groups are running; try again in a moment",
 }
 
 // A Limiter bounds the number of queries over many images that run at the same

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// Organizations returns the organizations of groups.
+// Organizations returns the organizations of groups, each once and in order.
 func Organizations(groups []resource.UID) (all []resource.UID) {
 	for _, g := range groups {
 		all = append(all, g.Root())
@@ -21,7 +21,7 @@ func Organizations(groups []resource.UID) (all []resource.UID) {
 	return slices.Compact(all)
 }
 
-// VisibleAdvisories reads the advisories of hits that are in reach, by their keys.
+// VisibleAdvisories reads the advisories of hits whose groups are in reach, by key.
 func VisibleAdvisories(
 	ctx context.Context, stored *advisorydb.Store, hits []findingdb.Hit, reach []resource.UID,
 ) (map[int64]vuln.Advisory, error) {
@@ -31,16 +31,17 @@ func VisibleAdvisories(
 	}
 	slices.Sort(keys)
 	found, err := stored.AdvisoriesByKey(ctx, slices.Compact(keys))
-	all := map[int64]vuln.Advisory{}
+	advisories := map[int64]vuln.Advisory{}
 	for _, a := range found {
 		if store.Covered(reach, a.UID.Parent()) {
-			all[store.Segment(a.UID)] = a
+			advisories[store.Segment(a.UID)] = a
 		}
 	}
-	return all, err
+	return advisories, err
 }
 
-// Reach returns the groups and repos whose images count.
+// Reach returns the groups and repos under group on which the caller holds all
+// capabilities. An empty group means anywhere.
 func Reach(
 	ctx context.Context, checker *authz.Checker, group resource.UID, want ...resource.Capability,
 ) (all []resource.UID, _ error) {

@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
-// A Severity is a rating by the scale of CVSS.
+// A Severity is a rating on the CVSS scale.
 type Severity int
 
 // The severities.
@@ -17,7 +17,7 @@ const (
 	SeverityCritical
 )
 
-// SeverityOf returns the rating of a score.
+// SeverityOf returns the severity of a CVSS score.
 func SeverityOf(score float64) Severity {
 	switch {
 	case score <= 0:
@@ -32,8 +32,9 @@ func SeverityOf(score float64) Severity {
 	return SeverityCritical
 }
 
-// Score returns the score that an advisory gives, by the newest version of CVSS that it
-// has one of. One for the package of that name comes before one for all.
+// Score returns the CVSS score of an advisory for the package with that name, or 0. A
+// score for the package takes precedence over a score for all packages, and a newer
+// version of CVSS over an older one.
 func Score(a vuln.Advisory, name string) float64 {
 	for _, affected := range a.Affected {
 		if affected.Name == name {
@@ -45,9 +46,10 @@ func Score(a vuln.Advisory, name string) float64 {
 	return newest(a.Severities)
 }
 
-func newest(all []vuln.Severity) (score float64) {
+// newest returns the highest score in the newest version of CVSS, or 0.
+func newest(severities []vuln.Severity) (score float64) {
 	for _, t := range []vuln.SeverityType{vuln.CVSSv4, vuln.CVSSv3, vuln.CVSSv2} {
-		for _, s := range all {
+		for _, s := range severities {
 			if s.Type == t {
 				score = max(score, format.Score(s))
 			}

@@ -13,33 +13,33 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// AliasSets say which advisories are about the same. Only those of one group can be:
-// otherwise whoever may write advisories in a folder could silence events about those of
-// the organization, by one that has the names of all.
+// AliasSets group advisories that share names. Only advisories of one group can share a
+// set: otherwise an author in a folder could suppress events about advisories of the
+// organization, by writing an advisory with all their names.
 type AliasSets struct {
-	of     map[int64]int64   // the set of an advisory, by its key
-	into   map[int64]int64   // what a set has become a part of
-	names  map[string]int64  // the set of a name, by its key, if that is new
-	text   map[string]string // names by their keys
-	merged []int64           // sets that are parts of others now
+	of     map[int64]int64   // set by key of the advisory
+	into   map[int64]int64   // the set that a merged set is now a part of
+	names  map[string]int64  // set by key of the name, for new names
+	text   map[string]string // names by key
+	merged []int64           // sets that were merged into others
 }
 
 func newAliasSets() AliasSets {
 	return AliasSets{of: map[int64]int64{}, into: map[int64]int64{}, names: map[string]int64{}, text: map[string]string{}}
 }
 
-// Of returns the set of an advisory.
-func (a AliasSets) Of(advisory int64) int64 { return a.find(a.of[advisory]) }
+// SetOf returns the set of an advisory.
+func (a AliasSets) SetOf(advisory int64) int64 { return a.find(a.of[advisory]) }
 
-// Parts returns the sets that were stored before and are this one now.
+// Parts returns the stored sets that are now part of this set, and the set itself.
 func (a AliasSets) Parts(set int64) []int64 {
-	all := []int64{set}
+	ids := []int64{set}
 	for _, m := range a.merged {
 		if a.find(m) == set {
-			all = append(all, m)
+			ids = append(ids, m)
 		}
 	}
-	return all
+	return ids
 }
 
 func (a AliasSets) find(set int64) int64 {
@@ -52,7 +52,7 @@ func (a AliasSets) find(set int64) int64 {
 	}
 }
 
-// join makes two sets one, and returns it.
+// join merges two sets and returns the result.
 func (a *AliasSets) join(x, y int64) int64 {
 	x, y = a.find(x), a.find(y)
 	if x == y {
@@ -64,14 +64,15 @@ func (a *AliasSets) join(x, y int64) int64 {
 	return x
 }
 
-// nameKey returns the key of a name in a group: a digest, because names may be long.
+// nameKey returns the key of a name in a group. It is a digest, because names may be
+// long.
 func nameKey(group resource.UID, name string) string {
 	sum := sha256.Sum256([]byte(string(group) + "\x00" + name))
 	return base64.RawURLEncoding.EncodeToString(sum[:20])
 }
 
-// joinAliases finds the alias sets of the advisories of a change, and of those that are
-// called as given.
+// joinAliases finds the alias sets of the advisories in a change and of the advisories
+// in called.
 func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *Change) error {
 	c.Sets = newAliasSets()
 	c.Advisories = maps.Clone(called)
@@ -89,7 +90,7 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 			c.Advisories[key] = a
 		}
 	}
-	fresh := map[int64][]string{} // the keys of names that an advisory did not have before
+	fresh := map[int64][]string{} // keys of names that an advisory did not have before
 	for key, a := range called {
 		for _, name := range a.Names {
 			if !slices.Contains(stored[key].Names, name) {
@@ -102,7 +103,7 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 	return t.addNames(ctx, fresh, &c.Sets)
 }
 
-// addNames gives advisories names, by their keys.
+// addNames adds names to advisories, by their keys.
 func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasSets) error {
 	var ask []string
 	for _, ids := range fresh {
@@ -123,8 +124,8 @@ func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasS
 	return nil
 }
 
-// AdoptAdvisories puts up to n advisories that the version before has stored into alias
-// sets, and returns how many there were.
+// AdoptAdvisories adds up to n advisories that the previous version has stored to alias
+// sets, and returns their number.
 func (t Tx) AdoptAdvisories(ctx context.Context, n int) (int, error) {
 	keys, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT advisory FROM matched_advisories WHERE alias_set = 0
 		ORDER BY advisory LIMIT $1`, n)
@@ -146,26 +147,27 @@ func (t Tx) AdoptAdvisories(ctx context.Context, n int) (int, error) {
 		return 0, err
 	}
 	for _, key := range keys {
-		if err := t.Later(ctx, `UPDATE matched_advisories SET alias_set = $2 WHERE advisory = $1`, key, sets.Of(key)); err != nil {
+		if err := t.Later(ctx, `UPDATE matched_advisories SET alias_set = $2 WHERE advisory = $1`, key,
+			sets.SetOf(key)); err != nil {
 			return 0, err
 		}
 	}
 	return len(keys), t.saveAliases(ctx, nil, sets)
 }
 
-// add gives an advisory names, of which some are known to belong to sets.
+// add adds names to an advisory. known has the sets of stored names.
 func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) {
 	set, ok := a.of[advisory]
 	for _, id := range names {
-		other, has := known[id]
+		existing, has := known[id]
 		if !has {
-			other, has = a.names[id]
+			existing, has = a.names[id]
 		}
 		switch {
 		case has && ok:
-			set = a.join(set, other)
+			set = a.join(set, existing)
 		case has:
-			set, ok = other, true
+			set, ok = existing, true
 		}
 	}
 	if !ok {
@@ -179,11 +181,11 @@ func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) 
 	}
 }
 
-// named returns what advisories are called, and adds their sets to of.
+// named returns the names of advisories, and adds their sets to of.
 func (t Tx) named(ctx context.Context, keys []int64, of map[int64]int64) (map[int64]NamedAdvisory, error) {
 	q := store.Query{Engine: t.DB.Engine}
-	all := map[int64]NamedAdvisory{}
-	return all, t.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.alias_set FROM %s AS s
+	byKey := map[int64]NamedAdvisory{}
+	return byKey, t.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.alias_set FROM %s AS s
 		CROSS JOIN matched_advisories AS a WHERE a.advisory = s.v`, t.DB.Engine.Unnest(&q, keys)), q.Args,
 		func(row store.Scanner) (bool, error) {
 			var key, set int64
@@ -193,12 +195,12 @@ func (t Tx) named(ctx context.Context, keys []int64, of map[int64]int64) (map[in
 				return false, err
 			}
 			err := json.Unmarshal(names, &a.Names)
-			all[key], of[key] = a, set
+			byKey[key], of[key] = a, set
 			return false, err
 		})
 }
 
-// saveAliases stores what advisories are called, and their sets.
+// saveAliases stores the names of advisories and their sets.
 func (t Tx) saveAliases(ctx context.Context, called map[int64]NamedAdvisory, a AliasSets) error {
 	var rows, names [][]any
 	for _, key := range slices.Sorted(maps.Keys(called)) {
@@ -206,7 +208,7 @@ func (t Tx) saveAliases(ctx context.Context, called map[int64]NamedAdvisory, a A
 		if err != nil {
 			return err
 		}
-		rows = append(rows, []any{key, string(called[key].UID), string(text), a.Of(key)})
+		rows = append(rows, []any{key, string(called[key].UID), string(text), a.SetOf(key)})
 	}
 	if err := t.InsertRows(ctx, `INSERT INTO matched_advisories (advisory, uid, names, alias_set)`, rows,
 		` ON CONFLICT (advisory) DO UPDATE SET uid = excluded.uid, names = excluded.names`); err != nil {

@@ -19,7 +19,7 @@ var exceptions = store.Kind[vuln.Exception]{
 	Created: resource.ExceptionCreated, Updated: resource.ExceptionApproved, Deleted: resource.ExceptionDeleted,
 	Columns: func(e *vuln.Exception) []store.Column {
 		return []store.Column{
-			store.JSON("detail", e), // what has a column is read from that
+			store.JSON("detail", e), // fields with their own column are read from there
 			store.Key(&e.UID),
 			store.Derived("target", store.Segment(e.Target)),
 			store.OptionalTime("approve_ms", &e.ApproveTime),
@@ -30,15 +30,15 @@ var exceptions = store.Kind[vuln.Exception]{
 	},
 }
 
-// ExceptionList says how exceptions are listed.
+// ExceptionList is the order of exceptions in lists.
 var ExceptionList = exceptions.List(page.Order{Field: "uid"})
 
-// maxPast is how many exceptions that are over a group keeps.
+// maxPast is the number of past exceptions that a group keeps.
 const maxPast = 10_000
 
-// InsertExceptions adds exceptions to a group, all or none. It returns fault.NotFound if
-// the group or a target is not there, and fault.FailedPrecondition if the group has too
-// many.
+// InsertExceptions adds exceptions to a group, all or none. It returns fault.NotFound
+// if the group or a target does not exist, and fault.FailedPrecondition if the group
+// has too many exceptions.
 func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []vuln.Exception) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
@@ -46,7 +46,8 @@ func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []
 			return err
 		}
 		var n int
-		if err := t.Row(ctx, `SELECT count(*) FROM exceptions WHERE parent = $1`, []any{store.Segment(group)}, &n); err != nil {
+		if err := t.Row(ctx, `SELECT count(*) FROM exceptions WHERE parent = $1`, []any{store.Segment(group)},
+			&n); err != nil {
 			return err
 		}
 		if n+len(all) > vuln.MaxExceptions {
@@ -66,10 +67,10 @@ func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []
 	})
 }
 
-// judgementsChanged has every replica forget which pulls are refused.
+// judgementsChanged clears the cached verdicts about pulls on every replica.
 func (t Tx) judgementsChanged() { t.PathsChanged() }
 
-// requireTarget returns fault.NotFound unless there is a group or a repo with that uid.
+// requireTarget returns fault.NotFound unless there is a group or a repo with that UID.
 func (t Tx) requireTarget(ctx context.Context, uid resource.UID) error {
 	err := t.RequireGroup(ctx, uid)
 	if errors.Is(err, fault.NotFound) {
@@ -78,7 +79,7 @@ func (t Tx) requireTarget(ctx context.Context, uid resource.UID) error {
 	return err
 }
 
-// Exception returns an exception, also one that is over, or fault.NotFound.
+// Exception returns an exception, also a deleted one, or fault.NotFound.
 func (s *Store) Exception(ctx context.Context, uid resource.UID) (vuln.Exception, error) {
 	e, err := store.Get(ctx, s.DB, &exceptions, uid)
 	if !errors.Is(err, fault.NotFound) {
@@ -108,8 +109,8 @@ func (s *Store) Exceptions(
 	return store.List(ctx, s.DB, &exceptions, r, f, p)
 }
 
-// ApproveException notes who has approved an exception. One that is approved stays as it
-// is. It returns fault.NotFound if there is none.
+// ApproveException records who has approved an exception. It does not change an
+// approved exception. It returns fault.NotFound if there is no such exception.
 func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID) (e vuln.Exception, _ error) {
 	return e, s.Write(ctx, func(tx *store.Tx) (err error) {
 		before, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.ForUpdate)
@@ -126,8 +127,8 @@ func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID
 	})
 }
 
-// DeleteException ends an exception. If it was approved, it is kept among those that are
-// over. It returns fault.NotFound if there is none.
+// DeleteException deletes an exception. If it was approved, it is kept among the past
+// exceptions. It returns fault.NotFound if there is no such exception.
 func (s *Store) DeleteException(ctx context.Context, uid, deleter resource.UID) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		e, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.ForDelete)
@@ -147,7 +148,7 @@ func (s *Store) DeleteException(ctx context.Context, uid, deleter resource.UID) 
 	})
 }
 
-// keepPast keeps an exception that is over, and forgets the oldest of its group if there
+// keepPast stores a past exception, and removes the oldest ones of its group if there
 // are too many.
 func (t Tx) keepPast(ctx context.Context, e vuln.Exception) error {
 	detail, err := store.Encode(e)
@@ -163,8 +164,8 @@ func (t Tx) keepPast(ctx context.Context, e vuln.Exception) error {
 		ORDER BY delete_ms DESC, seg LIMIT 1000 OFFSET $2)`, store.Segment(e.Home()), maxPast)
 }
 
-// ExceptionsOn returns the exceptions about groups and repos, whichever groups they are in,
-// that held at some time from one to another, both included.
+// ExceptionsOn returns the exceptions that target the groups and repos, in whatever
+// group they are, and that held at any time between from and to, inclusive.
 func (s *Store) ExceptionsOn(
 	ctx context.Context, targets []resource.UID, from, to time.Time,
 ) (all []vuln.Exception, _ error) {
@@ -181,15 +182,15 @@ func (s *Store) ExceptionsOn(
 		s.Engine.Unnest(&q, keys), q.Arg(store.MS(from)), q.Arg(store.MS(to)))
 	found, err := store.ReadAll(ctx, s.Rows, scanDetail[vuln.Exception], text, q.Args...)
 	for _, e := range found {
-		if wanted[e.Target] { // and not one with the same segment
+		if wanted[e.Target] { // not another target with the same segment
 			all = append(all, e)
 		}
 	}
 	return all, err
 }
 
-// SweepJudgements removes exceptions and rules of groups that a version which does not
-// know them has deleted.
+// SweepJudgements removes exceptions and rules of groups that were deleted by a version
+// without exceptions and rules.
 func (s *Store) SweepJudgements(ctx context.Context) error {
 	if err := sweep(ctx, s, &exceptions, func(e vuln.Exception) resource.UID { return e.UID }); err != nil {
 		return err

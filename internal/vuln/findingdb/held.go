@@ -11,51 +11,52 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// manyPackages is how many packages are looked for one by one. Anybody can push very many
-// versions of a package, and what they have must not cost others time; so if there are
-// more, those are read that the caller's own images have.
+// manyPackages is the number of packages up to which they are looked up one by one. If
+// there are more, the packages of the caller's images are read instead, because anybody
+// can push very many versions of a package and must not slow down other callers.
 const manyPackages = 1000
 
-// isMany reports whether a query has more rows than that.
+// isMany reports whether a query has more than manyPackages rows.
 func isMany(ctx context.Context, read store.Reader, text string, args ...any) (bool, error) {
 	args = append(slices.Clone(args), manyPackages+1)
 	found, err := store.ReadColumn[int](ctx, read, fmt.Sprintf(`%s LIMIT $%d`, text, len(args)), args...)
 	return len(found) > manyPackages, err
 }
 
-// held returns the packages that images in reach have.
+// held returns the packages of images in reach.
 func (s *Store) held(ctx context.Context, read store.Reader, reach map[int64]*bitmap.Set) ([]int64, error) {
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS c CROSS JOIN package_images AS b WHERE b.chunk = c.v`,
+	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS c CROSS JOIN package_images AS b
+		WHERE b.chunk = c.v`,
 		s.Engine.Unnest(&q, slices.Collect(maps.Keys(reach))))
-	all := map[int64]bool{}
+	ids := map[int64]bool{}
 	err := read(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var chunk, id int64
 		var bits []byte
-		if err := row.Scan(&chunk, &id, &bits); err != nil || all[id] {
+		if err := row.Scan(&chunk, &id, &bits); err != nil || ids[id] {
 			return false, err
 		}
 		set, err := bitmap.Decode(bits)
 		if set.And(reach[chunk]); set.Len() > 0 {
-			all[id] = true
+			ids[id] = true
 		}
 		return false, err
 	})
-	return slices.Sorted(maps.Keys(all)), err
+	return slices.Sorted(maps.Keys(ids)), err
 }
 
-// heldNamed returns the packages that images in reach have whose column has a value.
+// heldNamed returns the packages of images in reach whose column has the value name.
 func (s *Store) heldNamed(
 	ctx context.Context, read store.Reader, reach map[int64]*bitmap.Set, column, name string,
-) (all []Known, _ error) {
+) (all []StoredPackage, _ error) {
 	ids, err := s.held(ctx, read, reach)
 	if err != nil {
 		return nil, err
 	}
-	for some := range slices.Chunk(ids, packageBatch) {
+	for batch := range slices.Chunk(ids, packageBatch) {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadAll(ctx, read, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p
-			WHERE p.seq = s.v AND %s = %s`, packageColumns, s.Engine.Unnest(&q, some), column, q.Arg(name)), q.Args...)
+			WHERE p.seq = s.v AND %s = %s`, packageColumns, s.Engine.Unnest(&q, batch), column, q.Arg(name)), q.Args...)
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +65,8 @@ func (s *Store) heldNamed(
 	return all, nil
 }
 
-// AffectedBy returns the packages that advisories affect. If these are many, it returns
-// those that images in the groups, or repos, have.
+// AffectedBy returns the packages that advisories affect. If there are many, it returns
+// only packages of images in the groups or repos.
 func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisories []int64) (all []int64, _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		q := store.Query{Engine: s.Engine}
@@ -81,10 +82,10 @@ func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisorie
 			return err
 		}
 		ids, err := s.held(ctx, read, reach)
-		for some := range slices.Chunk(ids, packageBatch) {
+		for batch := range slices.Chunk(ids, packageBatch) {
 			q := store.Query{Engine: s.Engine}
 			found, err := store.ReadColumn[int64](ctx, read, fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN %s AS a
-				CROSS JOIN matches AS m WHERE m.package = s.v AND m.advisory = a.v`, s.Engine.Unnest(&q, some),
+				CROSS JOIN matches AS m WHERE m.package = s.v AND m.advisory = a.v`, s.Engine.Unnest(&q, batch),
 				s.Engine.Unnest(&q, advisories)), q.Args...)
 			if err != nil {
 				return err

@@ -11,14 +11,15 @@ import (
 
 func scanPastHit(row store.Scanner) (h Hit, err error) {
 	var fixed []byte
-	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed, &h.OpenedBy, &h.Until, &h.ClosedBy); err != nil {
+	if err := row.Scan(&h.Package, &h.Advisory, &h.Since, &h.Score, &fixed, &h.OpenedBy, &h.Until,
+		&h.ClosedBy); err != nil {
 		return h, err
 	}
 	return h, json.Unmarshal(fixed, &h.Fixed)
 }
 
-// PastHitsOf returns the matches of packages that have come to their end after a time, by
-// advisories of organizations.
+// PastHitsOf returns the matches of packages with advisories of organizations that
+// ended after a time.
 func (s *Store) PastHitsOf(ctx context.Context, packages []int64, roots []resource.UID, after int64) ([]Hit, error) {
 	keys := make([]int64, len(roots))
 	for i, r := range roots {
@@ -31,21 +32,22 @@ func (s *Store) PastHitsOf(ctx context.Context, packages []int64, roots []resour
 	return store.ReadAll(ctx, s.Rows, scanPastHit, text, q.Args...)
 }
 
-// Named returns what advisories are called that affect a package, or did, by their keys.
-// They need not exist any more.
+// Named returns the names of advisories that affect a package or affected one, by key.
+// It includes deleted advisories.
 func (s *Store) Named(ctx context.Context, advisories []int64) (map[int64]NamedAdvisory, error) {
 	q := store.Query{Engine: s.Engine}
-	all := map[int64]NamedAdvisory{}
-	return all, s.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names FROM %s AS s CROSS JOIN matched_advisories AS a
+	byKey := map[int64]NamedAdvisory{}
+	return byKey, s.Rows(ctx,
+		fmt.Sprintf(`SELECT a.advisory, a.uid, a.names FROM %s AS s CROSS JOIN matched_advisories AS a
 		WHERE a.advisory = s.v`, s.Engine.Unnest(&q, advisories)), q.Args, func(row store.Scanner) (bool, error) {
-		var key int64
-		var a NamedAdvisory
-		var names []byte
-		if err := row.Scan(&key, &a.UID, &names); err != nil {
+			var key int64
+			var a NamedAdvisory
+			var names []byte
+			if err := row.Scan(&key, &a.UID, &names); err != nil {
+				return false, err
+			}
+			err := json.Unmarshal(names, &a.Names)
+			byKey[key] = a
 			return false, err
-		}
-		err := json.Unmarshal(names, &a.Names)
-		all[key] = a
-		return false, err
-	})
+		})
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A content is what an image has, by the numbers of packages, in order.
+// A content has the packages of an image, ordered by ID.
 type content struct {
 	ids    []int64
 	layers []int
 	places []string
 }
 
-// newContent sorts packages by their numbers, and keeps the first place of each.
+// newContent sorts packages by ID, and keeps the first place of each.
 func newContent(ids []int64, all []registry.ImagePackage) (c content) {
 	order := make([]int, len(ids))
 	for i := range order {
@@ -42,8 +42,9 @@ func newContent(ids []int64, all []registry.ImagePackage) (c content) {
 	return c
 }
 
-// encode returns the numbers and layers as varints, each number as the distance to the
-// one before, and the places compressed. Most are read without their places.
+// encode returns the IDs and layers as varints, each ID as the difference to the
+// previous one. It returns the places separately and compressed, because most readers
+// do not need them.
 func (c content) encode() (packages, places []byte, err error) {
 	last := int64(0)
 	packages = []byte{}
@@ -69,7 +70,7 @@ func (c content) encode() (packages, places []byte, err error) {
 
 var errContent = errors.New("what is stored of an image cannot be read")
 
-// decode reads what encode has written; places may be nil.
+// decode reads the result of encode; places may be nil.
 func decode(packages, places []byte) (c content, _ error) {
 	last := int64(0)
 	for len(packages) > 0 {
@@ -98,12 +99,12 @@ func decode(packages, places []byte) (c content, _ error) {
 	return c, err
 }
 
-// maxPlaces is how many bytes of places one image may have.
+// maxPlaces is the largest size of the places of one image, in bytes.
 const maxPlaces = 64 << 20
 
-// LockInspection returns the numbers of the packages of what is stored about a digest, and
-// the version of the extractors that have found them, and locks it until the commit. It
-// is 0 if nothing is stored.
+// LockInspection returns the packages of a digest and the version of the extractors
+// that found them, and locks the row until the commit. The version is 0 if the digest
+// is not stored.
 func (t Tx) LockInspection(ctx context.Context, digest string) (packages []int64, extractors int, _ error) {
 	var text []byte
 	err := t.Row(ctx, `SELECT t.packages, t.extractors FROM inspections AS t WHERE t.digest = $1`+t.DB.Engine.ForDelete,
@@ -132,8 +133,8 @@ func Encode(ids []int64, all []registry.ImagePackage) (packages, places []byte, 
 	return newContent(ids, all).encode()
 }
 
-// SaveInspection stores what an image has. ids are the numbers of its packages. It returns
-// them in order, each once.
+// SaveInspection stores the packages of an image. ids are the IDs of its packages. It
+// returns them in order, each once.
 func (t Tx) SaveInspection(ctx context.Context, i registry.Inspection, ids []int64) ([]int64, error) {
 	c := newContent(ids, i.Packages)
 	packages, places, err := c.encode()
@@ -148,15 +149,16 @@ func (t Tx) SaveInspection(ctx context.Context, i registry.Inspection, ids []int
 	if err != nil {
 		return nil, err
 	}
-	return c.ids, t.Later(ctx, `INSERT INTO inspections (digest, extractors, update_ms, distribution, warnings, packages, places)
+	return c.ids, t.Later(ctx,
+		`INSERT INTO inspections (digest, extractors, update_ms, distribution, warnings, packages, places)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (digest) DO UPDATE SET extractors = excluded.extractors,
 		update_ms = excluded.update_ms, distribution = excluded.distribution, warnings = excluded.warnings,
 		packages = excluded.packages, places = excluded.places`,
 		i.Digest, i.Extractors, store.MS(t.DB.Time()), string(distribution), string(warnings), packages, places)
 }
 
-// Inspection returns what an image has, ordered by ecosystem, name and version; ok is
-// false if that is not known. It does not tell who may see the image.
+// Inspection returns the packages of an image, ordered by ecosystem, name and version.
+// ok is false if they are not known. The caller must check who may see the image.
 func (s *Store) Inspection(ctx context.Context, digest string) (i registry.Inspection, ok bool, _ error) {
 	var updated int64
 	var distribution, warnings string
@@ -183,7 +185,8 @@ func (s *Store) Inspection(ctx context.Context, digest string) (i registry.Inspe
 		return i, false, err
 	}
 	for n, id := range c.ids {
-		i.Packages = append(i.Packages, registry.ImagePackage{Package: known[id], ID: id, Layer: c.layers[n], Place: c.places[n]})
+		i.Packages = append(i.Packages, registry.ImagePackage{Package: known[id], ID: id, Layer: c.layers[n],
+			Place: c.places[n]})
 	}
 	slices.SortFunc(i.Packages, func(a, b registry.ImagePackage) int {
 		return cmp.Or(cmp.Compare(a.Ecosystem, b.Ecosystem), cmp.Compare(a.Name, b.Name),

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// inventoryKept is how long an inventory that is out of date is still there to be seen.
+// inventoryKept is how long an outdated inventory stays visible.
 const inventoryKept = 30 * 24 * time.Hour
 
-// A Place is a place where images run, as it is stored.
+// A Place is a place where images run, with its ID.
 type Place struct {
 	ID int64
 	vuln.InventoryPlace
@@ -32,10 +32,9 @@ func scanPlace(row store.Scanner) (p Place, err error) {
 	return p, err
 }
 
-// ReplaceInventory stores what runs at a place of a group, instead of what was stored
-// before. It returns fault.NotFound if there is no such group, and
-// fault.FailedPrecondition if the organization has too many places. Places of the
-// organization that have been out of date for 30 days are forgotten.
+// ReplaceInventory replaces the inventory of a place. It returns fault.NotFound if the
+// group does not exist, and fault.FailedPrecondition if the organization has too many
+// places. It removes places of the organization that have been out of date for 30 days.
 func (s *Store) ReplaceInventory(ctx context.Context, p vuln.InventoryPlace, entries []vuln.InventoryEntry) error {
 	return s.Write(ctx, func(t *store.Tx) error { return In(t).replaceInventory(ctx, p, entries) })
 }
@@ -51,12 +50,12 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 	var before *vuln.InventoryPlace
 	kept := 0
 	for _, have := range places {
-		own := have.Group == p.Group && have.Name == p.Name
-		if !own && have.ExpireTime.After(p.PushTime.Add(-inventoryKept)) {
+		isOwn := have.Group == p.Group && have.Name == p.Name
+		if !isOwn && have.ExpireTime.After(p.PushTime.Add(-inventoryKept)) {
 			kept++
 			continue
 		}
-		if own {
+		if isOwn {
 			before = &have.InventoryPlace
 		}
 		if err := t.deletePlace(ctx, have.ID); err != nil {
@@ -64,7 +63,8 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 		}
 	}
 	if kept >= vuln.MaxInventoryPlaces {
-		return fault.Unmet("TOO_MANY_PLACES", "the organization has inventories of %d places, which is the most; delete one first",
+		return fault.Unmet("TOO_MANY_PLACES",
+			"the organization has inventories of %d places, which is the most; delete one first",
 			kept)
 	}
 	if err := t.insertPlace(ctx, p, entries); err != nil {
@@ -76,11 +76,12 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 	return t.Emit(ctx, resource.InventoryPushed, p.Group, p.Group, *before, p)
 }
 
-// lockPlaces returns the places of an organization. Whoever changes one waits for others
-// who do.
+// lockPlaces returns the places of an organization, and locks them against concurrent
+// changes.
 func (t Tx) lockPlaces(ctx context.Context, root resource.UID) ([]Place, error) {
 	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.ForUpdate, []any{string(root)}, &one); err != nil {
+	if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.ForUpdate, []any{string(root)},
+		&one); err != nil {
 		return nil, err
 	}
 	return store.ReadAll(ctx, t.Rows, scanPlace, `SELECT `+placeColumns+` FROM inventory_places AS p WHERE p.root = $1`,
@@ -88,7 +89,8 @@ func (t Tx) lockPlaces(ctx context.Context, root resource.UID) ([]Place, error) 
 }
 
 func (t Tx) deletePlace(ctx context.Context, id int64) error {
-	for _, text := range []string{`DELETE FROM inventory_entries WHERE place = $1`, `DELETE FROM inventory_places WHERE seq = $1`} {
+	for _, text := range []string{`DELETE FROM inventory_entries WHERE place = $1`,
+		`DELETE FROM inventory_places WHERE seq = $1`} {
 		if _, err := t.Exec(ctx, text, id); err != nil {
 			return err
 		}
@@ -113,8 +115,8 @@ func (t Tx) insertPlace(ctx context.Context, p vuln.InventoryPlace, entries []vu
 		platform, copies)`, rows, ``)
 }
 
-// DeleteInventory forgets what runs at a place of a group. It returns fault.NotFound if
-// nothing is known.
+// DeleteInventory removes the inventory of a place. It returns fault.NotFound if there
+// is none.
 func (s *Store) DeleteInventory(ctx context.Context, group resource.UID, name string) error {
 	return s.Write(ctx, func(t *store.Tx) error {
 		places, err := store.ReadAll(ctx, t.Rows, scanPlace, `SELECT `+placeColumns+` FROM inventory_places AS p
@@ -132,8 +134,8 @@ func (s *Store) DeleteInventory(ctx context.Context, group resource.UID, name st
 	})
 }
 
-// Places returns the places whose groups are in reach, by name, and by group where names
-// are equal. Those of groups that are gone are left out.
+// Places returns the places whose groups are in reach, ordered by name and then by
+// group. Places of deleted groups are left out.
 func (s *Store) Places(ctx context.Context, reach []resource.UID) ([]Place, error) {
 	return s.places(ctx, s.Rows, reach)
 }
@@ -147,10 +149,10 @@ func (s *Store) places(ctx context.Context, read store.Reader, reach []resource.
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN inventory_places AS p WHERE p.root = s.v
 		AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = p.uid)`, placeColumns, s.Engine.Unnest(&q, slices.Compact(roots)))
-	all, err := store.ReadAll(ctx, read, scanPlace, text, q.Args...)
-	all = slices.DeleteFunc(all, func(p Place) bool { return !store.Covered(reach, p.Group) })
-	slices.SortFunc(all, func(a, b Place) int { return cmp.Compare(a.key(), b.key()) })
-	return all, err
+	places, err := store.ReadAll(ctx, read, scanPlace, text, q.Args...)
+	places = slices.DeleteFunc(places, func(p Place) bool { return !store.Covered(reach, p.Group) })
+	slices.SortFunc(places, func(a, b Place) int { return cmp.Compare(a.key(), b.key()) })
+	return places, err
 }
 
 // key orders places.
@@ -163,16 +165,16 @@ type RunningImage struct {
 	Place vuln.InventoryPlace
 }
 
-// An InventoryFilter selects what runs somewhere.
+// An InventoryFilter selects entries of inventories.
 type InventoryFilter struct {
-	Group  resource.UID `json:"group,omitempty"` // in this group and below it
+	Group  resource.UID `json:"group,omitempty"` // this group and the groups below it
 	Place  string       `json:"place,omitempty"`
 	Digest string       `json:"digest,omitempty"`
-	Repo   resource.UID `json:"repo,omitempty"` // images that this repo has
+	Repo   resource.UID `json:"repo,omitempty"` // only images in this repo
 }
 
-// Inventory returns a page of what runs at the places in reach that are not out of date at
-// a time, by place.
+// Inventory returns a page of the entries of places in reach that are not out of date
+// at a time, by place.
 func (s *Store) Inventory(
 	ctx context.Context, reach []resource.UID, f InventoryFilter, now time.Time, p page.Request,
 ) (out page.Page[RunningImage], _ error) {
@@ -217,7 +219,7 @@ func (f InventoryFilter) matching(q *store.Query) (text string) {
 	return text
 }
 
-// countEntries returns how many entries of each place pass the filter.
+// countEntries returns the number of entries by place that pass the filter.
 func (s *Store) countEntries(
 	ctx context.Context, read store.Reader, places []Place, f InventoryFilter,
 ) (map[int64]int64, error) {
@@ -258,7 +260,7 @@ func (s *Store) readEntries(
 		if after != 0 {
 			where += ` AND e.seq > ` + q.Arg(after)
 		}
-		some, err := store.ReadAll(ctx, read, func(row store.Scanner) (e RunningImage, err error) {
+		running, err := store.ReadAll(ctx, read, func(row store.Scanner) (e RunningImage, err error) {
 			e.Place = v.InventoryPlace
 			err = row.Scan(&e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies)
 			return e, err
@@ -268,7 +270,7 @@ func (s *Store) readEntries(
 		if err != nil {
 			return nil, err
 		}
-		skip, all = 0, append(all, some...)
+		skip, all = 0, append(all, running...)
 		if len(all) > p.Size {
 			break
 		}

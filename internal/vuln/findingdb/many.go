@@ -11,20 +11,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// How many keys one statement looks up.
+// The number of keys that one statement looks up.
 const (
 	contentBatch = 1000
 	keyBatch     = 10_000
 )
 
-// Contents calls f with the numbers of the packages of each of the digests that were
-// inspected, in order. f must not keep them.
+// Contents calls f for each inspected digest with the IDs of its packages, in order. f
+// must not keep the slice.
 func (s *Store) Contents(ctx context.Context, digests []string, f func(digest string, packages []int64) error) error {
 	var ids []int64
-	for some := range slices.Chunk(digests, contentBatch) {
+	for batch := range slices.Chunk(digests, contentBatch) {
 		q := store.Query{Engine: s.Engine}
 		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s CROSS JOIN inspections AS i
-			WHERE i.digest = s.v`, s.Engine.Unnest(&q, some)), q.Args, func(row store.Scanner) (_ bool, err error) {
+			WHERE i.digest = s.v`, s.Engine.Unnest(&q, batch)), q.Args, func(row store.Scanner) (_ bool, err error) {
 			var digest string
 			var packages []byte
 			if err := row.Scan(&digest, &packages); err != nil {
@@ -67,7 +67,7 @@ type Hits struct {
 	Advisories map[int64]NamedAdvisory // by key
 }
 
-// A hitReader reads hits. Texts that many of them have are decoded once.
+// A hitReader reads hits. It decodes equal texts once.
 type hitReader struct {
 	Hits
 	fixed map[string][]string
@@ -87,16 +87,17 @@ func (r *hitReader) add(h Hit, fixed []byte) (err error) {
 	return nil
 }
 
-// Hits returns the advisories in reach that affect packages. Unlike HitsOf, it is made for
-// many packages: the texts of advisories are not read. One that is gone does not count,
-// also if packages were not compared since.
+// Hits returns the advisories in reach that affect packages. Unlike HitsOf, it is made
+// for many packages: it does not read the texts of advisories. A deleted advisory does
+// not count, even if its packages were not compared since.
 func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID) (Hits, error) {
 	r := hitReader{Hits{map[int64][]Hit{}, map[int64]NamedAdvisory{}}, map[string][]string{}}
 	roots := rootKeys(reach)
-	for some := range slices.Chunk(packages, keyBatch) {
+	for batch := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT m.package, m.advisory, m.since_ms, m.score, m.fixed FROM %s AS s CROSS JOIN %s AS r
-			CROSS JOIN matches AS m WHERE m.package = s.v AND m.root = r.v`, s.Engine.Unnest(&q, some), s.Engine.Unnest(&q, roots))
+			CROSS JOIN matches AS m WHERE m.package = s.v AND m.root = r.v`,
+			s.Engine.Unnest(&q, batch), s.Engine.Unnest(&q, roots))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var h Hit
 			var fixed []byte
@@ -121,8 +122,8 @@ func rootKeys(groups []resource.UID) (all []int64) {
 	return slices.Compact(all)
 }
 
-// keepVisible names the advisories of hits, and removes those hits whose advisory is not in
-// reach, or gone.
+// keepVisible adds the names of the advisories, and removes hits whose advisory is
+// deleted or not in reach.
 func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) error {
 	keys := make([]int64, 0, len(h.Advisories))
 	for key := range h.Advisories {
@@ -130,10 +131,10 @@ func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) e
 	}
 	clear(h.Advisories)
 	slices.Sort(keys)
-	for some := range slices.Chunk(keys, keyBatch) {
+	for batch := range slices.Chunk(keys, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT n.advisory, a.uid, n.names FROM %s AS s CROSS JOIN matched_advisories AS n
-			CROSS JOIN advisories AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Unnest(&q, some))
+			CROSS JOIN advisories AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Unnest(&q, batch))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var key int64
 			var a NamedAdvisory
@@ -152,49 +153,49 @@ func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) e
 			return err
 		}
 	}
-	for id, of := range h.ByPackage {
-		of = slices.DeleteFunc(of, func(v Hit) bool { return h.Advisories[v.Advisory].UID == "" })
-		if h.ByPackage[id] = of; len(of) == 0 {
+	for id, hits := range h.ByPackage {
+		hits = slices.DeleteFunc(hits, func(v Hit) bool { return h.Advisories[v.Advisory].UID == "" })
+		if h.ByPackage[id] = hits; len(hits) == 0 {
 			delete(h.ByPackage, id)
 		}
 	}
 	return nil
 }
 
-// A Kin is a group of packages about which the same can be said.
-type Kin struct {
+// A PackageKind groups packages with the same coverage.
+type PackageKind struct {
 	Ecosystem string
 	Owned     bool
 	Matched   bool // compared with the advisories
 }
 
-// Kinds counts packages by what can be said about them.
-func (s *Store) Kinds(ctx context.Context, packages []int64) (map[Kin]int, error) {
-	all := map[Kin]int{}
-	for some := range slices.Chunk(packages, keyBatch) {
+// CountKinds counts packages by kind.
+func (s *Store) CountKinds(ctx context.Context, packages []int64) (map[PackageKind]int, error) {
+	counts := map[PackageKind]int{}
+	for batch := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		err := s.Rows(ctx, fmt.Sprintf(`SELECT p.ecosystem, p.owned, p.matched, count(*) FROM %s AS s
-			CROSS JOIN packages AS p WHERE p.seq = s.v GROUP BY p.ecosystem, p.owned, p.matched`, s.Engine.Unnest(&q, some)),
+			CROSS JOIN packages AS p WHERE p.seq = s.v GROUP BY p.ecosystem, p.owned, p.matched`, s.Engine.Unnest(&q, batch)),
 			q.Args, func(row store.Scanner) (bool, error) {
-				var k Kin
+				var k PackageKind
 				var n int
 				err := row.Scan(&k.Ecosystem, &k.Owned, &k.Matched, &n)
-				all[k] += n
+				counts[k] += n
 				return false, err
 			})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return all, nil
+	return counts, nil
 }
 
-// HitsSince returns the advisories in reach that affect packages, or did after a time. Of
-// the past, those count that are gone since.
+// HitsSince returns the advisories in reach that affect packages, or affected them
+// after a time. Past matches of deleted advisories are included.
 func (s *Store) HitsSince(ctx context.Context, packages []int64, reach []resource.UID, after int64) (Hits, error) {
-	all, err := s.Hits(ctx, packages, reach)
+	matched, err := s.Hits(ctx, packages, reach)
 	if err != nil {
-		return all, err
+		return matched, err
 	}
 	var roots []resource.UID
 	for _, g := range reach {
@@ -203,7 +204,7 @@ func (s *Store) HitsSince(ctx context.Context, packages []int64, reach []resourc
 	slices.Sort(roots)
 	past, err := s.PastHitsOf(ctx, packages, slices.Compact(roots), after)
 	if err != nil || len(past) == 0 {
-		return all, err
+		return matched, err
 	}
 	var keys []int64
 	for _, h := range past {
@@ -213,9 +214,9 @@ func (s *Store) HitsSince(ctx context.Context, packages []int64, reach []resourc
 	named, err := s.Named(ctx, slices.Compact(keys))
 	for _, h := range past {
 		if a := named[h.Advisory]; store.Covered(reach, a.UID.Parent()) {
-			all.ByPackage[h.Package] = append(all.ByPackage[h.Package], h)
-			all.Advisories[h.Advisory] = a
+			matched.ByPackage[h.Package] = append(matched.ByPackage[h.Package], h)
+			matched.Advisories[h.Advisory] = a
 		}
 	}
-	return all, err
+	return matched, err
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Match says that an advisory affects a package. Both are named by their keys, and so is
-// the organization of the advisory.
+// A Match says that an advisory affects a package. It has the keys of both, and of the
+// advisory's organization.
 type Match struct{ Package, Root, Advisory int64 }
 
-// A Rating is what an advisory says about a package that it affects.
+// A Rating is the score and the fixes that an advisory gives for a package.
 type Rating struct {
-	Score int64    // of CVSS, in tenths; 0 if there is none
-	Fixed []string // the versions that fix it
+	Score int64    // CVSS score in tenths; 0 if there is none
+	Fixed []string // versions that fix it
 }
 
-// A NamedAdvisory is an advisory with everything that it is called.
+// A NamedAdvisory is an advisory with all its names.
 type NamedAdvisory struct {
 	UID   resource.UID
 	Names []string // the ID first
 }
 
-// Matches are matches as they should be, and what their advisories are called, by key. If
-// After or Last is set, they are those with packages after one and up to another.
+// Matches are the wanted matches, and the names of their advisories by key. If After or
+// Last is set, they cover only packages after After and up to Last.
 type Matches struct {
 	Ratings     map[Match]Rating
 	Advisories  map[int64]NamedAdvisory
 	After, Last int64
 }
 
-// within returns a column of the table m with the condition on its packages.
+// within returns a column of the table m, preceded by the condition on packages.
 func (m Matches) within(column string) string {
 	if m.Last > 0 {
 		column = fmt.Sprintf("package <= %d AND m.%s", m.Last, column)
@@ -46,14 +46,14 @@ func (m Matches) within(column string) string {
 	return column
 }
 
-// NewMatches returns none.
+// NewMatches returns empty Matches.
 func NewMatches() Matches {
 	return Matches{Ratings: map[Match]Rating{}, Advisories: map[int64]NamedAdvisory{}}
 }
 
-// Unmatched returns packages that were not compared with the advisories yet, at most n: the
-// oldest and the newest in turn.
-func (s *Store) Unmatched(ctx context.Context, n int) (all []Known, _ error) {
+// Unmatched returns at most n packages that were not compared with the advisories yet,
+// alternating between the oldest and the newest.
+func (s *Store) Unmatched(ctx context.Context, n int) (all []StoredPackage, _ error) {
 	const text = `SELECT ` + packageColumns + ` FROM packages AS p WHERE NOT p.matched ORDER BY p.seq`
 	oldest, err := store.ReadAll(ctx, s.Rows, scanPackage, text+` LIMIT $1`, n)
 	if err != nil || len(oldest) < n {
@@ -71,7 +71,7 @@ func (s *Store) Unmatched(ctx context.Context, n int) (all []Known, _ error) {
 	return all, nil
 }
 
-// MatchAgain has all packages compared with the advisories again.
+// MatchAgain marks all packages to be compared with the advisories again.
 func (s *Store) MatchAgain(ctx context.Context) error {
 	const batch = 5000
 	for after := int64(0); ; {
@@ -88,69 +88,69 @@ func (s *Store) MatchAgain(ctx context.Context) error {
 	}
 }
 
-// Subjects returns the packages that advisories with these names may be about: those with
-// the name, or built from a source of that name. They come after the package given, and are
-// at most n, in the order of their numbers.
-func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int) (all []Known, _ error) {
+// Subjects returns the packages that advisories with these names may affect: packages
+// with the name, or built from a source with the name. It returns at most n packages
+// after the given one, ordered by ID.
+func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int) (all []StoredPackage, _ error) {
 	for _, named := range []string{`p.name = s.v AND p.source_name = ''`, `p.source_name = s.v AND p.source_name <> ''`} {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p WHERE %s AND NOT p.owned AND p.seq > %s
 			ORDER BY p.seq LIMIT %s`, packageColumns, s.Engine.Unnest(&q, names), named, q.Arg(after), q.Arg(n))
-		some, err := store.ReadAll(ctx, s.Rows, scanPackage, text, q.Args...)
+		found, err := store.ReadAll(ctx, s.Rows, scanPackage, text, q.Args...)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		all = append(all, found...)
 	}
-	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b StoredPackage) int { return cmp.Compare(a.ID, b.ID) })
 	return all[:min(n, len(all))], nil
 }
 
-// LastMatched returns the n-th of the packages after the one given that advisories affect, or
-// 0 if there are not more than n. For several advisories it returns any of them.
+// LastMatched returns the n-th package after the given one that an advisory affects, or
+// 0 if there are at most n. For several advisories it returns any of the packages.
 func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64, n int) (last int64, _ error) {
 	q := store.Query{Engine: s.Engine}
-	order := `` // costs a sort of everything that several have
+	order := `` // an order would sort all matches of several advisories
 	if len(advisories) == 1 {
 		order = `ORDER BY m.package`
 	}
 	text := fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v AND m.package > %s
 		%s LIMIT %s`, s.Engine.Unnest(&q, advisories), q.Arg(after), order, q.Arg(n+1))
-	all, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
-	if err != nil || len(all) <= n {
+	ids, err := store.ReadColumn[int64](ctx, s.Rows, text, q.Args...)
+	if err != nil || len(ids) <= n {
 		return 0, err
 	}
-	return all[n-1], nil
+	return ids[n-1], nil
 }
 
-// A Change is which matches come, and which end.
+// A Change lists the matches that open and close.
 type Change struct {
 	Opened, Closed []Match
-	Ratings        map[Match]Rating            // of the matches that come
-	Advisories     map[int64]NamedAdvisory     // of all these matches
-	Sets           AliasSets                   // in which these advisories are
-	Source         func(advisory int64) string // what has changed an advisory
+	Ratings        map[Match]Rating            // ratings of the opened matches
+	Advisories     map[int64]NamedAdvisory     // advisories of all these matches
+	Sets           AliasSets                   // alias sets of these advisories
+	Source         func(advisory int64) string // the source of an advisory's change
 }
 
-// setMatches makes the matches of packages, or of advisories, those given: column says of
-// which, and keys are their keys. One that stays keeps its time, and one that ends moves
-// to the past. source returns what has changed an advisory. Before anything is written,
-// tell is called with what changes, if anything does.
+// setMatches replaces the matches of packages or of advisories. column says which, and
+// keys are their keys. A match that stays keeps its time, and a match that ends moves
+// to the past. source returns the source of an advisory's change. If anything changes,
+// announce is called before anything is written.
 func (t Tx) setMatches(
 	ctx context.Context, column string, keys []int64, want Matches, source func(advisory int64) string,
-	tell func(Change) error,
+	announce func(Change) error,
 ) error {
 	have, err := t.stored(ctx, want.within(column), keys)
 	if err != nil {
 		return err
 	}
 	c := Change{Ratings: want.Ratings, Source: source}
-	now := store.MS(t.DB.Time())
+	nowMS := store.MS(t.DB.Time())
 	var past, rows [][]any
 	for m, old := range have {
 		if _, ok := want.Ratings[m]; !ok {
 			c.Closed = append(c.Closed, m)
-			past = append(past, []any{m.Package, m.Root, m.Advisory, old.since, max(now, old.since), old.score, old.fixed,
+			past = append(past, []any{m.Package, m.Root, m.Advisory, old.since, max(nowMS, old.since), old.score, old.fixed,
 				old.openedBy, source(m.Advisory)})
 		}
 	}
@@ -164,14 +164,14 @@ func (t Tx) setMatches(
 			c.Opened = append(c.Opened, m)
 		}
 		if !ok || old.score != r.Score || old.fixed != string(fixed) {
-			rows = append(rows, []any{m.Package, m.Root, m.Advisory, now, r.Score, string(fixed), source(m.Advisory)})
+			rows = append(rows, []any{m.Package, m.Root, m.Advisory, nowMS, r.Score, string(fixed), source(m.Advisory)})
 		}
 	}
 	if err := t.joinAliases(ctx, want.Advisories, &c); err != nil {
 		return err
 	}
 	if len(c.Opened)+len(c.Closed) > 0 {
-		if err := tell(c); err != nil {
+		if err := announce(c); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,7 @@ func (t Tx) setMatches(
 	return t.saveAliases(ctx, want.Advisories, c.Sets)
 }
 
-// endMatches moves matches to the past, as the rows given.
+// endMatches moves matches to the past. past has their new rows.
 func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
 	for _, m := range ended {
 		if err := t.Later(ctx, `DELETE FROM matches WHERE package = $1 AND root = $2 AND advisory = $3`, m.Package,
@@ -193,11 +193,12 @@ func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
 			return err
 		}
 	}
-	return t.InsertRows(ctx, `INSERT INTO past_matches (package, root, advisory, since_ms, until_ms, score, fixed, opened_by,
+	return t.InsertRows(ctx,
+		`INSERT INTO past_matches (package, root, advisory, since_ms, until_ms, score, fixed, opened_by,
 		closed_by)`, past, ``)
 }
 
-// A storedMatch is a match as it is stored.
+// A storedMatch is a row of the matches.
 type storedMatch struct {
 	since    int64
 	score    int64
@@ -219,14 +220,16 @@ func (t Tx) stored(ctx context.Context, column string, keys []int64) (map[Match]
 		})
 }
 
-// MatchPackages makes the matches of packages those given, and notes that they are up to
-// date. Before that, it calls tell with what this changes, if anything.
-func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches, tell func(Change) error) error {
+// MatchPackages replaces the matches of packages, and marks the packages as compared.
+// If that changes anything, it first calls announce.
+func (t Tx) MatchPackages(
+	ctx context.Context, packages []StoredPackage, want Matches, announce func(Change) error,
+) error {
 	keys := make([]int64, len(packages))
 	for i, p := range packages {
 		keys[i] = p.ID
 	}
-	if err := t.setMatches(ctx, "package", keys, want, func(int64) string { return byImage }, tell); err != nil {
+	if err := t.setMatches(ctx, "package", keys, want, func(int64) string { return byImage }, announce); err != nil {
 		return err
 	}
 	q := store.Query{Engine: t.DB.Engine}
@@ -235,24 +238,24 @@ func (t Tx) MatchPackages(ctx context.Context, packages []Known, want Matches, t
 	return t.Later(ctx, text, q.Args...)
 }
 
-// byImage is what opens a match of a package that nobody had: the image that brought it.
+// byImage is the source of a match that a new package opens.
 const byImage = "image"
 
-// MatchAdvisories makes the matches of advisories those given. sources says for each what
-// has changed it. Before that, it calls tell with what this changes, if anything.
+// MatchAdvisories replaces the matches of advisories. sources has the source of each
+// advisory's change. If that changes anything, it first calls announce.
 func (t Tx) MatchAdvisories(
-	ctx context.Context, advisories []int64, want Matches, sources map[int64]string, tell func(Change) error,
+	ctx context.Context, advisories []int64, want Matches, sources map[int64]string, announce func(Change) error,
 ) error {
-	return t.setMatches(ctx, "advisory", advisories, want, func(a int64) string { return sources[a] }, tell)
+	return t.setMatches(ctx, "advisory", advisories, want, func(a int64) string { return sources[a] }, announce)
 }
 
-// A Hit is a match as it is read: the package, the key of the advisory, and since when. One
-// that has come to its end says when, and what has ended it.
+// A Hit is a stored match: the package, the key of the advisory, and the time
+// when it was opened. A past match also has its end.
 type Hit struct {
 	Package, Advisory, Since int64
 	Rating
 	OpenedBy string
-	Until    int64 // 0 while it lasts
+	Until    int64 // in milliseconds; 0 if it has not ended
 	ClosedBy string
 }
 
@@ -266,7 +269,7 @@ func scanHit(row store.Scanner) (h Hit, err error) {
 	return h, json.Unmarshal(fixed, &h.Fixed)
 }
 
-// HitsOf returns the advisories of organizations that affect packages.
+// HitsOf returns the matches of packages with advisories of organizations.
 func (s *Store) HitsOf(ctx context.Context, packages []int64, roots []resource.UID) (all []Hit, _ error) {
 	keys := make([]int64, len(roots))
 	for i, r := range roots {
@@ -278,7 +281,7 @@ func (s *Store) HitsOf(ctx context.Context, packages []int64, roots []resource.U
 	return store.ReadAll(ctx, s.Rows, scanHit, text, q.Args...)
 }
 
-// HitsBy returns the packages that advisories affect.
+// HitsBy returns the matches of advisories.
 func (s *Store) HitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN matches AS m
@@ -286,8 +289,8 @@ func (s *Store) HitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
 	return store.ReadAll(ctx, s.Rows, scanHit, text, q.Args...)
 }
 
-// PackageIDs returns the numbers of the packages that an image has, in order, and how many
-// of them were not compared with the advisories yet.
+// PackageIDs returns the IDs of the packages of an image, in order, and how many of
+// them were not compared with the advisories yet.
 func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unmatched int, _ error) {
 	var text []byte
 	if err := s.Row(ctx, `SELECT packages FROM inspections WHERE digest = $1`, []any{digest}, &text); err != nil {
@@ -298,13 +301,14 @@ func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unm
 		return nil, 0, err
 	}
 	q := store.Query{Engine: s.Engine}
-	err = s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
-		s.Engine.Unnest(&q, c.ids)), q.Args, &unmatched)
+	err = s.Row(ctx,
+		fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
+			s.Engine.Unnest(&q, c.ids)), q.Args, &unmatched)
 	return c.ids, unmatched, err
 }
 
-// PackageSets returns the numbers of the packages that images have, by digest, and which of
-// them were not compared with the advisories yet. An image of which nothing is known is left
+// PackageSets returns the IDs of the packages of images, by digest, and which of them
+// were not compared with the advisories yet. An image that was not inspected is left
 // out.
 func (s *Store) PackageSets(
 	ctx context.Context, digests []string,

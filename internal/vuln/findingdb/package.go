@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// keyOf returns the key of a package: a digest, because anybody can push packages with
-// long names, and nobody must be able to find two with the same key.
+// keyOf returns the key of a package. It is a cryptographic digest, because anybody can
+// push packages with long names, and nobody must be able to construct two packages with
+// the same key.
 func keyOf(p registry.Package) string {
 	h := sha256.New()
 	for _, text := range []string{p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion, p.PURL,
@@ -32,10 +33,10 @@ func keyOf(p registry.Package) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:20])
 }
 
-// packageBatch is how many packages are looked up, or added, at once.
+// packageBatch is the number of packages that are looked up or added together.
 const packageBatch = 1000
 
-// AddPackages returns the numbers of packages, and adds those that nobody had.
+// AddPackages returns the IDs of packages, and adds packages that are new.
 func (s *Store) AddPackages(ctx context.Context, all []registry.Package) ([]int64, error) {
 	keys := make([]string, len(all))
 	for i, p := range all {
@@ -78,10 +79,12 @@ func (s *Store) addPackages(ctx context.Context, keys []string, all []registry.P
 	if len(rows) == 0 {
 		return nil
 	}
-	// In the order of their keys, so that two who add the same do not wait for each other.
+	// Ordered by key, so that two transactions that add the same packages do not
+	// deadlock.
 	slices.SortFunc(rows, func(a, b []any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
 	err := s.Write(ctx, func(t *store.Tx) error {
-		return t.InsertRows(ctx, `INSERT INTO packages (key, ecosystem, name, version, source_name, source_version, purl, owned,
+		return t.InsertRows(ctx,
+			`INSERT INTO packages (key, ecosystem, name, version, source_name, source_version, purl, owned,
 			matched)`, rows, ` ON CONFLICT (key) DO NOTHING`)
 	})
 	if err != nil {
@@ -92,38 +95,40 @@ func (s *Store) addPackages(ctx context.Context, keys []string, all []registry.P
 
 const packageColumns = `p.seq, p.ecosystem, p.name, p.version, p.source_name, p.source_version, p.purl, p.owned`
 
-// A Known is a package with its number.
-type Known struct {
+// A StoredPackage is a package with its ID.
+type StoredPackage struct {
 	ID int64
 	registry.Package
 }
 
-func scanPackage(row store.Scanner) (p Known, err error) {
+func scanPackage(row store.Scanner) (p StoredPackage, err error) {
 	err = row.Scan(&p.ID, &p.Ecosystem, &p.Name, &p.Version, &p.SourceName, &p.SourceVersion, &p.PURL, &p.Owned)
 	return p, err
 }
 
-// ByID returns packages by their numbers.
+// ByID returns packages by ID.
 func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]registry.Package, error) {
-	all := map[int64]registry.Package{}
-	for some := range slices.Chunk(ids, packageBatch) {
+	byID := map[int64]registry.Package{}
+	for batch := range slices.Chunk(ids, packageBatch) {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadAll(ctx, s.Rows, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s
-			CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, s.Engine.Unnest(&q, some)), q.Args...)
+			CROSS JOIN packages AS p WHERE p.seq = s.v`, packageColumns, s.Engine.Unnest(&q, batch)), q.Args...)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range found {
-			all[p.ID] = p.Package
+			byID[p.ID] = p.Package
 		}
 	}
-	return all, nil
+	return byID, nil
 }
 
-// PackagesNamed returns the versions of a package that images in the groups, or repos,
-// have: those with the name, and those built from a source of that name. At most n are
-// returned; what others have does not count.
-func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name string, n int) (all []Known, _ error) {
+// PackagesNamed returns at most n versions of a package in images of the groups or
+// repos: packages with the name, and packages built from a source with the name.
+// Packages of other images do not count.
+func (s *Store) PackagesNamed(
+	ctx context.Context, groups []resource.UID, name string, n int,
+) (all []StoredPackage, _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		reach, err := s.reach(ctx, read, groups)
 		if err != nil || len(reach) == 0 {
@@ -152,18 +157,19 @@ func (s *Store) PackagesNamed(ctx context.Context, groups []resource.UID, name s
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b Known) int { return cmp.Compare(a.ID, b.ID) })
-	all = slices.CompactFunc(all, func(a, b Known) bool { return a.ID == b.ID })
+	slices.SortFunc(all, func(a, b StoredPackage) int { return cmp.Compare(a.ID, b.ID) })
+	all = slices.CompactFunc(all, func(a, b StoredPackage) bool { return a.ID == b.ID })
 	return all[:min(n, len(all))], err
 }
 
-// appendHeld adds to all the packages of a query that an image in reach has, until there
+// appendHeld appends the packages of a query that an image in reach has, until there
 // are n.
 func appendHeld(
-	ctx context.Context, read store.Reader, text string, args []any, reach map[int64]*bitmap.Set, all []Known, n int,
-) ([]Known, error) {
+	ctx context.Context, read store.Reader, text string, args []any, reach map[int64]*bitmap.Set,
+	all []StoredPackage, n int,
+) ([]StoredPackage, error) {
 	err := read(ctx, text, args, func(row store.Scanner) (bool, error) {
-		var p Known
+		var p StoredPackage
 		var chunk int64
 		var bits []byte
 		if err := row.Scan(&p.ID, &p.Ecosystem, &p.Name, &p.Version, &p.SourceName, &p.SourceVersion, &p.PURL, &p.Owned,
@@ -179,8 +185,8 @@ func appendHeld(
 	return all, err
 }
 
-// reach returns which images are in groups, or repos, by their chunks. They are looked for
-// under their whole uids, because callers can write another's segment below a group of
+// reach returns the images in groups or repos, by chunk. Groups are looked up by their
+// whole UID, because callers can write the segment of another group below a group of
 // their own.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
 	holders, err := s.holders(ctx, read, groups)
@@ -191,8 +197,8 @@ func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.
 		WHERE b.grp = s.v`, holders)
 }
 
-// holders returns the keys of the groups and repos that exist. Anybody can write another's
-// segment below a group of their own, so only the whole of a UID counts.
+// holders returns the keys of the groups and repos that exist. It compares whole UIDs,
+// because callers can write the segment of another group below a group of their own.
 func (s *Store) holders(ctx context.Context, read store.Reader, groups []resource.UID) ([]int64, error) {
 	texts := make([]string, len(groups))
 	for i, g := range groups {
@@ -205,19 +211,19 @@ func (s *Store) holders(ctx context.Context, read store.Reader, groups []resourc
 	return store.ReadColumn[int64](ctx, read, text, q.Args...)
 }
 
-// changeImages changes for each of the packages which images of a chunk have it. The
-// chunk is locked.
+// changeImages changes, for each package, which images of a chunk have it. The chunk
+// must be locked.
 func (t Tx) changeImages(ctx context.Context, chunk int64, packages []int64, change func(*bitmap.Set)) error {
-	for some := range slices.Chunk(packages, packageBatch) {
+	for batch := range slices.Chunk(packages, packageBatch) {
 		q := store.Query{Engine: t.DB.Engine}
 		have, err := store.ReadMap[int64, []byte](ctx, t.Rows, fmt.Sprintf(`SELECT p.package, p.bits FROM %s AS s
-			CROSS JOIN package_images AS p WHERE p.chunk = %s AND p.package = s.v`, t.DB.Engine.Unnest(&q, some),
+			CROSS JOIN package_images AS p WHERE p.chunk = %s AND p.package = s.v`, t.DB.Engine.Unnest(&q, batch),
 			q.Arg(chunk)), q.Args...)
 		if err != nil {
 			return err
 		}
 		var rows [][]any
-		for _, p := range some {
+		for _, p := range batch {
 			set, err := bitmap.Decode(have[p])
 			if err != nil {
 				return err
@@ -238,8 +244,8 @@ func (t Tx) changeImages(ctx context.Context, chunk int64, packages []int64, cha
 	return nil
 }
 
-// ChangeImages notes that the images with these numbers have the packages of add, and not
-// those of remove. Their chunks are locked.
+// ChangeImages records that images have the packages in add, and do not have the
+// packages in remove. Their chunks must be locked.
 func (t Tx) ChangeImages(ctx context.Context, numbers, add, remove []int64) error {
 	places := map[int64]*bitmap.Set{}
 	for _, n := range numbers {
@@ -260,7 +266,7 @@ func (t Tx) ChangeImages(ctx context.Context, numbers, add, remove []int64) erro
 	return nil
 }
 
-// Having returns the numbers of the images in the groups, or repos, that have one of the
+// Having returns the numbers of the images in the groups or repos that have one of the
 // packages, in order.
 func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []int64) (all []int64, _ error) {
 	var found map[int64]*bitmap.Set
@@ -285,8 +291,8 @@ func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []in
 	return all, err
 }
 
-// Which returns for each of the images those of the packages that it has.
-func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64][]registry.Package, error) {
+// PackagesIn returns, for each image, the given packages that it has.
+func (s *Store) PackagesIn(ctx context.Context, numbers, packages []int64) (map[int64][]registry.Package, error) {
 	var chunks []int64
 	for _, n := range numbers {
 		chunk, _ := bitmap.At(n)
@@ -297,7 +303,7 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 	text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
 		WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Unnest(&q, packages), s.Engine.Unnest(&q, slices.Compact(chunks)))
 	found := map[int64][]int64{}
-	var ids []int64
+	var wanted []int64
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var chunk, id int64
 		var bits []byte
@@ -308,7 +314,7 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 		for _, n := range numbers {
 			if c, place := bitmap.At(n); c == chunk && set.Has(place) {
 				found[n] = append(found[n], id)
-				ids = append(ids, id)
+				wanted = append(wanted, id)
 			}
 		}
 		return false, err
@@ -316,40 +322,43 @@ func (s *Store) Which(ctx context.Context, numbers, packages []int64) (map[int64
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(ids)
-	known, err := s.ByID(ctx, slices.Compact(ids))
-	all := map[int64][]registry.Package{}
-	for n, of := range found {
-		slices.Sort(of)
-		for _, id := range of {
-			all[n] = append(all[n], known[id])
+	slices.Sort(wanted)
+	known, err := s.ByID(ctx, slices.Compact(wanted))
+	byImage := map[int64][]registry.Package{}
+	for n, ids := range found {
+		slices.Sort(ids)
+		for _, id := range ids {
+			byImage[n] = append(byImage[n], known[id])
 		}
 	}
-	return all, err
+	return byImage, err
 }
 
-// CountHaving returns for each of the packages how many of the images have it.
+// CountHaving returns the number of the images that have each package.
 func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map[int64]int64, error) {
-	all := map[int64]int64{}
-	return all, s.eachHaving(ctx, numbers, packages, func(id, _ int64, set *bitmap.Set) { all[id] += int64(set.Len()) })
+	counts := map[int64]int64{}
+	return counts, s.eachHaving(ctx, numbers, packages, func(id, _ int64,
+		set *bitmap.Set) {
+		counts[id] += int64(set.Len())
+	})
 }
 
-// HavingEach returns for each of the packages the numbers of those of the images that have
-// it, the highest first.
+// HavingEach returns the numbers of the images that have each package, the highest
+// first.
 func (s *Store) HavingEach(ctx context.Context, numbers, packages []int64) (map[int64][]int64, error) {
-	all := map[int64][]int64{}
+	byPackage := map[int64][]int64{}
 	err := s.eachHaving(ctx, numbers, packages, func(id, chunk int64, set *bitmap.Set) {
 		for place := range set.All() {
-			all[id] = append(all[id], chunk*bitmap.Size+int64(place))
+			byPackage[id] = append(byPackage[id], chunk*bitmap.Size+int64(place))
 		}
 	})
-	for _, of := range all {
-		slices.SortFunc(of, func(a, b int64) int { return cmp.Compare(b, a) })
+	for _, numbersOf := range byPackage {
+		slices.SortFunc(numbersOf, func(a, b int64) int { return cmp.Compare(b, a) })
 	}
-	return all, err
+	return byPackage, err
 }
 
-// eachHaving calls f with the images of each chunk that have each package.
+// eachHaving calls f for each package with the images of each chunk that have it.
 func (s *Store) eachHaving(
 	ctx context.Context, numbers, packages []int64, f func(id, chunk int64, set *bitmap.Set),
 ) error {
@@ -362,10 +371,10 @@ func (s *Store) eachHaving(
 		among[chunk].Add(place)
 	}
 	chunks := slices.Collect(maps.Keys(among))
-	for some := range slices.Chunk(packages, keyBatch) {
+	for batch := range slices.Chunk(packages, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT b.chunk, b.package, b.bits FROM %s AS s CROSS JOIN %s AS c CROSS JOIN package_images AS b
-			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Unnest(&q, some), s.Engine.Unnest(&q, chunks))
+			WHERE b.package = s.v AND b.chunk = c.v`, s.Engine.Unnest(&q, batch), s.Engine.Unnest(&q, chunks))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var chunk, id int64
 			var bits []byte
@@ -384,7 +393,7 @@ func (s *Store) eachHaving(
 	return nil
 }
 
-// sets unites the bitmaps of a query by their chunks.
+// sets unites the bitmaps of a query by chunk.
 func sets(
 	ctx context.Context, read store.Reader, e engine.Engine, text string, lists ...[]int64,
 ) (map[int64]*bitmap.Set, error) {
@@ -393,7 +402,7 @@ func sets(
 	for _, l := range lists {
 		tables = append(tables, e.Unnest(&q, l))
 	}
-	all := map[int64]*bitmap.Set{}
+	united := map[int64]*bitmap.Set{}
 	err := read(ctx, fmt.Sprintf(text, tables...), q.Args, func(row store.Scanner) (bool, error) {
 		var chunk int64
 		var bits []byte
@@ -401,18 +410,18 @@ func sets(
 			return false, err
 		}
 		set, err := bitmap.Decode(bits)
-		if all[chunk] == nil {
-			all[chunk] = &bitmap.Set{}
+		if united[chunk] == nil {
+			united[chunk] = &bitmap.Set{}
 		}
-		all[chunk].Or(&set)
+		united[chunk].Or(&set)
 		return false, err
 	})
-	return all, err
+	return united, err
 }
 
-// SweepChunks removes the bits of images that are gone, from chunks that have many of
-// them or nothing else, and what was found in images that no repo has any more. It returns how many rows
-// it has looked at.
+// SweepChunks removes the bits of deleted images from chunks in which many or all
+// images are deleted. It also removes inspections of images that no repo has. It
+// returns the number of rows that it has read.
 func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
 	const many = bitmap.Size / 8
 	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1

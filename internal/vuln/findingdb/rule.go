@@ -16,7 +16,7 @@ var pullRules = store.Kind[vuln.PullRule]{
 	Created: resource.RuleCreated, Updated: resource.RuleUpdated, Deleted: resource.RuleDeleted,
 	Columns: func(r *vuln.PullRule) []store.Column {
 		return []store.Column{
-			store.JSON("detail", r), // what has a column is read from that
+			store.JSON("detail", r), // fields with their own column are read from there
 			store.Key(&r.UID),
 			store.Time("create_ms", &r.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &r.UpdateTime),
@@ -24,11 +24,11 @@ var pullRules = store.Kind[vuln.PullRule]{
 	},
 }
 
-// PullRuleList says how rules are listed.
+// PullRuleList is the order of rules in lists.
 var PullRuleList = pullRules.List(page.Order{Field: "uid"})
 
-// InsertPullRule adds a rule. It returns fault.NotFound if its group or its target is not
-// there, and fault.FailedPrecondition if the group has too many.
+// InsertPullRule adds a rule. It returns fault.NotFound if its group or its target does
+// not exist, and fault.FailedPrecondition if the group has too many rules.
 func (s *Store) InsertPullRule(ctx context.Context, r vuln.PullRule) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
@@ -53,7 +53,7 @@ func (s *Store) InsertPullRule(ctx context.Context, r vuln.PullRule) error {
 	})
 }
 
-// rulesChanged has every replica read the rules again.
+// rulesChanged makes every replica read the rules again.
 func (t Tx) rulesChanged(ctx context.Context) error {
 	t.judgementsChanged()
 	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 4`)
@@ -71,8 +71,8 @@ func (s *Store) PullRules(
 	return store.List(ctx, s.DB, &pullRules, r, f, p)
 }
 
-// UpdatePullRule puts after in the place of before. It returns store.ErrStale if there is no
-// before any more, and fault.NotFound if the target is not there.
+// UpdatePullRule replaces before with after. It returns store.ErrStale if the stored
+// rule differs from before, and fault.NotFound if the target does not exist.
 func (s *Store) UpdatePullRule(ctx context.Context, before, after vuln.PullRule) (vuln.PullRule, error) {
 	return after, s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
@@ -88,7 +88,7 @@ func (s *Store) UpdatePullRule(ctx context.Context, before, after vuln.PullRule)
 	})
 }
 
-// DeletePullRule removes a rule. It returns fault.NotFound if there is none.
+// DeletePullRule removes a rule. It returns fault.NotFound if there is no such rule.
 func (s *Store) DeletePullRule(ctx context.Context, uid resource.UID) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		r, err := store.Lock(ctx, tx, &pullRules, uid, s.Engine.ForDelete)
@@ -102,15 +102,15 @@ func (s *Store) DeletePullRule(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// A RuleSet is all rules at one time. It is never changed.
+// A RuleSet has all rules at one time. It is immutable.
 type RuleSet struct {
 	byTarget map[resource.UID][]vuln.PullRule
 }
 
-// Empty reports whether there is no rule at all.
+// Empty reports whether there are no rules.
 func (s *RuleSet) Empty() bool { return len(s.byTarget) == 0 }
 
-// Over returns the rules that are about a repo.
+// Over returns the rules that apply to a repo.
 func (s *RuleSet) Over(repo resource.UID) (all []vuln.PullRule) {
 	if len(s.byTarget) == 0 {
 		return nil
@@ -121,16 +121,17 @@ func (s *RuleSet) Over(repo resource.UID) (all []vuln.PullRule) {
 	return all
 }
 
-// NewRuleCache returns all rules, because every pull has to know those above it.
+// NewRuleCache returns a cache of all rules, because every pull needs the rules above
+// its repo.
 func NewRuleCache(s *Store) *store.CachedTable[RuleSet] {
 	const row = 4 // see rulesChanged
 	return store.NewCachedTable(s.DB, row, func(ctx context.Context) (*RuleSet, error) {
-		all, err := pullRules.All(ctx, s.Rows, ``)
+		stored, err := pullRules.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read rules: %w", err)
 		}
 		set := &RuleSet{byTarget: map[resource.UID][]vuln.PullRule{}}
-		for _, r := range all {
+		for _, r := range stored {
 			set.byTarget[r.Target] = append(set.byTarget[r.Target], r)
 		}
 		return set, nil

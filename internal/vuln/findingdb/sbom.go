@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// encodeIDs returns numbers, which are in order, as the distances between them.
+// encodeIDs returns sorted IDs as the differences between them.
 func encodeIDs(ids []int64) []byte {
 	text, last := []byte{}, int64(0)
 	for _, id := range ids {
@@ -35,8 +35,8 @@ func decodeIDs(text []byte) (ids []int64, _ error) {
 	return ids, nil
 }
 
-// SBOMs returns what is attached to an image of a repo, the last pushed first. One whose
-// manifest was deleted is left out.
+// SBOMs returns the SBOMs attached to an image of a repo, the latest first. SBOMs whose
+// manifest was deleted are left out.
 func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]registry.SBOM, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b registry.SBOM, err error) {
 		var pushed int64
@@ -55,8 +55,8 @@ func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]r
 		AND m.digest = s.manifest) ORDER BY s.push_ms DESC, s.manifest`, store.Segment(repo), image)
 }
 
-// SaveSBOMs makes what is attached to an image of a repo, which is held, these SBOMs. It
-// returns the numbers of the packages that SBOMs had before, and that they have now.
+// SaveSBOMs replaces the SBOMs of an image of a repo. The image must be held. It
+// returns the IDs of the packages that the old and the new SBOMs list.
 func (t Tx) SaveSBOMs(
 	ctx context.Context, repo resource.UID, image string, all []registry.SBOM,
 ) (before, after []int64, _ error) {
@@ -83,7 +83,7 @@ func (t Tx) SaveSBOMs(
 		`INSERT INTO image_sboms (repo, image, manifest, actor, push_ms, format, tool, warnings, packages)`, rows, "")
 }
 
-// SBOMPackages returns the numbers of the packages that SBOMs say an image of a repo has, in
+// SBOMPackages returns the IDs of the packages that the SBOMs of an image list, in
 // order.
 func (t Tx) SBOMPackages(ctx context.Context, repo resource.UID, image string) ([]int64, error) {
 	texts, err := store.ReadColumn[[]byte](ctx, t.Rows, `SELECT packages FROM image_sboms WHERE repo = $1 AND image = $2`,
@@ -94,7 +94,7 @@ func (t Tx) SBOMPackages(ctx context.Context, repo resource.UID, image string) (
 	return union(texts)
 }
 
-// union returns the numbers of several lists in order, each once.
+// union returns the IDs of several lists in order, each once.
 func union(texts [][]byte) (all []int64, _ error) {
 	for _, text := range texts {
 		ids, err := decodeIDs(text)
@@ -107,12 +107,12 @@ func union(texts [][]byte) (all []int64, _ error) {
 	return slices.Compact(all), nil
 }
 
-// TakePackages notes that the images with a digest and these numbers do not have packages
-// any more, except where an SBOM of their repo lists them. Their chunks are locked. The
-// transaction must not change these packages of a chunk otherwise, because on PostgreSQL it
-// would not see this.
+// TakePackages records that the images with a digest and these numbers do not have
+// packages, except packages that an SBOM in their repo lists. Their chunks must be
+// locked. The transaction must not change these packages of a chunk in another way,
+// because on PostgreSQL it would not see this change.
 func (t Tx) TakePackages(ctx context.Context, digest string, numbers, packages []int64) error {
-	claims := map[int64][]int64{} // numbers, by package
+	claims := map[int64][]int64{} // image numbers by package
 	err := t.Rows(ctx, `SELECT i.number, s.packages FROM image_sboms AS s CROSS JOIN images AS i WHERE s.image = $1
 		AND i.repo = s.repo AND i.digest = s.image AND i.number IS NOT NULL`, []any{digest},
 		func(row store.Scanner) (bool, error) {
@@ -147,17 +147,18 @@ func (t Tx) TakePackages(ctx context.Context, digest string, numbers, packages [
 // Waiting returns how many of the packages were not compared with the advisories yet.
 func (s *Store) Waiting(ctx context.Context, packages []int64) (n int, _ error) {
 	q := store.Query{Engine: s.Engine}
-	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
-		s.Engine.Unnest(&q, packages)), q.Args, &n)
+	err := s.Row(ctx,
+		fmt.Sprintf(`SELECT count(*) FROM %s AS s CROSS JOIN packages AS p WHERE p.seq = s.v AND NOT p.matched`,
+			s.Engine.Unnest(&q, packages)), q.Args, &n)
 	return n, err
 }
 
-// FromFiles returns the numbers of the packages that the files of images tell of, in order,
-// by the numbers of the images. Images without SBOMs are left out.
+// FromFiles returns the IDs of the packages in the files of images, in order, by image
+// number. Images without SBOMs are left out.
 func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int64, error) {
 	q := store.Query{Engine: s.Engine}
 	indexed := q.Arg(int(registry.ImageIndexed))
-	all := map[int64][]int64{}
+	found := map[int64][]int64{}
 	err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, n.packages FROM %s AS s CROSS JOIN images AS i
 		LEFT JOIN inspections AS n ON n.digest = i.digest AND i.state = %s WHERE i.number = s.v
 		AND EXISTS (SELECT 1 FROM image_sboms AS b WHERE b.repo = i.repo AND b.image = i.digest)`,
@@ -168,10 +169,10 @@ func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int
 			return false, err
 		}
 		ids, err := appendIDs(nil, text)
-		all[number] = ids
+		found[number] = ids
 		return false, err
 	})
-	return all, err
+	return found, err
 }
 
 // A Claim is a package that attached SBOMs list.
@@ -180,7 +181,7 @@ type Claim struct {
 	Since   int64 // when the first of these SBOMs was pushed, in milliseconds
 }
 
-// HaveSBOMs returns those of the repos in which an SBOM is attached to an image.
+// HaveSBOMs returns the repos with an SBOM attached to an image.
 func (s *Store) HaveSBOMs(ctx context.Context, repos []resource.UID) (map[resource.UID]bool, error) {
 	bySegment := map[int64]resource.UID{}
 	keys := make([]int64, len(repos))
@@ -190,23 +191,22 @@ func (s *Store) HaveSBOMs(ctx context.Context, repos []resource.UID) (map[resour
 	q := store.Query{Engine: s.Engine}
 	found, err := store.ReadColumn[int64](ctx, s.Rows, fmt.Sprintf(`SELECT s.v FROM %s AS s WHERE EXISTS
 		(SELECT 1 FROM image_sboms AS b WHERE b.repo = s.v)`, s.Engine.Unnest(&q, keys)), q.Args...)
-	all := map[resource.UID]bool{}
+	withSBOMs := map[resource.UID]bool{}
 	for _, key := range found {
-		all[bySegment[key]] = true
+		withSBOMs[bySegment[key]] = true
 	}
-	return all, err
+	return withSBOMs, err
 }
 
-// Claims returns what SBOMs list that are attached to images, by the numbers of the images, in
-// the order of the packages. An SBOM that was deleted counts until the image was looked at
-// again.
+// Claims returns the packages in the SBOMs attached to images, by image number, ordered
+// by package. A deleted SBOM counts until the image is read again.
 func (s *Store) Claims(ctx context.Context, numbers []int64) (map[int64][]Claim, error) {
-	all := map[int64][]Claim{}
-	for some := range slices.Chunk(numbers, keyBatch) {
+	claims := map[int64][]Claim{}
+	for batch := range slices.Chunk(numbers, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, b.push_ms, b.packages FROM %s AS s CROSS JOIN images AS i
 			CROSS JOIN image_sboms AS b WHERE i.number = s.v AND b.repo = i.repo AND b.image = i.digest`,
-			s.Engine.Unnest(&q, some)), q.Args, func(row store.Scanner) (bool, error) {
+			s.Engine.Unnest(&q, batch)), q.Args, func(row store.Scanner) (bool, error) {
 			var number, pushed int64
 			var text []byte
 			if err := row.Scan(&number, &pushed, &text); err != nil {
@@ -214,7 +214,7 @@ func (s *Store) Claims(ctx context.Context, numbers []int64) (map[int64][]Claim,
 			}
 			ids, err := decodeIDs(text)
 			for _, id := range ids {
-				all[number] = append(all[number], Claim{id, pushed})
+				claims[number] = append(claims[number], Claim{id, pushed})
 			}
 			return false, err
 		})
@@ -222,11 +222,11 @@ func (s *Store) Claims(ctx context.Context, numbers []int64) (map[int64][]Claim,
 			return nil, err
 		}
 	}
-	for number, of := range all {
-		slices.SortFunc(of, func(a, b Claim) int {
+	for number, listed := range claims {
+		slices.SortFunc(listed, func(a, b Claim) int {
 			return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Since, b.Since))
 		})
-		all[number] = slices.CompactFunc(of, func(a, b Claim) bool { return a.Package == b.Package })
+		claims[number] = slices.CompactFunc(listed, func(a, b Claim) bool { return a.Package == b.Package })
 	}
-	return all, nil
+	return claims, nil
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// A Spread is which images have some packages.
+// A Spread has the images that contain the packages of a query.
 type Spread struct {
 	Images   map[int64]*bitmap.Set // by chunk
-	Packages map[int64]int         // how many images have each; those that none has are left out
+	Packages map[int64]int         // number of images by package; packages without images are left out
 }
 
-// Has reports whether an image is one of them.
+// Has reports whether an image is in the set.
 func (s Spread) Has(number int64) bool {
 	chunk, place := bitmap.At(number)
 	set := s.Images[chunk]
@@ -35,7 +35,7 @@ func (s Spread) Numbers() (all []int64) {
 	return all
 }
 
-// SpreadOf returns which images in the groups, or repos, have one of the packages.
+// SpreadOf returns the images in the groups or repos that have one of the packages.
 func (s *Store) SpreadOf(ctx context.Context, groups []resource.UID, packages []int64) (out Spread, _ error) {
 	out = Spread{map[int64]*bitmap.Set{}, map[int64]int{}}
 	err := s.Snapshot(ctx, func(read store.Reader) error {
@@ -67,8 +67,9 @@ func (s *Store) SpreadOf(ctx context.Context, groups []resource.UID, packages []
 	return out, err
 }
 
-// RunningDigests returns the digests in the inventories of an organization that stand for
-// one of its own images with has: that of the image, or of an index that lists it.
+// RunningDigests returns the digests in the inventories of an organization that belong
+// to one of its images for which has returns true, or to an index that lists such an
+// image.
 func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(number int64) bool) ([]string, error) {
 	const digests = `(SELECT DISTINCT e.digest FROM inventory_entries AS e WHERE e.root = $1 AND e.digest <> '') AS d`
 	found := map[string]bool{}
@@ -95,9 +96,11 @@ func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// RunningAt returns what runs with one of the digests at places, which are of one
-// organization: how many entries there are, and up to n of them.
-func (s *Store) RunningAt(ctx context.Context, places []Place, digests []string, n int) (total int64, all []RunningImage, _ error) {
+// RunningAt returns the number of entries with one of the digests at places of one
+// organization, and up to n of them.
+func (s *Store) RunningAt(
+	ctx context.Context, places []Place, digests []string, n int,
+) (total int64, entries []RunningImage, _ error) {
 	byID := map[int64]vuln.InventoryPlace{}
 	for _, p := range places {
 		byID[p.ID] = p.InventoryPlace
@@ -116,18 +119,18 @@ func (s *Store) RunningAt(ctx context.Context, places []Place, digests []string,
 		return 0, nil, err
 	}
 	q = store.Query{Engine: s.Engine}
-	all, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (e RunningImage, err error) {
+	entries, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (e RunningImage, err error) {
 		var place int64
 		err = row.Scan(&place, &e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies)
 		e.Place = byID[place]
 		return e, err
 	}, `SELECT e.place, e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies FROM `+
 		where(&q)+` ORDER BY e.place, e.seq LIMIT `+q.Arg(n), q.Args...)
-	return total, all, err
+	return total, entries, err
 }
 
-// ChangesPending reports whether advisories of organizations have changed and were not
-// compared with packages yet.
+// ChangesPending reports whether changed advisories of organizations still wait for
+// comparison.
 func (s *Store) ChangesPending(ctx context.Context, roots []resource.UID) (bool, error) {
 	keys := make([]int64, len(roots))
 	for i, r := range roots {

@@ -1,23 +1,24 @@
-// Package findingdb stores what images contain: packages, and which images have them.
-// The images themselves, their queue and their numbers are in registrydb.
+// Package findingdb stores the packages of images, the advisories that affect them,
+// exceptions, pull rules and inventories. Package imagedb stores the images themselves,
+// their queue and their numbers.
 package findingdb
 
 import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database that is about the content of images. It is safe for
+// A Store is the part of a database about the content of images. It is safe for
 // concurrent use.
 type Store struct{ *store.DB }
 
 // New returns the store of findings in a database.
 func New(db *store.DB) *Store { return &Store{db} }
 
-// A Tx is a transaction under way, with the changes to what images contain.
+// A Tx is a transaction with methods that change the content of images.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to what images contain.
+// In returns t as a Tx of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
-// Kinds returns what the lists of this package read.
+// Kinds returns the resources that this package lists.
 func Kinds() []store.Listing { return []store.Listing{exceptions.Listing(), pullRules.Listing()} }

@@ -25,15 +25,15 @@ import (
 )
 
 const (
-	reserveLife = 30 * time.Second // for how long an image is kept from other replicas
+	reserveLife = 30 * time.Second // how long an image is reserved for one replica
 	pollEvery   = time.Second
 	sweepFirst  = 10 * time.Second
 	sweepEvery  = 30 * time.Minute
 
 	retryAfter = time.Minute
 
-	// maxTries is how often an image is taken that nobody has said anything about: whoever
-	// had it was killed, perhaps because of it.
+	// maxTries is how often an image is tried without a result. The process that
+	// inspected it was killed, possibly because of the image.
 	maxTries = 5
 )
 
@@ -41,10 +41,10 @@ const maxText = 1024 // bytes of any text of a package
 
 // Config configures an Indexer.
 type Config struct {
-	Workers int // images that are inspected at the same time; 0 means one
+	Workers int // images inspected at the same time; 0 means one
 
-	// Read reads the layers of an image; nil means inspect.Image. Version is that of what it
-	// finds.
+	// Read reads the layers of an image; nil means inspect.Image. Version is the
+	// version of its results.
 	Read    func(context.Context, []inspect.Layer) (inspect.Result, error)
 	Version int
 
@@ -55,7 +55,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// An Indexer inspects images. Those of several replicas share the work.
+// An Indexer inspects images. The Indexers of several replicas share the work.
 type Indexer struct {
 	images   *imagedb.Store
 	packages *findingdb.Store
@@ -63,7 +63,7 @@ type Indexer struct {
 	cfg      Config
 }
 
-// New returns an Indexer of the images of a registry.
+// New returns an Indexer for the images of a registry.
 func New(index *imagedb.Store, packages *findingdb.Store, r *images.Reader, cfg Config) *Indexer {
 	if cfg.Read == nil {
 		cfg.Version = inspect.Version
@@ -79,7 +79,7 @@ func New(index *imagedb.Store, packages *findingdb.Store, r *images.Reader, cfg 
 	return &Indexer{index, packages, r, cfg}
 }
 
-// Waiting returns how many images wait to be inspected.
+// Waiting returns the number of images in the queue.
 func (x *Indexer) Waiting(ctx context.Context) (int64, error) { return x.images.QueueLength(ctx) }
 
 // Run inspects images until ctx ends.
@@ -88,7 +88,7 @@ func (x *Indexer) Run(ctx context.Context) error {
 	for range x.cfg.Workers {
 		all.Go(func() { x.work(ctx) })
 	}
-	all.Go(func() { x.lookThrough(ctx) })
+	all.Go(func() { x.readQueue(ctx) })
 	all.Go(func() { x.sweep(ctx) })
 	all.Wait()
 	return nil
@@ -112,7 +112,7 @@ func (x *Indexer) work(ctx context.Context) {
 	}
 }
 
-// sweep queues what was not queued, and removes what is not needed any more.
+// sweep calls Sweep from time to time.
 func (x *Indexer) sweep(ctx context.Context) {
 	for wait := sweepFirst; ; wait = sweepEvery {
 		sleep(ctx, wait)
@@ -125,8 +125,8 @@ func (x *Indexer) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep queues images that another version has pushed or read, and removes what is left
-// of those that are gone.
+// Sweep queues images that another version has pushed or read, and removes the data of
+// deleted images.
 func (x *Indexer) Sweep(ctx context.Context) error {
 	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (x *Indexer) Sweep(ctx context.Context) error {
 	return err
 }
 
-// Index inspects an image, and says what came of it.
+// index inspects an image and stores the result.
 func (x *Indexer) index(ctx context.Context, q imagedb.QueuedImage) error {
 	stop := x.keep(ctx, q)
 	defer stop()
@@ -175,7 +175,7 @@ func (x *Indexer) index(ctx context.Context, q imagedb.QueuedImage) error {
 	return x.finish(ctx, q, x.inspection(q, found))
 }
 
-// keep keeps an image from others until it is stopped.
+// keep renews the reservation of an image until stop is called.
 func (x *Indexer) keep(ctx context.Context, q imagedb.QueuedImage) (stop func()) {
 	return whileReserved(ctx, func(ctx context.Context) bool {
 		if err := x.images.KeepImage(ctx, q, reserveLife); err != nil && ctx.Err() == nil {
@@ -185,8 +185,8 @@ func (x *Indexer) keep(ctx context.Context, q imagedb.QueuedImage) (stop func())
 	})
 }
 
-// whileReserved calls renew before a reservation ends, until it is stopped or renew returns
-// false. Nothing calls renew any more when stop returns.
+// whileReserved calls renew before a reservation ends, until stop is called or renew
+// returns false. renew is not called after stop has returned.
 func whileReserved(ctx context.Context, renew func(context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var kept sync.WaitGroup
@@ -201,44 +201,44 @@ func whileReserved(ctx context.Context, renew func(context.Context) bool) (stop 
 	return func() { cancel(); kept.Wait() }
 }
 
-// layers returns the layers of an image, or nil if none of them has files. It returns an
-// *inspect.NotUnderstood if the repo does not have all of them: whoever knows only the
-// manifest of another's image does not learn what is in it.
+// layers returns the layers of an image, or nil if no layer has files. It returns an
+// *inspect.NotUnderstood if the repo lacks a layer: otherwise a user who knows only
+// the manifest of another image would learn its content.
 func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.Layer, error) {
-	all, err := x.registry.Layers(ctx, q.Repo, q.Digest)
+	stored, err := x.registry.Layers(ctx, q.Repo, q.Digest)
 	if err != nil {
 		return nil, err
 	}
-	layers := make([]inspect.Layer, 0, len(all))
-	for _, l := range all {
+	layers := make([]inspect.Layer, 0, len(stored))
+	for _, l := range stored {
 		if !l.IsFiles() {
 			continue
 		}
-		here, err := l.Here(ctx)
+		present, err := l.Here(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if !here {
+		if !present {
 			return nil, &inspect.NotUnderstood{Reason: "a layer is not in the repo"}
 		}
 		layers = append(layers, inspect.Layer{MediaType: l.MediaType, Digest: l.Digest, Open: l.Open})
 	}
-	if len(all) > 0 && len(layers) == 0 {
+	if len(stored) > 0 && len(layers) == 0 {
 		return nil, nil
 	}
 	return layers, nil
 }
 
-// failed decides what becomes of an image that was not read: it stays so if it cannot be
-// understood, and is tried again if something else is wrong.
+// failed handles the error of an image that could not be read. An image that cannot be
+// understood is not tried again; after other errors it is.
 func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) error {
 	var reason *inspect.NotUnderstood
 	switch {
-	case ctx.Err() != nil: // the server ends: another one goes on
+	case ctx.Err() != nil: // the server stops; another replica continues
 		return x.images.PostponeImage(context.WithoutCancel(ctx), q, 0, "")
 	case errors.As(err, &reason):
 		return x.settle(ctx, q, registry.ImageNotUnderstood, reason.Reason)
-	case errors.Is(err, fault.NotFound): // it was deleted meanwhile, and leaves the queue with that
+	case errors.Is(err, fault.NotFound): // it was deleted, which removed it from the queue
 		return x.images.PostponeImage(ctx, q, retryAfter, "")
 	}
 	x.cfg.Metrics.Inspections.Add(1, metric.Failed)
@@ -247,11 +247,13 @@ func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) 
 	return x.images.PostponeImage(ctx, q, retryAfter, "its layers could not be read; they are tried again")
 }
 
-// settle says what an image is that has no packages.
-func (x *Indexer) settle(ctx context.Context, q imagedb.QueuedImage, state registry.ImageState, reason string) error {
+// settle stores the state of an image without packages.
+func (x *Indexer) settle(
+	ctx context.Context, q imagedb.QueuedImage, state registry.ImageState, reason string,
+) error {
 	err := x.images.Write(ctx, func(t *store.Tx) error {
-		there, err := imagedb.In(t).HoldImage(ctx, q)
-		if err != nil || !there {
+		exists, err := imagedb.In(t).HoldImage(ctx, q)
+		if err != nil || !exists {
 			return err
 		}
 		if err := x.unindex(ctx, t, q); err != nil {
@@ -267,8 +269,8 @@ func (x *Indexer) settle(ctx context.Context, q imagedb.QueuedImage, state regis
 	return err
 }
 
-// finish stores what was found in an image, or, if that is nil, what was found when it
-// was pushed to another repo.
+// finish stores the packages of an image. If found is nil, the packages are known from
+// another repo.
 func (x *Indexer) finish(ctx context.Context, q imagedb.QueuedImage, found *registry.Inspection) error {
 	var ids []int64
 	if found != nil {
@@ -288,13 +290,13 @@ func (x *Indexer) finish(ctx context.Context, q imagedb.QueuedImage, found *regi
 	return err
 }
 
-// save is the transaction of finish. If what was found replaces what an older version has
-// found, then for all images with this digest.
+// save is the transaction of finish. If found replaces the result of an older version,
+// it does so for all images with this digest.
 func (x *Indexer) save(
 	ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found *registry.Inspection, ids []int64,
 ) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
-	if there, err := images.HoldImage(ctx, q); err != nil || !there {
+	if exists, err := images.HoldImage(ctx, q); err != nil || !exists {
 		return err
 	}
 	have, version, err := packages.LockInspection(ctx, q.Digest)
@@ -317,8 +319,8 @@ func (x *Indexer) save(
 			return err
 		}
 		gone = minus(before, have)
-		if len(gone) > 0 || len(have) > len(before) { // no event tells that more can be read
-			if err := packages.Changing(ctx, numbers, before, true); err != nil {
+		if len(gone) > 0 || len(have) > len(before) { // a new version of the extractors causes no events
+			if err := packages.MarkChanging(ctx, numbers, before, true); err != nil {
 				return err
 			}
 		}
@@ -337,27 +339,27 @@ func (x *Indexer) save(
 	return images.SettleImage(ctx, q, registry.ImageIndexed, "", x.cfg.Version)
 }
 
-// changing notes that the packages of an image change which has a number already, for events
-// to tell. found are those that were found in its files, if they were read before.
+// changing records that the packages of an image with a number change, so that the
+// matcher writes events. found are the packages in its files, if they were read before.
 func (x *Indexer) changing(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found []int64) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
 	number, state, err := images.ImageNumber(ctx, q)
 	if err != nil || number == nil {
 		return err
 	}
-	told, err := packages.SBOMPackages(ctx, q.Repo, q.Digest)
+	announced, err := packages.SBOMPackages(ctx, q.Repo, q.Digest)
 	if err != nil {
 		return err
 	}
 	if state == registry.ImageIndexed {
-		told = slices.Concat(told, found)
-		slices.Sort(told)
-		told = slices.Compact(told)
+		announced = slices.Concat(announced, found)
+		slices.Sort(announced)
+		announced = slices.Compact(announced)
 	}
-	return packages.Changing(ctx, []int64{*number}, told, q.Again)
+	return packages.MarkChanging(ctx, []int64{*number}, announced, q.Again)
 }
 
-// minus returns what is in a and not in b; both are sorted.
+// minus returns the elements of a that are not in b. Both are sorted.
 func minus(a, b []int64) (all []int64) {
 	for _, v := range a {
 		if _, in := slices.BinarySearch(b, v); !in {
@@ -367,8 +369,9 @@ func minus(a, b []int64) (all []int64) {
 	return all
 }
 
-// inspection returns what was found as it is stored. Its texts are whatever somebody has
-// pushed: a package with one that no database takes, or that is too long, is left out.
+// inspection returns the result of reading an image, in its stored form. The texts come
+// from users: a package with a text that is too long or that the database cannot store
+// is left out.
 func (x *Indexer) inspection(q imagedb.QueuedImage, found inspect.Result) *registry.Inspection {
 	i := &registry.Inspection{Digest: q.Digest, Extractors: x.cfg.Version, Distribution: registry.Distribution{
 		ID: clean(found.Distribution.ID), Version: clean(found.Distribution.VersionID),
@@ -391,12 +394,12 @@ func (x *Indexer) inspection(q imagedb.QueuedImage, found inspect.Result) *regis
 	return i
 }
 
-// packageOf returns a package under the names that advisories have for it, which its URL
-// tells.
+// packageOf returns a package under the names that advisories use, which are in its
+// package URL.
 func packageOf(p inspect.Package) registry.Package {
 	out := registry.Package{Ecosystem: p.Ecosystem, Name: p.Name, Version: p.Version, SourceName: p.SourceName,
 		SourceVersion: p.SourceVersion, PURL: p.Purl, Owned: p.Owner != ""}
-	if p.SourceVersion == "" { // advisories about rpms name the package itself
+	if p.SourceVersion == "" { // advisories about RPMs use the name of the package
 		out.SourceName = ""
 	}
 	if ecosystem, name, _, err := version.ParsePURL(p.Purl); err == nil {
@@ -414,7 +417,7 @@ func storable(texts ...string) bool {
 	return true
 }
 
-// clean makes a text storable.
+// clean returns a text that the database can store.
 func clean(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s[:min(len(s), maxText)], "\x00", "\uFFFD"), "\uFFFD")
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// SBOMs that are attached to an image are a second origin of its packages. What one says is
-// what somebody claims who may push to the repo: it counts for the image in that repo only,
-// while what was found in the files of an image is known wherever the image is.
+// SBOMs attached to an image are a second origin of its packages. An SBOM is a claim of
+// a user who may push to the repo. So it counts only for the image in that repo,
+// while the packages found in the files of an image count in every repo.
 
 const (
-	lookTime = 5 * time.Minute // to look through the documents of an image
+	readTimeout = 5 * time.Minute // for the documents of one image
 
-	maxSBOMPackages = 50_000 // of all SBOMs of an image
-	maxSBOMWarnings = 10     // of one attached manifest
+	maxSBOMPackages = 50_000 // packages of all SBOMs of an image
+	maxSBOMWarnings = 10     // warnings of one attached manifest
 )
 
-// lookThrough looks through the documents of one image after the other.
-func (x *Indexer) lookThrough(ctx context.Context) {
+// readQueue reads the SBOMs of one image after the other.
+func (x *Indexer) readQueue(ctx context.Context) {
 	var last *imagedb.QueuedImage
 	for ctx.Err() == nil {
 		q, ok, err := x.images.ReserveSBOMs(ctx, last, reserveLife)
 		if err == nil && ok {
 			last = &q
-			err = x.look(ctx, q)
+			err = x.readDocuments(ctx, q)
 		}
 		if err != nil && ctx.Err() == nil {
 			x.cfg.Log.WarnContext(ctx, "attached SBOMs are not read", "err", err)
@@ -45,14 +45,14 @@ func (x *Indexer) lookThrough(ctx context.Context) {
 	}
 }
 
-// look looks through the documents of an image, and stores which packages they list.
-func (x *Indexer) look(ctx context.Context, q imagedb.QueuedImage) error {
-	timed, cancel := context.WithTimeout(ctx, lookTime)
+// readDocuments reads the SBOMs of an image and stores their packages.
+func (x *Indexer) readDocuments(ctx context.Context, q imagedb.QueuedImage) error {
+	timed, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	stop := x.keepSBOMs(timed, q)
-	all, err := x.readSBOMs(timed, q)
+	claims, err := x.readSBOMs(timed, q)
 	if err == nil {
-		err = x.resolve(timed, q, all)
+		err = x.resolve(timed, q, claims)
 	}
 	var platform string
 	if err == nil {
@@ -61,27 +61,27 @@ func (x *Indexer) look(ctx context.Context, q imagedb.QueuedImage) error {
 	q = stop()
 	q.Platform = platform
 	if err == nil {
-		return x.images.Write(ctx, func(t *store.Tx) error { return x.saveSBOMs(ctx, t, q, all) })
+		return x.images.Write(ctx, func(t *store.Tx) error { return x.saveSBOMs(ctx, t, q, claims) })
 	}
 	wait := retryAfter
-	if ctx.Err() != nil { // the server ends: another one goes on
+	if ctx.Err() != nil { // the server stops; another replica continues
 		wait = 0
 	}
 	if postponed := x.images.PostponeSBOMs(context.WithoutCancel(ctx), q, wait); postponed != nil {
 		return postponed
 	}
-	if ctx.Err() != nil || errors.Is(err, fault.NotFound) { // the image was deleted meanwhile
+	if ctx.Err() != nil || errors.Is(err, fault.NotFound) { // the image was deleted
 		return nil
 	}
 	return err
 }
 
-// keepSBOMs keeps an image from others until it is stopped, which returns the image as it is
-// reserved then.
+// keepSBOMs renews the reservation of an image until stop is called. stop returns the
+// current reservation.
 func (x *Indexer) keepSBOMs(ctx context.Context, q imagedb.QueuedImage) (stop func() imagedb.QueuedImage) {
 	end := whileReserved(ctx, func(ctx context.Context) bool {
 		next, still, err := x.images.KeepSBOMs(ctx, q, reserveLife)
-		if err != nil || !still { // somebody else looks, or will
+		if err != nil || !still { // another replica reads the documents
 			return false
 		}
 		q = next
@@ -90,13 +90,14 @@ func (x *Indexer) keepSBOMs(ctx context.Context, q imagedb.QueuedImage) (stop fu
 	return func() imagedb.QueuedImage { end(); return q }
 }
 
-// A claim is what the documents of one attached manifest say.
+// A claim is the content of the SBOMs in one attached manifest.
 type claim struct {
 	registry.SBOM
 	packages []registry.Package
 }
 
-// readSBOMs reads the SBOMs that are attached to an image, one for each attached manifest.
+// readSBOMs reads the SBOMs that are attached to an image. It returns one claim for
+// each attached manifest.
 func (x *Indexer) readSBOMs(ctx context.Context, q imagedb.QueuedImage) (all []claim, _ error) {
 	documents, err := x.registry.Candidates(ctx, q.Repo, q.Digest)
 	if err != nil {
@@ -122,8 +123,8 @@ func (x *Indexer) readSBOMs(ctx context.Context, q imagedb.QueuedImage) (all []c
 	return all, nil
 }
 
-// readSBOM reads a document. One that cannot be understood has a warning instead of
-// packages.
+// readSBOM reads a document. A document that cannot be understood results in a warning
+// instead of packages.
 func (x *Indexer) readSBOM(
 	ctx context.Context, q imagedb.QueuedImage, document inspect.Layer, large string,
 ) (inspect.Result, error) {
@@ -143,7 +144,7 @@ func (x *Indexer) readSBOM(
 	return found, err
 }
 
-// add adds what a document says, up to a number of packages.
+// add adds the content of a document, with at most the given number of packages.
 func (c *claim) add(found inspect.Result, most int) {
 	if d := found.Document; d != nil {
 		c.Format, c.Tool = cmp.Or(c.Format, clean(d.Format)), cmp.Or(c.Tool, clean(d.Tool))
@@ -166,16 +167,18 @@ func (c *claim) add(found inspect.Result, most int) {
 	}
 }
 
-// identity is what two origins call a package in the same way. Package URLs of one package
-// differ in their qualifiers, and not every tool knows the release of a distribution.
+// identity returns the fields by which packages from two origins are compared. Package
+// URLs of the same package differ in their qualifiers, and not every tool knows the
+// release of a distribution.
 func identity(p registry.Package) [3]string {
 	ecosystem, _, _ := strings.Cut(p.Ecosystem, ":")
 	return [3]string{ecosystem, p.Name, p.Version}
 }
 
-// resolve finds the numbers of the packages that are claimed. A package that the files of
-// the image tell of, or another SBOM, is the same package. What is in the image is not asked
-// if the repo lacks its layers, since whoever has attached the SBOM would learn it.
+// resolve sets the IDs of the claimed packages. A package with the same identity in the
+// files of the image or in another SBOM is the same package. If the repo lacks
+// layers of the image, its files are not considered, because the author of the SBOM would
+// learn their content.
 func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, all []claim) error {
 	known := map[[3]string]int64{}
 	if len(all) > 0 {
@@ -205,7 +208,7 @@ func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, all []clai
 	return nil
 }
 
-// indexed adds to known the packages that the files of an image tell of.
+// indexed adds the packages in the files of an image to known.
 func (x *Indexer) indexed(ctx context.Context, q imagedb.QueuedImage, known map[[3]string]int64) error {
 	images, err := x.images.Images(ctx, q.Repo, []string{q.Digest})
 	if err != nil || images[q.Digest].State != registry.ImageIndexed {
@@ -220,18 +223,18 @@ func (x *Indexer) indexed(ctx context.Context, q imagedb.QueuedImage, known map[
 	}
 	packages, err := x.packages.ByID(ctx, ids)
 	for _, id := range ids {
-		same := identity(packages[id])
-		if packages[known[same]].Owned || known[same] == 0 { // of two, the one that has findings
-			known[same] = id
+		key := identity(packages[id])
+		if packages[known[key]].Owned || known[key] == 0 { // prefer a package that can have findings
+			known[key] = id
 		}
 	}
 	return err
 }
 
-// saveSBOMs is the transaction of look. It locks as save does.
+// saveSBOMs is the transaction of readDocuments. It locks in the same order as save.
 func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, all []claim) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
-	if there, err := images.HoldImage(ctx, q); err != nil || !there {
+	if exists, err := images.HoldImage(ctx, q); err != nil || !exists {
 		return err
 	}
 	if still, err := images.SettleSBOMs(ctx, q); err != nil || !still {
@@ -266,8 +269,8 @@ func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedIm
 	return packages.ChangeImages(ctx, []int64{n}, after, minus(minus(before, after), have))
 }
 
-// unindex takes from an image that was inspected, and is not understood now, the packages
-// that its files told of.
+// unindex removes the packages in the files of an image that was inspected and is not
+// understood now.
 func (x *Indexer) unindex(ctx context.Context, t *store.Tx, q imagedb.QueuedImage) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
 	number, state, err := images.ImageNumber(ctx, q)
@@ -285,9 +288,9 @@ func (x *Indexer) unindex(ctx context.Context, t *store.Tx, q imagedb.QueuedImag
 	if err := images.LockChunks(ctx, []int64{*number}); err != nil {
 		return err
 	}
-	told := slices.Concat(have, claimed)
-	slices.Sort(told)
-	if err := packages.Changing(ctx, []int64{*number}, slices.Compact(told), true); err != nil {
+	announced := slices.Concat(have, claimed)
+	slices.Sort(announced)
+	if err := packages.MarkChanging(ctx, []int64{*number}, slices.Compact(announced), true); err != nil {
 		return err
 	}
 	return packages.ChangeImages(ctx, []int64{*number}, nil, minus(have, claimed))

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// An Service keeps what runs at places.
+// A Service stores which images run at which places. It is safe for concurrent use.
 type Service struct {
 	packages  *findingdb.Store
 	repoStore *registrydb.Store
@@ -31,44 +31,43 @@ func NewService(
 	return &Service{packages, repos, c, p}
 }
 
-// A Snapshot is what runs at a place at a time, as somebody tells it.
+// A Snapshot is the list of images that run at a place, as a client reports it.
 type Snapshot struct {
 	Group   resource.UID
 	Place   string
 	Entries []vuln.InventoryEntry
-	Life    time.Duration // after which it is out of date; 0 means 7 days
+	Life    time.Duration // period after which it is out of date; 0 means 7 days
 }
 
-// Push replaces what is known to run at a place. The caller needs
-// registry.deployments.create on the group. What is told is a claim of the caller, and
-// stored with their identity; whether anybody has an image with one of the digests is
-// neither checked nor answered. It returns fault.FailedPrecondition if the organization
-// has too many places.
-func (s *Service) Push(ctx context.Context, of Snapshot) (p vuln.InventoryPlace, _ error) {
-	if err := s.authz.Require(ctx, resource.DeploymentsCreate, of.Group); err != nil {
+// Push replaces the inventory of a place. The caller needs registry.deployments.create
+// on the group. The inventory is a claim of the caller, and is stored with the caller's
+// identity. Push neither checks nor reveals whether an image with one of the digests
+// exists. It returns fault.FailedPrecondition if the organization has too many places.
+func (s *Service) Push(ctx context.Context, snapshot Snapshot) (p vuln.InventoryPlace, _ error) {
+	if err := s.authz.Require(ctx, resource.DeploymentsCreate, snapshot.Group); err != nil {
 		return p, err
 	}
-	of.Life = cmp.Or(of.Life, vuln.DefaultInventoryLife)
-	if err := vuln.ValidateInventory(of.Place, of.Entries, of.Life); err != nil {
+	snapshot.Life = cmp.Or(snapshot.Life, vuln.DefaultInventoryLife)
+	if err := vuln.ValidateInventory(snapshot.Place, snapshot.Entries, snapshot.Life); err != nil {
 		return p, err
 	}
-	now := s.packages.Time()
-	p = vuln.InventoryPlace{Group: of.Group, Name: of.Place, PushTime: now, ExpireTime: now.Add(of.Life),
-		Entries: len(of.Entries)}
+	asOf := s.packages.Time()
+	p = vuln.InventoryPlace{Group: snapshot.Group, Name: snapshot.Place, PushTime: asOf,
+		ExpireTime: asOf.Add(snapshot.Life),
+		Entries:    len(snapshot.Entries)}
 	if c, ok := authz.CallerFrom(ctx); ok {
 		p.Identity = c.Identity
 	}
-	for _, e := range of.Entries {
+	for _, e := range snapshot.Entries {
 		if e.Digest == "" {
 			p.Unknown++
 		}
 	}
-	return p, s.packages.ReplaceInventory(ctx, p, of.Entries)
+	return p, s.packages.ReplaceInventory(ctx, p, snapshot.Entries)
 }
 
-// Delete forgets what runs at a place. The caller needs
-// registry.deployments.create on the group. It returns fault.NotFound if nothing is
-// known.
+// Delete removes the inventory of a place. The caller needs registry.deployments.create
+// on the group. It returns fault.NotFound if there is none.
 func (s *Service) Delete(ctx context.Context, group resource.UID, place string) error {
 	if err := s.authz.Require(ctx, resource.DeploymentsCreate, group); err != nil {
 		return err
@@ -79,18 +78,18 @@ func (s *Service) Delete(ctx context.Context, group resource.UID, place string) 
 	return s.packages.DeleteInventory(ctx, group, place)
 }
 
-// An Filter selects what runs.
+// A Filter selects entries of inventories.
 type Filter = findingdb.InventoryFilter
 
 // A Running is an image that runs at a place.
 type Running = findingdb.RunningImage
 
-// inventoryList is how what runs is ordered.
+// inventoryList orders entries by place.
 var inventoryList = page.List{Kind: "inventory", Fields: []string{"place"}, Default: page.Order{Field: "place"}}
 
-// List returns a page of what runs at the places that are not out of date. Those
-// count on whose groups the caller has registry.deployments.list. To filter by a repo the
-// caller needs repo.list on it.
+// List returns a page of the entries of inventories that are not out of date.
+// Inventories count if the caller has registry.deployments.list on their groups. To
+// filter by a repo, the caller needs repo.list on it.
 func (s *Service) List(
 	ctx context.Context, f Filter, p page.Params,
 ) (none page.Page[Running], _ error) {
@@ -112,7 +111,7 @@ func (s *Service) List(
 		if err := s.authz.Require(ctx, resource.RepoList, f.Repo); err != nil {
 			return none, err
 		}
-		if _, err := s.repoStore.Repo(ctx, f.Repo); err != nil { // under its whole uid
+		if _, err := s.repoStore.Repo(ctx, f.Repo); err != nil { // checks the whole UID
 			return none, err
 		}
 	}
@@ -125,25 +124,26 @@ func (s *Service) List(
 
 const maxPlaceName = 1024 // bytes of the name of a place
 
-// placeList is how places are ordered.
+// placeList orders places by name.
 var placeList = page.List{Kind: "inventory_places", Fields: []string{"name"}, Default: page.Order{Field: "name"}}
 
-// A PlaceState is a place, and whether what is known about it is out of date.
+// A PlaceState is a place, and whether its inventory is out of date.
 type PlaceState struct {
 	vuln.InventoryPlace
 	Expired bool
 }
 
-// An PlaceFilter selects places.
+// A PlaceFilter selects places.
 type PlaceFilter struct {
-	Group resource.UID `json:"group,omitempty"` // "" means wherever the caller may look
+	Group resource.UID `json:"group,omitempty"` // "" means every group that the caller may list
 }
 
-// ListPlaces returns a page of the places that anything is known about, those included
-// that are out of date. They count on whose groups the caller has
-// registry.deployments.list.
-func (s *Service) ListPlaces(ctx context.Context, at PlaceFilter, p page.Params) (none page.Page[PlaceState], _ error) {
-	at, req, err := page.Resume(s.pages, placeList, at, p)
+// ListPlaces returns a page of the places with an inventory, also those that are out of
+// date. Places count if the caller has registry.deployments.list on their groups.
+func (s *Service) ListPlaces(
+	ctx context.Context, filter PlaceFilter, p page.Params,
+) (none page.Page[PlaceState], _ error) {
+	filter, req, err := page.Resume(s.pages, placeList, filter, p)
 	if err != nil {
 		return none, err
 	}
@@ -151,18 +151,18 @@ func (s *Service) ListPlaces(ctx context.Context, at PlaceFilter, p page.Params)
 	if err != nil {
 		return none, err
 	}
-	if at.Group != "" {
-		reach = store.Overlap(reach, []resource.UID{at.Group})
+	if filter.Group != "" {
+		reach = store.Overlap(reach, []resource.UID{filter.Group})
 	}
 	places, err := s.packages.Places(ctx, reach)
 	if err != nil {
 		return none, err
 	}
-	now := s.packages.Time()
-	var all []PlaceState
+	asOf := s.packages.Time()
+	var states []PlaceState
 	for _, v := range places {
-		all = append(all, PlaceState{v.InventoryPlace, v.Expired(now)})
+		states = append(states, PlaceState{v.InventoryPlace, v.Expired(asOf)})
 	}
-	got := page.Cut(all, req, func(v PlaceState) string { return v.Name + "\x00" + string(v.Group) })
+	got := page.Cut(states, req, func(v PlaceState) string { return v.Name + "\x00" + string(v.Group) })
 	return page.Finish(s.pages, req, got), nil
 }

@@ -7,20 +7,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// An aliasSet is an alias set with its matches, by package: before a change and after it.
+// An aliasSet is a set of advisories that share names, with the matches by package
+// before and after a change.
 type aliasSet struct {
 	id            int64
-	group         resource.UID // of its advisories
+	group         resource.UID // group of the advisories
 	before, after map[int64][]findingdb.Hit
 	source        string
 }
 
 func newAliasSet(id int64, group resource.UID, source string) *aliasSet {
-	return &aliasSet{id: id, group: group, source: source, before: map[int64][]findingdb.Hit{}, after: map[int64][]findingdb.Hit{}}
+	return &aliasSet{id: id, group: group, source: source, before: map[int64][]findingdb.Hit{},
+		after: map[int64][]findingdb.Hit{}}
 }
 
-// changed returns the packages that the set affects after, and not before; and the other way
-// around.
+// changed returns the packages that only matches after the change affect, and the
+// packages that only matches before it affect.
 func (a *aliasSet) changed() (added, removed []int64) {
 	for p := range a.after {
 		if len(a.before[p]) == 0 {
@@ -37,37 +39,41 @@ func (a *aliasSet) changed() (added, removed []int64) {
 	return added, removed
 }
 
-// setsOf returns the alias sets of a change that affect a package which an image has.
-func setsOf(c findingdb.Change, told map[int64]findingdb.Images) map[int64]*aliasSet {
-	all := map[int64]*aliasSet{}
+// setsOf returns the alias sets of a change that affect a package of an image. images
+// has the images by package.
+func setsOf(c findingdb.Change, announced map[int64]findingdb.Images) map[int64]*aliasSet {
+	sets := map[int64]*aliasSet{}
 	for _, v := range slices.Concat(c.Opened, c.Closed) {
-		id := c.Sets.Of(v.Advisory)
-		if all[id] == nil && told[v.Package].Len() > 0 {
-			all[id] = newAliasSet(id, c.Advisories[v.Advisory].UID.Parent(), c.Source(v.Advisory))
+		id := c.Sets.SetOf(v.Advisory)
+		if sets[id] == nil && announced[v.Package].Len() > 0 {
+			sets[id] = newAliasSet(id, c.Advisories[v.Advisory].UID.Parent(), c.Source(v.Advisory))
 		}
 	}
-	return all
+	return sets
 }
 
-// announcedImages returns which images of an organization have each package, as events told.
-func announcedImages(news []findingdb.News, images findingdb.Images, have map[int64]findingdb.Images) map[int64]findingdb.Images {
+// announcedImages returns the images of an organization by package, in the state that
+// events have announced.
+func announcedImages(
+	changed []findingdb.ChangedImage, images findingdb.Images, have map[int64]findingdb.Images,
+) map[int64]findingdb.Images {
 	pending := findingdb.Images{}
-	for _, n := range news {
+	for _, n := range changed {
 		pending.Add(n.Number)
 	}
-	told := map[int64]findingdb.Images{}
-	for p, of := range have {
-		told[p] = of.And(images)
-		told[p].Minus(pending)
+	announced := map[int64]findingdb.Images{}
+	for p, having := range have {
+		announced[p] = having.And(images)
+		announced[p].Minus(pending)
 	}
-	for _, n := range news {
-		for _, p := range n.Told {
-			if told[p] != nil && images.Has(n.Number) {
-				told[p].Add(n.Number)
+	for _, n := range changed {
+		for _, p := range n.Announced {
+			if announced[p] != nil && images.Has(n.Number) {
+				announced[p].Add(n.Number)
 			}
 		}
 	}
-	return told
+	return announced
 }
 
 // hits returns the matches that an event is about.
@@ -80,8 +86,8 @@ func (a *aliasSet) hits(event resource.EventType) map[int64][]findingdb.Hit {
 
 // score returns the highest score of matches.
 func score(hits map[int64][]findingdb.Hit) (highest int64) {
-	for _, all := range hits {
-		for _, h := range all {
+	for _, matches := range hits {
+		for _, h := range matches {
 			highest = max(highest, h.Score)
 		}
 	}

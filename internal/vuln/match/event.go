@@ -13,55 +13,58 @@ import (
 )
 
 const (
-	maxSingle = 20 // events about single findings of an image, or images of a finding; more are bundled
-	maxListed = 20 // images, findings, packages and owners that an event lists
+	maxSingle = 20 // events about single findings of an image, or about single images of a finding; more are bundled
+	maxListed = 20 // images, findings, packages and owners in an event
 
-	maxNames    = 100 // of a finding that an event lists
-	maxNameText = 256 // bytes of each
+	maxNames    = 100 // names of a finding in an event
+	maxNameText = 256 // bytes of a name in an event
 
-	// How many images a transaction looks up to tell of each, or of each group of repos. What
-	// exceeds that is told by the group of the event.
+	// maxLookedUp is the number of images that a transaction looks up, to write an
+	// event for each image or for each group of repos. Above that it writes one event
+	// for the group of the event.
 	maxLookedUp = 5000
 
-	newsAtOnce = 50 // images that are announced in one transaction
-	maxBundles = 5  // times maxSingle are how many events a transaction writes before it tells in sum
+	imagesAtOnce = 50 // images per transaction
+	maxBundles   = 5  // a transaction with more than maxBundles*maxSingle events writes summaries instead
 
-	maxSetHits = 100_000 // matches of an alias set that events tell of
+	maxSetHits = 100_000 // matches of an alias set; larger sets cause no events
 )
 
-// A eventWriter writes the events of a transaction of the matcher, about the advisories and
-// images of one organization.
+// An eventWriter writes the events of one transaction, about advisories and images of
+// one organization.
 //
-// Whoever receives the events of a group sees all of them, and a finding needs both the
-// image and the advisory in reach. So an event is in the lowest group that has both, and
-// its subject is that group: not the repo, whose group may not see the advisory.
+// A subscriber to a group receives all events of the group, and may see a finding only
+// if the image and the advisory are both in its reach. So an event belongs to the
+// lowest group that contains both, and that group is its subject. The repo is not,
+// because its group may not see the advisory.
 type eventWriter struct {
 	t      *store.Tx
-	single int                                // how many are not bundled
-	left   int                                // images to look up
-	groups map[resource.UID]findingdb.Images  // the images of groups, as far as they are known
-	owners map[[2]resource.UID][]resource.UID // by the group of a repo, and that of the event
+	single int                                // largest number of events that are not bundled
+	left   int                                // number of images that may still be looked up
+	groups map[resource.UID]findingdb.Images  // images by group, as a cache
+	owners map[[2]resource.UID][]resource.UID // by the group of a repo and the group of the event
 	events [][]any
 }
 
 func (m *Matcher) newEventWriter(t *store.Tx) *eventWriter {
-	return &eventWriter{t: t, single: cmp.Or(m.Single, maxSingle), left: maxLookedUp, groups: map[resource.UID]findingdb.Images{},
+	return &eventWriter{t: t, single: cmp.Or(m.Single, maxSingle), left: maxLookedUp,
+		groups: map[resource.UID]findingdb.Images{},
 		owners: map[[2]resource.UID][]resource.UID{}}
 }
 
 func (w *eventWriter) db() findingdb.Tx { return findingdb.In(w.t) }
 
 // imagesIn returns the images of a group.
-func (w *eventWriter) imagesIn(ctx context.Context, group resource.UID) (all findingdb.Images, err error) {
-	all, ok := w.groups[group]
+func (w *eventWriter) imagesIn(ctx context.Context, group resource.UID) (images findingdb.Images, err error) {
+	images, ok := w.groups[group]
 	if !ok {
-		all, err = w.db().ImagesIn(ctx, group)
-		w.groups[group] = all
+		images, err = w.db().ImagesIn(ctx, group)
+		w.groups[group] = images
 	}
-	return all, err
+	return images, err
 }
 
-// writeEvents writes the events of a change of matches, before it is stored.
+// writeEvents writes the events of a change of matches, before the change is stored.
 func (m *Matcher) writeEvents(ctx context.Context, t *store.Tx, c findingdb.Change) error {
 	byRoot := map[int64]*findingdb.Change{}
 	part := func(root int64) *findingdb.Change {
@@ -92,9 +95,9 @@ func (m *Matcher) writeEvents(ctx context.Context, t *store.Tx, c findingdb.Chan
 
 // change writes the events of a change of matches in one organization.
 //
-// Images whose packages have changed since events told about them count with the packages
-// of then. The bitmaps are read before these images are, so that one that appears in
-// between is among them.
+// An image whose packages changed after its last event counts with the packages of that
+// event. The bitmaps are read before the list of changed images, so that an image that
+// changes in between is on that list.
 func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change) error {
 	var org resource.UID
 	var changed []int64
@@ -110,12 +113,12 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 	if err := w.db().ImagesWith(ctx, slices.Compact(changed), images, have); err != nil {
 		return err
 	}
-	news, err := w.db().NewsOf(ctx, root)
+	news, err := w.db().ChangedImagesOf(ctx, root)
 	if err != nil {
 		return err
 	}
-	told := announcedImages(news, images, have)
-	sets := setsOf(c, told)
+	announced := announcedImages(news, images, have)
+	sets := setsOf(c, announced)
 	if len(sets) == 0 {
 		return nil
 	}
@@ -134,39 +137,39 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 	if err := w.db().ImagesWith(ctx, slices.Compact(more), images, have); err != nil {
 		return err
 	}
-	if news, err = w.db().NewsOf(ctx, root); err != nil { // which may have come since
+	if news, err = w.db().ChangedImagesOf(ctx, root); err != nil { // images may have changed since the first read
 		return err
 	}
-	return w.tellSets(ctx, c, sets, announcedImages(news, images, have))
+	return w.writeSetEvents(ctx, c, sets, announcedImages(news, images, have))
 }
 
-// addHits adds to alias sets what they affect.
+// addHits adds the matches before and after the change to alias sets.
 func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[int64]*aliasSet) error {
-	of := map[int64]int64{} // the set of which one is a part now
+	setOf := map[int64]int64{} // the set that an older set is now a part of
 	for id := range sets {
 		for _, part := range c.Sets.Parts(id) {
-			of[part] = id
+			setOf[part] = id
 		}
 	}
-	hits, err := w.db().SetHits(ctx, slices.Sorted(maps.Keys(of)), maxSetHits)
+	hits, err := w.db().SetHits(ctx, slices.Sorted(maps.Keys(setOf)), maxSetHits)
 	if err != nil {
 		return err
 	}
-	for part, all := range hits {
-		if len(all) > maxSetHits { // whoever writes such advisories would keep all others waiting
-			delete(sets, of[part])
+	for part, matches := range hits {
+		if len(matches) > maxSetHits { // such a set would block everybody else's events
+			delete(sets, setOf[part])
 		}
 	}
 	gone := map[[2]int64]bool{}
 	for _, v := range c.Closed {
 		gone[[2]int64{v.Package, v.Advisory}] = true
 	}
-	for part, all := range hits {
-		a := sets[of[part]]
+	for part, found := range hits {
+		a := sets[setOf[part]]
 		if a == nil {
 			continue
 		}
-		for _, h := range all {
+		for _, h := range found {
 			a.before[h.Package] = append(a.before[h.Package], h)
 			if !gone[[2]int64{h.Package, h.Advisory}] {
 				a.after[h.Package] = append(a.after[h.Package], h)
@@ -174,7 +177,7 @@ func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[
 		}
 	}
 	for _, v := range c.Opened {
-		if a := sets[c.Sets.Of(v.Advisory)]; a != nil {
+		if a := sets[c.Sets.SetOf(v.Advisory)]; a != nil {
 			a.after[v.Package] = append(a.after[v.Package],
 				findingdb.Hit{Package: v.Package, Advisory: v.Advisory, Rating: c.Ratings[v]})
 		}
@@ -182,29 +185,30 @@ func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[
 	return nil
 }
 
-// A setChange is what happened to an alias set in images which, with its advisories, are in one
-// group and not in one below it.
+// A setChange is the opening or closing of an alias set in images of one group. The
+// group is the lowest one that contains the images and the advisories.
 type setChange struct {
 	event    resource.EventType
 	at       resource.UID
 	set      *aliasSet
-	packages []int64 // that the set affects now, or did
+	packages []int64 // packages that the set affects after an opening, or affected before a closing
 	images   findingdb.Images
 	score    int64
 }
 
-// tellSets writes the events about images for which alias sets were opened, or closed.
-func (w *eventWriter) tellSets(
-	ctx context.Context, c findingdb.Change, sets map[int64]*aliasSet, told map[int64]findingdb.Images,
+// writeSetEvents writes the events about images in which alias sets were opened or
+// closed.
+func (w *eventWriter) writeSetEvents(
+	ctx context.Context, c findingdb.Change, sets map[int64]*aliasSet, announced map[int64]findingdb.Images,
 ) error {
 	having := func(packages ...int64) findingdb.Images {
-		all := findingdb.Images{}
+		images := findingdb.Images{}
 		for _, p := range packages {
-			all.Or(told[p])
+			images.Or(announced[p])
 		}
-		return all
+		return images
 	}
-	var all []setChange
+	var changes []setChange
 	for _, id := range slices.Sorted(maps.Keys(sets)) {
 		a := sets[id]
 		added, removed := a.changed()
@@ -220,43 +224,43 @@ func (w *eventWriter) tellSets(
 			if err != nil {
 				return err
 			}
-			all = append(all, split...)
+			changes = append(changes, split...)
 		}
 	}
 	events := 0
-	for _, s := range all {
+	for _, s := range changes {
 		if n := s.images.Len(); n <= w.single {
 			events += n
 		} else {
-			events++ // or some
+			events++ // one event for each group, at least one
 		}
 	}
 	if events > maxBundles*w.single {
-		return w.tellInSum(ctx, c, all)
+		return w.writeSummaries(ctx, c, changes)
 	}
-	for _, s := range all {
-		if err := w.tellImages(ctx, c, s, told); err != nil {
+	for _, s := range changes {
+		if err := w.writeImageEvents(ctx, c, s, announced); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// split splits a story by groups. An event is in the lowest group that has both the images
-// and the advisories: the group of the advisories, or one above it.
+// split splits a change by group. An event belongs to the lowest group that contains
+// the images and the advisories: the group of the advisories, or one above it.
 func (w *eventWriter) split(ctx context.Context, s setChange) (all []setChange, _ error) {
 	groups := append(s.set.group.Ancestors(), s.set.group)
 	slices.Reverse(groups)
-	for _, at := range groups {
+	for _, home := range groups {
 		if s.images.Len() == 0 {
 			return all, nil
 		}
-		within, err := w.imagesIn(ctx, at)
+		within, err := w.imagesIn(ctx, home)
 		if err != nil {
 			return nil, err
 		}
 		part := s
-		part.at, part.images = at, s.images.And(within)
+		part.at, part.images = home, s.images.And(within)
 		if s.images.Minus(within); part.images.Len() > 0 {
 			all = append(all, part)
 		}
@@ -264,7 +268,7 @@ func (w *eventWriter) split(ctx context.Context, s setChange) (all []setChange, 
 	return all, nil
 }
 
-// finding returns what events tell of the alias set of a story.
+// finding returns the content of events about the alias set of a change.
 func (w *eventWriter) finding(ctx context.Context, c findingdb.Change, s setChange) (f eventFinding, _ error) {
 	called, err := w.db().SetNames(ctx, c.Sets.Parts(s.set.id), maxNames)
 	if err != nil {
@@ -277,9 +281,9 @@ func (w *eventWriter) finding(ctx context.Context, c findingdb.Change, s setChan
 	return newEventFinding(s.set.hits(s.event), s.packages, known, c.Advisories, called), nil
 }
 
-// tellInSum writes few events about very many: one for the stories that are in one group, by
-// advisories of one group, with the worst of them.
-func (w *eventWriter) tellInSum(ctx context.Context, c findingdb.Change, all []setChange) error {
+// writeSummaries writes few events about many changes: one for all changes in one group
+// by advisories of one group, with the most severe findings.
+func (w *eventWriter) writeSummaries(ctx context.Context, c findingdb.Change, all []setChange) error {
 	type key struct {
 		event          resource.EventType
 		at, advisoryOf resource.UID
@@ -294,11 +298,12 @@ func (w *eventWriter) tellInSum(ctx context.Context, c findingdb.Change, all []s
 		alike[k] = append(alike[k], s)
 	}
 	for _, k := range keys {
-		some := alike[k]
-		slices.SortStableFunc(some, func(a, b setChange) int { return cmp.Compare(b.score, a.score) })
-		news := vuln.FindingNews{FindingCount: len(some), Group: k.at, AdvisoryGroup: k.advisoryOf, Source: some[0].set.source}
+		changes := alike[k]
+		slices.SortStableFunc(changes, func(a, b setChange) int { return cmp.Compare(b.score, a.score) })
+		news := vuln.FindingNews{FindingCount: len(changes), Group: k.at, AdvisoryGroup: k.advisoryOf,
+			Source: changes[0].set.source}
 		images := findingdb.Images{}
-		for i, s := range some {
+		for i, s := range changes {
 			images.Or(s.images)
 			news.Pairs += s.images.Len()
 			if s.set.source != news.Source {
@@ -325,18 +330,20 @@ func (w *eventWriter) tellInSum(ctx context.Context, c findingdb.Change, all []s
 	return nil
 }
 
-// tellImages writes the events about a finding in images: one for each image if there are
-// few, otherwise one for each group of their repos, or, if they are very many, one for the
-// group of the event.
-func (w *eventWriter) tellImages(ctx context.Context, c findingdb.Change, s setChange, told map[int64]findingdb.Images) error {
+// writeImageEvents writes the events about a finding in images: one for each image if
+// there are few, otherwise one for each group of repos, or one for the group of the
+// event if there are very many.
+func (w *eventWriter) writeImageEvents(
+	ctx context.Context, c findingdb.Change, s setChange, announced map[int64]findingdb.Images,
+) error {
 	f, err := w.finding(ctx, c, s)
 	if err != nil {
 		return err
 	}
 	n := s.images.Len()
-	some := n > w.left
+	isSample := n > w.left
 	lookUp := n
-	if some {
+	if isSample {
 		lookUp = min(n, maxListed)
 	}
 	w.left -= lookUp
@@ -351,13 +358,13 @@ func (w *eventWriter) tellImages(ctx context.Context, c findingdb.Change, s setC
 	news := vuln.FindingNews{Findings: []vuln.NewFinding{f.all()}, FindingCount: 1, Images: newsImages(found),
 		ImageCount: n, Pairs: n, Group: s.at, AdvisoryGroup: s.set.group, Source: s.set.source}
 	switch {
-	case some || n > w.single && len(byGroup) > maxListed:
+	case isSample || n > w.single && len(byGroup) > maxListed:
 		return w.add(ctx, s.event, s.at, news)
 	case n > w.single:
 		for _, group := range slices.Sorted(maps.Keys(byGroup)) {
-			of := byGroup[group]
-			news.Images, news.ImageCount, news.Group = of[:min(len(of), maxListed)], len(of), group
-			news.Pairs = len(of)
+			images := byGroup[group]
+			news.Images, news.ImageCount, news.Group = images[:min(len(images), maxListed)], len(images), group
+			news.Pairs = len(images)
 			if err := w.add(ctx, s.event, s.at, news); err != nil {
 				return err
 			}
@@ -365,7 +372,7 @@ func (w *eventWriter) tellImages(ctx context.Context, c findingdb.Change, s setC
 		return nil
 	}
 	for _, i := range found {
-		one := f.in(func(p int64) bool { return told[p].Has(i.Number) })
+		one := f.in(func(p int64) bool { return announced[p].Has(i.Number) })
 		news.Findings, news.Images = []vuln.NewFinding{one}, []vuln.NewsImage{i.NewsImage}
 		news.ImageCount, news.Pairs, news.Group = 1, 1, i.Repo.Parent()
 		if err := w.add(ctx, s.event, s.at, news); err != nil {
@@ -382,24 +389,27 @@ func newsImages(all []findingdb.ImageNumber) (out []vuln.NewsImage) {
 	return out
 }
 
-// add adds an event in a group.
-func (w *eventWriter) add(ctx context.Context, event resource.EventType, at resource.UID, n vuln.FindingNews) (err error) {
-	if n.Owners, err = w.ownersOf(ctx, n.Group, at); err != nil {
+// add adds an event in the group home.
+func (w *eventWriter) add(
+	ctx context.Context, event resource.EventType, home resource.UID, n vuln.FindingNews,
+) (err error) {
+	if n.Owners, err = w.ownersOf(ctx, n.Group, home); err != nil {
 		return err
 	}
-	row, err := w.t.Event(ctx, event, at, at, nil, n)
+	row, err := w.t.Event(ctx, event, home, home, nil, n)
 	w.events = append(w.events, row)
 	return err
 }
 
-// ownersOf returns the owners of a group, or of the nearest one above it that has some; but
-// of none above the group of the event, whose owners those below need not know.
-func (w *eventWriter) ownersOf(ctx context.Context, group, at resource.UID) (all []resource.UID, err error) {
-	key := [2]resource.UID{group, at}
-	if all, ok := w.owners[key]; ok {
-		return all, nil
+// ownersOf returns the owners of a group, or of the nearest group above it that has
+// owners. Groups above the group of the event are not considered, because its
+// subscribers need not know their owners.
+func (w *eventWriter) ownersOf(ctx context.Context, group, home resource.UID) (all []resource.UID, err error) {
+	key := [2]resource.UID{group, home}
+	if uids, ok := w.owners[key]; ok {
+		return uids, nil
 	}
-	for g := group; at.Covers(g) && len(all) == 0; g = g.Parent() {
+	for g := group; home.Covers(g) && len(all) == 0; g = g.Parent() {
 		if all, err = w.db().Owners(ctx, g, resource.OwnerRole, maxListed); err != nil {
 			return nil, err
 		}

@@ -12,15 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A eventFinding is what events tell of an alias set, with its packages by their numbers.
+// An eventFinding is the content of events about an alias set, with packages by ID.
 type eventFinding struct {
 	vuln.NewFinding
 	packages []int64
 	known    map[int64]vuln.NewsPackage
 }
 
-// newEventFinding returns what events tell of an alias set that affects packages. called are
-// the names of the set, as far as they are stored, and advisories those with newer names.
+// newEventFinding returns the content of events about an alias set that affects
+// packages. called are the stored names of the set, and advisories the advisories with
+// new names.
 func newEventFinding(
 	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]registry.Package,
 	advisories map[int64]findingdb.NamedAdvisory, called []string,
@@ -62,7 +63,7 @@ func clipName(name string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// in returns what an event tells of the packages for which has is true.
+// in returns the finding with the packages for which has is true.
 func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 	v := f.NewFinding
 	for _, p := range f.packages {
@@ -73,17 +74,18 @@ func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 	return v
 }
 
-// all returns what an event tells of all packages.
+// all returns the finding with all packages.
 func (f eventFinding) all() vuln.NewFinding { return f.in(func(int64) bool { return true }) }
 
-// smallestFix returns the smallest version that fixes a package and is above its own, or "".
+// smallestFix returns the smallest version that fixes a package and is above its
+// current version, or "".
 func smallestFix(p registry.Package, fixed []string) (least string) {
-	own := p.Version
+	installed := p.Version
 	if p.SourceName != "" {
-		own = cmp.Or(p.SourceVersion, own)
+		installed = cmp.Or(p.SourceVersion, installed)
 	}
 	for _, v := range fixed {
-		above, err := version.Compare(p.Ecosystem, v, own)
+		above, err := version.Compare(p.Ecosystem, v, installed)
 		if err != nil || above <= 0 {
 			continue
 		}

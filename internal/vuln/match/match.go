@@ -25,53 +25,54 @@ const (
 	matchLife  = 10 * time.Second
 	matchEvery = 100 * time.Millisecond
 
-	// What one turn does is bounded, because others wait for theirs: anybody can push very
-	// many versions of a package, and import very many advisories about it.
+	// One turn does a bounded amount of work, because other organizations wait for
+	// theirs: anybody can push very many versions of a package, and import very many
+	// advisories about it.
 	packagesAtOnce = 200
 	changesAtOnce  = 500
 	pairsAtOnce    = 20_000
 	longTurn       = 250 * time.Millisecond
 
-	// The version before this one changes advisories and does not note it, as long as an
-	// upgrade takes. So everything is compared once more later.
+	// During an upgrade, replicas of the previous version change advisories without
+	// recording the change. So everything is compared again later.
 	catchUpAfter = time.Hour
-	caughtUp     = "findings.caught_up" // the setting that says that this was done
+	caughtUp     = "findings.caught_up" // the setting that records that this was done
 )
 
-// A Matcher keeps which advisories affect which packages. It compares a package with all
-// advisories when the package first appears, and an advisory with all packages when the
-// advisory changes; no image is read. Of several replicas one does it at a time.
+// A Matcher stores which advisories affect which packages. It compares a package with
+// all advisories when the package first appears, and an advisory with all packages when
+// the advisory changes. It reads no images. One replica at a time does the work.
 //
-// Whichever comes first, a package or an advisory: each is committed before the other
-// side is read, so one of the two comparisons sees both.
+// A package and an advisory can appear at the same time. Each is committed before the
+// other side is read, so one of the two comparisons sees both.
 type Matcher struct {
-	packages   *findingdb.Store
-	advisories *advisorydb.Store
-	log        *slog.Logger
-	Holder     string // of the lease; random, unless it is set
-	last       int64  // the organization whose changes were served last
-	nextNews   int64  // the number from which on images are announced next
-	Pairs      int    // of a package and an advisory that one turn compares, about
-	shares     map[int64]progress
+	packages    *findingdb.Store
+	advisories  *advisorydb.Store
+	log         *slog.Logger
+	Holder      string // name of the lease holder; random by default
+	last        int64  // the organization whose changes were compared last
+	nextChanged int64  // the first image number of the next announcement
+	Pairs       int    // approximate number of pairs of a package and an advisory per turn
+	progress    map[int64]progress
 
-	adopted bool      // what the version before has stored is in alias sets
-	asked   bool      // whether it has caught up
-	catchUp time.Time // when it has to; zero if it need not
+	adopted bool      // advisories stored by the previous version are in alias sets
+	asked   bool      // the setting caughtUp was read
+	catchUp time.Time // when to compare everything again; zero means never
 
-	Single int // how many events tell of one thing each before they are bundled; 0 means 20
+	Single int // number of events about single findings or images before they are bundled; 0 means 20
 }
 
 // New returns a Matcher over a database.
 func New(packages *findingdb.Store, advisories *advisorydb.Store, log *slog.Logger) *Matcher {
 	return &Matcher{packages: packages, advisories: advisories, log: cmp.Or(log, slog.Default()), Holder: rand.Text(),
-		Pairs: pairsAtOnce, shares: map[int64]progress{}}
+		Pairs: pairsAtOnce, progress: map[int64]progress{}}
 }
 
 // Run matches until ctx ends.
 func (m *Matcher) Run(ctx context.Context) error {
 	defer func() {
 		if m.packages.Replicated() {
-			_ = m.packages.ReleaseLease(context.WithoutCancel(ctx), matchLease, m.Holder) // it ends by itself
+			_ = m.packages.ReleaseLease(context.WithoutCancel(ctx), matchLease, m.Holder) // the lease expires anyway
 		}
 	}()
 	var renewed time.Time
@@ -79,13 +80,13 @@ func (m *Matcher) Run(ctx context.Context) error {
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.AcquireLease(ctx, matchLease, m.Holder, matchLife)
 			if err != nil || !has {
-				m.adopted = false // whoever has it may be of the version before
+				m.adopted = false // the holder may be a replica of the previous version
 				sleep(ctx, matchLife/10)
 				continue
 			}
 			renewed = time.Now()
 		}
-		err := m.catchUpInTime(ctx)
+		err := m.catchUpIfDue(ctx)
 		if err == nil {
 			err = m.matchAll(ctx, renewed)
 		}
@@ -100,8 +101,8 @@ func (m *Matcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until this process has changed an advisory, or another one may have, or there
-// may be new packages.
+// wait waits until this process has changed an advisory, or until another process may
+// have changed one or added packages.
 func (m *Matcher) wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -110,10 +111,10 @@ func (m *Matcher) wait(ctx context.Context) {
 	}
 }
 
-// catchUpInTime adopts what the version before has compared, lists the ecosystems of
-// advisories that were there before this version, and catches up an hour later. It does
-// the last two once in the life of a database.
-func (m *Matcher) catchUpInTime(ctx context.Context) error {
+// catchUpIfDue adopts the comparisons of the previous version, lists the ecosystems of
+// existing advisories, and compares everything again an hour later. It does the last
+// two steps once in the life of a database.
+func (m *Matcher) catchUpIfDue(ctx context.Context) error {
 	if !m.adopted {
 		if err := m.adopt(ctx); err != nil {
 			return err
@@ -141,7 +142,7 @@ func (m *Matcher) catchUpInTime(ctx context.Context) error {
 	return m.packages.SetSetting(ctx, caughtUp, []byte("1"))
 }
 
-// adopt puts advisories that the version before has compared into alias sets.
+// adopt adds the advisories that the previous version has compared to alias sets.
 func (m *Matcher) adopt(ctx context.Context) error {
 	for {
 		did := 0
@@ -155,7 +156,7 @@ func (m *Matcher) adopt(ctx context.Context) error {
 	}
 }
 
-// CatchUp has all packages compared with all advisories again.
+// CatchUp marks all packages to be compared with all advisories again.
 func (m *Matcher) CatchUp(ctx context.Context) error {
 	if err := m.advisories.RecordEcosystems(ctx); err != nil {
 		return err
@@ -163,7 +164,7 @@ func (m *Matcher) CatchUp(ctx context.Context) error {
 	return m.packages.MatchAgain(ctx)
 }
 
-// matchAll matches until there is nothing left, or the lease must be renewed.
+// matchAll matches until there is nothing left to do, or the lease must be renewed.
 func (m *Matcher) matchAll(ctx context.Context, renewed time.Time) error {
 	for !m.packages.Replicated() || time.Since(renewed) < matchLife/2 {
 		did, err := m.Match(ctx)
@@ -174,8 +175,8 @@ func (m *Matcher) matchAll(ctx context.Context, renewed time.Time) error {
 	return nil
 }
 
-// Match compares some packages and some advisories, and writes the events about some images
-// that are new. It reports whether there were any.
+// Match compares a batch of packages and a batch of advisories, and writes the
+// events of a batch of changed images. It reports whether it found anything to do.
 func (m *Matcher) Match(ctx context.Context) (bool, error) {
 	packages, err := m.matchPackages(ctx)
 	if err != nil {
@@ -201,8 +202,8 @@ func (m *Matcher) write(ctx context.Context, f func(*store.Tx) error) error {
 	})
 }
 
-// matchPackages compares packages that are new, the oldest and the newest in turn, so that
-// nobody waits for all that another has pushed.
+// matchPackages compares new packages. It alternates between the oldest and the newest,
+// so that a large push does not delay later ones.
 func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	fresh, err := m.packages.Unmatched(ctx, packagesAtOnce)
 	if err != nil || len(fresh) == 0 {
@@ -213,55 +214,58 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	pairs, begin := 0, time.Now()
 	for i, p := range fresh {
 		s := subjectOf(p)
-		all, ok := named[s.name]
+		candidates, ok := named[s.name]
 		if !ok {
-			if all, err = m.advisories.AdvisoriesNaming(ctx, s.name); err != nil {
+			if candidates, err = m.advisories.AdvisoriesNaming(ctx, s.name); err != nil {
 				return false, err
 			}
-			named[s.name] = all
+			named[s.name] = candidates
 		}
-		for _, a := range all {
+		for _, a := range candidates {
 			s.match(a, want)
 		}
-		if pairs += len(all); pairs >= m.Pairs || time.Since(begin) > longTurn {
+		if pairs += len(candidates); pairs >= m.Pairs || time.Since(begin) > longTurn {
 			fresh = fresh[:i+1]
 			break
 		}
 	}
 	return true, m.write(ctx, func(t *store.Tx) error {
-		return findingdb.In(t).MatchPackages(ctx, fresh, want, func(c findingdb.Change) error { return m.writeEvents(ctx, t, c) })
+		return findingdb.In(t).MatchPackages(ctx, fresh, want, func(c findingdb.Change) error {
+			return m.writeEvents(ctx, t,
+				c)
+		})
 	})
 }
 
-// matchAdvisories compares advisories that have changed: as many of an organization as its
-// turn allows.
+// matchAdvisories compares changed advisories of one organization, as many as its turn
+// allows.
 func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	c, err := m.advisories.NextChanges(ctx, m.last, changesAtOnce)
 	if err != nil || len(c.Advisories) == 0 {
 		return false, err
 	}
 	m.last = c.Root
-	share := m.progressOf(c)
-	c = c.First(share.atOnce)
-	want, done, err := m.compare(ctx, c.Advisories, share)
+	turn := m.progressOf(c)
+	c = c.First(turn.batch)
+	want, done, err := m.compare(ctx, c.Advisories, turn)
 	if err != nil || want == nil {
 		return true, err
 	}
 	err = m.write(ctx, func(t *store.Tx) error {
-		tell := func(change findingdb.Change) error { return m.writeEvents(ctx, t, change) }
-		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, tell); err != nil || !done {
+		announce := func(change findingdb.Change) error { return m.writeEvents(ctx, t, change) }
+		if err := findingdb.In(t).MatchAdvisories(ctx, c.Advisories, *want, c.Sources, announce); err != nil || !done {
 			return err
 		}
 		return advisorydb.DeleteChanges(ctx, t, c)
 	})
 	if err == nil {
-		m.end(c.Root, share, *want, done)
+		m.finishTurn(c.Root, turn, *want, done)
 	}
 	return true, err
 }
 
-// A subject is a package as advisories speak of it: distributions speak of the source that
-// it was built from.
+// A subject is a package under the name that advisories use: distributions use the
+// name of the source package.
 type subject struct {
 	id              int64
 	ecosystem, name string
@@ -269,7 +273,7 @@ type subject struct {
 	known           bool // its version can be compared
 }
 
-func subjectOf(p findingdb.Known) subject {
+func subjectOf(p findingdb.StoredPackage) subject {
 	s := subject{id: p.ID, ecosystem: p.Ecosystem, name: cmp.Or(p.SourceName, p.Name)}
 	v := p.Version
 	if p.SourceName != "" {
@@ -280,16 +284,16 @@ func subjectOf(p findingdb.Known) subject {
 	return s
 }
 
-// match adds a match to all if an advisory affects the package.
-func (s subject) match(a vuln.Advisory, all findingdb.Matches) {
+// match adds a match to matches if an advisory affects the package.
+func (s subject) match(a vuln.Advisory, matches findingdb.Matches) {
 	if !s.known || !s.query.Affects(a, s.name) {
 		return
 	}
 	key := store.Segment(a.UID)
-	all.Ratings[findingdb.Match{Package: s.id, Root: store.Segment(a.UID.Root()), Advisory: key}] = findingdb.Rating{
+	matches.Ratings[findingdb.Match{Package: s.id, Root: store.Segment(a.UID.Root()), Advisory: key}] = findingdb.Rating{
 		Score: int64(math.Round(finding.Score(a, s.name) * 10)), Fixed: version.Fixed(a, s.ecosystem, s.name),
 	}
-	all.Advisories[key] = findingdb.NamedAdvisory{UID: a.UID, Names: finding.AdvisoryNames(a)}
+	matches.Advisories[key] = findingdb.NamedAdvisory{UID: a.UID, Names: finding.AdvisoryNames(a)}
 }
 
 func sleep(ctx context.Context, d time.Duration) {

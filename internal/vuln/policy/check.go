@@ -16,15 +16,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// A RefusedPull is an image that a rule would refuse, and who has pulled it.
+// A RefusedPull is an image that a rule would refuse, and an identity that pulled it.
 type RefusedPull struct {
 	pulldb.PullSum
-	Path   string // of the repo
+	Path   string // path of the repo
 	Reason string
 }
 
-// A RuleCheck is a page of the pulls that a rule would refuse, and how many they are
-// altogether.
+// A RuleCheck is a page of the pulls that a rule would refuse, and their totals.
 type RuleCheck struct {
 	page.Page[RefusedPull]
 	Pulls, Images, Identities int64
@@ -32,33 +31,36 @@ type RuleCheck struct {
 
 const (
 	checkPeriod = 30 * 24 * time.Hour
-	checkBatch  = 200    // images that are judged at once
+	checkBatch  = 200    // images judged in one batch
 	maxSums     = 50_000 // pairs of an image and an identity
 	maxVerified = 5_000  // images whose signatures are verified
 )
 
-// refusedList is how refused pulls are ordered: by the last of each.
-var refusedList = page.List{Kind: "refused_pulls", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
+// refusedList orders refused pulls by the time of the last pull.
+var refusedList = page.List{
+	Kind: "refused_pulls", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true},
+}
 
-// A checked names the rule that is checked.
+// A checked is the rule to check, as stored in a page token.
 type checked struct {
 	Rule resource.UID `json:"rule,omitempty"`
 }
 
-// CheckRule returns a page of the pulls of the last 30 days that a rule would refuse now. The
-// caller needs repo.check_policies on it and, because the answer has them, what lists rules,
-// repos, identities, reports and advisories. It returns fault.FailedPrecondition if there
-// are too many pulls.
+// CheckRule returns a page of the pulls of the last 30 days that a rule would refuse
+// now. The caller needs repo.check_policies on the rule. Because the result contains
+// rules, repos, identities, reports and advisories, the caller also needs the
+// capabilities to list them. CheckRule returns fault.FailedPrecondition if there are
+// too many pulls.
 func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params) (none RuleCheck, _ error) {
-	of, req, err := page.Resume(s.pages, refusedList, checked{uid}, p)
+	selected, req, err := page.Resume(s.pages, refusedList, checked{uid}, p)
 	if err != nil {
 		return none, err
 	}
-	if err := s.requireEach(ctx, of.Rule, resource.RepoCheckPolicies, resource.PolicyList, resource.RepoList,
+	if err := s.requireEach(ctx, selected.Rule, resource.RepoCheckPolicies, resource.PolicyList, resource.RepoList,
 		resource.IdentityList, resource.ReportsList, resource.AdvisoriesList); err != nil {
 		return none, err
 	}
-	rule, err := s.packages.PullRule(ctx, of.Rule)
+	rule, err := s.packages.PullRule(ctx, selected.Rule)
 	if err != nil {
 		return none, err
 	}
@@ -69,8 +71,8 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 		}
 		defer end()
 	}
-	now := s.packages.Time()
-	sums, err := s.pulls.PullSums(ctx, rule.Target, now.Add(-checkPeriod), maxSums+1)
+	asOf := s.packages.Time()
+	sums, err := s.pulls.PullSums(ctx, rule.Target, asOf.Add(-checkPeriod), maxSums+1)
 	if err != nil {
 		return none, err
 	}
@@ -78,7 +80,7 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 		return none, fault.Unmet("TOO_MANY_PULLS", "more than %d pairs of an image and an identity; check a rule about less",
 			maxSums)
 	}
-	refused, err := s.refusedOf(ctx, rule, sums, now)
+	refused, err := s.refusedOf(ctx, rule, sums, asOf)
 	if err != nil {
 		return none, err
 	}
@@ -91,12 +93,12 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 	return out, nil
 }
 
-// Key orders refused pulls by time.
+// key orders refused pulls by time.
 func (p RefusedPull) key() string {
 	return fmt.Sprintf("%020d\x00%s\x00%s\x00%s", store.MS(p.Last), p.Repo, p.Digest, p.Identity)
 }
 
-// totals counts what refused pulls are about.
+// totals counts the pulls, the images and the identities.
 func totals(all []RefusedPull) (out RuleCheck) {
 	images, identities := map[finding.ImageKey]bool{}, map[resource.UID]bool{}
 	for _, p := range all {
@@ -107,9 +109,9 @@ func totals(all []RefusedPull) (out RuleCheck) {
 	return out
 }
 
-// refusedOf returns those of the pulls that a rule refuses at a time.
+// refusedOf returns the pulls that a rule refuses at a time.
 func (s *Service) refusedOf(
-	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, at time.Time,
+	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, asOf time.Time,
 ) (refused []RefusedPull, _ error) {
 	var keys []finding.ImageKey
 	seen := map[finding.ImageKey]bool{}
@@ -125,12 +127,12 @@ func (s *Service) refusedOf(
 	}
 	reasons := map[finding.ImageKey]string{}
 	j := judge{s.packages, s.images, s.advisories, s.registry.SignedBy}
-	for some := range slices.Chunk(keys, checkBatch) {
-		all, err := j.judgements(ctx, some, []vuln.PullRule{rule}, at)
+	for batch := range slices.Chunk(keys, checkBatch) {
+		verdicts, err := j.judgements(ctx, batch, []vuln.PullRule{rule}, asOf)
 		if err != nil {
 			return nil, err
 		}
-		for key, v := range all {
+		for key, v := range verdicts {
 			reasons[key] = v.reasons[rule.UID]
 		}
 	}
@@ -142,20 +144,23 @@ func (s *Service) refusedOf(
 	return refused, nil
 }
 
-// judgedBy returns those of the keys that a rule judges.
-func (s *Service) judgedBy(ctx context.Context, rule vuln.PullRule, keys []finding.ImageKey) ([]finding.ImageKey, error) {
+// judgedBy returns the keys of images to which a rule applies.
+func (s *Service) judgedBy(
+	ctx context.Context, rule vuln.PullRule, keys []finding.ImageKey,
+) ([]finding.ImageKey, error) {
 	switch {
 	case rule.Unsigned && len(keys) > maxVerified:
 		return nil, fault.Unmet("TOO_MANY_IMAGES", "more than %d images; check a rule about less", maxVerified)
 	case rule.Unsigned:
 		return s.onlyRunning(ctx, keys)
-	case rule.RefuseUnknown: // otherwise an index is as good as an image of which nothing is known
+	case rule.RefuseUnknown: // otherwise an index would count as an image with unknown content
 		return s.onlyImages(ctx, keys)
 	}
 	return keys, nil
 }
 
-// onlyRunning returns those of the keys that must be signed, which are still there.
+// onlyRunning returns the keys of manifests that need a signature. Deleted manifests
+// are left out.
 func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (all []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.Manifest(ctx, key.Repo, key.Digest)
@@ -173,7 +178,8 @@ func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (all
 	return all, nil
 }
 
-// onlyImages returns those of the keys that are manifests of images, which are still there.
+// onlyImages returns the keys of manifests that are images. Deleted manifests are left
+// out.
 func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (images []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.StatManifest(ctx, key.Repo, key.Digest)
@@ -190,7 +196,7 @@ func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (imag
 	return images, nil
 }
 
-// addPaths adds the paths of repos.
+// addPaths sets the paths of the repos.
 func (s *Service) addPaths(ctx context.Context, all []RefusedPull) error {
 	var repos []resource.UID
 	for _, p := range all {

@@ -15,22 +15,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A Matching counts what an exception matches.
+// A Matching counts the findings and images that an exception matches.
 type Matching struct {
-	Findings int64 // pairs of an image and something wrong with a package of it
+	Findings int64 // pairs of an image and a finding
 	Images   int64
 }
 
-// A CountedException is an exception with what it matches.
+// A CountedException is an exception with the number of its matches.
 type CountedException struct {
 	vuln.Exception
 	Now      time.Time // when it was read
-	Matching *Matching // nil if that was not counted
+	Matching *Matching // nil if the matches were not counted
 }
 
-// counted counts what an exception matches, whether it has an effect or not, among the
-// images that the caller has repo.list and vuln_report.list on and the advisories that the
-// caller has advisories.list on. Whoever may list neither is told of none.
+// counted counts the matches of an exception, whether it is in effect or not. It counts
+// images on which the caller has repo.list and vuln_report.list, and advisories on
+// which the caller has advisories.list. The count is 0 for a caller without these
+// capabilities.
 func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedException, _ error) {
 	c = CountedException{Exception: e, Now: s.packages.Time(), Matching: &Matching{}}
 	reach, err := finding.Reach(ctx, s.authz, e.Target, resource.RepoList, resource.ReportsList)
@@ -41,11 +42,11 @@ func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedExcep
 	if err != nil || len(seen) == 0 {
 		return c, err
 	}
-	packages, err := s.suspects(ctx, e, reach, seen)
+	packages, err := s.candidatePackages(ctx, e, reach, seen)
 	if err != nil || len(packages) == 0 {
 		return c, err
 	}
-	times, err := s.timesMeant(ctx, e, packages, seen)
+	times, err := s.countFindings(ctx, e, packages, seen)
 	if err != nil {
 		return c, err
 	}
@@ -53,7 +54,7 @@ func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedExcep
 	if err != nil {
 		return c, err
 	}
-	if numbers, err = s.ofException(ctx, e, numbers); err != nil {
+	if numbers, err = s.matchingImages(ctx, e, numbers); err != nil {
 		return c, err
 	}
 	have, err := s.packages.CountHaving(ctx, numbers, slices.Collect(maps.Keys(times)))
@@ -64,8 +65,9 @@ func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedExcep
 	return c, err
 }
 
-// ForFinding returns the packages of images in reach that an exception may be about.
-func (s *Service) suspects(
+// candidatePackages returns the packages of images in reach that an exception may
+// match.
+func (s *Service) candidatePackages(
 	ctx context.Context, e vuln.Exception, reach, seen []resource.UID,
 ) (ids []int64, _ error) {
 	if e.Advisory == "" {
@@ -91,9 +93,9 @@ func (s *Service) suspects(
 	return slices.Compact(ids), err
 }
 
-// timesMeant returns for each of the packages how many findings of it the exception is
-// about, if there are any.
-func (s *Service) timesMeant(
+// countFindings returns the number of findings that the exception matches, by package.
+// Packages without such findings are left out.
+func (s *Service) countFindings(
 	ctx context.Context, e vuln.Exception, ids []int64, seen []resource.UID,
 ) (map[int64]int64, error) {
 	hits, err := s.packages.HitsOf(ctx, ids, finding.Organizations(seen))
@@ -115,13 +117,13 @@ func (s *Service) timesMeant(
 		}
 	}
 	about := e
-	about.TagPattern, about.Digest, about.ApproveTime = "", "", e.CreateTime // of any image, at any time
+	about.TagPattern, about.Digest, about.ApproveTime = "", "", e.CreateTime // matches any image, at any time
 	about.DeleteTime, about.ExpireTime = time.Time{}, time.Time{}
 	x := exception.NewSet([]vuln.Exception{about})
 	times := map[int64]int64{}
-	for id, of := range byPackage {
-		for _, same := range finding.GroupByAlias(of, advisories) {
-			c := exception.Case{Repo: e.Target, Claims: finding.Claims(same, advisories), Package: known[id]}
+	for id, matched := range byPackage {
+		for _, aliases := range finding.GroupByAlias(matched, advisories) {
+			c := exception.Case{Repo: e.Target, Claims: finding.Claims(aliases, advisories), Package: known[id]}
 			if _, ok := x.Holding(c, e.CreateTime, nil); ok {
 				times[id]++
 			}
@@ -130,13 +132,13 @@ func (s *Service) timesMeant(
 	return times, nil
 }
 
-// ofException returns those of the images that the exception is about.
-func (s *Service) ofException(ctx context.Context, e vuln.Exception, numbers []int64) (all []int64, _ error) {
+// matchingImages returns the images that the exception matches.
+func (s *Service) matchingImages(ctx context.Context, e vuln.Exception, numbers []int64) (all []int64, _ error) {
 	if e.TagPattern == "" && e.Digest == "" {
 		return numbers, nil
 	}
-	for some := range slices.Chunk(numbers, tagBatch) {
-		images, err := s.images.NumberedImages(ctx, some)
+	for batch := range slices.Chunk(numbers, tagBatch) {
+		images, err := s.images.NumberedImages(ctx, batch)
 		if err != nil {
 			return nil, err
 		}

@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	maxListed   = 200    // images of an index that an exception may be about
-	countPage   = 50     // exceptions that are counted at once
-	tagBatch    = 200    // images whose tags are read at once
-	maxVersions = 20_000 // of one package that an exception is counted for
+	maxListed   = 200    // images of an index in one exception
+	countPage   = 50     // exceptions on a page with counts
+	tagBatch    = 200    // images per read of tags
+	maxVersions = 20_000 // versions of one package that are counted for an exception
 )
 
-// CreateException adds an exception to a group. The caller needs policies.override.create
-// there. If the caller also holds advisories.approve there, it is approved.
+// CreateException adds an exception to a group. The caller needs
+// policies.override.create on the group. The exception is approved if the caller also
+// has advisories.approve there.
 func (s *Service) CreateException(
 	ctx context.Context, parent resource.UID, e vuln.Exception,
 ) (none CountedException, _ error) {
@@ -39,13 +40,14 @@ func (s *Service) CreateException(
 	return s.counted(ctx, e)
 }
 
-// newException completes what a caller has asked for, and checks it.
+// newException returns the exception e with all fields set, or the reason why e is
+// invalid.
 func (s *Service) newException(
 	ctx context.Context, parent resource.UID, e vuln.Exception,
 ) (vuln.Exception, error) {
-	now := s.packages.Time()
+	asOf := s.packages.Time()
 	caller, _ := authz.CallerFrom(ctx)
-	e.UID, e.Author, e.CreateTime, e.UpdateTime = parent.NewChild(), caller.Identity, now, now
+	e.UID, e.Author, e.CreateTime, e.UpdateTime = parent.NewChild(), caller.Identity, asOf, asOf
 	if e.Target == "" {
 		e.Target = parent
 	}
@@ -56,7 +58,7 @@ func (s *Service) newException(
 	if err := e.Validate(); err != nil {
 		return e, err
 	}
-	if !e.ExpireTime.IsZero() && !e.ExpireTime.After(now) {
+	if !e.ExpireTime.IsZero() && !e.ExpireTime.After(asOf) {
 		return e, fault.Field("expire_time", "is over already")
 	}
 	if e.PURL != "" {
@@ -76,12 +78,12 @@ func (s *Service) newException(
 		}
 	}
 	if s.authz.Require(ctx, resource.AdvisoriesApprove, parent) == nil {
-		e.Approver, e.ApproveTime = caller.Identity, now
+		e.Approver, e.ApproveTime = caller.Identity, asOf
 	}
 	return e, nil
 }
 
-// GetException returns an exception, also one that is over. The caller needs
+// GetException returns an exception, also a deleted one. The caller needs
 // policies.override.list on it.
 func (s *Service) GetException(ctx context.Context, uid resource.UID) (none CountedException, _ error) {
 	e, err := authz.Get(ctx, s.authz, resource.OverrideList, uid, s.packages.Exception)
@@ -91,8 +93,8 @@ func (s *Service) GetException(ctx context.Context, uid resource.UID) (none Coun
 	return s.counted(ctx, e)
 }
 
-// ApproveException lets an exception take effect. The caller needs advisories.approve on
-// it.
+// ApproveException puts an exception into effect. The caller needs advisories.approve
+// on it.
 func (s *Service) ApproveException(ctx context.Context, uid resource.UID) (none CountedException, _ error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesApprove, uid); err != nil {
 		return none, err
@@ -110,14 +112,14 @@ func (s *Service) DeleteException(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// An ExceptionFilter selects exceptions, and says whether to count what they match.
+// An ExceptionFilter selects exceptions. If Count is true, their matches are counted.
 type ExceptionFilter struct {
 	resource.Filter
 	Count bool
 }
 
-// ListExceptions returns a page of the exceptions that the caller holds
-// policies.override.list on.
+// ListExceptions returns a page of the exceptions on which the caller has
+// policies.override.list.
 func (s *Service) ListExceptions(
 	ctx context.Context, f ExceptionFilter, p page.Params,
 ) (out page.Page[CountedException], _ error) {

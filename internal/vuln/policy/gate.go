@@ -22,23 +22,24 @@ import (
 
 const (
 	verdictsCached = 1 << 14
-	verdictLife    = 5 * time.Second // how late a pull may learn of an advisory or a tag
+	verdictLife    = 5 * time.Second // the longest time until a pull is judged by a new advisory or tag
 )
 
-// A Gate says which pulls the rules refuse.
+// A Gate decides which pulls the rules refuse.
 //
-// Who pulls does not matter but for those that a rule exempts. What counts is decided by
-// where the rule is: advisories in its group, or below it on the way to the repo, so that
-// nobody in another folder can stop a pull; and exceptions in its group or above it, so that
-// whoever administers a folder cannot lift the rule of the organization.
+// The decision does not depend on the caller, except for identities that a rule
+// exempts. It depends on the group of the rule. Advisories count if they are in that
+// group or between it and the repo, so that nobody in another folder can stop a pull.
+// Exceptions count if they are in that group or above it, so that the administrator of
+// a folder cannot lift a rule of the organization.
 type Gate struct {
 	judge
 	rules    *store.CachedTable[findingdb.RuleSet]
 	verdicts *verdictCache
 }
 
-// A Signed returns who of the signers of a group has signed an image, or "" and why nobody has; and "" twice for what needs
-// no signature.
+// A Signed returns which signer of a group has signed an image. If nobody has, signer
+// is "" and why is the reason. Both are "" if the image needs no signature.
 type Signed func(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, err error)
@@ -53,9 +54,10 @@ func NewGate(
 	return g
 }
 
-// Check returns why the pull of a manifest is refused to the caller, or "". public says that the caller may pull only because everybody may: then the reason names
-// no finding. Only manifests of images are refused. An index is not, because who pulls asks for
-// the image of a platform next.
+// Check returns why the caller may not pull a manifest, or "". public means that the
+// caller may pull only because everybody may: then the reason names no finding. Only
+// images are refused. An index is not refused, because the client requests the image of
+// its platform next.
 func (g *Gate) Check(
 	ctx context.Context, repo resource.UID, m registry.Manifest, public bool,
 ) (string, error) {
@@ -83,8 +85,8 @@ func (g *Gate) Check(
 	return "", nil
 }
 
-// applicable returns those of the rules that are enforced and about a manifest. Whether one is
-// about it depends on nothing but the manifest.
+// applicable returns the rules that are enforced and apply to a manifest. The result
+// depends only on the manifest.
 func applicable(all []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
 	return slices.DeleteFunc(all, func(r vuln.PullRule) bool {
 		switch {
@@ -97,46 +99,47 @@ func applicable(all []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
 	})
 }
 
-// verdict returns what rules say about an image, from memory if nothing that it depends on
-// can have changed, except that advisories and tags may have within verdictLife.
+// verdict returns the verdict of the rules on an image. It comes from the cache if the
+// rules and the exceptions are unchanged. A change of advisories or tags may go
+// unnoticed for verdictLife.
 func (g *Gate) verdict(
 	ctx context.Context, key finding.ImageKey, rules []vuln.PullRule, set *findingdb.RuleSet,
 ) (verdict, error) {
-	now, current := g.packages.Time(), g.packages.Current() // before the cache is asked
+	asOf, current := g.packages.Time(), g.packages.Current() // read before the cache is
 	v, ok, cleared := g.verdicts.get(key)
-	if ok = ok && current && v.rules == set && now.Before(v.until) && !now.Before(v.from); ok {
+	if ok = ok && current && v.rules == set && asOf.Before(v.until) && !asOf.Before(v.from); ok {
 		g.verdicts.lookups.Count(true)
 		return v, nil
 	}
 	g.verdicts.lookups.Count(false)
-	all, err := g.judgements(ctx, []finding.ImageKey{key}, rules, now)
+	verdicts, err := g.judgements(ctx, []finding.ImageKey{key}, rules, asOf)
 	if err != nil {
 		return verdict{}, err
 	}
-	v = all[key]
-	v.rules, v.from = set, now
-	if end := now.Add(verdictLife); v.until.IsZero() || end.Before(v.until) {
+	v = verdicts[key]
+	v.rules, v.from = set, asOf
+	if end := asOf.Add(verdictLife); v.until.IsZero() || end.Before(v.until) {
 		v.until = end
 	}
-	if !v.unsigned { // otherwise a signature counts from when it was pushed
+	if !v.unsigned { // not cached, so that a new signature counts immediately
 		g.verdicts.put(key, v, cleared)
 	}
 	return v, nil
 }
 
-// A verdictCache holds verdicts until the revision moves, which it does when a rule or an
-// exception changes.
+// A verdictCache holds verdicts until the revision changes, which every change of a
+// rule or an exception causes. It is safe for concurrent use.
 type verdictCache struct {
 	lookups metric.Cache
 
 	mu      sync.Mutex
 	all     *lru.Cache[finding.ImageKey, verdict]
-	cleared uint64 // how often
+	cleared uint64 // number of calls of clear
 }
 
 func newVerdictCache(lookups metric.Cache) *verdictCache {
-	all, _ := lru.New[finding.ImageKey, verdict](verdictsCached) // fails for sizes below one only
-	return &verdictCache{lookups: lookups, all: all}
+	cache, _ := lru.New[finding.ImageKey, verdict](verdictsCached) // fails only if the size is below one
+	return &verdictCache{lookups: lookups, all: cache}
 }
 
 func (c *verdictCache) get(k finding.ImageKey) (v verdict, ok bool, cleared uint64) {
@@ -146,8 +149,8 @@ func (c *verdictCache) get(k finding.ImageKey) (v verdict, ok bool, cleared uint
 	return v, ok, c.cleared
 }
 
-// put adds a verdict, unless the cache was cleared since get: then it may have been made
-// before the change.
+// put adds a verdict. It does nothing if the cache was cleared since get, because the
+// verdict may be older than the change.
 func (c *verdictCache) put(k finding.ImageKey, v verdict, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

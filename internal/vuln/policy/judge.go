@@ -20,12 +20,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A verdict is what rules say about an image.
+// A verdict is the decision of rules about an image.
 type verdict struct {
 	rules       *findingdb.RuleSet
 	reasons     map[resource.UID]string // by rule, why it refuses the image
-	unsigned    bool                    // because it is not signed
-	from, until time.Time               // when that may be another; until is zero if time alone changes nothing
+	unsigned    bool                    // a rule refuses the image because it is not signed
+	from, until time.Time               // period of validity; until is zero if time alone does not end it
 }
 
 // A judge applies rules to images.
@@ -36,37 +36,37 @@ type judge struct {
 	signed     Signed
 }
 
-// refuses reports whether a rule is about a finding, whatever the exceptions are, and when it
-// begins to be if it is not yet: all conditions of rules are here.
-func refuses(r vuln.PullRule, v finding.Finding, at time.Time) (refused bool, begins time.Time) {
+// refuses reports whether a rule refuses a finding at a time, without regard to
+// exceptions, and from when on it does. It contains all conditions of rules.
+func refuses(r vuln.PullRule, v finding.Finding, asOf time.Time) (refused bool, begins time.Time) {
 	if int32(v.Severity) < r.MinSeverity || r.Fixable && len(v.Fixed) == 0 || r.KEV && !v.Known {
 		return false, time.Time{}
 	}
 	begins = v.FirstSeen.AddDate(0, 0, int(r.GraceDays))
-	return !at.Before(begins), begins
+	return !asOf.Before(begins), begins
 }
 
-// grounds is what rules decide by, for several images.
-type grounds struct {
+// evidence is the data by which rules judge several images.
+type evidence struct {
 	states     map[finding.ImageKey]registry.ImageState
-	packages   map[string][]int64 // by digest
+	packages   map[string][]int64 // package IDs by digest
 	unmatched  map[int64]bool
 	known      map[int64]registry.Package
 	hits       map[int64][]findingdb.Hit // by package
 	advisories map[int64]vuln.Advisory
 	exceptions *exception.Set
 	tags       map[finding.ImageKey][]string
-	exploited  map[resource.UID]map[vuln.CVE]bool // by the group of the catalog
+	exploited  map[resource.UID]map[vuln.CVE]bool // by the group of the exploit list
 }
 
-// judgements returns what rules of one organization say about images at a time.
+// judgements returns the verdicts of the rules of one organization on images at a time.
 func (j judge) judgements(
-	ctx context.Context, keys []finding.ImageKey, rules []vuln.PullRule, at time.Time,
+	ctx context.Context, keys []finding.ImageKey, rules []vuln.PullRule, asOf time.Time,
 ) (map[finding.ImageKey]verdict, error) {
-	var e grounds
+	var e evidence
 	var err error
 	if slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return !r.Unsigned }) {
-		e, err = j.gather(ctx, keys, at)
+		e, err = j.gather(ctx, keys, asOf)
 	}
 	if err == nil && slices.ContainsFunc(rules, func(r vuln.PullRule) bool { return r.KEV }) {
 		err = j.addExploited(ctx, keys, &e)
@@ -74,11 +74,11 @@ func (j judge) judgements(
 	if err != nil {
 		return nil, err
 	}
-	all := map[finding.ImageKey]verdict{}
+	verdicts := map[finding.ImageKey]verdict{}
 	for _, key := range keys {
 		v := verdict{reasons: map[resource.UID]string{}}
 		if e.exceptions != nil {
-			v.bringForward(e.exceptions.NextStart(at), at)
+			v.validUntil(e.exceptions.NextStart(asOf), asOf)
 		}
 		for _, r := range rules {
 			switch {
@@ -88,17 +88,17 @@ func (j judge) judgements(
 					return nil, err
 				}
 			default:
-				v.reasons[r.UID] = e.judge(key, r, at, &v)
+				v.reasons[r.UID] = e.judge(key, r, asOf, &v)
 			}
 		}
-		all[key] = v
+		verdicts[key] = v
 	}
-	return all, nil
+	return verdicts, nil
 }
 
-// judgeSigned adds to a verdict whether a rule refuses an image because nobody has signed it.
-// As for exceptions, the signers in the group of the rule or above it count: nobody below can
-// lift the rule.
+// judgeSigned adds to a verdict whether a rule refuses an image because nobody has
+// signed it. As for exceptions, only signers in the group of the rule or above it
+// count, so that nobody below can lift the rule.
 func (j judge) judgeSigned(ctx context.Context, key finding.ImageKey, r vuln.PullRule, v *verdict) error {
 	signer, why, err := j.signed(ctx, key.Repo, key.Digest, r.Home())
 	if errors.Is(err, fault.NotFound) {
@@ -111,8 +111,8 @@ func (j judge) judgeSigned(ctx context.Context, key finding.ImageKey, r vuln.Pul
 	return err
 }
 
-// gather reads what is needed to judge images.
-func (j judge) gather(ctx context.Context, keys []finding.ImageKey, at time.Time) (e grounds, err error) {
+// gather reads the data that is needed to judge images.
+func (j judge) gather(ctx context.Context, keys []finding.ImageKey, asOf time.Time) (e evidence, err error) {
 	byRepo := map[resource.UID][]string{}
 	var digests []string
 	var repos []resource.UID
@@ -124,12 +124,12 @@ func (j judge) gather(ctx context.Context, keys []finding.ImageKey, at time.Time
 		digests = append(digests, k.Digest)
 	}
 	slices.Sort(digests)
-	if e.exceptions, err = exception.Read(ctx, j.packages, repos, at, at.Add(verdictLife)); err != nil {
+	if e.exceptions, err = exception.Read(ctx, j.packages, repos, asOf, asOf.Add(verdictLife)); err != nil {
 		return e, err
 	}
 	e.states, e.tags = map[finding.ImageKey]registry.ImageState{}, map[finding.ImageKey][]string{}
-	for repo, of := range byRepo {
-		states, err := j.images.ImageStates(ctx, repo, of)
+	for repo, digestsOfRepo := range byRepo {
+		states, err := j.images.ImageStates(ctx, repo, digestsOfRepo)
 		if err != nil {
 			return e, err
 		}
@@ -139,7 +139,7 @@ func (j judge) gather(ctx context.Context, keys []finding.ImageKey, at time.Time
 		if !e.exceptions.UsesTags() {
 			continue
 		}
-		tags, err := j.images.TagsOf(ctx, repo, of)
+		tags, err := j.images.TagsOf(ctx, repo, digestsOfRepo)
 		if err != nil {
 			return e, err
 		}
@@ -153,11 +153,11 @@ func (j judge) gather(ctx context.Context, keys []finding.ImageKey, at time.Time
 	return e, j.matches(ctx, repos, &e)
 }
 
-// matches reads which advisories of the organizations of repos affect the packages.
-func (j judge) matches(ctx context.Context, repos []resource.UID, e *grounds) error {
+// matches reads which advisories of the repos' organizations affect the packages.
+func (j judge) matches(ctx context.Context, repos []resource.UID, e *evidence) error {
 	var ids []int64
-	for _, of := range e.packages {
-		ids = append(ids, of...)
+	for _, numbers := range e.packages {
+		ids = append(ids, numbers...)
 	}
 	slices.Sort(ids)
 	hits, err := j.packages.HitsOf(ctx, slices.Compact(ids), finding.Organizations(repos))
@@ -182,8 +182,9 @@ func (j judge) matches(ctx context.Context, repos []resource.UID, e *grounds) er
 	return err
 }
 
-// addExploited reads what catalogs of the organizations of images say about the advisories.
-func (j judge) addExploited(ctx context.Context, keys []finding.ImageKey, e *grounds) (err error) {
+// addExploited reads which advisories are in the exploit lists of the images'
+// organizations.
+func (j judge) addExploited(ctx context.Context, keys []finding.ImageKey, e *evidence) (err error) {
 	var repos []resource.UID
 	for _, k := range keys {
 		repos = append(repos, k.Repo)
@@ -196,9 +197,9 @@ func (j judge) addExploited(ctx context.Context, keys []finding.ImageKey, e *gro
 	return err
 }
 
-// judge returns why a rule refuses an image, or "", and brings forward the time until which
-// that holds.
-func (e grounds) judge(key finding.ImageKey, r vuln.PullRule, at time.Time, v *verdict) string {
+// judge returns why a rule refuses an image, or "". It shortens the period in which v
+// is valid accordingly.
+func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v *verdict) string {
 	state, ok := e.states[key]
 	switch ids, read := e.packages[key.Digest]; {
 	case ok && state == registry.ImageNone:
@@ -212,50 +213,51 @@ func (e grounds) judge(key finding.ImageKey, r vuln.PullRule, at time.Time, v *v
 		return "the image was not compared with the advisories yet"
 	}
 	var worst *finding.Finding
-	more := 0
+	refusedCount := 0
 	for _, f := range e.findings(key, r) {
-		refused, begins := refuses(r, f, at)
+		refused, begins := refuses(r, f, asOf)
 		if !refused {
-			v.bringForward(begins, at)
+			v.validUntil(begins, asOf)
 			continue
 		}
-		held, ok := e.exceptions.Holding(exception.CaseOf(f, key.Repo, key.Digest, e.tags[key]), at,
+		held, ok := e.exceptions.Holding(exception.CaseOf(f, key.Repo, key.Digest, e.tags[key]), asOf,
 			func(x vuln.Exception) bool { return x.Home().Covers(r.Home()) })
 		if ok {
-			v.bringForward(held.ExpireTime, at)
-			v.bringForward(held.DeleteTime, at)
+			v.validUntil(held.ExpireTime, asOf)
+			v.validUntil(held.DeleteTime, asOf)
 			continue
 		}
-		if more++; worst == nil || worst.Key() < f.Key() {
+		if refusedCount++; worst == nil || worst.Key() < f.Key() {
 			worst = &f
 		}
 	}
 	if worst == nil {
 		return ""
 	}
-	return explain(*worst, more-1)
+	return explain(*worst, refusedCount-1)
 }
 
-// bringForward notes that a verdict may change at a time, unless that is over or zero.
-func (v *verdict) bringForward(t, now time.Time) {
+// validUntil shortens the period in which a verdict is valid to end at t, unless t is
+// zero or in the past.
+func (v *verdict) validUntil(t, now time.Time) {
 	if t.After(now) && (v.until.IsZero() || t.Before(v.until)) {
 		v.until = t
 	}
 }
 
 // findings returns the findings of an image that count for a rule.
-func (e grounds) findings(key finding.ImageKey, r vuln.PullRule) (all []finding.Finding) {
+func (e evidence) findings(key finding.ImageKey, r vuln.PullRule) (all []finding.Finding) {
 	counts := func(group resource.UID) bool { return r.Home().Covers(group) && group.Covers(key.Repo) }
 	for _, id := range e.packages[key.Digest] {
-		var of []findingdb.Hit
+		var counted []findingdb.Hit
 		for _, h := range e.hits[id] {
 			a, ok := e.advisories[h.Advisory]
 			if ok && counts(a.UID.Parent()) {
-				of = append(of, h)
+				counted = append(counted, h)
 			}
 		}
-		for _, same := range finding.GroupByAlias(of, e.advisories) {
-			v := finding.New(registry.ImagePackage{Package: e.known[id]}, same, e.advisories)
+		for _, aliases := range finding.GroupByAlias(counted, e.advisories) {
+			v := finding.New(registry.ImagePackage{Package: e.known[id]}, aliases, e.advisories)
 			for group, known := range e.exploited {
 				v.Known = v.Known || counts(group) && slices.ContainsFunc(v.CVEs(), func(c vuln.CVE) bool { return known[c] })
 			}
@@ -265,7 +267,8 @@ func (e grounds) findings(key finding.ImageKey, r vuln.PullRule) (all []finding.
 	return all
 }
 
-// explain names a finding and how to fix it, and how many more there are.
+// explain returns a text with the name and the fix of a finding, and the number of
+// further findings.
 func explain(v finding.Finding, more int) string {
 	name := v.ID
 	for _, alias := range v.Aliases {

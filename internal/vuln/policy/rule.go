@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// CreateRule adds a rule to a group. The caller needs policies.policy.create there, and
-// advisories.list, because refusals name findings.
+// CreateRule adds a rule to a group. The caller needs policies.policy.create on the
+// group, and advisories.list, because refusals name findings.
 func (s *Service) CreateRule(
 	ctx context.Context, parent resource.UID, r vuln.PullRule,
 ) (vuln.PullRule, error) {
@@ -31,8 +31,9 @@ func (s *Service) CreateRule(
 	return r, s.packages.InsertPullRule(ctx, r)
 }
 
-// requireEach returns nil if the caller holds all capabilities, and otherwise names the first
-// that is missing: the one that the method is about comes first.
+// requireEach returns nil if the caller holds all capabilities, and otherwise an error
+// that names the first missing one. The caller of requireEach puts the most specific
+// capability first.
 func (s *Service) requireEach(ctx context.Context, target resource.UID, want ...resource.Capability) error {
 	for _, c := range want {
 		if err := s.authz.Require(ctx, c, target); err != nil {
@@ -47,15 +48,15 @@ func (s *Service) GetRule(ctx context.Context, uid resource.UID) (vuln.PullRule,
 	return authz.Get(ctx, s.authz, resource.PolicyList, uid, s.packages.PullRule)
 }
 
-// ListRules returns a page of the rules that the caller holds policies.policy.list on.
+// ListRules returns a page of the rules on which the caller has policies.policy.list.
 func (s *Service) ListRules(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[vuln.PullRule], error) {
 	return authz.List(ctx, s.authz, s.pages, findingdb.PullRuleList, resource.PolicyList, f, p, s.packages.PullRules)
 }
 
-// UpdateRule changes a rule. The caller needs policies.policy.update and advisories.list on
-// it.
+// UpdateRule changes a rule. The caller needs policies.policy.update and
+// advisories.list on it.
 func (s *Service) UpdateRule(
 	ctx context.Context, uid resource.UID, change func(*vuln.PullRule) error,
 ) (none vuln.PullRule, _ error) {

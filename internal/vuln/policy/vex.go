@@ -22,38 +22,39 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// A VEX is a document that exceptions are imported from: its text, or an image that documents
-// are attached to.
+// A VEX is a source of exceptions: the text of a document, or an image with attached
+// documents.
 type VEX struct {
 	Text    []byte
-	Image   finding.Image // if there is no text
-	Expires time.Time     // of the exceptions
+	Image   finding.Image // used if Text is empty
+	Expires time.Time     // when the exceptions expire
 
-	digest string // of the image
+	digest string // digest of the image
 }
 
-// An ImportedStatement is a statement of a document, and what became of it.
+// An ImportedStatement is a statement of a document and the result of its import.
 type ImportedStatement struct {
 	format.Statement
-	Number     int // in the document, from 1
+	Number     int // position in the document, from 1
 	Author     string
-	Document   string // the digest of the attached document; "" if it was uploaded
+	Document   string // digest of the attached document; "" if it was uploaded
 	Exceptions []CountedException
 	Problems   []string
 }
 
-// maxImported is how many exceptions one import makes.
+// maxImported is the largest number of exceptions that one import creates.
 const maxImported = vuln.MaxExceptions
 
-// ImportVEX makes exceptions of the statements of a document, all or none. The caller needs
-// policies.override.create on the group, and to import what is attached to an image also
-// repo.list and vuln_reports.list on the repo. As with CreateException, they are approved if
-// the caller may approve. Whoever has attached a document has no part in that.
-func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (all []ImportedStatement, _ error) {
+// ImportVEX creates exceptions from the statements of a document, all or none. The
+// caller needs policies.override.create on the group, and for documents attached to an
+// image also repo.list and vuln_reports.list on the repo. As with CreateException, the
+// exceptions are approved if the caller may approve. The capabilities of the identity
+// that attached a document do not matter.
+func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (statements []ImportedStatement, _ error) {
 	if err := s.authz.Require(ctx, resource.OverrideCreate, parent); err != nil {
 		return nil, err
 	}
-	all, err := s.readVEX(ctx, parent, &v)
+	statements, err := s.readVEX(ctx, parent, &v)
 	if err != nil {
 		return nil, err
 	}
@@ -62,24 +63,26 @@ func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (al
 		return nil, err
 	}
 	var fresh []vuln.Exception
-	for i := range all {
-		if err := s.importStatement(ctx, parent, v, &all[i], have); err != nil {
+	for i := range statements {
+		if err := s.importStatement(ctx, parent, v, &statements[i], have); err != nil {
 			return nil, err
 		}
-		for _, e := range all[i].Exceptions {
+		for _, e := range statements[i].Exceptions {
 			fresh = append(fresh, e.Exception)
 		}
 	}
 	if len(fresh) > maxImported {
-		return nil, fault.Field("document", "has statements for %d exceptions, and at most %d can be made", len(fresh), maxImported)
+		return nil, fault.Field("document", "has statements for %d exceptions, and at most %d can be made", len(fresh),
+			maxImported)
 	}
 	if len(fresh) == 0 {
-		return all, nil
+		return statements, nil
 	}
-	return all, s.packages.InsertExceptions(ctx, parent, fresh)
+	return statements, s.packages.InsertExceptions(ctx, parent, fresh)
 }
 
-// readVEX reads statements. Of those about the same, only the latest counts.
+// readVEX reads statements. Of several statements about the same vulnerability and
+// product, only the latest counts.
 func (s *Service) readVEX(ctx context.Context, parent resource.UID, v *VEX) (all []ImportedStatement, _ error) {
 	if len(v.Text) > 0 {
 		author, statements, err := format.ReadStatements(v.Text)
@@ -142,8 +145,8 @@ func numbered(all []format.Statement, author, document string) (out []ImportedSt
 	return out
 }
 
-// importStatement makes exceptions of a statement, or says why not. have are those that the
-// group has.
+// importStatement creates the exceptions of a statement, or adds the reasons why it
+// cannot. have contains the exceptions of the group.
 func (s *Service) importStatement(
 	ctx context.Context, parent resource.UID, v VEX, st *ImportedStatement, have map[string]bool,
 ) error {
@@ -177,8 +180,8 @@ func (s *Service) importStatement(
 	return nil
 }
 
-// propose adds an exception for each subcomponent of a product to what a statement becomes,
-// or one if it has none.
+// propose adds an exception to the statement for each subcomponent of a product, or one
+// exception if the product has no subcomponents.
 func (s *Service) propose(
 	ctx context.Context, parent resource.UID, p format.Product, e vuln.Exception, st *ImportedStatement,
 	have map[string]bool,
@@ -198,51 +201,51 @@ func (s *Service) propose(
 		default:
 			return err
 		}
-		if have[sameException(fresh)] {
+		if have[exceptionKey(fresh)] {
 			st.Problems = append(st.Problems, clipped(p.ID)+": there is such an exception already")
 			continue
 		}
-		have[sameException(fresh)] = true
+		have[exceptionKey(fresh)] = true
 		st.Exceptions = append(st.Exceptions, CountedException{Exception: fresh, Now: fresh.CreateTime})
 	}
 	return nil
 }
 
-// reasonOf returns the reason of exceptions of a statement.
+// reasonOf returns the reason for the exceptions of a statement.
 func reasonOf(st ImportedStatement) string {
 	text := cmp.Or(st.Text, st.Justification, st.Status)
 	by := clipped(cmp.Or(st.Author, "nobody"))
 	return strings.ToValidUTF8(text[:min(len(text), 1500)], "") + " (" + st.Status + ", OpenVEX of " + by + ")"
 }
 
-// sameException returns a text that is the same for exceptions that say the same.
-func sameException(e vuln.Exception) string {
+// exceptionKey returns a text that is equal for exceptions with the same content.
+func exceptionKey(e vuln.Exception) string {
 	return fmt.Sprintf("%q %q %q %q %q", e.Target, e.TagPattern, e.Digest, e.Advisory, e.PURL)
 }
 
-// liveExceptions returns what the exceptions of a group that have not expired say.
+// liveExceptions returns the keys of the group's exceptions that have not expired.
 func (s *Service) liveExceptions(ctx context.Context, group resource.UID) (map[string]bool, error) {
-	all, err := s.packages.Exceptions(ctx, store.Reach{Under: []resource.UID{group}},
+	exceptions, err := s.packages.Exceptions(ctx, store.Reach{Under: []resource.UID{group}},
 		resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}},
 		page.Request{Size: vuln.MaxExceptions, Order: page.Order{Field: "uid"}})
 	have := map[string]bool{}
-	for _, e := range all.Items {
+	for _, e := range exceptions.Items {
 		if e.ExpireTime.IsZero() || e.ExpireTime.After(s.packages.Time()) {
-			have[sameException(e)] = true
+			have[exceptionKey(e)] = true
 		}
 	}
 	return have, err
 }
 
-// The errors of products that exceptions cannot be about.
+// The errors of products that no exception can cover.
 var (
 	errProduct = errors.New("is neither a package, nor an image below the group")
 	errOther   = fmt.Errorf("%w: it is not the image that the document is attached to", errProduct)
 )
 
-// productTargets returns what a product means: images of repos below the group that the caller
-// may list, or a package wherever it is below the group. A document that is attached to an
-// image can mean that image alone.
+// productTargets returns exceptions for a product. The product is an image in a repo
+// below the group that the caller may list, or a package anywhere below the group. A
+// document attached to an image can only name that image.
 func (s *Service) productTargets(
 	ctx context.Context, parent resource.UID, v VEX, p format.Product,
 ) (all []vuln.Exception, _ error) {
@@ -277,7 +280,8 @@ func (s *Service) productTargets(
 	return nil, errProduct
 }
 
-// attachedTargets returns what a product of a document that is attached to an image means.
+// attachedTargets returns the exceptions for a product in a document that is attached
+// to an image.
 func attachedTargets(v VEX, kind, digest string, p format.Product) ([]vuln.Exception, error) {
 	e := vuln.Exception{Target: v.Image.Repo, Digest: v.digest}
 	switch {
@@ -289,8 +293,8 @@ func attachedTargets(v VEX, kind, digest string, p format.Product) ([]vuln.Excep
 	return []vuln.Exception{e}, nil
 }
 
-// parseProduct returns what kind of thing a product is. Of an image it returns the path of
-// its repo, its digest and its tag, as far as the product has them.
+// parseProduct returns the kind of a product, "image" or "package". For an image it
+// also returns the path of its repo, its digest and its tag, if the product has them.
 func parseProduct(p format.Product) (kind string, path []string, digest, tag string) {
 	if b, err := hex.DecodeString(p.SHA256); err == nil && len(b) == 32 {
 		digest = "sha256:" + p.SHA256
@@ -314,8 +318,8 @@ func parseProduct(p format.Product) (kind string, path []string, digest, tag str
 	if err != nil {
 		return "image", nil, digest, ""
 	}
-	if _, at, ok := strings.Cut(values.Get("repository_url"), "/"); ok { // after the host
-		path = strings.Split(strings.Trim(at, "/"), "/")
+	if _, repoPath, ok := strings.Cut(values.Get("repository_url"), "/"); ok { // skip the host
+		path = strings.Split(strings.Trim(repoPath, "/"), "/")
 	}
 	if tag = values.Get("tag"); !registry.ValidTag(tag) || digest != "" {
 		tag = ""
@@ -323,7 +327,7 @@ func parseProduct(p format.Product) (kind string, path []string, digest, tag str
 	return "image", path, digest, tag
 }
 
-// clipped shortens the text of others.
+// clipped shortens a text from a document.
 func clipped(text string) string {
 	const most = 200
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")

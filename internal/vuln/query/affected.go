@@ -13,28 +13,29 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// An AffectedImage is an image with what makes it affected.
+// An AffectedImage is an image with the packages that make it affected.
 type AffectedImage struct {
 	Repo     resource.UID
-	Path     string // of the repo
+	Path     string // path of the repo
 	Digest   string
 	Tags     []string
-	Packages []registry.Package // of the image, among those that were asked for
-	PastTags []registry.PastTag // that stood for it, and no longer do
-	Platform string             // such as linux/arm64/v8; "" if it is not known
-	Claimed  bool               // attached SBOMs alone say that it has them
+	Packages []registry.Package // the packages of the query that the image has
+	PastTags []registry.PastTag // tags that pointed to it before
+	Platform string             // such as linux/arm64/v8; "" if unknown
+	Claimed  bool               // only attached SBOMs list these packages
 }
 
-// imageList is how images are ordered: those that were inspected last come first.
-var imageList = page.List{Kind: "affected_images", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
+// imageList orders images by the time of their inspection, the latest first.
+var imageList = page.List{Kind: "affected_images", Fields: []string{"time"},
+	Default: page.Order{Field: "time", Desc: true}}
 
-// A Place is where images are looked for.
+// A Place restricts a query to images of a group.
 type Place struct {
-	Group resource.UID `json:"group,omitempty"` // a group or repo; "" means wherever the caller may look
+	Group resource.UID `json:"group,omitempty"` // a group or repo; "" means every group that the caller may list
 }
 
-// A question selects images, by an advisory or by a package. A page token has what is left
-// out of it.
+// A question selects images by an advisory or by a package. It is stored in page
+// tokens.
 type question struct {
 	ID    string `json:"id,omitempty"`
 	PURL  string `json:"purl,omitempty"`
@@ -42,29 +43,30 @@ type question struct {
 	Place
 }
 
-// AffectedImages returns a page of the images that an advisory affects, by its ID or one of
-// its aliases. Images count that the caller has repo.list and vuln_report.list on, and
-// advisories that the caller has advisories.list on.
+// AffectedImages returns a page of the images that an advisory affects. id is the ID of
+// the advisory or one of its aliases. Images count if the caller has repo.list and
+// vuln_report.list on them, and advisories if the caller has advisories.list on them.
 func (s *Service) AffectedImages(
-	ctx context.Context, id string, at Place, p page.Params,
+	ctx context.Context, id string, place Place, p page.Params,
 ) (none page.Page[AffectedImage], _ error) {
-	of, req, err := page.Resume(s.pages, imageList, question{ID: id, Place: at}, p)
+	selected, req, err := page.Resume(s.pages, imageList, question{ID: id, Place: place}, p)
 	if err != nil {
 		return none, err
 	}
-	reach, err := finding.Reach(ctx, s.authz, of.Group, resource.RepoList, resource.ReportsList)
+	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
 		return none, err
 	}
-	ids, err := s.PackagesAffectedBy(ctx, reach, of.ID)
+	ids, err := s.PackagesAffectedBy(ctx, reach, selected.ID)
 	if err != nil {
 		return none, err
 	}
 	return s.having(ctx, reach, ids, req)
 }
 
-// PackagesAffectedBy returns the IDs of the packages of images in reach that an advisory
-// affects, by its ID or one of its aliases.
+// PackagesAffectedBy returns the IDs of the packages that an advisory affects. id is
+// the ID of the advisory or one of its aliases. The result contains at least the
+// packages of images in reach.
 func (s *Service) PackagesAffectedBy(
 	ctx context.Context, reach []resource.UID, id string,
 ) ([]int64, error) {
@@ -112,7 +114,8 @@ func (s *Service) having(
 	return page.Finish(s.pages, r, out), nil
 }
 
-// DescribeImages returns images by their numbers, with those of the packages that each has.
+// DescribeImages returns images by their numbers. Each has the given packages that it
+// contains.
 func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64) (all []AffectedImage, _ error) {
 	if len(numbers) == 0 {
 		return nil, nil
@@ -129,25 +132,25 @@ func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64)
 	if err != nil {
 		return nil, err
 	}
-	which, err := s.packages.Which(ctx, numbers, packages)
+	which, err := s.packages.PackagesIn(ctx, numbers, packages)
 	if err != nil {
 		return nil, err
 	}
-	told, err := s.packages.FromFiles(ctx, numbers)
+	inFiles, err := s.packages.FromFiles(ctx, numbers)
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range images {
 		all = append(all, AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags,
-			Packages: which[i.Number], Platform: i.Platform, Claimed: isClaimed(told, i.Number, packages...)})
+			Packages: which[i.Number], Platform: i.Platform, Claimed: isClaimed(inFiles, i.Number, packages...)})
 	}
 	return all, s.addPastTags(ctx, images, all)
 }
 
-// isClaimed reports whether SBOMs alone tell that an image has one of the packages. told are
-// the packages in the files of those images that have SBOMs.
-func isClaimed(told map[int64][]int64, number int64, packages ...int64) bool {
-	files, ok := told[number]
+// isClaimed reports whether only SBOMs list the packages for an image. inFiles has the
+// packages in the files of the images that have SBOMs.
+func isClaimed(inFiles map[int64][]int64, number int64, packages ...int64) bool {
+	files, ok := inFiles[number]
 	return ok && !slices.ContainsFunc(packages, func(id int64) bool {
 		_, has := slices.BinarySearch(files, id)
 		return has

@@ -87,9 +87,10 @@ func TestBlast(t *testing.T) {
 					return slices.ContainsFunc(called, func(a vuln.Advisory) bool { return affects(a, p) })
 				})
 			}
-			g.checkBlast(ctx, t, w, name, blast.Vulnerability{PURL: "pkg:npm/p1", Range: "<1.3.0", Days: 20}, func(p inspect.Package) bool {
-				return p.SourceName == "" && p.Name == "p1" && p.Version < "1.3.0"
-			})
+			g.checkBlast(ctx, t, w, name, blast.Vulnerability{PURL: "pkg:npm/p1", Range: "<1.3.0", Days: 20},
+				func(p inspect.Package) bool {
+					return p.SourceName == "" && p.Name == "p1" && p.Version < "1.3.0"
+				})
 		}
 	})
 }
@@ -140,7 +141,10 @@ func (g *game) checkBlast(
 	}
 	for other, groups := range g.sees { // who holds a role has all of them
 		for repo := range affected {
-			if covered(groups, repo) && slices.ContainsFunc(groups, func(at resource.UID) bool { return covered(g.sees[name], at) }) {
+			if covered(groups, repo) && slices.ContainsFunc(groups, func(at resource.UID) bool {
+				return covered(g.sees[name],
+					at)
+			}) {
 				add(blast.StageCanPull, string(g.callers[other].Identity))
 				add(blast.StageCanPush, string(g.callers[other].Identity))
 			}
@@ -238,7 +242,8 @@ func TestBlastGaps(t *testing.T) {
 		check("nothing was told", blast.StageRunning, "0 NO_INVENTORY:0")
 		tell := func(expire time.Duration, entries ...vuln.InventoryEntry) {
 			t.Helper()
-			p := vuln.InventoryPlace{Group: org, Name: fmt.Sprint(expire), PushTime: now, ExpireTime: now.Add(expire), Entries: len(entries)}
+			p := vuln.InventoryPlace{Group: org, Name: fmt.Sprint(expire), PushTime: now, ExpireTime: now.Add(expire),
+				Entries: len(entries)}
 			for _, e := range entries {
 				if e.Digest == "" {
 					p.Unknown++
@@ -292,17 +297,20 @@ func TestBlastIndex(t *testing.T) {
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
 		body := `{"schemaVersion":2,"manifests":[]}`
-		index := registry.Manifest{Digest: digest(body), MediaType: "application/vnd.oci.image.index.v1+json", Size: int64(len(body)),
+		index := registry.Manifest{Digest: digest(body), MediaType: "application/vnd.oci.image.index.v1+json",
+			Size: int64(len(body)),
 			Body: []byte(body), Needs: []registry.Need{{Digest: d, Manifest: true}}}
 		ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
 		_, err := g.PutManifest(t.Context(), ref, index, []string{"multi"})
 		must(t, err)
 		g.settle(t)
-		must(t, g.ReplaceInventory(t.Context(), vuln.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now, ExpireTime: now.Add(time.Hour),
-			Entries: 1}, []vuln.InventoryEntry{{Digest: index.Digest}}))
+		must(t, g.ReplaceInventory(t.Context(), vuln.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now,
+			ExpireTime: now.Add(time.Hour),
+			Entries:    1}, []vuln.InventoryEntry{{Digest: index.Digest}}))
 		of := blast.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
 		got := g.stages(authz.WithCaller(t.Context(), g.callers["owner of a"]), t, of)
-		if diff := gocmp.Diff([]string{string(repo.UID) + " multi", string(repo.UID) + " v-a0"}, got[blast.StageTags]); diff != "" {
+		if diff := gocmp.Diff([]string{string(repo.UID) + " multi", string(repo.UID) + " v-a0"},
+			got[blast.StageTags]); diff != "" {
 			t.Error(diff)
 		}
 		if diff := gocmp.Diff([]string{string(g.groups[0]) + " " + index.Digest}, got[blast.StageRunning]); diff != "" {
@@ -322,13 +330,16 @@ func TestBlastPeople(t *testing.T) {
 			must(t, g.InsertRepo(t.Context(), repo))
 			push(t, g.Store, repo, "a0")
 			if i == 1 {
-				_, err := g.UpdateRegistrySettings(t.Context(), group, func(s *registry.Settings) error { s.Public = true; return nil })
+				_, err := g.UpdateRegistrySettings(t.Context(), group,
+					func(s *registry.Settings) error { s.Public = true; return nil })
 				must(t, err)
 			}
 		}
 		robot := folder.NewChild()
-		must(t, g.InsertIdentity(t.Context(), resource.Identity{UID: robot, Name: "ci", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "ci"}}}))
+		must(t, g.InsertIdentity(t.Context(), resource.Identity{UID: robot, Name: "ci", CreateTime: now, UpdateTime: now,
+			LastSeenTime: now,
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test",
+				Subject: "ci"}}}))
 		_, err := g.InsertBindings(t.Context(), []resource.RoleBinding{{UID: folder.NewChild(), Identity: robot,
 			Role: resource.ManagedRoleUID("registry.pull"), CreateTime: now}})
 		must(t, err)
@@ -371,7 +382,8 @@ func TestBadBlast(t *testing.T) {
 	eachGame(t, func(t *testing.T, g *game) {
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		for name, of := range map[string]blast.Vulnerability{
-			"nothing": {}, "both": {ID: "CVE-1", PURL: "pkg:npm/a"}, "no stage": {ID: "CVE-1"}, "too many days": {ID: "CVE-1", Days: 366, Stage: 1},
+			"nothing": {}, "both": {ID: "CVE-1", PURL: "pkg:npm/a"}, "no stage": {ID: "CVE-1"}, "too many days": {ID: "CVE-1",
+				Days: 366, Stage: 1},
 			"bad purl": {PURL: "x", Stage: 1}, "bad range": {PURL: "pkg:npm/a", Range: "<<", Stage: 1},
 		} {
 			if _, err := g.blast.List(ctx, of, page.Params{}); !errors.Is(err, fault.InvalidArgument) {

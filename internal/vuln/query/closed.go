@@ -19,39 +19,42 @@ import (
 )
 
 const (
-	maxPastImages = 100  // that a tag stood for, and that are looked at for what is closed
-	maxMoves      = 1000 // of a tag that are read for that
+	maxPastImages = 100  // past images of a tag that are searched for closed findings
+	maxMoves      = 1000 // moves of a tag that are read for that
 )
 
-// A stay is a time in which a tag stood for an image, or the life of the image itself.
+// A stay is a period in which a tag pointed to an image, or the lifetime of the image.
 type stay struct {
-	image       string // the digest of the image
-	from, until int64  // until is 0 if it lasts
-	next        string // what the tag stood for then
-	noFiles     bool   // what is in its files is not known in the repo, whoever else knows it
+	image       string // digest of the image
+	from, until int64  // in milliseconds; until is 0 if the stay has not ended
+	next        string // digest to which the tag was moved
+	noFiles     bool   // the packages in its files are not known in this repo
 }
 
-// since returns the part of a stay from a time on.
+// since returns the part of a stay that starts at t.
 func (y stay) since(t int64) stay {
 	y.from = max(y.from, t)
 	return y
 }
 
-// end returns how a match of a package of the image ended for the one who asks; ok is false
-// if it did not, or was over before.
+// end returns when and why a match of a package of the image ended. ok is false if it
+// did not end, or ended before the stay.
 func (y stay) end(h findingdb.Hit) (c finding.Closing, ok bool) {
 	switch {
 	case h.Until != 0 && h.Until <= y.from, y.until != 0 && h.Since >= y.until, y.until == 0 && h.Until == 0:
 		return c, false
 	case h.Until != 0 && (y.until == 0 || h.Until <= y.until):
-		return finding.Closing{CloseTime: store.FromMS(h.Until), CloseReason: finding.CloseAdvisoryChanged, ClosedBy: h.ClosedBy}, true
+		return finding.Closing{CloseTime: store.FromMS(h.Until), CloseReason: finding.CloseAdvisoryChanged,
+			ClosedBy: h.ClosedBy}, true
 	}
-	return finding.Closing{CloseTime: store.FromMS(y.until), CloseReason: finding.CloseImageChanged, ClosedBy: "image " + y.next}, true
+	return finding.Closing{CloseTime: store.FromMS(y.until), CloseReason: finding.CloseImageChanged,
+		ClosedBy: "image " + y.next}, true
 }
 
-// closed returns the findings of an image that are over: those of advisories that no longer
-// affect its packages; and, if it is asked for by a tag, those that images had for which
-// the tag stood before. None of them is open, whichever version of the package has it.
+// closed returns the closed findings of an image. These are findings of advisories that
+// no longer affect its packages. If the image is selected by a tag, findings of the
+// tag's earlier images are included. A finding that is open in any version of the
+// package is left out.
 func (s *Service) closed(
 	ctx context.Context, i finding.Image, k *ImageDetails, found registry.Inspection, open []finding.Finding,
 ) ([]finding.Finding, error) {
@@ -102,18 +105,20 @@ func (s *Service) closed(
 	return fold(all, open), nil
 }
 
-// ended returns the findings of a package that ended during a stay, or with it.
-func (y stay) ended(p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all []finding.Finding) {
+// ended returns the findings of a package that ended during a stay or with it.
+func (y stay) ended(
+	p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory,
+) (all []finding.Finding) {
 	var over []findingdb.Hit
 	for _, h := range hits {
 		if _, ok := y.end(h); ok {
 			over = append(over, h)
 		}
 	}
-	for _, same := range finding.GroupByAlias(over, advisories) {
-		v := finding.New(registry.ImagePackage{Package: p}, same, advisories)
+	for _, aliases := range finding.GroupByAlias(over, advisories) {
+		v := finding.New(registry.ImagePackage{Package: p}, aliases, advisories)
 		v.State = finding.StateClosed
-		for _, h := range same {
+		for _, h := range aliases {
 			if c, _ := y.end(h); c.CloseTime.After(v.CloseTime) {
 				v.Closing = c
 			}
@@ -126,12 +131,12 @@ func (y stay) ended(p registry.Package, hits []findingdb.Hit, advisories map[int
 	return all
 }
 
-// fold makes one finding of those of a package, in any version, that share a name: the one
-// that ended last. It leaves out those that are open.
+// fold merges findings of any version of a package that share a name into the one that
+// ended last. It leaves out findings that are open.
 func fold(all, open []finding.Finding) (kept []finding.Finding) {
 	type name struct{ ecosystem, pkg, id string }
 	const isOpen = -1
-	seen := map[name]int{} // an index in kept
+	seen := map[name]int{} // index in kept
 	keys := func(v finding.Finding) (keys []name) {
 		for _, id := range append([]string{v.ID}, v.Aliases...) {
 			keys = append(keys, name{v.Package.Ecosystem, v.Package.Name, id})
@@ -149,8 +154,8 @@ func fold(all, open []finding.Finding) (kept []finding.Finding) {
 	for _, v := range all {
 		into := len(kept)
 		for _, key := range keys(v) {
-			if at, ok := seen[key]; ok {
-				into = min(into, at)
+			if pos, ok := seen[key]; ok {
+				into = min(into, pos)
 			}
 		}
 		for _, key := range keys(v) {
@@ -167,8 +172,8 @@ func fold(all, open []finding.Finding) (kept []finding.Finding) {
 	return kept
 }
 
-// stays returns for which images a tag stood before, the last first, and why these are not
-// all.
+// stays returns the earlier images of a tag, the latest first. incomplete says why some
+// are missing, or is "".
 func (s *Service) stays(ctx context.Context, i finding.Image) (all []stay, incomplete string, _ error) {
 	moves, err := s.repoStore.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
 	if err != nil {
@@ -207,8 +212,8 @@ func (s *Service) stays(ctx context.Context, i finding.Image) (all []stay, incom
 	return all, incomplete, nil
 }
 
-// pastImage returns the image that a digest stands for, or nil if it is gone or its packages
-// are not known.
+// pastImage returns the image with a digest, or the image that the index with this
+// digest lists. It returns nil if the image was deleted or its packages are not known.
 func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string) (*registry.StoredImage, error) {
 	for range 2 {
 		known, err := s.images.Images(ctx, i.Repo, []string{digest})
@@ -221,7 +226,7 @@ func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string)
 			}
 			return &image, nil
 		}
-		v, err := s.registry.Variant(ctx, i.Repo, digest, i.Architecture) // it may be an index
+		v, err := s.registry.Variant(ctx, i.Repo, digest, i.Architecture) // the digest may belong to an index
 		if errors.Is(err, fault.NotFound) {
 			return nil, nil
 		}
@@ -233,15 +238,15 @@ func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string)
 	return nil, nil
 }
 
-// contents returns the packages of images of a repo by their digests, each with the time since
-// when it is known beside the inspection of the image: 0 for what is in its files, and for
-// what only SBOMs list, when they were pushed. It also returns the packages by their numbers.
-// An image that is deleted meanwhile has none.
+// contents returns the packages of images of a repo by digest, each with a time in
+// milliseconds. The time is 0 for packages in the files of the image. For packages that
+// only SBOMs list, it is when the first SBOM was pushed. contents also returns the
+// packages by ID. A deleted image has no packages.
 func (s *Service) contents(
 	ctx context.Context, repo resource.UID, stays []stay,
 ) (map[string]map[int64]int64, map[int64]registry.Package, error) {
 	contents := map[string]map[int64]int64{}
-	all := map[int64]bool{}
+	seen := map[int64]bool{}
 	for _, y := range stays {
 		if _, ok := contents[y.image]; ok {
 			continue
@@ -259,7 +264,7 @@ func (s *Service) contents(
 			return nil, nil, err
 		}
 		has := map[int64]int64{}
-		for _, b := range sboms { // the oldest is the last one
+		for _, b := range sboms { // the last one is the oldest
 			for _, id := range b.IDs {
 				has[id] = store.MS(b.Time)
 			}
@@ -269,9 +274,9 @@ func (s *Service) contents(
 		}
 		contents[y.image] = has
 		for id := range has {
-			all[id] = true
+			seen[id] = true
 		}
 	}
-	known, err := s.packages.ByID(ctx, slices.Collect(maps.Keys(all)))
+	known, err := s.packages.ByID(ctx, slices.Collect(maps.Keys(seen)))
 	return contents, known, err
 }

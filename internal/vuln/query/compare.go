@@ -16,10 +16,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// A ChangeKind says what differs between two images.
+// A ChangeKind is a kind of difference between two images.
 type ChangeKind int
 
-// The kinds of changes, in the order in which they are listed.
+// The kinds of changes, in the order of the list.
 const (
 	FindingNew ChangeKind = 1 + iota
 	FindingFixed
@@ -30,71 +30,71 @@ const (
 	changeKinds
 )
 
-// A Change is a difference between two images: in a package, or in a finding of one.
+// A Change is a difference between two images in a package or in a finding.
 type Change struct {
 	Kind      ChangeKind
-	Ecosystem string             // of the package, without the release of a distribution
-	Name      string             // of the package
-	From, To  []registry.Package // versions that each image has; of a finding, those affected
-	Finding   *finding.Finding   // that of the second image, if it has it
+	Ecosystem string             // ecosystem of the package, without the release of a distribution
+	Name      string             // name of the package
+	From, To  []registry.Package // versions in each image; for a finding, the affected versions
+	Finding   *finding.Finding   // the finding in the second image, or in the first if the second does not have it
 }
 
-// A Comparison is a page of what differs, and what is known about both images.
+// A Comparison is a page of changes, with details of both images.
 type Comparison struct {
 	page.Page[Change]
 	From, To ImageDetails
-	Counts   [changeKinds]int // by kind, whichever kinds were asked for
+	Counts   [changeKinds]int // by kind, also for kinds that the filter leaves out
 }
 
-// A Pair is what is compared: two images, each now or at a time. A second image without a
-// repo is in that of the first.
+// A Pair selects two images to compare, each now or at a time. If To has no repo, it is
+// in the repo of From.
 type Pair struct {
 	From  PastImage    `json:"from,omitzero"`
 	To    PastImage    `json:"to,omitzero"`
 	Kinds []ChangeKind `json:"kinds,omitempty"`
 }
 
-// A PastImage is an image, or what a tag stood for at a time.
+// A PastImage is an image, or the image to which a tag pointed at a time.
 type PastImage struct {
 	finding.Image
 	Time time.Time `json:"time,omitzero"` // zero means now
 }
 
-// changeList is how changes are ordered.
+// changeList orders changes by kind.
 var changeList = page.List{Kind: "image_changes", Fields: []string{"kind"}, Default: page.Order{Field: "kind"}}
 
-// Compare returns a page of what differs between two images. Findings are those of the
-// advisories, and have the states, as they are now. The caller needs on both repos what List and ListPackages
-// need, and tag.list for what a tag stood for. A page token has what is left out of p.
-// It returns fault.FailedPrecondition if the packages of one are not known, or if what
-// a tag stood for is no longer there.
-func (s *Service) Compare(ctx context.Context, of Pair, p page.Params) (c Comparison, _ error) {
-	of, req, err := page.Resume(s.pages, changeList, of, p)
+// Compare returns a page of the differences between two images, by the advisories and
+// exceptions of today. The caller needs the capabilities of List and ListPackages on
+// both repos, and tag.list for the past of a tag. A page token replaces the fields that
+// p leaves out. Compare returns fault.FailedPrecondition if the packages of an image
+// are not known, or if the image to which a tag pointed was deleted.
+func (s *Service) Compare(ctx context.Context, pair Pair, p page.Params) (c Comparison, _ error) {
+	pair, req, err := page.Resume(s.pages, changeList, pair, p)
 	if err != nil {
 		return c, err
 	}
-	of.To.Repo = cmp.Or(of.To.Repo, of.From.Repo)
-	for _, i := range []PastImage{of.From, of.To} {
+	pair.To.Repo = cmp.Or(pair.To.Repo, pair.From.Repo)
+	for _, i := range []PastImage{pair.From, pair.To} {
 		if err := s.mayCompare(ctx, i); err != nil {
 			return c, err
 		}
 	}
 	var from, to []finding.Finding
 	var before, after []registry.ImagePackage
-	if c.From, before, from, err = s.side(ctx, of.From); err != nil {
+	if c.From, before, from, err = s.side(ctx, pair.From); err != nil {
 		return c, onSide("from", err)
 	}
-	if c.To, after, to, err = s.side(ctx, of.To); err != nil {
+	if c.To, after, to, err = s.side(ctx, pair.To); err != nil {
 		return c, onSide("to", err)
 	}
-	all := append(compareFindings(from, to), comparePackages(before, after)...)
-	for _, v := range all {
+	changes := append(compareFindings(from, to), comparePackages(before, after)...)
+	for _, v := range changes {
 		c.Counts[v.Kind]++
 	}
-	if len(of.Kinds) > 0 {
-		all = slices.DeleteFunc(all, func(v Change) bool { return !slices.Contains(of.Kinds, v.Kind) })
+	if len(pair.Kinds) > 0 {
+		changes = slices.DeleteFunc(changes, func(v Change) bool { return !slices.Contains(pair.Kinds, v.Kind) })
 	}
-	c.Page = page.Finish(s.pages, req, page.Cut(all, req, Change.key))
+	c.Page = page.Finish(s.pages, req, page.Cut(changes, req, Change.key))
 	return c, nil
 }
 
@@ -107,34 +107,34 @@ func (s *Service) mayCompare(ctx context.Context, i PastImage) error {
 	return s.authz.RequireAll(ctx, need, i.Repo)
 }
 
-// onSide names the image that an error is about.
+// onSide adds the side to an error, so that it says which image it is about.
 func onSide(side string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || f.Code == fault.Internal {
 		return err
 	}
-	told := *f
-	told.Message = side + ": " + f.Message
-	told.Fields, told.Unmet = slices.Clone(f.Fields), slices.Clone(f.Unmet)
-	for i, v := range told.Fields {
-		told.Fields[i].Subject = side + "_" + v.Subject
+	named := *f
+	named.Message = side + ": " + f.Message
+	named.Fields, named.Unmet = slices.Clone(f.Fields), slices.Clone(f.Unmet)
+	for i, v := range named.Fields {
+		named.Fields[i].Subject = side + "_" + v.Subject
 	}
-	if len(told.Fields) > 0 {
-		return fault.Fields(told.Fields)
+	if len(named.Fields) > 0 {
+		return fault.Fields(named.Fields)
 	}
-	for i, v := range told.Unmet {
-		told.Unmet[i].Description = side + ": " + v.Description
+	for i, v := range named.Unmet {
+		named.Unmet[i].Description = side + ": " + v.Description
 	}
-	return &told
+	return &named
 }
 
-// side returns what one of the images has.
+// side returns the details, the packages and the findings of one of the images.
 func (s *Service) side(
 	ctx context.Context, i PastImage,
 ) (k ImageDetails, has []registry.ImagePackage, all []finding.Finding, _ error) {
 	var err error
 	if !i.Time.IsZero() {
-		if i.Image, err = s.stoodFor(ctx, i); err != nil {
+		if i.Image, err = s.resolveTag(ctx, i); err != nil {
 			return k, nil, nil, err
 		}
 	}
@@ -160,8 +160,8 @@ func (s *Service) side(
 	return k, found.Packages, all, s.addExploits(ctx, pointers(all))
 }
 
-// stoodFor returns the image that a tag stood for at a time, by its digest.
-func (s *Service) stoodFor(ctx context.Context, i PastImage) (finding.Image, error) {
+// resolveTag returns the image to which a tag pointed at a time, by its digest.
+func (s *Service) resolveTag(ctx context.Context, i PastImage) (finding.Image, error) {
 	if resource.ValidDigest(i.Reference) {
 		return i.Image, fault.Field("time", "only a tag can stand for another image at another time")
 	}
@@ -179,13 +179,14 @@ func family(ecosystem string) string {
 	return name
 }
 
-// A packageName is what a package is called in all its versions.
+// A packageName identifies a package in all its versions.
 type packageName struct{ ecosystem, name string }
 
 func nameOf(p registry.Package) packageName { return packageName{family(p.Ecosystem), p.Name} }
 
-// comparePackages returns which packages differ. An image can have several versions of a
-// package. A package of a distribution has changed if its release has.
+// comparePackages returns the packages that differ. An image can have several
+// versions of a package. A package of a distribution counts as changed if the release of the
+// distribution changed.
 func comparePackages(from, to []registry.ImagePackage) (all []Change) {
 	before, after := byName(from), byName(to)
 	for name, had := range before {
@@ -209,7 +210,7 @@ func sameVersion(a, b registry.Package) bool {
 	return a.Version == b.Version && a.Ecosystem == b.Ecosystem
 }
 
-// byName returns the versions of each package, in the order of their texts.
+// byName returns the versions of each package, in alphabetical order.
 func byName(all []registry.ImagePackage) map[packageName][]registry.Package {
 	named := map[packageName][]registry.Package{}
 	for _, p := range all {
@@ -221,7 +222,7 @@ func byName(all []registry.ImagePackage) map[packageName][]registry.Package {
 	return named
 }
 
-// distinct sorts versions and leaves each once.
+// distinct sorts versions and removes duplicates.
 func distinct(all []registry.Package) []registry.Package {
 	slices.SortFunc(all, func(a, b registry.Package) int {
 		return cmp.Or(cmp.Compare(a.Ecosystem, b.Ecosystem), cmp.Compare(a.Version, b.Version), cmp.Compare(a.PURL, b.PURL))
@@ -230,11 +231,11 @@ func distinct(all []registry.Package) []registry.Package {
 }
 
 // compareFindings returns a change for every finding of either image. Findings of one
-// package are the same if they share a name, over others if need be.
+// package are the same if they share a name, directly or through other findings.
 func compareFindings(from, to []finding.Finding) (all []Change) {
 	type side struct{ from, to []finding.Finding }
 	var groups []side
-	index := map[packageName]map[string]int{} // in groups, by the package and a name of the finding
+	index := map[packageName]map[string]int{} // index in groups, by package and name of the finding
 	add := func(f finding.Finding, second bool) {
 		p := nameOf(f.Package.Package)
 		if index[p] == nil {
@@ -248,11 +249,11 @@ func compareFindings(from, to []finding.Finding) (all []Change) {
 			groups[into].from = []finding.Finding{f}
 		}
 		for _, name := range append([]string{f.ID}, f.Aliases...) {
-			if at, ok := index[p][name]; ok && at != into { // both are the same
-				groups[into] = side{append(groups[at].from, groups[into].from...), append(groups[at].to, groups[into].to...)}
-				groups[at] = side{}
+			if pos, ok := index[p][name]; ok && pos != into { // both are the same finding
+				groups[into] = side{append(groups[pos].from, groups[into].from...), append(groups[pos].to, groups[into].to...)}
+				groups[pos] = side{}
 				for n, g := range index[p] {
-					if g == at {
+					if g == pos {
 						index[p][n] = into
 					}
 				}
@@ -274,8 +275,8 @@ func compareFindings(from, to []finding.Finding) (all []Change) {
 	return all
 }
 
-// findingChange makes a change of a finding that each image has in some versions of a
-// package. It is open if it is in one of them.
+// findingChange returns the change of a finding that each image has in the given
+// versions of a package. The finding is open if it is open in one version.
 func findingChange(from, to []finding.Finding) Change {
 	urgent := func(all []finding.Finding) *finding.Finding {
 		f := slices.MaxFunc(all, func(a, b finding.Finding) int {
@@ -305,7 +306,7 @@ func packagesOf(all []finding.Finding) (some []registry.Package) {
 	return distinct(some)
 }
 
-// Key orders changes: by kind, findings with the most urgent first, packages by name.
+// key orders changes by kind, then findings by urgency and packages by name.
 func (c Change) key() string {
 	if c.Finding == nil {
 		return fmt.Sprintf("%d%s\x00%s", c.Kind, c.Name, c.Ecosystem)

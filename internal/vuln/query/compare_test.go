@@ -129,7 +129,8 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 			case !same && slices.Equal(a[k], b[k]):
 				continue
 			}
-			all = append(all, fmt.Sprintf("%d %s %s %s>%s", kind, k.ecosystem, k.name, strings.Join(a[k], ","), strings.Join(b[k], ",")))
+			all = append(all, fmt.Sprintf("%d %s %s %s>%s", kind, k.ecosystem, k.name, strings.Join(a[k], ","),
+				strings.Join(b[k], ",")))
 		}
 	}
 	every := func(inspect.Package) bool { return true }
@@ -239,12 +240,14 @@ func TestCompareTimes(t *testing.T) {
 			err      error
 			text     string
 		}{
-			"before there was a tag": {query.PastImage{Image: tag, Time: start}, query.PastImage{Image: tag}, fault.NotFound, "from: "},
+			"before there was a tag": {query.PastImage{Image: tag, Time: start}, query.PastImage{Image: tag}, fault.NotFound,
+				"from: "},
 			"an image that is gone": {query.PastImage{Image: tag}, query.PastImage{Image: tag, Time: moves[first]},
 				fault.FailedPrecondition, "to: Precondition failed: the tag stood for " + first},
 			"a digest at a time": {query.PastImage{Image: finding.Image{Repo: repo.UID, Reference: second}, Time: now},
 				query.PastImage{Image: tag}, fault.InvalidArgument, "from_time"},
-			"no tag": {query.PastImage{Image: tag}, query.PastImage{Image: finding.Image{Reference: "none"}}, fault.NotFound, "to: "},
+			"no tag": {query.PastImage{Image: tag}, query.PastImage{Image: finding.Image{Reference: "none"}}, fault.NotFound,
+				"to: "},
 		} {
 			if _, err := ask(tt.from, tt.to); !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("%s: %v", name, err)
@@ -254,14 +257,16 @@ func TestCompareTimes(t *testing.T) {
 		stolen := g.groups[1] + repo.UID[strings.LastIndexByte(string(repo.UID), '/'):]
 		thief := authz.WithCaller(t.Context(), g.callers["owner of b"])
 		for _, at := range []time.Time{{}, moves[second]} {
-			_, err := g.service.Compare(thief, query.Pair{From: query.PastImage{Image: finding.Image{Repo: stolen, Reference: "latest"}, Time: at},
+			_, err := g.service.Compare(thief, query.Pair{From: query.PastImage{Image: finding.Image{Repo: stolen,
+				Reference: "latest"}, Time: at},
 				To: query.PastImage{Image: finding.Image{Reference: "latest"}, Time: at}}, page.Params{})
 			if !errors.Is(err, fault.NotFound) || strings.Contains(err.Error(), "sha256") {
 				t.Errorf("another's tag at %s: %v", at, err)
 			}
 		}
 		push(t, g.Store, repo, "c2")
-		if _, err := ask(query.PastImage{Image: tag}, query.PastImage{Image: finding.Image{Reference: "v-c2"}}); !errors.Is(err,
+		if _, err := ask(query.PastImage{Image: tag},
+			query.PastImage{Image: finding.Image{Reference: "v-c2"}}); !errors.Is(err,
 			fault.FailedPrecondition) || !strings.HasPrefix(err.Error(), "to: ") {
 			t.Errorf("an image that waits: %v", err)
 		}

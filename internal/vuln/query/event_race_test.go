@@ -54,7 +54,7 @@ func TestNewsComesAgain(t *testing.T) {
 		stop := attach()
 		waitFor(t, "the SBOM is read", func() bool { return !unread() })
 		stop()
-		numbers, err := l.NextNews(t.Context(), 0, 10)
+		numbers, err := l.NextChangedImages(t.Context(), 0, 10)
 		must(t, err)
 		if len(numbers) != 1 {
 			t.Fatalf("%d images are news, want 1", len(numbers))
@@ -68,11 +68,11 @@ func TestNewsComesAgain(t *testing.T) {
 					AND datname = current_database()`, nil, &n))
 				return n > 0
 			})
-			return findingdb.In(tx).DropNews(t.Context(), numbers[0])
+			return findingdb.In(tx).DropChangedImage(t.Context(), numbers[0])
 		}))
 		waitFor(t, "the other SBOM is read", func() bool { return !unread() })
 		stop()
-		if numbers, err = l.NextNews(t.Context(), 0, 10); err != nil || len(numbers) != 1 {
+		if numbers, err = l.NextChangedImages(t.Context(), 0, 10); err != nil || len(numbers) != 1 {
 			t.Errorf("%d images are news, want 1 (%v)", len(numbers), err)
 		}
 	})
@@ -87,8 +87,8 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// TestEventsWhenTheLeaseMoves: while two matchers take the lease from each other in the middle
-// of what they do, no event is written twice, and none is lost.
+// TestEventsWhenTheLeaseMoves: while two matchers take the lease from each other in the
+// middle of what they do, no event is written twice, and none is lost.
 func TestEventsWhenTheLeaseMoves(t *testing.T) {
 	t.Parallel()
 	eachListener(t, func(t *testing.T, l *listener) {

@@ -66,7 +66,8 @@ func (l *listener) hear(t *testing.T, e resource.Event) {
 	var n vuln.FindingNews
 	must(t, json.Unmarshal(e.After, &n))
 	if e.Subject != e.Group || !e.Group.Covers(n.Group) || !e.Group.Covers(n.AdvisoryGroup) {
-		t.Fatalf("an event of %s about images in %s and advisories in %s, subject %s", e.Group, n.Group, n.AdvisoryGroup, e.Subject)
+		t.Fatalf("an event of %s about images in %s and advisories in %s, subject %s", e.Group, n.Group, n.AdvisoryGroup,
+			e.Subject)
 	}
 	change := n.Pairs
 	if e.Type == resource.FindingClosed {
@@ -150,13 +151,14 @@ func (l *listener) sets(t *testing.T) (ofName map[[2]string]int64, ofAdvisory ma
 	t.Helper()
 	ofName, ofAdvisory = map[[2]string]int64{}, map[resource.UID]int64{}
 	groups := map[int64]resource.UID{}
-	must(t, l.Rows(t.Context(), `SELECT uid, alias_set FROM matched_advisories`, nil, func(row store.Scanner) (bool, error) {
-		var uid resource.UID
-		var set int64
-		err := row.Scan(&uid, &set)
-		ofAdvisory[uid], groups[set] = set, uid.Parent()
-		return false, err
-	}))
+	must(t, l.Rows(t.Context(), `SELECT uid, alias_set FROM matched_advisories`, nil,
+		func(row store.Scanner) (bool, error) {
+			var uid resource.UID
+			var set int64
+			err := row.Scan(&uid, &set)
+			ofAdvisory[uid], groups[set] = set, uid.Parent()
+			return false, err
+		}))
 	must(t, l.Rows(t.Context(), `SELECT name, alias_set FROM alias_names`, nil, func(row store.Scanner) (bool, error) {
 		var name string
 		var set int64
@@ -176,7 +178,8 @@ func (l *listener) compare(t *testing.T) {
 	for repo, images := range l.repos {
 		for d, word := range images {
 			for uid, a := range l.advisories {
-				if uid.Root() == repo.Root() && slices.ContainsFunc(l.has(repo, d, word), func(p inspect.Package) bool { return affects(a, p) }) {
+				if uid.Root() == repo.Root() && slices.ContainsFunc(l.has(repo, d, word),
+					func(p inspect.Package) bool { return affects(a, p) }) {
 					at := openImage{vuln.NewsImage{Repo: repo, Digest: d}, uid.Parent()}
 					want[at] = append(want[at], ofAdvisory[uid])
 				}
@@ -265,7 +268,10 @@ func TestEventOfAnImport(t *testing.T) {
 		for n := range 120 {
 			word := fmt.Sprintf("%c%d", 'a'+n%20, n/20)
 			push(t, l.Store, repo, word)
-			if slices.ContainsFunc(contents(word, 1), func(p inspect.Package) bool { return p.Name == "p0" && p.Owner == "" && p.SourceName == "" }) {
+			if slices.ContainsFunc(contents(word, 1), func(p inspect.Package) bool {
+				return p.Name == "p0" && p.Owner == "" &&
+					p.SourceName == ""
+			}) {
 				have++
 			}
 		}

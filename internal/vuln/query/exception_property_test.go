@@ -78,12 +78,14 @@ func TestExceptedFindings(t *testing.T) {
 // importAs stores an advisory about all versions of a package of npm.
 func (g *judgedGame) importAs(t *testing.T, group resource.UID, id string, aliases []string, number int) {
 	t.Helper()
-	a := vuln.Advisory{ID: id, Aliases: aliases, Affected: []vuln.Affected{{Ecosystem: "npm", Name: fmt.Sprintf("p%d", number),
+	a := vuln.Advisory{ID: id, Aliases: aliases, Affected: []vuln.Affected{{Ecosystem: "npm",
+		Name:   fmt.Sprintf("p%d", number),
 		Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "9.0.0"}}}}}}}
 	a.Source.Digest = []byte(id)
 	_, err := g.ImportAdvisories(t.Context(), group, "test", []vuln.Advisory{a})
 	must(t, err)
-	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, vuln.AdvisoryFilter{IDs: []string{id}},
+	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}},
+		vuln.AdvisoryFilter{IDs: []string{id}},
 		page.Request{Size: 10, Order: page.Order{Field: "uid"}}, true)
 	must(t, err)
 	for _, v := range found.Items {
@@ -95,7 +97,8 @@ func (g *judgedGame) importAs(t *testing.T, group resource.UID, id string, alias
 func (g *judgedGame) decide(t *testing.T) {
 	t.Helper()
 	owner := authz.WithCaller(t.Context(), g.callers["of all"])
-	live := slices.DeleteFunc(slices.Sorted(maps.Keys(g.made)), func(uid resource.UID) bool { return !g.made[uid].DeleteTime.IsZero() })
+	live := slices.DeleteFunc(slices.Sorted(maps.Keys(g.made)),
+		func(uid resource.UID) bool { return !g.made[uid].DeleteTime.IsZero() })
 	switch n := g.rng.IntN(10); {
 	case n < 6 || len(live) == 0:
 		g.made.makeOne(t, g.game, g.now, 5*time.Minute)
@@ -166,11 +169,13 @@ type trueCase struct {
 // meant decides in its own words whether an exception is about a case under one of the names
 // at a time.
 func meant(e vuln.Exception, c trueCase, names []string, at time.Time) bool {
-	if e.ApproveTime.IsZero() || at.Before(e.ApproveTime) || !e.ExpireTime.IsZero() && !at.Before(e.ExpireTime) || !e.DeleteTime.IsZero() && !at.Before(e.DeleteTime) {
+	if e.ApproveTime.IsZero() || at.Before(e.ApproveTime) || !e.ExpireTime.IsZero() && !at.Before(e.ExpireTime) ||
+		!e.DeleteTime.IsZero() && !at.Before(e.DeleteTime) {
 		return false
 	}
 	other := slices.ContainsFunc(c.tags, func(tag string) bool { ok, _ := path.Match(e.TagPattern, tag); return !ok })
-	if !strings.HasPrefix(string(c.repo)+"/", string(e.Target)+"/") || e.TagPattern != "" && (other || len(c.tags) == 0) || e.Digest != "" && e.Digest != c.digest {
+	if !strings.HasPrefix(string(c.repo)+"/", string(e.Target)+"/") || e.TagPattern != "" &&
+		(other || len(c.tags) == 0) || e.Digest != "" && e.Digest != c.digest {
 		return false
 	}
 	if e.Advisory != "" && !slices.Contains(names, e.Advisory) {
@@ -199,7 +204,8 @@ func (c trueCase) claims() (all [][]string) {
 		for grown := true; grown; {
 			grown = false
 			for other, called := range c.advisories {
-				if !other.Parent().Covers(uid.Parent()) || other != uid && !slices.ContainsFunc(called, func(n string) bool { return names[n] }) {
+				if !other.Parent().Covers(uid.Parent()) || other != uid &&
+					!slices.ContainsFunc(called, func(n string) bool { return names[n] }) {
 					continue
 				}
 				for _, n := range called {
@@ -245,7 +251,8 @@ func (g *judgedGame) excepted(f finding.Finding, repo resource.UID, digest strin
 
 // storedPackage returns a package as it is stored.
 func storedPackage(p inspect.Package) registry.Package {
-	k := registry.Package{Ecosystem: "npm", Name: p.Name, Version: p.Version, PURL: p.Purl, SourceName: p.SourceName, SourceVersion: p.SourceVersion}
+	k := registry.Package{Ecosystem: "npm", Name: p.Name, Version: p.Version, PURL: p.Purl, SourceName: p.SourceName,
+		SourceVersion: p.SourceVersion}
 	if p.SourceName != "" {
 		k.Ecosystem = "Debian:12"
 	}
@@ -266,7 +273,8 @@ func (g *judgedGame) groupHits(name string, at resource.UID) (all []trueHit) {
 			for _, p := range g.has(repo, d, word) {
 				for uid, a := range g.advisories {
 					if covered(g.sees[name], uid) && affects(a, p) {
-						all = append(all, trueHit{repo: repo, digest: d, pkg: p, advisory: uid, id: a.ID, names: append([]string{a.ID}, a.Aliases...)})
+						all = append(all, trueHit{repo: repo, digest: d, pkg: p, advisory: uid, id: a.ID,
+							names: append([]string{a.ID}, a.Aliases...)})
 					}
 				}
 			}
@@ -340,7 +348,8 @@ func (g *judgedGame) checkGroupStates(ctx context.Context, t *testing.T, name st
 	must(t, err)
 	var got []trueGroupFinding
 	for _, f := range found {
-		got = append(got, trueGroupFinding{f.Package.PURL, f.Advisories, f.Images, f.Excepted, f.State, f.FromFiles, f.FromSBOMs})
+		got = append(got, trueGroupFinding{f.Package.PURL, f.Advisories, f.Images, f.Excepted, f.State, f.FromFiles,
+			f.FromSBOMs})
 		open := 0
 		for _, i := range f.SomeImages {
 			if !g.excepted(f.Finding, i.Repo, i.Digest, g.now) {
@@ -352,7 +361,10 @@ func (g *judgedGame) checkGroupStates(ctx context.Context, t *testing.T, name st
 		}
 	}
 	slices.SortFunc(got, func(a, b trueGroupFinding) int { return strings.Compare(a.key(), b.key()) })
-	wanted := slices.DeleteFunc(slices.Clone(want), func(f trueGroupFinding) bool { return states != nil && f.State != states[0] })
+	wanted := slices.DeleteFunc(slices.Clone(want), func(f trueGroupFinding) bool {
+		return states != nil &&
+			f.State != states[0]
+	})
 	if diff := gocmp.Diff(wanted, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%s asks for %q, states %v: %s", name, at, states, diff)
 	}
@@ -368,11 +380,13 @@ func (g *judgedGame) checkStates(ctx context.Context, t *testing.T, name string)
 				continue
 			}
 			for _, state := range []finding.State{finding.StateOpen, finding.StateExcepted} {
-				got, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: d}, query.Filter{States: []finding.State{state}}, page.Params{Size: 200})
+				got, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: d},
+					query.Filter{States: []finding.State{state}}, page.Params{Size: 200})
 				must(t, err)
 				for _, f := range got.Items {
 					if want := g.excepted(f, repo, d, g.now); f.State != state || want != (state == finding.StateExcepted) {
-						t.Errorf("%s is told %d about %s %v of %s in %s, want excepted: %v", name, f.State, f.ID, f.Aliases, f.Package.PURL, repo, want)
+						t.Errorf("%s is told %d about %s %v of %s in %s, want excepted: %v", name, f.State, f.ID, f.Aliases,
+							f.Package.PURL, repo, want)
 					}
 				}
 			}
@@ -395,7 +409,8 @@ func (g *judgedGame) checkPast(t *testing.T, times []time.Time) {
 			must(t, err)
 			for _, f := range got.Items {
 				c := g.caseOf(f.Package.Package, f.Advisories, repo, d)
-				cases = append(cases, exception.Case{Repo: repo, Digest: d, Tags: c.tags, Claims: c.claims(), Package: f.Package.Package})
+				cases = append(cases, exception.Case{Repo: repo, Digest: d, Tags: c.tags, Claims: c.claims(),
+					Package: f.Package.Package})
 				found = append(found, f)
 			}
 		}

@@ -31,8 +31,9 @@ func TestGateFollowsExceptions(t *testing.T) {
 		d := push(t, g.Store, repo, "a0")
 		for i := range 6 { // every image has one of these
 			for _, ecosystem := range []string{"npm", "Debian:12"} {
-				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-1"}, Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i),
-					Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}}}}
+				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-1"},
+					Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i),
+						Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}}}}}}}
 				a.Source.Digest = []byte(a.ID)
 				_, err := g.ImportAdvisories(t.Context(), org, "test", []vuln.Advisory{a})
 				must(t, err)
@@ -40,10 +41,12 @@ func TestGateFollowsExceptions(t *testing.T) {
 		}
 		g.settle(t)
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true,
+			CreateTime: now, UpdateTime: now}))
 		var gates []*policy.Gate
 		for _, r := range g.replicas {
-			gates = append(gates, policy.NewGate(findingdb.New(r.DB), imagedb.New(r.DB), advisorydb.New(r.DB), nil, metric.Metrics{}))
+			gates = append(gates, policy.NewGate(findingdb.New(r.DB), imagedb.New(r.DB), advisorydb.New(r.DB), nil,
+				metric.Metrics{}))
 		}
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
 		must(t, err)
@@ -101,7 +104,8 @@ func TestGateKnownExploited(t *testing.T) {
 			}
 		}
 		g.settle(t)
-		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: folder.NewChild(), Target: folder, KEV: true, Enforce: true, CreateTime: now, UpdateTime: now}))
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: folder.NewChild(), Target: folder, KEV: true,
+			Enforce: true, CreateTime: now, UpdateTime: now}))
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
 		must(t, err)
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
@@ -123,7 +127,8 @@ func TestGateKnownExploited(t *testing.T) {
 			_, err := g.ReplaceExploits(t.Context(), vuln.ExploitList{Group: tt.group, Format: tt.format, Time: now},
 				[]vuln.Exploit{{CVE: tt.cve, Exploitation: vuln.Exploitation{Known: true, Probability: 1e9}}})
 			must(t, err)
-			gate := policy.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{}) // which remembers nothing
+			gate := policy.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil,
+				metric.Metrics{}) // which remembers nothing
 			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != tt.refused {

@@ -18,66 +18,67 @@ import (
 )
 
 const (
-	maxImages   = 200_000 // that one question may be about
-	maxFindings = 500_000 // of them
-	someImages  = 5       // that are shown with a finding of a group
+	maxImages   = 200_000 // images in one query
+	maxFindings = 500_000 // findings in one query
+	someImages  = 5       // images shown with a finding of a group
 )
 
 var errTooManyFindings = fault.Unmet("TOO_MANY_FINDINGS",
 	"there are more than %d findings; ask for a group or repo below, or for some severities", maxFindings)
 
-// groupKey orders findings as key. Packages that differ in their source alone have keys that
-// differ.
+// groupKey orders findings as Key does. It also distinguishes packages that differ only
+// in their source.
 func (v GroupFinding) groupKey() string {
 	return v.Key() + "\x00" + v.Package.Ecosystem + "\x00" + v.Package.SourceName + "\x00" + v.Package.SourceVersion
 }
 
-// A GroupFinding is a finding of the images of a group.
+// A GroupFinding is a finding in images of a group.
 type GroupFinding struct {
 	finding.Finding
-	Images     int             // how many have it
-	Excepted   int             // in how many of these an exception holds for it
-	SomeImages []AffectedImage // those in which it is open and that were inspected last, without their packages
-	FromFiles  bool            // the files of one of them tell of the package
-	FromSBOMs  bool            // an SBOM that is attached to one of them does
-	number     int64           // of the package
-	some       []int64         // the numbers of SomeImages, if exceptions hold for it in some images
+	Images     int             // number of images with the finding
+	Excepted   int             // number of these images in which an exception holds for it
+	SomeImages []AffectedImage // the latest images, first those in which it is open, without packages
+	FromFiles  bool            // the package is in the files of one of the images
+	FromSBOMs  bool            // an SBOM attached to one of the images lists the package
+	number     int64           // ID of the package
+	some       []int64         // numbers of SomeImages, if exceptions hold in some of the images
 }
 
-// A GroupCoverage says what the findings of a group are worth.
+// A GroupCoverage counts the images and packages behind the findings of a group.
 type GroupCoverage struct {
-	Images        int // that a tag stands for
-	Indexed       int // whose packages are known
-	Waiting       int // to be inspected
+	Images        int // images with a tag
+	Indexed       int // images whose packages are known
+	Waiting       int // images waiting for inspection
 	NotUnderstood int
 	Packages      Coverage // each version of a package counts once
 }
 
-// A groupSelection is what a list of findings of a group is of.
+// A groupSelection selects findings of a group. It is stored in page tokens.
 type groupSelection struct {
 	Place
 	Filter
 }
 
-// groupFindingList is ordered as findingList.
+// groupFindingList has the order of findingList.
 var groupFindingList = page.List{Kind: "group_findings", Fields: findingList.Fields, Default: findingList.Default}
 
-// ListGroup returns a page of the findings of all images in a group, or repo, that a tag
-// stands for now, directly or through an index: one for each version of a package and what
-// is wrong with it, with the number of images that have it. Images count that the caller
-// has repo.list and vuln_report.list on, and advisories that the caller has advisories.list
-// on. It returns fault.FailedPrecondition if there are too many.
+// ListGroup returns a page of the findings of all images in a group or repo that have a
+// tag, directly or through an index. There is one finding for each version of a package
+// and each vulnerability, with the number of images. Images count if the caller has
+// repo.list and vuln_report.list on them, and advisories if the caller has
+// advisories.list on them. It returns fault.FailedPrecondition if there are too many
+// images or findings.
 func (s *Service) ListGroup(
-	ctx context.Context, at Place, f Filter, p page.Params,
+	ctx context.Context, place Place, f Filter, p page.Params,
 ) (none page.Page[GroupFinding], _ GroupCoverage, _ error) {
-	of, req, err := page.Resume(s.pages, groupFindingList, groupSelection{at, f}, p)
+	selected, req, err := page.Resume(s.pages, groupFindingList, groupSelection{place, f}, p)
 	if err != nil {
 		return none, GroupCoverage{}, err
 	}
-	if err := of.checkGroup(); err != nil {
+	if err := selected.checkGroup(); err != nil {
 		return none, GroupCoverage{}, err
 	}
-	reach, err := finding.Reach(ctx, s.authz, of.Group, resource.RepoList, resource.ReportsList)
+	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
 		return none, GroupCoverage{}, err
 	}
@@ -98,18 +99,18 @@ func (s *Service) ListGroup(
 	if err != nil {
 		return none, covered, err
 	}
-	all, err := s.groupFindings(ctx, c, seen, of.Filter)
+	findings, err := s.groupFindings(ctx, c, seen, selected.Filter)
 	if err != nil {
 		return none, covered, err
 	}
-	if all, err = s.judged(ctx, c, all, of.Filter); err != nil {
+	if findings, err = s.judged(ctx, c, findings, selected.Filter); err != nil {
 		return none, covered, err
 	}
-	got := page.Cut(all, req, GroupFinding.groupKey)
+	got := page.Cut(findings, req, GroupFinding.groupKey)
 	return page.Finish(s.pages, req, got), covered, s.complete(ctx, c, got.Items)
 }
 
-// checkGroup returns what is wrong with a filter of a group.
+// checkGroup returns an error if a filter cannot be applied to a group.
 func (f Filter) checkGroup() error {
 	switch {
 	case len(f.Package) > maxName:
@@ -120,38 +121,38 @@ func (f Filter) checkGroup() error {
 	return nil
 }
 
-// A groupContents has the images of a group, and how many of them have each package.
+// A groupContents has the images of a group, and the number of images by package.
 type groupContents struct {
 	images   []imagedb.TaggedImage
-	claims   map[int64][]findingdb.Claim // by the number of the image, what attached SBOMs list
-	packages map[int64]*packageCount     // by number
+	claims   map[int64][]findingdb.Claim // packages in attached SBOMs, by image number
+	packages map[int64]*packageCount     // by package ID
 	indexed  int
 }
 
-// A packageCount counts the images that have a package. some are the numbers of those that were
-// inspected last.
+// A packageCount counts the images that have a package. some are the numbers of the
+// latest of them.
 type packageCount struct {
 	images        int
 	some          []int64
-	files, claims bool // whether files tell of it, and SBOMs, in some of the images
+	files, claims bool // whether files, and SBOMs, contain it in one of the images
 }
 
 // repos returns the repos of the images.
 func (c *groupContents) repos() []resource.UID {
-	all := map[resource.UID]bool{}
+	found := map[resource.UID]bool{}
 	for _, i := range c.images {
-		all[i.Repo] = true
+		found[i.Repo] = true
 	}
-	return slices.Collect(maps.Keys(all))
+	return slices.Collect(maps.Keys(found))
 }
 
-// counts reports whether the packages of an image are counted: those of its files, or what
-// SBOMs list if it is not understood.
+// counts reports whether the packages of an image count: the packages in its files, or
+// in its SBOMs if the image is not understood.
 func (c *groupContents) counts(i imagedb.TaggedImage) bool {
 	return i.State == registry.ImageIndexed || i.State != registry.ImageWaiting && len(c.claims[i.Number]) > 0
 }
 
-// packageCount returns the tally of a package.
+// tally returns the count of a package, and adds it if there is none.
 func (c *groupContents) tally(id int64) *packageCount {
 	t := c.packages[id]
 	if t == nil {
@@ -161,7 +162,8 @@ func (c *groupContents) tally(id int64) *packageCount {
 	return t
 }
 
-// addClaims counts what SBOMs list for an image in whose files there are these packages.
+// addClaims counts the packages in the SBOMs of an image. files are the packages in its
+// files.
 func (c *groupContents) addClaims(number int64, files []int64) {
 	for _, claim := range c.claims[number] {
 		t := c.tally(claim.Package)
@@ -174,9 +176,9 @@ func (c *groupContents) addClaims(number int64, files []int64) {
 
 func (t *packageCount) add(number int64) {
 	t.images++
-	at, _ := slices.BinarySearchFunc(t.some, number, func(a, b int64) int { return cmp.Compare(b, a) })
-	if at < someImages {
-		t.some = slices.Insert(t.some, at, number)[:min(len(t.some)+1, someImages)]
+	index, _ := slices.BinarySearchFunc(t.some, number, func(a, b int64) int { return cmp.Compare(b, a) })
+	if index < someImages {
+		t.some = slices.Insert(t.some, index, number)[:min(len(t.some)+1, someImages)]
 	}
 }
 
@@ -216,7 +218,7 @@ func (s *Service) count(ctx context.Context, reach []resource.UID) (*groupConten
 	return c, err
 }
 
-// claimsOf returns what SBOMs list that are attached to images, by the numbers of the images.
+// claimsOf returns the packages in attached SBOMs, by image number.
 func (s *Service) claimsOf(
 	ctx context.Context, images []imagedb.TaggedImage,
 ) (map[int64][]findingdb.Claim, error) {
@@ -235,7 +237,7 @@ func (s *Service) claimsOf(
 	return s.packages.Claims(ctx, slices.Compact(numbers))
 }
 
-// groupCoverage counts images and packages by what can be said about them.
+// groupCoverage counts images and packages by coverage.
 func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []resource.UID) (g GroupCoverage, _ error) {
 	g.Indexed = c.indexed
 	for _, i := range c.images {
@@ -248,7 +250,7 @@ func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []re
 		g.Images++
 	}
 	g.Waiting = g.Images - g.Indexed - g.NotUnderstood
-	kinds, err := s.packages.Kinds(ctx, slices.Collect(maps.Keys(c.packages)))
+	kinds, err := s.packages.CountKinds(ctx, slices.Collect(maps.Keys(c.packages)))
 	if err != nil {
 		return g, err
 	}
@@ -274,8 +276,8 @@ func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []re
 	return g, err
 }
 
-// groupFindings joins the packages of a census with the advisories in reach. Texts of
-// advisories are not read; see complete.
+// groupFindings joins the packages of a group with the advisories in reach. It does not
+// read the texts of advisories; see complete.
 func (s *Service) groupFindings(
 	ctx context.Context, c *groupContents, seen []resource.UID, f Filter,
 ) (all []GroupFinding, _ error) {
@@ -289,9 +291,9 @@ func (s *Service) groupFindings(
 	}
 	advisories := named(hits.Advisories)
 	basic := Filter{Severities: f.Severities, Fixable: f.Fixable, Package: f.Package}
-	for id, of := range hits.ByPackage {
-		for _, same := range finding.GroupByAlias(of, advisories) {
-			v := GroupFinding{Finding: finding.New(registry.ImagePackage{Package: known[id]}, same, advisories)}
+	for id, matched := range hits.ByPackage {
+		for _, aliases := range finding.GroupByAlias(matched, advisories) {
+			v := GroupFinding{Finding: finding.New(registry.ImagePackage{Package: known[id]}, aliases, advisories)}
 			t := c.packages[id]
 			v.number, v.Images, v.FromFiles, v.FromSBOMs = id, t.images, t.files, t.claims
 			if basic.has(v.Finding) {
@@ -308,7 +310,7 @@ func (s *Service) groupFindings(
 	return all, nil
 }
 
-// named returns advisories that have nothing but their names.
+// named returns advisories with nothing but their names.
 func named(all map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
 	out := make(map[int64]vuln.Advisory, len(all))
 	for key, a := range all {
@@ -317,8 +319,8 @@ func named(all map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
 	return out
 }
 
-// judged returns those of the findings of a group that a filter selects. Whatever is not
-// known from the advisories alone is added here, to all findings at once.
+// judged adds states and exploit lists to the findings of a group, and returns the
+// findings that a filter selects.
 func (s *Service) judged(ctx context.Context, c *groupContents, all []GroupFinding, f Filter) ([]GroupFinding, error) {
 	found := make([]*finding.Finding, len(all))
 	for i := range all {
@@ -341,7 +343,7 @@ func (c *groupContents) some(v GroupFinding) []int64 {
 	return c.packages[v.number].some
 }
 
-// complete adds what only the findings of a page have: a summary, and some of the images.
+// complete adds summaries and images to the findings of a page.
 func (s *Service) complete(ctx context.Context, c *groupContents, all []GroupFinding) error {
 	var keys, numbers []int64
 	for _, v := range all {
@@ -365,7 +367,7 @@ func (s *Service) complete(ctx context.Context, c *groupContents, all []GroupFin
 	if err != nil {
 		return err
 	}
-	told, err := s.packages.FromFiles(ctx, numbers)
+	inFiles, err := s.packages.FromFiles(ctx, numbers)
 	if err != nil {
 		return err
 	}
@@ -375,7 +377,7 @@ func (s *Service) complete(ctx context.Context, c *groupContents, all []GroupFin
 		}
 		for _, n := range c.some(all[i]) {
 			if found, ok := images[n]; ok {
-				found.Claimed = isClaimed(told, n, all[i].number)
+				found.Claimed = isClaimed(inFiles, n, all[i].number)
 				all[i].SomeImages = append(all[i].SomeImages, found)
 			}
 		}
@@ -383,11 +385,11 @@ func (s *Service) complete(ctx context.Context, c *groupContents, all []GroupFin
 	return nil
 }
 
-// imagesNumbered returns images by their numbers, without their packages.
+// imagesNumbered returns images by their numbers, without packages.
 func (s *Service) imagesNumbered(ctx context.Context, numbers []int64) (map[int64]AffectedImage, error) {
-	all := map[int64]AffectedImage{}
+	described := map[int64]AffectedImage{}
 	if len(numbers) == 0 {
-		return all, nil
+		return described, nil
 	}
 	images, err := s.images.NumberedImages(ctx, numbers)
 	if err != nil {
@@ -399,7 +401,7 @@ func (s *Service) imagesNumbered(ctx context.Context, numbers []int64) (map[int6
 	}
 	paths, err := s.registry.Paths(ctx, repos)
 	for _, i := range images {
-		all[i.Number] = AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags}
+		described[i.Number] = AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags}
 	}
-	return all, err
+	return described, err
 }

@@ -35,7 +35,8 @@ const (
 // packages each, and of the whole organization, without exceptions and with 100 on repos and
 // groups.
 func BenchmarkGroup(b *testing.B) {
-	for engine, url := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres} {
+	for engine, url := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite,
+		"postgres": storetest.Postgres} {
 		b.Run(engine, func(b *testing.B) {
 			r := newReplica(b, url(b), func() int { return 1 })
 			defer r.Close()
@@ -124,11 +125,13 @@ func fillGroups(b *testing.B, r *replica) (org, folder resource.UID, _ authz.Cal
 	for i := 0; i < *benchImages; i += imagesOfRepo {
 		if i%imagesOfGroup == 0 {
 			folder = org.NewChild()
-			_, err := r.InsertGroup(b.Context(), resource.Group{UID: folder, Name: fmt.Sprint("g", i), CreateTime: now, UpdateTime: now})
+			_, err := r.InsertGroup(b.Context(), resource.Group{UID: folder, Name: fmt.Sprint("g", i), CreateTime: now,
+				UpdateTime: now})
 			must(b, err)
 		}
 		repo := folder.NewChild()
-		must(b, r.InsertRepo(b.Context(), registry.Repo{UID: repo, Name: fmt.Sprint("r", i), CreateTime: now, UpdateTime: now}))
+		must(b, r.InsertRepo(b.Context(), registry.Repo{UID: repo, Name: fmt.Sprint("r", i), CreateTime: now,
+			UpdateTime: now}))
 		fillRepo(b, r, repo, i, ids, rng, has)
 	}
 	fillBitmaps(b, r, has)
@@ -157,7 +160,8 @@ func fillRepo(
 				}
 				has, packages = append(has, id), append(packages, registry.ImagePackage{Place: "x"})
 			}
-			if _, err := findingdb.In(t).SaveInspection(b.Context(), registry.Inspection{Digest: d, Packages: packages}, has); err != nil {
+			if _, err := findingdb.In(t).SaveInspection(b.Context(), registry.Inspection{Digest: d, Packages: packages},
+				has); err != nil {
 				return err
 			}
 			all[int64(n)] = has
@@ -165,15 +169,18 @@ func fillRepo(
 			manifests = append(manifests, []any{key, d, registry.ImageManifests[0], 1, "", "", "", 1, []byte("{}")})
 			tags = append(tags, []any{store.Segment(uid), string(uid), key, fmt.Sprint("v", n), d, 0, false, "[]", 1, 1})
 			images = append(images, []any{key, d, root, string(repo), n, int(registry.ImageIndexed), "", 1, 0, 0, 1, 1})
-			history = append(history, []any{key, fmt.Sprint("v", n), d, "{}", time.Now().Add(-24 * time.Hour * time.Duration(rng.IntN(200))).UnixMilli()})
+			history = append(history, []any{key, fmt.Sprint("v", n), d, "{}",
+				time.Now().Add(-24 * time.Hour * time.Duration(rng.IntN(200))).UnixMilli()})
 		}
 		for _, step := range []struct {
 			head string
 			rows [][]any
 		}{
-			{`INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)`, manifests},
+			{`INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)`,
+				manifests},
 			{`INSERT INTO tags (seg, uid, parent, name, digest, class, deprecated, bundles, create_ms, update_ms)`, tags},
-			{`INSERT INTO images (repo, digest, root, uid, number, state, reason, extractors, tries, rank, update_ms, indexed_ms)`, images},
+			{`INSERT INTO images (repo, digest, root, uid, number, state, reason, extractors, tries, rank,
+				update_ms, indexed_ms)`, images},
 			{`INSERT INTO tag_history (repo, name, digest, actor, at_ms)`, history},
 		} {
 			if err := t.InsertRows(b.Context(), step.head, step.rows, ""); err != nil {
@@ -189,7 +196,8 @@ func fillPackages(b *testing.B, r *replica, org resource.UID, rng *mathrand.Rand
 	var all []registry.Package
 	for i := range benchPackages {
 		name := fmt.Sprint("p", i)
-		all = append(all, registry.Package{Ecosystem: "npm", Name: name, Version: "1.0.0", PURL: "pkg:npm/" + name + "@1.0.0"})
+		all = append(all, registry.Package{Ecosystem: "npm", Name: name, Version: "1.0.0",
+			PURL: "pkg:npm/" + name + "@1.0.0"})
 	}
 	ids, err := r.AddPackages(b.Context(), all)
 	must(b, err)

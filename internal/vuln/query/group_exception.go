@@ -20,13 +20,13 @@ type groupJudge struct {
 	tags   map[resource.UID]map[string][]string // by repo and digest
 }
 
-// judgeGroup sets the states of findings of a group at a time, and how many images each is
-// excepted in.
-func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupFinding, at time.Time) error {
+// judgeGroup sets the states of findings of a group at a time, and the number of images
+// in which each is excepted.
+func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupFinding, asOf time.Time) error {
 	for i := range all {
 		all[i].State = finding.StateOpen
 	}
-	x, err := exception.Read(ctx, s.packages, c.repos(), at, at)
+	x, err := exception.Read(ctx, s.packages, c.repos(), asOf, asOf)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupF
 	if index == nil {
 		return nil
 	}
-	suspects := map[int]*exception.Set{} // by the index of the finding
+	suspects := map[int]*exception.Set{} // by index of the finding
 	var packages []int64
 	for i, v := range all {
 		if held := index.ForFinding(v.Finding); held != nil {
@@ -44,7 +44,7 @@ func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupF
 	if len(suspects) == 0 {
 		return nil
 	}
-	j := groupJudge{s, at, map[int64]imagedb.TaggedImage{}, map[resource.UID]map[string][]string{}}
+	j := groupJudge{s, asOf, map[int64]imagedb.TaggedImage{}, map[resource.UID]map[string][]string{}}
 	var numbers []int64
 	for _, i := range c.images {
 		if c.counts(i) {
@@ -64,35 +64,36 @@ func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupF
 	return nil
 }
 
-// judge sets the state of a finding of images, by the exceptions that may be about it. An
-// exception that is not about single images is looked for once in each repo.
+// judge sets the state of a finding, by the exceptions that may hold for it. If no
+// exception of a repo is restricted to tags or digests, it judges the images of the
+// repo together.
 func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.Set, numbers []int64) error {
 	byRepo := map[resource.UID][]int64{}
 	for _, n := range numbers {
 		byRepo[j.images[n].Repo] = append(byRepo[j.images[n].Repo], n)
 	}
 	var open, excepted []int64
-	var first *vuln.Exception // the one that ends first
-	decide := func(c exception.Case, of ...int64) {
+	var first *vuln.Exception // the exception that ends first
+	decide := func(c exception.Case, images ...int64) {
 		e, ok := held.Holding(c, j.at, nil)
 		if !ok {
-			open = append(open, of...)
+			open = append(open, images...)
 			return
 		}
-		excepted = append(excepted, of...)
+		excepted = append(excepted, images...)
 		if first == nil || exception.EndsBefore(e, *first) {
 			first = &e
 		}
 	}
-	for repo, of := range byRepo {
+	for repo, ids := range byRepo {
 		if !held.SelectsImages(repo) {
-			decide(exception.CaseOf(v.Finding, repo, "", nil), of...)
+			decide(exception.CaseOf(v.Finding, repo, "", nil), ids...)
 			continue
 		}
 		if err := j.readTags(ctx, held, repo); err != nil {
 			return err
 		}
-		for _, n := range of {
+		for _, n := range ids {
 			digest := j.images[n].Digest
 			decide(exception.CaseOf(v.Finding, repo, digest, j.tags[repo][digest]), n)
 		}
@@ -100,7 +101,7 @@ func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.
 	if len(excepted) == 0 {
 		return nil
 	}
-	v.Excepted = min(len(excepted), v.Images) // an image may have come since they were counted
+	v.Excepted = min(len(excepted), v.Images) // an image may have been added since the images were counted
 	if len(open) == 0 && v.Excepted == v.Images {
 		v.State, v.Exception, v.ExceptionExpires = finding.StateExcepted, first.UID, first.ExpireTime
 	}
@@ -109,18 +110,18 @@ func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.
 	return nil
 }
 
-// latest returns the images that were inspected last, of those given.
+// latest returns the latest of the images.
 func latest(numbers []int64) []int64 {
 	slices.Sort(numbers)
 	slices.Reverse(numbers)
 	return numbers[:min(len(numbers), someImages)]
 }
 
-// tagBatchQ is how many images have their tags read at once.
+// tagBatch is the number of images per read of tags.
 const tagBatch = 200
 
-// readTags reads the tags of the images of a repo, if exceptions depend on them and they were
-// not read before.
+// readTags reads the tags of the images of a repo, once and only if exceptions depend
+// on them.
 func (j groupJudge) readTags(ctx context.Context, held *exception.Set, repo resource.UID) error {
 	if !held.UsesTags() || j.tags[repo] != nil {
 		return nil
@@ -132,15 +133,16 @@ func (j groupJudge) readTags(ctx context.Context, held *exception.Set, repo reso
 		}
 	}
 	j.tags[repo] = map[string][]string{}
-	for some := range slices.Chunk(digests, tagBatch) {
-		if err := j.addTags(ctx, repo, some); err != nil {
+	for batch := range slices.Chunk(digests, tagBatch) {
+		if err := j.addTags(ctx, repo, batch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addTags reads the tags of images at once, or of one after the other if there are too many.
+// addTags reads the tags of images together, or one image at a time if there are too
+// many tags.
 func (j groupJudge) addTags(ctx context.Context, repo resource.UID, digests []string) error {
 	tags, err := j.Service.images.TagsOf(ctx, repo, digests)
 	if err != nil {

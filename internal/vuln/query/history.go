@@ -16,16 +16,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// capabilities returns what the caller needs on the repo.
+// capabilities returns the capabilities that the caller needs on the repo.
 func (f Filter) capabilities() resource.Capabilities {
-	all := []resource.Capability{resource.RepoList, resource.ImageReportsList}
+	needed := []resource.Capability{resource.RepoList, resource.ImageReportsList}
 	if !f.At.IsZero() || slices.Contains(f.States, finding.StateClosed) {
-		all = append(all, resource.TagList) // as the history of tags does
+		needed = append(needed, resource.TagList) // as for the history of tags
 	}
-	return resource.NewCapabilities(all...)
+	return resource.NewCapabilities(needed...)
 }
 
-// check returns what is wrong with a filter.
+// check returns an error if the filter is invalid.
 func (f Filter) check(now time.Time) error {
 	switch {
 	case len(f.Package) > maxName:
@@ -38,11 +38,14 @@ func (f Filter) check(now time.Time) error {
 	return nil
 }
 
-// lookAt returns what is known about an image, if its packages are; a tag is the image that
-// it stood for at a time, or now if that is zero. It does not authorize the caller.
-func (s *Service) lookAt(ctx context.Context, i finding.Image, at time.Time) (k ImageDetails, found registry.Inspection, _ error) {
-	if !at.IsZero() && !resource.ValidDigest(i.Reference) {
-		digest, err := s.tagAt(ctx, i, at)
+// lookAt returns the details and packages of an image, or an error if its packages are
+// not known. A tag selects the image to which it pointed at a time; zero means now. It
+// does not authorize the caller.
+func (s *Service) lookAt(
+	ctx context.Context, i finding.Image, asOf time.Time,
+) (k ImageDetails, found registry.Inspection, _ error) {
+	if !asOf.IsZero() && !resource.ValidDigest(i.Reference) {
+		digest, err := s.tagAt(ctx, i, asOf)
 		if err != nil {
 			return k, found, err
 		}
@@ -52,22 +55,22 @@ func (s *Service) lookAt(ctx context.Context, i finding.Image, at time.Time) (k 
 	if err == nil {
 		err = k.unavailable()
 	}
-	if err == nil && !at.IsZero() && k.IndexTime.After(at) {
+	if err == nil && !asOf.IsZero() && k.IndexTime.After(asOf) {
 		err = fault.Unmet("IMAGE_NOT_INDEXED", "at that time the image was not inspected yet")
 	}
 	return k, found, err
 }
 
-// tagAt returns the digest of what a tag stood for at a time. It returns fault.NotFound if
-// that was nothing, and fault.FailedPrecondition if it is deleted.
-func (s *Service) tagAt(ctx context.Context, i finding.Image, at time.Time) (string, error) {
-	if _, err := s.repoStore.Repo(ctx, i.Repo); err != nil { // under its whole uid
+// tagAt returns the digest to which a tag pointed at a time. It returns fault.NotFound
+// if the tag did not exist, and fault.FailedPrecondition if the image was deleted.
+func (s *Service) tagAt(ctx context.Context, i finding.Image, asOf time.Time) (string, error) {
+	if _, err := s.repoStore.Repo(ctx, i.Repo); err != nil { // checks the whole UID
 		return "", err
 	}
 	if !registry.ValidTag(i.Reference) {
 		return "", fault.Field("reference", "is neither a digest nor a tag")
 	}
-	digest, err := s.images.TagAt(ctx, i.Repo, i.Reference, at)
+	digest, err := s.images.TagAt(ctx, i.Repo, i.Reference, asOf)
 	if err != nil {
 		return "", err
 	}
@@ -78,49 +81,50 @@ func (s *Service) tagAt(ctx context.Context, i finding.Image, at time.Time) (str
 	return digest, err
 }
 
-// tagsOf returns the tags that stood for an image at a time, or do now if that is zero.
-func (s *Service) tagsOf(ctx context.Context, repo resource.UID, digest string, at time.Time) ([]string, error) {
-	if !at.IsZero() {
-		return s.images.TagsAt(ctx, repo, digest, at)
+// tagsOf returns the tags that pointed to an image at a time; zero means now.
+func (s *Service) tagsOf(ctx context.Context, repo resource.UID, digest string, asOf time.Time) ([]string, error) {
+	if !asOf.IsZero() {
+		return s.images.TagsAt(ctx, repo, digest, asOf)
 	}
 	known, err := s.images.TagsOf(ctx, repo, []string{digest})
 	return known[digest], err
 }
 
-// hitsAt returns the matches of packages with advisories in reach that held at a time, or
-// do now if that is zero, and the advisories by their keys.
+// hitsAt returns the matches of packages with advisories in reach at a time, and the
+// advisories by key. A zero time means now.
 func (s *Service) hitsAt(
-	ctx context.Context, packages []int64, reach []resource.UID, at time.Time,
+	ctx context.Context, packages []int64, reach []resource.UID, asOf time.Time,
 ) ([]findingdb.Hit, map[int64]vuln.Advisory, error) {
 	hits, err := s.packages.HitsOf(ctx, packages, finding.Organizations(reach))
 	if err != nil {
 		return nil, nil, err
 	}
-	if at.IsZero() {
+	if asOf.IsZero() {
 		advisories, err := finding.VisibleAdvisories(ctx, s.advisories, hits, reach)
 		return hits, advisories, err
 	}
-	// One that ends between the two reads is in both, never in none.
-	past, err := s.packages.PastHitsOf(ctx, packages, finding.Organizations(reach), store.MS(at))
+	// A match that ends between the two reads is in both results, never in neither.
+	past, err := s.packages.PastHitsOf(ctx, packages, finding.Organizations(reach), store.MS(asOf))
 	if err != nil {
 		return nil, nil, err
 	}
-	hits = slices.DeleteFunc(append(hits, past...), func(h findingdb.Hit) bool { return h.Since > store.MS(at) })
+	hits = slices.DeleteFunc(append(hits, past...), func(h findingdb.Hit) bool { return h.Since > store.MS(asOf) })
 	advisories, err := s.everVisible(ctx, hits, reach)
 	return hits, advisories, err
 }
 
-// everVisible is visible, with what is left of advisories that are gone.
+// everVisible is finding.VisibleAdvisories, with the stored names of deleted
+// advisories.
 func (s *Service) everVisible(
 	ctx context.Context, hits []findingdb.Hit, reach []resource.UID,
 ) (map[int64]vuln.Advisory, error) {
-	all, err := finding.VisibleAdvisories(ctx, s.advisories, hits, reach)
+	byKey, err := finding.VisibleAdvisories(ctx, s.advisories, hits, reach)
 	if err != nil {
 		return nil, err
 	}
 	var gone []int64
 	for _, h := range hits {
-		if _, ok := all[h.Advisory]; !ok {
+		if _, ok := byKey[h.Advisory]; !ok {
 			gone = append(gone, h.Advisory)
 		}
 	}
@@ -128,14 +132,14 @@ func (s *Service) everVisible(
 	named, err := s.packages.Named(ctx, slices.Compact(gone))
 	for key, a := range named {
 		if store.Covered(reach, a.UID.Parent()) {
-			all[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
+			byKey[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
 		}
 	}
-	return all, err
+	return byKey, err
 }
 
-// addPastTags adds the tags that stood for images before, where the caller may list the
-// history of tags.
+// addPastTags adds the tags that pointed to images before, where the caller may list
+// the history of tags.
 func (s *Service) addPastTags(ctx context.Context, images []imagedb.NumberedImage, all []AffectedImage) error {
 	reach, err := s.authz.Reach(ctx, resource.TagList)
 	if err != nil {

@@ -142,7 +142,8 @@ func (c *chronicle) remember(before map[resource.UID]map[string]string) {
 		}
 	}
 	c.since = since
-	m := moment{at: now, since: since, images: map[resource.UID]map[string]string{}, tags: map[resource.UID]map[string]string{}}
+	m := moment{at: now, since: since, images: map[resource.UID]map[string]string{},
+		tags: map[resource.UID]map[string]string{}}
 	for repo, images := range c.repos {
 		m.images[repo], m.tags[repo] = maps.Clone(images), maps.Clone(c.tags[repo])
 	}
@@ -200,7 +201,8 @@ func (c *chronicle) checkMoment(ctx context.Context, t *testing.T, name string, 
 				}
 			default:
 				must(t, err)
-				c.compareThen(t, fmt.Sprintf("%s asks for %s at %v", name, tag, at), m, m.images[repo][d], c.born[repo][d], c.sees[name], got)
+				c.compareThen(t, fmt.Sprintf("%s asks for %s at %v", name, tag, at), m, m.images[repo][d], c.born[repo][d],
+					c.sees[name], got)
 			}
 		}
 	}
@@ -385,7 +387,8 @@ func TestClosed(t *testing.T) {
 		}
 		var got []finding.Finding
 		for _, f := range list(query.Filter{States: []finding.State{finding.StateClosed}}) {
-			got = append(got, finding.Finding{ID: f.ID, State: f.State, FirstSeen: f.FirstSeen, OpenedBy: f.OpenedBy, Closing: f.Closing})
+			got = append(got, finding.Finding{ID: f.ID, State: f.State, FirstSeen: f.FirstSeen, OpenedBy: f.OpenedBy,
+				Closing: f.Closing})
 		}
 		want := []finding.Finding{
 			{ID: "CVE-1", State: finding.StateClosed, FirstSeen: at(10), OpenedBy: "feed 1",
@@ -464,13 +467,15 @@ func (c *chronicle) refuses(t *testing.T, repo resource.UID, past, future time.T
 		"another organization":            {c.callers["owner of b"], repo, query.Filter{At: past}, fault.PermissionDenied},
 		"nobody":                          {authz.Caller{}, repo, query.Filter{At: past}, fault.PermissionDenied},
 		"the future":                      {c.callers["owner of a"], repo, query.Filter{At: future}, fault.InvalidArgument},
-		"both":                            {c.callers["owner of a"], repo, query.Filter{At: past, States: closed}, fault.InvalidArgument},
+		"both": {c.callers["owner of a"], repo, query.Filter{At: past, States: closed},
+			fault.InvalidArgument},
 		// Its last segment is that of a repo of others.
 		"a repo that is elsewhere": {c.callers["owner of b"], c.groups[1] + repo[strings.LastIndexByte(string(repo), '/'):],
 			query.Filter{At: past}, fault.NotFound},
 	}
 	for name, tt := range tests {
-		_, _, err := c.service.List(authz.WithCaller(t.Context(), tt.caller), finding.Image{Repo: tt.repo, Reference: "latest"}, tt.f, page.Params{})
+		_, _, err := c.service.List(authz.WithCaller(t.Context(), tt.caller),
+			finding.Image{Repo: tt.repo, Reference: "latest"}, tt.f, page.Params{})
 		if !errors.Is(err, tt.err) {
 			t.Errorf("%s: %v, want %v", name, err, tt.err)
 		}

@@ -74,7 +74,8 @@ func TestExceptionEnds(t *testing.T) {
 		for _, r := range g.replicas {
 			r.Now = func() time.Time { return now }
 		}
-		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true, CreateTime: now, UpdateTime: now}))
+		must(t, g.InsertPullRule(t.Context(), vuln.PullRule{UID: org.NewChild(), Target: org, Enforce: true,
+			CreateTime: now, UpdateTime: now}))
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		end := now.Add(time.Minute)
 		for _, id := range []string{"CVE-1", "CVE-2"} {
@@ -83,7 +84,8 @@ func TestExceptionEnds(t *testing.T) {
 		}
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
 		must(t, err)
-		for at, want := range map[time.Time]finding.State{now: finding.StateExcepted, end.Add(-time.Millisecond): finding.StateExcepted, end: finding.StateOpen} {
+		for at, want := range map[time.Time]finding.State{now: finding.StateExcepted,
+			end.Add(-time.Millisecond): finding.StateExcepted, end: finding.StateOpen} {
 			now = at
 			g.hasState(ctx, t, repo.UID, d, want)
 			gate := policy.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{})
@@ -119,7 +121,8 @@ func (g *game) hasState(ctx context.Context, t *testing.T, repo resource.UID, d 
 	_, sum, err := g.service.Summarize(ctx, query.Place{Group: repo}, 1, page.Params{})
 	must(t, err)
 	open, excepted := sum.Total.Now.Sum(), sum.Total.Excepted
-	if (open > 0) != (want == finding.StateOpen) || (excepted > 0) != (want == finding.StateExcepted) || sum.Series[0].Open.Sum() != open {
+	if (open > 0) != (want == finding.StateOpen) || (excepted > 0) != (want == finding.StateExcepted) ||
+		sum.Series[0].Open.Sum() != open {
 		t.Errorf("%d are open and %d excepted, in the series %d", open, excepted, sum.Series[0].Open.Sum())
 	}
 }
@@ -178,7 +181,8 @@ func onlyClaimed(image string) (word string, p inspect.Package) {
 	for i := range 9 {
 		word = fmt.Sprintf("s%d", i)
 		for _, p := range claimed(word) {
-			if p.Ecosystem == "npm" && !slices.ContainsFunc(contents(image, 1), func(q inspect.Package) bool { return q.Name == p.Name }) {
+			if p.Ecosystem == "npm" && !slices.ContainsFunc(contents(image, 1),
+				func(q inspect.Package) bool { return q.Name == p.Name }) {
 				return word, p
 			}
 		}
@@ -200,7 +204,8 @@ func TestClaimsClose(t *testing.T) {
 		org := g.groups[0]
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		closed := func(repo resource.UID) []finding.Finding {
-			got, _, err := g.service.List(ctx, finding.Image{Repo: repo, Reference: "latest"}, query.Filter{States: []finding.State{finding.StateClosed}}, page.Params{Size: 200})
+			got, _, err := g.service.List(ctx, finding.Image{Repo: repo, Reference: "latest"},
+				query.Filter{States: []finding.State{finding.StateClosed}}, page.Params{Size: 200})
 			must(t, err)
 			return got.Items
 		}
@@ -220,14 +225,16 @@ func TestClaimsClose(t *testing.T) {
 		g.settle(t)
 		moved := after(20)
 		for _, repo := range repos { // to an image without it
-			_, err := g.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: push(t, g.Store, repo, without(p.Name))}, nil)
+			_, err := g.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest",
+				Digest: push(t, g.Store, repo, without(p.Name))}, nil)
 			must(t, err)
 		}
 		after(30)
 		g.attach(t, repos[1], attachment{by: resource.NewRoot()}, olds[1], word)
 		g.settle(t)
 		got := closed(repos[0].UID)
-		if len(got) != 1 || got[0].ID != "CVE-1" || !got[0].FirstSeen.Equal(attached) || !got[0].CloseTime.Equal(moved) || got[0].CloseReason != finding.CloseImageChanged {
+		if len(got) != 1 || got[0].ID != "CVE-1" || !got[0].FirstSeen.Equal(attached) || !got[0].CloseTime.Equal(moved) ||
+			got[0].CloseReason != finding.CloseImageChanged {
 			t.Errorf("closed: %+v", got)
 		}
 		if got := closed(repos[1].UID); len(got) != 0 {
@@ -258,7 +265,8 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 		stolen, err := g.Manifest(t.Context(), owner.UID, d)
 		must(t, err)
 		stolen.ArtifactType, stolen.Needs = registry.ImageConfigs[0], []registry.Need{{Digest: digest("a0"), Optional: true}}
-		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: "app"}, stolen, []string{"latest"})
+		_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: thief.UID.Parent(), Name: "app"}, stolen,
+			[]string{"latest"})
 		must(t, err)
 		word, p := onlyClaimed("a0")
 		g.attach(t, thief, attachment{by: resource.NewRoot()}, d, word)
@@ -276,7 +284,8 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 		must(t, err)
 		found := false
 		for _, f := range group.Items {
-			if !isClaim(f.Finding) || f.FromFiles || !f.FromSBOMs || f.Images != 1 || len(f.SomeImages) != 1 || !f.SomeImages[0].Claimed {
+			if !isClaim(f.Finding) || f.FromFiles || !f.FromSBOMs || f.Images != 1 || len(f.SomeImages) != 1 ||
+				!f.SomeImages[0].Claimed {
 				t.Errorf("the thief is told of %+v", f)
 			}
 			found = found || f.Package.PURL == p.Purl
@@ -293,9 +302,11 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 		if sum.Total.Now.Sum() != len(names) {
 			t.Errorf("%d findings of the tag, want %d", sum.Total.Now.Sum(), len(names))
 		}
-		got, _, err := g.service.List(ctx, finding.Image{Repo: thief.UID, Reference: "latest"}, query.Filter{States: []finding.State{finding.StateOpen, finding.StateClosed}}, page.Params{Size: 200})
+		got, _, err := g.service.List(ctx, finding.Image{Repo: thief.UID, Reference: "latest"},
+			query.Filter{States: []finding.State{finding.StateOpen, finding.StateClosed}}, page.Params{Size: 200})
 		must(t, err)
-		if i := slices.IndexFunc(got.Items, func(f finding.Finding) bool { return !isClaim(f) }); i >= 0 || len(got.Items) == 0 {
+		if i := slices.IndexFunc(got.Items, func(f finding.Finding) bool { return !isClaim(f) }); i >= 0 ||
+			len(got.Items) == 0 {
 			t.Errorf("the thief is told of %+v", got.Items)
 		}
 	})
@@ -319,7 +330,8 @@ func TestCompareStates(t *testing.T) {
 		}
 		states := func(from, to finding.Image, want finding.State) {
 			t.Helper()
-			got, err := g.service.Compare(ctx, query.Pair{From: query.PastImage{Image: from}, To: query.PastImage{Image: to}}, page.Params{Size: 200})
+			got, err := g.service.Compare(ctx, query.Pair{From: query.PastImage{Image: from}, To: query.PastImage{Image: to}},
+				page.Params{Size: 200})
 			must(t, err)
 			if got.Counts[query.FindingRemaining] == 0 {
 				t.Fatal("there are no findings")
@@ -340,9 +352,11 @@ func TestCompareStates(t *testing.T) {
 func TestGroupStatesRefused(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
-		for name, caller := range map[string]authz.Caller{"the owner": g.callers["owner of a"], "another": g.callers["owner of b"]} {
+		for name, caller := range map[string]authz.Caller{"the owner": g.callers["owner of a"],
+			"another": g.callers["owner of b"]} {
 			ctx := authz.WithCaller(t.Context(), caller)
-			_, _, err := g.service.ListGroup(ctx, query.Place{Group: g.groups[0]}, query.Filter{States: []finding.State{finding.StateClosed}}, page.Params{})
+			_, _, err := g.service.ListGroup(ctx, query.Place{Group: g.groups[0]},
+				query.Filter{States: []finding.State{finding.StateClosed}}, page.Params{})
 			if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(fmt.Sprintf("%+v", err), "closed") {
 				t.Errorf("%s is answered %v", name, err)
 			}

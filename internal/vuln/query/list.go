@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// inStates reports whether a state is one of those wanted: open and excepted, if none is named.
+// inStates reports whether a state is wanted. If wanted is empty, open and excepted
+// are.
 func inStates(v finding.State, wanted []finding.State) bool {
 	if len(wanted) == 0 {
 		return v != finding.StateClosed
@@ -21,16 +22,16 @@ func inStates(v finding.State, wanted []finding.State) bool {
 	return slices.Contains(wanted, cmp.Or(v, finding.StateOpen))
 }
 
-const maxName = 1024 // bytes of a name in a question
+const maxName = 1024 // bytes of a name in a request
 
 // A Filter selects findings.
 type Filter struct {
 	Severities []finding.Severity `json:"severities,omitempty"`
 	Fixable    bool               `json:"fixable,omitempty"`
-	KEV        bool               `json:"kev,omitempty"`     // only what is known to be exploited
-	Package    string             `json:"package,omitempty"` // its name, or that of its source
-	States     []finding.State    `json:"states,omitempty"`  // empty is all but StateClosed
-	At         time.Time          `json:"at,omitzero"`       // what was open then; zero is now
+	KEV        bool               `json:"kev,omitempty"`     // only vulnerabilities that are known to be exploited
+	Package    string             `json:"package,omitempty"` // name of the package or of its source
+	States     []finding.State    `json:"states,omitempty"`  // empty means all but StateClosed
+	At         time.Time          `json:"at,omitzero"`       // findings that were open at this time; zero means now
 }
 
 func (f Filter) has(v finding.Finding) bool {
@@ -39,28 +40,32 @@ func (f Filter) has(v finding.Finding) bool {
 		(f.Package == "" || f.Package == v.Package.Name || f.Package == v.Package.SourceName)
 }
 
-// findingList is how findings are ordered: what is known to be exploited, what can be fixed, what is more likely to be
-// exploited, and what has the higher score.
-var findingList = page.List{Kind: "findings", Fields: []string{"urgency"}, Default: page.Order{Field: "urgency", Desc: true}}
+// findingList orders findings by urgency: known to be exploited, fixable,
+// probability of exploitation, score.
+var findingList = page.List{Kind: "findings", Fields: []string{"urgency"},
+	Default: page.Order{Field: "urgency", Desc: true}}
 
-// List returns a page of the findings of an image, the most urgent first. The caller needs
-// repo.list and vuln_reports.list on the repo; of the advisories, those count that the
-// caller has advisories.list on. A page token has what is left out of the image and the
-// filter. It returns fault.FailedPrecondition if the packages of the image are not known.
+// List returns a page of the findings of an image, the most urgent first. The caller
+// needs repo.list and vuln_reports.list on the repo. Advisories count if the caller has
+// advisories.list on them. A page token replaces the fields that the image and the
+// filter leave out. List returns fault.FailedPrecondition if the packages of the image
+// are not known.
 //
-// For what was open at a time, and for what is closed, the caller needs tag.list on the
-// repo, too.
-func (s *Service) List(ctx context.Context, i finding.Image, f Filter, p page.Params) (none page.Page[finding.Finding], k ImageDetails, _ error) {
-	of, req, err := page.Resume(s.pages, findingList, selection{i, f}, p)
+// For the findings of a time in the past, and for closed findings, the caller also
+// needs tag.list on the repo.
+func (s *Service) List(
+	ctx context.Context, i finding.Image, f Filter, p page.Params,
+) (none page.Page[finding.Finding], k ImageDetails, _ error) {
+	selected, req, err := page.Resume(s.pages, findingList, selection{i, f}, p)
 	if err != nil {
 		return none, k, err
 	}
-	i, f = of.Image, of.Filter
+	i, f = selected.Image, selected.Filter
 	if err := s.authz.RequireAll(ctx, f.capabilities(), i.Repo); err != nil {
 		return none, k, err
 	}
-	now := s.packages.Time()
-	if err := f.check(now); err != nil {
+	asOf := s.packages.Time()
+	if err := f.check(asOf); err != nil {
 		return none, k, err
 	}
 	k, found, err := s.lookAt(ctx, i, f.At)
@@ -70,25 +75,25 @@ func (s *Service) List(ctx context.Context, i finding.Image, f Filter, p page.Pa
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
 		return none, k, err
 	}
-	all, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
+	listed, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
 	if err != nil {
 		return none, k, err
 	}
-	if err := s.judgeAt(ctx, i.Repo, k.Digest, all, f.At, now); err != nil {
+	if err := s.judgeAt(ctx, i.Repo, k.Digest, listed, f.At, asOf); err != nil {
 		return none, k, err
 	}
 	if slices.Contains(f.States, finding.StateClosed) {
-		closed, err := s.closed(ctx, i, &k, found, all)
+		closed, err := s.closed(ctx, i, &k, found, listed)
 		if err != nil {
 			return none, k, err
 		}
-		all = append(all, closed...)
+		listed = append(listed, closed...)
 	}
-	if err := s.addExploits(ctx, pointers(all)); err != nil {
+	if err := s.addExploits(ctx, pointers(listed)); err != nil {
 		return none, k, err
 	}
-	all = slices.DeleteFunc(all, func(v finding.Finding) bool { return !f.has(v) })
-	return page.Finish(s.pages, req, page.Cut(all, req, finding.Finding.Key)), k, nil
+	listed = slices.DeleteFunc(listed, func(v finding.Finding) bool { return !f.has(v) })
+	return page.Finish(s.pages, req, page.Cut(listed, req, finding.Finding.Key)), k, nil
 }
 
 // pointers returns the addresses of findings.
@@ -100,7 +105,7 @@ func pointers(all []finding.Finding) []*finding.Finding {
 	return out
 }
 
-// A selection is what a list of findings is of.
+// A selection selects findings of an image. It is stored in page tokens.
 type selection struct {
 	finding.Image
 	Filter
@@ -111,17 +116,17 @@ func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]fi
 	return s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
 }
 
-// findingsAt is findings at a time, or now if that is zero. A finding was first seen no
-// earlier than its image.
+// findingsAt is findings at a time; zero means now. A finding is not older than the
+// inspection of its image.
 func (s *Service) findingsAt(
-	ctx context.Context, i registry.StoredImage, found registry.Inspection, at time.Time,
+	ctx context.Context, i registry.StoredImage, found registry.Inspection, asOf time.Time,
 ) (all []finding.Finding, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
 		return nil, err
 	}
 	ids := found.IDs()
-	hits, advisories, err := s.hitsAt(ctx, ids, reach, at)
+	hits, advisories, err := s.hitsAt(ctx, ids, reach, asOf)
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +144,9 @@ func (s *Service) findingsAt(
 			byPackage[h.Package] = append(byPackage[h.Package], h)
 		}
 	}
-	for id, of := range byPackage {
-		for _, same := range finding.GroupByAlias(of, advisories) {
-			v := finding.New(places[known[id]], same, advisories)
+	for id, matched := range byPackage {
+		for _, aliases := range finding.GroupByAlias(matched, advisories) {
+			v := finding.New(places[known[id]], aliases, advisories)
 			if v.FirstSeen.Before(i.IndexTime) {
 				v.FirstSeen = i.IndexTime
 			}

@@ -103,7 +103,8 @@ func (g *game) moveTag(t *testing.T) bool {
 	m, err := g.Manifest(t.Context(), repo, d)
 	must(t, err)
 	m.ArtifactType, m.Needs = registry.ImageConfigs[0], []registry.Need{{Digest: digest(g.repos[repo][d])}}
-	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}, m, []string{"latest"})
+	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}, m,
+		[]string{"latest"})
 	must(t, err)
 	g.more.latest[repo] = d
 	return true
@@ -149,7 +150,8 @@ func (g *game) addGroup(t *testing.T) bool {
 	if uid.Depth() > 5 {
 		return false
 	}
-	_, err := g.InsertGroup(t.Context(), resource.Group{UID: uid, Name: fmt.Sprintf("g-%s", strings.ToLower(rand.Text()[:8])),
+	_, err := g.InsertGroup(t.Context(), resource.Group{UID: uid,
+		Name:       fmt.Sprintf("g-%s", strings.ToLower(rand.Text()[:8])),
 		CreateTime: now, UpdateTime: now})
 	must(t, err)
 	g.groups, g.more.groups = append(g.groups, uid), append(g.more.groups, uid)

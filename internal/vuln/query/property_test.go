@@ -65,14 +65,17 @@ type model struct {
 
 // contents returns what an image of that word has, as a version of the extractors reads it.
 func contents(word string, extractors int) (all []inspect.Package) {
-	rng := mathrand.New(mathrand.NewPCG(uint64(extractors), uint64(len(word))<<32|uint64(word[0])<<8|uint64(word[len(word)-1])))
+	rng := mathrand.New(mathrand.NewPCG(uint64(extractors),
+		uint64(len(word))<<32|uint64(word[0])<<8|uint64(word[len(word)-1])))
 	for range 2 + rng.IntN(8) {
 		name, v := fmt.Sprintf("p%d", rng.IntN(6)), fmt.Sprintf("1.%d.0", rng.IntN(5))
-		p := inspect.Package{Ecosystem: "npm", Name: name, Version: v, Purl: "pkg:npm/" + name + "@" + v, Location: "/app/" + name}
+		p := inspect.Package{Ecosystem: "npm", Name: name, Version: v, Purl: "pkg:npm/" + name + "@" + v,
+			Location: "/app/" + name}
 		switch rng.IntN(4) {
 		case 0: // of a distribution, built from a source
-			p = inspect.Package{Name: "lib" + name, Version: v, Location: "/var/lib/dpkg/status", SourceName: name, SourceVersion: v,
-				Purl: "pkg:deb/debian/lib" + name + "@" + v + "?distro=debian-12"}
+			p = inspect.Package{Name: "lib" + name, Version: v, Location: "/var/lib/dpkg/status", SourceName: name,
+				SourceVersion: v,
+				Purl:          "pkg:deb/debian/lib" + name + "@" + v + "?distro=debian-12"}
 		case 1:
 			p.Owner = "pkg:deb/debian/node@1"
 		}
@@ -199,7 +202,8 @@ func TestFindings(t *testing.T) {
 
 func newGame(t *testing.T, url string) *game {
 	t.Helper()
-	g := &game{rng: mathrand.New(mathrand.NewPCG(1, 2)), callers: map[string]authz.Caller{}, sees: map[string][]resource.UID{},
+	g := &game{rng: mathrand.New(mathrand.NewPCG(1, 2)), callers: map[string]authz.Caller{},
+		sees:  map[string][]resource.UID{},
 		named: map[resource.UID]registry.Repo{},
 		model: model{repos: map[resource.UID]map[string]string{}, advisories: map[resource.UID]vuln.Advisory{}, extractors: 1,
 			attached: map[resource.UID]map[string][]attachment{}}}
@@ -224,7 +228,8 @@ func newGame(t *testing.T, url string) *game {
 	folder := add(a, "folder")
 	deep := add(folder, "deep")
 	for name, at := range map[string][]resource.UID{
-		"owner of a": {a}, "owner of b": {b}, "of a folder": {folder}, "of a folder below": {deep}, "of both": {a, b}, "of nothing": nil,
+		"owner of a": {a}, "owner of b": {b}, "of a folder": {folder}, "of a folder below": {deep}, "of both": {a,
+			b}, "of nothing": nil,
 		"of b and a folder of a": {b, deep}, "owner of c": {c}, "of all": {a, b, c},
 	} {
 		identity := resource.NewRoot()
@@ -354,7 +359,8 @@ func (g *game) relearn(t *testing.T, group resource.UID, id string) {
 			return
 		}
 	}
-	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}}, vuln.AdvisoryFilter{IDs: []string{id}},
+	found, err := g.Advisories(t.Context(), store.Reach{Under: []resource.UID{group}},
+		vuln.AdvisoryFilter{IDs: []string{id}},
 		page.Request{Size: 10, Order: page.Order{Field: "uid"}}, true)
 	must(t, err)
 	for _, v := range found.Items {
@@ -475,7 +481,8 @@ func (g *game) checkImages(ctx context.Context, t *testing.T, r *replica, name s
 				g.checkOrigins(t, repo, d, word, f.Package)
 			}
 			slices.Sort(told)
-			if diff := gocmp.Diff(g.expected(repo, d, word, g.sees[name]), slices.Compact(told), cmpopts.EquateEmpty()); diff != "" {
+			if diff := gocmp.Diff(g.expected(repo, d, word, g.sees[name]), slices.Compact(told),
+				cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%s is told of %s: %s", name, word, diff)
 			}
 		}
@@ -623,7 +630,8 @@ func TestLayersOfOthers(t *testing.T) {
 		}{
 			"owner of a": {repos["theirs"].UID, registry.ImageIndexed}, "owner of b": {thief.UID, registry.ImageNotUnderstood},
 		} {
-			k, err := g.service.Inspect(authz.WithCaller(t.Context(), g.callers[who]), finding.Image{Repo: want.repo, Reference: d})
+			k, err := g.service.Inspect(authz.WithCaller(t.Context(), g.callers[who]),
+				finding.Image{Repo: want.repo, Reference: d})
 			must(t, err)
 			if k.State != want.state {
 				t.Errorf("%s: state %d, want %d", who, k.State, want.state)
@@ -658,7 +666,8 @@ func TestCatchUp(t *testing.T) {
 		for _, a := range g.advisories {
 			about[a.Affected[0].Ecosystem] = true
 		}
-		listed, err := g.CoveredEcosystems(t.Context(), store.Reach{Under: g.groups[:3]}, []string{"npm", "Debian:12", "Debian:11", "PyPI"})
+		listed, err := g.CoveredEcosystems(t.Context(), store.Reach{Under: g.groups[:3]},
+			[]string{"npm", "Debian:12", "Debian:11", "PyPI"})
 		must(t, err)
 		for ecosystem, got := range listed {
 			if want := about[ecosystem] || about["Debian"] && strings.HasPrefix(ecosystem, "Debian"); got != want {

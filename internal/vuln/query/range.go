@@ -11,11 +11,11 @@ import (
 // A comparison is an operator and a version.
 type comparison struct{ operator, version string }
 
-// A versionRange is a list of alternatives, each of comparisons that must all hold. The
-// empty one has every version.
+// A versionRange is a list of alternatives. All comparisons of an alternative must
+// hold. An empty range contains every version.
 type versionRange [][]comparison
 
-// operators in the order in which they are looked for.
+// operators, in the order in which the parser tries them.
 var operators = []string{">=", "<=", "!=", ">", "<", "="}
 
 // parseRange parses a range of versions.
@@ -61,11 +61,12 @@ func joined(part string) string {
 	return part
 }
 
-// has reports whether a version is in the range. One that cannot be compared is not.
+// has reports whether a version is in the range. A version that cannot be compared is
+// not.
 func (r versionRange) has(ecosystem, v string) bool {
-	for _, all := range r {
+	for _, comparisons := range r {
 		holds := true
-		for _, c := range all {
+		for _, c := range comparisons {
 			order, err := version.Compare(ecosystem, v, c.version)
 			holds = holds && err == nil && c.allows(order)
 		}

@@ -18,12 +18,13 @@ import (
 // Scanner is the name of this server in a report.
 const Scanner = "holdfast"
 
-// Report returns the findings of an image as a scanner would report them. The caller needs
-// repo.list and one more capability on the repo: that of the list which the report is for.
+// Report returns the findings of an image in the form of a scanner's report. The caller
+// needs repo.list on the repo, and the capability list, which lists such reports.
 //
-// It reports false, and no error, if nothing can be said: the caller may not know, the image
-// is not there or not understood, or the caller sees no advisories for any of its packages.
-// An empty report would be a claim.
+// ok is false, without an error, if there is no answer: the caller lacks the
+// capabilities, the image does not exist or is not understood, or the caller sees no
+// advisories for any of its packages. An empty report would wrongly say that the image
+// has no findings.
 func (s *Service) Report(
 	ctx context.Context, repo resource.UID, digest string, list resource.Capability,
 ) (r evidence.Report, ok bool, _ error) {
@@ -45,13 +46,13 @@ func (s *Service) Report(
 	if err != nil || c.Covered == 0 {
 		return r, false, err
 	}
-	all, err := s.findings(ctx, found)
+	listed, err := s.findings(ctx, found)
 	if err != nil {
 		return r, false, err
 	}
-	slices.SortFunc(all, func(a, b finding.Finding) int { return strings.Compare(b.Key(), a.Key()) })
+	slices.SortFunc(listed, func(a, b finding.Finding) int { return strings.Compare(b.Key(), a.Key()) })
 	r = evidence.Report{Scanner: Scanner, Time: store.FromMS(store.MS(time.Now()))}
-	for _, v := range all {
+	for _, v := range listed {
 		r.Matches = append(r.Matches, matchOf(v))
 	}
 	return r, true, nil
@@ -62,7 +63,8 @@ var reportSeverities = map[finding.Severity]evidence.Severity{
 	finding.SeverityHigh: evidence.High, finding.SeverityCritical: evidence.Critical,
 }
 
-// matchOf returns a finding as a scanner reports it, under its number in CVE if it has one.
+// matchOf returns a finding in the form of a scanner's report. Its ID is a CVE if the
+// finding has one.
 func matchOf(v finding.Finding) evidence.Match {
 	names := append([]string{v.ID}, v.Aliases...)
 	if i := slices.IndexFunc(names, func(s string) bool { return strings.HasPrefix(s, "CVE-") }); i > 0 {

@@ -170,7 +170,8 @@ func (g *game) attach(t *testing.T, repo registry.Repo, a attachment, subject, w
 	})
 	must(t, err)
 	ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
-	_, err = g.AddBlob(ctx, ref, registry.Upload{}, "", registry.Blob{Digest: layer, Size: 1, Path: "/blobs/" + string(a.by)})
+	_, err = g.AddBlob(ctx, ref, registry.Upload{}, "", registry.Blob{Digest: layer, Size: 1,
+		Path: "/blobs/" + string(a.by)})
 	must(t, err)
 	m := registry.Manifest{Digest: digest(string(body)), MediaType: registry.ImageManifests[0], Subject: subject,
 		ArtifactType: "application/spdx+json", Size: int64(len(body)), Body: body, Needs: []registry.Need{{Digest: layer}}}
@@ -194,7 +195,8 @@ func (g *game) pushIndex(t *testing.T, repo registry.Repo, image, attestation st
 	}})
 	must(t, err)
 	m := registry.Manifest{Digest: digest(string(body)), MediaType: kind, Size: int64(len(body)), Body: body,
-		Needs: []registry.Need{{Digest: image, Manifest: true}, {Digest: attestation, Manifest: true}}, About: []string{image}}
+		Needs: []registry.Need{{Digest: image, Manifest: true}, {Digest: attestation,
+			Manifest: true}}, About: []string{image}}
 	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}, m, nil)
 	must(t, err)
 	return m.Digest
@@ -253,12 +255,14 @@ func TestClaimsOfOthers(t *testing.T) {
 			got, err := g.service.ListPackages(thief, finding.Image{Repo: repos[1].UID, Reference: d}, page.Params{Size: 100})
 			must(t, err)
 			for _, p := range got.Items {
-				if len(p.Origins) != 1 || p.Origins[0].Manifest == "" || !strings.Contains(p.PURL, "by=sbom") && !strings.Contains(p.PURL, "upstream=") {
+				if len(p.Origins) != 1 || p.Origins[0].Manifest == "" || !strings.Contains(p.PURL, "by=sbom") &&
+					!strings.Contains(p.PURL, "upstream=") {
 					t.Errorf("the thief is told of %+v", p)
 				}
 			}
 			for _, p := range contents("a0", g.extractors) {
-				if p.SourceName != "" || slices.ContainsFunc(claimed("s1"), func(c inspect.Package) bool { return of(c) == of(p) }) {
+				if p.SourceName != "" || slices.ContainsFunc(claimed("s1"),
+					func(c inspect.Package) bool { return of(c) == of(p) }) {
 					continue
 				}
 				found, err := g.service.Search(thief, "pkg:npm/"+p.Name+"@"+p.Version, "", query.Place{}, page.Params{})
@@ -278,13 +282,16 @@ func TestClaimsOfOthers(t *testing.T) {
 func TestReadAgain(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: time.Now().UTC(),
+			UpdateTime: time.Now().UTC()}
 		_, err := s.InsertGroup(t.Context(), org)
 		must(t, err)
-		repo := registry.Repo{UID: org.UID.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
+		repo := registry.Repo{UID: org.UID.NewChild(), Name: "app", CreateTime: time.Now().UTC(),
+			UpdateTime: time.Now().UTC()}
 		must(t, s.InsertRepo(t.Context(), repo))
 		d := push(t, s, repo, "a0")
-		ids, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "both"}, {Ecosystem: "npm", Name: "before"},
+		ids, err := s.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "both"},
+			{Ecosystem: "npm", Name: "before"},
 			{Ecosystem: "npm", Name: "claimed"}})
 		must(t, err)
 		slices.Sort(ids)
@@ -304,7 +311,8 @@ func TestReadAgain(t *testing.T) {
 			images, packages := imagedb.In(tx), findingdb.In(tx)
 			n, err := images.NumberImage(t.Context(), q)
 			must(t, err)
-			_, _, err = packages.SaveSBOMs(t.Context(), repo.UID, d, []registry.SBOM{{Origin: registry.Origin{Manifest: digest("sbom")}, IDs: []int64{ids[0], ids[2]}}})
+			_, _, err = packages.SaveSBOMs(t.Context(), repo.UID, d,
+				[]registry.SBOM{{Origin: registry.Origin{Manifest: digest("sbom")}, IDs: []int64{ids[0], ids[2]}}})
 			must(t, err)
 			return packages.ChangeImages(t.Context(), []int64{n}, ids, nil)
 		}))
@@ -330,7 +338,8 @@ func TestAttachAtOnce(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	games := make([]*game, players)
 	for i := range games {
-		repo := registry.Repo{UID: g.groups[i%2].NewChild(), Name: fmt.Sprintf("at-once-%d", i), CreateTime: now, UpdateTime: now}
+		repo := registry.Repo{UID: g.groups[i%2].NewChild(), Name: fmt.Sprintf("at-once-%d", i), CreateTime: now,
+			UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		one := *g
 		one.rng = mathrand.New(mathrand.NewPCG(3, uint64(i)))

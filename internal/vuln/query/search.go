@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	maxVersions    = 20_000 // of one package that a search looks at
-	maxComparisons = 20     // of a range
+	maxVersions    = 20_000 // versions of one package in a search
+	maxComparisons = 20     // comparisons in a range
 )
 
-// Search returns a page of the images that have a package, whatever any advisory says: one
-// with the name and, if it has one, the version of a package URL, and with a version in a
-// range such as ">=4.0.0 <4.17.21 || 5.0.0". Images count that the caller has repo.list
-// and sboms.list on.
+// Search returns a page of the images that have a package. The package has the name in
+// a package URL, the version in it if there is one, and a version in a range such as
+// ">=4.0.0 <4.17.21 || 5.0.0". Advisories do not matter. Images count if the caller has
+// repo.list and sboms.list on them.
 func (s *Service) Search(
-	ctx context.Context, purl, in string, at Place, p page.Params,
+	ctx context.Context, purl, in string, place Place, p page.Params,
 ) (none page.Page[AffectedImage], _ error) {
-	of, req, err := page.Resume(s.pages, imageList, question{PURL: purl, Range: in, Place: at}, p)
+	selected, req, err := page.Resume(s.pages, imageList, question{PURL: purl, Range: in, Place: place}, p)
 	if err != nil {
 		return none, err
 	}
-	reach, err := finding.Reach(ctx, s.authz, of.Group, resource.RepoList, resource.SBOMsList)
+	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.SBOMsList)
 	if err != nil {
 		return none, err
 	}
-	ids, err := s.PackagesInRange(ctx, reach, of.PURL, of.Range)
+	ids, err := s.PackagesInRange(ctx, reach, selected.PURL, selected.Range)
 	if err != nil {
 		return none, err
 	}
 	return s.having(ctx, reach, ids, req)
 }
 
-// PackagesInRange returns the IDs of the packages of images in reach that have the name and, if it has one, the version
-// of a package URL, and a version in a range.
+// PackagesInRange returns the IDs of the packages in images in reach that have the name
+// in a package URL, the version in it if there is one, and a version in a range.
 func (s *Service) PackagesInRange(
 	ctx context.Context, reach []resource.UID, purl, in string,
 ) (ids []int64, _ error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// join adds to what was found in an image what SBOMs say that it has.
+// join adds the packages of SBOMs to the packages found in an image.
 func (s *Service) join(ctx context.Context, found *registry.Inspection, all []registry.SBOM) error {
 	places := map[int64]int{}
 	for i, p := range found.Packages {
@@ -52,7 +52,7 @@ func (s *Service) join(ctx context.Context, found *registry.Inspection, all []re
 	return nil
 }
 
-// countOrigins counts the packages that origins differ in.
+// countOrigins counts the packages that only files, or only SBOMs, contain.
 func (c *Coverage) countOrigins(all []registry.ImagePackage) {
 	listed, onlyFiles := false, 0
 	for _, p := range all {
@@ -70,10 +70,11 @@ func (c *Coverage) countOrigins(all []registry.ImagePackage) {
 	}
 }
 
-// A Service answers what images contain, and what is wrong with them.
+// A Service answers questions about the packages and findings of images. It is safe for
+// concurrent use.
 //
-// What is known about an image is known by its digest, whoever has pushed it. So every
-// method first finds the image in a repo on which the caller has the capabilities.
+// The result of inspecting an image is stored by digest, for all repos. So every method
+// first finds the image in a repo on which the caller has the capabilities.
 type Service struct {
 	packages   *findingdb.Store
 	repoStore  *registrydb.Store
@@ -93,30 +94,31 @@ func NewService(
 	return &Service{packages, repos, imagedb.New(repos.DB), advisories, r, c, p, t}
 }
 
-// A ImageDetails is what is known about an image.
+// ImageDetails describes an image and its inspection.
 type ImageDetails struct {
 	registry.StoredImage
 	Platform     string
 	Distribution registry.Distribution
 	Warnings     []string
 	Coverage     Coverage
-	Incomplete   string          // why not all findings are known that are closed; "" if they are
-	SBOMs        []registry.SBOM // that are attached to it in the repo
+	Incomplete   string          // why closed findings may be missing; "" if none are
+	SBOMs        []registry.SBOM // attached to the image in the repo
 }
 
-// A Coverage counts the packages of an image by what can be said about them.
+// A Coverage counts the packages of an image.
 type Coverage struct {
-	Packages int // all of them
-	Covered  int // for whose ecosystem the caller sees advisories
-	Bare     int // for whose ecosystem the caller sees none: nothing is known about these
-	Owned    int // that belong to a package of the distribution, whose advisories tell about them
-	Waiting  int // that were not compared with the advisories yet
+	Packages int // all packages
+	Covered  int // packages of ecosystems with advisories that the caller sees
+	Bare     int // packages of ecosystems without such advisories, for which nothing is known
+	Owned    int // packages that belong to a package of the distribution, whose advisories cover them
+	Waiting  int // packages that were not compared with the advisories yet
 
-	// Of an image with SBOMs, the packages that only they list, and that none of them lists.
+	// If the image has SBOMs, the packages that only SBOMs list, and that no SBOM
+	// lists.
 	OnlySBOMs, OnlyFiles int
 }
 
-// Inspect returns what is known about an image. The caller needs repo.list, sboms.list and
+// Inspect returns the details of an image. The caller needs repo.list, sboms.list and
 // manifest.metadata.list on the repo.
 func (s *Service) Inspect(ctx context.Context, i finding.Image) (ImageDetails, error) {
 	k, found, err := s.inspect(ctx, i)
@@ -127,8 +129,8 @@ func (s *Service) Inspect(ctx context.Context, i finding.Image) (ImageDetails, e
 	return k, err
 }
 
-// inspect returns the state of an image that the caller may see, and, if it is indexed,
-// what was found in it.
+// inspect returns the details of an image that the caller may see and, if it is
+// indexed, its packages.
 func (s *Service) inspect(ctx context.Context, i finding.Image) (k ImageDetails, found registry.Inspection, _ error) {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.SBOMsList,
 		resource.ManifestMetadataList), i.Repo); err != nil {
@@ -143,11 +145,11 @@ func (s *Service) look(ctx context.Context, i finding.Image) (k ImageDetails, fo
 	if err != nil {
 		return k, found, err
 	}
-	all, err := s.images.Images(ctx, i.Repo, []string{v.Digest})
+	images, err := s.images.Images(ctx, i.Repo, []string{v.Digest})
 	if err != nil {
 		return k, found, err
 	}
-	stored, ok := all[v.Digest]
+	stored, ok := images[v.Digest]
 	if !ok {
 		stored = registry.StoredImage{Repo: i.Repo, Digest: v.Digest, State: registry.ImageNone}
 	}
@@ -201,12 +203,12 @@ func (s *Service) coverage(ctx context.Context, found registry.Inspection) (c Co
 	return c, err
 }
 
-// packageList is how packages of an image are ordered.
+// packageList orders packages by name.
 var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, Default: page.Order{Field: "name"}}
 
-// ListPackages returns a page of the packages of an image, by name. The caller needs what
-// Inspect needs. A page token has what is left out of i. It returns
-// fault.FailedPrecondition if they are not known.
+// ListPackages returns a page of the packages of an image, by name. The caller needs
+// the capabilities of Inspect. A page token replaces the fields that i leaves out. It
+// returns fault.FailedPrecondition if the packages are not known.
 func (s *Service) ListPackages(
 	ctx context.Context, i finding.Image, p page.Params,
 ) (none page.Page[registry.ImagePackage], _ error) {
@@ -228,8 +230,8 @@ func (s *Service) ListPackages(
 	return page.Finish(s.pages, req, got), nil
 }
 
-// unavailable returns why nothing can be said about an image, or nil. What SBOMs say can be
-// told of an image that is not understood.
+// unavailable returns why the packages of an image are not known, or nil. An image that
+// is not understood has the packages of its SBOMs.
 func (k ImageDetails) unavailable() error {
 	claimed := slices.ContainsFunc(k.SBOMs, func(b registry.SBOM) bool { return len(b.IDs) > 0 })
 	if claimed && k.State != registry.ImageWaiting {

@@ -41,7 +41,8 @@ func (g *game) advise(t *testing.T, group resource.UID, id, name, fixed string) 
 // matches counts the matches of packages with a name.
 func (g *game) matches(t *testing.T, name string) (n int) {
 	t.Helper()
-	must(t, g.Row(t.Context(), `SELECT count(*) FROM matches AS m JOIN packages AS p ON p.seq = m.package WHERE p.name = $1`,
+	must(t, g.Row(t.Context(),
+		`SELECT count(*) FROM matches AS m JOIN packages AS p ON p.seq = m.package WHERE p.name = $1`,
 		[]any{name}, &n))
 	return n
 }
@@ -83,7 +84,8 @@ func TestNobodyWaitsForAll(t *testing.T) {
 		step()
 		g.crowd(t, versions, advisories)
 		step()
-		_, err = g.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "cold", Version: "1.0.0", PURL: "pkg:npm/cold@1.0.0"}})
+		_, err = g.AddPackages(t.Context(), []registry.Package{{Ecosystem: "npm", Name: "cold", Version: "1.0.0",
+			PURL: "pkg:npm/cold@1.0.0"}})
 		must(t, err)
 		soon("a package that was pushed while others wait", 1)
 		for step() {

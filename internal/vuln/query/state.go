@@ -9,20 +9,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// judge sets the states of findings of one image, as they are at a time.
-func (s *Service) judge(ctx context.Context, repo resource.UID, digest string, all []finding.Finding, at time.Time) error {
+// judge sets the states of findings of one image at a time.
+func (s *Service) judge(
+	ctx context.Context, repo resource.UID, digest string, all []finding.Finding, at time.Time,
+) error {
 	return s.judgeAt(ctx, repo, digest, all, time.Time{}, at)
 }
 
-// judgeAt is judge at a time in the past, unless that is zero, with the tags of that time.
+// judgeAt is judge for a time in the past, with the tags of that time. If past is zero,
+// it judges by the current tags.
 func (s *Service) judgeAt(
 	ctx context.Context, repo resource.UID, digest string, all []finding.Finding, past, now time.Time,
 ) error {
-	at := now
+	asOf := now
 	if !past.IsZero() {
-		at = past
+		asOf = past
 	}
-	x, err := exception.Read(ctx, s.packages, []resource.UID{repo}, at, at)
+	x, err := exception.Read(ctx, s.packages, []resource.UID{repo}, asOf, asOf)
 	if err != nil {
 		return err
 	}
@@ -34,7 +37,7 @@ func (s *Service) judgeAt(
 	}
 	for i := range all {
 		all[i].State = finding.StateOpen
-		if e, ok := x.Holding(exception.CaseOf(all[i], repo, digest, tags), at, nil); ok {
+		if e, ok := x.Holding(exception.CaseOf(all[i], repo, digest, tags), asOf, nil); ok {
 			all[i].State, all[i].Exception, all[i].ExceptionExpires = finding.StateExcepted, e.UID, e.ExpireTime
 		}
 	}

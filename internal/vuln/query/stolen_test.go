@@ -25,7 +25,8 @@ func TestPlacesOfOthers(t *testing.T) {
 		g.settle(t)
 		purl := strings.SplitN(contents("a0", 1)[0].Purl, "@", 2)[0]
 		search := func(who string, at resource.UID) int64 {
-			got, err := g.service.Search(authz.WithCaller(t.Context(), g.callers[who]), purl, "", query.Place{Group: at}, page.Params{})
+			got, err := g.service.Search(authz.WithCaller(t.Context(), g.callers[who]), purl, "", query.Place{Group: at},
+				page.Params{})
 			must(t, err)
 			return got.Total
 		}

@@ -21,88 +21,89 @@ const (
 	maxDays     = 90
 	defaultDays = 30
 	day         = 24 * time.Hour
-	window      = maxDays * day // how far a summary looks back
-	maxPeriods  = 200_000       // of tags
+	window      = maxDays * day // the period of a summary
+	maxPeriods  = 200_000       // periods of tags
 )
 
-// A Summary counts the findings of tags. A finding of a tag is what advisories say about a
-// package, by its name: that the tag stands for an image with another version of it, which
-// is affected as well, makes no other finding.
+// A Summary counts the findings of tags. A finding of a tag is a vulnerability of a
+// package, by the name of the package. If the tag moves to an image with another
+// affected version of the package, it is still the same finding.
 type Summary struct {
 	Total    Counts
 	Series   []Point
 	Coverage GroupCoverage
 }
 
-// Counts are findings of tags.
+// Counts are numbers of findings of tags.
 type Counts struct {
 	Now       BySeverity
-	Excepted  int    // those of now for which an exception holds; none of the others counts them
-	Fixable   int    // of those that are open
-	Ages      [4]int // of those: open for less than 7, 30 and 90 days, and for longer
+	Excepted  int    // current findings with an exception; no other field counts them
+	Fixable   int    // open findings with a fix
+	Ages      [4]int // open findings by age: less than 7, 30 and 90 days, and older
 	Oldest    OpenFinding
-	Fixed     int           // in the last 90 days
-	FixedTime time.Duration // how long these were open, together
+	Fixed     int           // findings fixed in the last 90 days
+	FixedTime time.Duration // sum of the times for which the fixed findings were open
 }
 
-// BySeverity counts findings, by their severity.
+// BySeverity has numbers of findings by severity.
 type BySeverity [finding.SeverityCritical + 1]int
 
-// Sum returns how many there are.
+// Sum returns the number of all findings.
 func (b BySeverity) Sum() (n int) {
-	for _, of := range b {
-		n += of
+	for _, count := range b {
+		n += count
 	}
 	return n
 }
 
-// An OpenFinding is a finding of a tag that is open since a time.
+// An OpenFinding is a finding of a tag with the time when it was opened.
 type OpenFinding struct {
 	ID, Package string
 	Repo        resource.UID
 	Tag         string
-	Since       time.Time // zero if there is none
+	Since       time.Time // zero if there is no finding
 }
 
-// A Point is what was open at a time.
+// A Point has the numbers of open findings at a time.
 type Point struct {
 	Time time.Time
 	Open BySeverity
 }
 
-// A SummaryRow has the counts of a group or repo, or of a tag if Tag is not "".
+// A SummaryRow has the counts of a group, a repo or a tag.
 type SummaryRow struct {
-	UID   resource.UID // of a tag, that of its repo
-	Repo  bool         // it is a repo
+	UID   resource.UID // UID of the group or repo; for a tag, of its repo
+	Repo  bool         // UID is a repo
 	Name  string
 	Tag   bool
-	Tags  int // that stand for something
+	Tags  int // number of tags that exist
 	Count Counts
 }
 
-// A summarySelection is what a summary is of.
+// A summarySelection selects the tags of a summary. It is stored in page tokens.
 type summarySelection struct {
 	Place
 	Days int `json:"days,omitempty"`
 }
 
-// summaryList is how the rows of a summary are ordered.
-var summaryList = page.List{Kind: "findings_summary", Fields: []string{"name", "open"}, Default: page.Order{Field: "name"}}
+// summaryList orders the rows of a summary.
+var summaryList = page.List{Kind: "findings_summary", Fields: []string{"name", "open"},
+	Default: page.Order{Field: "name"}}
 
-// Summarize counts the findings of the tags in a group, or repo, now and at the end of each
-// of the last days, and returns a page of what its parts have. What counts is as for
-// ListGroup.
+// Summarize counts the findings of the tags in a group or repo, now and at the end of
+// each of the last days. It also returns a page with the counts of the groups, repos or
+// tags below. Images and advisories count as for ListGroup.
 func (s *Service) Summarize(
-	ctx context.Context, at Place, days int, p page.Params,
+	ctx context.Context, place Place, days int, p page.Params,
 ) (none page.Page[SummaryRow], sum Summary, _ error) {
-	of, req, err := page.Resume(s.pages, summaryList, summarySelection{at, days}, p)
+	selected, req, err := page.Resume(s.pages, summaryList, summarySelection{place, days}, p)
 	if err != nil {
 		return none, sum, err
 	}
-	if of.Days < 0 || of.Days > maxDays {
+	if selected.Days < 0 || selected.Days > maxDays {
 		return none, sum, fault.Field("days", "must be from 1 to %d", maxDays)
 	}
-	reach, err := finding.Reach(ctx, s.authz, of.Group, resource.RepoList, resource.ReportsList)
+	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
 		return none, sum, err
 	}
@@ -115,7 +116,7 @@ func (s *Service) Summarize(
 		return none, sum, err
 	}
 	defer done()
-	c := newTimeline(s.packages.Time(), cmp.Or(of.Days, defaultDays), of.Group)
+	c := newTimeline(s.packages.Time(), cmp.Or(selected.Days, defaultDays), selected.Group)
 	if err := s.readTimeline(ctx, c, reach, seen); err != nil {
 		return none, sum, err
 	}
@@ -123,7 +124,7 @@ func (s *Service) Summarize(
 		return none, sum, err
 	}
 	sum.Total, sum.Series = c.total, c.series()
-	if sum.Coverage, err = s.groupCoverage(ctx, &c.census, seen); err != nil {
+	if sum.Coverage, err = s.groupCoverage(ctx, &c.group, seen); err != nil {
 		return none, sum, err
 	}
 	rows, err := s.nameRows(ctx, c.rows)
@@ -140,17 +141,18 @@ func (s *Service) Summarize(
 	return page.Finish(s.pages, req, got), sum, nil
 }
 
-// readTimeline reads what the tags in reach have stood for, and what was known about it.
+// readTimeline reads to which images the tags in reach have pointed, and their packages
+// and advisories.
 func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []resource.UID) (err error) {
 	since := c.now.Add(-window).UnixMilli()
-	if c.census.images, err = s.images.TaggedImages(ctx, reach, maxImages); err != nil {
+	if c.group.images, err = s.images.TaggedImages(ctx, reach, maxImages); err != nil {
 		return err
 	}
 	if c.periods, err = s.images.TagPeriods(ctx, reach, since, maxPeriods); err != nil {
 		return err
 	}
 	current := map[string]int{}
-	for _, i := range c.census.images {
+	for _, i := range c.group.images {
 		if i.State == registry.ImageIndexed {
 			current[i.Digest]++
 		}
@@ -170,8 +172,8 @@ func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []r
 	if err := s.readClaims(ctx, c, compared, seen, since); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(slices.Collect(maps.Keys(digests)), 1000) {
-		if err := s.readContents(ctx, c, some, current, compared, seen, since); err != nil {
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(digests)), 1000) {
+		if err := s.readContents(ctx, c, batch, current, compared, seen, since); err != nil {
 			return err
 		}
 	}
@@ -179,7 +181,7 @@ func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []r
 	return err
 }
 
-// readContents keeps those packages of images that an advisory affects, or did.
+// readContents stores the packages of images that an advisory affects or affected.
 func (s *Service) readContents(
 	ctx context.Context, c *timeline, digests []string, current map[string]int, compared map[int64]bool,
 	seen []resource.UID, since int64,
@@ -188,14 +190,14 @@ func (s *Service) readContents(
 	contents := map[string][]int64{}
 	err := s.packages.Contents(ctx, digests, func(digest string, packages []int64) error {
 		contents[digest] = slices.Clone(packages)
-		c.census.indexed += current[digest]
+		c.group.indexed += current[digest]
 		for _, id := range packages {
 			if !compared[id] {
 				compared[id] = true
 				fresh = append(fresh, id)
 			}
 			if current[digest] > 0 {
-				c.census.packages[id] = nil
+				c.group.packages[id] = nil
 			}
 		}
 		return ctx.Err()
@@ -213,7 +215,7 @@ func (s *Service) readContents(
 	return nil
 }
 
-// readHits reads which advisories affect packages, or did.
+// readHits reads which advisories affect packages or affected them.
 func (s *Service) readHits(ctx context.Context, c *timeline, packages []int64, seen []resource.UID, since int64) error {
 	hits, err := s.packages.HitsSince(ctx, packages, seen, since)
 	if err != nil {
@@ -224,29 +226,29 @@ func (s *Service) readHits(ctx context.Context, c *timeline, packages []int64, s
 	return nil
 }
 
-// readClaims keeps what SBOMs list for images that tags stand for, or did, and which of these
-// packages an advisory affects, or did.
+// readClaims stores the packages in the SBOMs of current and past images of tags, and
+// which of them an advisory affects or affected.
 func (s *Service) readClaims(
 	ctx context.Context, c *timeline, compared map[int64]bool, seen []resource.UID, since int64,
 ) (err error) {
-	images := slices.Clone(c.census.images)
+	images := slices.Clone(c.group.images)
 	for _, p := range c.periods {
 		for _, i := range p.Images {
 			images = append(images, imagedb.TaggedImage{Repo: p.Repo, Digest: i.Digest, State: i.State, Number: i.Number})
 		}
 	}
-	if c.census.claims, err = s.claimsOf(ctx, images); err != nil {
+	if c.group.claims, err = s.claimsOf(ctx, images); err != nil {
 		return err
 	}
-	for _, i := range c.census.images {
-		if c.census.counts(i) {
-			for _, claim := range c.census.claims[i.Number] {
-				c.census.packages[claim.Package] = nil
+	for _, i := range c.group.images {
+		if c.group.counts(i) {
+			for _, claim := range c.group.claims[i.Number] {
+				c.group.packages[claim.Package] = nil
 			}
 		}
 	}
-	for _, of := range c.census.claims {
-		for _, claim := range of {
+	for _, listed := range c.group.claims {
+		for _, claim := range listed {
 			compared[claim.Package] = true
 		}
 	}
@@ -279,14 +281,15 @@ func (s *Service) nameRows(ctx context.Context, all map[rowKey]*SummaryRow) (row
 	return rows, err
 }
 
-// A readTimeline has what tags stood for and what was known about it, and counts findings.
+// A timeline has the images of tags over time with their packages and advisories, and
+// counts findings.
 type timeline struct {
 	now        time.Time
-	points     []int64 // times of the series, in order
+	points     []int64 // times of the series in milliseconds, in order
 	place      resource.UID
-	census     groupContents
+	group      groupContents
 	periods    []imagedb.TagPeriod
-	affected   map[string][]int64 // by digest, the packages that are affected, or were
+	affected   map[string][]int64 // packages with a current or past match, by digest
 	hits       hitsByPackage
 	packages   map[int64]registry.Package
 	advisories map[int64]vuln.Advisory
@@ -299,16 +302,17 @@ type timeline struct {
 	open  [len(BySeverity{})][]int // differences between the points of the series
 }
 
-// newTimeline returns an empty one with a series of days, the last of which is now.
+// newTimeline returns an empty timeline with a series of days that ends now.
 func newTimeline(now time.Time, days int, place resource.UID) *timeline {
-	c := &timeline{now: now, place: place, census: groupContents{packages: map[int64]*packageCount{}}, affected: map[string][]int64{},
-		hits: hitsByPackage{}, advisories: map[int64]vuln.Advisory{}, sets: map[string][]hitSet{},
+	c := &timeline{now: now, place: place, group: groupContents{packages: map[int64]*packageCount{}},
+		affected: map[string][]int64{},
+		hits:     hitsByPackage{}, advisories: map[int64]vuln.Advisory{}, sets: map[string][]hitSet{},
 		rows: map[rowKey]*SummaryRow{}}
 	midnight := now.Truncate(day)
 	for i := days - 2; i >= 0; i-- {
 		c.points = append(c.points, midnight.Add(-time.Duration(i)*day).UnixMilli())
 	}
-	c.points = append(c.points, imagedb.Now-1) // whatever is open now, also if clocks differ
+	c.points = append(c.points, imagedb.Now-1) // includes all open findings, even if clocks differ
 	for i := range c.open {
 		c.open[i] = make([]int, days+1)
 	}
@@ -317,17 +321,17 @@ func newTimeline(now time.Time, days int, place resource.UID) *timeline {
 
 // series adds up the differences.
 func (c *timeline) series() []Point {
-	all := make([]Point, len(c.points))
+	points := make([]Point, len(c.points))
 	for severity, steps := range c.open {
 		n := 0
-		for i := range all {
+		for i := range points {
 			n += steps[i]
-			all[i].Open[severity] = n
+			points[i].Open[severity] = n
 		}
 	}
 	for i, ms := range c.points {
-		all[i].Time = time.UnixMilli(ms).UTC()
+		points[i].Time = time.UnixMilli(ms).UTC()
 	}
-	all[len(all)-1].Time = c.now
-	return all
+	points[len(points)-1].Time = c.now
+	return points
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// settling is how long it may take until the packages of an image are compared with the
-// advisories. What is found by then was there from the beginning.
+// settling is the longest time in which the packages of an image are compared with the
+// advisories. A finding of that time counts from the beginning.
 const settling = 10 * time.Minute
 
 type hitsByPackage map[int64][]findingdb.Hit
 
-// A hitSet is what advisories that share a name say about the versions of a package.
+// A hitSet has the hits of advisories that share a name, by version of a package.
 type hitSet struct {
 	id   string
 	hits hitsByPackage
 }
 
-// A rowKey names a row of a summary.
+// A rowKey identifies a row of a summary.
 type rowKey struct {
 	uid resource.UID
 	tag string
@@ -48,8 +48,8 @@ func (c *timeline) summarize(ctx context.Context) error {
 	return nil
 }
 
-// row returns the row of a repo's tag: that of the tag if the summary is of the repo, or
-// else of the group or repo in the place that it is below.
+// row returns the row of a tag. If the summary is about one repo, it has a row for each
+// tag, otherwise a row for each group or repo directly below the place.
 func (c *timeline) row(repo resource.UID, tag string) *SummaryRow {
 	r := SummaryRow{UID: repo, Name: tag, Tag: true}
 	if repo != c.place {
@@ -63,17 +63,17 @@ func (c *timeline) row(repo resource.UID, tag string) *SummaryRow {
 	return c.rows[key]
 }
 
-// A presence is a package in an image that a tag stood for.
+// A presence is a package in an image to which a tag pointed.
 type presence struct {
 	id       int64
 	period   int
-	from, to int64 // when that was so, and known
+	from, to int64 // period of the presence in milliseconds, from when it was known
 	digest   string
 }
 
 // addTag counts the findings of a tag.
 func (c *timeline) addTag(periods []imagedb.TagPeriod) {
-	row := &SummaryRow{} // of a tag that is gone
+	row := &SummaryRow{} // for a deleted tag
 	if last := periods[len(periods)-1]; !last.Deleted {
 		row = c.row(last.Repo, last.Name)
 		row.Tags++
@@ -89,17 +89,18 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 			}
 		}
 	}
-	for name, of := range byName {
-		for _, set := range c.setsOf(of) {
+	for name, present := range byName {
+		for _, set := range c.setsOf(present) {
 			v := tagFinding{OpenFinding: OpenFinding{ID: set.id, Package: name, Repo: periods[0].Repo, Tag: periods[0].Name},
-				periods: periods, spans: spansOf(of, set)}
+				periods: periods, spans: spansOf(present, set)}
 			c.addFinding(v, row)
 		}
 	}
 }
 
-// presences returns the affected packages of an image that a tag stood for in a period: those
-// in its files since it was inspected, and those that only SBOMs list since they were pushed.
+// presences returns the affected packages of an image to which a tag pointed in a
+// period. Packages in its files count from the inspection, and packages that only SBOMs
+// list from when these were pushed.
 func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (all []presence) {
 	add := func(id, from int64) {
 		if from = max(from, p.From); from < p.To {
@@ -117,7 +118,7 @@ func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.Peri
 	for _, id := range files {
 		add(id, known)
 	}
-	for _, claim := range c.census.claims[image.Number] {
+	for _, claim := range c.group.claims[image.Number] {
 		if _, both := slices.BinarySearch(files, claim.Package); !both && len(c.hits[claim.Package]) > 0 {
 			add(claim.Package, max(known, claim.Since))
 		}
@@ -125,11 +126,11 @@ func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.Peri
 	return all
 }
 
-// setsOf returns what advisories say about packages: sets of those that share a name. Many
-// tags have the same packages, so it is kept.
-func (c *timeline) setsOf(of []presence) (all []hitSet) {
-	ids := make([]int64, len(of))
-	for i, p := range of {
+// setsOf returns the hits of packages, grouped by advisories that share a name. It
+// caches the result, because many tags have the same packages.
+func (c *timeline) setsOf(presences []presence) (all []hitSet) {
+	ids := make([]int64, len(presences))
+	for i, p := range presences {
 		ids[i] = p.id
 	}
 	slices.Sort(ids)
@@ -143,9 +144,9 @@ func (c *timeline) setsOf(of []presence) (all []hitSet) {
 	if known, ok := c.sets[string(key)]; ok {
 		return known
 	}
-	for _, same := range finding.GroupByAlias(hits, c.advisories) {
+	for _, aliases := range finding.GroupByAlias(hits, c.advisories) {
 		set := hitSet{hits: hitsByPackage{}}
-		for _, h := range same {
+		for _, h := range aliases {
 			if id := c.advisories[h.Advisory].ID; set.id == "" || id < set.id {
 				set.id = id
 			}
@@ -157,20 +158,21 @@ func (c *timeline) setsOf(of []presence) (all []hitSet) {
 	return all
 }
 
-// A span is a time in which a finding was open, because of one package and one advisory.
+// A span is a period in which a finding was open because of one package and one
+// advisory.
 type span struct {
 	period   int
 	from, to int64
 	score    int64
 	fixable  bool
 
-	id, advisory int64 // of the package and the advisory
+	id, advisory int64 // package and advisory
 	digest       string
 }
 
-// spansOf returns the spans of a finding, in the order of their beginnings.
-func spansOf(of []presence, set hitSet) (all []span) {
-	for _, p := range of {
+// spansOf returns the spans of a finding, ordered by start.
+func spansOf(presences []presence, set hitSet) (all []span) {
+	for _, p := range presences {
 		for _, h := range set.hits[p.id] {
 			until := cmp.Or(h.Until, imagedb.Now)
 			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
@@ -182,7 +184,7 @@ func spansOf(of []presence, set hitSet) (all []span) {
 	return all
 }
 
-// A tagFinding is a finding of a tag through time.
+// A tagFinding is a finding of a tag over time.
 type tagFinding struct {
 	OpenFinding
 	periods []imagedb.TagPeriod
@@ -194,7 +196,7 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 	if len(v.spans) == 0 {
 		return
 	}
-	suspicious := c.suspicious(v)
+	suspicious := c.mayBeExcepted(v)
 	if suspicious {
 		c.addToPoints(v)
 	} else {
@@ -226,7 +228,8 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 	row.Count.addOpen(v, c.now)
 }
 
-// known returns from when on what a tag stood for in a period was known; Now if it is not.
+// known returns when the content of a tag became known in a period. It returns Now if
+// it did not.
 func known(p imagedb.TagPeriod) int64 {
 	from := p.From
 	if len(p.Images) == 0 {
@@ -238,8 +241,8 @@ func known(p imagedb.TagPeriod) int64 {
 	return from
 }
 
-// next returns the period that came to matter after one: those in which the tag stood for
-// something that was not known before the tag was moved on are passed over.
+// next returns the next period that matters. It skips periods in which the image was
+// not inspected before the tag was moved again.
 func (v tagFinding) next(period int) int {
 	for i := period + 1; i < len(v.periods); i++ {
 		p := v.periods[i]
@@ -250,16 +253,15 @@ func (v tagFinding) next(period int) int {
 	return len(v.periods)
 }
 
-// carried reports whether a finding that ended with a period goes on with a span of the
-// next one: from when the image was known, it was there.
+// carried reports whether a finding that ended with a period continues with span s of
+// the next period, because s starts when the image became known.
 func (v tagFinding) carried(period int, end int64, s span) bool {
 	since := known(v.periods[s.period])
 	return end == v.periods[period].To && s.period == v.next(period) &&
 		(since == imagedb.Now || s.from <= since+settling.Milliseconds())
 }
 
-// close counts a finding that is not open any more, if the tag was moved to an image
-// without it.
+// close counts a closed finding as fixed if the tag was moved to an image without it.
 func (c *timeline) close(v tagFinding, start, end int64, period int, row *SummaryRow) {
 	if end != v.periods[period].To || end <= c.now.Add(-window).UnixMilli() {
 		return
@@ -299,14 +301,15 @@ func (n *Counts) addOpen(v tagFinding, now time.Time) {
 	}
 }
 
-// before reports whether a finding is the older one, or comes first by its names.
+// before reports whether a finding is older. The names decide if both have the same
+// age.
 func (f OpenFinding) before(o OpenFinding) bool {
 	return cmp.Or(f.Since.Compare(o.Since), cmp.Compare(f.Repo, o.Repo), cmp.Compare(f.Tag, o.Tag),
 		cmp.Compare(f.Package, o.Package), cmp.Compare(f.ID, o.ID)) < 0
 }
 
-// addToSeries counts a finding at each point of the series at which it was open, by the
-// highest score of then.
+// addToSeries counts a finding at each point of the series at which it was open, with
+// its highest score at that point.
 func (c *timeline) addToSeries(all []span) {
 	if len(all) == 1 {
 		c.addBetween(all[0].from, all[0].to, all[0].score)

@@ -12,29 +12,29 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// exceptions decides which findings of tags were excepted at the points of a chronicle. Few
-// are: the others cost a look at their package.
+// exceptions decides which findings of tags were excepted at the points of a timeline.
+// Most packages have no exceptions, and then one lookup is enough.
 type exceptions struct {
 	index    *exception.Index
-	packages map[int64]*exception.Set       // that may be about a package; nil if there are none
-	tagged   map[finding.ImageKey][]tagTime // if some are about tags, when tags stood for an image
+	packages map[int64]*exception.Set       // exceptions for a package; nil if there are none
+	tagged   map[finding.ImageKey][]tagTime // periods of tags by image; set only if exceptions have tag patterns
 	excepted map[exceptedKey]map[int64]bool
 }
 
-// A tagTime is a time in which a tag stood for an image.
+// A tagTime is a period in which a tag pointed to an image.
 type tagTime struct {
 	name     string
 	from, to int64
 }
 
-// An exceptedKey is what is asked of exceptions: a package of a repo at a time, and of one
-// image if they depend on that.
+// An exceptedKey identifies a cached decision: a package in a repo at a time. It has a
+// digest if exceptions are restricted to images.
 type exceptedKey struct {
 	image   finding.ImageKey
 	pkg, at int64
 }
 
-// readExceptions reads the exceptions that held at some point of the chronicle.
+// readExceptions reads the exceptions that held at any point of the timeline.
 func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 	var repos []resource.UID
 	for _, p := range c.periods {
@@ -43,7 +43,7 @@ func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 		}
 	}
 	x, err := exception.Read(ctx, s.packages, repos, time.UnixMilli(c.points[0]), c.now)
-	if len(c.points) == 1 { // which is now
+	if len(c.points) == 1 { // the only point is now
 		x, err = exception.Read(ctx, s.packages, repos, c.now, c.now)
 	}
 	if err != nil {
@@ -64,8 +64,8 @@ func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 	return nil
 }
 
-// ForFinding returns the exceptions that may be about findings of a package, or nil.
-func (c *timeline) suspects(id int64) *exception.Set {
+// candidates returns the exceptions that may hold for findings of a package, or nil.
+func (c *timeline) candidates(id int64) *exception.Set {
 	if c.exceptions.index == nil {
 		return nil
 	}
@@ -83,14 +83,15 @@ func (c *timeline) suspects(id int64) *exception.Set {
 	return held
 }
 
-// suspicious reports whether an exception may have held for a part of a finding.
-func (c *timeline) suspicious(v tagFinding) bool {
-	return c.exceptions.index != nil && slices.ContainsFunc(v.spans, func(s span) bool { return c.suspects(s.id) != nil })
+// mayBeExcepted reports whether an exception may have held for a part of a finding.
+func (c *timeline) mayBeExcepted(v tagFinding) bool {
+	return c.exceptions.index != nil && slices.ContainsFunc(v.spans,
+		func(s span) bool { return c.candidates(s.id) != nil })
 }
 
 // isExcepted reports whether an exception held for a span of a finding at a point.
 func (c *timeline) isExcepted(repo resource.UID, s span, point int64) bool {
-	held := c.suspects(s.id)
+	held := c.candidates(s.id)
 	if held == nil {
 		return false
 	}
@@ -106,15 +107,15 @@ func (c *timeline) isExcepted(repo resource.UID, s span, point int64) bool {
 	return known[s.advisory]
 }
 
-// exceptedAt returns the advisories for which an exception held at a point, as the list of
-// findings of an image would have said then.
+// exceptedAt returns the advisories for which an exception held at a point. It gives
+// the same answer as the list of findings of an image at that time.
 func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[int64]bool {
 	hits := slices.DeleteFunc(slices.Clone(c.hits[key.pkg]), func(h findingdb.Hit) bool {
 		return h.Since > key.at || h.Until != 0 && h.Until <= key.at
 	})
-	at := c.now
+	asOf := c.now
 	if key.at != imagedb.Now-1 {
-		at = time.UnixMilli(key.at)
+		asOf = time.UnixMilli(key.at)
 	}
 	var tags []string
 	for _, t := range c.exceptions.tagged[key.image] {
@@ -122,27 +123,28 @@ func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[int64]bo
 			tags = append(tags, t.name)
 		}
 	}
-	all := map[int64]bool{}
-	for _, same := range finding.GroupByAlias(hits, c.advisories) {
-		of := exception.Case{Repo: key.image.Repo, Digest: key.image.Digest, Tags: tags, Claims: finding.Claims(same, c.advisories),
+	ids := map[int64]bool{}
+	for _, aliases := range finding.GroupByAlias(hits, c.advisories) {
+		excepted := exception.Case{Repo: key.image.Repo, Digest: key.image.Digest, Tags: tags,
+			Claims:  finding.Claims(aliases, c.advisories),
 			Package: c.packages[key.pkg]}
-		if _, ok := held.Holding(of, at, nil); ok {
-			for _, h := range same {
-				all[h.Advisory] = true
+		if _, ok := held.Holding(excepted, asOf, nil); ok {
+			for _, h := range aliases {
+				ids[h.Advisory] = true
 			}
 		}
 	}
-	return all
+	return ids
 }
 
-// openNow returns the spans of a finding that last, and for which no exception holds.
+// openNow returns the spans of a finding that have not ended and have no exception.
 func (c *timeline) openNow(v tagFinding) []span {
 	return slices.DeleteFunc(slices.Clone(v.spans), func(s span) bool {
 		return s.to != imagedb.Now || c.isExcepted(v.Repo, s, imagedb.Now-1)
 	})
 }
 
-// addToPoints is addToSeries for a finding that exceptions may be about.
+// addToPoints is addToSeries for a finding that may be excepted.
 func (c *timeline) addToPoints(v tagFinding) {
 	for i, point := range c.points {
 		score := int64(-1)

@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// ExportVEX returns the findings of an image as an OpenVEX document. The caller needs what
-// List needs. Reasons of exceptions are told to those who may list them.
+// ExportVEX returns the findings of an image as an OpenVEX document. The caller needs
+// the capabilities of List. The document has the reasons of the exceptions that the
+// caller may list.
 func (s *Service) ExportVEX(ctx context.Context, i finding.Image) ([]byte, error) {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.ImageReportsList),
 		i.Repo); err != nil {
@@ -30,40 +31,40 @@ func (s *Service) ExportVEX(ctx context.Context, i finding.Image) ([]byte, error
 	if err := k.unavailable(); err != nil {
 		return nil, err
 	}
-	all, err := s.findings(ctx, found)
+	listed, err := s.findings(ctx, found)
 	if err != nil {
 		return nil, err
 	}
-	now := s.packages.Time()
-	if err := s.judge(ctx, i.Repo, k.Digest, all, now); err != nil {
+	asOf := s.packages.Time()
+	if err := s.judge(ctx, i.Repo, k.Digest, listed, asOf); err != nil {
 		return nil, err
 	}
 	paths, err := s.registry.Paths(ctx, []resource.UID{i.Repo})
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b finding.Finding) int { return cmp.Compare(b.Key(), a.Key()) })
-	reasons, err := s.reasons(ctx, all)
+	slices.SortFunc(listed, func(a, b finding.Finding) int { return cmp.Compare(b.Key(), a.Key()) })
+	reasons, err := s.reasons(ctx, listed)
 	if err != nil {
 		return nil, err
 	}
 	image := imagePURL(paths[i.Repo], k.Digest)
 	var statements []format.Statement
-	for _, v := range all {
+	for _, v := range listed {
 		statements = append(statements, statementOf(v, image, k.Digest, reasons))
 	}
-	return format.WriteStatements(format.Options{Time: now, ID: "urn:holdfast:openvex:" + k.Digest + ":" +
-		now.Format("20060102T150405.000Z")}, statements)
+	return format.WriteStatements(format.Options{Time: asOf, ID: "urn:holdfast:openvex:" + k.Digest + ":" +
+		asOf.Format("20060102T150405.000Z")}, statements)
 }
 
-// imagePURL returns the package URL of an image. It has no host: the document is about the
-// image wherever it is served.
+// imagePURL returns the package URL of an image. It has no host, because the document
+// is about the image in any registry.
 func imagePURL(path, digest string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	return "pkg:oci/" + url.PathEscape(name) + "@" + strings.ReplaceAll(digest, ":", "%3A")
 }
 
-// reasons returns the exceptions of findings that the caller may list, by uid.
+// reasons returns the exceptions of findings that the caller may list, by UID.
 func (s *Service) reasons(ctx context.Context, all []finding.Finding) (map[resource.UID]vuln.Exception, error) {
 	seen := map[resource.UID]vuln.Exception{}
 	for _, v := range all {
@@ -73,7 +74,7 @@ func (s *Service) reasons(ctx context.Context, all []finding.Finding) (map[resou
 	}
 	for _, uid := range slices.Sorted(maps.Keys(seen)) {
 		e, err := s.packages.Exception(ctx, uid)
-		if err != nil && !errors.Is(err, fault.NotFound) { // deleted in this moment
+		if err != nil && !errors.Is(err, fault.NotFound) { // the exception was just deleted
 			return nil, err
 		}
 		seen[uid] = e
@@ -81,7 +82,7 @@ func (s *Service) reasons(ctx context.Context, all []finding.Finding) (map[resou
 	return seen, nil
 }
 
-// statementOf returns what a finding says about an image.
+// statementOf returns the statement about a finding in an image.
 func statementOf(
 	v finding.Finding, image, digest string, reasons map[resource.UID]vuln.Exception,
 ) format.Statement {

@@ -13,29 +13,29 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// announce writes the events of images whose packages have changed since events told about
-// them, most of them because they are new, as soon as all of these packages were compared.
-// It reports whether there were any.
+// announce writes the events of images whose packages have changed since their last
+// event, most of them because the images are new. It waits until all packages of an
+// image were compared. It reports whether it finished any image.
 func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
-	numbers, err := m.packages.NextNews(ctx, m.nextNews, newsAtOnce)
+	numbers, err := m.packages.NextChangedImages(ctx, m.nextChanged, imagesAtOnce)
 	if err != nil {
 		return false, err
 	}
-	m.nextNews = 0
-	if len(numbers) == newsAtOnce {
-		m.nextNews = numbers[newsAtOnce-1] + 1
+	m.nextChanged = 0
+	if len(numbers) == imagesAtOnce {
+		m.nextChanged = numbers[imagesAtOnce-1] + 1
 	}
 	if len(numbers) == 0 {
 		return false, nil
 	}
 	err = m.write(ctx, func(t *store.Tx) error {
 		did = false
-		// Whoever changes the packages of an image has locked its chunk.
+		// A writer locks the chunk of an image before it changes its packages.
 		if err := imagedb.In(t).LockChunks(ctx, numbers); err != nil {
 			return err
 		}
 		w := m.newEventWriter(t)
-		news, err := w.db().News(ctx, numbers)
+		news, err := w.db().ChangedImages(ctx, numbers)
 		if err != nil {
 			return err
 		}
@@ -45,17 +45,17 @@ func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
 		}
 		for _, n := range news {
 			if len(w.events) > maxBundles*w.single {
-				break // the others have their turn
+				break // the rest waits for the next turn
 			}
 			ready := true
-			if at := slices.IndexFunc(found, func(i findingdb.ImageNumber) bool { return i.Number == n.Number }); at >= 0 {
-				if ready, err = w.announce(ctx, n, found[at]); err != nil {
+			if index := slices.IndexFunc(found, func(i findingdb.ImageNumber) bool { return i.Number == n.Number }); index >= 0 {
+				if ready, err = w.announce(ctx, n, found[index]); err != nil {
 					return err
 				}
 			}
-			if ready { // or gone
+			if ready { // also if the image was deleted
 				did = true
-				if err := w.db().DropNews(ctx, n.Number); err != nil {
+				if err := w.db().DropChangedImage(ctx, n.Number); err != nil {
 					return err
 				}
 			}
@@ -65,16 +65,18 @@ func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
 	return did, err
 }
 
-// announce writes the events of one image. It reports whether all packages of the image were
-// compared; if not, it writes none.
-func (w *eventWriter) announce(ctx context.Context, n findingdb.News, i findingdb.ImageNumber) (ready bool, _ error) {
+// announce writes the events of one image. It reports whether all packages of the image
+// were compared. If not, it writes nothing.
+func (w *eventWriter) announce(
+	ctx context.Context, n findingdb.ChangedImage, i findingdb.ImageNumber,
+) (ready bool, _ error) {
 	ids, ready, err := w.db().Content(ctx, i.NewsImage)
 	if err != nil || !ready || n.Quiet {
 		return ready, err
 	}
-	all := slices.Concat(n.Told, ids)
-	slices.Sort(all)
-	hits, err := w.db().OwnHits(ctx, n.Root, slices.Compact(all))
+	numbers := slices.Concat(n.Announced, ids)
+	slices.Sort(numbers)
+	hits, err := w.db().HitsOfOrganization(ctx, n.Root, slices.Compact(numbers))
 	if err != nil {
 		return false, err
 	}
@@ -85,7 +87,7 @@ func (w *eventWriter) announce(ctx context.Context, n findingdb.News, i findingd
 		}
 		a := sets[h.Set]
 		advisories[h.Advisory] = h.By
-		if _, ok := slices.BinarySearch(n.Told, h.Package); ok {
+		if _, ok := slices.BinarySearch(n.Announced, h.Package); ok {
 			a.before[h.Package] = append(a.before[h.Package], h.Hit)
 		}
 		if _, ok := slices.BinarySearch(ids, h.Package); ok {
@@ -102,19 +104,19 @@ func (w *eventWriter) announce(ctx context.Context, n findingdb.News, i findingd
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(opened)) {
-		if err := w.tellImage(ctx, resource.FindingOpened, group, i, opened[group], advisories); err != nil {
+		if err := w.writeFindingEvents(ctx, resource.FindingOpened, group, i, opened[group], advisories); err != nil {
 			return false, err
 		}
 	}
 	for _, group := range slices.Sorted(maps.Keys(closed)) {
-		if err := w.tellImage(ctx, resource.FindingClosed, group, i, closed[group], advisories); err != nil {
+		if err := w.writeFindingEvents(ctx, resource.FindingClosed, group, i, closed[group], advisories); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// common returns the lowest group that has both.
+// common returns the lowest group that contains both.
 func common(a, b resource.UID) resource.UID {
 	for !a.Covers(b) {
 		a = a.Parent()
@@ -122,9 +124,10 @@ func common(a, b resource.UID) resource.UID {
 	return a
 }
 
-// tellImage writes the events about findings of one image by advisories of one group: one for
-// each if there are few, otherwise one, with the worst of them.
-func (w *eventWriter) tellImage(
+// writeFindingEvents writes the events about findings of one image by advisories of one
+// group: one for each finding if there are few, otherwise one event with the most
+// severe ones.
+func (w *eventWriter) writeFindingEvents(
 	ctx context.Context, event resource.EventType, group resource.UID, i findingdb.ImageNumber, sets []*aliasSet,
 	advisories map[int64]findingdb.NamedAdvisory,
 ) error {
@@ -148,15 +151,15 @@ func (w *eventWriter) tellImage(
 		}
 		findings = append(findings, newEventFinding(a.hits(event), packages, known, advisories, called).all())
 	}
-	at := common(group, i.Repo.Parent())
+	home := common(group, i.Repo.Parent())
 	news := vuln.FindingNews{Findings: findings, FindingCount: n, Images: []vuln.NewsImage{i.NewsImage}, ImageCount: 1,
 		Pairs: n, Group: i.Repo.Parent(), AdvisoryGroup: group, Source: "image"}
 	if n > w.single {
-		return w.add(ctx, event, at, news)
+		return w.add(ctx, event, home, news)
 	}
 	for _, f := range findings {
 		news.Findings, news.FindingCount, news.Pairs = []vuln.NewFinding{f}, 1, 1
-		if err := w.add(ctx, event, at, news); err != nil {
+		if err := w.add(ctx, event, home, news); err != nil {
 			return err
 		}
 	}

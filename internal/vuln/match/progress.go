@@ -1,0 +1,100 @@
+package match
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
+	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
+)
+
+// A progress records which changed advisories of an organization a Matcher has
+// compared. It is lost when the process ends: then an advisory that was partly compared
+// is compared from the start.
+type progress struct {
+	batch  int   // number of advisories per turn
+	change int64 // number of the first change
+	after  int64 // the last package that the first advisory was compared with; 0 if none
+}
+
+// progressOf returns the progress of an organization with these changes. Usually all
+// changes are compared with all packages in one turn. Progress made for a change that
+// another replica has completed is dropped.
+func (m *Matcher) progressOf(c advisorydb.Changes) progress {
+	t, ok := m.progress[c.Root]
+	if !ok {
+		t.batch = changesAtOnce
+	}
+	if t.change != c.Number() {
+		t.change, t.after = c.Number(), 0
+	}
+	if t.after > 0 { // changes that came later wait
+		t.batch = 1
+	}
+	return t
+}
+
+// finishTurn stores where the next turn of the organization begins.
+func (m *Matcher) finishTurn(root int64, t progress, want findingdb.Matches, done bool) {
+	t.after = want.Last
+	if done {
+		t = progress{batch: 2 * t.batch}
+	}
+	if m.progress[root] = t; t.batch >= changesAtOnce && t.after == 0 {
+		delete(m.progress, root)
+	}
+}
+
+// compare returns the matches of advisories, and reports whether these are all. It
+// returns nil if the comparison is too much work for one turn: then the next turn of
+// the organization has fewer advisories. A single advisory is compared with a part of
+// the packages per turn.
+func (m *Matcher) compare(
+	ctx context.Context, advisories []int64, t progress,
+) (_ *findingdb.Matches, done bool, _ error) {
+	changed, err := m.advisories.AdvisoriesByKey(ctx, advisories)
+	if err != nil {
+		return nil, false, err
+	}
+	byName := map[string][]vuln.Advisory{}
+	for _, a := range changed {
+		for _, name := range a.Names() {
+			byName[name] = append(byName[name], a)
+		}
+	}
+	names := make([]string, 0, len(byName))
+	for name := range byName {
+		names = append(names, name)
+	}
+	last, err := m.packages.LastMatched(ctx, advisories, t.after, m.Pairs)
+	if err != nil {
+		return nil, false, err
+	}
+	subjects, err := m.packages.Subjects(ctx, names, t.after, m.Pairs+1)
+	if err != nil {
+		return nil, false, err
+	}
+	pairs := 0
+	for _, p := range subjects {
+		pairs += len(byName[subjectOf(p).name])
+	}
+	if heavy := last > 0 || pairs > m.Pairs; heavy && len(advisories) > 1 {
+		m.progress[m.last] = progress{batch: max(1, min(t.batch, len(advisories))/8)}
+		return nil, false, nil
+	}
+	if len(subjects) > m.Pairs && (last == 0 || subjects[m.Pairs-1].ID < last) {
+		last = subjects[m.Pairs-1].ID
+	}
+	want := findingdb.NewMatches()
+	want.After, want.Last = t.after, last
+	for _, p := range subjects {
+		if last > 0 && p.ID > last {
+			break
+		}
+		s := subjectOf(p)
+		for _, a := range byName[s.name] {
+			s.match(a, want)
+		}
+	}
+	return &want, last == 0, nil
+}
