@@ -127,7 +127,7 @@ func (e AdvisoryEvent) validate(p *problems, prefix string) {
 	resource.Within(&p.Problems, prefix+"type", e.Type, EventDetection, EventPatched, "is required")
 	resource.Within(&p.Problems, prefix+"review_state", e.ReviewState, ReviewPending, ReviewRejected, "is required")
 	resource.Within(&p.Problems, prefix+"false_positive_determination.type", e.FalsePositive,
-		FalsePositiveUnspecified, InlineMitigations, "is not a reason")
+		FalsePositiveUnspecified, InlineMitigations, "is not a reason for a false positive")
 	p.Text(prefix+"author", e.Author)
 	p.Text(prefix+"reviewer", e.Reviewer)
 	if e.Issue != nil {

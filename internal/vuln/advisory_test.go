@@ -28,13 +28,13 @@ func TestStableAdvisoryID(t *testing.T) {
 }
 
 func TestRisingChildren(t *testing.T) {
-	parent, at := resource.NewRoot(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	parent, start := resource.NewRoot(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	last := resource.UID("")
 	for i := range 10_000 {
 		if i%100 == 0 {
-			at = at.Add(time.Millisecond)
+			start = start.Add(time.Millisecond)
 		}
-		uid := parent.NewRisingChild(at)
+		uid := parent.NewRisingChild(start)
 		if _, err := resource.ParseUID("uid", string(uid)); err != nil || uid.Parent() != parent {
 			t.Fatalf("%s: %v", uid, err)
 		}

@@ -21,7 +21,7 @@ type InventoryPlace struct {
 }
 
 // Expired reports whether the inventory is out of date at time now.
-func (p InventoryPlace) Expired(now time.Time) bool { return !now.Before(p.ExpireTime) }
+func (p InventoryPlace) Expired(t time.Time) bool { return !t.Before(p.ExpireTime) }
 
 // An InventoryEntry is an image that runs in a place.
 type InventoryEntry struct {

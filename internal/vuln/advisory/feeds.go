@@ -172,7 +172,7 @@ func (q *feedQueue) next(ctx context.Context, s *Service) (f vuln.AdvisoryFeed, 
 func (q *feedQueue) done(org resource.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.busy = slices.DeleteFunc(q.busy, func(other resource.UID) bool { return other == org })
+	q.busy = slices.DeleteFunc(q.busy, func(busy resource.UID) bool { return busy == org })
 	select {
 	case q.freed <- struct{}{}:
 	default:

@@ -155,7 +155,7 @@ func NewService(
 // on them, and vuln_report.list for an advisory or sboms.list for a package. Later
 // stages also need the capabilities that list their items elsewhere. A stage that the
 // caller may not see has a gap that says so.
-func (s *Service) Get(ctx context.Context, v Vulnerability, size int32) (all []Page, _ error) {
+func (s *Service) Get(ctx context.Context, v Vulnerability, size int32) (pages []Page, _ error) {
 	v.Stage = 0
 	var b *radius
 	for _, stage := range Stages {
@@ -173,9 +173,9 @@ func (s *Service) Get(ctx context.Context, v Vulnerability, size int32) (all []P
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, got)
+		pages = append(pages, got)
 	}
-	return all, nil
+	return pages, nil
 }
 
 func orStagePage(size int32) int32 {
@@ -189,17 +189,17 @@ func orStagePage(size int32) int32 {
 var blastList = page.List{Kind: "blast", Fields: []string{"stage"}, Default: page.Order{Field: "stage"}}
 
 // List returns a page of one stage. A page token replaces the fields that v leaves out.
-func (s *Service) List(ctx context.Context, v Vulnerability, p page.Params) (none Page, _ error) {
+func (s *Service) List(ctx context.Context, v Vulnerability, p page.Params) (zero Page, _ error) {
 	v, req, err := page.Resume(s.pages, blastList, v, p)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if !slices.Contains(Stages, v.Stage) {
-		return none, fault.Field("stage", "is required")
+		return zero, fault.Field("stage", "is required")
 	}
 	b, err := s.newBlast(ctx, v)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	return b.page(ctx, v.Stage, req)
 }
@@ -207,7 +207,7 @@ func (s *Service) List(ctx context.Context, v Vulnerability, p page.Params) (non
 // A radius holds the data of one request.
 type radius struct {
 	*Service
-	of     Vulnerability
+	query  Vulnerability
 	reach  []resource.UID // groups and repos whose images count
 	spread findingdb.Spread
 	number []int64              // numbers of the images, in order
@@ -217,12 +217,12 @@ type radius struct {
 }
 
 func (s *Service) newBlast(ctx context.Context, v Vulnerability) (*radius, error) {
-	b := &radius{Service: s, of: v}
+	b := &radius{Service: s, query: v}
 	if v.Days < 0 || v.Days > maxBlastDays {
 		return nil, fault.Field("days", "must be between 1 and %d", maxBlastDays)
 	}
 	if (v.ID == "") == (v.PURL == "") {
-		return nil, fault.Field("advisory_id", "is required, or purl, and not both")
+		return nil, fault.Field("advisory_id", "must be set if purl is empty, and must be empty otherwise")
 	}
 	ids, err := b.packageIDs(ctx)
 	if err != nil {
@@ -240,22 +240,22 @@ func (s *Service) newBlast(ctx context.Context, v Vulnerability) (*radius, error
 
 // packageIDs returns the selected packages in any image, and sets reach.
 func (b *radius) packageIDs(ctx context.Context) (ids []int64, err error) {
-	if b.of.PURL != "" {
-		if b.reach, err = finding.Reach(ctx, b.authz, b.of.Group, resource.RepoList, resource.SBOMsList); err != nil {
+	if b.query.PURL != "" {
+		if b.reach, err = finding.Reach(ctx, b.authz, b.query.Group, resource.RepoList, resource.SBOMsList); err != nil {
 			return nil, err
 		}
-		return b.queries.PackagesInRange(ctx, b.reach, b.of.PURL, b.of.Range)
+		return b.queries.PackagesInRange(ctx, b.reach, b.query.PURL, b.query.Range)
 	}
-	if b.reach, err = finding.Reach(ctx, b.authz, b.of.Group, resource.RepoList, resource.ReportsList); err != nil {
+	if b.reach, err = finding.Reach(ctx, b.authz, b.query.Group, resource.RepoList, resource.ReportsList); err != nil {
 		return nil, err
 	}
-	return b.queries.PackagesAffectedBy(ctx, b.reach, b.of.ID)
+	return b.queries.PackagesAffectedBy(ctx, b.reach, b.query.ID)
 }
 
 // findGaps finds the reasons why images may be missing.
 func (b *radius) findGaps(ctx context.Context) error {
 	if len(b.reach) == 0 {
-		b.gaps = []Gap{{Code: "NOT_ALLOWED", Text: "there is no group whose images you may look at for this"}}
+		b.gaps = []Gap{{Code: "NOT_ALLOWED", Text: "you lack the capabilities to list images in any group"}}
 		return nil
 	}
 	waiting, unclear, err := b.images.UnknownImages(ctx, b.reach)
@@ -268,13 +268,13 @@ func (b *radius) findGaps(ctx context.Context) error {
 	if unclear > 0 {
 		b.gaps = append(b.gaps, Gap{"NOT_UNDERSTOOD", fmt.Sprintf("%d images are not understood", unclear), int64(unclear)})
 	}
-	if b.of.PURL != "" {
+	if b.query.PURL != "" {
 		return nil
 	}
 	pending, err := b.comparing(ctx)
 	if pending {
 		b.gaps = append(b.gaps, Gap{Code: "NOT_COMPARED",
-			Text: "advisories or packages that have just changed are being compared; ask again in some seconds"})
+			Text: "changed advisories or packages are still being compared; try again in a few seconds"})
 	}
 	return err
 }
@@ -324,7 +324,8 @@ func (b *radius) page(ctx context.Context, stage Stage, r page.Request) (out Pag
 		out.Page = page.Finish(b.pages, r, page.Cut(found.items, r, func(i Item) string { return i.key }))
 		out.Total = max(out.Total, found.total)
 		if out.Gaps = found.gaps; len(b.gaps) > 0 {
-			out.Gaps = append([]Gap{{Code: "IMAGES_INCOMPLETE", Text: "images may be missing; see there"}}, out.Gaps...)
+			incomplete := Gap{Code: "IMAGES_INCOMPLETE", Text: "images may be missing; see the gaps of the images"}
+			out.Gaps = append([]Gap{incomplete}, out.Gaps...)
 		}
 		err = b.describePage(ctx, stage, out.Items)
 	}
@@ -338,21 +339,21 @@ type stageItems struct {
 	gaps  []Gap
 }
 
-func (b *radius) packagePage(ctx context.Context, r page.Request) (none page.Page[Item], _ error) {
+func (b *radius) packagePage(ctx context.Context, r page.Request) (zero page.Page[Item], _ error) {
 	var ids []int64
 	for id := range b.spread.Packages {
 		ids = append(ids, id)
 	}
 	known, err := b.packages.ByID(ctx, ids)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
-	var all []Item
+	var items []Item
 	for id, p := range known {
-		all = append(all, Item{Package: &SpreadPackage{p, b.spread.Packages[id]},
+		items = append(items, Item{Package: &SpreadPackage{p, b.spread.Packages[id]},
 			key: strings.Join([]string{p.Name, p.Ecosystem, p.Version, p.PURL, fmt.Sprint(id)}, "\x00")})
 	}
-	return page.Finish(b.pages, r, page.Cut(all, r, func(i Item) string { return i.key })), nil
+	return page.Finish(b.pages, r, page.Cut(items, r, func(i Item) string { return i.key })), nil
 }
 
 // imagePage returns a page of the images, the latest first.
@@ -383,20 +384,20 @@ func (b *radius) imagePage(ctx context.Context, r page.Request) (out page.Page[I
 }
 
 // tags finds the tags that point to the images.
-func (b *radius) tags(ctx context.Context) (of stageItems, _ error) {
+func (b *radius) tags(ctx context.Context) (stage stageItems, _ error) {
 	numbers := b.number
 	if len(numbers) > maxTagImages {
 		numbers = numbers[len(numbers)-maxTagImages:]
-		of.gaps = append(of.gaps,
-			Gap{"TOO_MANY_IMAGES", fmt.Sprintf("only the tags of the %d images that were inspected last",
+		stage.gaps = append(stage.gaps,
+			Gap{"TOO_MANY_IMAGES", fmt.Sprintf("only tags of the %d images that were inspected last",
 				maxTagImages), int64(len(b.number) - maxTagImages)})
 	}
 	found, err := b.images.ImageTags(ctx, numbers)
 	for _, t := range found {
-		of.items = append(of.items, Item{Tag: &AffectedTag{Repo: t.Repo, Name: t.Name, Digest: t.Digest},
+		stage.items = append(stage.items, Item{Tag: &AffectedTag{Repo: t.Repo, Name: t.Name, Digest: t.Digest},
 			key: string(t.Repo) + "\x00" + t.Name})
 	}
-	return of, err
+	return stage, err
 }
 
 // describePage adds names to the items of a page.

@@ -28,9 +28,9 @@ func (b *radius) allowed(ctx context.Context, want resource.Capability) (reach [
 	reach = store.Overlap(b.reach, held)
 	switch {
 	case len(reach) == 0:
-		gaps = []Gap{{Code: "NOT_ALLOWED", Text: "you need " + want.String()}}
+		gaps = []Gap{{Code: "NOT_ALLOWED", Text: "you need the capability " + want.String()}}
 	case !slices.Equal(reach, b.reach):
-		gaps = []Gap{{Code: "PARTLY_ALLOWED", Text: "only where you have " + want.String()}}
+		gaps = []Gap{{Code: "PARTLY_ALLOWED", Text: "only groups and repos on which you have " + want.String()}}
 	}
 	return reach, gaps, nil
 }
@@ -72,18 +72,18 @@ func (b *radius) inInventories(ctx context.Context, found *stageItems) error {
 		return err
 	}
 	organizations := finding.Organizations(b.reach)
-	now, told, expired, unknown := b.packages.Time(), map[resource.UID]bool{}, 0, 0
+	asOf, withInventory, expired, unknown := b.packages.Time(), map[resource.UID]bool{}, 0, 0
 	for _, root := range organizations {
 		current := slices.Clone(places)
 		current = slices.DeleteFunc(current, func(p findingdb.Place) bool {
 			if p.Group.Root() != root {
 				return true
 			}
-			if p.Expired(now) {
+			if p.Expired(asOf) {
 				expired++
 				return true
 			}
-			told[root], unknown = true, unknown+p.Unknown
+			withInventory[root], unknown = true, unknown+p.Unknown
 			return false
 		})
 		digests, err := b.packages.RunningDigests(ctx, root, b.spread.Has)
@@ -100,27 +100,27 @@ func (b *radius) inInventories(ctx context.Context, found *stageItems) error {
 				key: strings.Join([]string{"0" + e.Place.Name, string(e.Place.Group), fmt.Sprintf("%020d", e.ID)}, "\x00")})
 		}
 	}
-	found.gaps = append(found.gaps, inventoryGaps(len(told) < len(organizations), expired, unknown)...)
+	found.gaps = append(found.gaps, inventoryGaps(len(withInventory) < len(organizations), expired, unknown)...)
 	if found.total > int64(len(found.items)) {
-		found.gaps = append(found.gaps, Gap{"TOO_MANY", fmt.Sprintf("only %d can be listed here", maxRunning),
+		found.gaps = append(found.gaps, Gap{"TOO_MANY", fmt.Sprintf("only %d entries are listed", maxRunning),
 			found.total - int64(len(found.items))})
 	}
 	return nil
 }
 
-func inventoryGaps(none bool, expired, unknown int) (all []Gap) {
-	if none {
-		all = append(all, Gap{Code: "NO_INVENTORY", Text: "nobody has told what runs; see holdfast inventory push"})
+func inventoryGaps(missing bool, expired, unknown int) (gaps []Gap) {
+	if missing {
+		gaps = append(gaps, Gap{Code: "NO_INVENTORY", Text: "no inventory was pushed; see holdfast inventory push"})
 	}
 	if expired > 0 {
-		all = append(all, Gap{"INVENTORY_EXPIRED", fmt.Sprintf("what runs at %d places is out of date", expired),
+		gaps = append(gaps, Gap{"INVENTORY_EXPIRED", fmt.Sprintf("the inventories of %d places are out of date", expired),
 			int64(expired)})
 	}
 	if unknown > 0 {
-		all = append(all, Gap{"NOT_KNOWN_BY_DIGEST", fmt.Sprintf("of %d containers the digest is not known", unknown),
+		gaps = append(gaps, Gap{"NOT_KNOWN_BY_DIGEST", fmt.Sprintf("the digests of %d containers are not known", unknown),
 			int64(unknown)})
 	}
-	return all
+	return gaps
 }
 
 // pulled finds the identities that have pulled the images.
@@ -130,7 +130,7 @@ func (b *radius) pulled(ctx context.Context) (found stageItems, _ error) {
 		return stageItems{gaps: gaps}, err
 	}
 	asOf := b.packages.Time()
-	since := asOf.AddDate(0, 0, -cmp.Or(b.of.Days, 30))
+	since := asOf.AddDate(0, 0, -cmp.Or(b.query.Days, 30))
 	who, missing, err := b.pullers(ctx, reach, since)
 	if err != nil {
 		return found, err
@@ -138,7 +138,7 @@ func (b *radius) pulled(ctx context.Context) (found stageItems, _ error) {
 	found.gaps = append(gaps, missing...)
 	if b.keepPulls > 0 && since.Before(asOf.Add(-b.keepPulls)) {
 		found.gaps = append(found.gaps, Gap{Code: "RECORDS_PRUNED",
-			Text: fmt.Sprintf("records of pulls are kept for %d days only", int(b.keepPulls.Hours()/24))})
+			Text: fmt.Sprintf("records of pulls are kept for only %d days", int(b.keepPulls.Hours()/24))})
 	}
 	mixed, err := b.pulls.MixedPulls(ctx, slices.Collect(maps.Keys(b.repos)), since)
 	if err != nil {
@@ -146,7 +146,7 @@ func (b *radius) pulled(ctx context.Context) (found stageItems, _ error) {
 	}
 	if mixed > 0 {
 		found.gaps = append(found.gaps,
-			Gap{"RECORDED_TOGETHER", fmt.Sprintf("pulls of strangers from %d repos are recorded together, "+
+			Gap{"RECORDED_TOGETHER", fmt.Sprintf("pulls by callers without a role in %d repos are recorded together, "+
 				"without the image", mixed), int64(mixed)})
 	}
 	last, lost, err := b.pulls.PullsLost(ctx, since)
@@ -192,7 +192,7 @@ func (b *radius) pullers(
 		}
 		if !done {
 			gaps = []Gap{{Code: "TOO_MANY_RECORDS",
-				Text: fmt.Sprintf("only %d records of pulls were looked at; ask for a group "+
+				Text: fmt.Sprintf("only %d records of pulls were read; select a group "+
 					"or fewer days", maxPullRecords)}}
 		}
 	}
@@ -242,11 +242,11 @@ func (b *radius) readHolders(ctx context.Context) (h holderIndex, _ error) {
 	}
 	if hidden {
 		h.gaps = append(h.gaps, Gap{Code: "GROUPS_ABOVE",
-			Text: "there are groups above that you cannot see, and roles on them are not told"})
+			Text: "roles in groups above that you cannot see are missing"})
 	}
 	if len(h.held) > maxGroupRoles {
 		h.held = h.held[:maxGroupRoles]
-		h.gaps = append(h.gaps, Gap{Code: "TOO_MANY_ROLES", Text: fmt.Sprintf("only %d roles were looked at; ask for a group",
+		h.gaps = append(h.gaps, Gap{Code: "TOO_MANY_ROLES", Text: fmt.Sprintf("only %d roles were read; select a group",
 			maxGroupRoles)})
 	}
 	return h, nil
@@ -254,7 +254,7 @@ func (b *radius) readHolders(ctx context.Context) (h holderIndex, _ error) {
 
 // who returns the identities that hold one of the roles, with the number of repos. If
 // also is not 0, they need this capability, too.
-func (b *radius) who(h holderIndex, roles []resource.UID, also resource.Capability) (all []Item) {
+func (b *radius) who(h holderIndex, roles []resource.UID, also resource.Capability) (items []Item) {
 	wanted := map[int64]bool{}
 	for _, r := range roles {
 		wanted[store.Segment(r)] = true
@@ -273,10 +273,10 @@ func (b *radius) who(h holderIndex, roles []resource.UID, also resource.Capabili
 			}
 		}
 		if repos > 0 {
-			all = append(all, identityItem(identity, on, repos))
+			items = append(items, identityItem(identity, on, repos))
 		}
 	}
-	return all
+	return items
 }
 
 func identityItem(identity resource.UID, on []resource.UID, repos int) Item {
@@ -305,7 +305,7 @@ func (b *radius) canPull(ctx context.Context) (found stageItems, _ error) {
 	}
 	if len(groups) > maxBlastGroups {
 		found.gaps = append(found.gaps,
-			Gap{"TOO_MANY_GROUPS", fmt.Sprintf("of %d groups only it was looked whether they are public",
+			Gap{"TOO_MANY_GROUPS", fmt.Sprintf("only %d groups were checked for public access",
 				maxBlastGroups), int64(len(groups) - maxBlastGroups)})
 	}
 	if public > 0 {

@@ -36,11 +36,11 @@ func (x *Set) Index() *Index {
 
 // about returns the exceptions that may hold for findings of package p with one of the
 // names.
-func (x *Index) about(p registry.Package, called []string) (all []parsedException) {
-	add := func(some []parsedException) {
-		for _, e := range some {
+func (x *Index) about(p registry.Package, called []string) (exceptions []parsedException) {
+	add := func(candidates []parsedException) {
+		for _, e := range candidates {
 			if e.purl == nil || e.purl.has(p) {
-				all = append(all, e)
+				exceptions = append(exceptions, e)
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func (x *Index) about(p registry.Package, called []string) (all []parsedExceptio
 	if p.SourceName != p.Name {
 		add(x.packages[p.SourceName])
 	}
-	return all
+	return exceptions
 }
 
 // ForPackage returns the exceptions that may hold for findings of package p with one of
@@ -66,22 +66,22 @@ func (x *Index) ForPackage(p registry.Package, called []string) *Set {
 // ForFinding returns the exceptions that may hold for a finding, or nil if the finding
 // is open in every image, because one of its claims has no exception.
 func (x *Index) ForFinding(v finding.Finding) *Set {
-	var all []parsedException
+	var matching []parsedException
 	for _, called := range v.Claims {
 		exceptions := x.about(v.Package.Package, called)
 		if len(exceptions) == 0 {
 			return nil
 		}
-		all = append(all, exceptions...)
+		matching = append(matching, exceptions...)
 	}
-	return setOf(all)
+	return setOf(matching)
 }
 
 // setOf returns the set of exceptions. Duplicates are added once.
-func setOf(all []parsedException) *Set {
+func setOf(exceptions []parsedException) *Set {
 	x := &Set{named: map[resource.UID]map[string][]parsedException{}, rest: map[resource.UID][]parsedException{}}
 	seen := map[resource.UID]bool{}
-	for _, e := range all {
+	for _, e := range exceptions {
 		if !seen[e.UID] {
 			seen[e.UID] = true
 			x.add(e)

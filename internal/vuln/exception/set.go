@@ -54,9 +54,9 @@ type Set struct {
 }
 
 // NewSet returns a set of exceptions.
-func NewSet(all []vuln.Exception) *Set {
+func NewSet(exceptions []vuln.Exception) *Set {
 	x := &Set{named: map[resource.UID]map[string][]parsedException{}, rest: map[resource.UID][]parsedException{}}
-	for _, e := range all {
+	for _, e := range exceptions {
 		held := parsedException{Exception: e}
 		if e.PURL != "" {
 			ecosystem, name, number, err := version.ParsePURL(e.PURL)
@@ -85,8 +85,8 @@ func (x *Set) add(e parsedException) {
 // NextStart returns the earliest future start of an exception, or zero. An exception
 // that was just created may start in the future of a replica whose clock is slow.
 func (x *Set) NextStart(asOf time.Time) (first time.Time) {
-	note := func(all []parsedException) {
-		for _, e := range all {
+	note := func(exceptions []parsedException) {
+		for _, e := range exceptions {
 			if e.ApproveTime.After(asOf) && (first.IsZero() || e.ApproveTime.Before(first)) {
 				first = e.ApproveTime
 			}
@@ -144,8 +144,8 @@ func (x *Set) Holding(c Case, asOf time.Time, counts func(vuln.Exception) bool) 
 func (x *Set) last(
 	c Case, called []string, asOf time.Time, counts func(vuln.Exception) bool,
 ) (found vuln.Exception, ok bool) {
-	look := func(all []parsedException) {
-		for _, e := range all {
+	look := func(exceptions []parsedException) {
+		for _, e := range exceptions {
 			if e.ActiveAt(asOf) && e.MatchesDigest(c.Digest) && e.MatchesTags(c.Tags) &&
 				(e.purl == nil || e.purl.has(c.Package)) &&
 				(counts == nil || counts(e.Exception)) && (!ok || EndsBefore(found, e.Exception)) {

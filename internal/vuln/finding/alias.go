@@ -15,7 +15,7 @@ import (
 // count: otherwise an author in a folder could extend an exception to an advisory of
 // the organization, by writing an advisory that names both. Equal lists of names are
 // returned once.
-func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]string) {
+func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (claims [][]string) {
 	var groups []resource.UID
 	for _, h := range hits {
 		groups = append(groups, advisories[h.Advisory].UID.Parent())
@@ -35,11 +35,11 @@ func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (all [][]s
 			}
 			if isOwn {
 				slices.Sort(called)
-				all = append(all, slices.Compact(called))
+				claims = append(claims, slices.Compact(called))
 			}
 		}
 	}
-	return all
+	return claims
 }
 
 // AdvisoryNames returns the ID, the aliases and the legacy ID of an advisory.

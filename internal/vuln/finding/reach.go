@@ -13,12 +13,12 @@ import (
 )
 
 // Organizations returns the organizations of groups, each once and in order.
-func Organizations(groups []resource.UID) (all []resource.UID) {
+func Organizations(groups []resource.UID) (roots []resource.UID) {
 	for _, g := range groups {
-		all = append(all, g.Root())
+		roots = append(roots, g.Root())
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(roots)
+	return slices.Compact(roots)
 }
 
 // VisibleAdvisories reads the advisories of hits whose groups are in reach, by key.
@@ -44,20 +44,20 @@ func VisibleAdvisories(
 // capabilities. An empty group means anywhere.
 func Reach(
 	ctx context.Context, checker *authz.Checker, group resource.UID, want ...resource.Capability,
-) (all []resource.UID, _ error) {
+) (reach []resource.UID, _ error) {
 	for i, c := range want {
 		under, err := checker.Reach(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		if i == 0 {
-			all = under
+			reach = under
 		} else {
-			all = store.Overlap(all, under)
+			reach = store.Overlap(reach, under)
 		}
 	}
 	if group != "" {
-		all = store.Overlap(all, []resource.UID{group})
+		reach = store.Overlap(reach, []resource.UID{group})
 	}
-	return all, nil
+	return reach, nil
 }

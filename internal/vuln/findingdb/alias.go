@@ -17,7 +17,7 @@ import (
 // set: otherwise an author in a folder could suppress events about advisories of the
 // organization, by writing an advisory with all their names.
 type AliasSets struct {
-	of     map[int64]int64   // set by key of the advisory
+	setOf  map[int64]int64   // set by key of the advisory
 	into   map[int64]int64   // the set that a merged set is now a part of
 	names  map[string]int64  // set by key of the name, for new names
 	text   map[string]string // names by key
@@ -25,11 +25,12 @@ type AliasSets struct {
 }
 
 func newAliasSets() AliasSets {
-	return AliasSets{of: map[int64]int64{}, into: map[int64]int64{}, names: map[string]int64{}, text: map[string]string{}}
+	return AliasSets{setOf: map[int64]int64{}, into: map[int64]int64{}, names: map[string]int64{},
+		text: map[string]string{}}
 }
 
 // SetOf returns the set of an advisory.
-func (a AliasSets) SetOf(advisory int64) int64 { return a.find(a.of[advisory]) }
+func (a AliasSets) SetOf(advisory int64) int64 { return a.find(a.setOf[advisory]) }
 
 // Parts returns the stored sets that are now part of this set, and the set itself.
 func (a AliasSets) Parts(set int64) []int64 {
@@ -81,7 +82,7 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 		keys = append(keys, m.Advisory)
 	}
 	slices.Sort(keys)
-	stored, err := t.named(ctx, slices.Compact(keys), c.Sets.of)
+	stored, err := t.named(ctx, slices.Compact(keys), c.Sets.setOf)
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (t Tx) AdoptAdvisories(ctx context.Context, n int) (int, error) {
 
 // add adds names to an advisory. known has the sets of stored names.
 func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) {
-	set, ok := a.of[advisory]
+	set, ok := a.setOf[advisory]
 	for _, id := range names {
 		existing, has := known[id]
 		if !has {
@@ -173,7 +174,7 @@ func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) 
 	if !ok {
 		set = advisory
 	}
-	a.of[advisory] = set
+	a.setOf[advisory] = set
 	for _, id := range names {
 		if _, has := known[id]; !has {
 			a.names[id] = set
@@ -181,8 +182,8 @@ func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) 
 	}
 }
 
-// named returns the names of advisories, and adds their sets to of.
-func (t Tx) named(ctx context.Context, keys []int64, of map[int64]int64) (map[int64]NamedAdvisory, error) {
+// named returns the names of advisories, and adds their sets to setOf.
+func (t Tx) named(ctx context.Context, keys []int64, setOf map[int64]int64) (map[int64]NamedAdvisory, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	byKey := map[int64]NamedAdvisory{}
 	return byKey, t.Rows(ctx, fmt.Sprintf(`SELECT a.advisory, a.uid, a.names, a.alias_set FROM %s AS s
@@ -195,7 +196,7 @@ func (t Tx) named(ctx context.Context, keys []int64, of map[int64]int64) (map[in
 				return false, err
 			}
 			err := json.Unmarshal(names, &a.Names)
-			byKey[key], of[key] = a, set
+			byKey[key], setOf[key] = a, set
 			return false, err
 		})
 }

@@ -32,8 +32,8 @@ func (i Images) Has(number int64) bool {
 }
 
 // Or adds the images of another set.
-func (i Images) Or(others Images) {
-	for chunk, set := range others {
+func (i Images) Or(o Images) {
+	for chunk, set := range o {
 		if i[chunk] == nil {
 			i[chunk] = &bitmap.Set{}
 		}
@@ -42,19 +42,19 @@ func (i Images) Or(others Images) {
 }
 
 // Minus removes the images of another set.
-func (i Images) Minus(others Images) {
+func (i Images) Minus(o Images) {
 	for chunk, set := range i {
-		if o := others[chunk]; o != nil {
+		if o := o[chunk]; o != nil {
 			set.Minus(o)
 		}
 	}
 }
 
 // And returns the images that are in both sets.
-func (i Images) And(others Images) Images {
+func (i Images) And(o Images) Images {
 	both := Images{}
 	for chunk, set := range i {
-		if o := others[chunk]; o != nil {
+		if o := o[chunk]; o != nil {
 			copied := *set
 			copied.And(o)
 			both[chunk] = &copied
@@ -72,15 +72,15 @@ func (i Images) Len() (n int) {
 }
 
 // Numbers returns at most n numbers, the highest first.
-func (i Images) Numbers(n int) (all []int64) {
+func (i Images) Numbers(n int) (numbers []int64) {
 	for chunk, set := range i {
 		for place := range set.All() {
-			all = append(all, chunk*bitmap.Size+int64(place))
+			numbers = append(numbers, chunk*bitmap.Size+int64(place))
 		}
 	}
-	slices.Sort(all)
-	slices.Reverse(all)
-	return all[:min(n, len(all))]
+	slices.Sort(numbers)
+	slices.Reverse(numbers)
+	return numbers[:min(n, len(numbers))]
 }
 
 // ImagesIn returns the images in a group and below it.
@@ -90,9 +90,9 @@ func (t Tx) ImagesIn(ctx context.Context, group resource.UID) (Images, error) {
 	return found, err
 }
 
-// ImagesWith adds the images that have each package to all, by package. It reads only
+// ImagesWith adds the images that have each package to byPackage. It reads only
 // the chunks of the images in.
-func (t Tx) ImagesWith(ctx context.Context, packages []int64, in Images, all map[int64]Images) error {
+func (t Tx) ImagesWith(ctx context.Context, packages []int64, in Images, byPackage map[int64]Images) error {
 	chunks := make([]int64, 0, len(in))
 	for c := range in {
 		chunks = append(chunks, c)
@@ -109,18 +109,18 @@ func (t Tx) ImagesWith(ctx context.Context, packages []int64, in Images, all map
 				return false, err
 			}
 			set, err := bitmap.Decode(bits)
-			if all[id] == nil {
-				all[id] = Images{}
+			if byPackage[id] == nil {
+				byPackage[id] = Images{}
 			}
-			all[id][chunk] = &set
+			byPackage[id][chunk] = &set
 			return false, err
 		})
 		if err != nil {
 			return err
 		}
 		for _, id := range batch {
-			if all[id] == nil {
-				all[id] = Images{} // so that it is not read again
+			if byPackage[id] == nil {
+				byPackage[id] = Images{} // so that it is not read again
 			}
 		}
 	}
@@ -151,16 +151,16 @@ func (t Tx) SetHits(ctx context.Context, aliasSets []int64, n int) (map[int64][]
 }
 
 // SetNames returns the names in alias sets, at most n for each.
-func (t Tx) SetNames(ctx context.Context, aliasSets []int64, n int) (all []string, _ error) {
+func (t Tx) SetNames(ctx context.Context, aliasSets []int64, n int) (called []string, _ error) {
 	for _, set := range aliasSets {
 		names, err := store.ReadColumn[string](ctx, t.Rows,
 			`SELECT name FROM alias_names WHERE alias_set = $1 ORDER BY name LIMIT $2`, set, n)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, names...)
+		called = append(called, names...)
 	}
-	return all, nil
+	return called, nil
 }
 
 // A SetHit is a match with its advisory and the advisory's alias set.
@@ -172,7 +172,7 @@ type SetHit struct {
 
 // HitsOfOrganization returns the matches of packages with advisories of one
 // organization.
-func (t Tx) HitsOfOrganization(ctx context.Context, root int64, packages []int64) (all []SetHit, _ error) {
+func (t Tx) HitsOfOrganization(ctx context.Context, root int64, packages []int64) (hits []SetHit, _ error) {
 	for batch := range slices.Chunk(packages, packageBatch) {
 		q := store.Query{Engine: t.DB.Engine}
 		text := fmt.Sprintf(`SELECT %s, a.alias_set, a.uid, a.names FROM %s AS s CROSS JOIN matches AS m
@@ -189,14 +189,14 @@ func (t Tx) HitsOfOrganization(ctx context.Context, root int64, packages []int64
 			if err == nil {
 				err = json.Unmarshal(fixed, &h.Fixed)
 			}
-			all = append(all, h)
+			hits = append(hits, h)
 			return false, err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return all, nil
+	return hits, nil
 }
 
 // PackagesByID returns packages by ID.

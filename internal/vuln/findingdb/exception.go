@@ -39,7 +39,7 @@ const maxPast = 10_000
 // InsertExceptions adds exceptions to a group, all or none. It returns fault.NotFound
 // if the group or a target does not exist, and fault.FailedPrecondition if the group
 // has too many exceptions.
-func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []vuln.Exception) error {
+func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, added []vuln.Exception) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
 		if err := t.RequireGroup(ctx, group); err != nil {
@@ -50,11 +50,11 @@ func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, all []
 			&n); err != nil {
 			return err
 		}
-		if n+len(all) > vuln.MaxExceptions {
-			return fault.Unmet("TOO_MANY_EXCEPTIONS", "a group has at most %d exceptions; delete those that have expired",
+		if n+len(added) > vuln.MaxExceptions {
+			return fault.Unmet("TOO_MANY_EXCEPTIONS", "a group has at most %d exceptions; delete expired exceptions",
 				vuln.MaxExceptions)
 		}
-		for _, e := range all {
+		for _, e := range added {
 			if err := t.requireTarget(ctx, e.Target); err != nil {
 				return err
 			}
@@ -168,7 +168,7 @@ func (t Tx) keepPast(ctx context.Context, e vuln.Exception) error {
 // group they are, and that held at any time between from and to, inclusive.
 func (s *Store) ExceptionsOn(
 	ctx context.Context, targets []resource.UID, from, to time.Time,
-) (all []vuln.Exception, _ error) {
+) (targeting []vuln.Exception, _ error) {
 	keys := make([]int64, len(targets))
 	wanted := map[resource.UID]bool{}
 	for i, t := range targets {
@@ -183,10 +183,10 @@ func (s *Store) ExceptionsOn(
 	found, err := store.ReadAll(ctx, s.Rows, scanDetail[vuln.Exception], text, q.Args...)
 	for _, e := range found {
 		if wanted[e.Target] { // not another target with the same segment
-			all = append(all, e)
+			targeting = append(targeting, e)
 		}
 	}
-	return all, err
+	return targeting, err
 }
 
 // SweepJudgements removes exceptions and rules of groups that were deleted by a version

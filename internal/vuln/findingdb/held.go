@@ -48,7 +48,7 @@ func (s *Store) held(ctx context.Context, read store.Reader, reach map[int64]*bi
 // heldNamed returns the packages of images in reach whose column has the value name.
 func (s *Store) heldNamed(
 	ctx context.Context, read store.Reader, reach map[int64]*bitmap.Set, column, name string,
-) (all []StoredPackage, _ error) {
+) (packages []StoredPackage, _ error) {
 	ids, err := s.held(ctx, read, reach)
 	if err != nil {
 		return nil, err
@@ -60,23 +60,23 @@ func (s *Store) heldNamed(
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
+		packages = append(packages, found...)
 	}
-	return all, nil
+	return packages, nil
 }
 
 // AffectedBy returns the packages that advisories affect. If there are many, it returns
 // only packages of images in the groups or repos.
-func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisories []int64) (all []int64, _ error) {
+func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisories []int64) (packages []int64, _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT m.package FROM %s AS s CROSS JOIN matches AS m WHERE m.advisory = s.v LIMIT %s`,
 			s.Engine.Unnest(&q, advisories), q.Arg(manyPackages+1))
 		var err error
-		if all, err = store.ReadColumn[int64](ctx, read, text, q.Args...); err != nil || len(all) <= manyPackages {
+		if packages, err = store.ReadColumn[int64](ctx, read, text, q.Args...); err != nil || len(packages) <= manyPackages {
 			return err
 		}
-		all = nil
+		packages = nil
 		reach, err := s.reach(ctx, read, groups)
 		if err != nil {
 			return err
@@ -90,9 +90,9 @@ func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisorie
 			if err != nil {
 				return err
 			}
-			all = append(all, found...)
+			packages = append(packages, found...)
 		}
 		return err
 	})
-	return all, err
+	return packages, err
 }

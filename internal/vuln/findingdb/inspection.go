@@ -25,7 +25,7 @@ type content struct {
 }
 
 // newContent sorts packages by ID, and keeps the first place of each.
-func newContent(ids []int64, all []registry.ImagePackage) (c content) {
+func newContent(ids []int64, packages []registry.ImagePackage) (c content) {
 	order := make([]int, len(ids))
 	for i := range order {
 		order[i] = i
@@ -36,8 +36,8 @@ func newContent(ids []int64, all []registry.ImagePackage) (c content) {
 			continue
 		}
 		c.ids = append(c.ids, ids[i])
-		c.layers = append(c.layers, all[i].Layer)
-		c.places = append(c.places, all[i].Place)
+		c.layers = append(c.layers, packages[i].Layer)
+		c.places = append(c.places, packages[i].Place)
 	}
 	return c
 }
@@ -68,7 +68,7 @@ func (c content) encode() (packages, places []byte, err error) {
 	return packages, out.Bytes(), err
 }
 
-var errContent = errors.New("what is stored of an image cannot be read")
+var errContent = errors.New("the stored packages of an image are invalid")
 
 // decode reads the result of encode; places may be nil.
 func decode(packages, places []byte) (c content, _ error) {
@@ -129,8 +129,8 @@ func (s *Store) Inspected(ctx context.Context, digest string) (extractors int, _
 }
 
 // Encode returns the columns in which SaveInspection stores the packages of an image.
-func Encode(ids []int64, all []registry.ImagePackage) (packages, places []byte, err error) {
-	return newContent(ids, all).encode()
+func Encode(ids []int64, described []registry.ImagePackage) (packages, places []byte, err error) {
+	return newContent(ids, described).encode()
 }
 
 // SaveInspection stores the packages of an image. ids are the IDs of its packages. It
@@ -139,7 +139,7 @@ func (t Tx) SaveInspection(ctx context.Context, i registry.Inspection, ids []int
 	c := newContent(ids, i.Packages)
 	packages, places, err := c.encode()
 	if err != nil {
-		return nil, fmt.Errorf("encode what an image has: %w", err)
+		return nil, fmt.Errorf("encode the packages of an image: %w", err)
 	}
 	distribution, err := json.Marshal(i.Distribution)
 	if err != nil {

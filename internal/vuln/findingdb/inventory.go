@@ -64,7 +64,7 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 	}
 	if kept >= vuln.MaxInventoryPlaces {
 		return fault.Unmet("TOO_MANY_PLACES",
-			"the organization has inventories of %d places, which is the most; delete one first",
+			"the organization has inventories of %d places, which is the limit; delete one first",
 			kept)
 	}
 	if err := t.insertPlace(ctx, p, entries); err != nil {
@@ -176,7 +176,7 @@ type InventoryFilter struct {
 // Inventory returns a page of the entries of places in reach that are not out of date
 // at a time, by place.
 func (s *Store) Inventory(
-	ctx context.Context, reach []resource.UID, f InventoryFilter, now time.Time, p page.Request,
+	ctx context.Context, reach []resource.UID, f InventoryFilter, asOf time.Time, p page.Request,
 ) (out page.Page[RunningImage], _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		places, err := s.places(ctx, read, reach)
@@ -184,7 +184,7 @@ func (s *Store) Inventory(
 			return err
 		}
 		places = slices.DeleteFunc(places, func(v Place) bool {
-			return v.Expired(now) || f.Place != "" && f.Place != v.Name || f.Group != "" && !f.Group.Covers(v.Group)
+			return v.Expired(asOf) || f.Place != "" && f.Place != v.Name || f.Group != "" && !f.Group.Covers(v.Group)
 		})
 		counts, err := s.countEntries(ctx, read, places, f)
 		if err != nil {
@@ -240,7 +240,7 @@ func (s *Store) countEntries(
 // readEntries reads one entry more than a page has.
 func (s *Store) readEntries(
 	ctx context.Context, read store.Reader, places []Place, counts map[int64]int64, f InventoryFilter, p page.Request,
-) (all []RunningImage, _ error) {
+) (entries []RunningImage, _ error) {
 	skip := int64(p.Skip)
 	for _, v := range places {
 		after := int64(0)
@@ -265,15 +265,15 @@ func (s *Store) readEntries(
 			err = row.Scan(&e.ID, &e.Digest, &e.Namespace, &e.Workload, &e.Container, &e.Image, &e.Platform, &e.Copies)
 			return e, err
 		}, fmt.Sprintf(`SELECT e.seq, e.digest, e.namespace, e.workload, e.container, e.image, e.platform, e.copies
-			FROM inventory_entries AS e WHERE %s ORDER BY e.seq LIMIT %s OFFSET %s`, where, q.Arg(p.Size+1-len(all)),
+			FROM inventory_entries AS e WHERE %s ORDER BY e.seq LIMIT %s OFFSET %s`, where, q.Arg(p.Size+1-len(entries)),
 			q.Arg(skip)), q.Args...)
 		if err != nil {
 			return nil, err
 		}
-		skip, all = 0, append(all, running...)
-		if len(all) > p.Size {
+		skip, entries = 0, append(entries, running...)
+		if len(entries) > p.Size {
 			break
 		}
 	}
-	return all, nil
+	return entries, nil
 }

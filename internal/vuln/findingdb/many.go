@@ -114,12 +114,12 @@ func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID
 }
 
 // rootKeys returns the keys of the organizations of groups, each once.
-func rootKeys(groups []resource.UID) (all []int64) {
+func rootKeys(groups []resource.UID) (keys []int64) {
 	for _, g := range groups {
-		all = append(all, store.Segment(g.Root()))
+		keys = append(keys, store.Segment(g.Root()))
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // keepVisible adds the names of the advisories, and removes hits whose advisory is

@@ -53,7 +53,7 @@ func NewMatches() Matches {
 
 // Unmatched returns at most n packages that were not compared with the advisories yet,
 // alternating between the oldest and the newest.
-func (s *Store) Unmatched(ctx context.Context, n int) (all []StoredPackage, _ error) {
+func (s *Store) Unmatched(ctx context.Context, n int) (packages []StoredPackage, _ error) {
 	const text = `SELECT ` + packageColumns + ` FROM packages AS p WHERE NOT p.matched ORDER BY p.seq`
 	oldest, err := store.ReadAll(ctx, s.Rows, scanPackage, text+` LIMIT $1`, n)
 	if err != nil || len(oldest) < n {
@@ -64,11 +64,11 @@ func (s *Store) Unmatched(ctx context.Context, n int) (all []StoredPackage, _ er
 		return nil, err
 	}
 	for i, p := range oldest[:n-len(newest)] {
-		if all = append(all, p); i < len(newest) && newest[i].ID > oldest[n-1].ID {
-			all = append(all, newest[i])
+		if packages = append(packages, p); i < len(newest) && newest[i].ID > oldest[n-1].ID {
+			packages = append(packages, newest[i])
 		}
 	}
-	return all, nil
+	return packages, nil
 }
 
 // MatchAgain marks all packages to be compared with the advisories again.
@@ -91,7 +91,7 @@ func (s *Store) MatchAgain(ctx context.Context) error {
 // Subjects returns the packages that advisories with these names may affect: packages
 // with the name, or built from a source with the name. It returns at most n packages
 // after the given one, ordered by ID.
-func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int) (all []StoredPackage, _ error) {
+func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int) (packages []StoredPackage, _ error) {
 	for _, named := range []string{`p.name = s.v AND p.source_name = ''`, `p.source_name = s.v AND p.source_name <> ''`} {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN packages AS p WHERE %s AND NOT p.owned AND p.seq > %s
@@ -100,10 +100,10 @@ func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
+		packages = append(packages, found...)
 	}
-	slices.SortFunc(all, func(a, b StoredPackage) int { return cmp.Compare(a.ID, b.ID) })
-	return all[:min(n, len(all))], nil
+	slices.SortFunc(packages, func(a, b StoredPackage) int { return cmp.Compare(a.ID, b.ID) })
+	return packages[:min(n, len(packages))], nil
 }
 
 // LastMatched returns the n-th package after the given one that an advisory affects, or
@@ -270,7 +270,7 @@ func scanHit(row store.Scanner) (h Hit, err error) {
 }
 
 // HitsOf returns the matches of packages with advisories of organizations.
-func (s *Store) HitsOf(ctx context.Context, packages []int64, roots []resource.UID) (all []Hit, _ error) {
+func (s *Store) HitsOf(ctx context.Context, packages []int64, roots []resource.UID) (hits []Hit, _ error) {
 	keys := make([]int64, len(roots))
 	for i, r := range roots {
 		keys[i] = store.Segment(r)
@@ -312,21 +312,21 @@ func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unm
 // out.
 func (s *Store) PackageSets(
 	ctx context.Context, digests []string,
-) (all map[string][]int64, unmatched map[int64]bool, _ error) {
+) (byDigest map[string][]int64, unmatched map[int64]bool, _ error) {
 	q := store.Query{Engine: s.Engine}
 	texts, err := store.ReadMap[string, []byte](ctx, s.Rows, fmt.Sprintf(`SELECT i.digest, i.packages FROM %s AS s
 		CROSS JOIN inspections AS i WHERE i.digest = s.v`, s.Engine.Unnest(&q, digests)), q.Args...)
 	if err != nil {
 		return nil, nil, err
 	}
-	all, unmatched = map[string][]int64{}, map[int64]bool{}
+	byDigest, unmatched = map[string][]int64{}, map[int64]bool{}
 	var ids []int64
 	for digest, text := range texts {
 		c, err := decode(text, nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		all[digest] = c.ids
+		byDigest[digest] = c.ids
 		ids = append(ids, c.ids...)
 	}
 	slices.Sort(ids)
@@ -336,5 +336,5 @@ func (s *Store) PackageSets(
 	for _, id := range late {
 		unmatched[id] = true
 	}
-	return all, unmatched, err
+	return byDigest, unmatched, err
 }

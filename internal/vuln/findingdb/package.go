@@ -37,26 +37,28 @@ func keyOf(p registry.Package) string {
 const packageBatch = 1000
 
 // AddPackages returns the IDs of packages, and adds packages that are new.
-func (s *Store) AddPackages(ctx context.Context, all []registry.Package) ([]int64, error) {
-	keys := make([]string, len(all))
-	for i, p := range all {
+func (s *Store) AddPackages(ctx context.Context, packages []registry.Package) ([]int64, error) {
+	keys := make([]string, len(packages))
+	for i, p := range packages {
 		keys[i] = keyOf(p)
 	}
 	known := map[string]int64{}
-	for i := 0; i < len(all); i += packageBatch {
-		end := min(i+packageBatch, len(all))
-		if err := s.addPackages(ctx, keys[i:end], all[i:end], known); err != nil {
+	for i := 0; i < len(packages); i += packageBatch {
+		end := min(i+packageBatch, len(packages))
+		if err := s.addPackages(ctx, keys[i:end], packages[i:end], known); err != nil {
 			return nil, err
 		}
 	}
-	ids := make([]int64, len(all))
+	ids := make([]int64, len(packages))
 	for i, key := range keys {
 		ids[i] = known[key]
 	}
 	return ids, nil
 }
 
-func (s *Store) addPackages(ctx context.Context, keys []string, all []registry.Package, known map[string]int64) error {
+func (s *Store) addPackages(
+	ctx context.Context, keys []string, packages []registry.Package, known map[string]int64,
+) error {
 	find := func() error {
 		q := store.Query{Engine: s.Engine}
 		found, err := store.ReadMap[string, int64](ctx, s.Rows, fmt.Sprintf(`SELECT p.key, p.seq FROM %s AS s
@@ -70,7 +72,7 @@ func (s *Store) addPackages(ctx context.Context, keys []string, all []registry.P
 		return err
 	}
 	var rows [][]any
-	for i, p := range all {
+	for i, p := range packages {
 		if known[keys[i]] == 0 {
 			rows = append(rows, []any{keys[i], p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion, p.PURL, p.Owned,
 				p.Owned})
@@ -128,7 +130,7 @@ func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]registry.Packa
 // Packages of other images do not count.
 func (s *Store) PackagesNamed(
 	ctx context.Context, groups []resource.UID, name string, n int,
-) (all []StoredPackage, _ error) {
+) (found []StoredPackage, _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		reach, err := s.reach(ctx, read, groups)
 		if err != nil || len(reach) == 0 {
@@ -144,29 +146,29 @@ func (s *Store) PackagesNamed(
 				if err != nil {
 					return err
 				}
-				all = append(all, held...)
+				found = append(found, held...)
 				continue
 			}
 			q := store.Query{Engine: s.Engine}
 			text := fmt.Sprintf(`SELECT %s, b.chunk, b.bits FROM packages AS p CROSS JOIN %s AS c
 				CROSS JOIN package_images AS b WHERE %s = %s AND b.chunk = c.v AND b.package = p.seq ORDER BY p.seq`,
 				packageColumns, s.Engine.Unnest(&q, slices.Collect(maps.Keys(reach))), column, q.Arg(name))
-			if all, err = appendHeld(ctx, read, text, q.Args, reach, all, n); err != nil {
+			if found, err = appendHeld(ctx, read, text, q.Args, reach, found, n); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b StoredPackage) int { return cmp.Compare(a.ID, b.ID) })
-	all = slices.CompactFunc(all, func(a, b StoredPackage) bool { return a.ID == b.ID })
-	return all[:min(n, len(all))], err
+	slices.SortFunc(found, func(a, b StoredPackage) int { return cmp.Compare(a.ID, b.ID) })
+	found = slices.CompactFunc(found, func(a, b StoredPackage) bool { return a.ID == b.ID })
+	return found[:min(n, len(found))], err
 }
 
 // appendHeld appends the packages of a query that an image in reach has, until there
 // are n.
 func appendHeld(
 	ctx context.Context, read store.Reader, text string, args []any, reach map[int64]*bitmap.Set,
-	all []StoredPackage, n int,
+	found []StoredPackage, n int,
 ) ([]StoredPackage, error) {
 	err := read(ctx, text, args, func(row store.Scanner) (bool, error) {
 		var p StoredPackage
@@ -177,12 +179,12 @@ func appendHeld(
 			return false, err
 		}
 		set, err := bitmap.Decode(bits)
-		if set.And(reach[chunk]); set.Len() > 0 && (len(all) == 0 || all[len(all)-1].ID != p.ID) {
-			all = append(all, p)
+		if set.And(reach[chunk]); set.Len() > 0 && (len(found) == 0 || found[len(found)-1].ID != p.ID) {
+			found = append(found, p)
 		}
-		return len(all) >= n, err
+		return len(found) >= n, err
 	})
-	return all, err
+	return found, err
 }
 
 // reach returns the images in groups or repos, by chunk. Groups are looked up by their
@@ -268,7 +270,7 @@ func (t Tx) ChangeImages(ctx context.Context, numbers, add, remove []int64) erro
 
 // Having returns the numbers of the images in the groups or repos that have one of the
 // packages, in order.
-func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []int64) (all []int64, _ error) {
+func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []int64) (numbers []int64, _ error) {
 	var found map[int64]*bitmap.Set
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		reach, err := s.reach(ctx, read, groups)
@@ -285,10 +287,10 @@ func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []in
 	})
 	for _, c := range slices.Sorted(maps.Keys(found)) {
 		for place := range found[c].All() {
-			all = append(all, c*bitmap.Size+int64(place))
+			numbers = append(numbers, c*bitmap.Size+int64(place))
 		}
 	}
-	return all, err
+	return numbers, err
 }
 
 // PackagesIn returns, for each image, the given packages that it has.

@@ -111,14 +111,14 @@ type RuleSet struct {
 func (s *RuleSet) Empty() bool { return len(s.byTarget) == 0 }
 
 // Over returns the rules that apply to a repo.
-func (s *RuleSet) Over(repo resource.UID) (all []vuln.PullRule) {
+func (s *RuleSet) Over(repo resource.UID) (rules []vuln.PullRule) {
 	if len(s.byTarget) == 0 {
 		return nil
 	}
 	for _, g := range append(repo.Ancestors(), repo) {
-		all = append(all, s.byTarget[g]...)
+		rules = append(rules, s.byTarget[g]...)
 	}
-	return all
+	return rules
 }
 
 // NewRuleCache returns a cache of all rules, because every pull needs the rules above

@@ -58,7 +58,7 @@ func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]r
 // SaveSBOMs replaces the SBOMs of an image of a repo. The image must be held. It
 // returns the IDs of the packages that the old and the new SBOMs list.
 func (t Tx) SaveSBOMs(
-	ctx context.Context, repo resource.UID, image string, all []registry.SBOM,
+	ctx context.Context, repo resource.UID, image string, sboms []registry.SBOM,
 ) (before, after []int64, _ error) {
 	before, err := t.SBOMPackages(ctx, repo, image)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t Tx) SaveSBOMs(
 		return nil, nil, err
 	}
 	var rows [][]any
-	for _, b := range all {
+	for _, b := range sboms {
 		warnings, err := json.Marshal(b.Warnings)
 		if err != nil {
 			return nil, nil, err
@@ -95,16 +95,16 @@ func (t Tx) SBOMPackages(ctx context.Context, repo resource.UID, image string) (
 }
 
 // union returns the IDs of several lists in order, each once.
-func union(texts [][]byte) (all []int64, _ error) {
+func union(texts [][]byte) (united []int64, _ error) {
 	for _, text := range texts {
 		ids, err := decodeIDs(text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, ids...)
+		united = append(united, ids...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	slices.Sort(united)
+	return slices.Compact(united), nil
 }
 
 // TakePackages records that the images with a digest and these numbers do not have

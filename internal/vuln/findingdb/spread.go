@@ -26,13 +26,13 @@ func (s Spread) Has(number int64) bool {
 }
 
 // Numbers returns the numbers of the images, in order.
-func (s Spread) Numbers() (all []int64) {
+func (s Spread) Numbers() (numbers []int64) {
 	for _, chunk := range slices.Sorted(maps.Keys(s.Images)) {
 		for place := range s.Images[chunk].All() {
-			all = append(all, chunk*bitmap.Size+int64(place))
+			numbers = append(numbers, chunk*bitmap.Size+int64(place))
 		}
 	}
-	return all
+	return numbers
 }
 
 // SpreadOf returns the images in the groups or repos that have one of the packages.

@@ -84,13 +84,13 @@ func (x *Indexer) Waiting(ctx context.Context) (int64, error) { return x.images.
 
 // Run inspects images until ctx ends.
 func (x *Indexer) Run(ctx context.Context) error {
-	var all sync.WaitGroup
+	var loops sync.WaitGroup
 	for range x.cfg.Workers {
-		all.Go(func() { x.work(ctx) })
+		loops.Go(func() { x.work(ctx) })
 	}
-	all.Go(func() { x.readQueue(ctx) })
-	all.Go(func() { x.sweep(ctx) })
-	all.Wait()
+	loops.Go(func() { x.readQueue(ctx) })
+	loops.Go(func() { x.sweep(ctx) })
+	loops.Wait()
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (x *Indexer) index(ctx context.Context, q imagedb.QueuedImage) error {
 	stop := x.keep(ctx, q)
 	defer stop()
 	if q.Tries > maxTries {
-		return x.settle(ctx, q, registry.ImageNotUnderstood, "it was begun several times, and never ended")
+		return x.settle(ctx, q, registry.ImageNotUnderstood, "its inspection started several times and never ended")
 	}
 	layers, err := x.layers(ctx, q)
 	if err != nil {
@@ -244,7 +244,7 @@ func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) 
 	x.cfg.Metrics.Inspections.Add(1, metric.Failed)
 	x.cfg.Log.WarnContext(ctx, "an image was not inspected, and will be tried again",
 		"repo", string(q.Repo), "digest", q.Digest, "err", err)
-	return x.images.PostponeImage(ctx, q, retryAfter, "its layers could not be read; they are tried again")
+	return x.images.PostponeImage(ctx, q, retryAfter, "its layers could not be read; the server tries again")
 }
 
 // settle stores the state of an image without packages.
@@ -360,13 +360,13 @@ func (x *Indexer) changing(ctx context.Context, t *store.Tx, q imagedb.QueuedIma
 }
 
 // minus returns the elements of a that are not in b. Both are sorted.
-func minus(a, b []int64) (all []int64) {
+func minus(a, b []int64) (rest []int64) {
 	for _, v := range a {
 		if _, in := slices.BinarySearch(b, v); !in {
-			all = append(all, v)
+			rest = append(rest, v)
 		}
 	}
-	return all
+	return rest
 }
 
 // inspection returns the result of reading an image, in its stored form. The texts come

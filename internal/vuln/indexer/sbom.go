@@ -98,7 +98,7 @@ type claim struct {
 
 // readSBOMs reads the SBOMs that are attached to an image. It returns one claim for
 // each attached manifest.
-func (x *Indexer) readSBOMs(ctx context.Context, q imagedb.QueuedImage) (all []claim, _ error) {
+func (x *Indexer) readSBOMs(ctx context.Context, q imagedb.QueuedImage) (claims []claim, _ error) {
 	documents, err := x.registry.Candidates(ctx, q.Repo, q.Digest)
 	if err != nil {
 		return nil, err
@@ -113,14 +113,14 @@ func (x *Indexer) readSBOMs(ctx context.Context, q imagedb.QueuedImage) (all []c
 		if err != nil {
 			return nil, err
 		}
-		if n := len(all); n == 0 || all[n-1].Manifest != d.Manifest {
-			all = append(all, claim{SBOM: registry.SBOM{Origin: d.Origin}})
+		if n := len(claims); n == 0 || claims[n-1].Manifest != d.Manifest {
+			claims = append(claims, claim{SBOM: registry.SBOM{Origin: d.Origin}})
 		}
-		c := &all[len(all)-1]
+		c := &claims[len(claims)-1]
 		c.add(found, maxSBOMPackages-total)
 		total += len(found.Packages)
 	}
-	return all, nil
+	return claims, nil
 }
 
 // readSBOM reads a document. A document that cannot be understood results in a warning
@@ -179,15 +179,15 @@ func identity(p registry.Package) [3]string {
 // files of the image or in another SBOM is the same package. If the repo lacks
 // layers of the image, its files are not considered, because the author of the SBOM would
 // learn their content.
-func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, all []claim) error {
+func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, claims []claim) error {
 	known := map[[3]string]int64{}
-	if len(all) > 0 {
+	if len(claims) > 0 {
 		if err := x.indexed(ctx, q, known); err != nil {
 			return err
 		}
 	}
-	for i := range all {
-		fresh := slices.DeleteFunc(slices.Clone(all[i].packages), func(p registry.Package) bool {
+	for i := range claims {
+		fresh := slices.DeleteFunc(slices.Clone(claims[i].packages), func(p registry.Package) bool {
 			return known[identity(p)] != 0
 		})
 		ids, err := x.packages.AddPackages(ctx, fresh)
@@ -199,11 +199,11 @@ func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, all []clai
 				known[identity(p)] = ids[n]
 			}
 		}
-		for _, p := range all[i].packages {
-			all[i].IDs = append(all[i].IDs, known[identity(p)])
+		for _, p := range claims[i].packages {
+			claims[i].IDs = append(claims[i].IDs, known[identity(p)])
 		}
-		slices.Sort(all[i].IDs)
-		all[i].IDs = slices.Compact(all[i].IDs)
+		slices.Sort(claims[i].IDs)
+		claims[i].IDs = slices.Compact(claims[i].IDs)
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func (x *Indexer) indexed(ctx context.Context, q imagedb.QueuedImage, known map[
 }
 
 // saveSBOMs is the transaction of readDocuments. It locks in the same order as save.
-func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, all []claim) error {
+func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, claims []claim) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
 	if exists, err := images.HoldImage(ctx, q); err != nil || !exists {
 		return err
@@ -254,8 +254,8 @@ func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedIm
 	if err := x.changing(ctx, t, q, have); err != nil {
 		return err
 	}
-	stored := make([]registry.SBOM, len(all))
-	for i, c := range all {
+	stored := make([]registry.SBOM, len(claims))
+	for i, c := range claims {
 		stored[i] = c.SBOM
 	}
 	before, after, err := packages.SaveSBOMs(ctx, q.Repo, q.Digest, stored)

@@ -120,9 +120,9 @@ func TestOrphan(t *testing.T) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent.Process.Pid))
 	must(err)
 	for _, f := range threads {
-		more, err := os.ReadFile(f)
+		later, err := os.ReadFile(f)
 		must(err)
-		children = append(children, more...)
+		children = append(children, later...)
 	}
 	pids := strings.Fields(string(children))
 	if len(pids) == 0 {

@@ -180,16 +180,16 @@ func TestImage(t *testing.T) {
 }
 
 func packageLines(r inspect.Result) []string {
-	var all []string
+	var lines []string
 	for _, p := range r.Packages {
 		line := fmt.Sprintf("%s %s %s %s %s layer %d %s", p.Ecosystem, p.Name, p.Version, p.SourceName, p.SourceVersion,
 			p.Layer, p.Location)
 		if p.Owner != "" {
 			line += " of " + p.Owner
 		}
-		all = append(all, line)
+		lines = append(lines, line)
 	}
-	return all
+	return lines
 }
 
 func TestGoBinary(t *testing.T) {

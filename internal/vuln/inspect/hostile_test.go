@@ -124,7 +124,8 @@ func TestHostileFiles(t *testing.T) {
 			if got := packageLines(r); len(got) != 1 || got[0] != "npm lodash 1.0.0   layer 0 "+lodash {
 				t.Errorf("packages = %q", got)
 			}
-			if all := strings.Join(r.Warnings, "\n"); (tt.warning == "") != (all == "") || !strings.Contains(all, tt.warning) {
+			warnings := strings.Join(r.Warnings, "\n")
+			if (tt.warning == "") != (warnings == "") || !strings.Contains(warnings, tt.warning) {
 				t.Errorf("warnings = %q, want %q", r.Warnings, tt.warning)
 			}
 			if !inspect.RaceDetector && r.MemoryBytes > 128<<20 || r.MemoryBytes == 0 {

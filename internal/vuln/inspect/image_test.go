@@ -65,14 +65,14 @@ func zstandard(content []byte) []byte {
 
 // layers returns the layers of an image, the lowest first.
 func layers(blobs ...[]byte) []inspect.Layer {
-	var all []inspect.Layer
+	var found []inspect.Layer
 	for _, b := range blobs {
-		all = append(all, inspect.Layer{
+		found = append(found, inspect.Layer{
 			MediaType: "application/vnd.oci.image.layer.v1.tar+gzip", Digest: "sha256:00",
 			Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil },
 		})
 	}
-	return all
+	return found
 }
 
 // inspected returns the result of inspecting an image.

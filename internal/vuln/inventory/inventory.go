@@ -92,32 +92,32 @@ var inventoryList = page.List{Kind: "inventory", Fields: []string{"place"}, Defa
 // filter by a repo, the caller needs repo.list on it.
 func (s *Service) List(
 	ctx context.Context, f Filter, p page.Params,
-) (none page.Page[Running], _ error) {
+) (zero page.Page[Running], _ error) {
 	f, req, err := page.Resume(s.pages, inventoryList, f, p)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	reach, err := s.authz.Reach(ctx, resource.DeploymentsList)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if f.Digest != "" && !resource.ValidDigest(f.Digest) {
-		return none, fault.Field("digest", "is not a digest")
+		return zero, fault.Field("digest", "is not a digest")
 	}
 	if len(f.Place) > maxPlaceName {
-		return none, fault.Field("place", "must have at most %d bytes", maxPlaceName)
+		return zero, fault.Field("place", "must have at most %d bytes", maxPlaceName)
 	}
 	if f.Repo != "" {
 		if err := s.authz.Require(ctx, resource.RepoList, f.Repo); err != nil {
-			return none, err
+			return zero, err
 		}
 		if _, err := s.repoStore.Repo(ctx, f.Repo); err != nil { // checks the whole UID
-			return none, err
+			return zero, err
 		}
 	}
 	got, err := s.packages.Inventory(ctx, reach, f, s.packages.Time(), req)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	return page.Finish(s.pages, req, got), nil
 }
@@ -142,21 +142,21 @@ type PlaceFilter struct {
 // date. Places count if the caller has registry.deployments.list on their groups.
 func (s *Service) ListPlaces(
 	ctx context.Context, filter PlaceFilter, p page.Params,
-) (none page.Page[PlaceState], _ error) {
+) (zero page.Page[PlaceState], _ error) {
 	filter, req, err := page.Resume(s.pages, placeList, filter, p)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	reach, err := s.authz.Reach(ctx, resource.DeploymentsList)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if filter.Group != "" {
 		reach = store.Overlap(reach, []resource.UID{filter.Group})
 	}
 	places, err := s.packages.Places(ctx, reach)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	asOf := s.packages.Time()
 	var states []PlaceState

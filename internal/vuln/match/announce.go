@@ -149,7 +149,7 @@ func (w *eventWriter) writeFindingEvents(
 		if err != nil {
 			return err
 		}
-		findings = append(findings, newEventFinding(a.hits(event), packages, known, advisories, called).all())
+		findings = append(findings, newEventFinding(a.hits(event), packages, known, advisories, called).complete())
 	}
 	home := common(group, i.Repo.Parent())
 	news := vuln.FindingNews{Findings: findings, FindingCount: n, Images: []vuln.NewsImage{i.NewsImage}, ImageCount: 1,

@@ -125,16 +125,16 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 	if err := w.addHits(ctx, c, sets); err != nil {
 		return err
 	}
-	var more []int64
+	var added []int64
 	for _, a := range sets {
 		for p := range a.before {
 			if have[p] == nil {
-				more = append(more, p)
+				added = append(added, p)
 			}
 		}
 	}
-	slices.Sort(more)
-	if err := w.db().ImagesWith(ctx, slices.Compact(more), images, have); err != nil {
+	slices.Sort(added)
+	if err := w.db().ImagesWith(ctx, slices.Compact(added), images, have); err != nil {
 		return err
 	}
 	if news, err = w.db().ChangedImagesOf(ctx, root); err != nil { // images may have changed since the first read
@@ -189,7 +189,7 @@ func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[
 // group is the lowest one that contains the images and the advisories.
 type setChange struct {
 	event    resource.EventType
-	at       resource.UID
+	group    resource.UID
 	set      *aliasSet
 	packages []int64 // packages that the set affects after an opening, or affected before a closing
 	images   findingdb.Images
@@ -248,24 +248,24 @@ func (w *eventWriter) writeSetEvents(
 
 // split splits a change by group. An event belongs to the lowest group that contains
 // the images and the advisories: the group of the advisories, or one above it.
-func (w *eventWriter) split(ctx context.Context, s setChange) (all []setChange, _ error) {
+func (w *eventWriter) split(ctx context.Context, s setChange) (parts []setChange, _ error) {
 	groups := append(s.set.group.Ancestors(), s.set.group)
 	slices.Reverse(groups)
 	for _, home := range groups {
 		if s.images.Len() == 0 {
-			return all, nil
+			return parts, nil
 		}
 		within, err := w.imagesIn(ctx, home)
 		if err != nil {
 			return nil, err
 		}
 		part := s
-		part.at, part.images = home, s.images.And(within)
+		part.group, part.images = home, s.images.And(within)
 		if s.images.Minus(within); part.images.Len() > 0 {
-			all = append(all, part)
+			parts = append(parts, part)
 		}
 	}
-	return all, nil
+	return parts, nil
 }
 
 // finding returns the content of events about the alias set of a change.
@@ -283,15 +283,15 @@ func (w *eventWriter) finding(ctx context.Context, c findingdb.Change, s setChan
 
 // writeSummaries writes few events about many changes: one for all changes in one group
 // by advisories of one group, with the most severe findings.
-func (w *eventWriter) writeSummaries(ctx context.Context, c findingdb.Change, all []setChange) error {
+func (w *eventWriter) writeSummaries(ctx context.Context, c findingdb.Change, changes []setChange) error {
 	type key struct {
-		event          resource.EventType
-		at, advisoryOf resource.UID
+		event             resource.EventType
+		group, advisoryOf resource.UID
 	}
 	alike := map[key][]setChange{}
 	var keys []key
-	for _, s := range all {
-		k := key{s.event, s.at, s.set.group}
+	for _, s := range changes {
+		k := key{s.event, s.group, s.set.group}
 		if alike[k] == nil {
 			keys = append(keys, k)
 		}
@@ -300,7 +300,7 @@ func (w *eventWriter) writeSummaries(ctx context.Context, c findingdb.Change, al
 	for _, k := range keys {
 		changes := alike[k]
 		slices.SortStableFunc(changes, func(a, b setChange) int { return cmp.Compare(b.score, a.score) })
-		news := vuln.FindingNews{FindingCount: len(changes), Group: k.at, AdvisoryGroup: k.advisoryOf,
+		news := vuln.FindingNews{FindingCount: len(changes), Group: k.group, AdvisoryGroup: k.advisoryOf,
 			Source: changes[0].set.source}
 		images := findingdb.Images{}
 		for i, s := range changes {
@@ -316,14 +316,14 @@ func (w *eventWriter) writeSummaries(ctx context.Context, c findingdb.Change, al
 			if err != nil {
 				return err
 			}
-			news.Findings = append(news.Findings, f.all())
+			news.Findings = append(news.Findings, f.complete())
 		}
 		found, err := w.db().ImagesByNumber(ctx, images.Numbers(maxListed))
 		if err != nil {
 			return err
 		}
 		news.Images, news.ImageCount = newsImages(found), images.Len()
-		if err := w.add(ctx, k.event, k.at, news); err != nil {
+		if err := w.add(ctx, k.event, k.group, news); err != nil {
 			return err
 		}
 	}
@@ -355,17 +355,17 @@ func (w *eventWriter) writeImageEvents(
 	for _, i := range found {
 		byGroup[i.Repo.Parent()] = append(byGroup[i.Repo.Parent()], i.NewsImage)
 	}
-	news := vuln.FindingNews{Findings: []vuln.NewFinding{f.all()}, FindingCount: 1, Images: newsImages(found),
-		ImageCount: n, Pairs: n, Group: s.at, AdvisoryGroup: s.set.group, Source: s.set.source}
+	news := vuln.FindingNews{Findings: []vuln.NewFinding{f.complete()}, FindingCount: 1, Images: newsImages(found),
+		ImageCount: n, Pairs: n, Group: s.group, AdvisoryGroup: s.set.group, Source: s.set.source}
 	switch {
 	case isSample || n > w.single && len(byGroup) > maxListed:
-		return w.add(ctx, s.event, s.at, news)
+		return w.add(ctx, s.event, s.group, news)
 	case n > w.single:
 		for _, group := range slices.Sorted(maps.Keys(byGroup)) {
 			images := byGroup[group]
 			news.Images, news.ImageCount, news.Group = images[:min(len(images), maxListed)], len(images), group
 			news.Pairs = len(images)
-			if err := w.add(ctx, s.event, s.at, news); err != nil {
+			if err := w.add(ctx, s.event, s.group, news); err != nil {
 				return err
 			}
 		}
@@ -375,15 +375,15 @@ func (w *eventWriter) writeImageEvents(
 		one := f.in(func(p int64) bool { return announced[p].Has(i.Number) })
 		news.Findings, news.Images = []vuln.NewFinding{one}, []vuln.NewsImage{i.NewsImage}
 		news.ImageCount, news.Pairs, news.Group = 1, 1, i.Repo.Parent()
-		if err := w.add(ctx, s.event, s.at, news); err != nil {
+		if err := w.add(ctx, s.event, s.group, news); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func newsImages(all []findingdb.ImageNumber) (out []vuln.NewsImage) {
-	for _, i := range all[:min(len(all), maxListed)] {
+func newsImages(images []findingdb.ImageNumber) (out []vuln.NewsImage) {
+	for _, i := range images[:min(len(images), maxListed)] {
 		out = append(out, i.NewsImage)
 	}
 	return out
@@ -404,16 +404,16 @@ func (w *eventWriter) add(
 // ownersOf returns the owners of a group, or of the nearest group above it that has
 // owners. Groups above the group of the event are not considered, because its
 // subscribers need not know their owners.
-func (w *eventWriter) ownersOf(ctx context.Context, group, home resource.UID) (all []resource.UID, err error) {
+func (w *eventWriter) ownersOf(ctx context.Context, group, home resource.UID) (owners []resource.UID, err error) {
 	key := [2]resource.UID{group, home}
 	if uids, ok := w.owners[key]; ok {
 		return uids, nil
 	}
-	for g := group; home.Covers(g) && len(all) == 0; g = g.Parent() {
-		if all, err = w.db().Owners(ctx, g, resource.OwnerRole, maxListed); err != nil {
+	for g := group; home.Covers(g) && len(owners) == 0; g = g.Parent() {
+		if owners, err = w.db().Owners(ctx, g, resource.OwnerRole, maxListed); err != nil {
 			return nil, err
 		}
 	}
-	w.owners[key] = all
-	return all, nil
+	w.owners[key] = owners
+	return owners, nil
 }

@@ -75,7 +75,7 @@ func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 }
 
 // all returns the finding with all packages.
-func (f eventFinding) all() vuln.NewFinding { return f.in(func(int64) bool { return true }) }
+func (f eventFinding) complete() vuln.NewFinding { return f.in(func(int64) bool { return true }) }
 
 // smallestFix returns the smallest version that fixes a package and is above its
 // current version, or "".

@@ -51,43 +51,43 @@ type checked struct {
 // rules, repos, identities, reports and advisories, the caller also needs the
 // capabilities to list them. CheckRule returns fault.FailedPrecondition if there are
 // too many pulls.
-func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params) (none RuleCheck, _ error) {
+func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params) (zero RuleCheck, _ error) {
 	selected, req, err := page.Resume(s.pages, refusedList, checked{uid}, p)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if err := s.requireEach(ctx, selected.Rule, resource.RepoCheckPolicies, resource.PolicyList, resource.RepoList,
 		resource.IdentityList, resource.ReportsList, resource.AdvisoriesList); err != nil {
-		return none, err
+		return zero, err
 	}
 	rule, err := s.packages.PullRule(ctx, selected.Rule)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if rule.Unsigned {
 		end, err := s.turns.Wait(ctx, []resource.UID{rule.Target})
 		if err != nil {
-			return none, err
+			return zero, err
 		}
 		defer end()
 	}
 	asOf := s.packages.Time()
 	sums, err := s.pulls.PullSums(ctx, rule.Target, asOf.Add(-checkPeriod), maxSums+1)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if len(sums) > maxSums {
-		return none, fault.Unmet("TOO_MANY_PULLS", "more than %d pairs of an image and an identity; check a rule about less",
-			maxSums)
+		return zero, fault.Unmet("TOO_MANY_PULLS",
+			"there are more than %d pairs of an image and an identity; check a rule with a smaller target", maxSums)
 	}
 	refused, err := s.refusedOf(ctx, rule, sums, asOf)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	out := totals(refused)
 	got := page.Cut(refused, req, RefusedPull.key)
 	if err := s.addPaths(ctx, got.Items); err != nil {
-		return none, err
+		return zero, err
 	}
 	out.Page = page.Finish(s.pages, req, got)
 	return out, nil
@@ -99,9 +99,9 @@ func (p RefusedPull) key() string {
 }
 
 // totals counts the pulls, the images and the identities.
-func totals(all []RefusedPull) (out RuleCheck) {
+func totals(pulls []RefusedPull) (out RuleCheck) {
 	images, identities := map[finding.ImageKey]bool{}, map[resource.UID]bool{}
-	for _, p := range all {
+	for _, p := range pulls {
 		out.Pulls += p.Count
 		images[finding.ImageKey{Repo: p.Repo, Digest: p.Digest}], identities[p.Identity] = true, true
 	}
@@ -150,7 +150,8 @@ func (s *Service) judgedBy(
 ) ([]finding.ImageKey, error) {
 	switch {
 	case rule.Unsigned && len(keys) > maxVerified:
-		return nil, fault.Unmet("TOO_MANY_IMAGES", "more than %d images; check a rule about less", maxVerified)
+		return nil, fault.Unmet("TOO_MANY_IMAGES",
+			"there are more than %d images; check a rule with a smaller target", maxVerified)
 	case rule.Unsigned:
 		return s.onlyRunning(ctx, keys)
 	case rule.RefuseUnknown: // otherwise an index would count as an image with unknown content
@@ -161,7 +162,7 @@ func (s *Service) judgedBy(
 
 // onlyRunning returns the keys of manifests that need a signature. Deleted manifests
 // are left out.
-func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (all []finding.ImageKey, _ error) {
+func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (running []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.Manifest(ctx, key.Repo, key.Digest)
 		if errors.Is(err, fault.NotFound) {
@@ -173,9 +174,9 @@ func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (all
 		if !m.Runs() {
 			continue
 		}
-		all = append(all, key)
+		running = append(running, key)
 	}
-	return all, nil
+	return running, nil
 }
 
 // onlyImages returns the keys of manifests that are images. Deleted manifests are left
@@ -197,14 +198,14 @@ func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (imag
 }
 
 // addPaths sets the paths of the repos.
-func (s *Service) addPaths(ctx context.Context, all []RefusedPull) error {
+func (s *Service) addPaths(ctx context.Context, pulls []RefusedPull) error {
 	var repos []resource.UID
-	for _, p := range all {
+	for _, p := range pulls {
 		repos = append(repos, p.Repo)
 	}
 	paths, err := s.registry.Paths(ctx, repos)
-	for i := range all {
-		all[i].Path = paths[all[i].Repo]
+	for i := range pulls {
+		pulls[i].Path = paths[pulls[i].Repo]
 	}
 	return err
 }

@@ -133,7 +133,7 @@ func (s *Service) countFindings(
 }
 
 // matchingImages returns the images that the exception matches.
-func (s *Service) matchingImages(ctx context.Context, e vuln.Exception, numbers []int64) (all []int64, _ error) {
+func (s *Service) matchingImages(ctx context.Context, e vuln.Exception, numbers []int64) (matching []int64, _ error) {
 	if e.TagPattern == "" && e.Digest == "" {
 		return numbers, nil
 	}
@@ -152,9 +152,9 @@ func (s *Service) matchingImages(ctx context.Context, e vuln.Exception, numbers 
 		}
 		for _, i := range images {
 			if i.Repo == e.Target && e.MatchesDigest(i.Digest) && e.MatchesTags(tags[i.Digest]) {
-				all = append(all, i.Number)
+				matching = append(matching, i.Number)
 			}
 		}
 	}
-	return all, nil
+	return matching, nil
 }

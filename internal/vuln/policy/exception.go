@@ -26,16 +26,16 @@ const (
 // has advisories.approve there.
 func (s *Service) CreateException(
 	ctx context.Context, parent resource.UID, e vuln.Exception,
-) (none CountedException, _ error) {
+) (zero CountedException, _ error) {
 	if err := s.authz.Require(ctx, resource.OverrideCreate, parent); err != nil {
-		return none, err
+		return zero, err
 	}
 	e, err := s.newException(ctx, parent, e)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if err := s.packages.InsertExceptions(ctx, parent, []vuln.Exception{e}); err != nil {
-		return none, err
+		return zero, err
 	}
 	return s.counted(ctx, e)
 }
@@ -59,7 +59,7 @@ func (s *Service) newException(
 		return e, err
 	}
 	if !e.ExpireTime.IsZero() && !e.ExpireTime.After(asOf) {
-		return e, fault.Field("expire_time", "is over already")
+		return e, fault.Field("expire_time", "is in the past")
 	}
 	if e.PURL != "" {
 		if _, name, _, err := version.ParsePURL(e.PURL); err != nil || name == "" {
@@ -85,19 +85,19 @@ func (s *Service) newException(
 
 // GetException returns an exception, also a deleted one. The caller needs
 // policies.override.list on it.
-func (s *Service) GetException(ctx context.Context, uid resource.UID) (none CountedException, _ error) {
+func (s *Service) GetException(ctx context.Context, uid resource.UID) (zero CountedException, _ error) {
 	e, err := authz.Get(ctx, s.authz, resource.OverrideList, uid, s.packages.Exception)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	return s.counted(ctx, e)
 }
 
 // ApproveException puts an exception into effect. The caller needs advisories.approve
 // on it.
-func (s *Service) ApproveException(ctx context.Context, uid resource.UID) (none CountedException, _ error) {
+func (s *Service) ApproveException(ctx context.Context, uid resource.UID) (zero CountedException, _ error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesApprove, uid); err != nil {
-		return none, err
+		return zero, err
 	}
 	caller, _ := authz.CallerFrom(ctx)
 	e, err := s.packages.ApproveException(ctx, uid, caller.Identity)
@@ -131,7 +131,7 @@ func (s *Service) ListExceptions(
 	if err != nil {
 		return out, err
 	}
-	var all []CountedException
+	var counted []CountedException
 	for _, e := range got.Items {
 		c := CountedException{Exception: e, Now: s.packages.Time()}
 		if f.Count {
@@ -139,7 +139,7 @@ func (s *Service) ListExceptions(
 				return out, err
 			}
 		}
-		all = append(all, c)
+		counted = append(counted, c)
 	}
-	return page.With(got, all), nil
+	return page.With(got, counted), nil
 }

@@ -87,8 +87,8 @@ func (g *Gate) Check(
 
 // applicable returns the rules that are enforced and apply to a manifest. The result
 // depends only on the manifest.
-func applicable(all []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
-	return slices.DeleteFunc(all, func(r vuln.PullRule) bool {
+func applicable(rules []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
+	return slices.DeleteFunc(rules, func(r vuln.PullRule) bool {
 		switch {
 		case !r.Enforce:
 			return true
@@ -132,20 +132,20 @@ func (g *Gate) verdict(
 type verdictCache struct {
 	lookups metric.Cache
 
-	mu      sync.Mutex
-	all     *lru.Cache[finding.ImageKey, verdict]
-	cleared uint64 // number of calls of clear
+	mu       sync.Mutex
+	verdicts *lru.Cache[finding.ImageKey, verdict]
+	cleared  uint64 // number of calls of clear
 }
 
 func newVerdictCache(lookups metric.Cache) *verdictCache {
 	cache, _ := lru.New[finding.ImageKey, verdict](verdictsCached) // fails only if the size is below one
-	return &verdictCache{lookups: lookups, all: cache}
+	return &verdictCache{lookups: lookups, verdicts: cache}
 }
 
 func (c *verdictCache) get(k finding.ImageKey) (v verdict, ok bool, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v, ok = c.all.Get(k)
+	v, ok = c.verdicts.Get(k)
 	return v, ok, c.cleared
 }
 
@@ -155,7 +155,7 @@ func (c *verdictCache) put(k finding.ImageKey, v verdict, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cleared == c.cleared {
-		c.all.Add(k, v)
+		c.verdicts.Add(k, v)
 	}
 }
 
@@ -163,5 +163,5 @@ func (c *verdictCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cleared++
-	c.all.Purge()
+	c.verdicts.Purge()
 }

@@ -206,7 +206,7 @@ func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v
 		return ""
 	case !ok || state != registry.ImageIndexed || !read:
 		if r.RefuseUnknown {
-			return "it is not known what is in the image"
+			return "the packages of the image are not known"
 		}
 		return ""
 	case r.RefuseUnknown && slices.ContainsFunc(ids, func(id int64) bool { return e.unmatched[id] }):
@@ -239,14 +239,14 @@ func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v
 
 // validUntil shortens the period in which a verdict is valid to end at t, unless t is
 // zero or in the past.
-func (v *verdict) validUntil(t, now time.Time) {
-	if t.After(now) && (v.until.IsZero() || t.Before(v.until)) {
+func (v *verdict) validUntil(t, asOf time.Time) {
+	if t.After(asOf) && (v.until.IsZero() || t.Before(v.until)) {
 		v.until = t
 	}
 }
 
 // findings returns the findings of an image that count for a rule.
-func (e evidence) findings(key finding.ImageKey, r vuln.PullRule) (all []finding.Finding) {
+func (e evidence) findings(key finding.ImageKey, r vuln.PullRule) (found []finding.Finding) {
 	counts := func(group resource.UID) bool { return r.Home().Covers(group) && group.Covers(key.Repo) }
 	for _, id := range e.packages[key.Digest] {
 		var counted []findingdb.Hit
@@ -261,15 +261,15 @@ func (e evidence) findings(key finding.ImageKey, r vuln.PullRule) (all []finding
 			for group, known := range e.exploited {
 				v.Known = v.Known || counts(group) && slices.ContainsFunc(v.CVEs(), func(c vuln.CVE) bool { return known[c] })
 			}
-			all = append(all, v)
+			found = append(found, v)
 		}
 	}
-	return all
+	return found
 }
 
 // explain returns a text with the name and the fix of a finding, and the number of
 // further findings.
-func explain(v finding.Finding, more int) string {
+func explain(v finding.Finding, further int) string {
 	name := v.ID
 	for _, alias := range v.Aliases {
 		if strings.HasPrefix(alias, "CVE-") && !strings.HasPrefix(name, "CVE-") {
@@ -283,8 +283,8 @@ func explain(v finding.Finding, more int) string {
 	} else {
 		text += ", not fixed yet"
 	}
-	if more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	if further > 0 {
+		text += fmt.Sprintf("; and %d more", further)
 	}
 	return text
 }

@@ -59,9 +59,9 @@ func (s *Service) ListRules(
 // advisories.list on it.
 func (s *Service) UpdateRule(
 	ctx context.Context, uid resource.UID, change func(*vuln.PullRule) error,
-) (none vuln.PullRule, _ error) {
+) (zero vuln.PullRule, _ error) {
 	if err := s.requireEach(ctx, uid, resource.PolicyUpdate, resource.AdvisoriesList); err != nil {
-		return none, err
+		return zero, err
 	}
 	return store.Edit(ctx, uid, s.packages.PullRule, s.packages.UpdatePullRule, func(r *vuln.PullRule) error {
 		if err := change(r); err != nil {

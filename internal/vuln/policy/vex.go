@@ -72,7 +72,7 @@ func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (st
 		}
 	}
 	if len(fresh) > maxImported {
-		return nil, fault.Field("document", "has statements for %d exceptions, and at most %d can be made", len(fresh),
+		return nil, fault.Field("document", "has statements for %d exceptions, and at most %d can be created", len(fresh),
 			maxImported)
 	}
 	if len(fresh) == 0 {
@@ -83,7 +83,7 @@ func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (st
 
 // readVEX reads statements. Of several statements about the same vulnerability and
 // product, only the latest counts.
-func (s *Service) readVEX(ctx context.Context, parent resource.UID, v *VEX) (all []ImportedStatement, _ error) {
+func (s *Service) readVEX(ctx context.Context, parent resource.UID, v *VEX) (imported []ImportedStatement, _ error) {
 	if len(v.Text) > 0 {
 		author, statements, err := format.ReadStatements(v.Text)
 		if err != nil {
@@ -115,13 +115,13 @@ func (s *Service) readVEX(ctx context.Context, parent resource.UID, v *VEX) (all
 		if err != nil {
 			statements = []format.Statement{{Err: err}}
 		}
-		all = append(all, numbered(statements, author, d.Digest)...)
+		imported = append(imported, numbered(statements, author, d.Digest)...)
 	}
-	return all, nil
+	return imported, nil
 }
 
-func numbered(all []format.Statement, author, document string) (out []ImportedStatement) {
-	for i, st := range all {
+func numbered(statements []format.Statement, author, document string) (out []ImportedStatement) {
+	for i, st := range statements {
 		out = append(out, ImportedStatement{Statement: st, Number: i + 1, Author: author, Document: document})
 	}
 	latest := map[string]int{}
@@ -137,7 +137,7 @@ func numbered(all []format.Statement, author, document string) (out []ImportedSt
 		out[i].Products = slices.DeleteFunc(out[i].Products, func(p format.Product) bool {
 			overruled := latest[fmt.Sprintf("%q %q %q", out[i].Name, p.ID, p.Subcomponents)] != i
 			if overruled {
-				out[i].Problems = append(out[i].Problems, clipped(p.ID)+": a later statement says something else")
+				out[i].Problems = append(out[i].Problems, clipped(p.ID)+": a later statement replaces this one")
 			}
 			return overruled
 		})
@@ -155,7 +155,7 @@ func (s *Service) importStatement(
 		return nil
 	}
 	if st.Status != format.StatusNotAffected && st.Status != format.StatusFixed {
-		st.Problems = append(st.Problems, "says "+st.Status+", which is no exception")
+		st.Problems = append(st.Problems, "says "+st.Status+", which creates no exception")
 		return nil
 	}
 	for _, p := range st.Products {
@@ -202,7 +202,7 @@ func (s *Service) propose(
 			return err
 		}
 		if have[exceptionKey(fresh)] {
-			st.Problems = append(st.Problems, clipped(p.ID)+": there is such an exception already")
+			st.Problems = append(st.Problems, clipped(p.ID)+": such an exception already exists")
 			continue
 		}
 		have[exceptionKey(fresh)] = true
@@ -248,7 +248,7 @@ var (
 // document attached to an image can only name that image.
 func (s *Service) productTargets(
 	ctx context.Context, parent resource.UID, v VEX, p format.Product,
-) (all []vuln.Exception, _ error) {
+) (targets []vuln.Exception, _ error) {
 	kind, path, digest, tag := parseProduct(p)
 	if v.digest != "" {
 		return attachedTargets(v, kind, digest, p)
@@ -273,9 +273,9 @@ func (s *Service) productTargets(
 			return nil, errProduct
 		}
 		for _, r := range repos {
-			all = append(all, vuln.Exception{Target: r, Digest: digest})
+			targets = append(targets, vuln.Exception{Target: r, Digest: digest})
 		}
-		return all, err
+		return targets, err
 	}
 	return nil, errProduct
 }

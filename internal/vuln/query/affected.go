@@ -48,18 +48,18 @@ type question struct {
 // vuln_report.list on them, and advisories if the caller has advisories.list on them.
 func (s *Service) AffectedImages(
 	ctx context.Context, id string, place Place, p page.Params,
-) (none page.Page[AffectedImage], _ error) {
+) (zero page.Page[AffectedImage], _ error) {
 	selected, req, err := page.Resume(s.pages, imageList, question{ID: id, Place: place}, p)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	ids, err := s.PackagesAffectedBy(ctx, reach, selected.ID)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	return s.having(ctx, reach, ids, req)
 }
@@ -87,12 +87,12 @@ func (s *Service) PackagesAffectedBy(
 // having returns a page of the images in reach that have one of the packages.
 func (s *Service) having(
 	ctx context.Context, reach []resource.UID, packages []int64, r page.Request,
-) (none page.Page[AffectedImage], _ error) {
+) (zero page.Page[AffectedImage], _ error) {
 	slices.Sort(packages)
 	packages = slices.Compact(packages)
 	numbers, err := s.packages.Having(ctx, reach, packages)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	out := page.Page[AffectedImage]{Total: int64(len(numbers))}
 	if r.Order.Desc {
@@ -109,14 +109,14 @@ func (s *Service) having(
 		out.Last = &page.Cursor{Number: numbers[r.Size-1]}
 	}
 	if out.Items, err = s.DescribeImages(ctx, numbers, packages); err != nil {
-		return none, err
+		return zero, err
 	}
 	return page.Finish(s.pages, r, out), nil
 }
 
 // DescribeImages returns images by their numbers. Each has the given packages that it
 // contains.
-func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64) (all []AffectedImage, _ error) {
+func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64) (affected []AffectedImage, _ error) {
 	if len(numbers) == 0 {
 		return nil, nil
 	}
@@ -141,10 +141,10 @@ func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64)
 		return nil, err
 	}
 	for _, i := range images {
-		all = append(all, AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags,
+		affected = append(affected, AffectedImage{Repo: i.Repo, Path: paths[i.Repo], Digest: i.Digest, Tags: i.Tags,
 			Packages: which[i.Number], Platform: i.Platform, Claimed: isClaimed(inFiles, i.Number, packages...)})
 	}
-	return all, s.addPastTags(ctx, images, all)
+	return affected, s.addPastTags(ctx, images, affected)
 }
 
 // isClaimed reports whether only SBOMs list the packages for an image. inFiles has the

@@ -25,14 +25,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// A traffic is who pulled what and what runs where, in memory.
+// traffic holds the recorded pulls and the pushed inventories.
 type traffic struct {
 	pulls   []registry.Pull
-	running map[resource.UID][]string // digests, by the group that they were told to
+	running map[resource.UID][]string // digests in the inventory of each group
 }
 
-// stir records pulls of random images by random callers, some long ago, and tells random
-// digests to random groups.
+// stir records pulls of random images by random callers, some of them long ago, and
+// pushes inventories of random digests to all groups.
 func (g *game) stir(t *testing.T) (w traffic) {
 	t.Helper()
 	w.running = map[resource.UID][]string{}
@@ -45,9 +45,9 @@ func (g *game) stir(t *testing.T) (w traffic) {
 		for _, d := range slices.Sorted(maps.Keys(g.repos[repo])) {
 			digests = append(digests, d)
 			for range g.rng.IntN(4) {
-				at := g.Time().Add(-time.Duration(g.rng.IntN(60)) * 24 * time.Hour)
-				w.pulls = append(w.pulls, registry.Pull{UID: repo.NewRisingChild(at), Digest: d, Time: at, Push: g.rng.IntN(4) == 0,
-					Identity: identities[g.rng.IntN(len(identities))]})
+				pulled := g.Time().Add(-time.Duration(g.rng.IntN(60)) * 24 * time.Hour)
+				w.pulls = append(w.pulls, registry.Pull{UID: repo.NewRisingChild(pulled), Digest: d, Time: pulled,
+					Push: g.rng.IntN(4) == 0, Identity: identities[g.rng.IntN(len(identities))]})
 			}
 		}
 	}
@@ -65,7 +65,8 @@ func (g *game) stir(t *testing.T) (w traffic) {
 	return w
 }
 
-// TestBlast: every stage has what a join of everything in the caller's reach gives.
+// TestBlast: every stage lists exactly the rows of a join over everything that the
+// caller may see.
 func TestBlast(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -75,7 +76,7 @@ func TestBlast(t *testing.T) {
 		g.settle(t)
 		w := g.stir(t)
 		begin, ticks := g.Time(), &atomic.Int64{}
-		for _, r := range g.replicas { // time goes on from page to page
+		for _, r := range g.replicas { // each page is read at a later time
 			r.Now = func() time.Time { return begin.Add(time.Duration(ticks.Add(1)) * time.Millisecond) }
 		}
 		for name, caller := range g.callers {
@@ -97,7 +98,7 @@ func TestBlast(t *testing.T) {
 
 // checkBlast compares all stages with a join.
 func (g *game) checkBlast(
-	ctx context.Context, t *testing.T, w traffic, name string, of blast.Vulnerability, is func(inspect.Package) bool,
+	ctx context.Context, t *testing.T, w traffic, name string, v blast.Vulnerability, is func(inspect.Package) bool,
 ) {
 	t.Helper()
 	want := map[blast.Stage][]string{}
@@ -125,7 +126,7 @@ func (g *game) checkBlast(
 		}
 	}
 	for _, p := range w.pulls {
-		if affected[p.Repo()][p.Digest] && !p.Push && p.Time.After(g.Time().AddDate(0, 0, -of.Days)) {
+		if affected[p.Repo()][p.Digest] && !p.Push && p.Time.After(g.Time().AddDate(0, 0, -v.Days)) {
 			add(blast.StagePulled, string(p.Identity))
 		}
 	}
@@ -139,18 +140,17 @@ func (g *game) checkBlast(
 			}
 		}
 	}
-	for other, groups := range g.sees { // who holds a role has all of them
+	for holder, groups := range g.sees { // a caller with a role in a group has all roles there
 		for repo := range affected {
-			if covered(groups, repo) && slices.ContainsFunc(groups, func(at resource.UID) bool {
-				return covered(g.sees[name],
-					at)
+			if covered(groups, repo) && slices.ContainsFunc(groups, func(group resource.UID) bool {
+				return covered(g.sees[name], group)
 			}) {
-				add(blast.StageCanPull, string(g.callers[other].Identity))
-				add(blast.StageCanPush, string(g.callers[other].Identity))
+				add(blast.StageCanPull, string(g.callers[holder].Identity))
+				add(blast.StageCanPush, string(g.callers[holder].Identity))
 			}
 		}
 	}
-	for stage, told := range g.stages(ctx, t, of) {
+	for stage, got := range g.stages(ctx, t, v) {
 		if stage == blast.StageOwners {
 			continue // see TestBlastPeople
 		}
@@ -159,18 +159,18 @@ func (g *game) checkBlast(
 		if stage != blast.StageRunning {
 			texts = slices.Compact(texts)
 		}
-		slices.Sort(told)
-		if diff := gocmp.Diff(texts, told, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("%s asks for %s%s, stage %d: %s", name, of.ID, of.PURL, stage, diff)
+		slices.Sort(got)
+		if diff := gocmp.Diff(texts, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s lists stage %d of %s%s: %s", name, stage, v.ID, v.PURL, diff)
 		}
 	}
 }
 
-// stages reads every stage, page by page.
-func (g *game) stages(ctx context.Context, t *testing.T, of blast.Vulnerability) map[blast.Stage][]string {
+// stages reads all pages of every stage.
+func (g *game) stages(ctx context.Context, t *testing.T, v blast.Vulnerability) map[blast.Stage][]string {
 	t.Helper()
 	out := map[blast.Stage][]string{}
-	first, err := g.blast.Get(ctx, of, 2)
+	first, err := g.blast.Get(ctx, v, 2)
 	must(t, err)
 	for _, p := range first {
 		items := p.Items
@@ -180,7 +180,7 @@ func (g *game) stages(ctx context.Context, t *testing.T, of blast.Vulnerability)
 			items, token = append(items, next.Items...), next.Next
 		}
 		if int(p.Total) != len(items) {
-			t.Errorf("the total of stage %d is %d of %d", p.Stage, p.Total, len(items))
+			t.Errorf("the total of stage %d is %d, but it has %d items", p.Stage, p.Total, len(items))
 		}
 		for _, i := range items {
 			out[p.Stage] = append(out[p.Stage], itemText(i))
@@ -205,19 +205,19 @@ func itemText(i blast.Item) string {
 	return string(i.Identity.UID)
 }
 
-// blastGaps returns the codes of the gaps of a stage.
-func (g *game) blastGaps(ctx context.Context, t *testing.T, of blast.Vulnerability) string {
+// blastGaps returns the total of a stage, and the codes and counts of its gaps.
+func (g *game) blastGaps(ctx context.Context, t *testing.T, v blast.Vulnerability) string {
 	t.Helper()
-	p, err := g.blast.List(ctx, of, page.Params{})
+	p, err := g.blast.List(ctx, v, page.Params{})
 	must(t, err)
-	var all []string
+	var gaps []string
 	for _, gap := range p.Gaps {
-		all = append(all, fmt.Sprintf("%s:%d", gap.Code, gap.Count))
+		gaps = append(gaps, fmt.Sprintf("%s:%d", gap.Code, gap.Count))
 	}
-	return fmt.Sprint(p.Total, " ", strings.Join(all, " "))
+	return fmt.Sprint(p.Total, " ", strings.Join(gaps, " "))
 }
 
-// TestBlastGaps: what may be missing is told, with the reason.
+// TestBlastGaps: a stage that may be incomplete says why.
 func TestBlastGaps(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -227,20 +227,20 @@ func TestBlastGaps(t *testing.T) {
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
 		g.settle(t)
-		of := func(stage blast.Stage) blast.Vulnerability {
+		inStage := func(stage blast.Stage) blast.Vulnerability {
 			p := contents("a0", 1)[0]
 			return blast.Vulnerability{PURL: strings.SplitN(p.Purl, "?", 2)[0], Stage: stage}
 		}
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		check := func(step string, stage blast.Stage, want string) {
 			t.Helper()
-			if got := g.blastGaps(ctx, t, of(stage)); got != want {
+			if got := g.blastGaps(ctx, t, inStage(stage)); got != want {
 				t.Errorf("%s: %q, want %q", step, got, want)
 			}
 		}
-		check("all is known", blast.StageImages, "1 ")
-		check("nothing was told", blast.StageRunning, "0 NO_INVENTORY:0")
-		tell := func(expire time.Duration, entries ...vuln.InventoryEntry) {
+		check("nothing is missing", blast.StageImages, "1 ")
+		check("no inventory was pushed", blast.StageRunning, "0 NO_INVENTORY:0")
+		pushInventory := func(expire time.Duration, entries ...vuln.InventoryEntry) {
 			t.Helper()
 			p := vuln.InventoryPlace{Group: org, Name: fmt.Sprint(expire), PushTime: now, ExpireTime: now.Add(expire),
 				Entries: len(entries)}
@@ -251,44 +251,45 @@ func TestBlastGaps(t *testing.T) {
 			}
 			must(t, g.ReplaceInventory(t.Context(), p, entries))
 		}
-		tell(-time.Second, vuln.InventoryEntry{Digest: d})
-		check("what was told is out of date", blast.StageRunning, "0 NO_INVENTORY:0 INVENTORY_EXPIRED:1")
-		tell(time.Hour, vuln.InventoryEntry{Digest: d}, vuln.InventoryEntry{Image: "app:1"})
-		check("one has no digest", blast.StageRunning, "1 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
+		pushInventory(-time.Second, vuln.InventoryEntry{Digest: d})
+		check("the inventory is out of date", blast.StageRunning, "0 NO_INVENTORY:0 INVENTORY_EXPIRED:1")
+		pushInventory(time.Hour, vuln.InventoryEntry{Digest: d}, vuln.InventoryEntry{Image: "app:1"})
+		check("one entry has no digest", blast.StageRunning, "1 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
 		must(t, g.InsertDeployment(t.Context(), registry.Deployment{UID: repo.UID, CreateTime: now, UpdateTime: now}))
-		check("it has a deployment", blast.StageRunning, "2 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
+		check("the repo has a deployment", blast.StageRunning, "2 INVENTORY_EXPIRED:1 NOT_KNOWN_BY_DIGEST:1")
 		check("pulls", blast.StagePulled, "0 ")
-		long := of(blast.StagePulled)
+		long := inStage(blast.StagePulled)
 		long.Days = 100
 		if got := g.blastGaps(ctx, t, long); got != "0 RECORDS_PRUNED:0" {
-			t.Errorf("of 100 days: %q", got)
+			t.Errorf("pulls of 100 days: %q", got)
 		}
 		must(t, g.InsertPulls(t.Context(), []registry.Pull{{UID: repo.UID.NewRisingChild(now), Time: now, More: 5}}))
-		check("strangers pull several", blast.StagePulled, "0 RECORDED_TOGETHER:1")
+		check("pulls by callers without a role are recorded together", blast.StagePulled, "0 RECORDED_TOGETHER:1")
 		must(t, g.NoteLostPulls(t.Context(), 3))
 		check("records were lost", blast.StagePulled, "0 RECORDED_TOGETHER:1 RECORDS_LOST:0")
 		push(t, g.Store, repo, "b1")
-		check("an image waits", blast.StageImages, "1 NOT_INDEXED:1")
-		check("an image waits, so tags may be missing", blast.StageTags, "1 IMAGES_INCOMPLETE:0")
+		check("an image is not inspected yet", blast.StageImages, "1 NOT_INDEXED:1")
+		check("an image is not inspected yet, so tags may be missing", blast.StageTags, "1 IMAGES_INCOMPLETE:0")
 		ctx = authz.WithCaller(t.Context(), g.callers["owner of b"])
-		check("another's images wait", blast.StageImages, "0 ")
-		check("another's inventory", blast.StageRunning, "0 NO_INVENTORY:0")
+		check("images of another organization", blast.StageImages, "0 ")
+		check("the inventory of another organization", blast.StageRunning, "0 NO_INVENTORY:0")
 		ctx = authz.WithCaller(t.Context(), g.callers["of nothing"])
-		check("who may look at nothing", blast.StageImages, "0 NOT_ALLOWED:0")
+		check("a caller without roles", blast.StageImages, "0 NOT_ALLOWED:0")
 		ctx = authz.WithCaller(t.Context(), g.callers["of a folder"])
-		check("who cannot see above", blast.StageCanPush, "1 IMAGES_INCOMPLETE:0 GROUPS_ABOVE:0")
+		check("a caller who cannot see the groups above", blast.StageCanPush, "1 IMAGES_INCOMPLETE:0 GROUPS_ABOVE:0")
 		for stage, want := range map[blast.Stage]string{
 			blast.StageImages: "1 NOT_INDEXED:1", blast.StageRunning: "0 IMAGES_INCOMPLETE:0 NOT_ALLOWED:0",
 			blast.StagePulled: "0 IMAGES_INCOMPLETE:0 NOT_ALLOWED:0", blast.StageOwners: "0 IMAGES_INCOMPLETE:0 NOT_ALLOWED:0",
 		} {
 			caps := resource.NewCapabilities(resource.RepoList, resource.SBOMsList)
 			ctx = authz.WithCaller(t.Context(), authz.Caller{Identity: g.callers["owner of a"].Identity, Caps: &caps})
-			check("with a token that is narrowed", stage, want)
+			check("with a token that has fewer capabilities", stage, want)
 		}
 	})
 }
 
-// TestBlastIndex: a tag of an index, and an inventory that names an index, lead to its image.
+// TestBlastIndex: a tag of an index, and an inventory that names an index, lead to the
+// images in the index.
 func TestBlastIndex(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -298,17 +299,16 @@ func TestBlastIndex(t *testing.T) {
 		d := push(t, g.Store, repo, "a0")
 		body := `{"schemaVersion":2,"manifests":[]}`
 		index := registry.Manifest{Digest: digest(body), MediaType: "application/vnd.oci.image.index.v1+json",
-			Size: int64(len(body)),
-			Body: []byte(body), Needs: []registry.Need{{Digest: d, Manifest: true}}}
+			Size: int64(len(body)), Body: []byte(body), Needs: []registry.Need{{Digest: d, Manifest: true}}}
 		ref := registrydb.RepoRef{Group: repo.UID.Parent(), Name: repo.Name}
 		_, err := g.PutManifest(t.Context(), ref, index, []string{"multi"})
 		must(t, err)
 		g.settle(t)
-		must(t, g.ReplaceInventory(t.Context(), vuln.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now,
-			ExpireTime: now.Add(time.Hour),
-			Entries:    1}, []vuln.InventoryEntry{{Digest: index.Digest}}))
-		of := blast.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
-		got := g.stages(authz.WithCaller(t.Context(), g.callers["owner of a"]), t, of)
+		place := vuln.InventoryPlace{Group: g.groups[0], Name: "c", PushTime: now, ExpireTime: now.Add(time.Hour),
+			Entries: 1}
+		must(t, g.ReplaceInventory(t.Context(), place, []vuln.InventoryEntry{{Digest: index.Digest}}))
+		v := blast.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
+		got := g.stages(authz.WithCaller(t.Context(), g.callers["owner of a"]), t, v)
 		if diff := gocmp.Diff([]string{string(repo.UID) + " multi", string(repo.UID) + " v-a0"},
 			got[blast.StageTags]); diff != "" {
 			t.Error(diff)
@@ -319,8 +319,8 @@ func TestBlastIndex(t *testing.T) {
 	})
 }
 
-// TestBlastPeople: the owners are those nearest to a repo, and everybody can pull what is
-// public.
+// TestBlastPeople: the owners of a repo are the owners of the nearest group that has
+// any, and everybody can pull from a public repo.
 func TestBlastPeople(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -344,10 +344,10 @@ func TestBlastPeople(t *testing.T) {
 			Role: resource.ManagedRoleUID("registry.pull"), CreateTime: now}})
 		must(t, err)
 		g.settle(t)
-		of := blast.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
+		v := blast.Vulnerability{PURL: strings.SplitN(contents("a0", 1)[0].Purl, "?", 2)[0]}
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
 		who := func(name string) string { return string(g.callers[name].Identity) }
-		got := g.stages(ctx, t, of)
+		got := g.stages(ctx, t, v)
 		for stage, want := range map[blast.Stage][]string{
 			blast.StageOwners:  {who("owner of a"), who("of both"), who("of all"), who("of a folder")},
 			blast.StageCanPush: {who("owner of a"), who("of both"), who("of all"), who("of a folder")},
@@ -357,16 +357,16 @@ func TestBlastPeople(t *testing.T) {
 				t.Errorf("stage %d: %s", stage, diff)
 			}
 		}
-		of.Stage = blast.StageOwners
-		p, err := g.blast.List(ctx, of, page.Params{})
+		v.Stage = blast.StageOwners
+		p, err := g.blast.List(ctx, v, page.Params{})
 		must(t, err)
 		for _, i := range p.Items {
 			if i.Identity.Repos != 1 {
 				t.Errorf("%s owns %d repos", i.Identity.UID, i.Identity.Repos)
 			}
 		}
-		of.Stage = blast.StageCanPull
-		p, err = g.blast.List(ctx, of, page.Params{})
+		v.Stage = blast.StageCanPull
+		p, err = g.blast.List(ctx, v, page.Params{})
 		must(t, err)
 		for _, i := range p.Items {
 			if i.Identity.UID == robot && i.Identity.Name != "ci" {
@@ -376,22 +376,25 @@ func TestBlastPeople(t *testing.T) {
 	})
 }
 
-// TestBadBlast: what cannot be asked is refused.
+// TestBadBlast: an invalid query is refused.
 func TestBadBlast(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
 		ctx := authz.WithCaller(t.Context(), g.callers["owner of a"])
-		for name, of := range map[string]blast.Vulnerability{
-			"nothing": {}, "both": {ID: "CVE-1", PURL: "pkg:npm/a"}, "no stage": {ID: "CVE-1"}, "too many days": {ID: "CVE-1",
-				Days: 366, Stage: 1},
-			"bad purl": {PURL: "x", Stage: 1}, "bad range": {PURL: "pkg:npm/a", Range: "<<", Stage: 1},
+		for name, v := range map[string]blast.Vulnerability{
+			"neither advisory nor package":   {},
+			"both an advisory and a package": {ID: "CVE-1", PURL: "pkg:npm/a"},
+			"no stage":                       {ID: "CVE-1"},
+			"too many days":                  {ID: "CVE-1", Days: 366, Stage: 1},
+			"bad purl":                       {PURL: "x", Stage: 1},
+			"bad range":                      {PURL: "pkg:npm/a", Range: "<<", Stage: 1},
 		} {
-			if _, err := g.blast.List(ctx, of, page.Params{}); !errors.Is(err, fault.InvalidArgument) {
+			if _, err := g.blast.List(ctx, v, page.Params{}); !errors.Is(err, fault.InvalidArgument) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		if _, err := g.blast.Get(t.Context(), blast.Vulnerability{ID: "CVE-1"}, 0); !errors.Is(err, fault.Unauthenticated) {
-			t.Errorf("a stranger: %v", err)
+			t.Errorf("an anonymous caller: %v", err)
 		}
 	})
 }

@@ -94,21 +94,21 @@ func (s *Service) closed(
 			byPackage[h.Package] = append(byPackage[h.Package], h)
 		}
 	}
-	var all []finding.Finding
+	var ended []finding.Finding
 	for _, y := range stays {
 		for id, since := range contents[y.image] {
 			if has := y.since(since); has.until == 0 || has.from < has.until {
-				all = append(all, has.ended(known[id], byPackage[id], advisories)...)
+				ended = append(ended, has.ended(known[id], byPackage[id], advisories)...)
 			}
 		}
 	}
-	return fold(all, open), nil
+	return fold(ended, open), nil
 }
 
 // ended returns the findings of a package that ended during a stay or with it.
 func (y stay) ended(
 	p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory,
-) (all []finding.Finding) {
+) (found []finding.Finding) {
 	var over []findingdb.Hit
 	for _, h := range hits {
 		if _, ok := y.end(h); ok {
@@ -126,14 +126,14 @@ func (y stay) ended(
 		if from := store.FromMS(y.from); v.FirstSeen.Before(from) {
 			v.FirstSeen = from
 		}
-		all = append(all, v)
+		found = append(found, v)
 	}
-	return all
+	return found
 }
 
 // fold merges findings of any version of a package that share a name into the one that
 // ended last. It leaves out findings that are open.
-func fold(all, open []finding.Finding) (kept []finding.Finding) {
+func fold(ended, open []finding.Finding) (kept []finding.Finding) {
 	type name struct{ ecosystem, pkg, id string }
 	const isOpen = -1
 	seen := map[name]int{} // index in kept
@@ -148,10 +148,10 @@ func fold(all, open []finding.Finding) (kept []finding.Finding) {
 			seen[key] = isOpen
 		}
 	}
-	slices.SortStableFunc(all, func(a, b finding.Finding) int {
+	slices.SortStableFunc(ended, func(a, b finding.Finding) int {
 		return cmp.Or(b.CloseTime.Compare(a.CloseTime), cmp.Compare(a.Key(), b.Key()))
 	})
-	for _, v := range all {
+	for _, v := range ended {
 		into := len(kept)
 		for _, key := range keys(v) {
 			if pos, ok := seen[key]; ok {
@@ -174,7 +174,7 @@ func fold(all, open []finding.Finding) (kept []finding.Finding) {
 
 // stays returns the earlier images of a tag, the latest first. incomplete says why some
 // are missing, or is "".
-func (s *Service) stays(ctx context.Context, i finding.Image) (all []stay, incomplete string, _ error) {
+func (s *Service) stays(ctx context.Context, i finding.Image) (found []stay, incomplete string, _ error) {
 	moves, err := s.repoStore.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
 	if err != nil {
 		return nil, "", err
@@ -199,17 +199,17 @@ func (s *Service) stays(ctx context.Context, i finding.Image) (all []stay, incom
 			}
 		}
 		if next := moves.Items[n-1]; image != nil && image.IndexTime.Before(next.Time) {
-			all = append(all, stay{image: image.Digest, from: max(store.MS(m.Time), store.MS(image.IndexTime)),
+			found = append(found, stay{image: image.Digest, from: max(store.MS(m.Time), store.MS(image.IndexTime)),
 				until: store.MS(next.Time), next: next.Digest})
 		}
 	}
 	switch {
 	case cut:
-		incomplete = fmt.Sprintf("only the last %d images that the tag stood for were looked at", maxPastImages)
+		incomplete = fmt.Sprintf("only the last %d images of the tag were searched", maxPastImages)
 	case gone > 0:
-		incomplete = fmt.Sprintf("%d images that the tag stood for are deleted, or were not inspected", gone)
+		incomplete = fmt.Sprintf("%d earlier images of the tag were deleted or not inspected", gone)
 	}
-	return all, incomplete, nil
+	return found, incomplete, nil
 }
 
 // pastImage returns the image with a digest, or the image that the index with this

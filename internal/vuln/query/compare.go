@@ -131,7 +131,7 @@ func onSide(side string, err error) error {
 // side returns the details, the packages and the findings of one of the images.
 func (s *Service) side(
 	ctx context.Context, i PastImage,
-) (k ImageDetails, has []registry.ImagePackage, all []finding.Finding, _ error) {
+) (k ImageDetails, has []registry.ImagePackage, findings []finding.Finding, _ error) {
 	var err error
 	if !i.Time.IsZero() {
 		if i.Image, err = s.resolveTag(ctx, i); err != nil {
@@ -141,7 +141,7 @@ func (s *Service) side(
 	k, found, err := s.look(ctx, i.Image)
 	if err != nil {
 		if !i.Time.IsZero() && errors.Is(err, fault.NotFound) {
-			err = fault.Unmet("IMAGE_GONE", "the tag stood for %s then, which is no longer there", i.Reference)
+			err = fault.Unmet("IMAGE_GONE", "the tag pointed to %s at that time, which was deleted", i.Reference)
 		}
 		return k, nil, nil, err
 	}
@@ -151,19 +151,19 @@ func (s *Service) side(
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
 		return k, nil, nil, err
 	}
-	if all, err = s.findings(ctx, found); err != nil {
+	if findings, err = s.findings(ctx, found); err != nil {
 		return k, nil, nil, err
 	}
-	if err := s.judge(ctx, k.Repo, k.Digest, all, s.packages.Time()); err != nil {
+	if err := s.judge(ctx, k.Repo, k.Digest, findings, s.packages.Time()); err != nil {
 		return k, nil, nil, err
 	}
-	return k, found.Packages, all, s.addExploits(ctx, pointers(all))
+	return k, found.Packages, findings, s.addExploits(ctx, pointers(findings))
 }
 
 // resolveTag returns the image to which a tag pointed at a time, by its digest.
 func (s *Service) resolveTag(ctx context.Context, i PastImage) (finding.Image, error) {
 	if resource.ValidDigest(i.Reference) {
-		return i.Image, fault.Field("time", "only a tag can stand for another image at another time")
+		return i.Image, fault.Field("time", "must be empty unless the reference is a tag")
 	}
 	if !registry.ValidTag(i.Reference) {
 		return i.Image, fault.Field("reference", "is neither a digest nor a tag")
@@ -187,23 +187,24 @@ func nameOf(p registry.Package) packageName { return packageName{family(p.Ecosys
 // comparePackages returns the packages that differ. An image can have several
 // versions of a package. A package of a distribution counts as changed if the release of the
 // distribution changed.
-func comparePackages(from, to []registry.ImagePackage) (all []Change) {
+func comparePackages(from, to []registry.ImagePackage) (changes []Change) {
 	before, after := byName(from), byName(to)
 	for name, had := range before {
 		has, ok := after[name]
 		switch {
 		case !ok:
-			all = append(all, Change{Kind: PackageRemoved, Ecosystem: name.ecosystem, Name: name.name, From: had})
+			changes = append(changes, Change{Kind: PackageRemoved, Ecosystem: name.ecosystem, Name: name.name, From: had})
 		case !slices.EqualFunc(had, has, sameVersion):
-			all = append(all, Change{Kind: PackageChanged, Ecosystem: name.ecosystem, Name: name.name, From: had, To: has})
+			changes = append(changes,
+				Change{Kind: PackageChanged, Ecosystem: name.ecosystem, Name: name.name, From: had, To: has})
 		}
 	}
 	for name, has := range after {
 		if _, ok := before[name]; !ok {
-			all = append(all, Change{Kind: PackageAdded, Ecosystem: name.ecosystem, Name: name.name, To: has})
+			changes = append(changes, Change{Kind: PackageAdded, Ecosystem: name.ecosystem, Name: name.name, To: has})
 		}
 	}
-	return all
+	return changes
 }
 
 func sameVersion(a, b registry.Package) bool {
@@ -211,9 +212,9 @@ func sameVersion(a, b registry.Package) bool {
 }
 
 // byName returns the versions of each package, in alphabetical order.
-func byName(all []registry.ImagePackage) map[packageName][]registry.Package {
+func byName(packages []registry.ImagePackage) map[packageName][]registry.Package {
 	named := map[packageName][]registry.Package{}
-	for _, p := range all {
+	for _, p := range packages {
 		named[nameOf(p.Package)] = append(named[nameOf(p.Package)], p.Package)
 	}
 	for name := range named {
@@ -223,16 +224,16 @@ func byName(all []registry.ImagePackage) map[packageName][]registry.Package {
 }
 
 // distinct sorts versions and removes duplicates.
-func distinct(all []registry.Package) []registry.Package {
-	slices.SortFunc(all, func(a, b registry.Package) int {
+func distinct(versions []registry.Package) []registry.Package {
+	slices.SortFunc(versions, func(a, b registry.Package) int {
 		return cmp.Or(cmp.Compare(a.Ecosystem, b.Ecosystem), cmp.Compare(a.Version, b.Version), cmp.Compare(a.PURL, b.PURL))
 	})
-	return slices.CompactFunc(all, sameVersion)
+	return slices.CompactFunc(versions, sameVersion)
 }
 
 // compareFindings returns a change for every finding of either image. Findings of one
 // package are the same if they share a name, directly or through other findings.
-func compareFindings(from, to []finding.Finding) (all []Change) {
+func compareFindings(from, to []finding.Finding) (changes []Change) {
 	type side struct{ from, to []finding.Finding }
 	var groups []side
 	index := map[packageName]map[string]int{} // index in groups, by package and name of the finding
@@ -269,17 +270,17 @@ func compareFindings(from, to []finding.Finding) (all []Change) {
 	}
 	for _, g := range groups {
 		if len(g.from)+len(g.to) > 0 {
-			all = append(all, findingChange(g.from, g.to))
+			changes = append(changes, findingChange(g.from, g.to))
 		}
 	}
-	return all
+	return changes
 }
 
 // findingChange returns the change of a finding that each image has in the given
 // versions of a package. The finding is open if it is open in one version.
 func findingChange(from, to []finding.Finding) Change {
-	urgent := func(all []finding.Finding) *finding.Finding {
-		f := slices.MaxFunc(all, func(a, b finding.Finding) int {
+	urgent := func(findings []finding.Finding) *finding.Finding {
+		f := slices.MaxFunc(findings, func(a, b finding.Finding) int {
 			return cmp.Or(cmp.Compare(b.State, a.State), cmp.Compare(a.Key(), b.Key()))
 		})
 		return &f
@@ -299,11 +300,11 @@ func findingChange(from, to []finding.Finding) Change {
 	return v
 }
 
-func packagesOf(all []finding.Finding) (some []registry.Package) {
-	for _, f := range all {
-		some = append(some, f.Package.Package)
+func packagesOf(findings []finding.Finding) (packages []registry.Package) {
+	for _, f := range findings {
+		packages = append(packages, f.Package.Package)
 	}
-	return distinct(some)
+	return distinct(packages)
 }
 
 // key orders changes by kind, then findings by urgency and packages by name.

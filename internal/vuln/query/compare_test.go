@@ -25,14 +25,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// eachGame plays on both engines.
+// eachGame runs a test with a new game on each engine.
 func eachGame(t *testing.T, f func(t *testing.T, g *game)) {
 	t.Helper()
 	storetest.EachURL(t, func(t *testing.T, url string) { f(t, newGame(t, url)) })
 }
 
-// TestCompare: for every pair of images, the changes are those that a comparison of what
-// went into them gives.
+// TestCompare: for every pair of images, the changes equal a comparison of the packages
+// that were put into them.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -58,56 +58,56 @@ func (g *game) checkCompare(ctx context.Context, t *testing.T, name string) {
 	}
 	for range 30 {
 		a, b := images[g.rng.IntN(len(images))], images[g.rng.IntN(len(images))]
-		of := query.Pair{From: query.PastImage{Image: a}, To: query.PastImage{Image: b}}
-		got, err := all(func(p page.Params) (page.Page[query.Change], error) {
-			c, err := g.service.Compare(ctx, of, p)
+		pair := query.Pair{From: query.PastImage{Image: a}, To: query.PastImage{Image: b}}
+		got, err := readAll(func(p page.Params) (page.Page[query.Change], error) {
+			c, err := g.service.Compare(ctx, pair, p)
 			return c.Page, err
 		})
 		if !covered(g.sees[name], a.Repo) || !covered(g.sees[name], b.Repo) {
 			if !errors.Is(err, fault.PermissionDenied) {
-				t.Errorf("%s compares images of others: %v", name, err)
+				t.Errorf("%s compares images of other groups: %v", name, err)
 			}
 			continue
 		}
 		must(t, err)
-		var told []string
+		var texts []string
 		for _, c := range got {
-			told = append(told, changeText(c))
+			texts = append(texts, changeText(c))
 		}
-		slices.Sort(told)
+		slices.Sort(texts)
 		want := g.expectedChanges(g.has(a.Repo, a.Reference, word[a]), g.has(b.Repo, b.Reference, word[b]), g.sees[name])
-		if diff := gocmp.Diff(want, told, cmpopts.EquateEmpty()); diff != "" {
+		if diff := gocmp.Diff(want, texts, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("%s compares %s and %s: %s", name, word[a], word[b], diff)
 		}
 	}
 }
 
-// changeText returns a change in the words of expectedChanges.
+// changeText formats a change like expectedChanges.
 func changeText(c query.Change) string {
-	versions := func(all []registry.Package) string {
-		var some []string
-		for _, p := range all {
-			some = append(some, p.Version)
+	versions := func(packages []registry.Package) string {
+		var texts []string
+		for _, p := range packages {
+			texts = append(texts, p.Version)
 		}
-		return strings.Join(some, ",")
+		return strings.Join(texts, ",")
 	}
 	return fmt.Sprintf("%d %s %s %s>%s", c.Kind, c.Ecosystem, c.Name, versions(c.From), versions(c.To))
 }
 
-// expectedChanges compares two images by what went into them.
-func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) (all []string) {
+// expectedChanges compares the packages of two images.
+func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) (texts []string) {
 	type key struct{ ecosystem, name string }
-	at := func(p inspect.Package) key {
+	keyOf := func(p inspect.Package) key {
 		if p.SourceName != "" {
 			return key{"Debian", p.Name}
 		}
 		return key{"npm", p.Name}
 	}
-	side := func(all []inspect.Package, keep func(inspect.Package) bool) map[key][]string {
+	side := func(packages []inspect.Package, keep func(inspect.Package) bool) map[key][]string {
 		out := map[key][]string{}
-		for _, p := range all {
+		for _, p := range packages {
 			if keep(p) {
-				out[at(p)] = append(out[at(p)], p.Version)
+				out[keyOf(p)] = append(out[keyOf(p)], p.Version)
 			}
 		}
 		for k := range out {
@@ -116,7 +116,7 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 		}
 		return out
 	}
-	add := func(a, b map[key][]string, added, removed, both query.ChangeKind, same bool) {
+	add := func(a, b map[key][]string, added, removed, both query.ChangeKind, unchanged bool) {
 		keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 		slices.SortFunc(keys, func(x, y key) int { return strings.Compare(x.ecosystem+" "+x.name, y.ecosystem+" "+y.name) })
 		for _, k := range slices.Compact(keys) {
@@ -126,36 +126,36 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 				kind = added
 			case b[k] == nil:
 				kind = removed
-			case !same && slices.Equal(a[k], b[k]):
+			case !unchanged && slices.Equal(a[k], b[k]):
 				continue
 			}
-			all = append(all, fmt.Sprintf("%d %s %s %s>%s", kind, k.ecosystem, k.name, strings.Join(a[k], ","),
+			texts = append(texts, fmt.Sprintf("%d %s %s %s>%s", kind, k.ecosystem, k.name, strings.Join(a[k], ","),
 				strings.Join(b[k], ",")))
 		}
 	}
 	every := func(inspect.Package) bool { return true }
 	add(side(from, every), side(to, every), query.PackageAdded, query.PackageRemoved, query.PackageChanged, false)
-	for _, same := range g.aliasSets(sees, from, to) {
+	for _, set := range g.aliasSets(sees, from, to) {
 		affected := func(p inspect.Package) bool {
-			return slices.ContainsFunc(same.advisories, func(a vuln.Advisory) bool {
-				return (key{same.ecosystem, same.name}) == at(p) && affects(a, p)
+			return slices.ContainsFunc(set.advisories, func(a vuln.Advisory) bool {
+				return (key{set.ecosystem, set.name}) == keyOf(p) && affects(a, p)
 			})
 		}
 		add(side(from, affected), side(to, affected), query.FindingNew, query.FindingFixed, query.FindingRemaining, true)
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(texts)
+	return texts
 }
 
-// An aliasSet is advisories about one package of two images that share names.
+// An aliasSet holds the advisories about one package of two images that share names.
 type aliasSet struct {
 	ecosystem, name string
 	advisories      []vuln.Advisory
 }
 
-// aliasSets joins the advisories that affect a package of either image, until nothing is
-// left to join.
-func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (all []aliasSet) {
+// aliasSets groups the advisories that affect a package of either image by shared
+// names, directly or through other advisories.
+func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (united []aliasSet) {
 	sets := map[[2]string][]aliasSet{}
 	for _, image := range images {
 		for _, p := range image {
@@ -170,14 +170,14 @@ func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (all 
 			}
 		}
 	}
-	for _, of := range sets {
+	for _, group := range sets {
 		for joined := true; joined; {
 			joined = false
-			for i := range of {
-				for j := i + 1; j < len(of) && !joined; j++ {
-					if shareName(of[i].advisories, of[j].advisories) {
-						of[i].advisories = append(of[i].advisories, of[j].advisories...)
-						of, joined = slices.Delete(of, j, j+1), true
+			for i := range group {
+				for j := i + 1; j < len(group) && !joined; j++ {
+					if shareName(group[i].advisories, group[j].advisories) {
+						group[i].advisories = append(group[i].advisories, group[j].advisories...)
+						group, joined = slices.Delete(group, j, j+1), true
 					}
 				}
 				if joined {
@@ -185,23 +185,23 @@ func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (all 
 				}
 			}
 		}
-		all = append(all, of...)
+		united = append(united, group...)
 	}
-	return all
+	return united
 }
 
 func shareName(a, b []vuln.Advisory) bool {
-	names := func(all []vuln.Advisory) (some []string) {
-		for _, v := range all {
-			some = append(append(some, v.ID), v.Aliases...)
+	names := func(advisories []vuln.Advisory) (found []string) {
+		for _, v := range advisories {
+			found = append(append(found, v.ID), v.Aliases...)
 		}
-		return some
+		return found
 	}
 	return slices.ContainsFunc(names(a), func(s string) bool { return slices.Contains(names(b), s) })
 }
 
-// TestCompareTimes: a tag is compared with what it stood for, and what cannot be compared
-// is told, with the side.
+// TestCompareTimes: a tag at a time is the image to which it pointed at that time. An
+// error names the side that cannot be compared.
 func TestCompareTimes(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -243,7 +243,7 @@ func TestCompareTimes(t *testing.T) {
 			"before there was a tag": {query.PastImage{Image: tag, Time: start}, query.PastImage{Image: tag}, fault.NotFound,
 				"from: "},
 			"an image that is gone": {query.PastImage{Image: tag}, query.PastImage{Image: tag, Time: moves[first]},
-				fault.FailedPrecondition, "to: Precondition failed: the tag stood for " + first},
+				fault.FailedPrecondition, "to: Precondition failed: the tag pointed to " + first},
 			"a digest at a time": {query.PastImage{Image: finding.Image{Repo: repo.UID, Reference: second}, Time: now},
 				query.PastImage{Image: tag}, fault.InvalidArgument, "from_time"},
 			"no tag": {query.PastImage{Image: tag}, query.PastImage{Image: finding.Image{Reference: "none"}}, fault.NotFound,
@@ -253,22 +253,22 @@ func TestCompareTimes(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		// A repo of others below a group of one's own is no repo.
+		// The UID combines the caller's group with the last segment of another
+		// organization's repo: no such repo exists.
 		stolen := g.groups[1] + repo.UID[strings.LastIndexByte(string(repo.UID), '/'):]
 		thief := authz.WithCaller(t.Context(), g.callers["owner of b"])
-		for _, at := range []time.Time{{}, moves[second]} {
+		for _, asOf := range []time.Time{{}, moves[second]} {
 			_, err := g.service.Compare(thief, query.Pair{From: query.PastImage{Image: finding.Image{Repo: stolen,
-				Reference: "latest"}, Time: at},
-				To: query.PastImage{Image: finding.Image{Reference: "latest"}, Time: at}}, page.Params{})
+				Reference: "latest"}, Time: asOf},
+				To: query.PastImage{Image: finding.Image{Reference: "latest"}, Time: asOf}}, page.Params{})
 			if !errors.Is(err, fault.NotFound) || strings.Contains(err.Error(), "sha256") {
-				t.Errorf("another's tag at %s: %v", at, err)
+				t.Errorf("a tag of another organization at %s: %v", asOf, err)
 			}
 		}
 		push(t, g.Store, repo, "c2")
-		if _, err := ask(query.PastImage{Image: tag},
-			query.PastImage{Image: finding.Image{Reference: "v-c2"}}); !errors.Is(err,
-			fault.FailedPrecondition) || !strings.HasPrefix(err.Error(), "to: ") {
-			t.Errorf("an image that waits: %v", err)
+		_, err = ask(query.PastImage{Image: tag}, query.PastImage{Image: finding.Image{Reference: "v-c2"}})
+		if !errors.Is(err, fault.FailedPrecondition) || !strings.HasPrefix(err.Error(), "to: ") {
+			t.Errorf("an image that was not inspected yet: %v", err)
 		}
 	})
 }

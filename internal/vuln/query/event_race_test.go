@@ -17,20 +17,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// eachListener runs a test with several replicas, which only PostgreSQL has.
+// eachListener runs a test with several replicas, which only PostgreSQL supports.
 func eachListener(t *testing.T, test func(t *testing.T, l *listener)) {
 	t.Helper()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		l := newListener(t, url)
 		if !l.Replicated() {
-			t.Skip("there is one replica")
+			t.Skip("this engine has only one replica")
 		}
 		test(t, l)
 	})
 }
 
-// TestNewsComesAgain: packages of an image that change while an event about it is being
-// written are told of afterwards.
+// TestNewsComesAgain: if the packages of an image change while an event about the image
+// is being written, the change is announced later.
 func TestNewsComesAgain(t *testing.T) {
 	t.Parallel()
 	eachListener(t, func(t *testing.T, l *listener) {
@@ -57,12 +57,12 @@ func TestNewsComesAgain(t *testing.T) {
 		numbers, err := l.NextChangedImages(t.Context(), 0, 10)
 		must(t, err)
 		if len(numbers) != 1 {
-			t.Fatalf("%d images are news, want 1", len(numbers))
+			t.Fatalf("%d images have changed, want 1", len(numbers))
 		}
 		must(t, l.Write(t.Context(), func(tx *store.Tx) error { // as the matcher does
 			must(t, imagedb.In(tx).LockChunks(t.Context(), numbers))
 			stop = attach()
-			waitFor(t, "somebody waits for the chunk", func() bool {
+			waitFor(t, "a transaction waits for the chunk", func() bool {
 				var n int
 				must(t, l.Row(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 					AND datname = current_database()`, nil, &n))
@@ -73,7 +73,7 @@ func TestNewsComesAgain(t *testing.T) {
 		waitFor(t, "the other SBOM is read", func() bool { return !unread() })
 		stop()
 		if numbers, err = l.NextChangedImages(t.Context(), 0, 10); err != nil || len(numbers) != 1 {
-			t.Errorf("%d images are news, want 1 (%v)", len(numbers), err)
+			t.Errorf("%d images have changed, want 1 (%v)", len(numbers), err)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 }
 
 // TestEventsWhenTheLeaseMoves: while two matchers take the lease from each other in the
-// middle of what they do, no event is written twice, and none is lost.
+// middle of their work, no event is written twice and none is lost.
 func TestEventsWhenTheLeaseMoves(t *testing.T) {
 	t.Parallel()
 	eachListener(t, func(t *testing.T, l *listener) {

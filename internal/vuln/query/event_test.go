@@ -22,20 +22,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// An openImage is an image, and the group of advisories that say that something is wrong with
-// it.
+// An openImage is an image with open findings, and the group of the advisories that
+// affect it.
 type openImage struct {
 	vuln.NewsImage
 	advisoryOf resource.UID
 }
 
-// A listener receives the events of findings.
+// A listener reads the finding events and keeps the findings that they left open.
 type listener struct {
 	*game
 	seq   int64
-	open  map[openImage][][]string // the names of the findings that were opened and not closed
-	sums  int                      // events about many findings of many images
-	pairs map[resource.UID]int     // findings times images that are open, by the group of the advisories
+	open  map[openImage][][]string // names of the findings that were opened and not closed
+	sums  int                      // number of events about several findings of several images
+	pairs map[resource.UID]int     // number of open pairs of a finding and an image, by group of the advisories
 }
 
 func newListener(t *testing.T, url string) *listener {
@@ -43,19 +43,19 @@ func newListener(t *testing.T, url string) *listener {
 	return &listener{game: newGame(t, url), open: map[openImage][][]string{}, pairs: map[resource.UID]int{}}
 }
 
-// listen receives what has happened since.
+// listen reads the events since the last call.
 func (l *listener) listen(t *testing.T) {
 	t.Helper()
 	for {
-		all, err := l.Events(t.Context(), l.seq, 1000)
+		events, err := l.Events(t.Context(), l.seq, 1000)
 		must(t, err)
-		for _, e := range all {
+		for _, e := range events {
 			l.seq = e.Seq
 			if e.Type == resource.FindingOpened || e.Type == resource.FindingClosed {
 				l.hear(t, e)
 			}
 		}
-		if len(all) == 0 {
+		if len(events) == 0 {
 			return
 		}
 	}
@@ -82,25 +82,25 @@ func (l *listener) hear(t *testing.T, e resource.Event) {
 	} else if n.Pairs != n.FindingCount*n.ImageCount {
 		t.Fatalf("%d pairs of %d findings and %d images", n.Pairs, n.FindingCount, n.ImageCount)
 	}
-	if l.plain || n.FindingCount*n.ImageCount > 1 { // what is bundled tells not of each
+	if l.plain || n.FindingCount*n.ImageCount > 1 { // an event about several pairs does not list each pair
 		return
 	}
 	f := n.Findings[0]
-	at, names := openImage{n.Images[0], n.AdvisoryGroup}, append([]string{f.ID}, f.Aliases...)
-	if e.Group != lowest(at.Repo.Parent(), n.AdvisoryGroup) {
-		t.Fatalf("an event of %s about an image in %s and an advisory in %s", e.Group, at.Repo, n.AdvisoryGroup)
+	image, names := openImage{n.Images[0], n.AdvisoryGroup}, append([]string{f.ID}, f.Aliases...)
+	if e.Group != lowest(image.Repo.Parent(), n.AdvisoryGroup) {
+		t.Fatalf("an event of %s about an image in %s and an advisory in %s", e.Group, image.Repo, n.AdvisoryGroup)
 	}
-	shares := func(other []string) bool {
-		return slices.ContainsFunc(other, func(name string) bool { return slices.Contains(names, name) })
+	shares := func(called []string) bool {
+		return slices.ContainsFunc(called, func(name string) bool { return slices.Contains(names, name) })
 	}
 	if e.Type == resource.FindingClosed {
-		l.open[at] = slices.DeleteFunc(l.open[at], shares)
+		l.open[image] = slices.DeleteFunc(l.open[image], shares)
 		return
 	}
-	if slices.ContainsFunc(l.open[at], shares) {
-		t.Fatalf("%v of %v is opened twice", names, at)
+	if slices.ContainsFunc(l.open[image], shares) {
+		t.Fatalf("%v of %v is opened twice", names, image)
 	}
-	l.open[at] = append(l.open[at], names)
+	l.open[image] = append(l.open[image], names)
 }
 
 func lowest(a, b resource.UID) resource.UID {
@@ -110,12 +110,13 @@ func lowest(a, b resource.UID) resource.UID {
 	return a
 }
 
-// forget drops what was told of images that are gone.
+// forget drops the open findings of deleted images.
 func (l *listener) forget() {
 	maps.DeleteFunc(l.open, func(i openImage, _ [][]string) bool { _, ok := l.repos[i.Repo][i.Digest]; return !ok })
 }
 
-// interrupt lets all replicas inspect and compare for a moment.
+// interrupt runs the indexers and matchers of all replicas for a moment, then stops
+// them.
 func (l *listener) interrupt(t *testing.T, moment time.Duration) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), moment)
@@ -128,7 +129,7 @@ func (l *listener) interrupt(t *testing.T, moment time.Duration) {
 	running.Wait()
 }
 
-// await waits until everything is told.
+// await runs the replicas until all changes are announced as events.
 func (l *listener) await(t *testing.T) {
 	t.Helper()
 	l.settle(t)
@@ -143,7 +144,7 @@ func (l *listener) await(t *testing.T) {
 		l.interrupt(t, moment)
 		moment *= 2 // a slow machine may do nothing in a second
 	}
-	t.Fatal("not everything is told after two minutes")
+	t.Fatal("changes are not announced after two minutes")
 }
 
 // sets returns the alias set of each name in a group, and of each advisory.
@@ -169,53 +170,54 @@ func (l *listener) sets(t *testing.T) (ofName map[[2]string]int64, ofAdvisory ma
 	return ofName, ofAdvisory
 }
 
-// compare compares what was told with what is open.
+// compare compares the findings that the events left open with a join.
 func (l *listener) compare(t *testing.T) {
 	t.Helper()
 	ofName, ofAdvisory := l.sets(t)
-	want, told := map[openImage][]int64{}, map[openImage][]int64{}
+	want, got := map[openImage][]int64{}, map[openImage][]int64{}
 	pairs := map[resource.UID]int{}
 	for repo, images := range l.repos {
 		for d, word := range images {
 			for uid, a := range l.advisories {
 				if uid.Root() == repo.Root() && slices.ContainsFunc(l.has(repo, d, word),
 					func(p inspect.Package) bool { return affects(a, p) }) {
-					at := openImage{vuln.NewsImage{Repo: repo, Digest: d}, uid.Parent()}
-					want[at] = append(want[at], ofAdvisory[uid])
+					image := openImage{vuln.NewsImage{Repo: repo, Digest: d}, uid.Parent()}
+					want[image] = append(want[image], ofAdvisory[uid])
 				}
 			}
 		}
 	}
-	for at, all := range l.open {
-		for _, names := range all {
-			told[at] = append(told[at], ofName[[2]string{string(at.advisoryOf), names[0]}])
+	for image, findings := range l.open {
+		for _, names := range findings {
+			got[image] = append(got[image], ofName[[2]string{string(image.advisoryOf), names[0]}])
 		}
 	}
-	for _, m := range []map[openImage][]int64{want, told} {
-		for at := range m {
-			slices.Sort(m[at])
-			if m[at] = slices.Compact(m[at]); len(m[at]) == 0 {
-				delete(m, at)
+	for _, m := range []map[openImage][]int64{want, got} {
+		for image := range m {
+			slices.Sort(m[image])
+			if m[image] = slices.Compact(m[image]); len(m[image]) == 0 {
+				delete(m, image)
 			}
 		}
 	}
-	for at, sets := range want {
-		pairs[at.advisoryOf] += len(sets)
+	for image, sets := range want {
+		pairs[image.advisoryOf] += len(sets)
 	}
 	maps.DeleteFunc(l.pairs, func(_ resource.UID, n int) bool { return n == 0 })
 	if l.plain {
 		if diff := gocmp.Diff(pairs, l.pairs, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("events add up to other counts: %s", diff)
+			t.Fatalf("the events do not add up to the number of open findings: %s", diff)
 		}
 		return
 	}
-	if diff := gocmp.Diff(want, told, cmpopts.EquateEmpty(), gocmp.AllowUnexported(openImage{})); diff != "" {
-		t.Fatalf("events add up to something else: %s", diff)
+	if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty(), gocmp.AllowUnexported(openImage{})); diff != "" {
+		t.Fatalf("the events do not add up to the open findings: %s", diff)
 	}
 }
 
-// TestEventsAddUp: whatever happens, and whenever replicas are killed, the events of findings
-// add up to what is open: for each image if nothing is bundled, and otherwise in number.
+// TestEventsAddUp: whatever happens, and whenever replicas are killed, the finding
+// events add up to the open findings. Without bundling they do so for each image, with
+// bundling in number.
 func TestEventsAddUp(t *testing.T) {
 	t.Parallel()
 	for name, single := range map[string]int{"single": 1000, "bundled": 1} {
@@ -224,15 +226,16 @@ func TestEventsAddUp(t *testing.T) {
 			storetest.EachURL(t, func(t *testing.T, url string) {
 				l := newListener(t, url)
 				l.plain = single == 1
-				for n := 0; n < *rounds || l.plain && l.sums == 0 && n < 5**rounds; n++ { // until it was seen what is rare
+				// A bundled event is rare: repeat until one was seen.
+				for n := 0; n < *rounds || l.plain && l.sums == 0 && n < 5**rounds; n++ {
 					for _, r := range l.replicas {
 						r.matcher.Single = single
 						if l.plain {
-							r.matcher.Pairs = 1000 // so that one turn has very many
+							r.matcher.Pairs = 1000 // so that one turn covers many pairs
 						}
 					}
 					for range 25 {
-						l.importOne(t) // in other games it is too rare for names that are shared
+						l.importOne(t) // act imports too rarely for advisories to share names
 						if l.act(t); l.rng.IntN(4) == 0 {
 							l.interrupt(t, time.Duration(l.rng.IntN(100))*time.Millisecond)
 						}
@@ -251,8 +254,9 @@ func TestEventsAddUp(t *testing.T) {
 	}
 }
 
-// TestEventOfAnImport: an advisory that many images of a group have makes one event, in the
-// lowest group that has both, with owners and the smallest version that fixes each package.
+// TestEventOfAnImport: an advisory that affects many images of a group gives one event.
+// The event belongs to the lowest group that covers both, and names the owners and the
+// smallest version that fixes each package.
 func TestEventOfAnImport(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -269,14 +273,13 @@ func TestEventOfAnImport(t *testing.T) {
 			word := fmt.Sprintf("%c%d", 'a'+n%20, n/20)
 			push(t, l.Store, repo, word)
 			if slices.ContainsFunc(contents(word, 1), func(p inspect.Package) bool {
-				return p.Name == "p0" && p.Owner == "" &&
-					p.SourceName == ""
+				return p.Name == "p0" && p.Owner == "" && p.SourceName == ""
 			}) {
 				have++
 			}
 		}
 		l.await(t)
-		for in, at := range map[resource.UID]resource.UID{org: org, deep: folder} {
+		for in, eventGroup := range map[resource.UID]resource.UID{org: org, deep: folder} {
 			ranges := func(introduced, fixed string) vuln.AffectedRange {
 				return vuln.AffectedRange{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: introduced}, {Fixed: fixed}}}
 			}
@@ -292,7 +295,7 @@ func TestEventOfAnImport(t *testing.T) {
 			}
 			n := got[0]
 			if have <= 20 || n.ImageCount != have || len(n.Images) != 20 || n.FindingCount != 1 || n.Group != folder ||
-				n.AdvisoryGroup != in || n.Source != "feed 1" || events[0].Group != at ||
+				n.AdvisoryGroup != in || n.Source != "feed 1" || events[0].Group != eventGroup ||
 				!slices.Equal(n.Owners, []resource.UID{l.callers["of a folder"].Identity}) {
 				t.Errorf("in %s: %+v of %d images", events[0].Group, n, have)
 			}
@@ -309,8 +312,9 @@ func TestEventOfAnImport(t *testing.T) {
 	})
 }
 
-// opened waits until everything is told, and returns what was opened meanwhile.
-func (l *listener) opened(t *testing.T) (all []vuln.FindingNews, events []resource.Event) {
+// opened waits until all changes are announced, and returns the findings opened since
+// the last call.
+func (l *listener) opened(t *testing.T) (opened []vuln.FindingNews, events []resource.Event) {
 	t.Helper()
 	before := l.seq
 	l.await(t)
@@ -320,14 +324,14 @@ func (l *listener) opened(t *testing.T) (all []vuln.FindingNews, events []resour
 		if e.Type == resource.FindingOpened {
 			var n vuln.FindingNews
 			must(t, json.Unmarshal(e.After, &n))
-			all, events = append(all, n), append(events, e)
+			opened, events = append(opened, n), append(events, e)
 		}
 	}
-	return all, events
+	return opened, events
 }
 
-// TestEventsOfBackfill: no event tells what is wrong with images that were there before, or
-// that a newer version reads again.
+// TestEventsOfBackfill: there is no event for findings of images that existed before
+// the upgrade, or that a newer version reads again.
 func TestEventsOfBackfill(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -336,24 +340,25 @@ func TestEventsOfBackfill(t *testing.T) {
 		for range 60 {
 			l.act(t)
 		}
-		for _, text := range []string{`DELETE FROM images`, `DELETE FROM image_news`} { // as the version before leaves it
+		// This is the state that the previous version leaves.
+		for _, text := range []string{`DELETE FROM images`, `DELETE FROM image_news`} {
 			_, err := l.Exec(t.Context(), text)
 			must(t, err)
 		}
 		l.listen(t)
 		if got, _ := l.opened(t); len(got) != 0 {
-			t.Errorf("%d events tell of what was there: %+v", len(got), got[0])
+			t.Errorf("%d events about findings that existed before: %+v", len(got), got[0])
 		}
 		l.extractors++
 		l.restart(t, url)
 		if got, _ := l.opened(t); len(got) != 0 {
-			t.Errorf("%d events tell of what was read again: %+v", len(got), got[0])
+			t.Errorf("%d events about images that were read again: %+v", len(got), got[0])
 		}
 		for range 20 {
 			l.importOne(t)
 		}
 		if got, _ := l.opened(t); len(got) == 0 {
-			t.Error("no event tells of what is new")
+			t.Error("no event about new findings")
 		}
 	})
 }

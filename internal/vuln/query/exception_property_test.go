@@ -27,19 +27,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// A judgedGame is a game with exceptions, at times that it chooses.
+// A judgedGame is a game with exceptions and a clock that the test sets.
 type judgedGame struct {
 	*game
 	now  time.Time
 	made decisions
 }
 
-// decisions are all exceptions that were ever made.
+// decisions are all exceptions that were ever created, also deleted ones.
 type decisions map[resource.UID]vuln.Exception
 
-// TestExceptedFindings: whatever exceptions are made, approved, deleted and have expired, a
-// finding is excepted exactly where a comparison with all of them says so, now and at every
-// time before.
+// TestExceptedFindings: after any sequence of exceptions that are created, approved,
+// deleted and expire, a finding is excepted exactly if a comparison with all exceptions
+// says so, now and at every earlier time.
 func TestExceptedFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -47,7 +47,7 @@ func TestExceptedFindings(t *testing.T) {
 		for range 120 {
 			g.act(t)
 		}
-		for i := range 6 { // one of a folder lends a name to one of the organization
+		for i := range 6 { // an advisory of a folder shares a name with one of the organization
 			g.importAs(t, g.groups[0], fmt.Sprintf("TOP-%d", i), nil, i)
 			g.importAs(t, g.groups[2], fmt.Sprintf("LOW-%d", i), []string{fmt.Sprintf("TOP-%d", i), "CVE-0"}, i)
 		}
@@ -65,9 +65,9 @@ func TestExceptedFindings(t *testing.T) {
 			for name := range g.callers {
 				ctx := authz.WithCaller(t.Context(), g.callers[name])
 				g.checkStates(ctx, t, name)
-				all := slices.Concat([]resource.UID{""}, g.groups, slices.Sorted(maps.Keys(g.repos)))
+				places := slices.Concat([]resource.UID{""}, g.groups, slices.Sorted(maps.Keys(g.repos)))
 				for range 4 {
-					g.checkGroupStates(ctx, t, name, all[g.rng.IntN(len(all))])
+					g.checkGroupStates(ctx, t, name, places[g.rng.IntN(len(places))])
 				}
 			}
 			g.checkPast(t, past)
@@ -75,7 +75,7 @@ func TestExceptedFindings(t *testing.T) {
 	})
 }
 
-// importAs stores an advisory about all versions of a package of npm.
+// importAs imports an advisory about all versions of an npm package.
 func (g *judgedGame) importAs(t *testing.T, group resource.UID, id string, aliases []string, number int) {
 	t.Helper()
 	a := vuln.Advisory{ID: id, Aliases: aliases, Affected: []vuln.Affected{{Ecosystem: "npm",
@@ -93,7 +93,7 @@ func (g *judgedGame) importAs(t *testing.T, group resource.UID, id string, alias
 	}
 }
 
-// decide makes an exception, approves one or deletes one.
+// decide creates, approves or deletes an exception.
 func (g *judgedGame) decide(t *testing.T) {
 	t.Helper()
 	owner := authz.WithCaller(t.Context(), g.callers["of all"])
@@ -115,8 +115,8 @@ func (g *judgedGame) decide(t *testing.T) {
 	}
 }
 
-// makeOne makes an exception, which may expire within a time.
-func (all decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Duration) {
+// makeOne creates an exception, which may expire within life.
+func (made decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Duration) {
 	t.Helper()
 	home := g.groups[g.rng.IntN(len(g.groups))]
 	e := vuln.Exception{UID: home.NewChild(), Target: home, Reason: "r", CreateTime: now, UpdateTime: now}
@@ -154,28 +154,28 @@ func (all decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Dur
 		e.ApproveTime = now
 	}
 	must(t, g.InsertExceptions(t.Context(), home, []vuln.Exception{e}))
-	all[e.UID] = e
+	made[e.UID] = e
 }
 
-// A trueCase is a finding in an image, as a test knows it.
+// A trueCase is a finding in an image, as the test knows it.
 type trueCase struct {
 	repo       resource.UID
 	digest     string
 	tags       []string
 	pkg        registry.Package
-	advisories map[resource.UID][]string // the names of each
+	advisories map[resource.UID][]string // names of each advisory
 }
 
-// meant decides in its own words whether an exception is about a case under one of the names
-// at a time.
-func meant(e vuln.Exception, c trueCase, names []string, at time.Time) bool {
-	if e.ApproveTime.IsZero() || at.Before(e.ApproveTime) || !e.ExpireTime.IsZero() && !at.Before(e.ExpireTime) ||
-		!e.DeleteTime.IsZero() && !at.Before(e.DeleteTime) {
+// meant is an independent implementation of whether an exception applies at a time to a
+// case that has one of the names.
+func meant(e vuln.Exception, c trueCase, names []string, asOf time.Time) bool {
+	if e.ApproveTime.IsZero() || asOf.Before(e.ApproveTime) || !e.ExpireTime.IsZero() && !asOf.Before(e.ExpireTime) ||
+		!e.DeleteTime.IsZero() && !asOf.Before(e.DeleteTime) {
 		return false
 	}
-	other := slices.ContainsFunc(c.tags, func(tag string) bool { ok, _ := path.Match(e.TagPattern, tag); return !ok })
+	unmatched := slices.ContainsFunc(c.tags, func(tag string) bool { ok, _ := path.Match(e.TagPattern, tag); return !ok })
 	if !strings.HasPrefix(string(c.repo)+"/", string(e.Target)+"/") || e.TagPattern != "" &&
-		(other || len(c.tags) == 0) || e.Digest != "" && e.Digest != c.digest {
+		(unmatched || len(c.tags) == 0) || e.Digest != "" && e.Digest != c.digest {
 		return false
 	}
 	if e.Advisory != "" && !slices.Contains(names, e.Advisory) {
@@ -196,15 +196,16 @@ func meant(e vuln.Exception, c trueCase, names []string, at time.Time) bool {
 	return npm == (c.pkg.Ecosystem == "npm") && is == name && (number == "" || number == c.pkg.Version)
 }
 
-// claims returns for each advisory of a finding the names that mean it: those that can be
-// reached over advisories in its group or above it.
-func (c trueCase) claims() (all [][]string) {
-	for uid, own := range c.advisories {
-		names := map[string]bool{own[0]: true}
+// claims returns, for each advisory of a finding, the names by which an exception can
+// refer to it: all names that are connected to it through advisories in its group or
+// above.
+func (c trueCase) claims() (claims [][]string) {
+	for uid, ownNames := range c.advisories {
+		names := map[string]bool{ownNames[0]: true}
 		for grown := true; grown; {
 			grown = false
-			for other, called := range c.advisories {
-				if !other.Parent().Covers(uid.Parent()) || other != uid &&
+			for advisory, called := range c.advisories {
+				if !advisory.Parent().Covers(uid.Parent()) || advisory != uid &&
 					!slices.ContainsFunc(called, func(n string) bool { return names[n] }) {
 					continue
 				}
@@ -214,17 +215,17 @@ func (c trueCase) claims() (all [][]string) {
 				}
 			}
 		}
-		all = append(all, slices.Sorted(maps.Keys(names)))
+		claims = append(claims, slices.Sorted(maps.Keys(names)))
 	}
-	return all
+	return claims
 }
 
-// except reports whether exceptions hold for a case at a time.
-func (all decisions) except(c trueCase, at time.Time) bool {
+// except reports whether every claim of a case is excepted at a time.
+func (made decisions) except(c trueCase, asOf time.Time) bool {
 	for _, names := range c.claims() {
 		held := false
-		for _, e := range all {
-			held = held || meant(e, c, names, at)
+		for _, e := range made {
+			held = held || meant(e, c, names, asOf)
 		}
 		if !held {
 			return false
@@ -245,11 +246,11 @@ func (g *judgedGame) caseOf(p registry.Package, advisories []resource.UID, repo 
 	return c
 }
 
-func (g *judgedGame) excepted(f finding.Finding, repo resource.UID, digest string, at time.Time) bool {
-	return g.made.except(g.caseOf(f.Package.Package, f.Advisories, repo, digest), at)
+func (g *judgedGame) excepted(f finding.Finding, repo resource.UID, digest string, asOf time.Time) bool {
+	return g.made.except(g.caseOf(f.Package.Package, f.Advisories, repo, digest), asOf)
 }
 
-// storedPackage returns a package as it is stored.
+// storedPackage converts a package to its stored form.
 func storedPackage(p inspect.Package) registry.Package {
 	k := registry.Package{Ecosystem: "npm", Name: p.Name, Version: p.Version, PURL: p.Purl, SourceName: p.SourceName,
 		SourceVersion: p.SourceVersion}
@@ -259,11 +260,11 @@ func storedPackage(p inspect.Package) registry.Package {
 	return k
 }
 
-// groupHits joins the images of a place that have a tag with the advisories that a caller
-// sees.
-func (g *judgedGame) groupHits(name string, at resource.UID) (all []trueHit) {
+// groupHits joins the tagged images of a place with the advisories that a caller may
+// see.
+func (g *judgedGame) groupHits(name string, place resource.UID) (hits []trueHit) {
 	for repo, images := range g.repos {
-		if !covered(g.sees[name], repo) || at != "" && !at.Covers(repo) {
+		if !covered(g.sees[name], repo) || place != "" && !place.Covers(repo) {
 			continue
 		}
 		for d, word := range images {
@@ -273,17 +274,17 @@ func (g *judgedGame) groupHits(name string, at resource.UID) (all []trueHit) {
 			for _, p := range g.has(repo, d, word) {
 				for uid, a := range g.advisories {
 					if covered(g.sees[name], uid) && affects(a, p) {
-						all = append(all, trueHit{repo: repo, digest: d, pkg: p, advisory: uid, id: a.ID,
+						hits = append(hits, trueHit{repo: repo, digest: d, pkg: p, advisory: uid, id: a.ID,
 							names: append([]string{a.ID}, a.Aliases...)})
 					}
 				}
 			}
 		}
 	}
-	return all
+	return hits
 }
 
-// A trueGroupFinding is what a list of a group should say.
+// A trueGroupFinding is an expected row of the list of a group.
 type trueGroupFinding struct {
 	Package          string
 	Advisories       []resource.UID
@@ -294,10 +295,10 @@ type trueGroupFinding struct {
 
 func (f trueGroupFinding) key() string { return fmt.Sprint(f.Package, f.Advisories) }
 
-// expectedGroup returns what a caller should be told of a place.
-func (g *judgedGame) expectedGroup(name string, at resource.UID) (all []trueGroupFinding) {
+// expectedGroup returns the rows that a caller should get for a place.
+func (g *judgedGame) expectedGroup(name string, place resource.UID) (expected []trueGroupFinding) {
 	byPackage := map[string][]trueHit{}
-	for _, h := range g.groupHits(name, at) {
+	for _, h := range g.groupHits(name, place) {
 		byPackage[h.pkg.Purl] = append(byPackage[h.pkg.Purl], h)
 	}
 	for purl, hits := range byPackage {
@@ -306,10 +307,10 @@ func (g *judgedGame) expectedGroup(name string, at resource.UID) (all []trueGrou
 		for _, h := range hits {
 			rows[sets[h.id]] = append(rows[sets[h.id]], h)
 		}
-		for _, same := range rows {
+		for _, aliases := range rows {
 			f := trueGroupFinding{Package: purl, State: finding.StateExcepted}
 			images := map[[2]string]bool{}
-			for _, h := range same {
+			for _, h := range aliases {
 				f.Advisories = append(f.Advisories, h.advisory)
 				images[[2]string{string(h.repo), h.digest}] = true
 			}
@@ -317,32 +318,34 @@ func (g *judgedGame) expectedGroup(name string, at resource.UID) (all []trueGrou
 			f.Advisories = slices.Compact(f.Advisories)
 			for i := range images {
 				repo, d := resource.UID(i[0]), i[1]
-				if f.Images++; g.made.except(g.caseOf(storedPackage(same[0].pkg), f.Advisories, repo, d), g.now) {
+				if f.Images++; g.made.except(g.caseOf(storedPackage(aliases[0].pkg), f.Advisories, repo, d), g.now) {
 					f.Excepted++
 				} else {
 					f.State = finding.StateOpen
 				}
-				lists := func(all []inspect.Package) bool {
-					return slices.ContainsFunc(all, func(p inspect.Package) bool { return of(p) == of(same[0].pkg) })
+				lists := func(packages []inspect.Package) bool {
+					return slices.ContainsFunc(packages, func(p inspect.Package) bool {
+						return nameVersion(p) == nameVersion(aliases[0].pkg)
+					})
 				}
 				f.Files = f.Files || lists(contents(g.repos[repo][d], g.extractors))
 				f.SBOMs = f.SBOMs || slices.ContainsFunc(g.attached[repo][d], func(a attachment) bool { return lists(a.claims()) })
 			}
-			all = append(all, f)
+			expected = append(expected, f)
 		}
 	}
-	slices.SortFunc(all, func(a, b trueGroupFinding) int { return strings.Compare(a.key(), b.key()) })
-	return all
+	slices.SortFunc(expected, func(a, b trueGroupFinding) int { return strings.Compare(a.key(), b.key()) })
+	return expected
 }
 
-// checkGroupStates compares what a caller is told of a place with a join of everything.
-func (g *judgedGame) checkGroupStates(ctx context.Context, t *testing.T, name string, at resource.UID) {
+// checkGroupStates compares the rows that a caller gets for a place with expectedGroup.
+func (g *judgedGame) checkGroupStates(ctx context.Context, t *testing.T, name string, place resource.UID) {
 	t.Helper()
 	r := g.replicas[g.rng.IntN(len(g.replicas))]
-	want := g.expectedGroup(name, at)
+	want := g.expectedGroup(name, place)
 	states := [][]finding.State{nil, {finding.StateOpen}, {finding.StateExcepted}}[g.rng.IntN(3)]
-	found, err := all(func(p page.Params) (out page.Page[query.GroupFinding], err error) {
-		out, _, err = r.service.ListGroup(ctx, query.Place{Group: at}, query.Filter{States: states}, p)
+	found, err := readAll(func(p page.Params) (out page.Page[query.GroupFinding], err error) {
+		out, _, err = r.service.ListGroup(ctx, query.Place{Group: place}, query.Filter{States: states}, p)
 		return out, err
 	})
 	must(t, err)
@@ -357,20 +360,20 @@ func (g *judgedGame) checkGroupStates(ctx context.Context, t *testing.T, name st
 			}
 		}
 		if len(f.SomeImages) != min(f.Images, 5) || open != min(f.Images-f.Excepted, 5) {
-			t.Errorf("of %d images, %d excepted, %d are shown, %d of them open", f.Images, f.Excepted, len(f.SomeImages), open)
+			t.Errorf("%d images, %d of them excepted: %d are shown, %d of them open", f.Images, f.Excepted,
+				len(f.SomeImages), open)
 		}
 	}
 	slices.SortFunc(got, func(a, b trueGroupFinding) int { return strings.Compare(a.key(), b.key()) })
 	wanted := slices.DeleteFunc(slices.Clone(want), func(f trueGroupFinding) bool {
-		return states != nil &&
-			f.State != states[0]
+		return states != nil && f.State != states[0]
 	})
 	if diff := gocmp.Diff(wanted, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%s asks for %q, states %v: %s", name, at, states, diff)
+		t.Fatalf("%s lists the findings of %q, states %v: %s", name, place, states, diff)
 	}
 }
 
-// checkStates compares the states that a caller is told.
+// checkStates compares the states in the lists of all images that a caller may see.
 func (g *judgedGame) checkStates(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	r := g.replicas[g.rng.IntN(len(g.replicas))]
@@ -385,7 +388,7 @@ func (g *judgedGame) checkStates(ctx context.Context, t *testing.T, name string)
 				must(t, err)
 				for _, f := range got.Items {
 					if want := g.excepted(f, repo, d, g.now); f.State != state || want != (state == finding.StateExcepted) {
-						t.Errorf("%s is told %d about %s %v of %s in %s, want excepted: %v", name, f.State, f.ID, f.Aliases,
+						t.Errorf("%s gets state %d for %s %v of %s in %s, want excepted: %v", name, f.State, f.ID, f.Aliases,
 							f.Package.PURL, repo, want)
 					}
 				}
@@ -394,7 +397,7 @@ func (g *judgedGame) checkStates(ctx context.Context, t *testing.T, name string)
 	}
 }
 
-// checkPast asks for every finding at many times at once.
+// checkPast compares the exceptions that hold for every finding at each of the times.
 func (g *judgedGame) checkPast(t *testing.T, times []time.Time) {
 	t.Helper()
 	ctx := authz.WithCaller(t.Context(), g.callers["of both"])
@@ -416,18 +419,18 @@ func (g *judgedGame) checkPast(t *testing.T, times []time.Time) {
 		}
 	}
 	n := 0
-	for _, at := range times {
+	for _, asOf := range times {
 		var repos []resource.UID
 		for _, c := range cases {
 			repos = append(repos, c.Repo)
 		}
-		set, err := exception.Read(ctx, findingdb.New(g.DB), repos, at, at)
+		set, err := exception.Read(ctx, findingdb.New(g.DB), repos, asOf, asOf)
 		must(t, err)
 		for i, c := range cases {
-			e, _ := set.Holding(c, at, nil)
-			want := g.excepted(found[i], cases[i].Repo, cases[i].Digest, at)
+			e, _ := set.Holding(c, asOf, nil)
+			want := g.excepted(found[i], cases[i].Repo, cases[i].Digest, asOf)
 			if (e.UID != "") != want {
-				t.Errorf("at %s: %q for %s of %s, want excepted: %v", at, e.UID, found[i].ID, found[i].Package.PURL, want)
+				t.Errorf("at %s: %q for %s of %s, want excepted: %v", asOf, e.UID, found[i].ID, found[i].Package.PURL, want)
 			}
 			if want {
 				n++

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 )
 
-// TestGateFollowsExceptions makes and deletes an exception while others pull from all
-// replicas: what was answered counts on each of them from then on.
+// TestGateFollowsExceptions creates and deletes an exception while clients pull from
+// all replicas: once the call returned, each replica applies the change.
 func TestGateFollowsExceptions(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -29,7 +29,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		repo := registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
-		for i := range 6 { // every image has one of these
+		for i := range 6 { // every image has one of these packages
 			for _, ecosystem := range []string{"npm", "Debian:12"} {
 				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-1"},
 					Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i),
@@ -82,18 +82,19 @@ func TestGateFollowsExceptions(t *testing.T) {
 	})
 }
 
-// TestGateKnownExploited: a rule about what is known to be exploited refuses an image if a
-// catalog says so that is in the group of the rule, or below it on the way to the repo.
+// TestGateKnownExploited: a rule about known exploitation refuses an image only if a
+// catalog lists the CVE, and the catalog is in the group of the rule or in a group
+// between it and the repo.
 func TestGateKnownExploited(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGame(t, url)
-		org, other, folder, deep := g.groups[0], g.groups[1], g.groups[3], g.groups[4]
+		org, foreign, folder, deep := g.groups[0], g.groups[1], g.groups[3], g.groups[4]
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
-		for i := range 6 { // every image has one of these
+		for i := range 6 { // every image has one of these packages
 			for _, ecosystem := range []string{"npm", "Debian:12"} {
 				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-2026-1000"},
 					Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i), Ranges: []vuln.AffectedRange{
@@ -117,9 +118,9 @@ func TestGateKnownExploited(t *testing.T) {
 			cve     vuln.CVE
 			refused bool
 		}{
-			{"of another organization", other, vuln.KEV, cve, false},
+			{"of another organization", foreign, vuln.KEV, cve, false},
 			{"of the organization", org, vuln.KEV, cve, false},
-			{"beside the repo", deep, vuln.KEV, cve, false},
+			{"of a group that does not contain the repo", deep, vuln.KEV, cve, false},
 			{"with a probability", folder, vuln.EPSS, cve, false},
 			{"with the CVE before", folder, vuln.KEV, cve - 1, false},
 			{"of the folder", folder, vuln.KEV, cve, true},
@@ -128,7 +129,7 @@ func TestGateKnownExploited(t *testing.T) {
 				[]vuln.Exploit{{CVE: tt.cve, Exploitation: vuln.Exploitation{Known: true, Probability: 1e9}}})
 			must(t, err)
 			gate := policy.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil,
-				metric.Metrics{}) // which remembers nothing
+				metric.Metrics{}) // a new gate has no cache
 			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != tt.refused {

@@ -24,7 +24,7 @@ const (
 )
 
 var errTooManyFindings = fault.Unmet("TOO_MANY_FINDINGS",
-	"there are more than %d findings; ask for a group or repo below, or for some severities", maxFindings)
+	"there are more than %d findings; select a smaller group, a repo, or fewer severities", maxFindings)
 
 // groupKey orders findings as Key does. It also distinguishes packages that differ only
 // in their source.
@@ -41,7 +41,7 @@ type GroupFinding struct {
 	FromFiles  bool            // the package is in the files of one of the images
 	FromSBOMs  bool            // an SBOM attached to one of the images lists the package
 	number     int64           // ID of the package
-	some       []int64         // numbers of SomeImages, if exceptions hold in some of the images
+	shown      []int64         // numbers of SomeImages, if exceptions hold in some of the images
 }
 
 // A GroupCoverage counts the images and packages behind the findings of a group.
@@ -70,41 +70,41 @@ var groupFindingList = page.List{Kind: "group_findings", Fields: findingList.Fie
 // images or findings.
 func (s *Service) ListGroup(
 	ctx context.Context, place Place, f Filter, p page.Params,
-) (none page.Page[GroupFinding], _ GroupCoverage, _ error) {
+) (zero page.Page[GroupFinding], _ GroupCoverage, _ error) {
 	selected, req, err := page.Resume(s.pages, groupFindingList, groupSelection{place, f}, p)
 	if err != nil {
-		return none, GroupCoverage{}, err
+		return zero, GroupCoverage{}, err
 	}
 	if err := selected.checkGroup(); err != nil {
-		return none, GroupCoverage{}, err
+		return zero, GroupCoverage{}, err
 	}
 	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
-		return none, GroupCoverage{}, err
+		return zero, GroupCoverage{}, err
 	}
 	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
-		return none, GroupCoverage{}, err
+		return zero, GroupCoverage{}, err
 	}
 	done, err := s.turns.Wait(ctx, reach)
 	if err != nil {
-		return none, GroupCoverage{}, err
+		return zero, GroupCoverage{}, err
 	}
 	defer done()
 	c, err := s.count(ctx, reach)
 	if err != nil {
-		return none, GroupCoverage{}, err
+		return zero, GroupCoverage{}, err
 	}
 	covered, err := s.groupCoverage(ctx, c, seen)
 	if err != nil {
-		return none, covered, err
+		return zero, covered, err
 	}
 	findings, err := s.groupFindings(ctx, c, seen, selected.Filter)
 	if err != nil {
-		return none, covered, err
+		return zero, covered, err
 	}
 	if findings, err = s.judged(ctx, c, findings, selected.Filter); err != nil {
-		return none, covered, err
+		return zero, covered, err
 	}
 	got := page.Cut(findings, req, GroupFinding.groupKey)
 	return page.Finish(s.pages, req, got), covered, s.complete(ctx, c, got.Items)
@@ -116,7 +116,7 @@ func (f Filter) checkGroup() error {
 	case len(f.Package) > maxName:
 		return fault.Field("package", "must have at most %d bytes", maxName)
 	case slices.Contains(f.States, finding.StateClosed):
-		return fault.Field("states", "what is closed is known for the images of a tag only; ask for one image")
+		return fault.Field("states", "closed findings can only be listed for one image")
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ type groupContents struct {
 // latest of them.
 type packageCount struct {
 	images        int
-	some          []int64
+	latest        []int64
 	files, claims bool // whether files, and SBOMs, contain it in one of the images
 }
 
@@ -176,9 +176,9 @@ func (c *groupContents) addClaims(number int64, files []int64) {
 
 func (t *packageCount) add(number int64) {
 	t.images++
-	index, _ := slices.BinarySearchFunc(t.some, number, func(a, b int64) int { return cmp.Compare(b, a) })
+	index, _ := slices.BinarySearchFunc(t.latest, number, func(a, b int64) int { return cmp.Compare(b, a) })
 	if index < someImages {
-		t.some = slices.Insert(t.some, index, number)[:min(len(t.some)+1, someImages)]
+		t.latest = slices.Insert(t.latest, index, number)[:min(len(t.latest)+1, someImages)]
 	}
 }
 
@@ -280,7 +280,7 @@ func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []re
 // read the texts of advisories; see complete.
 func (s *Service) groupFindings(
 	ctx context.Context, c *groupContents, seen []resource.UID, f Filter,
-) (all []GroupFinding, _ error) {
+) (found []GroupFinding, _ error) {
 	hits, err := s.packages.Hits(ctx, slices.Collect(maps.Keys(c.packages)), seen)
 	if err != nil {
 		return nil, err
@@ -297,23 +297,23 @@ func (s *Service) groupFindings(
 			t := c.packages[id]
 			v.number, v.Images, v.FromFiles, v.FromSBOMs = id, t.images, t.files, t.claims
 			if basic.has(v.Finding) {
-				all = append(all, v)
+				found = append(found, v)
 			}
 		}
-		if len(all) > maxFindings {
+		if len(found) > maxFindings {
 			return nil, errTooManyFindings
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
-	return all, nil
+	return found, nil
 }
 
 // named returns advisories with nothing but their names.
-func named(all map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
-	out := make(map[int64]vuln.Advisory, len(all))
-	for key, a := range all {
+func named(advisories map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
+	out := make(map[int64]vuln.Advisory, len(advisories))
+	for key, a := range advisories {
 		out[key] = vuln.Advisory{UID: a.UID, ID: a.Names[0], Aliases: a.Names[1:]}
 	}
 	return out
@@ -321,36 +321,38 @@ func named(all map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
 
 // judged adds states and exploit lists to the findings of a group, and returns the
 // findings that a filter selects.
-func (s *Service) judged(ctx context.Context, c *groupContents, all []GroupFinding, f Filter) ([]GroupFinding, error) {
-	found := make([]*finding.Finding, len(all))
-	for i := range all {
-		found[i] = &all[i].Finding
+func (s *Service) judged(
+	ctx context.Context, c *groupContents, findings []GroupFinding, f Filter,
+) ([]GroupFinding, error) {
+	found := make([]*finding.Finding, len(findings))
+	for i := range findings {
+		found[i] = &findings[i].Finding
 	}
 	if err := s.addExploits(ctx, found); err != nil {
 		return nil, err
 	}
-	if err := s.judgeGroup(ctx, c, all, s.packages.Time()); err != nil {
+	if err := s.judgeGroup(ctx, c, findings, s.packages.Time()); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(v GroupFinding) bool { return !f.has(v.Finding) }), nil
+	return slices.DeleteFunc(findings, func(v GroupFinding) bool { return !f.has(v.Finding) }), nil
 }
 
 // some returns the numbers of the images that are shown with a finding.
-func (c *groupContents) some(v GroupFinding) []int64 {
-	if v.some != nil {
-		return v.some
+func (c *groupContents) shownImages(v GroupFinding) []int64 {
+	if v.shown != nil {
+		return v.shown
 	}
-	return c.packages[v.number].some
+	return c.packages[v.number].latest
 }
 
 // complete adds summaries and images to the findings of a page.
-func (s *Service) complete(ctx context.Context, c *groupContents, all []GroupFinding) error {
+func (s *Service) complete(ctx context.Context, c *groupContents, findings []GroupFinding) error {
 	var keys, numbers []int64
-	for _, v := range all {
+	for _, v := range findings {
 		for _, uid := range v.Advisories {
 			keys = append(keys, store.Segment(uid))
 		}
-		numbers = append(numbers, c.some(v)...)
+		numbers = append(numbers, c.shownImages(v)...)
 	}
 	slices.Sort(keys)
 	advisories, err := s.advisories.AdvisoriesByKey(ctx, slices.Compact(keys))
@@ -371,14 +373,14 @@ func (s *Service) complete(ctx context.Context, c *groupContents, all []GroupFin
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		for _, uid := range all[i].Advisories {
-			all[i].Summary = cmp.Or(all[i].Summary, byUID[uid].Summary)
+	for i := range findings {
+		for _, uid := range findings[i].Advisories {
+			findings[i].Summary = cmp.Or(findings[i].Summary, byUID[uid].Summary)
 		}
-		for _, n := range c.some(all[i]) {
+		for _, n := range c.shownImages(findings[i]) {
 			if found, ok := images[n]; ok {
-				found.Claimed = isClaimed(inFiles, n, all[i].number)
-				all[i].SomeImages = append(all[i].SomeImages, found)
+				found.Claimed = isClaimed(inFiles, n, findings[i].number)
+				findings[i].SomeImages = append(findings[i].SomeImages, found)
 			}
 		}
 	}

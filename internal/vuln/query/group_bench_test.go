@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-var benchImages = flag.Int("images", 5000, "how many `images` BenchmarkGroup has")
+var benchImages = flag.Int("images", 5000, "number of `images` in BenchmarkGroup")
 
 const (
 	imagesOfGroup   = 5000
@@ -31,9 +31,9 @@ const (
 	benchAdvisories = 10_000
 )
 
-// BenchmarkGroup lists and counts the findings of a group of up to 5,000 images with 200
-// packages each, and of the whole organization, without exceptions and with 100 on repos and
-// groups.
+// BenchmarkGroup lists and counts the findings of a group of up to 5,000 images with
+// 200 packages each, and of the whole organization, without exceptions and with 100
+// exceptions on repos and groups.
 func BenchmarkGroup(b *testing.B) {
 	for engine, url := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite,
 		"postgres": storetest.Postgres} {
@@ -50,42 +50,43 @@ func BenchmarkGroup(b *testing.B) {
 }
 
 func benchGroups(ctx context.Context, b *testing.B, r *replica, with string, places map[string]resource.UID) {
-	for name, at := range places {
+	for name, place := range places {
 		b.Run("list/"+name+with, func(b *testing.B) {
 			var got page.Page[query.GroupFinding]
 			for b.Loop() {
 				var err error
-				got, _, err = r.service.ListGroup(ctx, query.Place{Group: at}, query.Filter{}, page.Params{})
+				got, _, err = r.service.ListGroup(ctx, query.Place{Group: place}, query.Filter{}, page.Params{})
 				must(b, err)
 			}
 			b.ReportMetric(float64(got.Total), "findings")
 		})
 		b.Run("summary/"+name+with, func(b *testing.B) {
 			for b.Loop() {
-				_, _, err := r.service.Summarize(ctx, query.Place{Group: at}, 30, page.Params{})
+				_, _, err := r.service.Summarize(ctx, query.Place{Group: place}, 30, page.Params{})
 				must(b, err)
 			}
 		})
 	}
 }
 
-// fillExceptions makes 100 exceptions on the organization: half of them by CVE, half by
-// package.
+// fillExceptions creates 100 exceptions on the organization: half of them by CVE, half
+// by package.
 func fillExceptions(b *testing.B, r *replica, org resource.UID) {
 	now := r.DB.Time()
-	var all []vuln.Exception
+	var exceptions []vuln.Exception
 	for i := range 100 {
 		e := vuln.Exception{UID: org.NewChild(), Target: org, Reason: "r", CreateTime: now, UpdateTime: now, ApproveTime: now,
 			Advisory: fmt.Sprint("CVE-2026-", 1000+37*i)}
 		if i%2 == 1 {
 			e.Advisory, e.PURL = "", fmt.Sprint("pkg:npm/p", 100*i)
 		}
-		all = append(all, e)
+		exceptions = append(exceptions, e)
 	}
-	must(b, r.InsertExceptions(b.Context(), org, all))
+	must(b, r.InsertExceptions(b.Context(), org, exceptions))
 }
 
-// fillBitmaps notes which images have each package, by their numbers.
+// fillBitmaps stores which images have each package. has maps image numbers to package
+// IDs.
 func fillBitmaps(b *testing.B, r *replica, has map[int64][]int64) {
 	type key struct{ chunk, id int64 }
 	sets := map[key]*bitmap.Set{}
@@ -102,15 +103,15 @@ func fillBitmaps(b *testing.B, r *replica, has map[int64][]int64) {
 	for k, set := range sets {
 		rows = append(rows, []any{k.chunk, k.id, set.Encode()})
 	}
-	for some := range slices.Chunk(rows, 5000) {
+	for batch := range slices.Chunk(rows, 5000) {
 		must(b, r.Write(b.Context(), func(t *store.Tx) error {
-			return t.InsertRows(b.Context(), `INSERT INTO package_images (chunk, package, bits)`, some, "")
+			return t.InsertRows(b.Context(), `INSERT INTO package_images (chunk, package, bits)`, batch, "")
 		}))
 	}
 }
 
-// fillGroups makes an organization with groups of images, and returns it, one of the groups,
-// and its owner.
+// fillGroups creates an organization with groups of images. It returns the
+// organization, one of the groups, and the owner.
 func fillGroups(b *testing.B, r *replica) (org, folder resource.UID, _ authz.Caller) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	rng := mathrand.New(mathrand.NewPCG(1, 2))
@@ -142,9 +143,10 @@ func fillGroups(b *testing.B, r *replica) (org, folder resource.UID, _ authz.Cal
 	return org, folder, authz.Caller{Identity: identity}
 }
 
-// fillRepo makes tagged images. Most of their packages are those of one of a hundred bases.
+// fillRepo creates tagged images. Each takes most of its packages from one of a hundred
+// bases.
 func fillRepo(
-	b *testing.B, r *replica, repo resource.UID, first int, ids []int64, rng *mathrand.Rand, all map[int64][]int64,
+	b *testing.B, r *replica, repo resource.UID, first int, ids []int64, rng *mathrand.Rand, packagesOf map[int64][]int64,
 ) {
 	must(b, r.Write(b.Context(), func(t *store.Tx) error {
 		var manifests, tags, images, history [][]any
@@ -164,7 +166,7 @@ func fillRepo(
 				has); err != nil {
 				return err
 			}
-			all[int64(n)] = has
+			packagesOf[int64(n)] = has
 			key, root := store.Segment(repo), store.Segment(repo.Root())
 			manifests = append(manifests, []any{key, d, registry.ImageManifests[0], 1, "", "", "", 1, []byte("{}")})
 			tags = append(tags, []any{store.Segment(uid), string(uid), key, fmt.Sprint("v", n), d, 0, false, "[]", 1, 1})
@@ -191,17 +193,17 @@ func fillRepo(
 	}))
 }
 
-// fillPackages makes packages and advisories, each of which affects four of them.
+// fillPackages creates packages, and advisories that affect four packages each.
 func fillPackages(b *testing.B, r *replica, org resource.UID, rng *mathrand.Rand) []int64 {
-	var all []registry.Package
+	var packages []registry.Package
 	for i := range benchPackages {
 		name := fmt.Sprint("p", i)
-		all = append(all, registry.Package{Ecosystem: "npm", Name: name, Version: "1.0.0",
+		packages = append(packages, registry.Package{Ecosystem: "npm", Name: name, Version: "1.0.0",
 			PURL: "pkg:npm/" + name + "@1.0.0"})
 	}
-	ids, err := r.AddPackages(b.Context(), all)
+	ids, err := r.AddPackages(b.Context(), packages)
 	must(b, err)
-	var some []vuln.Advisory
+	var advisories []vuln.Advisory
 	for i := range benchAdvisories {
 		a := vuln.Advisory{ID: fmt.Sprint("GHSA-", i), Aliases: []string{fmt.Sprint("CVE-2026-", 1000+i)}, Summary: "bad"}
 		for range 4 {
@@ -209,9 +211,9 @@ func fillPackages(b *testing.B, r *replica, org resource.UID, rng *mathrand.Rand
 				Ranges: []vuln.AffectedRange{{Type: "SEMVER", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}})
 		}
 		a.Source.Digest = []byte(fmt.Sprint(i))
-		some = append(some, a)
+		advisories = append(advisories, a)
 	}
-	for batch := range slices.Chunk(some, 500) {
+	for batch := range slices.Chunk(advisories, 500) {
 		_, err := r.ImportAdvisories(b.Context(), org, "test", batch)
 		must(b, err)
 	}

@@ -15,16 +15,16 @@ import (
 // A groupJudge sets the states of findings of a group.
 type groupJudge struct {
 	*Service
-	at     time.Time
+	asOf   time.Time
 	images map[int64]imagedb.TaggedImage        // by number
 	tags   map[resource.UID]map[string][]string // by repo and digest
 }
 
 // judgeGroup sets the states of findings of a group at a time, and the number of images
 // in which each is excepted.
-func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupFinding, asOf time.Time) error {
-	for i := range all {
-		all[i].State = finding.StateOpen
+func (s *Service) judgeGroup(ctx context.Context, c *groupContents, findings []GroupFinding, asOf time.Time) error {
+	for i := range findings {
+		findings[i].State = finding.StateOpen
 	}
 	x, err := exception.Read(ctx, s.packages, c.repos(), asOf, asOf)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupF
 	}
 	suspects := map[int]*exception.Set{} // by index of the finding
 	var packages []int64
-	for i, v := range all {
+	for i, v := range findings {
 		if held := index.ForFinding(v.Finding); held != nil {
 			suspects[i], packages = held, append(packages, v.number)
 		}
@@ -57,7 +57,7 @@ func (s *Service) judgeGroup(ctx context.Context, c *groupContents, all []GroupF
 		return err
 	}
 	for i, held := range suspects {
-		if err := j.judge(ctx, &all[i], held, having[all[i].number]); err != nil {
+		if err := j.judge(ctx, &findings[i], held, having[findings[i].number]); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.
 	var open, excepted []int64
 	var first *vuln.Exception // the exception that ends first
 	decide := func(c exception.Case, images ...int64) {
-		e, ok := held.Holding(c, j.at, nil)
+		e, ok := held.Holding(c, j.asOf, nil)
 		if !ok {
 			open = append(open, images...)
 			return
@@ -105,8 +105,8 @@ func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.
 	if len(open) == 0 && v.Excepted == v.Images {
 		v.State, v.Exception, v.ExceptionExpires = finding.StateExcepted, first.UID, first.ExpireTime
 	}
-	v.some = append(latest(open), latest(excepted)...)
-	v.some = v.some[:min(len(v.some), someImages)]
+	v.shown = append(latest(open), latest(excepted)...)
+	v.shown = v.shown[:min(len(v.shown), someImages)]
 	return nil
 }
 

@@ -29,11 +29,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// vectors are of severity medium, high and critical.
+// vectors have the severities medium, high and critical.
 var vectors = []string{"CVSS:3.1/AV:N/AC:L/PR:L/UI:N/S:U/C:L/I:L/A:N", "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:N/A:N",
 	"CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}
 
-// severityOf returns the severity of the advisories with an ID, and its vector.
+// severityOf returns the severity and the CVSS vector of advisories with an ID.
 func severityOf(id string) (finding.Severity, string) {
 	n := int(id[len(id)-1]) % 4
 	if n == 3 {
@@ -42,7 +42,7 @@ func severityOf(id string) (finding.Severity, string) {
 	return finding.SeverityMedium + finding.Severity(n), vectors[n]
 }
 
-// A trueHit is what is wrong with an image that a tag stands for.
+// A trueHit is an advisory that affects a package of a tagged image.
 type trueHit struct {
 	repo        resource.UID
 	tag, digest string
@@ -53,11 +53,11 @@ type trueHit struct {
 	fixable     bool
 }
 
-// A step is what was true after something was done, until the next step.
+// A step is the state after one action. It holds until the next step.
 type step struct {
-	at    time.Time
-	moved string // the repo and tag that was moved to another image, if one was
-	to    string // the digest
+	time  time.Time
+	moved string // repo and tag that the action moved to another image, or ""
+	to    string // digest of that image
 	hits  []trueHit
 }
 
@@ -66,14 +66,14 @@ type tagGame struct {
 	*game
 	now     time.Time
 	tags    map[resource.UID]map[string]string
-	indexes map[string][]string // the images of an index
+	indexes map[string][]string // digests of the images in each index
 	steps   []step
 	made    decisions
 }
 
-// TestGroupFindings: whatever is pushed, tagged, moved, deleted, attached, imported, retracted
-// and excepted, each caller is told of each group exactly what a join of the images that tags
-// stand for and the advisories in their reach gives, now and through time.
+// TestGroupFindings: after any sequence of pushes, tags, moves, deletions, attachments,
+// imports, retractions and exceptions, each caller gets for each group exactly a join
+// of the tagged images and the advisories that they may see, now and over time.
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -92,15 +92,16 @@ func TestGroupFindings(t *testing.T) {
 			ctx := authz.WithCaller(t.Context(), caller)
 			places := append([]resource.UID{""}, g.groups...)
 			places = append(places, slices.Collect(maps.Keys(g.repos))...)
-			for _, at := range places {
-				g.checkGroup(ctx, t, name, at)
-				g.checkSummary(ctx, t, name, at)
+			for _, place := range places {
+				g.checkGroup(ctx, t, name, place)
+				g.checkSummary(ctx, t, name, place)
 			}
 		}
 	})
 }
 
-// do does one thing. It returns the tag that it has moved to another image, and that.
+// do performs one random action. If it moved a tag to another image, do returns the tag
+// and the digest of the image.
 func (g *tagGame) do(t *testing.T) (moved, to string) {
 	t.Helper()
 	repos := slices.Sorted(maps.Keys(g.repos))
@@ -117,7 +118,7 @@ func (g *tagGame) do(t *testing.T) (moved, to string) {
 	case n == 6 && len(images) > 0:
 		return g.move(t, repo, "latest", g.pushIndex(t, repo, images))
 	case n <= 8 && len(names) > 0 && g.rng.IntN(3) > 0:
-		name := names[len(names)-1-g.rng.IntN(len(names))/2] // most of those that images were pushed with
+		name := names[len(names)-1-g.rng.IntN(len(names))/2] // mostly tags that images were pushed with
 		must(t, g.DeleteTagNamed(t.Context(), repo, name, nil))
 		delete(g.tags[repo], name)
 	case n == 8 && len(images) > 0:
@@ -139,7 +140,7 @@ func (g *tagGame) do(t *testing.T) (moved, to string) {
 	return "", ""
 }
 
-// except makes exceptions that may last for days, or deletes one.
+// except creates exceptions that may last for days, or deletes one.
 func (g *tagGame) except(t *testing.T) {
 	t.Helper()
 	for _, uid := range slices.Sorted(maps.Keys(g.made)) {
@@ -150,13 +151,13 @@ func (g *tagGame) except(t *testing.T) {
 			return
 		}
 	}
-	for range 6 { // most are about nothing
+	for range 6 { // most of them match no finding
 		g.made.makeOne(t, g.game, g.now, 10*24*time.Hour)
 	}
 }
 
-// attachSBOM attaches an SBOM to an image. It stays, because the past of what is detached is
-// forgotten.
+// attachSBOM attaches an SBOM to an image, and never detaches it, because the history
+// of a detached SBOM is not kept.
 func (g *tagGame) attachSBOM(t *testing.T, repo resource.UID, image string) {
 	t.Helper()
 	a := attachment{word: fmt.Sprintf("s%d", g.rng.IntN(9)), by: resource.NewRoot()}
@@ -185,7 +186,7 @@ func (g *tagGame) pushTag(t *testing.T) (moved, to string) {
 			}
 		}
 	}
-	// It was there, and its tag may have been deleted or moved.
+	// The image existed, but its tag may have been deleted or moved.
 	for repo, images := range g.repos {
 		for d, word := range images {
 			tag, err := g.TagNamed(t.Context(), repo, "v-"+word)
@@ -212,22 +213,22 @@ func (g *tagGame) move(t *testing.T, repo resource.UID, name, to string) (string
 // pushIndex pushes an index of one or two images.
 func (g *tagGame) pushIndex(t *testing.T, repo resource.UID, images []string) string {
 	t.Helper()
-	some := slices.Compact([]string{images[0], images[g.rng.IntN(len(images))]})
+	digests := slices.Compact([]string{images[0], images[g.rng.IntN(len(images))]})
 	var listed []any
-	for _, d := range some {
+	for _, d := range digests {
 		listed = append(listed, map[string]any{"mediaType": registry.ImageManifests[0], "digest": d, "size": 1})
 	}
 	body, err := json.Marshal(map[string]any{"manifests": listed})
 	must(t, err)
 	m := registry.Manifest{Digest: digest(string(body)), MediaType: "application/vnd.oci.image.index.v1+json",
 		Size: int64(len(body)), Body: body}
-	for _, d := range some {
+	for _, d := range digests {
 		m.Needs = append(m.Needs, registry.Need{Digest: d, Manifest: true})
 	}
 	ref := registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}
 	_, err = g.PutManifest(t.Context(), ref, m, nil)
 	must(t, err)
-	g.indexes[m.Digest] = some
+	g.indexes[m.Digest] = digests
 	return m.Digest
 }
 
@@ -240,8 +241,8 @@ func (g *tagGame) deleteImage(t *testing.T, repo resource.UID, d string) {
 	}
 	must(t, err)
 	delete(g.repos[repo], d)
-	maps.DeleteFunc(g.tags[repo], func(_, at string) bool { return at == d })
-	for i := range g.steps { // its past is gone, also if it is pushed again
+	maps.DeleteFunc(g.tags[repo], func(_, target string) bool { return target == d })
+	for i := range g.steps { // its history is gone, even if it is pushed again
 		s := &g.steps[i]
 		s.hits = slices.DeleteFunc(s.hits, func(h trueHit) bool { return h.repo == repo && h.digest == d })
 		if s.to == d && strings.HasPrefix(s.moved, string(repo)+" ") {
@@ -250,7 +251,7 @@ func (g *tagGame) deleteImage(t *testing.T, repo resource.UID, d string) {
 	}
 }
 
-// importRated stores an advisory with a severity, that may have no fix.
+// importRated imports an advisory with a severity, which may have no fix.
 func (g *tagGame) importRated(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
@@ -262,8 +263,8 @@ func (g *tagGame) importRated(t *testing.T) {
 		r := &a.Affected[0].Ranges[0]
 		r.Events = append(r.Events, vuln.RangeEvent{Fixed: fmt.Sprintf("1.%d.0", 3+g.rng.IntN(2))})
 	}
-	// Each has the same alias whenever it is imported, so that no advisory connects two others
-	// at times at which it affects nothing that the tag stands for: see setsOf.
+	// An advisory has the same alias in every import. Otherwise it could connect two
+	// other advisories at times at which it affects no package of the tag: see setsOf.
 	if n := int(id[len(id)-1] - '0'); id[0] != 'C' && n%2 == 0 {
 		a.Aliases = []string{fmt.Sprintf("CVE-%d", n/2)}
 	}
@@ -276,11 +277,11 @@ func (g *tagGame) importRated(t *testing.T) {
 	g.relearn(t, group, id)
 }
 
-// retractAny deletes any advisory.
+// retractAny deletes a random advisory.
 func (g *tagGame) retractAny(t *testing.T) {
 	t.Helper()
-	if all := slices.Sorted(maps.Keys(g.advisories)); len(all) > 0 {
-		uid := all[g.rng.IntN(len(all))]
+	if uids := slices.Sorted(maps.Keys(g.advisories)); len(uids) > 0 {
+		uid := uids[g.rng.IntN(len(uids))]
 		must(t, g.DeleteAdvisory(t.Context(), uid))
 		delete(g.advisories, uid)
 	}
@@ -296,19 +297,19 @@ func ratedAffects(a vuln.Advisory, p inspect.Package) bool {
 	return affects(a, p)
 }
 
-// trueHits joins all that tags stand for with all advisories.
-func (g *tagGame) trueHits() (all []trueHit) {
+// trueHits joins all tagged images with all advisories.
+func (g *tagGame) trueHits() (hits []trueHit) {
 	for repo, tags := range g.tags {
 		for tag, d := range tags {
-			of := g.indexes[d]
-			if of == nil {
-				of = []string{d}
+			imageDigests := g.indexes[d]
+			if imageDigests == nil {
+				imageDigests = []string{d}
 			}
-			for _, image := range of {
+			for _, image := range imageDigests {
 				for _, p := range g.has(repo, image, g.repos[repo][image]) {
 					for uid, a := range g.advisories {
 						if ratedAffects(a, p) {
-							all = append(all, trueHit{repo: repo, tag: tag, digest: image, pkg: p, advisory: uid, id: a.ID,
+							hits = append(hits, trueHit{repo: repo, tag: tag, digest: image, pkg: p, advisory: uid, id: a.ID,
 								names: append([]string{a.ID}, a.Aliases...), fixable: len(a.Affected[0].Ranges[0].Events) > 1})
 						}
 					}
@@ -316,18 +317,19 @@ func (g *tagGame) trueHits() (all []trueHit) {
 			}
 		}
 	}
-	return all
+	return hits
 }
 
-// within returns those hits that a caller sees in a place, of images that are still there.
-func (g *tagGame) within(all []trueHit, name string, at resource.UID) []trueHit {
-	return slices.DeleteFunc(slices.Clone(all), func(h trueHit) bool {
-		return !covered(g.sees[name], h.repo) || !covered(g.sees[name], h.advisory) || at != "" && !at.Covers(h.repo) ||
+// within returns the hits that a caller may see in a place, without hits of deleted
+// images.
+func (g *tagGame) within(hits []trueHit, name string, place resource.UID) []trueHit {
+	return slices.DeleteFunc(slices.Clone(hits), func(h trueHit) bool {
+		return !covered(g.sees[name], h.repo) || !covered(g.sees[name], h.advisory) || place != "" && !place.Covers(h.repo) ||
 			g.repos[h.repo][h.digest] == ""
 	})
 }
 
-// unite returns for each name the least of those that it is connected with.
+// unite maps each name to the smallest name that it is connected with.
 func unite(hits []trueHit) map[string]string {
 	least := map[string]string{}
 	for changed := true; changed; {
@@ -347,24 +349,24 @@ func unite(hits []trueHit) map[string]string {
 	return least
 }
 
-func (g *tagGame) checkGroup(ctx context.Context, t *testing.T, name string, at resource.UID) {
+func (g *tagGame) checkGroup(ctx context.Context, t *testing.T, name string, place resource.UID) {
 	t.Helper()
-	hits := g.within(g.steps[len(g.steps)-1].hits, name, at)
+	hits := g.within(g.steps[len(g.steps)-1].hits, name, place)
 	byPackage := map[string][]trueHit{}
 	for _, h := range hits {
 		byPackage[h.pkg.Purl] = append(byPackage[h.pkg.Purl], h)
 	}
 	var want []string
-	for purl, of := range byPackage {
-		sets := unite(of)
+	for purl, found := range byPackage {
+		sets := unite(found)
 		rows := map[string][]trueHit{}
-		for _, h := range of {
+		for _, h := range found {
 			rows[sets[h.id]] = append(rows[sets[h.id]], h)
 		}
-		for _, same := range rows {
+		for _, aliases := range rows {
 			images, advisories := map[string]bool{}, map[string]bool{}
 			severity := finding.SeverityUnknown
-			for _, h := range same {
+			for _, h := range aliases {
 				images[string(h.repo)+h.digest], advisories[string(h.advisory)] = true, true
 				s, _ := severityOf(h.id)
 				severity = max(severity, s)
@@ -374,8 +376,8 @@ func (g *tagGame) checkGroup(ctx context.Context, t *testing.T, name string, at 
 	}
 	r := g.replicas[g.rng.IntN(len(g.replicas))]
 	var covers query.GroupCoverage
-	found, err := all(func(p page.Params) (out page.Page[query.GroupFinding], err error) {
-		out, covers, err = r.service.ListGroup(ctx, query.Place{Group: at}, query.Filter{}, p)
+	found, err := readAll(func(p page.Params) (out page.Page[query.GroupFinding], err error) {
+		out, covers, err = r.service.ListGroup(ctx, query.Place{Group: place}, query.Filter{}, p)
 		return out, err
 	})
 	must(t, err)
@@ -394,25 +396,25 @@ func (g *tagGame) checkGroup(ctx context.Context, t *testing.T, name string, at 
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%s asks for %q: %s", name, at, diff)
+		t.Fatalf("%s lists the findings of %q: %s", name, place, diff)
 	}
-	g.checkCoverage(t, name, at, covers)
+	g.checkCoverage(t, name, place, covers)
 }
 
-// checkCoverage: every image that a tag stands for is told, and every package.
-func (g *tagGame) checkCoverage(t *testing.T, name string, at resource.UID, got query.GroupCoverage) {
+// checkCoverage: the coverage counts every tagged image and every package.
+func (g *tagGame) checkCoverage(t *testing.T, name string, place resource.UID, got query.GroupCoverage) {
 	t.Helper()
 	images, packages := map[string]bool{}, map[string]bool{}
 	for repo, tags := range g.tags {
-		if !covered(g.sees[name], repo) || at != "" && !at.Covers(repo) {
+		if !covered(g.sees[name], repo) || place != "" && !place.Covers(repo) {
 			continue
 		}
 		for _, d := range tags {
-			of := g.indexes[d]
-			if of == nil {
-				of = []string{d}
+			imageDigests := g.indexes[d]
+			if imageDigests == nil {
+				imageDigests = []string{d}
 			}
-			for _, image := range of {
+			for _, image := range imageDigests {
 				images[string(repo)+image] = true
 				for _, p := range g.has(repo, image, g.repos[repo][image]) {
 					packages[p.Purl+p.Owner] = true
@@ -423,11 +425,11 @@ func (g *tagGame) checkCoverage(t *testing.T, name string, at resource.UID, got 
 	c := got.Packages
 	if got.Images != len(images) || got.Indexed != len(images) || c.Packages != len(packages) ||
 		c.Covered+c.Bare+c.Owned != c.Packages || c.Waiting != 0 {
-		t.Fatalf("%s is told of %q: %+v, want %d images and %d packages", name, at, got, len(images), len(packages))
+		t.Fatalf("%s gets %+v for %q, want %d images and %d packages", name, got, place, len(images), len(packages))
 	}
 }
 
-// A trueCount is what a summary should say.
+// A trueCount is an expected count of a summary.
 type trueCount struct {
 	Now      query.BySeverity
 	Excepted int
@@ -438,30 +440,30 @@ type trueCount struct {
 	Took     time.Duration
 }
 
-func (g *tagGame) checkSummary(ctx context.Context, t *testing.T, name string, at resource.UID) {
+func (g *tagGame) checkSummary(ctx context.Context, t *testing.T, name string, place resource.UID) {
 	t.Helper()
 	total, rows := trueCount{}, map[string]trueCount{}
 	days := 60
 	series := make([]query.BySeverity, days)
 	for repo, tags := range g.everTagged() {
 		for tag := range tags {
-			g.playTag(name, at, repo, tag, series, func(add func(*trueCount)) {
+			g.playTag(name, place, repo, tag, series, func(add func(*trueCount)) {
 				add(&total)
-				row := rows[g.rowOf(at, repo, tag)]
+				row := rows[g.rowOf(place, repo, tag)]
 				add(&row)
-				rows[g.rowOf(at, repo, tag)] = row
+				rows[g.rowOf(place, repo, tag)] = row
 			})
 		}
 	}
 	r := g.replicas[g.rng.IntN(len(g.replicas))]
 	var sum query.Summary
-	found, err := all(func(p page.Params) (out page.Page[query.SummaryRow], err error) {
-		out, sum, err = r.service.Summarize(ctx, query.Place{Group: at}, days, p)
+	found, err := readAll(func(p page.Params) (out page.Page[query.SummaryRow], err error) {
+		out, sum, err = r.service.Summarize(ctx, query.Place{Group: place}, days, p)
 		return out, err
 	})
 	must(t, err)
-	what := fmt.Sprintf("the summary of %q for %s", at, name)
-	if diff := gocmp.Diff(total, toldCount(sum.Total)); diff != "" {
+	what := fmt.Sprintf("the summary of %q for %s", place, name)
+	if diff := gocmp.Diff(total, countOf(sum.Total)); diff != "" {
 		t.Fatalf("%s: total: %s", what, diff)
 	}
 	got := map[string]trueCount{}
@@ -470,7 +472,7 @@ func (g *tagGame) checkSummary(ctx context.Context, t *testing.T, name string, a
 		if row.Tag {
 			key += " " + row.Name
 		}
-		if c := toldCount(row.Count); c != (trueCount{}) {
+		if c := countOf(row.Count); c != (trueCount{}) {
 			got[key] = c
 		}
 		if row.Name == "" {
@@ -479,56 +481,56 @@ func (g *tagGame) checkSummary(ctx context.Context, t *testing.T, name string, a
 	}
 	maps.DeleteFunc(rows, func(key string, c trueCount) bool {
 		repo, tag, ok := strings.Cut(key, " ")
-		return c == trueCount{} || ok && g.tags[resource.UID(repo)][tag] == "" // the tag is gone
+		return c == trueCount{} || ok && g.tags[resource.UID(repo)][tag] == "" // the tag was deleted
 	})
 	if diff := gocmp.Diff(rows, got); diff != "" {
 		t.Fatalf("%s: rows: %s", what, diff)
 	}
-	var told []query.BySeverity
+	var points []query.BySeverity
 	for _, p := range sum.Series {
-		told = append(told, p.Open)
+		points = append(points, p.Open)
 	}
-	if diff := gocmp.Diff(series, told); diff != "" {
+	if diff := gocmp.Diff(series, points); diff != "" {
 		t.Fatalf("%s: series: %s", what, diff)
 	}
 }
 
-func toldCount(c query.Counts) trueCount {
+func countOf(c query.Counts) trueCount {
 	return trueCount{c.Now, c.Excepted, c.Fixable, c.Ages, c.Oldest.Since, c.Fixed, c.FixedTime}
 }
 
-func (g *tagGame) rowOf(at, repo resource.UID, tag string) string {
-	if at == repo {
+func (g *tagGame) rowOf(place, repo resource.UID, tag string) string {
+	if place == repo {
 		return string(repo) + " " + tag
 	}
-	return string(repo.Ancestor(at.Depth() + 1))
+	return string(repo.Ancestor(place.Depth() + 1))
 }
 
-// everTagged returns all tags that there have been in repos that are still there.
+// everTagged returns all tags, also deleted ones, in repos that still exist.
 func (g *tagGame) everTagged() map[resource.UID]map[string]bool {
-	all := map[resource.UID]map[string]bool{}
+	tagged := map[resource.UID]map[string]bool{}
 	for _, s := range g.steps {
 		for _, h := range s.hits {
 			if g.repos[h.repo] == nil {
 				continue
 			}
-			if all[h.repo] == nil {
-				all[h.repo] = map[string]bool{}
+			if tagged[h.repo] == nil {
+				tagged[h.repo] = map[string]bool{}
 			}
-			all[h.repo][h.tag] = true
+			tagged[h.repo][h.tag] = true
 		}
 	}
-	return all
+	return tagged
 }
 
 // playTag counts the findings of a tag step by step.
 func (g *tagGame) playTag(
-	name string, at, repo resource.UID, tag string, series []query.BySeverity, count func(func(*trueCount)),
+	name string, place, repo resource.UID, tag string, series []query.BySeverity, count func(func(*trueCount)),
 ) {
 	perStep := make([][]trueHit, len(g.steps))
 	byName := map[string][]trueHit{}
 	for i, s := range g.steps {
-		for _, h := range g.within(s.hits, name, at) {
+		for _, h := range g.within(s.hits, name, place) {
 			if h.repo == repo && h.tag == tag {
 				perStep[i] = append(perStep[i], h)
 				pkg := packageName(h.pkg)
@@ -536,25 +538,25 @@ func (g *tagGame) playTag(
 			}
 		}
 	}
-	for pkg, of := range byName {
-		sets := unite(of)
+	for pkg, hits := range byName {
+		sets := unite(hits)
 		for _, id := range slices.Compact(slices.Sorted(maps.Values(sets))) {
 			opened := time.Time{}
 			for i, s := range g.steps {
-				var same []trueHit
+				var aliases []trueHit
 				for _, h := range perStep[i] {
 					if packageName(h.pkg) == pkg && sets[h.id] == id {
-						same = append(same, h)
+						aliases = append(aliases, h)
 					}
 				}
-				open := len(same) > 0
-				g.addToSeries(series, i, same, perStep[i])
+				open := len(aliases) > 0
+				g.addToSeries(series, i, aliases, perStep[i])
 				switch {
 				case open && opened.IsZero():
-					opened = s.at
+					opened = s.time
 				case !open && !opened.IsZero():
 					if s.moved == string(repo)+" "+tag && g.isThere(repo, s.to) {
-						took := s.at.Sub(opened)
+						took := s.time.Sub(opened)
 						count(func(c *trueCount) { c.Fixed++; c.Took += took })
 					}
 					opened = time.Time{}
@@ -562,7 +564,7 @@ func (g *tagGame) playTag(
 				if !open || i != len(g.steps)-1 {
 					continue
 				}
-				if left := g.notExcepted(i, same, perStep[i], g.now); len(left) > 0 {
+				if left := g.notExcepted(i, aliases, perStep[i], g.now); len(left) > 0 {
 					severity, fixable := rating(left)
 					count(func(c *trueCount) { c.open(severity, fixable, opened, g.now) })
 				} else {
@@ -582,10 +584,10 @@ func rating(hits []trueHit) (severity finding.Severity, fixable bool) {
 	return severity, fixable
 }
 
-// notExcepted returns those of the hits of a tag after a step for which no exception holds at
-// a time. What is excepted is a finding of one version of a package in one image; among are
-// all hits of the tag.
-func (g *tagGame) notExcepted(i int, hits, among []trueHit, at time.Time) []trueHit {
+// notExcepted returns the hits of a tag after step i that are not excepted at a time.
+// An exception applies to a finding of one version of a package in one image, so that
+// among, all hits of the tag, decides which hits are one finding.
+func (g *tagGame) notExcepted(i int, hits, among []trueHit, asOf time.Time) []trueHit {
 	return slices.DeleteFunc(slices.Clone(hits), func(h trueHit) bool {
 		var version []trueHit
 		for _, o := range among {
@@ -605,16 +607,16 @@ func (g *tagGame) notExcepted(i int, hits, among []trueHit, at time.Time) []true
 				c.tags = append(c.tags, o.tag)
 			}
 		}
-		return g.made.except(c, at)
+		return g.made.except(c, asOf)
 	})
 }
 
 func packageName(p inspect.Package) string { return p.Name }
 
-// isThere reports whether what a tag was moved to is still there.
+// isThere reports whether the image to which a tag was moved still exists.
 func (g *tagGame) isThere(repo resource.UID, d string) bool {
-	if of, ok := g.indexes[d]; ok {
-		return g.repos[repo][of[0]] != ""
+	if listed, ok := g.indexes[d]; ok {
+		return g.repos[repo][listed[0]] != ""
 	}
 	return g.repos[repo][d] != ""
 }
@@ -640,22 +642,22 @@ func (c *trueCount) open(severity finding.Severity, fixable bool, opened, now ti
 	}
 }
 
-// addToSeries counts a finding at the ends of the days between a step and the next, unless it
-// was excepted then.
+// addToSeries counts a finding at the end of each day between step i and the next,
+// unless it was excepted at that time.
 func (g *tagGame) addToSeries(series []query.BySeverity, i int, hits, among []trueHit) {
 	until := g.now.Add(time.Millisecond)
 	if i+1 < len(g.steps) {
-		until = g.steps[i+1].at
+		until = g.steps[i+1].time
 	}
 	for n := range series {
-		at := g.now.Truncate(24 * time.Hour).Add(-time.Duration(len(series)-2-n) * 24 * time.Hour)
+		asOf := g.now.Truncate(24 * time.Hour).Add(-time.Duration(len(series)-2-n) * 24 * time.Hour)
 		if n == len(series)-1 {
-			at = g.now
+			asOf = g.now
 		}
-		if at.Before(g.steps[i].at) || !at.Before(until) {
+		if asOf.Before(g.steps[i].time) || !asOf.Before(until) {
 			continue
 		}
-		if left := g.notExcepted(i, hits, among, at); len(left) > 0 {
+		if left := g.notExcepted(i, hits, among, asOf); len(left) > 0 {
 			severity, _ := rating(left)
 			series[n][severity]++
 		}

@@ -33,7 +33,7 @@ func (f Filter) check(now time.Time) error {
 	case f.At.After(now):
 		return fault.Field("at_time", "must not be in the future")
 	case !f.At.IsZero() && slices.Contains(f.States, finding.StateClosed):
-		return fault.Field("states", "what is closed cannot be asked for together with at_time")
+		return fault.Field("states", "closed findings cannot be combined with at_time")
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func (s *Service) lookAt(
 		err = k.unavailable()
 	}
 	if err == nil && !asOf.IsZero() && k.IndexTime.After(asOf) {
-		err = fault.Unmet("IMAGE_NOT_INDEXED", "at that time the image was not inspected yet")
+		err = fault.Unmet("IMAGE_NOT_INDEXED", "the image was not inspected yet at that time")
 	}
 	return k, found, err
 }
@@ -76,7 +76,7 @@ func (s *Service) tagAt(ctx context.Context, i finding.Image, asOf time.Time) (s
 	}
 	_, err = s.repoStore.StatManifest(ctx, i.Repo, digest)
 	if errors.Is(err, fault.NotFound) {
-		return "", fault.Unmet("IMAGE_GONE", "the image that %s stood for at that time is deleted: %s", i.Reference, digest)
+		return "", fault.Unmet("IMAGE_GONE", "%s pointed at that time to an image that was deleted: %s", i.Reference, digest)
 	}
 	return digest, err
 }
@@ -140,7 +140,7 @@ func (s *Service) everVisible(
 
 // addPastTags adds the tags that pointed to images before, where the caller may list
 // the history of tags.
-func (s *Service) addPastTags(ctx context.Context, images []imagedb.NumberedImage, all []AffectedImage) error {
+func (s *Service) addPastTags(ctx context.Context, images []imagedb.NumberedImage, affected []AffectedImage) error {
 	reach, err := s.authz.Reach(ctx, resource.TagList)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *Service) addPastTags(ctx context.Context, images []imagedb.NumberedImag
 	}
 	past, err := s.images.PastTags(ctx, numbers)
 	for n, i := range images {
-		all[n].PastTags = slices.DeleteFunc(past[i.Number], func(t registry.PastTag) bool {
+		affected[n].PastTags = slices.DeleteFunc(past[i.Number], func(t registry.PastTag) bool {
 			return slices.Contains(i.Tags, t.Name)
 		})
 	}

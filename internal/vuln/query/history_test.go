@@ -33,23 +33,23 @@ type hitKey struct {
 	advisory resource.UID
 }
 
-// A moment is everything as it was from a time on.
+// A moment is the state of everything from a time on.
 type moment struct {
-	at     time.Time
+	from   time.Time
 	tags   map[resource.UID]map[string]string // by repo and name, the digest
-	images map[resource.UID]map[string]string // by repo and digest, the word
-	since  map[hitKey]time.Time               // the matches
+	images map[resource.UID]map[string]string // by repo and digest, the seed word
+	since  map[hitKey]time.Time               // the matches, with the time from which each holds
 }
 
-// A chronicle is a game with a clock, in which every moment is remembered.
+// A chronicle is a game with a clock that records every moment.
 type chronicle struct {
 	*game
 	clock   *atomic.Int64
 	tags    map[resource.UID]map[string]string
 	born    map[resource.UID]map[string]time.Time // when an image was indexed
-	known   map[string]inspect.Package            // all packages that ever were
+	known   map[string]inspect.Package            // all packages that ever existed
 	since   map[hitKey]time.Time
-	names   map[resource.UID][]string // of advisories, as they last affected a package
+	names   map[resource.UID][]string // names of each advisory when it last affected a package
 	moments []moment
 }
 
@@ -69,7 +69,7 @@ func (c *chronicle) setClocks() {
 	}
 }
 
-// act does one thing, at a later time.
+// act performs one random action at a later time.
 func (c *chronicle) act(t *testing.T) {
 	t.Helper()
 	c.clock.Add(1 + c.rng.Int64N(100_000))
@@ -87,7 +87,7 @@ func (c *chronicle) act(t *testing.T) {
 	c.remember(before)
 }
 
-// moveTag lets a tag stand for an image of its repo, or deletes it.
+// moveTag moves a tag to a random image of its repo, or deletes it.
 func (c *chronicle) moveTag(t *testing.T) {
 	t.Helper()
 	repos := slices.Sorted(maps.Keys(c.repos))
@@ -111,7 +111,7 @@ func (c *chronicle) moveTag(t *testing.T) {
 	c.tags[repo][name] = d
 }
 
-// remember notes how everything is now. before is which images there were.
+// remember records the current moment. before holds the images before the last action.
 func (c *chronicle) remember(before map[resource.UID]map[string]string) {
 	now := time.UnixMilli(c.clock.Load()).UTC()
 	for repo, images := range c.repos {
@@ -142,7 +142,7 @@ func (c *chronicle) remember(before map[resource.UID]map[string]string) {
 		}
 	}
 	c.since = since
-	m := moment{at: now, since: since, images: map[resource.UID]map[string]string{},
+	m := moment{from: now, since: since, images: map[resource.UID]map[string]string{},
 		tags: map[resource.UID]map[string]string{}}
 	for repo, images := range c.repos {
 		m.images[repo], m.tags[repo] = maps.Clone(images), maps.Clone(c.tags[repo])
@@ -150,8 +150,8 @@ func (c *chronicle) remember(before map[resource.UID]map[string]string) {
 	c.moments = append(c.moments, m)
 }
 
-// TestPast: whatever is pushed, tagged, deleted, imported, changed and withdrawn in whatever
-// order, each caller is told of every moment what a join of what there was then gives.
+// TestPast: after any sequence of pushes, tags, deletions, imports, changes and
+// withdrawals, each caller gets for every moment a join of the state at that time.
 func TestPast(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -170,13 +170,14 @@ func TestPast(t *testing.T) {
 	})
 }
 
-// checkMoment compares what is told of a moment, at its first millisecond or its last.
+// checkMoment compares the findings of tags at the first or last millisecond of a
+// moment.
 func (c *chronicle) checkMoment(ctx context.Context, t *testing.T, name string, n int) {
 	t.Helper()
 	m := c.moments[n]
-	at := m.at
+	asOf := m.from
 	if n+1 < len(c.moments) && c.rng.IntN(2) == 0 {
-		at = c.moments[n+1].at.Add(-time.Millisecond)
+		asOf = c.moments[n+1].from.Add(-time.Millisecond)
 	}
 	for repo, tags := range m.tags {
 		if _, ok := c.repos[repo]; !ok || !covered(c.sees[name], repo) {
@@ -184,24 +185,24 @@ func (c *chronicle) checkMoment(ctx context.Context, t *testing.T, name string, 
 		}
 		for _, tag := range []string{"stable", "edge"} {
 			r := c.replicas[c.rng.IntN(len(c.replicas))]
-			got, err := all(func(p page.Params) (page.Page[finding.Finding], error) {
-				found, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: tag}, query.Filter{At: at}, p)
+			got, err := readAll(func(p page.Params) (page.Page[finding.Finding], error) {
+				found, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: tag}, query.Filter{At: asOf}, p)
 				return found, err
 			})
 			d := tags[tag]
-			_, there := c.repos[repo][d]
+			_, exists := c.repos[repo][d]
 			switch {
 			case d == "":
 				if !errors.Is(err, fault.NotFound) {
-					t.Fatalf("a tag that was not there: %v", err)
+					t.Fatalf("a tag that did not exist: %v", err)
 				}
-			case !there || c.born[repo][d].After(at):
+			case !exists || c.born[repo][d].After(asOf):
 				if !errors.Is(err, fault.FailedPrecondition) {
 					t.Fatalf("an image that is gone: %v", err)
 				}
 			default:
 				must(t, err)
-				c.compareThen(t, fmt.Sprintf("%s asks for %s at %v", name, tag, at), m, m.images[repo][d], c.born[repo][d],
+				c.compareThen(t, fmt.Sprintf("%s lists %s at %v", name, tag, asOf), m, m.images[repo][d], c.born[repo][d],
 					c.sees[name], got)
 			}
 		}
@@ -213,7 +214,7 @@ func (c *chronicle) compareThen(
 	t *testing.T, what string, m moment, word string, born time.Time, sees []resource.UID, got []finding.Finding,
 ) {
 	t.Helper()
-	var want, told []string
+	var want, listed []string
 	has := map[string]bool{}
 	for _, p := range contents(word, c.extractors) {
 		if p.Owner == "" {
@@ -228,7 +229,7 @@ func (c *chronicle) compareThen(
 	for _, f := range got {
 		var first time.Time
 		for _, uid := range f.Advisories {
-			told = append(told, f.Package.PURL+" "+string(uid))
+			listed = append(listed, f.Package.PURL+" "+string(uid))
 			if s := m.since[hitKey{f.Package.PURL, uid}]; first.IsZero() || s.Before(first) {
 				first = s
 			}
@@ -241,8 +242,8 @@ func (c *chronicle) compareThen(
 		}
 	}
 	slices.Sort(want)
-	slices.Sort(told)
-	if diff := gocmp.Diff(want, told, cmpopts.EquateEmpty()); diff != "" {
+	slices.Sort(listed)
+	if diff := gocmp.Diff(want, listed, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%s: %s", what, diff)
 	}
 }
@@ -250,8 +251,8 @@ func (c *chronicle) compareThen(
 // A named is a package, whatever its version, and a name of an advisory.
 type named struct{ pkg, id string }
 
-// checkClosed: what the image of a tag had, or those before it that are still there, and is
-// not open, is told as closed, and nothing else is.
+// checkClosed: a finding is listed as closed exactly if it is not open, and the image
+// of a tag or an earlier image that still exists had it.
 func (c *chronicle) checkClosed(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for repo, tags := range c.tags {
@@ -260,7 +261,7 @@ func (c *chronicle) checkClosed(ctx context.Context, t *testing.T, name string) 
 		}
 		for tag, d := range tags {
 			list := func(state finding.State) []finding.Finding {
-				got, err := all(func(p page.Params) (page.Page[finding.Finding], error) {
+				got, err := readAll(func(p page.Params) (page.Page[finding.Finding], error) {
 					found, _, err := c.service.List(ctx, finding.Image{Repo: repo, Reference: tag},
 						query.Filter{States: []finding.State{state}}, p)
 					return found, err
@@ -277,23 +278,23 @@ func (c *chronicle) checkClosed(ctx context.Context, t *testing.T, name string) 
 						return open[named{key, id}] || over[named{key, id}]
 					})
 				}) {
-					t.Fatalf("%s is not told that %s of %s had %v, which is over", name, tag, repo, key)
+					t.Fatalf("the list of %s for %s of %s lacks the closed finding of %v", name, tag, repo, key)
 				}
 			}
 			for _, f := range closed {
 				key := f.Package.Ecosystem + " " + f.Package.Name
 				if !slices.ContainsFunc(f.Advisories, func(uid resource.UID) bool { return had[key][uid] }) {
-					t.Fatalf("%s is told that %s of %s had %s %s", name, tag, repo, key, f.ID)
+					t.Fatalf("the list of %s for %s of %s has %s %s, which never existed", name, tag, repo, key, f.ID)
 				}
 				if slices.ContainsFunc(append(f.Aliases, f.ID), func(id string) bool { return open[named{key, id}] }) {
-					t.Fatalf("%s is told that %s %s is both open and over", name, key, f.ID)
+					t.Fatalf("%s gets %s %s as both open and closed", name, key, f.ID)
 				}
 			}
 		}
 	}
 }
 
-// called returns the names of an advisory, as it is or last was.
+// called returns the current names of an advisory, or its last names if it was deleted.
 func (c *chronicle) called(uid resource.UID) []string {
 	if a, ok := c.advisories[uid]; ok {
 		return append([]string{a.ID}, a.Aliases...)
@@ -301,9 +302,9 @@ func (c *chronicle) called(uid resource.UID) []string {
 	return c.names[uid]
 }
 
-func namesOf(all []finding.Finding) map[named]bool {
+func namesOf(findings []finding.Finding) map[named]bool {
 	names := map[named]bool{}
-	for _, f := range all {
+	for _, f := range findings {
 		for _, id := range append([]string{f.ID}, f.Aliases...) {
 			names[named{f.Package.Ecosystem + " " + f.Package.Name, id}] = true
 		}
@@ -311,14 +312,14 @@ func namesOf(all []finding.Finding) map[named]bool {
 	return names
 }
 
-// had returns the advisories that affected a package, by its name, of an image for which a
-// tag stood, or of the image for which it stands.
+// had returns, by name of the package, the advisories that affected a package of the
+// images to which a tag pointed, and of the image to which it points today.
 func (c *chronicle) had(repo resource.UID, tag, today string, sees []resource.UID) map[string]map[resource.UID]bool {
-	all := map[string]map[resource.UID]bool{}
+	affected := map[string]map[resource.UID]bool{}
 	for _, m := range c.moments {
 		for _, d := range []string{m.tags[repo][tag], today} {
-			word, there := m.images[repo][d]
-			if _, ok := c.repos[repo][d]; !ok || !there || c.born[repo][d].After(m.at) {
+			word, exists := m.images[repo][d]
+			if _, ok := c.repos[repo][d]; !ok || !exists || c.born[repo][d].After(m.from) {
 				continue
 			}
 			for _, p := range contents(word, c.extractors) {
@@ -333,18 +334,18 @@ func (c *chronicle) had(repo resource.UID, tag, today string, sees []resource.UI
 					if p.SourceName != "" {
 						key = "Debian:12 " + p.Name
 					}
-					if all[key] == nil {
-						all[key] = map[resource.UID]bool{}
+					if affected[key] == nil {
+						affected[key] = map[resource.UID]bool{}
 					}
-					all[key][uid] = true
+					affected[key][uid] = true
 				}
 			}
 		}
 	}
-	return all
+	return affected
 }
 
-// TestClosed tells the story of a tag with all times and reasons.
+// TestClosed: the findings of a tag are closed with the right times and reasons.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -352,11 +353,11 @@ func TestClosed(t *testing.T) {
 		org := c.groups[0]
 		caller := authz.WithCaller(t.Context(), c.callers["owner of a"])
 		start := time.UnixMilli(c.clock.Load()).UTC()
-		at := func(seconds int64) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-		tick := func(seconds int64) { c.settle(t); c.clock.Store(at(seconds).UnixMilli()) }
+		after := func(seconds int64) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+		tick := func(seconds int64) { c.settle(t); c.clock.Store(after(seconds).UnixMilli()) }
 		repo := registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: start, UpdateTime: start}
 		must(t, c.InsertRepo(t.Context(), repo))
-		a, b, own := unlike()
+		a, b, unshared := unlike()
 		old, fresh := push(t, c.Store, repo, a), push(t, c.Store, repo, b)
 		tag := func(d string) {
 			_, err := c.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest", Digest: d}, nil)
@@ -365,7 +366,7 @@ func TestClosed(t *testing.T) {
 		tag(old)
 		tick(10)
 		publish := func(id, source, fixed string) {
-			a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: "npm", Name: own.Name,
+			a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: "npm", Name: unshared.Name,
 				Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: fixed}}}}}}}
 			a.Source.Digest = []byte(fixed + source)
 			_, err := c.ImportAdvisories(advisorydb.WithSource(t.Context(), source), org, "test", []vuln.Advisory{a})
@@ -391,25 +392,25 @@ func TestClosed(t *testing.T) {
 				Closing: f.Closing})
 		}
 		want := []finding.Finding{
-			{ID: "CVE-1", State: finding.StateClosed, FirstSeen: at(10), OpenedBy: "feed 1",
-				Closing: finding.Closing{CloseTime: at(30), CloseReason: finding.CloseImageChanged, ClosedBy: "image " + fresh}},
-			{ID: "CVE-2", State: finding.StateClosed, FirstSeen: at(10), OpenedBy: "feed 1",
-				Closing: finding.Closing{CloseTime: at(20), CloseReason: finding.CloseAdvisoryChanged, ClosedBy: "feed 2"}},
+			{ID: "CVE-1", State: finding.StateClosed, FirstSeen: after(10), OpenedBy: "feed 1",
+				Closing: finding.Closing{CloseTime: after(30), CloseReason: finding.CloseImageChanged, ClosedBy: "image " + fresh}},
+			{ID: "CVE-2", State: finding.StateClosed, FirstSeen: after(10), OpenedBy: "feed 1",
+				Closing: finding.Closing{CloseTime: after(20), CloseReason: finding.CloseAdvisoryChanged, ClosedBy: "feed 2"}},
 		}
 		if diff := gocmp.Diff(want, got, cmpopts.IgnoreUnexported(finding.Finding{})); diff != "" {
 			t.Error(diff)
 		}
 		for seconds, want := range map[int64]int{5: 0, 10: 2, 20: 1, 29: 1, 30: 0} {
-			if got := list(query.Filter{At: at(seconds)}); len(got) != want {
+			if got := list(query.Filter{At: after(seconds)}); len(got) != want {
 				t.Errorf("%d were open after %d seconds, want %d", len(got), seconds, want)
 			}
 		}
-		c.wantPastTags(caller, t, repo.UID, old, at(30))
-		c.refuses(t, repo.UID, at(20), at(100))
+		c.wantPastTags(caller, t, repo.UID, old, after(30))
+		c.refuses(t, repo.UID, after(20), after(100))
 	})
 }
 
-// unlike returns the words of two images, and a package of npm that the first has and the
+// unlike returns the words of two images, and an npm package of the first that the
 // second has in no version.
 func unlike() (a, b string, p inspect.Package) {
 	for i := range 20 * 20 {
@@ -425,8 +426,8 @@ func unlike() (a, b string, p inspect.Package) {
 	panic("all images have the same packages")
 }
 
-// wantPastTags: whoever asks for the images of an advisory is told that a tag stood for one,
-// if they may list tags.
+// wantPastTags: an image that an advisory affects is listed with the tags that pointed
+// to it, if the caller may list tags.
 func (c *chronicle) wantPastTags(ctx context.Context, t *testing.T, repo resource.UID, digest string, until time.Time) {
 	t.Helper()
 	narrowed := c.callers["owner of a"]
@@ -447,8 +448,8 @@ func (c *chronicle) wantPastTags(ctx context.Context, t *testing.T, repo resourc
 	}
 }
 
-// refuses: the past needs the capability for the history of tags, and the future is not
-// known.
+// refuses: a query about the past needs the capability to list tags, and a query about
+// the future is invalid.
 func (c *chronicle) refuses(t *testing.T, repo resource.UID, past, future time.Time) {
 	t.Helper()
 	narrowed := c.callers["owner of a"]
@@ -461,15 +462,15 @@ func (c *chronicle) refuses(t *testing.T, repo resource.UID, past, future time.T
 		f      query.Filter
 		err    error
 	}{
-		"now":                             {narrowed, repo, query.Filter{}, nil},
-		"the past without tag.list":       {narrowed, repo, query.Filter{At: past}, fault.PermissionDenied},
-		"what is closed without tag.list": {narrowed, repo, query.Filter{States: closed}, fault.PermissionDenied},
-		"another organization":            {c.callers["owner of b"], repo, query.Filter{At: past}, fault.PermissionDenied},
-		"nobody":                          {authz.Caller{}, repo, query.Filter{At: past}, fault.PermissionDenied},
-		"the future":                      {c.callers["owner of a"], repo, query.Filter{At: future}, fault.InvalidArgument},
-		"both": {c.callers["owner of a"], repo, query.Filter{At: past, States: closed},
+		"now":                              {narrowed, repo, query.Filter{}, nil},
+		"the past without tag.list":        {narrowed, repo, query.Filter{At: past}, fault.PermissionDenied},
+		"closed findings without tag.list": {narrowed, repo, query.Filter{States: closed}, fault.PermissionDenied},
+		"another organization":             {c.callers["owner of b"], repo, query.Filter{At: past}, fault.PermissionDenied},
+		"an anonymous caller":              {authz.Caller{}, repo, query.Filter{At: past}, fault.PermissionDenied},
+		"the future":                       {c.callers["owner of a"], repo, query.Filter{At: future}, fault.InvalidArgument},
+		"closed findings in the past": {c.callers["owner of a"], repo, query.Filter{At: past, States: closed},
 			fault.InvalidArgument},
-		// Its last segment is that of a repo of others.
+		// Its last segment belongs to a repo of another organization.
 		"a repo that is elsewhere": {c.callers["owner of b"], c.groups[1] + repo[strings.LastIndexByte(string(repo), '/'):],
 			query.Filter{At: past}, fault.NotFound},
 	}

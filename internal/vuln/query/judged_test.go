@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// aRepo makes a repo in a group.
+// aRepo creates a repo in a group.
 func (g *game) aRepo(t *testing.T, group resource.UID, name string) registry.Repo {
 	t.Helper()
 	now := g.DB.Time()
@@ -35,8 +35,8 @@ func (g *game) aRepo(t *testing.T, group resource.UID, name string) registry.Rep
 	return repo
 }
 
-// about stores an advisory of a group about all versions of packages of npm, or of what
-// Debian builds from them, and returns its uid.
+// about imports an advisory about all versions of npm packages, or of Debian packages
+// built from these sources, and returns its UID.
 func (g *game) about(t *testing.T, group resource.UID, id, ecosystem string, names ...string) resource.UID {
 	t.Helper()
 	a := vuln.Advisory{ID: id}
@@ -53,14 +53,14 @@ func (g *game) about(t *testing.T, group resource.UID, id, ecosystem string, nam
 			return uid
 		}
 	}
-	t.Fatal("the advisory is not there")
+	t.Fatal("the advisory does not exist")
 	return ""
 }
 
 var everyName = []string{"p0", "p1", "p2", "p3", "p4", "p5"}
 
-// TestExceptionEnds: an exception that expires at a second holds one millisecond before it,
-// and not at it, whoever asks.
+// TestExceptionEnds: an exception holds until one millisecond before its expire time,
+// and not at that time, in lists, counts and the gate.
 func TestExceptionEnds(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -84,22 +84,22 @@ func TestExceptionEnds(t *testing.T) {
 		}
 		m, err := g.StatManifest(t.Context(), repo.UID, d)
 		must(t, err)
-		for at, want := range map[time.Time]finding.State{now: finding.StateExcepted,
+		for asOf, want := range map[time.Time]finding.State{now: finding.StateExcepted,
 			end.Add(-time.Millisecond): finding.StateExcepted, end: finding.StateOpen} {
-			now = at
+			now = asOf
 			g.hasState(ctx, t, repo.UID, d, want)
 			gate := policy.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil, metric.Metrics{})
 			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != (want == finding.StateOpen) {
-				t.Errorf("at %s the gate says %q", at, why)
+				t.Errorf("at %s the gate says %q", asOf, why)
 			}
 		}
 	})
 }
 
-// hasState: all findings of an image have a state, wherever they are listed or counted. The
-// image is the only one of its repo.
+// hasState checks that all findings of an image have a state, wherever they are listed
+// or counted. The image is the only one of its repo.
 func (g *game) hasState(ctx context.Context, t *testing.T, repo resource.UID, d string, want finding.State) {
 	t.Helper()
 	one, _, err := g.service.List(ctx, finding.Image{Repo: repo, Reference: d}, query.Filter{}, page.Params{Size: 200})
@@ -127,8 +127,8 @@ func (g *game) hasState(ctx context.Context, t *testing.T, repo resource.UID, d 
 	}
 }
 
-// TestExceptionOfOneImage: what an exception on one image of a repo hides is still open in
-// another image that has the same packages, also where findings are counted.
+// TestExceptionOfOneImage: an exception on one image of a repo does not hide the
+// findings of another image that has the same packages, in lists and counts.
 func TestExceptionOfOneImage(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -156,8 +156,8 @@ func TestExceptionOfOneImage(t *testing.T) {
 	})
 }
 
-// sharing returns the words of two images that have a package of npm and one of Debian in
-// common.
+// sharing returns the words of two images that have an npm package and a Debian package
+// in common.
 func sharing(t *testing.T) (first, second string) {
 	t.Helper()
 	has := func(word, purl string) bool {
@@ -175,8 +175,8 @@ func sharing(t *testing.T) (first, second string) {
 	return "", ""
 }
 
-// onlyClaimed returns the word of an SBOM and a package of npm that it lists, and that the
-// image of a word does not have in any version.
+// onlyClaimed returns the word of an SBOM, and an npm package that it lists and that
+// the image does not have in any version.
 func onlyClaimed(image string) (word string, p inspect.Package) {
 	for i := range 9 {
 		word = fmt.Sprintf("s%d", i)
@@ -190,8 +190,9 @@ func onlyClaimed(image string) (word string, p inspect.Package) {
 	panic("all SBOMs list what the image has")
 }
 
-// TestClaimsClose: what only an SBOM lists is among what is closed, since it was attached; and
-// is not if it was attached when the tag had moved on.
+// TestClaimsClose: a finding in a package that only an SBOM lists is closed when the
+// tag moves, and was first seen when the SBOM was attached. If the SBOM was attached
+// after the tag moved, there is no such finding.
 func TestClaimsClose(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -224,7 +225,7 @@ func TestClaimsClose(t *testing.T) {
 		g.attach(t, repos[0], attachment{by: resource.NewRoot()}, olds[0], word)
 		g.settle(t)
 		moved := after(20)
-		for _, repo := range repos { // to an image without it
+		for _, repo := range repos { // to an image without the package
 			_, err := g.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest",
 				Digest: push(t, g.Store, repo, without(p.Name))}, nil)
 			must(t, err)
@@ -243,7 +244,7 @@ func TestClaimsClose(t *testing.T) {
 	})
 }
 
-// without returns the word of an image that does not have a package of npm.
+// without returns the word of an image that does not have an npm package.
 func without(name string) string {
 	for i := range 20 {
 		word := fmt.Sprintf("%c1", 'a'+i)
@@ -251,12 +252,12 @@ func without(name string) string {
 			return word
 		}
 	}
-	panic("all images have it")
+	panic("all images have the package")
 }
 
-// TestGroupClaimsOfOthers: an image whose layers a repo does not have counts in its groups as
-// far as its SBOMs list packages, and nothing tells what is in it: no list, no count, and not
-// what is closed.
+// TestGroupClaimsOfOthers: if a repo does not have the layers of an image, only the
+// packages in its SBOMs count in its groups. No list, count or closed finding reveals
+// the packages in its layers.
 func TestGroupClaimsOfOthers(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -286,12 +287,12 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 		for _, f := range group.Items {
 			if !isClaim(f.Finding) || f.FromFiles || !f.FromSBOMs || f.Images != 1 || len(f.SomeImages) != 1 ||
 				!f.SomeImages[0].Claimed {
-				t.Errorf("the thief is told of %+v", f)
+				t.Errorf("the thief sees %+v", f)
 			}
 			found = found || f.Package.PURL == p.Purl
 		}
 		if !found || covers.Images != 1 || covers.NotUnderstood != 1 || covers.Indexed != 0 {
-			t.Errorf("%s is told: %v; coverage %+v", p.Purl, found, covers)
+			t.Errorf("%s is listed: %v; coverage %+v", p.Purl, found, covers)
 		}
 		_, sum, err := g.service.Summarize(ctx, query.Place{}, 1, page.Params{})
 		must(t, err)
@@ -307,13 +308,13 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 		must(t, err)
 		if i := slices.IndexFunc(got.Items, func(f finding.Finding) bool { return !isClaim(f) }); i >= 0 ||
 			len(got.Items) == 0 {
-			t.Errorf("the thief is told of %+v", got.Items)
+			t.Errorf("the thief sees %+v", got.Items)
 		}
 	})
 }
 
-// TestCompareStates: findings that are compared have the states that exceptions give them in
-// the image of their side.
+// TestCompareStates: a finding in a comparison has the state that exceptions give it in
+// the image of its side.
 func TestCompareStates(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -348,7 +349,8 @@ func TestCompareStates(t *testing.T) {
 	})
 }
 
-// TestGroupStatesRefused: what a list of a group cannot tell is refused, with the field.
+// TestGroupStatesRefused: a list of a group refuses states that it does not support,
+// and names them.
 func TestGroupStatesRefused(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -358,7 +360,7 @@ func TestGroupStatesRefused(t *testing.T) {
 			_, _, err := g.service.ListGroup(ctx, query.Place{Group: g.groups[0]},
 				query.Filter{States: []finding.State{finding.StateClosed}}, page.Params{})
 			if !errors.Is(err, fault.InvalidArgument) || !strings.Contains(fmt.Sprintf("%+v", err), "closed") {
-				t.Errorf("%s is answered %v", name, err)
+				t.Errorf("%s gets the error %v", name, err)
 			}
 		}
 	})

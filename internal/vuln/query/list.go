@@ -55,52 +55,52 @@ var findingList = page.List{Kind: "findings", Fields: []string{"urgency"},
 // needs tag.list on the repo.
 func (s *Service) List(
 	ctx context.Context, i finding.Image, f Filter, p page.Params,
-) (none page.Page[finding.Finding], k ImageDetails, _ error) {
+) (zero page.Page[finding.Finding], k ImageDetails, _ error) {
 	selected, req, err := page.Resume(s.pages, findingList, selection{i, f}, p)
 	if err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	i, f = selected.Image, selected.Filter
 	if err := s.authz.RequireAll(ctx, f.capabilities(), i.Repo); err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	asOf := s.packages.Time()
 	if err := f.check(asOf); err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	k, found, err := s.lookAt(ctx, i, f.At)
 	if err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	if k.Coverage, err = s.coverage(ctx, found); err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	listed, err := s.findingsAt(ctx, k.StoredImage, found, f.At)
 	if err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	if err := s.judgeAt(ctx, i.Repo, k.Digest, listed, f.At, asOf); err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	if slices.Contains(f.States, finding.StateClosed) {
 		closed, err := s.closed(ctx, i, &k, found, listed)
 		if err != nil {
-			return none, k, err
+			return zero, k, err
 		}
 		listed = append(listed, closed...)
 	}
 	if err := s.addExploits(ctx, pointers(listed)); err != nil {
-		return none, k, err
+		return zero, k, err
 	}
 	listed = slices.DeleteFunc(listed, func(v finding.Finding) bool { return !f.has(v) })
 	return page.Finish(s.pages, req, page.Cut(listed, req, finding.Finding.Key)), k, nil
 }
 
 // pointers returns the addresses of findings.
-func pointers(all []finding.Finding) []*finding.Finding {
-	out := make([]*finding.Finding, len(all))
-	for i := range all {
-		out[i] = &all[i]
+func pointers(findings []finding.Finding) []*finding.Finding {
+	out := make([]*finding.Finding, len(findings))
+	for i := range findings {
+		out[i] = &findings[i]
 	}
 	return out
 }
@@ -120,7 +120,7 @@ func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]fi
 // inspection of its image.
 func (s *Service) findingsAt(
 	ctx context.Context, i registry.StoredImage, found registry.Inspection, asOf time.Time,
-) (all []finding.Finding, _ error) {
+) (findings []finding.Finding, _ error) {
 	reach, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func (s *Service) findingsAt(
 			if v.FirstSeen.Before(i.IndexTime) {
 				v.FirstSeen = i.IndexTime
 			}
-			all = append(all, v)
+			findings = append(findings, v)
 		}
 	}
-	return all, nil
+	return findings, nil
 }

@@ -15,18 +15,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// more is what a game knows about tags that move, and about groups that come and go.
-type more struct {
-	latest   map[resource.UID]string // by repo, the digest that its tag "latest" stands for
-	untagged map[string]bool         // by repo and digest, that the tag of the push is gone
-	groups   []resource.UID          // that were made meanwhile
+// tagsAndGroups records the tags that move, and the groups that are created and
+// deleted.
+type tagsAndGroups struct {
+	latest   map[resource.UID]string // by repo, the digest to which its tag "latest" points
+	untagged map[string]bool         // by repo and digest: the tag of the push was deleted
+	groups   []resource.UID          // groups created during the game
 }
 
-// actMore does one of the things that happen less often, and reports whether it could.
+// actMore performs one of the less frequent actions, and reports whether it could.
 func (g *game) actMore(t *testing.T) bool {
 	t.Helper()
-	if g.more.latest == nil {
-		g.more.latest, g.more.untagged = map[resource.UID]string{}, map[string]bool{}
+	if g.extra.latest == nil {
+		g.extra.latest, g.extra.untagged = map[resource.UID]string{}, map[string]bool{}
 	}
 	switch g.rng.IntN(6) {
 	case 0:
@@ -43,7 +44,7 @@ func (g *game) actMore(t *testing.T) bool {
 	return g.deleteGroup(t)
 }
 
-// withdraw has the source of an advisory withdraw it, or bring it back.
+// withdraw marks an advisory as withdrawn by its source, or restores it.
 func (g *game) withdraw(t *testing.T) bool {
 	t.Helper()
 	uids := slices.Sorted(maps.Keys(g.advisories))
@@ -65,7 +66,7 @@ func (g *game) withdraw(t *testing.T) bool {
 	return true
 }
 
-// anImage returns one of the images.
+// anImage returns a random image.
 func (g *game) anImage() (repo resource.UID, digest string, ok bool) {
 	repos := slices.Sorted(maps.Keys(g.repos))
 	if len(repos) == 0 {
@@ -79,7 +80,7 @@ func (g *game) anImage() (repo resource.UID, digest string, ok bool) {
 	return repo, digests[g.rng.IntN(len(digests))], true
 }
 
-// copyOne pushes an image that one repo has to another one, of any organization.
+// copyOne pushes an image of one repo to another repo, of any organization.
 func (g *game) copyOne(t *testing.T) bool {
 	t.Helper()
 	from, d, ok := g.anImage()
@@ -89,11 +90,11 @@ func (g *game) copyOne(t *testing.T) bool {
 	repos := slices.Sorted(maps.Keys(g.repos))
 	to, word := repos[g.rng.IntN(len(repos))], g.repos[from][d]
 	g.repos[to][push(t, g.Store, g.named[to], word)] = word
-	delete(g.more.untagged, string(to)+d)
+	delete(g.extra.untagged, string(to)+d)
 	return true
 }
 
-// moveTag has the tag "latest" of a repo stand for another image.
+// moveTag moves the tag "latest" of a repo to a random image.
 func (g *game) moveTag(t *testing.T) bool {
 	t.Helper()
 	repo, d, ok := g.anImage()
@@ -106,7 +107,7 @@ func (g *game) moveTag(t *testing.T) bool {
 	_, err = g.PutManifest(t.Context(), registrydb.RepoRef{Group: repo.Parent(), Name: g.named[repo].Name}, m,
 		[]string{"latest"})
 	must(t, err)
-	g.more.latest[repo] = d
+	g.extra.latest[repo] = d
 	return true
 }
 
@@ -114,35 +115,35 @@ func (g *game) moveTag(t *testing.T) bool {
 func (g *game) deleteTag(t *testing.T) bool {
 	t.Helper()
 	repo, d, ok := g.anImage()
-	if !ok || g.more.untagged[string(repo)+d] {
+	if !ok || g.extra.untagged[string(repo)+d] {
 		return false
 	}
 	must(t, g.DeleteTagNamed(t.Context(), repo, "v-"+g.repos[repo][d], nil))
-	g.more.untagged[string(repo)+d] = true
+	g.extra.untagged[string(repo)+d] = true
 	return true
 }
 
-// untag forgets the tags of an image that is gone.
+// untag forgets the tags of a deleted image.
 func (g *game) untag(repo resource.UID, d string) {
-	delete(g.more.untagged, string(repo)+d)
-	if g.more.latest[repo] == d {
-		delete(g.more.latest, repo)
+	delete(g.extra.untagged, string(repo)+d)
+	if g.extra.latest[repo] == d {
+		delete(g.extra.latest, repo)
 	}
 }
 
-// tagsOf returns the tags that stand for an image.
+// tagsOf returns the tags that point to an image, joined by commas.
 func (g *game) tagsOf(repo resource.UID, d, word string) string {
-	var all []string
-	if g.more.latest[repo] == d {
-		all = append(all, "latest")
+	var tags []string
+	if g.extra.latest[repo] == d {
+		tags = append(tags, "latest")
 	}
-	if !g.more.untagged[string(repo)+d] {
-		all = append(all, "v-"+word)
+	if !g.extra.untagged[string(repo)+d] {
+		tags = append(tags, "v-"+word)
 	}
-	return strings.Join(all, ",")
+	return strings.Join(tags, ",")
 }
 
-// addGroup makes a group below another one.
+// addGroup creates a group below another one.
 func (g *game) addGroup(t *testing.T) bool {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -154,15 +155,15 @@ func (g *game) addGroup(t *testing.T) bool {
 		Name:       fmt.Sprintf("g-%s", strings.ToLower(rand.Text()[:8])),
 		CreateTime: now, UpdateTime: now})
 	must(t, err)
-	g.groups, g.more.groups = append(g.groups, uid), append(g.more.groups, uid)
+	g.groups, g.extra.groups = append(g.groups, uid), append(g.extra.groups, uid)
 	return true
 }
 
-// deleteGroup deletes a group that was made meanwhile, with all that is in it.
+// deleteGroup deletes a group that was created during the game, with everything in it.
 func (g *game) deleteGroup(t *testing.T) bool {
 	t.Helper()
-	for i, uid := range slices.Backward(g.more.groups) {
-		if slices.ContainsFunc(g.groups, func(other resource.UID) bool { return other != uid && uid.Covers(other) }) {
+	for i, uid := range slices.Backward(g.extra.groups) {
+		if slices.ContainsFunc(g.groups, func(group resource.UID) bool { return group != uid && uid.Covers(group) }) {
 			continue
 		}
 		for _, repo := range slices.Sorted(maps.Keys(g.repos)) {
@@ -183,8 +184,8 @@ func (g *game) deleteGroup(t *testing.T) bool {
 			}
 		}
 		must(t, g.DeleteGroup(t.Context(), uid, ""))
-		g.more.groups = slices.Delete(g.more.groups, i, i+1)
-		g.groups = slices.DeleteFunc(g.groups, func(other resource.UID) bool { return other == uid })
+		g.extra.groups = slices.Delete(g.extra.groups, i, i+1)
+		g.groups = slices.DeleteFunc(g.groups, func(group resource.UID) bool { return group == uid })
 		return true
 	}
 	return false

@@ -46,7 +46,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-var rounds = flag.Int("rounds", 2, "how many `rounds` TestFindings plays on each engine")
+var rounds = flag.Int("rounds", 2, "number of `rounds` of TestFindings on each engine")
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -55,16 +55,17 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A model is what was done, in memory.
+// A model records all actions in memory.
 type model struct {
-	repos      map[resource.UID]map[string]string // by repo and digest, the word of an image
+	repos      map[resource.UID]map[string]string // by repo and digest, the word that determines the packages of an image
 	advisories map[resource.UID]vuln.Advisory
 	extractors int
-	attached   map[resource.UID]map[string][]attachment // by repo and image, the last first
+	attached   map[resource.UID]map[string][]attachment // by repo and image, the latest first
 }
 
-// contents returns what an image of that word has, as a version of the extractors reads it.
-func contents(word string, extractors int) (all []inspect.Package) {
+// contents returns the packages of the image with a word, as a version of the
+// extractors reads them.
+func contents(word string, extractors int) (packages []inspect.Package) {
 	rng := mathrand.New(mathrand.NewPCG(uint64(extractors),
 		uint64(len(word))<<32|uint64(word[0])<<8|uint64(word[len(word)-1])))
 	for range 2 + rng.IntN(8) {
@@ -72,19 +73,19 @@ func contents(word string, extractors int) (all []inspect.Package) {
 		p := inspect.Package{Ecosystem: "npm", Name: name, Version: v, Purl: "pkg:npm/" + name + "@" + v,
 			Location: "/app/" + name}
 		switch rng.IntN(4) {
-		case 0: // of a distribution, built from a source
+		case 0: // a distribution package, built from a source
 			p = inspect.Package{Name: "lib" + name, Version: v, Location: "/var/lib/dpkg/status", SourceName: name,
 				SourceVersion: v,
 				Purl:          "pkg:deb/debian/lib" + name + "@" + v + "?distro=debian-12"}
 		case 1:
 			p.Owner = "pkg:deb/debian/node@1"
 		}
-		all = append(all, p)
+		packages = append(packages, p)
 	}
-	return all
+	return packages
 }
 
-// A replica is a process of the server, as far as it is about findings.
+// A replica is the part of a server process that handles findings.
 type replica struct {
 	*storetest.Store
 	service *query.Service
@@ -118,7 +119,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r.blast = blast.NewService(r.service, packages, manifests, repos,
 		iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), checker, tokens, 90*24*time.Hour)
 	r.matcher = match.New(packages, advisories, quiet)
-	r.matcher.Pairs = 3 // so that nothing is compared in one turn
+	r.matcher.Pairs = 3 // so that every comparison takes several turns
 	r.indexer = indexer.New(imagedb.New(db), packages, images.Images, indexer.Config{
 		Version: extractors(), Log: quiet,
 		Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
@@ -132,7 +133,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 
 var sealKey = secret.NewKey()
 
-// words are what the layers of images were made from, by digest.
+// words maps digests to the words from which layers were made.
 var words sync.Map
 
 func digest(word string) string {
@@ -163,25 +164,25 @@ func push(t *testing.T, s *storetest.Store, repo registry.Repo, word string) str
 	return m.Digest
 }
 
-// A game plays against the service with what people and programs do, and compares what it
-// answers with a join of everything.
+// A game performs random actions of people and programs on the service, and compares
+// its answers with a join over everything.
 type game struct {
 	*replica
 	model
 	rng      *mathrand.Rand
 	replicas []*replica
-	started  bool // the replicas have started, and swept nothing yet
+	started  bool // the replicas were started and have not swept yet
 	groups   []resource.UID
 	callers  map[string]authz.Caller
 	sees     map[string][]resource.UID // the groups in which a caller has all roles
 	named    map[resource.UID]registry.Repo
-	more     more
-	plain    bool // only images are pushed and advisories change, which have no aliases
+	extra    tagsAndGroups
+	plain    bool // only push images and change advisories, without aliases
 }
 
-// TestFindings: whatever is pushed, deleted, imported, changed, withdrawn and read again in
-// whatever order by several replicas, each caller is told exactly what a join of all images
-// and advisories in their reach gives.
+// TestFindings: after any sequence of pushes, deletions, imports, changes, withdrawals
+// and new extractor versions, handled by several replicas, each caller gets exactly a
+// join of the images and advisories that they may see.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -227,23 +228,22 @@ func newGame(t *testing.T, url string) *game {
 	a, b, c := add("", "a"), add("", "b"), add("", "c")
 	folder := add(a, "folder")
 	deep := add(folder, "deep")
-	for name, at := range map[string][]resource.UID{
-		"owner of a": {a}, "owner of b": {b}, "of a folder": {folder}, "of a folder below": {deep}, "of both": {a,
-			b}, "of nothing": nil,
-		"of b and a folder of a": {b, deep}, "owner of c": {c}, "of all": {a, b, c},
+	for name, groups := range map[string][]resource.UID{
+		"owner of a": {a}, "owner of b": {b}, "owner of c": {c}, "of both": {a, b}, "of all": {a, b, c},
+		"of a folder": {folder}, "of a folder below": {deep}, "of b and a folder of a": {b, deep}, "of nothing": nil,
 	} {
 		identity := resource.NewRoot()
-		for _, group := range at {
+		for _, group := range groups {
 			_, err := g.InsertBindings(t.Context(), []resource.RoleBinding{{UID: group.NewChild(), Identity: identity,
 				Role: resource.OwnerRole, CreateTime: now}})
 			must(t, err)
 		}
-		g.callers[name], g.sees[name] = authz.Caller{Identity: identity}, at
+		g.callers[name], g.sees[name] = authz.Caller{Identity: identity}, groups
 	}
 	return g
 }
 
-// restart starts the replicas, of which SQLite has one.
+// restart stops the replicas and starts new ones: one on SQLite, three on PostgreSQL.
 func (g *game) restart(t *testing.T, url string) {
 	t.Helper()
 	for _, r := range g.replicas {
@@ -260,7 +260,7 @@ func (g *game) restart(t *testing.T, url string) {
 	g.replica = g.replicas[0]
 }
 
-// act does one thing.
+// act performs one random action.
 func (g *game) act(t *testing.T) {
 	t.Helper()
 	if !g.plain && g.rng.IntN(3) == 0 && g.actMore(t) {
@@ -281,7 +281,7 @@ func (g *game) act(t *testing.T) {
 		g.attachOne(t)
 	case n == 12:
 		g.detachOne(t)
-	default: // somebody inspects and compares meanwhile
+	default: // a replica matches in between
 		_, _ = g.matcher.Match(t.Context())
 	}
 }
@@ -304,7 +304,7 @@ func (g *game) pushOne(t *testing.T) {
 	word := fmt.Sprintf("%c%d", 'a'+g.rng.IntN(20), g.rng.IntN(3))
 	d := push(t, g.Store, repo, word)
 	g.repos[repo.UID][d] = word
-	delete(g.more.untagged, string(repo.UID)+d) // the push has tagged it again
+	delete(g.extra.untagged, string(repo.UID)+d) // the push has tagged it again
 }
 
 func (g *game) deleteOne(t *testing.T) {
@@ -330,7 +330,7 @@ func (g *game) deleteOne(t *testing.T) {
 	}
 }
 
-// importOne stores an advisory, or another version of one.
+// importOne imports an advisory, or a new version of one.
 func (g *game) importOne(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
@@ -348,14 +348,14 @@ func (g *game) importOne(t *testing.T) {
 	g.relearn(t, group, id)
 }
 
-// relearn reads an advisory of a group that was stored.
+// relearn reads a stored advisory of a group into the model.
 func (g *game) relearn(t *testing.T, group resource.UID, id string) {
 	t.Helper()
 	for uid, have := range g.advisories {
 		if have.ID == id && uid.Parent() == group {
-			now, err := g.Advisory(t.Context(), uid)
+			stored, err := g.Advisory(t.Context(), uid)
 			must(t, err)
-			g.advisories[uid] = now
+			g.advisories[uid] = stored
 			return
 		}
 	}
@@ -379,7 +379,7 @@ func (g *game) retract(t *testing.T) {
 	}
 }
 
-// settle lets all replicas inspect and compare until there is nothing left.
+// settle runs the indexers and matchers of all replicas until their queues are empty.
 func (g *game) settle(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -391,7 +391,7 @@ func (g *game) settle(t *testing.T) {
 		running.Go(func() { _ = r.indexer.Run(ctx) })
 		running.Go(func() { _ = r.matcher.Run(ctx) })
 	}
-	g.started = false // from now on nothing is left to a sweep
+	g.started = false // from now on no work depends on a sweep
 	defer running.Wait()
 	defer stop()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -410,35 +410,36 @@ func (g *game) settle(t *testing.T) {
 	t.Fatal("the queues are not empty after a minute")
 }
 
-// expected joins an image with the advisories that a caller sees: pairs of a package and
-// the names of an advisory.
-func (g *game) expected(repo resource.UID, d, word string, sees []resource.UID) (all []string) {
+// expected joins an image with the advisories that a caller may see. It returns pairs
+// of a package URL and the ID of an advisory.
+func (g *game) expected(repo resource.UID, d, word string, sees []resource.UID) (pairs []string) {
 	for _, p := range g.has(repo, d, word) {
 		for uid, a := range g.advisories {
 			if covered(sees, uid) && affects(a, p) {
-				all = append(all, p.Purl+" "+a.ID)
+				pairs = append(pairs, p.Purl+" "+a.ID)
 			}
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(pairs)
+	return slices.Compact(pairs)
 }
 
 func covered(sees []resource.UID, uid resource.UID) bool {
 	return slices.ContainsFunc(sees, func(g resource.UID) bool { return g.Covers(uid) })
 }
 
-// affects decides in its own words whether an advisory of this test is about a package.
+// affects is an independent implementation of whether an advisory of this test affects
+// a package.
 func affects(a vuln.Advisory, p inspect.Package) bool {
 	if p.Owner != "" || !a.DeleteTime.IsZero() {
 		return false
 	}
-	of, name := "npm", p.Name
+	ecosystem, name := "npm", p.Name
 	if p.SourceName != "" {
-		of, name = "Debian:12", p.SourceName
+		ecosystem, name = "Debian:12", p.SourceName
 	}
 	v := a.Affected[0]
-	if v.Name != name || v.Ecosystem != of && (v.Ecosystem != "Debian" || of != "Debian:12") {
+	if v.Name != name || v.Ecosystem != ecosystem && (v.Ecosystem != "Debian" || ecosystem != "Debian:12") {
 		return false
 	}
 	events := v.Ranges[0].Events // all versions have one digit in the same place
@@ -461,29 +462,29 @@ func (g *game) checkImages(ctx context.Context, t *testing.T, r *replica, name s
 	t.Helper()
 	for repo, images := range g.repos {
 		for d, word := range images {
-			got, err := all(func(p page.Params) (page.Page[finding.Finding], error) {
+			got, err := readAll(func(p page.Params) (page.Page[finding.Finding], error) {
 				found, _, err := r.service.List(ctx, finding.Image{Repo: repo, Reference: d}, query.Filter{}, p)
 				return found, err
 			})
 			if !covered(g.sees[name], repo) {
 				if !errors.Is(err, fault.PermissionDenied) {
-					t.Errorf("%s is answered %v about an image of others", name, err)
+					t.Errorf("%s gets the error %v for an image in another group", name, err)
 				}
 				continue
 			}
 			must(t, err)
-			var told []string
+			var pairs []string
 			for _, f := range got {
 				for _, uid := range f.Advisories {
-					told = append(told, f.Package.PURL+" "+g.advisories[uid].ID)
+					pairs = append(pairs, f.Package.PURL+" "+g.advisories[uid].ID)
 				}
 				g.checkNames(t, f)
 				g.checkOrigins(t, repo, d, word, f.Package)
 			}
-			slices.Sort(told)
-			if diff := gocmp.Diff(g.expected(repo, d, word, g.sees[name]), slices.Compact(told),
+			slices.Sort(pairs)
+			if diff := gocmp.Diff(g.expected(repo, d, word, g.sees[name]), slices.Compact(pairs),
 				cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("%s is told of %s: %s", name, word, diff)
+				t.Fatalf("the findings of %s for %s: %s", word, name, diff)
 			}
 		}
 	}
@@ -519,37 +520,38 @@ func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name
 				}
 			}
 		}
-		got, err := all(func(p page.Params) (page.Page[query.AffectedImage], error) {
+		got, err := readAll(func(p page.Params) (page.Page[query.AffectedImage], error) {
 			return r.service.AffectedImages(ctx, id, query.Place{}, p)
 		})
 		must(t, err)
-		compareImages(t, name+" asks for "+id, want, got)
+		compareImages(t, name+" lists images affected by "+id, want, got)
 	}
 }
 
-// called returns the advisories with a name, and those that share a name with one of them.
+// called returns the advisories with a name, and the advisories that share a name with
+// one of them.
 func (g *game) called(id string, sees []resource.UID) []vuln.Advisory {
 	names := []string{id}
 	for range 2 {
-		var more []string
+		var connected []string
 		for uid, a := range g.advisories {
-			own := append([]string{a.ID}, a.Aliases...)
-			if covered(sees, uid) && slices.ContainsFunc(own, func(s string) bool { return slices.Contains(names, s) }) {
-				more = append(more, own...)
+			called := append([]string{a.ID}, a.Aliases...)
+			if covered(sees, uid) && slices.ContainsFunc(called, func(s string) bool { return slices.Contains(names, s) }) {
+				connected = append(connected, called...)
 			}
 		}
 		if names[0] == id && len(names) == 1 {
-			names = append(names, more...)
+			names = append(names, connected...)
 		}
 	}
-	var all []vuln.Advisory
+	var found []vuln.Advisory
 	for uid, a := range g.advisories {
-		own := append([]string{a.ID}, a.Aliases...)
-		if covered(sees, uid) && slices.ContainsFunc(own, func(s string) bool { return slices.Contains(names, s) }) {
-			all = append(all, a)
+		called := append([]string{a.ID}, a.Aliases...)
+		if covered(sees, uid) && slices.ContainsFunc(called, func(s string) bool { return slices.Contains(names, s) }) {
+			found = append(found, a)
 		}
 	}
-	return all
+	return found
 }
 
 func (g *game) checkSearch(ctx context.Context, t *testing.T, r *replica, name string) {
@@ -565,29 +567,29 @@ func (g *game) checkSearch(ctx context.Context, t *testing.T, r *replica, name s
 				}
 			}
 		}
-		got, err := all(func(p page.Params) (page.Page[query.AffectedImage], error) {
+		got, err := readAll(func(p page.Params) (page.Page[query.AffectedImage], error) {
 			return r.service.Search(ctx, fmt.Sprintf("pkg:npm/p%d", n), "<1.3.0", query.Place{}, p)
 		})
 		must(t, err)
-		compareImages(t, fmt.Sprintf("%s searches p%d", name, n), want, got)
+		compareImages(t, fmt.Sprintf("%s searches for p%d", name, n), want, got)
 	}
 }
 
 func compareImages(t *testing.T, what string, want []string, got []query.AffectedImage) {
 	t.Helper()
-	var told []string
+	var texts []string
 	for _, i := range got {
-		told = append(told, string(i.Repo)+" "+i.Digest+" "+strings.Join(i.Tags, ","))
+		texts = append(texts, string(i.Repo)+" "+i.Digest+" "+strings.Join(i.Tags, ","))
 	}
 	slices.Sort(want)
-	slices.Sort(told)
-	if diff := gocmp.Diff(want, told, cmpopts.EquateEmpty()); diff != "" {
+	slices.Sort(texts)
+	if diff := gocmp.Diff(want, texts, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%s: %s", what, diff)
 	}
 }
 
-// all reads all pages, of three each, and checks that each has the same total.
-func all[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ error) {
+// all reads all pages, three items each, and checks the total of the last.
+func readAll[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ error) {
 	for p := (page.Params{Size: 3}); ; {
 		got, err := read(p)
 		if err != nil {
@@ -596,7 +598,7 @@ func all[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ erro
 		items = append(items, got.Items...)
 		if got.Next == "" {
 			if int(got.Total) != len(items) {
-				return nil, fmt.Errorf("the total is %d, and there are %d", got.Total, len(items))
+				return nil, fmt.Errorf("the total is %d, but there are %d items", got.Total, len(items))
 			}
 			return items, nil
 		}
@@ -604,8 +606,9 @@ func all[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ erro
 	}
 }
 
-// TestLayersOfOthers: whoever pushes the manifest of another's image without its layers,
-// which is possible for those that need not be distributed, does not learn what is in it.
+// TestLayersOfOthers: a manifest can be pushed without its layers if these need not be
+// distributed. A caller who pushes the manifest of another organization's image in this
+// way does not learn which packages are in it.
 func TestLayersOfOthers(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -640,8 +643,8 @@ func TestLayersOfOthers(t *testing.T) {
 	})
 }
 
-// TestCatchUp: advisories that the version before has stored, changed and deleted without
-// noting it are known in the end.
+// TestCatchUp: advisories that the previous version stored, changed and deleted without
+// recording the change are matched in the end.
 func TestCatchUp(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {

@@ -28,7 +28,7 @@ func parseRange(ecosystem, text string) (r versionRange, _ error) {
 	}
 	n := 0
 	for part := range strings.SplitSeq(text, "||") {
-		var all []comparison
+		var alternative []comparison
 		for _, word := range strings.FieldsFunc(joined(part), func(c rune) bool { return c == ',' || c == ' ' }) {
 			c := comparison{"=", word}
 			for _, o := range operators {
@@ -40,13 +40,13 @@ func parseRange(ecosystem, text string) (r versionRange, _ error) {
 			if _, err := version.Compare(ecosystem, c.version, c.version); err != nil || c.version == "" {
 				return nil, fault.Field("range", "%.100q is not a version of %s", c.version, ecosystem)
 			}
-			all = append(all, c)
+			alternative = append(alternative, c)
 			n++
 		}
-		if len(all) == 0 || n > maxComparisons {
+		if len(alternative) == 0 || n > maxComparisons {
 			return nil, fault.Field("range", "must have 1 to %d comparisons, such as \">=1.0 <1.2 || 2.0\"", maxComparisons)
 		}
-		r = append(r, all)
+		r = append(r, alternative)
 	}
 	return r, nil
 }

@@ -33,16 +33,16 @@ import (
 
 // An attachment is a manifest that was attached to an image.
 type attachment struct {
-	digest string       // of the manifest
-	word   string       // of the SBOM; "" if it is something else
-	by     resource.UID // who has attached it
-	tag    string       // that it is attached with, or ""
-	index  string       // that it is attached with, or ""
+	digest string       // digest of the manifest
+	word   string       // word of the SBOM, or "" if the document is no SBOM
+	by     resource.UID // the identity that attached it
+	tag    string       // tag by which it is attached, or ""
+	index  string       // index by which it is attached, or ""
 }
 
-// claimed returns what an SBOM of that word lists: packages that images have as well, under
-// other package URLs, and others.
-func claimed(word string) (all []inspect.Package) {
+// claimed returns the packages that the SBOM with a word lists. Images have some of
+// them as well, under other package URLs.
+func claimed(word string) (packages []inspect.Package) {
 	rng := mathrand.New(mathrand.NewPCG(7, uint64(word[1])))
 	for range 1 + rng.IntN(6) {
 		name, v := fmt.Sprintf("p%d", rng.IntN(6)), fmt.Sprintf("1.%d.0", rng.IntN(5))
@@ -51,12 +51,13 @@ func claimed(word string) (all []inspect.Package) {
 			p = inspect.Package{Ecosystem: "Debian:12", Name: "lib" + name, Version: v, SourceName: name, SourceVersion: v,
 				Purl: "pkg:deb/debian/lib" + name + "@" + v + "?upstream=" + name + "&distro=debian-12"}
 		}
-		all = append(all, p)
+		packages = append(packages, p)
 	}
-	return all
+	return packages
 }
 
-// readClaim reads documents as the child does. One of a word with x is not an SBOM.
+// readClaim reads a document like the child process. Words with x are not SBOMs, and
+// words with y are not understood.
 func readClaim(_ context.Context, document inspect.Layer, _ string) (inspect.Result, error) {
 	loaded, _ := words.Load(document.Digest)
 	switch word := loaded.(string); {
@@ -69,25 +70,26 @@ func readClaim(_ context.Context, document inspect.Layer, _ string) (inspect.Res
 	}
 }
 
-// of returns what makes a package the same for all origins.
-func of(p inspect.Package) string { return p.Name + " " + p.Version }
+// nameVersion returns the part of a package that is equal for all origins.
+func nameVersion(p inspect.Package) string { return p.Name + " " + p.Version }
 
-// has returns what an image of a repo has: what is in its files, and what SBOMs list beside.
+// has returns the packages of an image in a repo: those in its files, and those that
+// only its SBOMs list.
 func (g *game) has(repo resource.UID, d, word string) []inspect.Package {
-	all := contents(word, g.extractors)
+	packages := contents(word, g.extractors)
 	known := map[string]bool{}
-	for _, p := range all {
-		known[of(p)] = true
+	for _, p := range packages {
+		known[nameVersion(p)] = true
 	}
 	for _, a := range g.attached[repo][d] {
 		for _, p := range a.claims() {
-			if !known[of(p)] {
-				known[of(p)] = true
-				all = append(all, p)
+			if !known[nameVersion(p)] {
+				known[nameVersion(p)] = true
+				packages = append(packages, p)
 			}
 		}
 	}
-	return all
+	return packages
 }
 
 func (a attachment) claims() []inspect.Package {
@@ -97,18 +99,19 @@ func (a attachment) claims() []inspect.Package {
 	return claimed(a.word)
 }
 
-// checkOrigins: a package says who tells of it.
+// checkOrigins: a package names all its origins: the files, and each SBOM that lists
+// it.
 func (g *game) checkOrigins(t *testing.T, repo resource.UID, d, word string, p registry.ImagePackage) {
 	t.Helper()
 	var want []registry.Origin
-	same := func(all []inspect.Package) bool {
-		return slices.ContainsFunc(all, func(v inspect.Package) bool { return of(v) == p.Name+" "+p.Version })
+	lists := func(packages []inspect.Package) bool {
+		return slices.ContainsFunc(packages, func(v inspect.Package) bool { return nameVersion(v) == p.Name+" "+p.Version })
 	}
-	if same(contents(word, g.extractors)) {
+	if lists(contents(word, g.extractors)) {
 		want = append(want, registry.Origin{})
 	}
 	for _, a := range g.attached[repo][d] {
-		if same(a.claims()) {
+		if lists(a.claims()) {
 			want = append(want, registry.Origin{Manifest: a.digest, By: a.by})
 		}
 	}
@@ -118,8 +121,8 @@ func (g *game) checkOrigins(t *testing.T, repo resource.UID, d, word string, p r
 	}
 }
 
-// some returns one of the images, or one that is not there yet.
-func (g *game) some(t *testing.T) (repo registry.Repo, image string) {
+// anySubject returns a random image, or one that does not exist yet.
+func (g *game) anySubject(t *testing.T) (repo registry.Repo, image string) {
 	t.Helper()
 	repos := slices.Sorted(maps.Keys(g.repos))
 	repo = g.named[repos[g.rng.IntN(len(repos))]]
@@ -130,17 +133,17 @@ func (g *game) some(t *testing.T) (repo registry.Repo, image string) {
 	return repo, images[g.rng.IntN(len(images))]
 }
 
-// attachOne attaches a document to an image, in one of the ways that clients have.
+// attachOne attaches a document to an image, in one of the ways that clients use.
 func (g *game) attachOne(t *testing.T) {
 	t.Helper()
-	repo, image := g.some(t)
+	repo, image := g.anySubject(t)
 	a := attachment{word: fmt.Sprintf("%c%d", "sssxy"[g.rng.IntN(5)], g.rng.IntN(9)), by: resource.NewRoot()}
 	subject := image
 	switch g.rng.IntN(4) {
 	case 0:
 		a.tag, subject = strings.Replace(image, ":", "-", 1)+[]string{".att", ".sbom"}[g.rng.IntN(2)], ""
 	case 1:
-		if _, there := g.repos[repo.UID][image]; there {
+		if _, exists := g.repos[repo.UID][image]; exists {
 			a.index, subject = "-", ""
 		}
 	}
@@ -158,7 +161,8 @@ func (g *game) attachOne(t *testing.T) {
 		func(b attachment) bool { return a.tag != "" && b.tag == a.tag })...)
 }
 
-// attach pushes a document. Each is another, because it names who has pushed it.
+// attach pushes a document and returns its digest. Each document is unique, because it
+// names the identity that pushed it.
 func (g *game) attach(t *testing.T, repo registry.Repo, a attachment, subject, word string) string {
 	t.Helper()
 	ctx := resource.WithActor(t.Context(), resource.Actor{Subject: a.by})
@@ -202,36 +206,36 @@ func (g *game) pushIndex(t *testing.T, repo registry.Repo, image, attestation st
 	return m.Digest
 }
 
-// detachOne removes something that is attached: the manifest, its tag, or its index.
+// detachOne removes an attachment: its manifest, its tag, or its index.
 func (g *game) detachOne(t *testing.T) {
 	t.Helper()
 	for _, repo := range slices.Sorted(maps.Keys(g.attached)) {
 		for _, image := range slices.Sorted(maps.Keys(g.attached[repo])) {
-			all := g.attached[repo][image]
-			if len(all) == 0 || g.rng.IntN(2) == 0 {
+			attachments := g.attached[repo][image]
+			if len(attachments) == 0 || g.rng.IntN(2) == 0 {
 				continue
 			}
-			i := g.rng.IntN(len(all))
-			switch a := all[i]; {
+			i := g.rng.IntN(len(attachments))
+			switch a := attachments[i]; {
 			case a.index != "":
 				must(t, g.DeleteManifest(t.Context(), repo, a.index, nil))
 			case a.tag != "" && g.rng.IntN(2) == 0:
 				must(t, g.DeleteTagNamed(t.Context(), repo, a.tag, nil))
 			default:
 				err := g.DeleteManifest(t.Context(), repo, a.digest, nil)
-				if !errors.Is(err, fault.NotFound) { // the last one of a tag that has moved may be gone
+				if !errors.Is(err, fault.NotFound) { // the previous manifest of a moved tag may be gone
 					must(t, err)
 				}
 			}
-			g.attached[repo][image] = slices.Delete(all, i, i+1)
+			g.attached[repo][image] = slices.Delete(attachments, i, i+1)
 			return
 		}
 	}
 }
 
-// TestClaimsOfOthers: whoever pushes the manifest of another's image without its layers and
-// attaches an SBOM to it is told what the SBOM says, and nothing of what is in the image,
-// also after the image was read again.
+// TestClaimsOfOthers: a caller who pushes the manifest of another organization's image
+// without its layers and attaches an SBOM gets the packages in the SBOM, and learns
+// nothing about the packages in the image, even after the image was read again.
 func TestClaimsOfOthers(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -257,12 +261,12 @@ func TestClaimsOfOthers(t *testing.T) {
 			for _, p := range got.Items {
 				if len(p.Origins) != 1 || p.Origins[0].Manifest == "" || !strings.Contains(p.PURL, "by=sbom") &&
 					!strings.Contains(p.PURL, "upstream=") {
-					t.Errorf("the thief is told of %+v", p)
+					t.Errorf("the thief sees %+v", p)
 				}
 			}
 			for _, p := range contents("a0", g.extractors) {
 				if p.SourceName != "" || slices.ContainsFunc(claimed("s1"),
-					func(c inspect.Package) bool { return of(c) == of(p) }) {
+					func(c inspect.Package) bool { return nameVersion(c) == nameVersion(p) }) {
 					continue
 				}
 				found, err := g.service.Search(thief, "pkg:npm/"+p.Name+"@"+p.Version, "", query.Place{}, page.Params{})
@@ -277,8 +281,9 @@ func TestClaimsOfOthers(t *testing.T) {
 	})
 }
 
-// TestReadAgain: what SBOMs list stays listed while images are read again, by a version that
-// finds something else in them; and an image that is not understood any more has only that.
+// TestReadAgain: when a newer version finds other packages in an image, the packages
+// that its SBOMs list stay listed. If the image can no longer be read, they are its
+// only packages.
 func TestReadAgain(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -321,15 +326,15 @@ func TestReadAgain(t *testing.T) {
 			images, packages := imagedb.In(tx), findingdb.In(tx)
 			n, err := images.NumberImage(t.Context(), q)
 			must(t, err)
-			return packages.TakePackages(t.Context(), d, []int64{n}, ids[:2]) // the files tell of none now
+			return packages.TakePackages(t.Context(), d, []int64{n}, ids[:2]) // the files have none of them now
 		}))
 		having("after it was read again", 1, 0, 1)
 	})
 }
 
-// TestAttachAtOnce: three replicas read images and SBOMs, while others push, attach, detach
-// and delete in repos that have the same images, and an organization's images are read
-// again. Then each repo has what was done in it.
+// TestAttachAtOnce: three replicas read images and SBOMs, while clients push, attach,
+// detach and delete in repos with the same images, and the images of an organization
+// are read again. At the end each repo has the result of its own actions.
 func TestAttachAtOnce(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)
@@ -350,19 +355,19 @@ func TestAttachAtOnce(t *testing.T) {
 	}
 	for range 3 {
 		ctx, stop := context.WithCancel(t.Context())
-		var readers, all sync.WaitGroup
+		var readers, clients sync.WaitGroup
 		for _, r := range g.replicas {
 			readers.Go(func() { _ = r.indexer.Run(ctx) })
 		}
 		for i, one := range games {
 			one.replica = g.replicas[i%len(g.replicas)]
-			all.Go(func() {
+			clients.Go(func() {
 				for range 25 {
 					one.play(t)
 				}
 			})
 		}
-		all.Wait()
+		clients.Wait()
 		stop()
 		readers.Wait()
 		g.extractors++
@@ -380,7 +385,7 @@ func TestAttachAtOnce(t *testing.T) {
 	g.check(t)
 }
 
-// play does one thing in the only repo of a game.
+// play performs one random action in the only repo of a game.
 func (g *game) play(t *testing.T) {
 	for _, repo := range g.named {
 		switch n := g.rng.IntN(8); {
@@ -392,12 +397,12 @@ func (g *game) play(t *testing.T) {
 		case n == 6:
 			g.detachOne(t)
 		default:
-			all := slices.Sorted(maps.Keys(g.repos[repo.UID]))
-			if len(all) == 0 {
+			images := slices.Sorted(maps.Keys(g.repos[repo.UID]))
+			if len(images) == 0 {
 				continue
 			}
-			if err := g.DeleteManifest(t.Context(), repo.UID, all[0], nil); err == nil {
-				delete(g.repos[repo.UID], all[0])
+			if err := g.DeleteManifest(t.Context(), repo.UID, images[0], nil); err == nil {
+				delete(g.repos[repo.UID], images[0])
 			} else if !errors.Is(err, fault.FailedPrecondition) { // an index lists it
 				t.Error(err)
 			}

@@ -21,18 +21,18 @@ const (
 // repo.list and sboms.list on them.
 func (s *Service) Search(
 	ctx context.Context, purl, in string, place Place, p page.Params,
-) (none page.Page[AffectedImage], _ error) {
+) (zero page.Page[AffectedImage], _ error) {
 	selected, req, err := page.Resume(s.pages, imageList, question{PURL: purl, Range: in, Place: place}, p)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.SBOMsList)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	ids, err := s.PackagesInRange(ctx, reach, selected.PURL, selected.Range)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	return s.having(ctx, reach, ids, req)
 }

@@ -21,14 +21,14 @@ import (
 )
 
 // join adds the packages of SBOMs to the packages found in an image.
-func (s *Service) join(ctx context.Context, found *registry.Inspection, all []registry.SBOM) error {
+func (s *Service) join(ctx context.Context, found *registry.Inspection, sboms []registry.SBOM) error {
 	places := map[int64]int{}
 	for i, p := range found.Packages {
 		places[p.ID] = i
 		found.Packages[i].Origins = []registry.Origin{{}}
 	}
 	var fresh []int64
-	for _, b := range all {
+	for _, b := range sboms {
 		for _, id := range b.IDs {
 			if _, ok := places[id]; !ok {
 				places[id] = len(found.Packages) + len(fresh)
@@ -43,7 +43,7 @@ func (s *Service) join(ctx context.Context, found *registry.Inspection, all []re
 	for _, id := range fresh {
 		found.Packages = append(found.Packages, registry.ImagePackage{ID: id, Package: known[id]})
 	}
-	for _, b := range all {
+	for _, b := range sboms {
 		for _, id := range b.IDs {
 			p := &found.Packages[places[id]]
 			p.Origins = append(p.Origins, b.Origin)
@@ -53,9 +53,9 @@ func (s *Service) join(ctx context.Context, found *registry.Inspection, all []re
 }
 
 // countOrigins counts the packages that only files, or only SBOMs, contain.
-func (c *Coverage) countOrigins(all []registry.ImagePackage) {
+func (c *Coverage) countOrigins(packages []registry.ImagePackage) {
 	listed, onlyFiles := false, 0
-	for _, p := range all {
+	for _, p := range packages {
 		files := p.Origins[0].Manifest == ""
 		switch {
 		case !files:
@@ -211,17 +211,17 @@ var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, De
 // returns fault.FailedPrecondition if the packages are not known.
 func (s *Service) ListPackages(
 	ctx context.Context, i finding.Image, p page.Params,
-) (none page.Page[registry.ImagePackage], _ error) {
+) (zero page.Page[registry.ImagePackage], _ error) {
 	i, req, err := page.Resume(s.pages, packageList, i, p)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	k, found, err := s.inspect(ctx, i)
 	if err != nil {
-		return none, err
+		return zero, err
 	}
 	if err := k.unavailable(); err != nil {
-		return none, err
+		return zero, err
 	}
 	slices.SortStableFunc(found.Packages, func(a, b registry.ImagePackage) int { return cmp.Compare(a.Name, b.Name) })
 	got := page.Cut(found.Packages, req, func(p registry.ImagePackage) string {
@@ -239,11 +239,11 @@ func (k ImageDetails) unavailable() error {
 	}
 	switch k.State {
 	case registry.ImageWaiting:
-		return fault.Unmet("IMAGE_NOT_INDEXED", "the image waits to be inspected; try again in some seconds")
+		return fault.Unmet("IMAGE_NOT_INDEXED", "the image is waiting to be inspected; try again in a few seconds")
 	case registry.ImageNotUnderstood:
 		return fault.Unmet("IMAGE_NOT_UNDERSTOOD", "the image is not understood: %s", k.Reason)
 	case registry.ImageNone:
-		return fault.Unmet("NOT_AN_IMAGE", "what is there is not an image with files")
+		return fault.Unmet("NOT_AN_IMAGE", "the manifest is not an image with files")
 	}
 	return nil
 }

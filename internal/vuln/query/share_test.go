@@ -12,23 +12,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// crowd has one organization push many versions of a package, and import many advisories about
-// it. Nothing of that is compared yet.
+// crowd adds many versions of a package and imports many advisories about it for one
+// organization. None of them is matched yet.
 func (g *game) crowd(t *testing.T, versions, advisories int) {
 	t.Helper()
-	var all []registry.Package
+	var packages []registry.Package
 	for i := range versions {
 		v := fmt.Sprintf("1.%d.0", i)
-		all = append(all, registry.Package{Ecosystem: "npm", Name: "hot", Version: v, PURL: "pkg:npm/hot@" + v})
+		packages = append(packages, registry.Package{Ecosystem: "npm", Name: "hot", Version: v, PURL: "pkg:npm/hot@" + v})
 	}
-	_, err := g.AddPackages(t.Context(), all)
+	_, err := g.AddPackages(t.Context(), packages)
 	must(t, err)
 	for i := range advisories {
 		g.advise(t, g.groups[0], fmt.Sprintf("HOT-%d", i), "hot", "9.0.0")
 	}
 }
 
-// advise imports an advisory about all versions of a package below one.
+// advise imports an advisory about all versions of a package before fixed.
 func (g *game) advise(t *testing.T, group resource.UID, id, name, fixed string) {
 	t.Helper()
 	a := vuln.Advisory{ID: id, Affected: []vuln.Affected{{Ecosystem: "npm", Name: name,
@@ -47,9 +47,9 @@ func (g *game) matches(t *testing.T, name string) (n int) {
 	return n
 }
 
-// TestNobodyWaitsForAll: whoever has very many versions of a package, and very many advisories
-// about it, does not keep another's packages and advisories from being compared; and
-// theirs are compared in the end, changed, and taken back.
+// TestNobodyWaitsForAll: an organization with many versions of a package, and many
+// advisories about it, does not delay the matching of another organization's packages
+// and advisories. Its own are matched, changed and removed in the end.
 func TestNobodyWaitsForAll(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -65,9 +65,9 @@ func TestNobodyWaitsForAll(t *testing.T) {
 			before := g.matches(t, "hot")
 			did, err := g.matcher.Match(t.Context())
 			must(t, err)
-			// One package is compared with all advisories at least.
-			if more := g.matches(t, "hot") - before; more > 2*pairs+advisories || -more > 2*pairs {
-				t.Fatalf("one turn has made %d matches", more)
+			// The smallest unit of work is one package with all advisories.
+			if added := g.matches(t, "hot") - before; added > 2*pairs+advisories || -added > 2*pairs {
+				t.Fatalf("one turn has added %d matches", added)
 			}
 			return did
 		}
@@ -93,7 +93,7 @@ func TestNobodyWaitsForAll(t *testing.T) {
 		if n := g.matches(t, "hot"); n != versions*advisories {
 			t.Fatalf("%d matches, want %d", n, versions*advisories)
 		}
-		for i := range advisories { // another edition, about another package
+		for i := range advisories { // a new edition, about another package
 			g.advise(t, g.groups[0], fmt.Sprintf("HOT-%d", i), "other", "1.0.0")
 		}
 		step()
@@ -107,8 +107,8 @@ func TestNobodyWaitsForAll(t *testing.T) {
 	})
 }
 
-// TestChangeWhileBegun: an advisory that changes while it is compared with some packages is
-// compared with the others, and then with all of them again.
+// TestChangeWhileBegun: if an advisory changes when it is matched with a part of the
+// packages, it is matched with the rest and then with all of them again.
 func TestChangeWhileBegun(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -128,7 +128,7 @@ func TestChangeWhileBegun(t *testing.T) {
 		_, err = g.matcher.Match(t.Context())
 		must(t, err)
 		if n := g.matches(t, "hot"); n != 6 {
-			t.Fatalf("%d matches, want those of six packages", n)
+			t.Fatalf("%d matches, want the matches of six packages", n)
 		}
 		g.advise(t, g.groups[0], "HOT-1", "hot", "1.0.0")
 		for did := true; did; {

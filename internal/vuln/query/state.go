@@ -11,17 +11,17 @@ import (
 
 // judge sets the states of findings of one image at a time.
 func (s *Service) judge(
-	ctx context.Context, repo resource.UID, digest string, all []finding.Finding, at time.Time,
+	ctx context.Context, repo resource.UID, digest string, findings []finding.Finding, asOf time.Time,
 ) error {
-	return s.judgeAt(ctx, repo, digest, all, time.Time{}, at)
+	return s.judgeAt(ctx, repo, digest, findings, time.Time{}, asOf)
 }
 
 // judgeAt is judge for a time in the past, with the tags of that time. If past is zero,
 // it judges by the current tags.
 func (s *Service) judgeAt(
-	ctx context.Context, repo resource.UID, digest string, all []finding.Finding, past, now time.Time,
+	ctx context.Context, repo resource.UID, digest string, findings []finding.Finding, past, current time.Time,
 ) error {
-	asOf := now
+	asOf := current
 	if !past.IsZero() {
 		asOf = past
 	}
@@ -35,10 +35,10 @@ func (s *Service) judgeAt(
 			return err
 		}
 	}
-	for i := range all {
-		all[i].State = finding.StateOpen
-		if e, ok := x.Holding(exception.CaseOf(all[i], repo, digest, tags), asOf, nil); ok {
-			all[i].State, all[i].Exception, all[i].ExceptionExpires = finding.StateExcepted, e.UID, e.ExpireTime
+	for i := range findings {
+		findings[i].State = finding.StateOpen
+		if e, ok := x.Holding(exception.CaseOf(findings[i], repo, digest, tags), asOf, nil); ok {
+			findings[i].State, findings[i].Exception, findings[i].ExceptionExpires = finding.StateExcepted, e.UID, e.ExpireTime
 		}
 	}
 	return nil

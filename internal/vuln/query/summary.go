@@ -95,41 +95,41 @@ var summaryList = page.List{Kind: "findings_summary", Fields: []string{"name", "
 // tags below. Images and advisories count as for ListGroup.
 func (s *Service) Summarize(
 	ctx context.Context, place Place, days int, p page.Params,
-) (none page.Page[SummaryRow], sum Summary, _ error) {
+) (zero page.Page[SummaryRow], sum Summary, _ error) {
 	selected, req, err := page.Resume(s.pages, summaryList, summarySelection{place, days}, p)
 	if err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	if selected.Days < 0 || selected.Days > maxDays {
-		return none, sum, fault.Field("days", "must be from 1 to %d", maxDays)
+		return zero, sum, fault.Field("days", "must be from 1 to %d", maxDays)
 	}
 	reach, err := finding.Reach(ctx, s.authz, selected.Group, resource.RepoList, resource.ReportsList)
 	if err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	seen, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	if err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	done, err := s.turns.Wait(ctx, reach)
 	if err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	defer done()
 	c := newTimeline(s.packages.Time(), cmp.Or(selected.Days, defaultDays), selected.Group)
 	if err := s.readTimeline(ctx, c, reach, seen); err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	if err := c.summarize(ctx); err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	sum.Total, sum.Series = c.total, c.series()
 	if sum.Coverage, err = s.groupCoverage(ctx, &c.group, seen); err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	rows, err := s.nameRows(ctx, c.rows)
 	if err != nil {
-		return none, sum, err
+		return zero, sum, err
 	}
 	got := page.Cut(rows, req, func(r SummaryRow) string {
 		key := r.Name + "\x00" + string(r.UID)
@@ -256,9 +256,9 @@ func (s *Service) readClaims(
 }
 
 // nameRows adds the names of groups and repos.
-func (s *Service) nameRows(ctx context.Context, all map[rowKey]*SummaryRow) (rows []SummaryRow, _ error) {
+func (s *Service) nameRows(ctx context.Context, byKey map[rowKey]*SummaryRow) (rows []SummaryRow, _ error) {
 	uids := map[bool][]resource.UID{}
-	for _, r := range all {
+	for _, r := range byKey {
 		if !r.Tag {
 			uids[r.Repo] = append(uids[r.Repo], r.UID)
 		}
@@ -268,7 +268,7 @@ func (s *Service) nameRows(ctx context.Context, all map[rowKey]*SummaryRow) (row
 		return nil, err
 	}
 	groups, err := s.packages.NamesOf(ctx, "groups", false, uids[false])
-	for _, r := range all {
+	for _, r := range byKey {
 		switch {
 		case r.Tag:
 		case r.Repo:

@@ -101,10 +101,10 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 // presences returns the affected packages of an image to which a tag pointed in a
 // period. Packages in its files count from the inspection, and packages that only SBOMs
 // list from when these were pushed.
-func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (all []presence) {
+func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (found []presence) {
 	add := func(id, from int64) {
 		if from = max(from, p.From); from < p.To {
-			all = append(all, presence{id, period, from, p.To, image.Digest})
+			found = append(found, presence{id, period, from, p.To, image.Digest})
 		}
 	}
 	var files []int64
@@ -123,12 +123,12 @@ func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.Peri
 			add(claim.Package, max(known, claim.Since))
 		}
 	}
-	return all
+	return found
 }
 
 // setsOf returns the hits of packages, grouped by advisories that share a name. It
 // caches the result, because many tags have the same packages.
-func (c *timeline) setsOf(presences []presence) (all []hitSet) {
+func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 	ids := make([]int64, len(presences))
 	for i, p := range presences {
 		ids[i] = p.id
@@ -152,10 +152,10 @@ func (c *timeline) setsOf(presences []presence) (all []hitSet) {
 			}
 			set.hits[h.Package] = append(set.hits[h.Package], h)
 		}
-		all = append(all, set)
+		sets = append(sets, set)
 	}
-	c.sets[string(key)] = all
-	return all
+	c.sets[string(key)] = sets
+	return sets
 }
 
 // A span is a period in which a finding was open because of one package and one
@@ -171,17 +171,17 @@ type span struct {
 }
 
 // spansOf returns the spans of a finding, ordered by start.
-func spansOf(presences []presence, set hitSet) (all []span) {
+func spansOf(presences []presence, set hitSet) (spans []span) {
 	for _, p := range presences {
 		for _, h := range set.hits[p.id] {
 			until := cmp.Or(h.Until, imagedb.Now)
 			if from, to := max(p.from, h.Since), min(p.to, until); from < to {
-				all = append(all, span{p.period, from, to, h.Score, len(h.Fixed) > 0, p.id, h.Advisory, p.digest})
+				spans = append(spans, span{p.period, from, to, h.Score, len(h.Fixed) > 0, p.id, h.Advisory, p.digest})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
-	return all
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	return spans
 }
 
 // A tagFinding is a finding of a tag over time.
@@ -310,20 +310,20 @@ func (f OpenFinding) before(o OpenFinding) bool {
 
 // addToSeries counts a finding at each point of the series at which it was open, with
 // its highest score at that point.
-func (c *timeline) addToSeries(all []span) {
-	if len(all) == 1 {
-		c.addBetween(all[0].from, all[0].to, all[0].score)
+func (c *timeline) addToSeries(spans []span) {
+	if len(spans) == 1 {
+		c.addBetween(spans[0].from, spans[0].to, spans[0].score)
 		return
 	}
 	var times []int64
-	for _, s := range all {
+	for _, s := range spans {
 		times = append(times, s.from, s.to)
 	}
 	slices.Sort(times)
 	times = slices.Compact(times)
 	for i, from := range times[:len(times)-1] {
 		score := int64(-1)
-		for _, s := range all {
+		for _, s := range spans {
 			if s.from <= from && from < s.to {
 				score = max(score, s.score)
 			}

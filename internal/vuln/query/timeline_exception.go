@@ -30,8 +30,8 @@ type tagTime struct {
 // An exceptedKey identifies a cached decision: a package in a repo at a time. It has a
 // digest if exceptions are restricted to images.
 type exceptedKey struct {
-	image   finding.ImageKey
-	pkg, at int64
+	image      finding.ImageKey
+	pkg, point int64
 }
 
 // readExceptions reads the exceptions that held at any point of the timeline.
@@ -111,15 +111,15 @@ func (c *timeline) isExcepted(repo resource.UID, s span, point int64) bool {
 // the same answer as the list of findings of an image at that time.
 func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[int64]bool {
 	hits := slices.DeleteFunc(slices.Clone(c.hits[key.pkg]), func(h findingdb.Hit) bool {
-		return h.Since > key.at || h.Until != 0 && h.Until <= key.at
+		return h.Since > key.point || h.Until != 0 && h.Until <= key.point
 	})
 	asOf := c.now
-	if key.at != imagedb.Now-1 {
-		asOf = time.UnixMilli(key.at)
+	if key.point != imagedb.Now-1 {
+		asOf = time.UnixMilli(key.point)
 	}
 	var tags []string
 	for _, t := range c.exceptions.tagged[key.image] {
-		if t.from <= key.at && key.at < t.to {
+		if t.from <= key.point && key.point < t.to {
 			tags = append(tags, t.name)
 		}
 	}

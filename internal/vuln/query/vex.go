@@ -65,9 +65,9 @@ func imagePURL(path, digest string) string {
 }
 
 // reasons returns the exceptions of findings that the caller may list, by UID.
-func (s *Service) reasons(ctx context.Context, all []finding.Finding) (map[resource.UID]vuln.Exception, error) {
+func (s *Service) reasons(ctx context.Context, findings []finding.Finding) (map[resource.UID]vuln.Exception, error) {
 	seen := map[resource.UID]vuln.Exception{}
-	for _, v := range all {
+	for _, v := range findings {
 		if v.Exception != "" && s.authz.Require(ctx, resource.OverrideList, v.Exception) == nil {
 			seen[v.Exception] = vuln.Exception{}
 		}

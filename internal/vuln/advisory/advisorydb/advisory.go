@@ -25,12 +25,12 @@ type advisoryRow struct {
 	body, affected   string
 }
 
-func (r *advisoryRow) scan(row store.Scanner, whole bool, more ...any) error {
+func (r *advisoryRow) scan(row store.Scanner, whole bool, extra ...any) error {
 	dest := []any{&r.uid, &r.digest, &r.created, &r.updated, &r.body}
 	if whole {
 		dest = append(dest, &r.affected)
 	}
-	return row.Scan(append(dest, more...)...)
+	return row.Scan(append(dest, extra...)...)
 }
 
 // packages decodes the affected packages.
@@ -55,9 +55,9 @@ func (r *advisoryRow) advisory() (a vuln.Advisory, err error) {
 }
 
 // scanAdvisory reads a row of advisoryColumns, or of fullColumns.
-func scanAdvisory(row store.Scanner, whole bool, more ...any) (a vuln.Advisory, err error) {
+func scanAdvisory(row store.Scanner, whole bool, extra ...any) (a vuln.Advisory, err error) {
 	var r advisoryRow
-	if err = r.scan(row, whole, more...); err != nil {
+	if err = r.scan(row, whole, extra...); err != nil {
 		return a, err
 	}
 	if a, err = r.advisory(); err != nil || !whole {

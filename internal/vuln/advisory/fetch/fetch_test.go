@@ -44,17 +44,17 @@ func serve(t *testing.T, c fetch.Config, h http.HandlerFunc) (string, *fetch.Fet
 // ids reads the records of a Result, and closes it.
 func ids(t *testing.T, r fetch.Result) string {
 	t.Helper()
-	var all []string
+	var found []string
 	for rec := range r.Records {
 		if rec.Err != nil {
 			t.Errorf("%s %v", rec.Name, rec.Err)
 		}
-		all = append(all, rec.Advisory.ID)
+		found = append(found, rec.Advisory.ID)
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	return strings.Join(all, " ")
+	return strings.Join(found, " ")
 }
 
 func TestConditions(t *testing.T) {

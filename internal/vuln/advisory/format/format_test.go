@@ -32,24 +32,24 @@ var update = flag.Bool("update", false, "write the golden files")
 // records reads a whole feed.
 func records(t testing.TB, name string, text []byte, lim format.Limits) []format.Record {
 	t.Helper()
-	var all []format.Record
+	var found []format.Record
 	for r := range format.Read(t.Context(), name, bytes.NewReader(text), int64(len(text)), lim) {
-		all = append(all, r)
+		found = append(found, r)
 	}
-	return all
+	return found
 }
 
 // advisories reads a feed without invalid records.
 func advisories(t testing.TB, name string, text []byte) []vuln.Advisory {
 	t.Helper()
-	var all []vuln.Advisory
+	var found []vuln.Advisory
 	for _, r := range records(t, name, text, format.Limits{}) {
 		if r.Err != nil {
 			t.Fatalf("%s %v", r.Name, r.Err)
 		}
-		all = append(all, r.Advisory)
+		found = append(found, r.Advisory)
 	}
-	return all
+	return found
 }
 
 func sample(t testing.TB, name string) []byte {
@@ -68,8 +68,8 @@ var samples = []string{"osv.json", "withdrawn.yaml", "openvex.json", "openvex-ol
 func TestSamples(t *testing.T) {
 	for _, name := range samples {
 		t.Run(name, func(t *testing.T) {
-			all := advisories(t, name, sample(t, name))
-			for _, a := range all {
+			found := advisories(t, name, sample(t, name))
+			for _, a := range found {
 				if err := a.Validate(); err != nil {
 					t.Errorf("%s is not valid: %v", a.ID, err)
 				}
@@ -82,7 +82,7 @@ func TestSamples(t *testing.T) {
 					}
 				}
 			}
-			got, err := json.MarshalIndent(all, "", "  ")
+			got, err := json.MarshalIndent(found, "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,9 +105,9 @@ func osv(id string) string {
 }
 
 // names returns the names and IDs of records, with the error in brackets for an invalid record.
-func names(all []format.Record) string {
+func names(found []format.Record) string {
 	var words []string
-	for _, r := range all {
+	for _, r := range found {
 		word := r.Name + "=" + r.Advisory.ID
 		if r.Err != nil {
 			word = r.Name + " [" + r.Err.Error() + "]"
@@ -228,10 +228,10 @@ func TestBrokenRecords(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := records(t, "f", []byte(tt.text), format.Limits{})
-			if len(all) != 1 || all[0].Err == nil || !strings.Contains(all[0].Err.Error(), tt.reason) ||
-				all[0].Advisory.ID != "" {
-				t.Errorf("records: %s\nwant one that fails with %q", names(all), tt.reason)
+			found := records(t, "f", []byte(tt.text), format.Limits{})
+			if len(found) != 1 || found[0].Err == nil || !strings.Contains(found[0].Err.Error(), tt.reason) ||
+				found[0].Advisory.ID != "" {
+				t.Errorf("records: %s\nwant one that fails with %q", names(found), tt.reason)
 			}
 		})
 	}
@@ -320,9 +320,9 @@ func TestHostileArchives(t *testing.T) {
 	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 1000)},
 		file{name: "b.json", text: osv("A-2")})
 	directory := bytes.Index(sound, []byte("PK\x01\x02"))
-	patch := func(at int, with ...byte) []byte {
+	patch := func(offset int, with ...byte) []byte {
 		b := bytes.Clone(sound)
-		copy(b[at:], with)
+		copy(b[offset:], with)
 		return b
 	}
 	tests := map[string]struct {
@@ -408,8 +408,8 @@ func overlapping(sound []byte, directory, n int) []byte {
 // An endless is a reader of a text that is followed by an endless sequence of zeros.
 type endless struct{ text string }
 
-func (e endless) ReadAt(p []byte, at int64) (int, error) {
-	n := copy(p, e.text[min(at, int64(len(e.text))):])
+func (e endless) ReadAt(p []byte, offset int64) (int, error) {
+	n := copy(p, e.text[min(offset, int64(len(e.text))):])
 	if n == 0 {
 		n = copy(p, zeros)
 	}
@@ -590,18 +590,18 @@ func TestOrder(t *testing.T) {
 func TestWideArchive(t *testing.T) {
 	const n = 1000
 	base := archive(t, file{name: "a.json", text: osv("A-1")})
-	at, end := bytes.Index(base, []byte("PK\x01\x02")), bytes.Index(base, []byte("PK\x05\x06"))
-	entry := bytes.Clone(base[at:end])
+	start, end := bytes.Index(base, []byte("PK\x01\x02")), bytes.Index(base, []byte("PK\x05\x06"))
+	entry := bytes.Clone(base[start:end])
 	copy(entry[42:], "\xff\xff\xff\xff")
 	entry[30] = 12 // length of the extra field, which contains the offset 0
 	entry = append(entry, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-	text := append(base[:at:at], bytes.Repeat(entry, n)...)
+	text := append(base[:start:start], bytes.Repeat(entry, n)...)
 
 	le := binary.LittleEndian
 	end64 := make([]byte, 56+20+22)
 	copy(end64, "PK\x06\x06")
 	le.PutUint64(end64[40:], uint64(n*len(entry)))
-	le.PutUint64(end64[48:], uint64(at))
+	le.PutUint64(end64[48:], uint64(start))
 	copy(end64[56:], "PK\x06\x07")
 	le.PutUint64(end64[56+8:], uint64(len(text)))
 	copy(end64[76:], "PK\x05\x06")
@@ -669,14 +669,14 @@ func TestCancelledWithNothingToYield(t *testing.T) {
 // A panicking is a reader that panics at an offset, like a bug in a decoder.
 type panicking struct {
 	*bytes.Reader
-	at int64
+	offset int64
 }
 
-func (p panicking) ReadAt(b []byte, at int64) (int, error) {
-	if at == p.at {
+func (p panicking) ReadAt(b []byte, offset int64) (int, error) {
+	if offset == p.offset {
 		panic("a mistake")
 	}
-	return p.Reader.ReadAt(b, at)
+	return p.Reader.ReadAt(b, offset)
 }
 
 func TestPanic(t *testing.T) {

@@ -86,19 +86,19 @@ func FuzzExploits(f *testing.F) {
 				detected = vuln.EPSS
 			}
 		}
-		list, all, err := format.ReadExploits(t.Context(), r, r.Size(), detected)
+		list, entries, err := format.ReadExploits(t.Context(), r, r.Size(), detected)
 		if err != nil {
-			if all != nil {
-				t.Errorf("%d entries together with an error", len(all))
+			if entries != nil {
+				t.Errorf("%d entries together with an error", len(entries))
 			}
 			return
 		}
-		if len(all) == 0 || list.Count != int64(len(all)) || list.Time.IsZero() || len(list.Version) > 64 {
-			t.Errorf("%d entries of %+v", len(all), list)
+		if len(entries) == 0 || list.Count != int64(len(entries)) || list.Time.IsZero() || len(list.Version) > 64 {
+			t.Errorf("%d entries of %+v", len(entries), list)
 		}
 		packed := bytes.HasPrefix(text, []byte("\x1f\x8b"))
-		for i, e := range all {
-			if i > 0 && all[i-1].CVE >= e.CVE || e.Scored == e.Known || e.Probability > 1e9 || e.Percentile > 1e9 {
+		for i, e := range entries {
+			if i > 0 && entries[i-1].CVE >= e.CVE || e.Scored == e.Known || e.Probability > 1e9 || e.Percentile > 1e9 {
 				t.Errorf("entry %d is %+v", i, e)
 			}
 			if !packed && detected == vuln.EPSS && !bytes.Contains(bytes.ToUpper(text), []byte(e.CVE.String())) {
@@ -115,14 +115,14 @@ func FuzzStatements(f *testing.F) {
 	f.Add([]byte(`{"@context":"https://openvex.dev/ns","statements":[{"vulnerability":{"name":"CVE-1"},` +
 		`"products":[{"@id":"x","hashes":{"sha-256":1}}],"status":"affected"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, all, err := format.ReadStatements(text)
+		_, statements, err := format.ReadStatements(text)
 		if err != nil {
 			return
 		}
-		if len(all) > format.MaxStatements {
-			t.Fatalf("%d statements", len(all))
+		if len(statements) > format.MaxStatements {
+			t.Fatalf("%d statements", len(statements))
 		}
-		if _, err := format.WriteStatements(format.Options{}, all); err != nil {
+		if _, err := format.WriteStatements(format.Options{}, statements); err != nil {
 			t.Fatal(err)
 		}
 	})

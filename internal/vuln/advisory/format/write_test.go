@@ -22,14 +22,14 @@ import (
 var writing = time.Date(2024, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // written returns a document with the advisories.
-func written(t testing.TB, f format.Format, o format.Options, all []vuln.Advisory) []byte {
+func written(t testing.TB, f format.Format, o format.Options, stored []vuln.Advisory) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := format.NewWriter(&b, f, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range all {
+	for _, a := range stored {
 		if err := w.Write(a); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func written(t testing.TB, f format.Format, o format.Options, all []vuln.Advisor
 
 // everything returns all advisories of the samples, and one advisory that a person wrote.
 func everything(t testing.TB) []vuln.Advisory {
-	all := []vuln.Advisory{{
+	stored := []vuln.Advisory{{
 		ID: "HFA-8888-8888-8888", LegacyID: "OLD-1", Author: "alice@example.org", ArtifactName: "reader",
 		ArtifactType:         "oci",
 		ArtifactArchitecture: "arm64", ComponentName: "words", ComponentLocation: "/usr/bin/words",
@@ -57,9 +57,9 @@ func everything(t testing.TB) []vuln.Advisory {
 		},
 	}}
 	for _, name := range samples {
-		all = append(all, advisories(t, name, sample(t, name))...)
+		stored = append(stored, advisories(t, name, sample(t, name))...)
 	}
-	return all
+	return stored
 }
 
 // same ignores the source of an advisory, and the fields that the store sets.
@@ -98,7 +98,7 @@ func TestOSVOfOthersStaysTheirs(t *testing.T) {
 }
 
 // answers returns the IDs of the advisories that affect each of several versions.
-func answers(t *testing.T, all []vuln.Advisory) map[string][]string {
+func answers(t *testing.T, found []vuln.Advisory) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
 	for _, p := range []struct{ ecosystem, name string }{{"Wolfi", "words"}, {"Alpine:v3.20", "words"},
@@ -110,7 +110,7 @@ func answers(t *testing.T, all []vuln.Advisory) map[string][]string {
 				continue
 			}
 			key := p.ecosystem + " " + p.name + " " + v
-			for _, a := range all {
+			for _, a := range found {
 				for _, f := range a.Affected {
 					if in, err := q.In(f); f.Name == p.name && in && err == nil {
 						got[key] = append(got[key], a.ID)
@@ -124,12 +124,12 @@ func answers(t *testing.T, all []vuln.Advisory) map[string][]string {
 }
 
 func TestSecDBGivesTheSameAnswers(t *testing.T) {
-	all := everything(t)
+	stored := everything(t)
 	for _, distribution := range []string{"Alpine:v3.20", "Wolfi"} {
 		t.Run(distribution, func(t *testing.T) {
 			text := written(t, format.SecDB,
 				format.Options{Distribution: distribution, Repository: "main", URLPrefix: "https://example.org"},
-				slices.Concat(all, all))
+				slices.Concat(stored, stored))
 			once := advisories(t, "f", text)
 			again := advisories(t, "f",
 				written(t, format.SecDB,
@@ -250,7 +250,7 @@ func TestOpenVEXDocument(t *testing.T) {
 
 // reopened returns an advisory that was fixed and then found again, in the form that an earlier release stored: with
 // the fix in its range.
-func reopened(more ...vuln.AdvisoryEvent) vuln.Advisory {
+func reopened(events ...vuln.AdvisoryEvent) vuln.Advisory {
 	event := func(hour int, kind vuln.AdvisoryEventType) vuln.AdvisoryEvent {
 		return vuln.AdvisoryEvent{CreateTime: writing.Add(time.Duration(hour) * time.Hour), Type: kind,
 			ReviewState: vuln.ReviewApproved}
@@ -262,7 +262,7 @@ func reopened(more ...vuln.AdvisoryEvent) vuln.Advisory {
 		Source: vuln.AdvisorySource{Format: "yaml"},
 		Affected: []vuln.Affected{{Ecosystem: "Wolfi", Name: "p", Ranges: []vuln.AffectedRange{{Type: "ECOSYSTEM",
 			Events: []vuln.RangeEvent{{Introduced: "0"}, {Fixed: "1.0-r0"}}}}}},
-		Events: append([]vuln.AdvisoryEvent{fixed, detected}, more...),
+		Events: append([]vuln.AdvisoryEvent{fixed, detected}, events...),
 	}
 }
 

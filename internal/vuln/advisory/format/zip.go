@@ -195,7 +195,7 @@ func readEntry(in *bufio.Reader) (zipEntry, error) {
 	if mode := binary.LittleEndian.Uint16(h[40:]) & kind; h[5] == unix && mode != 0 && mode != regular {
 		e.special = true
 	}
-	length := func(at int) int { return int(binary.LittleEndian.Uint16(h[at:])) }
+	length := func(offset int) int { return int(binary.LittleEndian.Uint16(h[offset:])) }
 	n, extra, comment := length(28), length(30), length(32)
 	text := make([]byte, n+extra)
 	_, skipped := in.Discard(zipDirectorySize)

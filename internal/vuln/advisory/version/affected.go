@@ -206,7 +206,7 @@ func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 func CheckRanges(a vuln.Affected) error {
 	for _, r := range a.Ranges {
 		if !slices.ContainsFunc(r.Events, func(e vuln.RangeEvent) bool { return e.Introduced != "" }) {
-			return fault.Field("affected.ranges", "a range of %s introduces nothing", a.Name)
+			return fault.Field("affected.ranges", "a range of %s has no introduced version", a.Name)
 		}
 		rule, ok := RuleFor(a.Ecosystem, a.PURL)
 		if r.Type == "SEMVER" {

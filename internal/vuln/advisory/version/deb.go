@@ -40,15 +40,15 @@ func splitEpoch(s string) (epoch, version, release string) {
 func readDebPart(k key, s string) key {
 	significant := len(k) // the length without trailing implied zeros
 	for s != "" {
-		var other, n string
-		other, s = run(s, func(c byte) bool { return !digit(c) })
-		for i := range len(other) {
-			k = appendDebByte(k, other[i])
+		var text, n string
+		text, s = run(s, func(c byte) bool { return !digit(c) })
+		for i := range len(text) {
+			k = appendDebByte(k, text[i])
 		}
 		k = append(k, debEnd)
 		n, s = run(s, digit)
 		k = k.number(n)
-		if other != "" || strings.Trim(n, "0") != "" {
+		if text != "" || strings.Trim(n, "0") != "" {
 			significant = len(k)
 		}
 	}

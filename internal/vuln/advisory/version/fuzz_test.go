@@ -200,14 +200,14 @@ func compareRPMParts(a, b string) int {
 // compareGems is Gem::Version's comparison: segments, padded with zeros.
 func compareGems(a, b string) int {
 	sa, sb := gemSegments(a), gemSegments(b)
-	at := func(s []string, i int) string {
+	part := func(s []string, i int) string {
 		if i < len(s) {
 			return s[i]
 		}
 		return "0"
 	}
 	for i := range max(len(sa), len(sb)) {
-		x, y := at(sa, i), at(sb, i)
+		x, y := part(sa, i), part(sb, i)
 		if isDigit(x[0]) != isDigit(y[0]) {
 			return sign(isDigit(x[0])) - sign(isDigit(y[0]))
 		}

@@ -15,7 +15,7 @@ import (
 // A chain is a list of versions of one ecosystem with a rank for each. Equal versions have equal ranks, and newer
 // versions have higher ranks.
 type chain struct {
-	at       string // the line
+	line     string // the line
 	versions []string
 	places   []int
 }
@@ -28,21 +28,21 @@ func chains(t testing.TB, file string) []chain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []chain
+	var found []chain
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {
 			continue
 		}
-		c := chain{at: strings.TrimSpace(line), versions: fields[:1], places: []int{0}}
+		c := chain{line: strings.TrimSpace(line), versions: fields[:1], places: []int{0}}
 		for i := 1; i+1 < len(fields); i += 2 {
 			step := strings.Index(">=<", fields[i]) - 1
 			c.versions = append(c.versions[:len(c.versions):len(c.versions)], fields[i+1])
 			c.places = append(c.places, c.places[len(c.places)-1]+step)
 		}
-		all = append(all, c)
+		found = append(found, c)
 	}
-	return all
+	return found
 }
 
 func tables(t testing.TB) []string {
@@ -63,7 +63,7 @@ func TestCompare(t *testing.T) {
 					for j, b := range c.versions {
 						got, err := version.Compare(ecosystem, a, b)
 						if want := cmp.Compare(c.places[i], c.places[j]); err != nil || got != want {
-							t.Errorf("%s: Compare(%s, %s) = %d, %v, want %d", c.at, a, b, got, err, want)
+							t.Errorf("%s: Compare(%s, %s) = %d, %v, want %d", c.line, a, b, got, err, want)
 						}
 					}
 				}
@@ -129,8 +129,8 @@ func TestVersionsThatHaveNoPlace(t *testing.T) {
 			}
 		})
 	}
-	var none version.Rule
-	if _, err := none.Key("1.0"); !errors.Is(err, fault.InvalidArgument) {
+	var zero version.Rule
+	if _, err := zero.Key("1.0"); !errors.Is(err, fault.InvalidArgument) {
 		t.Errorf("the zero Rule's error = %v, want InvalidArgument", err)
 	}
 }

@@ -191,7 +191,7 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 	found.Packages = slices.Compact(found.Packages)
 	if f.paths.left <= 0 {
 		found.Warnings = append(found.Warnings, "packages of the distribution have too many files: "+
-			"some of its parts are listed on their own")
+			"packages that they contain may be listed separately")
 	}
 	if f.omitted > 0 {
 		found.Warnings = append(found.Warnings, fmt.Sprintf("and %d more", f.omitted))

@@ -66,9 +66,9 @@ func archive(lines ...string) []byte {
 
 func second(_ int, err error) error { return err }
 
-func kept(s *layer.Stack[string]) (all []string) {
-	s.Each(func(path string, value string) { all = append(all, path+" "+value) })
-	return all
+func kept(s *layer.Stack[string]) (paths []string) {
+	s.Each(func(path string, value string) { paths = append(paths, path+" "+value) })
+	return paths
 }
 
 func TestLayers(t *testing.T) {
