@@ -51,7 +51,7 @@ test-packages:
 	scripts/with-postgres $(GO) test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
 		./internal/store ./internal/vuln/query $$($(GO) list ./... | grep -v '/cmd/holdfast$$') || status=1; \
 	scripts/with-postgres $(GO) test -C test -count=1 -vet=off -timeout 60m $(TESTFLAGS) \
-		./bench ./e2e/escalation || status=1; \
+		./bench/... ./e2e/escalation || status=1; \
 	exit $$status
 
 .PHONY: test-server

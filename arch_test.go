@@ -211,21 +211,23 @@ var mayImport = []struct{ pkg, imports string }{
 	{"cmd/holdfast", cliBase + cli + "..."},
 	{"gen/...", "gen/..."},
 	{"proto/generate", ""},
-	{"test/bench", "..."},
+	{"test/bench/...", "..."},
 	{"test/e2e/...", "..."},
 }
 
 // Third parties stay behind the packages that wrap them. What is not named here
 // is free.
 var onlyIn = []struct{ library, homes string }{
-	{"modernc.org/sqlite", "store/engine store/plantest store/storetest vuln/inspect/extract test/bench test/e2e"},
-	{"github.com/jackc/pgx", "store store/engine store/replica store/plantest store/storetest test/bench test/e2e"},
-	{"github.com/pressly/goose", "store store/schema store/engine store/plantest store/storetest test/bench test/e2e"},
-	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate test/bench test/e2e"},
-	{"google.golang.org/genproto", "api/... server client cmd/holdfast/internal/... gen/... proto/generate test/bench test/e2e"},
+	{"modernc.org/sqlite", "store/engine store/plantest store/storetest vuln/inspect/extract test/bench/rig test/e2e"},
+	{"github.com/jackc/pgx", "store store/engine store/replica store/plantest store/storetest test/bench/rig test/e2e"},
+	{"github.com/pressly/goose", "store store/schema store/engine store/plantest store/storetest test/bench/rig test/e2e"},
+	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate " +
+		"test/bench/... test/e2e"},
+	{"google.golang.org/genproto", "api/... server client cmd/holdfast/internal/... gen/... proto/generate " +
+		"test/bench/... test/e2e"},
 	{"github.com/grpc-ecosystem/grpc-gateway", "api test/e2e"},
 	{"github.com/go-jose/go-jose", "signin/token signin/issuers"},
-	{"github.com/prometheus", "platform/metric server api test/bench"},
+	{"github.com/prometheus", "platform/metric server api test/bench/access"},
 	{"go.opentelemetry.io", "platform/trace"},
 	{"github.com/yuin/goldmark", "registry/metadata"},
 	{"github.com/minio", "platform/blob"},
@@ -242,7 +244,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/ccojocar/zxcvbn-go", "signin/password"},
 	{"github.com/google/osv-scalibr", "vuln/inspect/extract"},
 	{"github.com/erikvarga/go-rpmdb", "vuln/inspect/extract"},
-	{"github.com/klauspost/compress", "vuln/inspect/layer test/bench"},
+	{"github.com/klauspost/compress", "vuln/inspect/layer test/bench/vulnerability"},
 	{"github.com/landlock-lsm", "vuln/inspect"},
 	{"github.com/wneessen/go-mail", "platform/mail"},
 	{"github.com/emersion", "platform/mail/mailtest"}, // a mail server, for tests

@@ -29,6 +29,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/server"
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
+	"github.com/holdfast-dev/holdfast/test/bench/access"
+	"github.com/holdfast-dev/holdfast/test/bench/groups"
+	"github.com/holdfast-dev/holdfast/test/bench/program"
+	"github.com/holdfast-dev/holdfast/test/bench/rig"
+	"github.com/holdfast-dev/holdfast/test/bench/vulnerability"
 )
 
 func main() {
@@ -48,49 +53,41 @@ func main() {
 	}
 }
 
-// A bench is one run of the program.
-type bench struct {
-	rows     int // groups in the big dataset, and bindings in the one for checks
-	images   int // in the dataset of findings
-	about    int // advisories there
-	engines  []string
-	only     *regexp.Regexp
-	datasets string // the folder in which datasets are kept for the next run, or ""
-	profile  string // the file for a CPU profile of the run, or ""
-	osv      string // a zip of real records to make advisories from, or ""
-	against  string // the holdfastd of an earlier version, or ""
-
-	folder   string // for the files of this run
-	progress io.Writer
+// A command is one run of the program, with the settings that no section needs.
+type command struct {
+	*rig.Bench
+	engines []string
+	only    *regexp.Regexp // names of the sections to run
+	profile string         // path of the CPU profile of the run, or ""
 }
 
 // A section measures one thing on one engine.
 type section struct {
 	name string
-	run  func(context.Context, *measurement)
+	run  func(context.Context, *rig.Measurement)
 }
 
 var sections = []section{
-	{"lists", lists},
-	{"get", gets},
-	{"check", checks},
-	{"calls", accessCalls},
-	{"past", pastChecks},
-	{"write", writes},
-	{"exchange", exchanges},
-	{"events", events},
-	{"versions", versions},
-	{"start", starts},
-	{"backup", backups},
-	{"registry", registries},
-	{"advisories", advisories},
-	{"yaml", yamlImports},
-	{"signin", signIns},
-	{"traces", traces},
-	{"index", indexing},
-	{"findings", findings},
-	{"console", consoleViews},
-	{"against", againstEarlier},
+	{"lists", groups.Lists},
+	{"get", groups.Gets},
+	{"check", access.Checks},
+	{"calls", access.Calls},
+	{"past", access.Past},
+	{"write", groups.Writes},
+	{"exchange", access.Exchanges},
+	{"events", groups.Events},
+	{"versions", groups.Versions},
+	{"start", program.Starts},
+	{"backup", program.Backups},
+	{"registry", program.Registry},
+	{"advisories", vulnerability.Advisories},
+	{"yaml", vulnerability.YAMLImports},
+	{"signin", access.SignIns},
+	{"traces", program.Traces},
+	{"index", vulnerability.Indexing},
+	{"findings", vulnerability.Findings},
+	{"console", program.Console},
+	{"against", program.Against},
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
@@ -98,10 +95,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	if b.folder, err = os.MkdirTemp("", "holdfast-bench-"); err != nil {
+	if b.Folder, err = os.MkdirTemp("", "holdfast-bench-"); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(b.Folder)) }()
 	if b.profile != "" {
 		f, err := os.Create(b.profile)
 		if err != nil {
@@ -115,17 +112,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	}
 	missed := 0
 	for _, name := range b.engines {
-		e, err := b.open(name)
+		e, err := b.OpenEngine(name)
 		if err != nil {
 			return err
 		}
-		r := &report{title: fmt.Sprintf("%s, %d groups", name, b.rows)}
+		r := &rig.Report{Title: fmt.Sprintf("%s, %d groups", name, b.Rows)}
 		err = b.measureAll(ctx, e, r)
-		r.print(out)
+		r.Print(out)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		missed += r.missed()
+		missed += r.Missed()
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d targets missed", missed)
@@ -133,33 +130,27 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	return nil
 }
 
-func (b *bench) measureAll(ctx context.Context, e engine, r *report) (err error) {
-	defer func() { err = errors.Join(err, e.dropAll(context.WithoutCancel(ctx))) }()
+func (b *command) measureAll(ctx context.Context, e rig.Engine, r *rig.Report) (err error) {
+	defer func() { err = errors.Join(err, e.DropAll(context.WithoutCancel(ctx))) }()
 	for _, s := range sections {
 		if !b.only.MatchString(s.name) {
 			continue
 		}
 		begin := time.Now()
-		m := &measurement{bench: b, engine: e, report: r}
-		if err := m.run(ctx, s.run); err != nil {
+		m := &rig.Measurement{Bench: b.Bench, Engine: e, Report: r}
+		if err := m.Run(ctx, s.run); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		b.say("%s: %s took %.0f s", e.name(), s.name, time.Since(begin).Seconds())
+		b.Logf("%s: %s took %.0f s", e.Name(), s.name, time.Since(begin).Seconds())
 	}
 	return nil
 }
 
-func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
-}
+// leastRows is the smallest number of groups in the big dataset, so that its folders have a few pages.
+const leastRows = 20_000
 
-const (
-	smallRows = 1_000  // groups of the small dataset
-	leastRows = 20_000 // groups of the big one, so that its folders have a few pages
-)
-
-func parse(args []string, progress io.Writer) (*bench, error) {
-	b := &bench{progress: progress}
+func parse(args []string, progress io.Writer) (*command, error) {
+	b := &command{Bench: &rig.Bench{Progress: progress}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	engines := flags.String("engines", "sqlite,postgres", "`databases` to measure on")
@@ -168,32 +159,32 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 		names = append(names, s.name)
 	}
 	only := flags.String("only", "", "measure only the sections that match this `regexp`: "+strings.Join(names, ", "))
-	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to create advisories from; without it, all are copies of one")
-	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against")
+	flags.StringVar(&b.OSV, "osv", "", "`zip` of OSV records to create advisories from; without it, all are copies of one")
+	flags.StringVar(&b.Against, "against", "", "`holdfastd` of an earlier version, for the section against")
 	flags.StringVar(&b.profile, "cpuprofile", "", "`file` to write a CPU profile of this process to")
-	flags.IntVar(&b.rows, "rows", 1_000_000, "`number` of groups, and of bindings, in the big datasets")
-	flags.IntVar(&b.images, "images", 10_000, "`number` of images in the dataset of findings; the goals are for 100,000")
-	flags.IntVar(&b.about, "about", 30_000, "`number` of advisories there; the goals are for 300,000")
-	flags.StringVar(&b.datasets, "keep", "", "`folder` to keep datasets in for the next run; "+
+	flags.IntVar(&b.Rows, "rows", 1_000_000, "`number` of groups, and of bindings, in the big datasets")
+	flags.IntVar(&b.Images, "images", 10_000, "`number` of images in the dataset of findings; the goals are for 100,000")
+	flags.IntVar(&b.Advisories, "about", 30_000, "`number` of advisories there; the goals are for 300,000")
+	flags.StringVar(&b.KeptDatasets, "keep", "", "`folder` to keep datasets in for the next run; "+
 		"PostgreSQL keeps its own, on the server at HOLDFAST_TEST_POSTGRES")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	b.engines = strings.Split(*engines, ",")
 	var err error
-	if b.against != "" {
-		if b.against, err = exec.LookPath(b.against); err != nil { // now, not after the other sections
+	if b.Against != "" {
+		if b.Against, err = exec.LookPath(b.Against); err != nil { // now, not after the other sections
 			return nil, fmt.Errorf("-against: %w", err)
 		}
 	}
 	if b.only, err = regexp.Compile(*only); err != nil {
 		return nil, fmt.Errorf("-only: %w", err)
 	}
-	if b.rows < leastRows || b.rows%100 != 0 {
+	if b.Rows < leastRows || b.Rows%100 != 0 {
 		return nil, fmt.Errorf("-rows: must be a multiple of 100, and %d at least", leastRows)
 	}
-	if b.images < leastImages || b.about < leastAbout {
-		return nil, fmt.Errorf("-images, -about: must be at least %d and %d", leastImages, leastAbout)
+	if b.Images < vulnerability.LeastImages || b.Advisories < vulnerability.LeastAbout {
+		return nil, fmt.Errorf("-images, -about: must be at least %d and %d", vulnerability.LeastImages, vulnerability.LeastAbout)
 	}
 	for _, name := range b.engines {
 		if !slices.Contains([]string{"sqlite", "postgres"}, name) {

@@ -1,0 +1,152 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/test/bench/rig"
+)
+
+const (
+	// notSlower is the share of the earlier version's rate that this one has to reach,
+	// with a margin for noise.
+	notSlower = 0.95
+
+	// Many short rounds, so that other work of the machine affects both versions. With
+	// those of race, comparing a version with itself gave 0.77 to 1.04 on a busy machine.
+	againstRounds = 200
+	againstTurn   = 50 * time.Millisecond
+)
+
+// Against compares this version with the earlier one of -against. Both run in their
+// own processes and on their own databases, which are prepared alike, and each is idle while
+// the other is measured.
+func Against(ctx context.Context, m *rig.Measurement) {
+	if m.Against == "" {
+		m.Note("Not compared with an earlier version: -against PATH names its holdfastd.")
+		return
+	}
+	p := m.NewPlatform(ctx)
+	releases := [2]*release{
+		startRelease(ctx, m, "this version", "against_new", "", p),
+		startRelease(ctx, m, "the earlier version", "against_old", m.Against, p),
+	}
+	for _, t := range tasks {
+		compareReleases(ctx, m, "against: "+t.what, t, releases, notSlower, 0)
+	}
+	m.Slower("against: refresh, one session",
+		rig.Alternate(ctx, releases[0].refreshToken, releases[1].refreshToken), 0)
+}
+
+// A task is a request that clients send to both releases.
+type task struct {
+	what string
+	of   func(*release) rig.Operation
+}
+
+var tasks = []task{
+	exchangeBySubject,
+	{"exchange, by pattern", func(v *release) rig.Operation { return v.exchanger(v.byPattern) }},
+	{"exchange, through a provider", func(v *release) rig.Operation { return v.exchanger(v.byProvider) }},
+	{"check, a GET that is denied", (*release).getDenied},
+	{"check, GetGroup over gRPC that is denied", (*release).getDeniedGRPC},
+	pullManifest,
+	{"pull, GET of a small blob", func(v *release) rig.Operation {
+		return v.pull("blobs/" + rig.DigestOf([]byte(rig.SmallLayer)))
+	}},
+}
+
+var (
+	exchangeBySubject = task{"exchange, by subject", func(v *release) rig.Operation { return v.exchanger(v.bySubject) }}
+	pullManifest      = task{"pull, GET of a manifest by tag", func(v *release) rig.Operation {
+		return v.pull("manifests/"+pulledTag, "Accept", rig.ImageMediaType)
+	}}
+)
+
+// compareReleases reports the rates of both releases, and the processor time of their servers
+// per request, which depends less on other work of the machine. least is the target for the
+// ratio of the rates, and most that for the ratio of the times; 0 means none.
+func compareReleases(
+	ctx context.Context, m *rig.Measurement, what string, t task, releases [2]*release, least, most float64,
+) {
+	var do [2]rig.Operation
+	var done [2]atomic.Int64
+	var used [2]time.Duration
+	for i, v := range releases {
+		one := t.of(v)
+		do[i] = func(ctx context.Context, client int) error {
+			done[i].Add(1)
+			if err := one(ctx, client); err != nil {
+				return fmt.Errorf("%s, %s: %w", v.name, t.what, err)
+			}
+			return nil
+		}
+		used[i] = v.ProcessorTime()
+	}
+	m.Faster(what, rig.RaceRounds(ctx, againstRounds, againstTurn, do[0], do[1]), least)
+	for i, v := range releases {
+		used[i] = (v.ProcessorTime() - used[i]) / time.Duration(max(done[i].Load(), 1))
+	}
+	m.Slower(what+", processor time of the server", rig.NewPair(used[0], used[1]), most)
+}
+
+// exchanger exchanges tokens.
+func (v *release) exchanger(all []rig.Credential) rig.Operation {
+	next := rig.Distribute(all)
+	return func(ctx context.Context, client int) error {
+		_, err := v.Exchange(ctx, next(client))
+		return err
+	}
+}
+
+// strange is a group below which nobody has a grant.
+var strange = string(resource.NewRoot().NewChild())
+
+// getDenied asks for a group that the caller may not see: it is refused by the
+// check of the token and of the grants, and nothing is read.
+func (v *release) getDenied() rig.Operation {
+	next := rig.Distribute(v.readers)
+	return func(ctx context.Context, client int) error {
+		_, _, err := v.Do(ctx, http.StatusForbidden, http.MethodGet, "/iam/v2beta1/groups/"+strange, nil,
+			"Authorization", "Bearer "+next(client))
+		return err
+	}
+}
+
+func (v *release) getDeniedGRPC() rig.Operation {
+	next := rig.Distribute(v.readers)
+	groups := iampb.NewGroupsServiceClient(v.conn)
+	return func(ctx context.Context, client int) error {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+next(client))
+		_, err := groups.GetGroup(ctx, &iampb.GetGroupRequest{Uid: strange})
+		if status.Code(err) != codes.PermissionDenied {
+			return fmt.Errorf("a group of others: %w", err)
+		}
+		return nil
+	}
+}
+
+// pull reads a part of the image with a token for the registry.
+func (v *release) pull(what string, headers ...string) rig.Operation {
+	return v.Getter("/v2/"+v.Prefix+pulledRepo+"/"+what, headers...)
+}
+
+// refreshToken refreshes the session of dev mode. A refresh token can be used only once, so
+// there is one client.
+func (v *release) refreshToken(ctx context.Context, _ int) error {
+	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.Address}}.Encode()
+	var got struct{ RefreshToken struct{ Token string } }
+	err := v.DoJSON(ctx, http.MethodPost, path, nil, &got, "Authorization", "Bearer "+v.Dev.RefreshToken)
+	v.Dev.RefreshToken = got.RefreshToken.Token
+	return err
+}

@@ -1,0 +1,151 @@
+package rig
+
+import (
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+
+	"archive/zip"
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// Archive writes a zip of n OSV records, which are copies of those of -osv, or of ownRecord.
+func (b *Bench) Archive(n int) (path string) {
+	path = filepath.Join(b.Folder, fmt.Sprintf("osv-%d.zip", n))
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	real := b.Records()
+	f := Must(os.Create(path))
+	buffered := bufio.NewWriterSize(f, 1<<20)
+	z := zip.NewWriter(buffered)
+	for i := range n {
+		id, text := CopyRecord(real[i%len(real)], i/len(real))
+		Must(Must(z.Create(id + ".json")).Write(text))
+	}
+	Check(errors.Join(z.Close(), buffered.Flush(), f.Close()))
+	return path
+}
+
+// CopyRecord returns the k-th copy of a record. A copy has its own IDs and, except for every
+// hundredth, its own packages, so that a package does not have a hundred times as many
+// advisories among a million as among ten thousand.
+func CopyRecord(r map[string]any, k int) (id string, text []byte) {
+	copied := maps.Clone(r)
+	suffix := "-" + strconv.Itoa(k)
+	id = fmt.Sprint(r["id"]) + suffix
+	copied["id"] = id
+	var aliases []string
+	all, _ := r["aliases"].([]any)
+	for _, a := range all {
+		aliases = append(aliases, fmt.Sprint(a)+suffix)
+	}
+	copied["aliases"] = aliases
+	if k%100 != 0 {
+		copied["affected"] = renamed(r["affected"], suffix)
+	}
+	return id, Must(json.Marshal(copied))
+}
+
+// renamed returns the affected packages of a record with other names.
+func renamed(affected any, suffix string) []any {
+	var out []any
+	all, _ := affected.([]any)
+	for _, v := range all {
+		entry, _ := v.(map[string]any)
+		copied := maps.Clone(entry)
+		p, _ := entry["package"].(map[string]any)
+		copied["package"] = map[string]any{"ecosystem": p["ecosystem"], "name": fmt.Sprint(p["name"]) + suffix}
+		out = append(out, copied)
+	}
+	return out
+}
+
+// Records reads the records of -osv.
+func (b *Bench) Records() (all []map[string]any) {
+	if b.OSV == "" {
+		var one map[string]any
+		Check(json.Unmarshal([]byte(ownRecord), &one))
+		return []map[string]any{one}
+	}
+	z := Must(zip.OpenReader(b.OSV))
+	for _, f := range z.File {
+		if !strings.HasSuffix(f.Name, ".json") {
+			continue
+		}
+		r := Must(f.Open())
+		var one map[string]any
+		if err := errors.Join(json.NewDecoder(r).Decode(&one), r.Close()); err != nil {
+			Check(fmt.Errorf("%s: %w", f.Name, err))
+		}
+		all = append(all, one)
+	}
+	Check(z.Close())
+	return all
+}
+
+// ownRecord is used without -osv. It is about as long as real records.
+const ownRecord = `{"schema_version":"1.3.1","id":"BENCH-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z",
+"aliases":["CVE-2026-10000","GHSA-2345-6789-cfgh"],"summary":"Reads past the end of what it was given",
+"details":"A request that is shorter than it says makes the reader return what was in memory before it. Nothing is written, but what is read may be somebody else's.",
+"affected":[{"package":{"name":"stdlib","ecosystem":"Go"},"ranges":[{"type":"SEMVER","events":[{"introduced":"0"},{"fixed":"1.20.3"},{"introduced":"1.21.0-0"},{"fixed":"1.21.1"}]}]}],
+"references":[{"type":"FIX","url":"https://code.example/change/1234"},{"type":"WEB","url":"https://talk.example/thread/5678"}]}`
+
+// SendArchive imports a file over gRPC, and returns how many advisories were created.
+func SendArchive(ctx context.Context, conn *grpc.ClientConn, dev DevInfo, path string) (created int64) {
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+dev.Token)
+	stream := Must(advisoriespb.NewAdvisoryWritingServiceClient(conn).ImportAdvisories(ctx))
+	f, size := OpenSized(path)
+	sent := make(chan error, 1)
+	go func() { sent <- sendFile(stream, string(dev.Organization), f, size) }()
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			Check(<-sent)
+			if !errors.Is(err, io.EOF) {
+				Check(err)
+			}
+			Check(f.Close())
+			return created
+		}
+		created = m.GetCounts().GetCreated()
+	}
+}
+
+// OpenSized opens a file and returns its size.
+func OpenSized(path string) (*os.File, int64) {
+	f := Must(os.Open(path))
+	return f, Must(f.Stat()).Size()
+}
+
+// sendFile sends one document in chunks.
+func sendFile(
+	stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group string, f *os.File, size int64,
+) error {
+	type request = advisoriespb.ImportAdvisoriesRequest
+	document := &advisoriespb.ImportAdvisoriesRequest_Document{Name: filepath.Base(f.Name()), Size: size}
+	err := errors.Join(
+		stream.Send(&request{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}),
+		stream.Send(&request{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{Document: document}}))
+	for buf := make([]byte, 1<<20); err == nil; {
+		var n int
+		if n, err = f.Read(buf); n > 0 {
+			err = stream.Send(&request{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}})
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = stream.CloseSend()
+	}
+	return err
+}

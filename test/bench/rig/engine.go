@@ -1,0 +1,101 @@
+package rig
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// An Engine is a database to measure on.
+type Engine interface {
+	Name() string
+
+	// create returns the address of the database for a dataset, and whether it exists
+	// from an earlier run.
+	Create(ctx context.Context, dataset string) (url string, found bool)
+
+	// replace makes the database empty.
+	Replace(ctx context.Context, url string)
+
+	// fill loads tables fast: it drops their indexes and creates them again afterwards. No
+	// triggers run, so there is no history of grants of what it loads.
+	Fill(ctx context.Context, url string, tables []Table)
+
+	// connect opens the database with as durable commits as the store has.
+	Connect(url string, writers int) *sql.DB
+
+	// dropAll deletes what create has created, unless datasets are kept.
+	DropAll(ctx context.Context) error
+}
+
+// EmptyDatabase returns the address of an empty database.
+func EmptyDatabase(ctx context.Context, e Engine, name string) string {
+	url, found := e.Create(ctx, name)
+	if found {
+		e.Replace(ctx, url)
+	}
+	return url
+}
+
+func (b *Bench) OpenEngine(name string) (Engine, error) {
+	folder := b.Folder
+	if b.KeptDatasets != "" {
+		folder = b.KeptDatasets
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if name == "sqlite" {
+		return &sqliteEngine{folder: folder}, nil
+	}
+	server := os.Getenv("HOLDFAST_TEST_POSTGRES")
+	if server == "" {
+		return nil, errors.New("HOLDFAST_TEST_POSTGRES is not set: use make bench, or -engines sqlite")
+	}
+	return &postgresEngine{server: server, keep: b.KeptDatasets != ""}, nil
+}
+
+// execAll executes statements.
+func execAll(ctx context.Context, on *sql.Conn, statements ...string) {
+	for _, s := range statements {
+		if _, err := on.ExecContext(ctx, s); err != nil {
+			Check(fmt.Errorf("%s: %w", s, err))
+		}
+	}
+}
+
+// fillTables fills tables over one connection, on which it first executes setup. It drops the
+// indexes of a table before load and creates them again afterwards. indexes is a query for two
+// columns, the statements to drop and to create the indexes of the table $1.
+func fillTables(
+	ctx context.Context, db *sql.DB, setup []string, tables []Table, indexes string,
+	load func(context.Context, *sql.Conn, Table), finish ...string,
+) {
+	defer db.Close()
+	on := Must(db.Conn(ctx))
+	defer on.Close()
+	execAll(ctx, on, setup...)
+	for _, t := range tables {
+		drop := texts(ctx, on, `SELECT drop_it FROM (`+indexes+`) AS i ORDER BY 1`, t.Name)
+		create := texts(ctx, on, `SELECT create_it FROM (`+indexes+`) AS i ORDER BY 1`, t.Name)
+		execAll(ctx, on, drop...)
+		load(ctx, on, t)
+		execAll(ctx, on, create...)
+	}
+	execAll(ctx, on, finish...)
+}
+
+// texts returns the first column of a query.
+func texts(ctx context.Context, on *sql.Conn, query string, args ...any) (all []string) {
+	rows := Must(on.QueryContext(ctx, query, args...))
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		Check(rows.Scan(&s))
+		all = append(all, s)
+	}
+	Check(rows.Err())
+	return all
+}

@@ -1,0 +1,69 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// A Measurement is one section on one engine. Like a test, it ends with its first
+// error and then closes what it has opened: check and must panic with a failure,
+// which run recovers. Operations and other goroutines return their errors.
+type Measurement struct {
+	*Bench
+	*Report
+	Engine  Engine
+	closers []func() error
+}
+
+// A failure is the error that ends a measurement.
+type failure struct{ error }
+
+// Check ends the measurement if err is not nil.
+func Check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Must returns v, or ends the measurement if err is not nil.
+func Must[T any](v T, err error) T {
+	Check(err)
+	return v
+}
+
+// Run runs a section, and returns its error.
+func (m *Measurement) Run(ctx context.Context, section func(context.Context, *Measurement)) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case failure:
+			err = v.error
+		default:
+			panic(v)
+		}
+		err = errors.Join(err, m.close())
+	}()
+	section(ctx, m)
+	return nil
+}
+
+// AtEnd has f called when the measurement ends.
+func (m *Measurement) AtEnd(f func() error) { m.closers = append(m.closers, f) }
+
+// close closes what was opened, the last first.
+func (m *Measurement) close() (err error) {
+	for _, f := range slices.Backward(m.closers) {
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
+// CompareRates reports how often per second clients can do a and b, and how much processor time
+// each needs.
+func (m *Measurement) CompareRates(ctx context.Context, what string, least float64, a, b Operation) {
+	p := Race(ctx, a, b)
+	m.Faster(what, p, least)
+	m.Note("%s: %s of processor time in this process, client included; the baseline %s.",
+		what, FormatDuration(p.cpuA), FormatDuration(p.cpuB))
+}

@@ -1,0 +1,82 @@
+package rig
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// A Platform issues tokens for workloads and people. It serves its keys, whose IDs are the
+// names of their algorithms, until the measurement ends.
+type Platform struct {
+	RSA *rsa.PrivateKey
+	EC  *ecdsa.PrivateKey
+	URL string
+}
+
+func (m *Measurement) NewPlatform(ctx context.Context) *Platform {
+	p := &Platform{
+		RSA: Must(rsa.GenerateKey(rand.Reader, 2048)),
+		EC:  Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	point := Must(p.EC.PublicKey.Bytes()) // 4, X, Y
+	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},`+
+		`{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
+		b64(p.RSA.N.Bytes()), b64(point[1:33]), b64(point[33:]))
+	p.URL = m.ServeHandler(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			fmt.Fprint(w, keys)
+			return
+		}
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, p.URL+"/keys")
+	}))
+	return p
+}
+
+// JobSubject returns the subject of the n-th workload.
+func JobSubject(n int) string { return fmt.Sprintf("repo:org/app%d:ref:refs/heads/main", n) }
+
+// JobPattern returns a pattern for that subject, with or without the IDs that GitHub adds.
+func JobPattern(n int) string {
+	return fmt.Sprintf(`repo:org(@\d+)?/app%d(@\d+)?:ref:refs/heads/main`, n)
+}
+
+// JobToken signs a new token of the n-th workload, with the claims of GitHub Actions.
+func (p *Platform) JobToken(alg string, n int, audience string) string {
+	return p.Sign(alg, map[string]any{
+		"sub": JobSubject(n), "aud": audience, "repository": "org/app", "repository_id": "1001",
+		"repository_owner": "org", "repository_owner_id": "2001", "ref": "refs/heads/main", "ref_type": "branch",
+		"sha": "0123456789abcdef0123456789abcdef01234567", "actor": "octavia", "workflow": "build",
+		"run_id": "4001", "run_attempt": "1", "event_name": "push", "runner_environment": "github-hosted",
+		"workflow_ref": "org/app/.github/workflows/build.yml@refs/heads/main",
+	})
+}
+
+// Sign signs a token with these claims, to which it adds the issuer, an ID and times.
+func (p *Platform) Sign(alg string, claims map[string]any) string {
+	now := time.Now()
+	claims["iss"], claims["jti"] = p.URL, rand.Text()
+	claims["iat"], claims["nbf"], claims["exp"] = now.Unix(), now.Unix(), now.Add(time.Hour).Unix()
+	b64 := base64.RawURLEncoding.EncodeToString
+	input := b64([]byte(`{"alg":"`+alg+`","typ":"JWT","kid":"`+alg+`"}`)) + "." + b64(Must(json.Marshal(claims)))
+	sum := sha256.Sum256([]byte(input))
+	if alg == "RS256" {
+		return input + "." + b64(Must(rsa.SignPKCS1v15(nil, p.RSA, crypto.SHA256, sum[:])))
+	}
+	r, s, err := ecdsa.Sign(rand.Reader, p.EC, sum[:])
+	Check(err)
+	return input + "." + b64(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+}
+
+// Workloads is the number of identities that exchange tokens of a platform.
+const Workloads = 64

@@ -1,0 +1,120 @@
+package rig
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+)
+
+// A Report is the table of one engine, with notes.
+type Report struct {
+	Title string
+	Rows  []Row
+	Notes []string
+}
+
+// A Row is one measurement. It may have no target.
+type Row struct {
+	what, measured, baseline, ratio, target string
+	missed                                  bool
+}
+
+func (r *Report) Note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// add adds a row, without its target if there is none.
+func (r *Report) add(hasTarget bool, x Row) {
+	if !hasTarget {
+		x.target, x.missed = "", false
+	}
+	r.Rows = append(r.Rows, x)
+}
+
+// Slower reports a time as a multiple of the baseline. most is the target; 0 means none.
+func (r *Report) Slower(what string, p Pair, most float64) {
+	target := fmt.Sprintf("≤ %.3g ×", most)
+	r.add(most > 0, Row{what, FormatDuration(p.A), FormatDuration(p.B), Times(p.Ratio), target, p.Ratio > most})
+}
+
+// Faster reports a rate as a multiple of the baseline. least is the target; 0 means none.
+func (r *Report) Faster(what string, p Rates, least float64) {
+	target := fmt.Sprintf("≥ %.3g ×", least)
+	r.add(least > 0, Row{what, PerSecond(p.A), PerSecond(p.B), Times(p.Ratio), target, p.Ratio < least})
+}
+
+// Longer reports how much longer than the baseline something takes. most is the target; 0
+// means none.
+func (r *Report) Longer(what string, p Pair, most time.Duration) {
+	r.add(most > 0, Row{what, FormatDuration(p.A), FormatDuration(p.B), "+" + FormatDuration(p.A-p.B), "≤ +" + FormatDuration(most), p.A-p.B > most})
+}
+
+// Below reports a figure that has to be below a limit; 0 means none.
+func (r *Report) Below(what string, measured, limit float64, show func(float64) string) {
+	r.add(limit > 0, Row{what: what, measured: show(measured), target: "< " + show(limit), missed: measured >= limit})
+}
+
+// AtLeast reports a rate that has to reach a limit; 0 means none.
+func (r *Report) AtLeast(what string, measured, limit float64) {
+	target := "≥ " + PerSecond(limit)
+	r.add(limit > 0, Row{what: what, measured: PerSecond(measured), target: target, missed: measured < limit})
+}
+
+// Zero reports an average count that has to be zero. Other goroutines may add a few.
+func (r *Report) Zero(what string, measured float64) {
+	r.add(true, Row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01})
+}
+
+// Exactly reports a count that has to be want.
+func (r *Report) Exactly(what string, measured, want int64) {
+	r.add(true, Row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want})
+}
+
+func (r *Report) Missed() (n int) {
+	for _, x := range r.Rows {
+		if x.missed {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Report) Print(out io.Writer) {
+	fmt.Fprintf(out, "\n%s\n\n", r.Title)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "what\tmeasured\tbaseline\tratio\ttarget\t")
+	for _, x := range r.Rows {
+		verdict := ""
+		if x.target != "" {
+			verdict = "ok"
+		}
+		if x.missed {
+			verdict = "MISS"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", x.what, x.measured, x.baseline, x.ratio, x.target, verdict)
+	}
+	_ = w.Flush()
+	for _, n := range r.Notes {
+		fmt.Fprintf(out, "\n%s\n", n)
+	}
+}
+
+// FormatDuration formats a duration with three digits.
+func FormatDuration(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case s >= 1 || s <= -1:
+		return fmt.Sprintf("%.3g s", s)
+	case s >= 1e-3 || s <= -1e-3:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	case s >= 1e-6 || s <= -1e-6:
+		return fmt.Sprintf("%.3g µs", s*1e6)
+	default:
+		return fmt.Sprintf("%.3g ns", s*1e9)
+	}
+}
+
+func Seconds(s float64) string   { return FormatDuration(time.Duration(s * float64(time.Second))) }
+func Megabytes(n float64) string { return fmt.Sprintf("%.0f MB", n/1e6) }
+func PerSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
+func Times(n float64) string     { return fmt.Sprintf("%.2f", n) }
