@@ -22,7 +22,7 @@ var dist embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; form-action 'self'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// types are the media types of what is in dist. Those of the machine may differ.
+// types are the media types of the files in dist. The types that the operating system knows may differ.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -30,17 +30,16 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// A file is what is sent for a path.
+// A file is a file of dist, which is served at its path.
 type file struct {
 	contentType string
 	path        string        // in dist
-	zipped      func() []byte // made for the first who asks; nil if that is not smaller
+	zipped      func() []byte // compressed at the first request; nil if that is not smaller
 }
 
-// Handler serves the app below /console/. Every path that is no file is a view of the
-// app, so it gets the page.
+// Handler serves the app below /console/. Every path outside assets/ is a view of the app and gets index.html.
 func Handler() http.Handler {
-	all := files()
+	served := files()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -55,10 +54,10 @@ func Handler() http.Handler {
 		name := strings.TrimPrefix(r.URL.Path, "/console/")
 		if !strings.HasPrefix(name, "assets/") {
 			h.Set("Cache-Control", "no-cache")
-			all["index.html"].send(w, r)
+			served["index.html"].send(w, r)
 			return
 		}
-		f, ok := all[name]
+		f, ok := served[name]
 		if !ok {
 			h.Set("Cache-Control", "no-store") // another replica may have it
 			http.NotFound(w, r)
@@ -103,17 +102,18 @@ func acceptsGzip(r *http.Request) bool {
 
 // files returns all files by their names below dist.
 var files = sync.OnceValue(func() map[string]*file {
-	all := map[string]*file{}
+	byName := map[string]*file{}
 	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
-			all[strings.TrimPrefix(name, "dist/")] = &file{types[path.Ext(name)], name, sync.OnceValue(func() []byte { return zip(name) })}
+			zipped := sync.OnceValue(func() []byte { return zip(name) })
+			byName[strings.TrimPrefix(name, "dist/")] = &file{types[path.Ext(name)], name, zipped}
 		}
 		return err
 	})
 	if err != nil {
 		panic(err) // the files are part of the program
 	}
-	return all
+	return byName
 })
 
 func read(name string) []byte {

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/console"
 )
 
-// TestDistIsCurrent computes what sources.js does: dist was built from what is there.
+// TestDistIsCurrent checks that dist was built from the present sources. It computes the same digest as sources.js.
 func TestDistIsCurrent(t *testing.T) {
 	names := []string{
 		"index.html", "package-lock.json", "package.json", "sources.js", "tsconfig.json", "vite.config.js",
@@ -95,7 +95,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// closure returns a script and all that it imports before it runs.
+// closure returns a script and the scripts that it imports before it runs.
 func closure(t *testing.T, script string) map[string]bool {
 	t.Helper()
 	all, next := map[string]bool{}, []string{script}
@@ -143,14 +143,20 @@ func TestHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := "/console/assets/" + string(entryScript.FindSubmatch(page)[1])
+	view := "/console/groups/" + strings.Repeat("0", 40)
+	const (
+		html    = "text/html; charset=utf-8"
+		js      = "text/javascript; charset=utf-8"
+		forever = "public, max-age=31536000, immutable"
+	)
 	tests := map[string]struct {
 		method, path string
 		status       int
 		cache, kind  string
 	}{
-		"the page":                 {"GET", "/console/", 200, "no-cache", "text/html; charset=utf-8"},
-		"a view":                   {"GET", "/console/groups/" + strings.Repeat("0", 40), 200, "no-cache", "text/html; charset=utf-8"},
-		"a script":                 {"GET", script, 200, "public, max-age=31536000, immutable", "text/javascript; charset=utf-8"},
+		"the page":                 {"GET", "/console/", 200, "no-cache", html},
+		"a view":                   {"GET", view, 200, "no-cache", html},
+		"a script":                 {"GET", script, 200, forever, js},
 		"a script of another time": {"GET", "/console/assets/main-gone.js", 404, "no-store", "text/plain; charset=utf-8"},
 		"a write":                  {"POST", "/console/", 405, "", "text/plain; charset=utf-8"},
 	}
@@ -161,8 +167,9 @@ func TestHandler(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, nil))
 			got := w.Result()
 			defer func() { _ = got.Body.Close() }() // it is in memory
-			if got.StatusCode != tt.status || got.Header.Get("Cache-Control") != tt.cache || got.Header.Get("Content-Type") != tt.kind {
-				t.Errorf("%d, %q, %q", got.StatusCode, got.Header.Get("Cache-Control"), got.Header.Get("Content-Type"))
+			cache, kind := got.Header.Get("Cache-Control"), got.Header.Get("Content-Type")
+			if got.StatusCode != tt.status || cache != tt.cache || kind != tt.kind {
+				t.Errorf("%d, %q, %q", got.StatusCode, cache, kind)
 			}
 			for header, want := range map[string]string{
 				"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
@@ -171,14 +178,15 @@ func TestHandler(t *testing.T) {
 					t.Errorf("%s = %q, want %q", header, got.Header.Get(header), want)
 				}
 			}
-			if p := got.Header.Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'none'") || strings.Contains(p, "unsafe") {
+			p := got.Header.Get("Content-Security-Policy")
+			if !strings.Contains(p, "default-src 'none'") || strings.Contains(p, "unsafe") {
 				t.Errorf("the policy is %q", p)
 			}
 		})
 	}
 }
 
-// TestCompression sends the same to those who take gzip and to those who do not.
+// TestCompression checks that clients get the same content with and without gzip.
 func TestCompression(t *testing.T) {
 	h := console.Handler()
 	get := func(accept string) *http.Response {
@@ -191,7 +199,8 @@ func TestCompression(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for accept, want := range map[string]string{"gzip, deflate, br": "gzip", "gzip;q=0.5": "gzip", "gzip;q=0": "", "": ""} {
+	encodings := map[string]string{"gzip, deflate, br": "gzip", "gzip;q=0.5": "gzip", "gzip;q=0": "", "": ""}
+	for accept, want := range encodings {
 		answer := get(accept)
 		if got := answer.Header.Get("Content-Encoding"); got != want {
 			t.Errorf("to %q the encoding is %q, want %q", accept, got, want)

@@ -1,4 +1,4 @@
-// The digest of all that the console is built from. console_test.go computes the same, so that
+// The digest of all sources of the console. console_test.go computes the same digest, so that
 // a test without Node can tell whether dist is current.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";

@@ -9,7 +9,7 @@ import { type Component as Shown, type View, views } from "./views";
 
 const loaded = new Map<View, ReturnType<typeof signal<Shown | Error | undefined>>>();
 
-/** load returns the component of a view, undefined until it has arrived. */
+/** load returns the component of a view, undefined until it is loaded. */
 function load(view: View) {
   let found = loaded.get(view);
   if (!found) {
@@ -39,7 +39,7 @@ class Boundary extends Component<{ children: ComponentChildren }, { error?: Erro
   }
   render() {
     return this.state.error ? (
-      <Problem error={new Error(`The console has a fault: ${this.state.error.message}`)} />
+      <Problem error={new Error(`The console failed: ${this.state.error.message}`)} />
     ) : (
       this.props.children
     );
@@ -131,7 +131,7 @@ function Who() {
   );
 }
 
-/** SearchDialog is the search, from wherever one is. */
+/** SearchDialog is the search dialog of every view. */
 function SearchDialog({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [Finder, setFinder] = useState<Shown | Error>();
@@ -166,7 +166,7 @@ function App() {
   const { view, args } = find(path);
   const operator = useQuery(whoami).data?.operator === true;
   useEffect(() => {
-    // The first picture keeps the focus where the browser has it.
+    // The first rendering keeps the focus where the browser has set it.
     if (document.activeElement && document.activeElement !== document.body)
       document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true });
   }, [path]);

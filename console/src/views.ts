@@ -1,14 +1,14 @@
-// Every view is one line: where it is, what the navigation calls it, and its file.
+// Every view is one line: its path, its name in the navigation, and its file.
 import type { FunctionComponent } from "preact";
 
-// A View's component gets what stands in the braces of its path.
+// A View's component gets the values of the braces in its path.
 // biome-ignore lint/suspicious/noExplicitAny: the properties differ from view to view.
 export type Component = FunctionComponent<any>;
 
 export interface View {
   path: string;
   name?: string; // in the navigation
-  operators?: boolean; // others do not see it there
+  operators?: boolean; // only operators see it in the navigation
   under?: string; // the name that the navigation marks
   load: () => Promise<{ default: Component }>;
 }

@@ -1,4 +1,5 @@
-// Bundles each test of this folder with esbuild, which understands TypeScript, and runs the results with Node's test runner.
+// Bundles each test of this folder with esbuild, which understands TypeScript, and runs the results with Node's test
+// runner.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

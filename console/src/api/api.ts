@@ -1,5 +1,5 @@
-// All that the console knows comes from here: the public JSON API, with types made of its
-// description. The session's cookie says who calls; no token is ever in a script.
+// The client of the public JSON API, with types generated from its description. The console uses no other source of
+// data. A cookie identifies the session; scripts never see a token.
 import createClient, { createFinalURL, createQuerySerializer, defaultPathSerializer } from "openapi-fetch";
 import type { components, paths } from "./schema";
 
@@ -13,9 +13,10 @@ type Answer<O> = O extends { responses: { 200: { content: { "application/json": 
 type Query<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : unknown;
 type Path<O> = O extends { parameters: { path: infer A } } ? { path: A } : unknown;
 type Body<O> = O extends { requestBody?: { content: { "application/json": infer B } } } ? { body?: B } : unknown;
-type Parts<O> = Query<O> & Path<O> & Body<O> & { version?: string }; // the updateTime of what is to be changed
+// A version is the updateTime of the resource to change.
+type Parts<O> = Query<O> & Path<O> & Body<O> & { version?: string };
 
-/** A Request can be sent, shown as a command, and told from others by its key. */
+/** A Request can be sent and shown as a command. Its key identifies it. */
 export interface Request<T> {
   method: string;
   url: string; // without the origin
@@ -24,15 +25,15 @@ export interface Request<T> {
   send: (signal?: AbortSignal) => Promise<T>;
 }
 
-/** A Fault is an answer that is an error, in the server's words. */
+/** A Fault is an error that the server returned, with the server's message. */
 export class Fault extends Error {
   constructor(
     readonly status: number,
     message: string,
     readonly requestID: string,
     readonly fields: { field: string; description: string }[] = [],
-    readonly signInAgain = false, // it needs that one has signed in lately
-    readonly stale?: { uid: string; version: string }, // somebody else has changed it since this version
+    readonly signInAgain = false, // the request needs a recent sign-in
+    readonly stale?: { uid: string; version: string }, // the resource has changed since this version
   ) {
     super(message);
   }
@@ -77,7 +78,7 @@ function request<M extends Method, P extends PathOf<M>>(
   return { method: method.toUpperCase(), url, key: `${method} ${url} ${body ? JSON.stringify(body) : ""}`, body, send };
 }
 
-/** get, post, put, patch and del describe a call; nothing is sent until somebody asks for the answer. */
+/** get, post, put, patch and del describe a call; nothing is sent before send is called. */
 export const get = <P extends PathOf<"get">>(path: P, parts: Parts<paths[P]["get"]>) => request("get", path, parts);
 export const post = <P extends PathOf<"post">>(path: P, parts: Parts<paths[P]["post"]>) => request("post", path, parts);
 export const put = <P extends PathOf<"put">>(path: P, parts: Parts<paths[P]["put"]>) => request("put", path, parts);
@@ -123,8 +124,8 @@ type Told<P extends WatchPath> = paths[P]["get"] extends {
   : never;
 
 /**
- * watch asks for a stream once, and tells of each message until it ends. It returns when the
- * server has ended it, and throws a Fault if it was refused or cut off.
+ * watch opens a stream once and calls back for each message until it ends. It returns when the
+ * server ends the stream, and throws a Fault if the stream was refused or interrupted.
  */
 export async function watch<P extends WatchPath>(
   path: P,
@@ -170,15 +171,15 @@ export async function watch<P extends WatchPath>(
 /** streamFault is the error that ended a stream after it had begun. */
 function streamFault(data: unknown, response: Response): Fault {
   const { code, message } = data as { code?: number; message?: string };
-  const ended = code === 14 || code === 16; // asking anew shows whether there is another session
+  const ended = code === 14 || code === 16; // a new request shows whether there is another session
   return new Fault(ended ? 0 : 400, message ?? "", response.headers.get("X-Request-Id") ?? "");
 }
 
 const askedAt = "holdfast-asked-to-sign-in";
 
 /**
- * signIn leads to the sign-in pages, and from there back to this view. It does so once in ten
- * seconds: if the server refuses a session that has just begun, the error is shown instead.
+ * signIn opens the sign-in pages, which lead back to this view. It does so at most once in ten
+ * seconds: if the server refuses a new session, the error is shown instead.
  */
 function signIn() {
   const last = Number(sessionStorage.getItem(askedAt) ?? 0);

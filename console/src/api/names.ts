@@ -1,22 +1,22 @@
-// Names of things, by their uids. Those that one picture needs are asked for together.
+// Names of resources, by their uids. The names that one rendering needs are requested together.
 import { type Signal, signal } from "@preact/signals";
 import { get, post, type Schema } from "./api";
 import { ask, whoami } from "./query";
 
 export type NameOf = Schema<"holdfast.access.v1.ResourceName">;
 
-const most = 500; // of one call
+const most = 500; // names in one call
 const known = new Map<string, Signal<NameOf | null | undefined>>();
 let wanted: string[] = [];
 
-/** nameOf is what a uid is called: undefined until that is known, null if nobody says. */
+/** nameOf is the name of a uid: undefined until it is known, null if it has none or the caller may not see it. */
 export function nameOf(uid: string): Signal<NameOf | null | undefined> {
   let name = known.get(uid);
   if (!name) {
     name = signal<NameOf | null | undefined>(undefined);
     known.set(uid, name);
     if (uid === "")
-      name.value = null; // nothing is called that
+      name.value = null; // no resource has this uid
     else if (wanted.push(uid) === 1) setTimeout(lookUp, 5);
     if (known.size > 5_000) known.delete(known.keys().next().value!);
   }
@@ -33,7 +33,7 @@ async function lookUp() {
       const { names } = await post("/access/v1/names", { body: { uids } }).send();
       for (const n of names ?? []) answers.set(n.uid ?? "", n);
     } catch {
-      // what has no name is shown as its uid
+      // a resource without a name is shown as its uid
     }
     for (const uid of uids) {
       const name = known.get(uid);
@@ -42,7 +42,7 @@ async function lookUp() {
   }
 }
 
-/** forgetNames has names asked for again, after something was renamed. */
+/** forgetNames clears the cache, after a resource was renamed. */
 export const forgetNames = () => known.clear();
 
 export const isUID = (text: string) => /^[0-9a-f]{40}(\/[0-9a-f]{16})*$/.test(text);
@@ -63,10 +63,10 @@ export async function resolve(text: string, ...kinds: string[]): Promise<string>
   throw failed;
 }
 
-/** parentOf is the uid of the group that something is in, or "". */
+/** parentOf is the uid of a resource's group, or "". */
 export const parentOf = (uid: string) => uid.slice(0, Math.max(0, uid.lastIndexOf("/")));
 
-/** pathOf are the uids of all groups above something, the organization first, and its own. */
+/** pathOf are the uids of all groups above a resource, the organization first, and its own uid. */
 export function pathOf(uid: string): string[] {
   const segments = uid.split("/");
   return segments.map((_, i) => segments.slice(0, i + 1).join("/"));

@@ -1,4 +1,4 @@
-// Answers are kept for as long as somebody looks at them, and asked for again after a change.
+// Answers are cached while a component shows them, and requested again after a change.
 import { type DefaultedQueryObserverOptions, QueryClient, QueryObserver } from "@tanstack/query-core";
 import { useEffect, useState } from "preact/hooks";
 import { type Fault, get, type Request } from "./api";
@@ -32,13 +32,13 @@ export function useQuery<T>(request: Request<T> | null): Result<T> {
   return { data, error: error ?? undefined, loading: isLoading };
 }
 
-/** changed says that something was written: whatever is shown is asked for again. */
+/** changed reports a write: everything that is shown is requested again. */
 export const changed = () => client.invalidateQueries();
 
-/** outdated says the same, and leaves it to the next view to ask. */
+/** outdated reports a write, too, but only the next view requests its data again. */
 export const outdated = () => void client.invalidateQueries({ refetchType: "none" });
 
-/** ask returns an answer that may be kept, without a component. */
+/** ask returns an answer, perhaps from the cache, outside a component. */
 export const ask = <T>(request: Request<T>) =>
   client.fetchQuery({ queryKey: [request.key], queryFn: ({ signal }) => request.send(signal), staleTime: 60_000 });
 
@@ -61,7 +61,7 @@ export function useMay(): (capability: string, place: string) => boolean {
     });
 }
 
-/** organizations are the first of those that the caller sees, by name. */
+/** organizations are the first organizations that the caller sees, by name. */
 export const organizations = get("/iam/v2beta1/groups", {
   query: { "uidp.in_root": true, page_size: 20, order_by: "name" },
 });

@@ -1,4 +1,4 @@
-// What a view shows, as a command and as a call of the API.
+// The data of a view as a command and as a call of the API.
 import { useId, useState } from "preact/hooks";
 import type { Request } from "../api/api";
 import { Command } from "./page";
@@ -6,7 +6,11 @@ import { Command } from "./page";
 /** sh quotes a word for a shell. */
 export const sh = (word: string) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
-/** curl is the call of the API that a request is. */
+/** addGitHub is the command that adds a workflow of GitHub as a workload to a group. */
+export const addGitHub = (group: string) =>
+  `holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${group} --role registry.push`;
+
+/** curl is the request as a curl command. */
 export function curl(r: Request<unknown>): string {
   const parts = ["curl -H", `"Authorization: Bearer $(holdfast auth token)"`];
   if (r.method !== "GET") parts.push("-X", r.method);

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 
-/** Copy puts a text on the clipboard. One for the mouse is no stop of the keyboard, in trees. */
+/** Copy is a button that copies a text. With mouse, the keyboard does not stop at it, as in trees. */
 export function Copy({ text, what, mouse }: { text: string; what: string; mouse?: boolean }) {
   const [done, setDone] = useState(false);
   useEffect(() => {

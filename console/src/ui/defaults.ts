@@ -1,4 +1,4 @@
-// What a person prefers. It stays in this browser.
+// The preferences of a person, which are stored in this browser.
 import { signal } from "@preact/signals";
 
 export const schemes: [string, string][] = [
@@ -15,7 +15,7 @@ const read = (name: string) => {
   try {
     return localStorage.getItem(`holdfast.${name}`) ?? "";
   } catch {
-    return ""; // the browser keeps nothing
+    return ""; // the browser stores nothing
   }
 };
 
@@ -36,5 +36,5 @@ const preference = (name: string) => {
 export const scheme = preference("scheme");
 export const clock = preference("clock");
 
-/** showScheme has the page look as they prefer. */
+/** showScheme applies the preferred colors to the page. */
 export const showScheme = () => scheme.now.subscribe((chosen) => (document.documentElement.dataset.scheme = chosen));

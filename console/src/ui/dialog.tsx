@@ -4,7 +4,7 @@ import type { Fault, Request } from "../api/api";
 import { changed, outdated } from "../api/query";
 import { Command, Problem } from "./page";
 
-/** Dialog asks for something. It is open as long as it is there. */
+/** Dialog is a modal dialog, which is open while it is rendered. */
 export function Dialog({
   title,
   onClose,
@@ -17,7 +17,7 @@ export function Dialog({
   const ref = useRef<HTMLDialogElement>(null);
   const id = `${useId().replace(/\W/g, "")}-title`;
   useLayoutEffect(() => {
-    // before anybody can type
+    // before a person can type
     const dialog = ref.current!;
     dialog.showModal();
     return () => dialog.close();
@@ -44,8 +44,8 @@ export function Dialog({
 
 interface ConfirmProps {
   title: string;
-  label: string; // of the button that does it
-  keep?: string; // of the button that does not
+  label: string; // the button that confirms
+  keep?: string; // the button that cancels
   command: string;
   requests: Request<unknown>[]; // sent one after the other; the first may be a dry run
   onClose: (done?: boolean) => void;
@@ -53,7 +53,7 @@ interface ConfirmProps {
   children?: ComponentChildren; // what will happen
 }
 
-/** Confirm says what will happen before it does. */
+/** Confirm shows what will happen and asks for confirmation. */
 export function Confirm({
   title,
   label,
@@ -71,7 +71,7 @@ export function Confirm({
     try {
       for (const r of requests) await r.send();
       if (onLeave) {
-        // the page is of something that is gone, which must not be asked for again
+        // the page shows a deleted resource, which must not be requested again
         outdated();
         return onLeave();
       }
@@ -80,7 +80,7 @@ export function Confirm({
     } catch (failed) {
       setError(failed as Fault);
       setBusy(false);
-      void changed(); // some of it may have been done
+      void changed(); // a part of it may have been done
     }
   };
   return (

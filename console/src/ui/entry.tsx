@@ -1,4 +1,4 @@
-// One change of the audit log: who did what, and what is different since.
+// One entry of the audit log: the change, who made it, and the fields that differ.
 import type { Schema } from "../api/api";
 import { isUID } from "../api/names";
 import { Copy } from "./copy";
@@ -90,12 +90,12 @@ export function EntryRow({ of, open }: { of: Entry; open?: boolean }) {
 const Value = ({ of }: { of: string }) => (isUID(of) ? <Name uid={of} path /> : <bdi>{of}</bdi>);
 
 function Who({ of }: { of: Entry }) {
-  const uid = of.actor?.uid || (of.after as { identity?: string } | undefined)?.identity; // of a pull
+  const uid = of.actor?.uid || (of.after as { identity?: string } | undefined)?.identity; // pulls have it in the body
   if (uid && isUID(uid)) return <Name uid={uid} plain />;
-  return <span class="hint">{of.actor ? of.actor.subject || "somebody unknown" : "the service"}</span>;
+  return <span class="hint">{of.actor ? of.actor.subject || "an unknown caller" : "the service"}</span>;
 }
 
-/** Title is the name of what was changed, as it was then: it may be gone by now. */
+/** Title is the name that the changed resource had then, because it may be deleted by now. */
 function Title({ of }: { of: Entry }) {
   const state = { ...of.before, ...of.after } as Record<string, unknown>;
   const findings = state.findings as { advisoryId?: string }[] | undefined;
@@ -109,7 +109,7 @@ interface Difference {
   after?: string;
 }
 
-/** diff returns the fields that differ. What is empty on both sides says nothing. */
+/** diff returns the fields that differ. Fields that are empty on both sides are left out. */
 function diff(before: Record<string, unknown>, after: Record<string, unknown>): Difference[] {
   const quiet = new Set(["uid", "updateTime", "createTime"]);
   return [...new Set([...Object.keys(before), ...Object.keys(after)])]

@@ -1,4 +1,4 @@
-// Findings: how bad, how many, and how much is known.
+// Findings: severity, counts and coverage.
 import type { Schema } from "../api/api";
 import { advisoryPage } from "./router";
 import type { Column } from "./table";
@@ -19,7 +19,7 @@ export function Severity({ of, score }: { of?: string; score?: string }) {
   );
 }
 
-/** Counts are the open findings by severity. */
+/** Counts shows the open findings by severity. */
 export function SeverityCounts({ of }: { of?: Counts }) {
   const some = severities.filter((s) => Number(of?.[s] ?? 0) > 0);
   if (some.length === 0) return <span class="hint">none open</span>;
@@ -35,7 +35,7 @@ export function SeverityCounts({ of }: { of?: Counts }) {
   );
 }
 
-/** SeverityBar draws the counts as shares of one line. */
+/** SeverityBar draws the counts as shares of a bar. */
 export function SeverityBar({ of }: { of?: Counts }) {
   const total = severities.reduce((sum, s) => sum + Number(of?.[s] ?? 0), 0);
   let x = 0;
@@ -53,16 +53,16 @@ export function SeverityBar({ of }: { of?: Counts }) {
   );
 }
 
-/** GroupCoverage says how much is known, without which "none open" means nothing. */
+/** GroupCoverage shows how many images are inspected, without which "none open" means nothing. */
 export function GroupCoverage({ of }: { of?: Schema<"holdfast.findings.v1.GroupCoverage"> }) {
   const p = of?.packages;
   if (!of?.images) return <p class="coverage">Nothing was pushed yet, so nothing is known.</p>;
+  const failed = of.notUnderstood ? `, ${count(of.notUnderstood)} not inspectable` : "";
   return (
     <p class="coverage">
       Known: {count(of.indexed)} of {many(of.images, "image")} inspected
       {of.waiting ? `, ${count(of.waiting)} waiting` : ""}
-      {of.notUnderstood ? `, ${count(of.notUnderstood)} not understood` : ""}; advisories cover {count(p?.covered)} of{" "}
-      {many(p?.packages, "package")}
+      {failed}; advisories cover {count(p?.covered)} of {many(p?.packages, "package")}
       {p?.notCovered ? `, nothing is known about ${count(p.notCovered)}` : ""}.
     </p>
   );
@@ -91,7 +91,7 @@ export function Exploited({ of }: { of: Finding }) {
   );
 }
 
-/** findingColumns are those of every list of findings. */
+/** findingColumns are the columns of every list of findings. */
 export const findingColumns: Column<Finding>[] = [
   { name: "Severity", cell: (f) => <Severity of={f.severity} score={f.score} /> },
   {

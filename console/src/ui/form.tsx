@@ -6,8 +6,8 @@ import { Problem } from "./page";
 import { go, param, withParams } from "./router";
 
 /**
- * Filters is a form whose fields are parameters of the address. Those in names are uids there;
- * people may write paths.
+ * Filters is a form whose fields are parameters of the address. The fields in names are uids in the
+ * address, but people may type paths.
  */
 export function Filters({
   label,
@@ -55,7 +55,7 @@ interface FieldProps {
   value?: string;
   placeholder?: string;
   type?: "text" | "datetime-local" | "password";
-  lines?: number; // of a field for several
+  lines?: number; // the height of a field with several lines
   list?: string[];
   first?: boolean; // "/" leads here
   required?: boolean;
@@ -130,11 +130,11 @@ export function Field({
   );
 }
 
-/** said is what the server says about a field, if it says something about it. */
+/** said is the server's message about a field, if there is one. */
 export const said = (fault: Fault | undefined, field: string) =>
   fault?.fields.find((f) => f.field === field || f.field.endsWith(`.${field}`))?.description;
 
-/** unsaid is the fault unless it is said at one of the fields. */
+/** unsaid is the fault, unless its message is shown at one of the fields. */
 export const unsaid = (fault: Fault | undefined, ...fields: string[]) =>
   fields.some((f) => said(fault, f)) ? undefined : fault;
 
@@ -146,7 +146,7 @@ interface ChoiceProps {
   onChange?: (value: string) => void;
 }
 
-/** Choice is one of a few. In Filters it applies as soon as it is made. */
+/** Choice is a drop-down list. In Filters it applies as soon as it changes. */
 export function Choice({ name, label, options, value, onChange }: ChoiceProps) {
   const id = useId().replace(/\W/g, "") + name;
   const now = value ?? param(name);

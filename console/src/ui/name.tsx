@@ -1,9 +1,9 @@
-// Things by their names. Text of others is isolated, so that its direction does not spread.
+// Names of resources. Text that people entered is isolated, so that its direction does not affect other text.
 import { nameOf, parentOf, pathOf } from "../api/names";
 import { Copy } from "./copy";
 import { groupPage, identityPage, imagePage, providerPage, repoPage } from "./router";
 
-/** pages are where a thing of a kind is shown. A view of another kind adds its line. */
+/** pages are the addresses of the pages of each kind. A view of another kind adds its line. */
 export const pages: Record<string, ((uid: string) => string) | undefined> = {
   groups: groupPage,
   repos: repoPage,
@@ -14,8 +14,8 @@ export const pages: Record<string, ((uid: string) => string) | undefined> = {
 const last = (uid: string) => uid.slice(uid.lastIndexOf("/") + 1);
 
 /**
- * Name is what a uid is called, a link if it has a page, and a button that copies the uid.
- * A quiet one has no button, and a plain one is text.
+ * Name shows the name of a uid, as a link if it has a page, and a button that copies the uid.
+ * With quiet there is no button, and with plain only text.
  */
 export function Name({ uid, path, quiet, plain }: { uid?: string; path?: boolean; quiet?: boolean; plain?: boolean }) {
   if (!uid) return <span class="hint">nobody</span>;
@@ -41,7 +41,7 @@ export function Name({ uid, path, quiet, plain }: { uid?: string; path?: boolean
   );
 }
 
-/** Above is the way from the organization to a thing, without the thing. */
+/** Above is the path from the organization to a resource, without the resource itself. */
 export function Above({ uid }: { uid: string }) {
   const above = pathOf(parentOf(uid)).filter(Boolean);
   if (above.length === 0) return null;
@@ -56,7 +56,7 @@ export function Above({ uid }: { uid: string }) {
   );
 }
 
-/** Digest is a digest, short, with its whole on the clipboard. */
+/** Digest is a shortened digest, with a button that copies the full one. */
 export function Digest({ of, repo }: { of?: string; repo?: string }) {
   if (!of) return <span class="hint">none</span>;
   const short = <code title={of}>{of.replace(/^(\w+):(.{12}).*$/, "$1:$2")}</code>;

@@ -1,4 +1,4 @@
-// The frame of a view: where one is, what it is called, and what can be done.
+// The frame of a view: its path, its title and its actions.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type Fault, get } from "../api/api";
@@ -9,9 +9,9 @@ import { remember } from "./recent";
 
 interface PageProps {
   title: string;
-  thing?: boolean; // the page of a thing that is there: the search shows it among those opened lately
-  mark?: ComponentChildren; // beside the title
-  above?: ComponentChildren; // the way to it
+  thing?: boolean; // the page of an existing resource, which the search lists as opened lately
+  mark?: ComponentChildren; // next to the title
+  above?: ComponentChildren; // the path to it
   lead?: ComponentChildren;
   actions?: ComponentChildren;
   children?: ComponentChildren;
@@ -83,7 +83,7 @@ export function Tabs({
   );
 }
 
-/** Problem shows an error in the server's words, with the number to ask the operator about. */
+/** Problem shows an error with the server's message and the id of the request. */
 export function Problem({ error }: { error: Fault | Error }) {
   const id = "requestID" in error ? error.requestID : "";
   if ("signInAgain" in error && error.signInAgain) {
@@ -116,14 +116,14 @@ export function Problem({ error }: { error: Fault | Error }) {
   );
 }
 
-/** Overtaken tells what others have changed since somebody read it. */
+/** Overtaken shows what others have changed since the resource was read. */
 function Overtaken({ uid, version }: { uid: string; version: string }) {
   const since = new Date(Date.parse(version) + 1).toISOString();
   const { data, error } = useQuery(get("/audit/v1/entries", { query: { subject: uid, since, page_size: 10 } }));
   const entries = data?.entries ?? [];
   return (
     <div class="problem" role="alert">
-      <p>Somebody has changed it since you opened it. Nothing of yours was saved.</p>
+      <p>Somebody has changed it since you opened it. Your changes were not saved.</p>
       {entries.length > 0 && (
         <ul class="entries" aria-label="What has changed">
           {entries.map((e) => (
@@ -139,7 +139,7 @@ function Overtaken({ uid, version }: { uid: string; version: string }) {
   );
 }
 
-/** Waiting says nothing for a moment, because most answers are there by then. */
+/** Waiting shows nothing for a moment, because most answers arrive within it. */
 export function Waiting() {
   const [late, setLate] = useState(false);
   useEffect(() => {
@@ -153,14 +153,14 @@ export function Waiting() {
   );
 }
 
-/** Answer shows what came of a query: its data, its error, or that it is on its way. */
+/** Answer shows the result of a query: its data, its error, or that it is loading. */
 export function Answer<T>({ of, children }: { of: Result<T>; children: (data: T) => ComponentChildren }) {
   if (of.data !== undefined) return <>{children(of.data)}</>;
   if (of.error) return <Problem error={of.error} />;
   return <Waiting />;
 }
 
-/** Empty says what a thing is for, and how to make the first. */
+/** Empty explains an empty list, and how to create the first entry. */
 export function Empty({ title, children, command }: { title: string; children?: ComponentChildren; command?: string }) {
   return (
     <div class="empty">

@@ -16,7 +16,7 @@ export function recent(): Recent[] {
   }
 }
 
-/** remember puts a thing before the others. */
+/** remember adds a thing at the beginning. */
 export function remember(thing: Recent) {
   const all = [thing, ...recent().filter((r) => r.href !== thing.href)].slice(0, most);
   sessionStorage.setItem(kept, JSON.stringify(all));

@@ -17,7 +17,7 @@ export function go(href: string, how: { replace?: boolean } = {}) {
   if (moved) scrollTo(0, 0);
 }
 
-/** canGoBack reports whether the address before this one was one of the same view. */
+/** canGoBack reports whether the previous address belongs to the same view. */
 export const canGoBack = () => (history.state as { from?: string } | null)?.from === here.value.pathname;
 
 /** param is a parameter of the address, or "". */
@@ -27,8 +27,8 @@ export const param = (name: string) => here.value.searchParams.get(name) ?? "";
 export const params = (name: string) => here.value.searchParams.getAll(name);
 
 /**
- * withParams is this address with other parameters. Whatever changes but the page leads to the
- * first page, because the token of a page is good for one list only, and nothing is selected there.
+ * withParams is this address with other parameters. Every change except of the page leads to the
+ * first page without a selection, because a page token is valid for one list only.
  */
 export function withParams(changes: Record<string, string | string[] | undefined>): string {
   const next = new URL(here.value);
@@ -43,7 +43,7 @@ export function withParams(changes: Record<string, string | string[] | undefined
 
 const uid = "[0-9a-f]{40}(?:/[0-9a-f]{16})*";
 
-/** match returns what stands in the braces of a pattern such as /groups/{uid}, or null. */
+/** match returns the values of the braces in a pattern such as /groups/{uid}, or null. */
 export function match(pattern: string, path: string): Record<string, string> | null {
   const shape = pattern.replace(/\{(\w+)\}/g, (_, name: string) => `(?<${name}>${name === "uid" ? uid : "[^/]+"})`);
   const found = new RegExp(`^${base}${shape === "/" ? "/?" : `${shape}/?`}$`).exec(path);
@@ -51,7 +51,7 @@ export function match(pattern: string, path: string): Record<string, string> | n
   return Object.fromEntries(Object.entries(found.groups ?? {}).map(([k, v]) => [k, decodeURIComponent(v)]));
 }
 
-/** followLinks shows links to the console without loading a page. */
+/** followLinks opens links to the console without loading a page. */
 export function followLinks() {
   addEventListener("popstate", () => (here.value = new URL(location.href)));
   document.addEventListener("click", (e) => {
@@ -76,4 +76,6 @@ export const providerPage = (of: string) => `${base}/sign-in/${of}`;
 export const identityPage = (of: string) => (of.includes("/") ? workloadPage(of) : personPage(of));
 export const imagePage = (repo: string, reference: string) =>
   `${base}/repos/${repo}/images/${encodeURIComponent(reference)}`;
+export const comparePage = (repo: string, reference: string, other: string) =>
+  `${imagePage(repo, reference)}?tab=compare&with=${encodeURIComponent(other)}`;
 export const advisoryPage = (id: string) => `${base}/advisories/${encodeURIComponent(id)}`;

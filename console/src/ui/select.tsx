@@ -4,8 +4,8 @@ import type { Column } from "./table";
 const short = (uid: string | undefined) => uid?.split("/").pop() ?? "";
 
 /**
- * useSelection chooses among the rows that are shown. Which they are is in the address, as the
- * last part of their uids.
+ * useSelection manages the selected rows. The address contains the selection, as the
+ * last parts of their uids.
  */
 export function useSelection<T extends { uid?: string }>(rows: T[], name: (row: T) => string) {
   const ids = params("selected");
@@ -16,14 +16,7 @@ export function useSelection<T extends { uid?: string }>(rows: T[], name: (row: 
   const all = rows.length > 0 && chosen.length === rows.length;
   const column: Column<T> = {
     name: "Select",
-    head: (
-      <input
-        type="checkbox"
-        aria-label="Select all that are shown"
-        checked={all}
-        onChange={() => set(all ? [] : rows)}
-      />
-    ),
+    head: <input type="checkbox" aria-label="Select all rows" checked={all} onChange={() => set(all ? [] : rows)} />,
     cell: (row) => (
       <input
         type="checkbox"

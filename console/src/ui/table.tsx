@@ -5,11 +5,11 @@ import { many } from "./time";
 export interface Column<T> {
   name: string;
   cell: (row: T) => ComponentChildren;
-  head?: ComponentChildren; // stands in the head instead of the name
+  head?: ComponentChildren; // shown in the head instead of the name
   order?: string; // the field that the server sorts by
   wide?: boolean; // left out on narrow screens
   number?: boolean;
-  roomy?: boolean; // long names are in it
+  roomy?: boolean; // the column has long names
   hidden?: boolean; // the name is for screen readers only
 }
 
@@ -71,7 +71,7 @@ export function Table<T>({ label, columns, rows, id }: TableProps<T>) {
 }
 
 /**
- * step moves the focus between rows with the arrow keys, Home and End: to what can be reached in
+ * step moves the focus between rows with the arrow keys, Home and End: to the focusable element in
  * the same column, or else in the row.
  */
 function step(e: KeyboardEvent) {
@@ -94,7 +94,7 @@ const reachable = "a[href], button, input, summary";
 const classes = (c: { wide?: boolean; number?: boolean; roomy?: boolean }) =>
   [c.wide && "wide", c.number && "number", c.roomy && "roomy"].filter(Boolean).join(" ") || undefined;
 
-/** Pager leads to the next page. Tokens lead forward only; the way back is the browser's. */
+/** Pager links the next page. Tokens only lead forward; the browser's history leads back. */
 export function Pager({
   next,
   total,

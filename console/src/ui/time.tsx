@@ -10,7 +10,7 @@ const steps: [Intl.RelativeTimeFormatUnit, number][] = [
 const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
 
-/** ago says how far a time is from now. */
+/** ago is the distance of a time from now, in words. */
 export function ago(at: Date, now = Date.now()): string {
   const seconds = (at.getTime() - now) / 1_000;
   for (const [unit, size] of steps)
@@ -18,7 +18,7 @@ export function ago(at: Date, now = Date.now()): string {
   return Math.abs(seconds) < 10 ? "just now" : words.format(Math.round(seconds), "second");
 }
 
-/** Time is relative, and exact where the pointer rests; the other way around for those who prefer that. */
+/** Time shows a relative time, and the exact one as a tooltip; the other way around if a person prefers that. */
 export function Time({ at }: { at?: string }) {
   if (!at) return <span class="hint">never</span>;
   const when = new Date(at);
@@ -48,13 +48,13 @@ export const count = (n: string | number | undefined) => Number(n ?? 0).toLocale
 export const many = (n: string | number | undefined, one: string, more = `${one}s`) =>
   `${count(n)} ${Number(n ?? 0) === 1 ? one : more}`;
 
-/** word makes a name of the API readable: SEVERITY_CRITICAL with the prefix SEVERITY is critical. */
+/** word makes a name of the API readable: SEVERITY_CRITICAL with the prefix SEVERITY becomes critical. */
 export const word = (name: string | undefined, prefix: string) =>
   (name ?? "")
     .replace(new RegExp(`^${prefix}_`), "")
     .toLowerCase()
     .replaceAll("_", " ");
 
-/** eventName leaves out what all types of events have in common: …api.iam.group.created.v1 is iam.group.created. */
+/** eventName removes the common parts of event types: …api.iam.group.created.v1 becomes iam.group.created. */
 export const eventName = (type: string | undefined) =>
   (type ?? "").replace(/^dev\.holdfast\.(api\.)?(platform\.)?/, "").replace(/\.v\d+$/, "");

@@ -62,10 +62,10 @@ func walkChanges(t *testing.T, s *site) {
 
 	b.open(s.BaseURL + "/console/repos/" + repo)
 	b.press("Move v1")
-	b.fill("Tag or digest of the image that it is to stand for", "nosuch")
+	b.fill("Tag or digest of the new image", "nosuch")
 	b.press("Check")
 	b.run("there is no such image", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
-	b.fill("Tag or digest of the image that it is to stand for", "v2")
+	b.fill("Tag or digest of the new image", "v2")
 	b.press("Check")
 	b.read("1 package changed")
 	b.judge("move")
@@ -80,7 +80,7 @@ func walkChanges(t *testing.T, s *site) {
 	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=history&tag=v1")
 	b.press("Move it back here…")
 	b.press("Check")
-	b.read("Whoever pulls v1 gets")
+	b.read("pulls of v1 return")
 	b.press("Move the tag")
 	b.closed()
 	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"), p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 == v2 {
@@ -89,7 +89,7 @@ func walkChanges(t *testing.T, s *site) {
 	b.open(s.BaseURL + "/console/repos/" + repo)
 	b.run("choose a tag", chromedp.Click(`input[aria-label="Select v1"]`, chromedp.ByQuery))
 	b.press("Delete 1 tag…")
-	b.read("These names stop working")
+	b.read("Pulls by these tags stop working")
 	b.judge("delete")
 	b.press("Delete")
 	b.run("it is gone", chromedp.WaitNotPresent(`input[aria-label="Select v1"]`, chromedp.ByQuery))
@@ -139,10 +139,10 @@ func (b *tab) restoring(s *site, p *person, repo string) {
 	b.read("1 image of 2 with 1 tag")
 	b.judge("retention")
 	b.press("Run the rules…")
-	b.read("exactly those that are shown")
+	b.read("exactly as shown")
 	b.press("Delete")
 	b.closed()
-	b.read("Nothing would go")
+	b.read("Nothing would be deleted")
 	if got := p.run("registry", "trash", "list", "--repo", "dev/platform/web"); !strings.Contains(got, "v1") {
 		b.t.Errorf("the trash after a run: %s", got)
 	}
@@ -168,7 +168,7 @@ func (b *tab) many(s *site, p *person, group string) {
 	b.press("Grant")
 	b.closed()
 	grants := command
-	b.run("choose all", chromedp.Click(`input[aria-label="Select all that are shown"]`, chromedp.ByQuery))
+	b.run("choose all", chromedp.Click(`input[aria-label="Select all rows"]`, chromedp.ByQuery))
 	b.press("Change the end of 2…")
 	b.judge("end-many")
 	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))
@@ -182,7 +182,7 @@ func (b *tab) many(s *site, p *person, group string) {
 	b.open(b.address()) // it is a link, and a reload keeps it
 	b.press("Remove 1…")
 	b.press("Keep it")
-	b.run("choose all", chromedp.Click(`input[aria-label="Select all that are shown"]`, chromedp.ByQuery))
+	b.run("choose all", chromedp.Click(`input[aria-label="Select all rows"]`, chromedp.ByQuery))
 	b.press("Remove 2…")
 	b.read("Remove 2 roles?")
 	b.read("2 identities lose") // as the server has found out
@@ -455,7 +455,7 @@ func walkWorkloads(t *testing.T, s *site) {
 	b.see("ci")
 	b.press("Try a token")
 	b.fill("A token of the workload's platform", "abc")
-	b.read("no token that can be decoded")
+	b.read("This token cannot be decoded")
 	b.fill("A token of the workload's platform", unsigned("https://issuer.example.com", "branch"))
 	b.read("window.hacked") // as text, before the server has seen it
 	b.press("Judge")
@@ -578,7 +578,7 @@ func walkFirstExchange(t *testing.T, s *site) {
 	eve.refused("PATCH", "/iam/v2beta1/identities/"+ci, `{"claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
 
 	b.press("see why")
-	b.read("A near miss")
+	b.read("Only one claim differs")
 	b.judge("near-miss")
 	var fixes int
 	b.run("count the fixes", chromedp.Evaluate(`[...document.querySelectorAll("main button")].filter(b => b.innerText.includes("Accept both")).length`, &fixes))
@@ -655,7 +655,7 @@ func walkSignIn(t *testing.T, s *site) {
 	}
 	b.press("Create it, disabled")
 	b.see("dex")
-	b.read("people can be sent there")
+	b.read("people can sign in with it")
 	b.read("disabled")
 	b.judge("provider-new")
 	for _, command := range b.commands() {
@@ -670,7 +670,7 @@ func walkSignIn(t *testing.T, s *site) {
 	ann.see("dex works")
 	ann.read("viewer")
 	b.press("Enable")
-	b.read("Everybody whom it lets in can sign in from now on")
+	b.read("all of its people can sign in")
 	b.judge("provider-enable")
 	b.press("Enable it")
 	b.read("in use")
@@ -701,7 +701,7 @@ func walkSignIn(t *testing.T, s *site) {
 		eve.lacks(button)
 	}
 	eve.open(page)
-	eve.read("people can be sent there")
+	eve.read("people can sign in with it")
 	eve.lacks("Disable", "Delete")
 	eve.press("Group mappings")
 	eve.read("eng")
@@ -717,7 +717,7 @@ func walkSignIn(t *testing.T, s *site) {
 
 	b.open(s.BaseURL + "/console/sign-in?tab=rules")
 	b.press("Switch accounts off")
-	b.read("Whoever has no provider is locked out")
+	b.read("People without a provider are locked out")
 	b.press("Switch them off")
 	b.run("it is refused, because no owner has come through dex", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
 	b.judge("rules-refused")
@@ -829,7 +829,7 @@ func walkEvents(t *testing.T, s *site) {
 	b.judge("test-subscription")
 	well.Store(true)
 	b.press("Send another")
-	b.read("It was taken")
+	b.read("The event was accepted")
 	well.Store(false)
 	b.press("Close")
 
@@ -937,7 +937,7 @@ func walkTwoWriters(t *testing.T, s *site) {
 	eve.read("of eve")
 	b.fill("Description", "of the owner")
 	b.press("Save")
-	b.read("Nothing of yours was saved")
+	b.read("Your changes were not saved")
 	b.read("Eve Example")
 	b.read("of eve")
 	b.unharmed("overtaken")
@@ -945,7 +945,7 @@ func walkTwoWriters(t *testing.T, s *site) {
 	if got := p.run("iam", "groups", "get", "dev/platform", "-o", "json"); !strings.Contains(got, "of eve") {
 		t.Errorf("the group is %s", got)
 	}
-	b.press("Save mine all the same")
+	b.press("Overwrite with mine")
 	within(t, "it is saved", func() bool {
 		return strings.Contains(p.run("iam", "groups", "get", "dev/platform", "-o", "json"), "of the owner")
 	})
@@ -1140,7 +1140,7 @@ func walkFeeds(t *testing.T, s *site) {
 	before := last()
 	b.console(s, "/console/vulnerabilities?tab=feeds", s.OwnerEmail, s.OwnerPassword)
 	b.press("Read now: broken")
-	b.read("in a few seconds")
+	b.read("within seconds")
 	b.judge("feed-now")
 	var command string
 	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))

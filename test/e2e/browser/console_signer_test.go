@@ -42,7 +42,7 @@ func walkSigners(t *testing.T, s *site) {
 	b.judge("signers")
 
 	b.open(s.BaseURL + below)
-	b.read("This group has no signer that you can see, so those of dev count in it.")
+	b.read("This group has no signer that you can see, so the signers of dev apply to it.")
 	b.lacks("Delete…") // it is not of this group
 	b.judge("signers-above")
 	b.press("Trust a signer…")
@@ -54,7 +54,7 @@ func walkSigners(t *testing.T, s *site) {
 	b.press("Trust it")
 	b.run("what is no pattern is refused", chromedp.WaitVisible(`dialog [aria-invalid]`, chromedp.ByQuery))
 	b.judge("signer-identity")
-	b.choose("It signs with", "a key of its own")
+	b.choose("It signs with", "its own key")
 	b.fill("Public key", key)
 	var command string
 	b.run("read the command", chromedp.Text(`dialog pre`, &command, chromedp.ByQuery))

@@ -43,7 +43,7 @@ export default function Access() {
   return (
     <Page
       title="Access"
-      lead="Who can do what, and why. The index that decides requests answers."
+      lead="Who can do what, and why. The answers come from the index that also decides requests."
       actions={
         at && (
           <AsCommand
@@ -67,7 +67,7 @@ export default function Access() {
       />
       {at === "" ? (
         organizations.data && (
-          <Empty title="Name a group">Whoever holds a role on it, or above it, is listed here.</Empty>
+          <Empty title="Name a group">Everybody who holds a role on it, or above it, is listed here.</Empty>
         )
       ) : identity ? (
         <Why identity={identity} capability={capability} place={at} />
@@ -78,7 +78,7 @@ export default function Access() {
   );
 }
 
-/** Asked are the requests for roles. */
+/** Asked shows the requests for roles. */
 function Asked() {
   const mine = param("mine") !== "";
   return (
@@ -95,7 +95,7 @@ function Asked() {
 const bindings = (identity: string) =>
   get("/iam/v2beta1/roleBindings", { query: { identity, page_size: 200, page_token: param("page") || undefined } });
 
-/** Reach are the groups in which somebody can do something, each with everything below it. */
+/** Reach shows the groups on which an identity holds a capability, each with everything below it. */
 function Reach({ identity, capability }: { identity: string; capability: string }) {
   const me = useQuery(whoami).data?.subject ?? "";
   const of = identity || me;
@@ -112,7 +112,7 @@ function Reach({ identity, capability }: { identity: string; capability: string 
   return (
     <Page
       title="Access"
-      lead="Who can do what, and why. The index that decides requests answers."
+      lead="Who can do what, and why. The answers come from the index that also decides requests."
       actions={
         of && (
           <AsCommand
@@ -145,9 +145,7 @@ function Reach({ identity, capability }: { identity: string; capability: string 
               const rows = roleBindings.filter((b) => has(b.role?.uid));
               return (
                 <>
-                  <p class="coverage">
-                    Roles on groups whose role bindings you may list. What is granted elsewhere is not shown.
-                  </p>
+                  <p class="coverage">Roles on groups whose role bindings you may list. Other grants are not shown.</p>
                   {rows.length === 0 ? (
                     <Empty title="Nothing that you may see">
                       {capability ? `No role of theirs gives ${capability}.` : "They hold no role."}
@@ -268,9 +266,7 @@ const check = (identity: string, capability: string, place: string) =>
     },
   });
 
-const incomplete = (
-  <p class="coverage">There are groups above that your grants do not reach. What is granted there is not shown.</p>
-);
+const incomplete = <p class="coverage">There are groups above that you may not list. Their grants are not shown.</p>;
 
 function Who({ capability, place }: { capability: string; place: string }) {
   return (
@@ -324,7 +320,7 @@ const From = ({ grant, place }: { grant: Grant; place: string }) =>
     </span>
   );
 
-/** why says what is nearest to a capability that somebody lacks. */
+/** why explains why an identity lacks a capability. */
 function why(lack: Schema<"holdfast.access.v1.Lack"> | undefined, capability: string) {
   const role = (
       <strong>
@@ -434,7 +430,7 @@ function Why({ identity, capability, place }: { identity: string; capability: st
             </Section>
           ))}
           {!d.allowed && (
-            <Section title="Why not, and who could help">
+            <Section title="Why not, and how to get it">
               <p>{why(d.lack, capability)}</p>
               {d.lack?.role && (
                 <p>
@@ -445,7 +441,7 @@ function Why({ identity, capability, place }: { identity: string; capability: st
                   would do.{" "}
                   {(d.lack.givers ?? []).length > 0 && (
                     <>
-                      It can be given by{" "}
+                      It can be granted by{" "}
                       {d.lack.givers?.map((g, i) => (
                         <span key={g.identity?.uid}>
                           {i > 0 && ", "}

@@ -1,4 +1,4 @@
-// What a change of access would do, as the server finds out by making it and rolling it back.
+// The effect of a change of access. The server makes the change in a transaction and rolls it back.
 import { post, type Schema } from "../../api/api";
 import { useQuery } from "../../api/query";
 import { count, many, Name, Time } from "../../ui";
@@ -6,10 +6,10 @@ import { count, many, Name, Time } from "../../ui";
 type Change = Schema<"holdfast.access.v1.SimulatedChange">;
 type Found = Schema<"holdfast.access.v1.SimulateResponse">;
 
-/** most is how many changes are simulated at once. */
+/** most is the maximum number of changes in one simulation. */
 const most = 20;
 
-/** Consequences says who would gain and lose what by some changes. */
+/** Consequences shows which identities would gain and lose which capabilities. */
 export function Consequences({ of }: { of: Change[] }) {
   const { data, error, loading } = useQuery(
     of.length > 0 && of.length <= most ? post("/access/v1/simulate", { body: { changes: of } }) : null,
@@ -41,10 +41,10 @@ export function Consequences({ of }: { of: Change[] }) {
       {(data.pullsTotal ?? 0) > 0 && (
         <p>{many(data.pullsTotal, "pull")} of the last 30 days would have been refused.</p>
       )}
-      {!data.lostTotal && !data.gainedTotal && <p>Nobody gains or loses anything that they do not hold otherwise.</p>}
+      {!data.lostTotal && !data.gainedTotal && <p>Nobody gains or loses a capability.</p>}
       {!data.complete && (
         <p class="hint">
-          Not everything was looked at: {data.reasons?.map((r) => r.replace(/^[A-Z_]+: /, "")).join("; ")}
+          Not everything was examined: {data.reasons?.map((r) => r.replace(/^[A-Z_]+: /, "")).join("; ")}
         </p>
       )}
     </div>

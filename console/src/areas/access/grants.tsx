@@ -1,4 +1,4 @@
-// Who has roles on a group, and how that is changed, one by one or many at once.
+// The roles on a group, and forms that change one or several of them.
 import { useState } from "preact/hooks";
 import { del, type Fault, get, patch, post, type Schema } from "../../api/api";
 import { nameOf, parentOf, pathOf, resolve } from "../../api/names";
@@ -31,7 +31,7 @@ type Binding = Schema<"holdfast.iam.v2beta1.RoleBinding">;
 export const bindings = (group: string, page?: string) =>
   get("/iam/v2beta1/roleBindings", { query: { group, page_size: 50, page_token: page, order_by: "create_time" } });
 
-/** Grants are the roles on a group, and those on the groups above. */
+/** Grants shows the roles on a group and on the groups above it. */
 export function Grants({ uid, path }: { uid: string; path: string }) {
   const may = useMay();
   const [granting, setGranting] = useState(false);
@@ -72,7 +72,7 @@ export function Grants({ uid, path }: { uid: string; path: string }) {
           {({ roleBindings = [], nextPageToken, totalCount }) => (
             <>
               {roleBindings.length === 0 ? (
-                <Empty title="No role is granted here">What is granted above holds here, too.</Empty>
+                <Empty title="No role is granted here">Roles on the groups above apply here, too.</Empty>
               ) : (
                 <Table
                   label="Roles on this group"
@@ -164,7 +164,7 @@ const columns = [
   { name: "Until", cell: (b: Binding) => <Until of={b} /> },
 ];
 
-/** Until says how long a binding counts. */
+/** Until shows when a binding ends. */
 function Until({ of }: { of: Binding }) {
   const state = word(of.state, "ROLE_BINDING_STATE");
   return (
@@ -203,7 +203,7 @@ const spans: [string, string][] = [
 
 const until = (hours: string) => (hours ? new Date(Date.now() + Number(hours) * 3_600_000).toISOString() : undefined);
 
-/** Inherited are the roles on a group above, which hold here as well. */
+/** Inherited shows the roles on a group above, which also apply here. */
 function Inherited({ from }: { from: string }) {
   const { data } = useQuery(bindings(from));
   if (!data?.roleBindings?.length) return null;
@@ -227,7 +227,7 @@ function Inherited({ from }: { from: string }) {
   );
 }
 
-/** Grant asks who gets which role. The server checks it before anything is written. */
+/** Grant is the form that grants a role. The server checks the grants before it writes them. */
 function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () => void }) {
   const root = uid.split("/")[0] ?? uid;
   const known = useQuery(get("/iam/v2beta1/roleBindings", { query: { "uidp.descendants_of": root, page_size: 200 } }));
@@ -315,7 +315,7 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
           list={[...people.keys()]}
           placeholder="acme/platform/ci, or a uid"
           required={also.length === 0}
-          hint="Somebody new? Invite them: the invite has the role."
+          hint="For a new person, create an invite instead: it grants the role."
         />
         {who.trim() && (
           <button
@@ -347,7 +347,7 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
           label="Why"
           value={reason}
           onInput={change(setReason)}
-          hint="For those who read it later."
+          hint="Shown to people who review the role later."
         />
         {ready && (
           <p class="notice" role="status">
@@ -373,9 +373,15 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
         {ready && (
           <Command
             text={checked
-              .map(
-                (b) =>
-                  `holdfast iam role-bindings create --parent ${sh(path)} --identity ${sh(b.identity?.uid ?? "")} --role ${sh(chosen?.name ?? "")}${hours && ` --for ${hours}h`}${reason && ` --reason ${sh(reason)}`}`,
+              .map((b) =>
+                [
+                  `holdfast iam role-bindings create --parent ${sh(path)}`,
+                  `--identity ${sh(b.identity?.uid ?? "")} --role ${sh(chosen?.name ?? "")}`,
+                  hours && `--for ${hours}h`,
+                  reason && `--reason ${sh(reason)}`,
+                ]
+                  .filter(Boolean)
+                  .join(" "),
               )
               .join("\n")}
           />
@@ -397,11 +403,11 @@ function Grant({ uid, path, onClose }: { uid: string; path: string; onClose: () 
 const title = (i: Schema<"holdfast.iam.v2beta1.RoleBindingIdentity"> | undefined) =>
   i?.email || i?.displayName || i?.name || "";
 
-/** twice is the requests of a change to many: each is checked before the first is made. */
+/** twice returns the requests for several changes: all are checked before the first is made. */
 const twice = <T,>(all: Binding[], request: (uid: string, validate_only: true | undefined) => T) =>
   ([true, undefined] as const).flatMap((validate_only) => all.map((b) => request(b.uid ?? "", validate_only)));
 
-/** Remove takes roles away, after it has said whose. */
+/** Remove deletes roles, after it has shown who holds them. */
 function Remove({ all, onClose }: { all: Binding[]; onClose: (done?: boolean) => void }) {
   return (
     <Confirm
@@ -421,7 +427,7 @@ function Remove({ all, onClose }: { all: Binding[]; onClose: (done?: boolean) =>
   );
 }
 
-/** Those says whom a change is about. */
+/** Those lists the identities that a change is about. */
 const Those = ({ all }: { all: Binding[] }) => (
   <ul class="rows scroll" tabIndex={0}>
     {all.map((b) => (
@@ -435,7 +441,7 @@ const Those = ({ all }: { all: Binding[] }) => (
   </ul>
 );
 
-/** End changes until when roles are granted. */
+/** End changes the end of roles. */
 function End({ all, onClose }: { all: Binding[]; onClose: (done?: boolean) => void }) {
   const [hours, setHours] = useState("24");
   const expireTime = until(hours);

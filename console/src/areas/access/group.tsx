@@ -6,6 +6,7 @@ import {
   Above,
   Answer,
   AsCommand,
+  addGitHub,
   bytes,
   Command,
   Copy,
@@ -95,7 +96,12 @@ export default function Group({ uid }: { uid: string }) {
         </>
       }
     >
-      <Tabs label="Of this group" items={tabs} now={tab} href={(id) => withParams({ tab: id, order: undefined })} />
+      <Tabs
+        label="Parts of this group"
+        items={tabs}
+        now={tab}
+        href={(id) => withParams({ tab: id, order: undefined })}
+      />
       {tab === "" && <Folders uid={uid} path={path} />}
       {tab === "people" && <People uid={uid} path={path} />}
       {tab === "roles" && <Roles uid={uid} path={path} />}
@@ -113,8 +119,8 @@ export default function Group({ uid }: { uid: string }) {
 type Edited = { name: string; description: string };
 
 /**
- * Edit changes the name and the description. It sends what was changed here alone, for the version
- * that was shown, so that nobody overwrites what somebody else has just written.
+ * Edit changes the name and the description. It sends only the changed fields, with the version
+ * that was shown, so that it does not overwrite a concurrent change.
  */
 function Edit({
   group,
@@ -125,12 +131,13 @@ function Edit({
   path: string;
   onClose: () => void;
 }) {
-  const [read] = useState(group); // as it was when this was opened
+  const [read] = useState(group); // the group when the dialog was opened
   const [now, setNow] = useState<Edited>({ name: group.name ?? "", description: group.description ?? "" });
   const [error, setError] = useState<Fault>();
   const different = (Object.keys(now) as (keyof Edited)[]).filter((k) => now[k] !== (read[k] ?? ""));
   const save = async () => {
-    const version = error?.stale ? group.updateTime : read.updateTime; // the second time they have seen what changed
+    // At the second attempt, the person has seen the change of somebody else.
+    const version = error?.stale ? group.updateTime : read.updateTime;
     setError(undefined);
     try {
       await patch("/iam/v2beta1/groups/{uid}", {
@@ -179,7 +186,7 @@ function Edit({
             Cancel
           </button>
           <button type="submit" class="primary" disabled={different.length === 0}>
-            {error?.stale ? "Save mine all the same" : "Save"}
+            {error?.stale ? "Overwrite with mine" : "Save"}
           </button>
         </div>
       </form>
@@ -219,7 +226,7 @@ function Folders({ uid, path }: { uid: string; path: string }) {
         <>
           {groups.length === 0 ? (
             <Empty title="There is no folder in it" command={`holdfast iam groups create NAME --parent ${sh(path)}`}>
-              Folders divide an organization: a role that is granted on one holds in all below it.
+              Folders divide an organization. A role on a folder applies to everything below it.
             </Empty>
           ) : (
             <Table
@@ -249,10 +256,7 @@ function People({ uid, path }: { uid: string; path: string }) {
           {({ identities = [], nextPageToken, totalCount }) => (
             <>
               {identities.length === 0 ? (
-                <Empty
-                  title="There is no workload in it"
-                  command={`holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${sh(path)} --role registry.push`}
-                >
+                <Empty title="There is no workload in it" command={addGitHub(sh(path))}>
                   A workload is a pipeline or a pod that proves who it is with a token of its own platform.
                 </Empty>
               ) : (
@@ -297,7 +301,7 @@ function Roles({ uid, path }: { uid: string; path: string }) {
               title="This group has no roles of its own"
               command={`holdfast iam roles create NAME --parent ${sh(path)} --capability repo.list,tag.list`}
             >
-              A role is a set of capabilities. The built-in ones are there for every group.
+              A role is a set of capabilities. Every group can use the built-in roles.
             </Empty>
           ) : (
             <Table
@@ -333,7 +337,7 @@ function Repos({ uid, path }: { uid: string; path: string }) {
         <>
           {rows.length === 0 ? (
             <Empty title="There is no repo in it" command={`holdfast registry repos create NAME --parent ${sh(path)}`}>
-              A repo keeps the images of one thing that you build.
+              A repo stores the images of one program.
             </Empty>
           ) : (
             <Table
@@ -373,10 +377,13 @@ function Rules({ uid, path }: { uid: string; path: string }) {
           {rows.length === 0 ? (
             <Empty
               title="No rule is in this group"
-              command={`holdfast findings rules create --parent ${sh(path)} --min-severity critical --fixable --grace-days 14`}
+              command={[
+                `holdfast findings rules create --parent ${sh(path)}`,
+                "--min-severity critical --fixable --grace-days 14",
+              ].join(" ")}
             >
-              A rule refuses pulls of images with findings of some kind, or of images that are not signed. It begins as
-              a dry run. Rules above hold here, too.
+              A rule refuses pulls of images with certain findings, or of images that are not signed. It begins as a dry
+              run. Rules of the groups above apply here, too.
             </Empty>
           ) : (
             <Table
@@ -415,7 +422,7 @@ function Rules({ uid, path }: { uid: string; path: string }) {
   );
 }
 
-/** refuses says in words what a rule refuses. */
+/** refuses describes in words what a rule refuses. */
 function refuses(r: Schema<"holdfast.findings.v1.Rule">): string {
   if (r.unsigned) return "images that no signer has signed";
   const severity = word(r.minSeverity, "SEVERITY");
@@ -424,7 +431,7 @@ function refuses(r: Schema<"holdfast.findings.v1.Rule">): string {
     r.fixable && "that can be fixed",
     r.kev && "known to be exploited",
     r.graceDays ? `after ${r.graceDays} days` : "",
-    r.refuseUnknown && "and images that are not understood",
+    r.refuseUnknown && "and images that cannot be inspected",
   ]
     .filter(Boolean)
     .join(", ");
@@ -475,8 +482,8 @@ function Budget({ uid }: { uid: string }) {
             ]}
           />
           <p class="hint">
-            The budget of an organization is set by the operator of this server; that of a folder by whoever may update
-            the group above it.
+            The operator of this server sets the budget of an organization. The budget of a folder is set by people who
+            may update the group above it.
           </p>
         </>
       )}

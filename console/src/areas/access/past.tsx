@@ -1,4 +1,4 @@
-// What was granted at another time, what has changed since, and what nobody uses.
+// Grants of the past, changes of grants, and unused access.
 import { useState } from "preact/hooks";
 import { get, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
@@ -25,7 +25,7 @@ import {
 import { param, withParams } from "../../ui/router";
 import { Consequences } from "./consequences";
 
-/** instant is a parameter that is a local time, as the API writes times; undefined if it is empty or no time. */
+/** instant converts a parameter with a local time to the API's format; undefined if it is empty or invalid. */
 export function instant(name: string): string | undefined {
   const at = new Date(param(name));
   return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
@@ -39,7 +39,7 @@ const questions = [
   { id: "requests", name: "Requests" },
 ];
 
-/** Questions leads from one question about access to another. */
+/** Questions links the questions about access. */
 export const Questions = ({ now }: { now: string }) => (
   <Tabs
     label="Questions"
@@ -61,7 +61,7 @@ export const Questions = ({ now }: { now: string }) => (
 
 const day = 86_400_000;
 
-/** Changed are the roles that people have gained and lost between two times. */
+/** Changed shows the roles that identities have gained and lost between two times. */
 export function Changed() {
   const place = param("place");
   const from = instant("from") ?? new Date(Math.floor(Date.now() / 60_000) * 60_000 - day).toISOString(),
@@ -75,11 +75,12 @@ export function Changed() {
       page_token: param("page") || undefined,
     },
   });
-  const command = `holdfast iam access diff --from ${from} --to ${to}${place ? ` --on ${sh(nameOf(place).value?.path ?? place)}` : ""}`;
+  const on = place ? ` --on ${sh(nameOf(place).value?.path ?? place)}` : "";
+  const command = `holdfast iam access diff --from ${from} --to ${to}${on}`;
   return (
     <Page
       title="Access"
-      lead="Who has gained and lost a role, and by whom. Of the last day, unless you name other times."
+      lead="Roles that were gained and lost, and who changed them. Without times, the last day."
       actions={<AsCommand command={command} request={list} />}
     >
       <Questions now="diff" />
@@ -92,9 +93,7 @@ export function Changed() {
         {({ changes = [], roles = [], incomplete, nextPageToken, totalCount }) => (
           <>
             {incomplete && (
-              <p class="coverage">
-                There are groups above that your grants do not reach. What has changed there is not shown.
-              </p>
+              <p class="coverage">There are groups above that you may not list. Their changes are not shown.</p>
             )}
             {roles.map((r) => (
               <p key={r.role?.uid} class="notice">
@@ -111,7 +110,7 @@ export function Changed() {
             ))}
             {changes.length === 0 ? (
               <Empty title="Nobody has gained or lost a role">
-                What was given and taken again in between is not shown.
+                Roles that were granted and removed in between are not shown.
               </Empty>
             ) : (
               <Table
@@ -167,7 +166,7 @@ const flags: Record<string, string> = {
   UNUSED_KIND_ACCOUNT_ASSOCIATION: "account-associations",
 };
 
-/** Unused is what nobody has used for long, with the smaller role that would have done. */
+/** Unused shows access that was not used for a long time, and smaller roles that would have been enough. */
 export function Unused() {
   const kind = param("kind") || "UNUSED_KIND_ROLE_BINDING",
     since = param("since");
@@ -185,14 +184,15 @@ export function Unused() {
     : null;
   const found = useQuery(list);
   const [asked, setAsked] = useState<Schema<"holdfast.access.v1.UnusedAccess">>();
+  const days = Math.round(Number.parseInt(since || "7776000", 10) / 86_400);
   return (
     <Page
       title="Access"
-      lead="What was granted and is not used."
+      lead="Access that was granted and is not used."
       actions={
         list && (
           <AsCommand
-            command={`holdfast access unused --since ${Math.round(Number.parseInt(since || "7776000", 10) / 86_400)}d --kind ${flags[kind]} --group ${sh(path)}`}
+            command={`holdfast access unused --since ${days}d --kind ${flags[kind]} --group ${sh(path)}`}
             request={list}
           />
         )
@@ -210,12 +210,12 @@ export function Unused() {
             <>
               {kind === "UNUSED_KIND_ROLE_BINDING" && (
                 <p class="coverage">
-                  Use is recorded since <Time at={recordedSince} />. Of a time that began before, nothing is known.
+                  Use is recorded since <Time at={recordedSince} />. Earlier use is not known.
                 </p>
               )}
               {unused.length === 0 ? (
-                <Empty title={nextPageToken ? "Nothing on this page" : "Everything that is known of is used"}>
-                  {nextPageToken && "Go on to the next."}
+                <Empty title={nextPageToken ? "Nothing on this page" : "Everything that you may see is used"}>
+                  {nextPageToken && "Open the next page."}
                 </Empty>
               ) : (
                 <Table
@@ -249,7 +249,7 @@ export function Unused() {
                         ) : (u.usedCapabilities ?? []).length > 0 ? (
                           <bdi>{u.usedCapabilities?.join(", ")}</bdi>
                         ) : (
-                          <span class="hint">nothing: it can go</span>
+                          <span class="hint">none: delete it</span>
                         ),
                     },
                     { name: "Since", cell: (u) => <Time at={u.createTime} />, wide: true },

@@ -1,4 +1,4 @@
-// Requests for roles for a time: asking, approving, refusing, handing back.
+// Requests for temporary roles: asking, approving, refusing, handing back.
 import { useState } from "preact/hooks";
 import { type Fault, get, post, type Request, type Schema } from "../../api/api";
 import { nameOf, parentOf } from "../../api/names";
@@ -39,7 +39,7 @@ const rules = get("/access/v1/rules", { query: { page_size: 200 } });
 export const isPending = (r: AccessRequest) => r.state === "ACCESS_REQUEST_STATE_PENDING";
 const stateOf = (r: AccessRequest) => word(r.state, "ACCESS_REQUEST_STATE").replace(/_/g, " ");
 
-/** span writes a number of seconds as people say it: 8 hours. */
+/** span makes a number of seconds readable: 8 hours. */
 function span(text?: string) {
   const seconds = parseFloat(text ?? "0");
   for (const [one, name] of [
@@ -59,7 +59,7 @@ const paths = {
   "hand-back": "/access/v1/returns/{uid}",
 } as const;
 
-/** Requests are those that the caller may see, or has made. */
+/** Requests shows the requests that the caller may see, or has made. */
 export function Requests() {
   const mine = param("mine") !== "";
   const me = useQuery(whoami).data?.subject;
@@ -205,7 +205,7 @@ function Decide({ on, act, onClose }: { on: AccessRequest; act: Act; onClose: ()
           <Name uid={on.identityUid} quiet /> is not given the role, and can ask again.
         </>
       ) : isPending(on) ? (
-        <>You do not ask for it any more.</>
+        <>The request is withdrawn.</>
       ) : (
         <>The role in {group} ends now.</>
       )}
@@ -213,7 +213,7 @@ function Decide({ on, act, onClose }: { on: AccessRequest; act: Act; onClose: ()
   );
 }
 
-/** Ask asks for a role that a rule allows. */
+/** Ask is the form that requests a role which a rule allows. */
 function Ask({ onClose }: { onClose: () => void }) {
   const found = useQuery(rules);
   const all = found.data?.accessRules ?? [];
@@ -228,8 +228,15 @@ function Ask({ onClose }: { onClose: () => void }) {
     seconds = `${Math.round((parseFloat(hours) || Math.min(most, 1)) * 3_600)}s`;
   const path = nameOf(group).value?.path ?? group,
     role = nameOf(rule?.roleUid ?? "").value?.path ?? rule?.roleUid ?? "";
-  const label = (r: Rule) =>
-    `${nameOf(r.roleUid ?? "").value?.name ?? r.roleUid} in ${nameOf(parentOf(r.uid ?? "")).value?.path ?? parentOf(r.uid ?? "")}`;
+  const label = (r: Rule) => {
+    const parent = parentOf(r.uid ?? "");
+    return `${nameOf(r.roleUid ?? "").value?.name ?? r.roleUid} in ${nameOf(parent).value?.path ?? parent}`;
+  };
+  const command = [
+    `holdfast access request ${sh(role)} --on ${sh(path)} --for ${flag(seconds)}`,
+    reason && `--reason ${sh(reason)}`,
+    glass && "--break-glass",
+  ];
   const send = async () => {
     setError(undefined);
     try {
@@ -276,9 +283,7 @@ function Ask({ onClose }: { onClose: () => void }) {
               once. Everybody who watches the group is told.
             </label>
           )}
-          <Command
-            text={`holdfast access request ${sh(role)} --on ${sh(path)} --for ${flag(seconds)}${reason && ` --reason ${sh(reason)}`}${glass ? " --break-glass" : ""}`}
-          />
+          <Command text={command.filter(Boolean).join(" ")} />
           {error && <Problem error={error} />}
           <div class="dialog-foot">
             <button type="button" onClick={onClose}>

@@ -22,8 +22,8 @@ import { search } from "../home/finder";
 
 type Counts = Schema<"holdfast.access.v1.ChildCounts">;
 type Group = Schema<"holdfast.access.v1.CountedGroup">;
-const size = 50; // groups of one level, until more are asked for
-const counted = 10; // organizations whose counts are asked for, one request each
+const size = 50; // groups of one level in the first request
+const counted = 10; // organizations whose counts are requested, one request each
 
 const segment = (uid: string) => uid.slice(uid.lastIndexOf("/") + 1);
 const roots = (page?: string) =>
@@ -31,7 +31,7 @@ const roots = (page?: string) =>
 const children = (uid: string, page?: string) =>
   get("/access/v1/children", { query: { uid, page_size: size, page_token: page } });
 
-/** opened are the last segments of the groups that are open, which tell them apart. */
+/** opened are the last segments of the open groups' uids, which are unique. */
 const opened = () => new Set(param("open").split(".").filter(Boolean));
 
 function setOpen(uid: string, open: boolean) {
@@ -46,7 +46,7 @@ export default function Tree() {
   return (
     <Page
       title="Tree"
-      lead="Groups hold everything: folders, people's roles, workloads, repos. The numbers are of all that is in a group and below it."
+      lead="Groups contain folders, roles of people, workloads and repos. The numbers include everything below a group."
       actions={
         <AsCommand
           command={name ? `holdfast search ${sh(name)}` : "holdfast iam tree"}
@@ -66,11 +66,11 @@ const exact = (name: string) =>
   get("/iam/v2beta1/groups", {
     query: { name, order_by: "name", page_size: size, page_token: param("page") || undefined },
   });
-const best = 5; // of a kind, in one search
+const best = 5; // results of each kind in one search
 
-/** Found are the groups of exactly this name, a page at a time, and the best of those that begin so. */
+/** Found shows the groups with exactly this name, a page at a time, and the best matches that begin with it. */
 function Found({ name }: { name: string }) {
-  const same = useQuery(name.includes("/") ? null : exact(name)).data; // a path is nobody's name
+  const same = useQuery(name.includes("/") ? null : exact(name)).data; // a path is not a name
   return (
     <Answer of={useQuery(search(name))}>
       {({ results = [] }) => {
@@ -94,7 +94,7 @@ function Found({ name }: { name: string }) {
               ]}
             />
             {begin.length >= best && (
-              <p class="hint">There may be more that begin like this. Write more of the name to see them.</p>
+              <p class="hint">There may be more groups that begin like this. Type more of the name to see them.</p>
             )}
             <Pager
               next={same?.nextPageToken}
@@ -120,7 +120,7 @@ const kinds = [
   ["roleBindings", "role binding"],
 ] as const;
 
-/** inWords are the counts of what is there. A kind that the caller may not list has none. */
+/** inWords are the counts in words. A kind that the caller may not list has no count. */
 const inWords = (of: Counts | undefined) =>
   kinds
     .filter(([kind]) => Number(of?.[kind]?.all ?? 0) > 0)
@@ -183,7 +183,7 @@ function Root() {
   );
 }
 
-/** Level is the groups of one parent: one request, and one more for each further page. */
+/** Level shows the groups of one parent: one request, and one more for each further page. */
 function Level({ parent, depth, page }: { parent: string; depth: number; page?: string }) {
   const [more, setMore] = useState(false);
   const top = useQuery(parent ? null : roots(page)),
@@ -209,7 +209,7 @@ function Level({ parent, depth, page }: { parent: string; depth: number; page?: 
       </li>
     ) : (
       <li role="none">
-        <Empty title="There is no group that you may see">Ask somebody who owns an organization for an invite.</Empty>
+        <Empty title="There is no group that you may see">Ask an owner of an organization for an invite.</Empty>
       </li>
     );
   }
@@ -245,7 +245,8 @@ const Organization = ({ group, first }: { group: Group; first: boolean }) => (
 
 function Node({ group, depth, first }: { group: Group; depth: number; first: boolean }) {
   const uid = group.uid ?? "";
-  const folders = group.counts?.groups === undefined || Number(group.counts.groups.direct ?? 0) > 0; // what is not known may have some
+  // If the count is not known, there may be folders.
+  const folders = group.counts?.groups === undefined || Number(group.counts.groups.direct ?? 0) > 0;
   const open = folders && opened().has(segment(uid));
   const text = group.displayName || group.name || "";
   return (

@@ -4,7 +4,7 @@ import { Answer, AsCommand, Empty, EntryRow, Field, Filters, Name, Page, Pager, 
 import { base, param, withParams } from "../../ui/router";
 import { Live } from "./live";
 
-/** moment makes a time of the API of what a field for times has, in the viewer's zone. */
+/** moment converts the local time of a field to a time of the API. */
 const moment = (text: string) => (text && !Number.isNaN(Date.parse(text)) ? new Date(text).toISOString() : undefined);
 
 export default function Audit() {
@@ -103,11 +103,11 @@ export default function Audit() {
             {entries.length === 0 &&
               (nextPageToken ? (
                 <Empty title="None on this page">
-                  The page looked at a bounded number of changes. Go on to the next.
+                  This page examined a limited number of changes. Open the next page.
                 </Empty>
               ) : (
                 <Empty title="Nothing matches">
-                  Every change of a resource is kept here, with who made it and from where.
+                  The audit log keeps every change of a resource, who made it and from where.
                 </Empty>
               ))}
             <ul class="entries">

@@ -50,7 +50,7 @@ export default function Events() {
   return (
     <Page
       title="Events"
-      lead="Every change is an event. A subscription sends the events of a group, and of all below it, to another program."
+      lead="Every change is an event. A subscription sends the events of a group and everything below it to a program."
       actions={
         tab === "deliveries" ? (
           <AsCommand
@@ -71,7 +71,7 @@ export default function Events() {
       }
     >
       <Tabs
-        label="Of events"
+        label="Parts of events"
         items={tabs}
         now={tab}
         href={(id) => withParams({ tab: id, subscription: undefined, group: undefined })}
@@ -183,7 +183,7 @@ function Subscriptions() {
   );
 }
 
-/** LiveEvents are the events of a group as they happen, whether somebody subscribes to them or not. */
+/** LiveEvents shows the events of a group as they happen, with or without a subscription. */
 function LiveEvents() {
   return (
     <>
@@ -195,7 +195,7 @@ function LiveEvents() {
   );
 }
 
-/** Trial sends a test event to a subscription, and shows how its address has answered. */
+/** Trial sends a test event to a subscription, and shows the answer of its address. */
 function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
   const [answer, setAnswer] = useState<Schema<"holdfast.deliveries.v1.TestSubscriptionResponse">>();
   const [error, setError] = useState<Fault>();
@@ -217,7 +217,7 @@ function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
       <Command text={`holdfast events subscriptions test ${of.uid}`} />
       {answer && (
         <p class={answer.taken ? "notice" : "notice wrong"} role="status">
-          {answer.taken ? "It was taken" : <bdi>{answer.error}</bdi>}, after{" "}
+          {answer.taken ? "The event was accepted" : <bdi>{answer.error}</bdi>}, after{" "}
           {Math.round(parseFloat(answer.took ?? "0") * 1000)} ms.
         </p>
       )}
@@ -234,7 +234,7 @@ function Trial({ of, onClose }: { of: Subscription; onClose: () => void }) {
   );
 }
 
-/** Failed is how many events of a subscription were given up. */
+/** Failed shows the number of events of a subscription whose delivery was given up. */
 function Failed({ of }: { of: string }) {
   const { data } = useQuery(get("/deliveries/v1/deliveries", { query: { "uidp.children_of": of, page_size: 1 } }));
   if (!data) return <>…</>;
@@ -245,7 +245,7 @@ function Failed({ of }: { of: string }) {
   );
 }
 
-/** Create asks where the events of which group go. The server checks it before anything is written. */
+/** Create is the form that creates a subscription. The server checks it before it writes it. */
 function Create({ onClose }: { onClose: () => void }) {
   const first = useQuery(organizations).data?.groups?.[0];
   const [group, setGroup] = useState(nameOf(param("group")).value?.path ?? first?.name ?? ""),
@@ -296,7 +296,7 @@ function Create({ onClose }: { onClose: () => void }) {
           onInput={change(setSink)}
           placeholder="https://hooks.example.com/holdfast"
           required
-          hint="A secret may be in its query: those who may not update the subscription do not see it."
+          hint="It may have a secret in its query, which only people who may update the subscription see."
         />
         {checked && (
           <p class="notice" role="status">
@@ -348,7 +348,7 @@ function Deliveries() {
           <>
             {rows.length === 0 && (
               <Empty title="Everything was delivered">
-                An event that a receiver has not taken for a day is kept here, until it is replayed.
+                An event that a receiver has not accepted for a day is kept here until it is replayed.
               </Empty>
             )}
             <ul class="entries">
@@ -378,8 +378,8 @@ function Deliveries() {
           ) : (
             <>All {count(found.data?.totalCount)} events that were given up are tried once more, the oldest first.</>
           )}{" "}
-          What the receiver takes leaves this list. It has the same id as before, so that a receiver can tell that it
-          had it already.
+          Events that the receiver accepts leave this list. They keep their ids, so that a receiver can recognize events
+          that it already has.
         </Confirm>
       )}
     </>
@@ -396,7 +396,7 @@ function Row({ of, onReplay }: { of: Delivery; onReplay?: () => void }) {
           <bdi>{of.error}</bdi>
         </span>
         <span class="entry-who">
-          {of.replaying ? "under way" : of.attempts ? `tried ${many(of.attempts, "time")}` : "never tried"}
+          {of.replaying ? "in progress" : of.attempts ? `tried ${many(of.attempts, "time")}` : "never tried"}
         </span>
         <Time at={of.eventTime} />
       </summary>
@@ -440,7 +440,7 @@ function Sink({ of }: { of: string }) {
   return <bdi>{data?.sink ?? "…"}</bdi>;
 }
 
-/** Body is what the event tells, which the audit log has under the same id. */
+/** Body shows the body of the event, which the audit log has under the same id. */
 function Body({ of }: { of: Delivery }) {
   const at = Date.parse(of.eventTime ?? "");
   const near = (ms: number) => (Number.isNaN(at) ? undefined : new Date(at + ms).toISOString());
@@ -452,6 +452,6 @@ function Body({ of }: { of: Delivery }) {
   if (error) return <Problem error={error} />;
   if (!data) return null;
   const entry = data.entries?.find((e) => e.id === of.eventId);
-  if (!entry) return <p class="hint">The audit log has nothing about it that you may see.</p>;
+  if (!entry) return <p class="hint">The audit log has no entry about it that you may see.</p>;
   return <pre tabIndex={0}>{JSON.stringify(entry.after ?? entry.before ?? {}, null, 2)}</pre>;
 }

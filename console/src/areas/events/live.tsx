@@ -1,9 +1,9 @@
-// What happens, as it happens. The stream goes on from where it was when it is cut off.
+// Changes as they happen. If the stream is interrupted, it continues from its last position.
 import { useEffect, useState } from "preact/hooks";
 import { type Fault, watch } from "../../api/api";
 import { Empty, type Entry, EntryRow, Problem, Time } from "../../ui";
 
-const most = 200; // entries that are kept
+const most = 200; // entries that are shown
 const wait = (ms: number) => new Promise((then) => setTimeout(then, ms));
 
 interface Query {
@@ -40,7 +40,7 @@ export function Live({ query }: { query: Query }) {
       <p class="live-state" role="status">
         <span class={away || !since ? "live-dot" : "live-dot on"} aria-hidden="true" />
         {away ? (
-          "The server cannot be reached. What happens meanwhile is shown when it is back."
+          "The server cannot be reached. Changes will be shown when it is back."
         ) : since ? (
           <>
             Live since <Time at={since} />
@@ -51,7 +51,7 @@ export function Live({ query }: { query: Query }) {
         )}
       </p>
       {since && entries.length === 0 && (
-        <Empty title="Nothing has happened since">Whatever changes is shown here within a second.</Empty>
+        <Empty title="Nothing has happened since">Every change is shown here within a second.</Empty>
       )}
       <ul class="entries" aria-label="Changes as they happen">
         {entries.map((e) => (
@@ -71,7 +71,7 @@ interface Listener {
   refused: (f: Fault) => void;
 }
 
-/** follow watches until it is stopped or refused. */
+/** follow watches the stream until it is stopped or refused. */
 async function follow(query: Query, stop: AbortSignal, to: Listener) {
   let position: string | undefined;
   for (let pause = 1_000; !stop.aborted; pause = Math.min(pause * 2, 30_000)) {

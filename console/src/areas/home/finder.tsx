@@ -1,4 +1,4 @@
-// One field that finds anything: a combobox with a list box, as the ARIA practices have it.
+// The search field: a combobox with a list box, as in the ARIA practices.
 import { useEffect, useId, useState } from "preact/hooks";
 import { type Fault, get, type Schema } from "../../api/api";
 import { nameOf } from "../../api/names";
@@ -8,7 +8,7 @@ import { advisoryPage, base, go, groupPage, identityPage, imagePage, repoPage } 
 
 type Result = Schema<"holdfast.access.v1.SearchResult">;
 
-/** search describes the call that finds what a text may mean. */
+/** search describes the call that finds resources by a text. */
 export const search = (query: string) => get("/access/v1/search", { query: { query } });
 
 const typing = 120; // milliseconds without a key, until the server is asked
@@ -30,7 +30,7 @@ const pages: Record<string, ((r: Result) => string) | undefined> = {
   UPSTREAM: (r) => `${groupPage(r.parentUid ?? "")}?tab=upstreams`,
 };
 
-/** An Option is a line of the list. One without a page has a uid, which is copied instead. */
+/** An Option is a line of the list. If it has no page, selecting it copies its uid. */
 interface Option {
   id: string;
   kind: string;
@@ -66,7 +66,7 @@ const kinds: [RegExp, string][] = [
   [/\/workloads\//, "workload"],
 ];
 
-/** lately are the things that were opened last, with their paths where those are known. */
+/** lately are the things that were opened last, with their paths if they are known. */
 function lately(): Option[] {
   return recent().map((r, i) => {
     const uid = /\/(?:groups|repos|workloads)\/([0-9a-f]{40}(?:\/[0-9a-f]{16})*)/.exec(r.href)?.[1];
@@ -112,7 +112,7 @@ export function Finder({ text, onText, onOpen }: FinderProps) {
           );
       },
       found ? typing : 0,
-    ); // somebody who came by a link waits for nothing
+    ); // the text of a link is searched without a delay
     return () => {
       clearTimeout(timer);
       stop.abort();
@@ -146,7 +146,7 @@ export function Finder({ text, onText, onOpen }: FinderProps) {
         break;
       case "Enter":
         if (asked === "" || found?.asked === asked) choose(now);
-        break; // not of the text before
+        break; // ignore the results of an earlier text
       default:
         return;
     }
@@ -212,8 +212,10 @@ export function Finder({ text, onText, onOpen }: FinderProps) {
         {found?.asked === asked &&
           !found.error &&
           options.length === 0 &&
-          "Nothing that you may see is called this. Names and paths are matched from their beginning, tags and advisories as a whole."}
-        {asked === "" && options.length === 0 && "Type the beginning of a name or of a path, or paste what you have."}
+          "Nothing that you may see matches. Names and paths match from their beginning, tags and advisories wholly."}
+        {asked === "" &&
+          options.length === 0 &&
+          "Type the beginning of a name or a path, or paste a uid, a digest or a CVE."}
       </p>
       {found?.error && found.asked === asked && <Problem error={found.error} />}
     </div>

@@ -5,6 +5,7 @@ import { organizations, useMay, useMayAnywhere, useQuery, whoami } from "../../a
 import {
   Answer,
   AsCommand,
+  addGitHub,
   Command,
   count,
   Empty,
@@ -37,7 +38,7 @@ export default function Home() {
   return (
     <Page
       title="Home"
-      lead="What needs you, and where you are."
+      lead="Work that waits for you, and your organizations."
       actions={<AsCommand command="holdfast findings summary" request={summary} />}
     >
       <Answer of={found}>{(d) => <Checklist organization={d.groups?.[0]} />}</Answer>
@@ -47,7 +48,7 @@ export default function Home() {
           <Answer of={found}>
             {({ groups = [], totalCount }) =>
               groups.length === 0 ? (
-                <Empty title="You are in no organization yet">Ask somebody who owns one for an invite.</Empty>
+                <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>
               ) : (
                 <>
                   <ul class="rows">
@@ -182,7 +183,7 @@ function Images({ of }: { of: Schema<"holdfast.findings.v1.Finding"> }) {
   );
 }
 
-/** Approvals are requests for roles that the caller may decide, among the newest. */
+/** Approvals shows the newest requests for roles that the caller may decide. */
 function Approvals() {
   const may = useMay(),
     me = useQuery(whoami).data?.subject;
@@ -217,7 +218,7 @@ const soon = (at: string | undefined) => {
   return left > 0 && left < 3 * 86_400_000;
 };
 
-/** Soon are identities that stop matching, and roles and invites that end within three days. */
+/** Soon shows identities that stop matching, and roles and invites that end within three days. */
 function Soon() {
   const me = useQuery(whoami).data?.subject;
   const grants = useQuery(useMayAnywhere("role_bindings.list") ? ending : null).data;
@@ -319,14 +320,14 @@ function Soon() {
               </li>
             ))}
           </ul>
-          {listed?.nextPageToken && <p class="hint">Of the first 200 invites.</p>}
+          {listed?.nextPageToken && <p class="hint">Only the first 200 invites were examined.</p>}
         </Section>
       )}
     </div>
   );
 }
 
-/** Troubles are feeds and deliveries that fail. Whoever may list none of them sees nothing. */
+/** Troubles shows failing feeds and deliveries that the caller may list. */
 function Troubles() {
   const failing = useQuery(feeds).data?.feeds?.filter((f) => f.last?.error) ?? [];
   const givenUp = useQuery(deliveries).data;
@@ -371,7 +372,7 @@ function Troubles() {
   );
 }
 
-/** Checklist leads the first owner of an organization until all of it is done. */
+/** Checklist shows the first steps in a new organization until all of them are done. */
 function Checklist({ organization }: { organization?: Schema<"holdfast.iam.v2beta1.Group"> }) {
   const may = useMay();
   const uid = organization?.uid ?? "";
@@ -401,7 +402,7 @@ function Checklist({ organization }: { organization?: Schema<"holdfast.iam.v2bet
     {
       title: "Register an identity provider",
       done: Number(providers.data?.totalCount) > 0,
-      why: "People sign in with the account that they have.",
+      why: "People sign in with their existing accounts.",
       command: `holdfast iam identity-providers create sso --parent ${name} --wizard`,
     },
     {
@@ -414,7 +415,7 @@ function Checklist({ organization }: { organization?: Schema<"holdfast.iam.v2bet
       title: "Add a workload",
       done: Number(workloads.data?.totalCount) > 0,
       why: "A pipeline pushes without a stored secret.",
-      command: `holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${name} --role registry.push`,
+      command: addGitHub(name),
     },
   ];
   if (steps.every((s) => s.done)) return null;

@@ -7,7 +7,7 @@ type Installation = Schema<"holdfast.operator.v1.Installation">;
 
 const installation = get("/operator/v1/installation", {});
 
-/** span makes a duration readable, which is seconds with an s. */
+/** span makes a duration readable, which the API writes as seconds with an s. */
 function span(duration: string | undefined): string {
   const seconds = Number((duration ?? "0s").slice(0, -1));
   if (Math.abs(seconds) < 1) return `${(seconds * 1_000).toFixed(Math.abs(seconds) < 0.01 ? 1 : 0)} ms`;
@@ -27,7 +27,7 @@ export default function Operator() {
   return (
     <Page
       title="Operator"
-      lead="How the installation is, as the server that answers sees it."
+      lead="The state of the installation, as seen by the server that answers."
       actions={may && <AsCommand command="holdfast operator status" request={installation} />}
     >
       {who.data && !may && (
@@ -59,28 +59,28 @@ export default function Operator() {
   );
 }
 
-/** Warnings say first what somebody should look at. */
+/** Warnings lists problems that need attention. */
 function Warnings({ of }: { of: Installation }) {
   const d = of.database;
   const late = Number((of.work?.feedOverdue ?? "0s").slice(0, -1));
   const ends = of.certificateExpireTime ? new Date(of.certificateExpireTime).getTime() - Date.now() : Infinity;
   const said = [
     d?.schema !== d?.knownSchema &&
-      "The schema of the database is not that of this server's version: an upgrade is under way, or was stepped back from.",
+      "The schema of the database differs from this server's version: an upgrade is in progress, or was undone.",
     Math.abs(Number((d?.clockSkew ?? "0s").slice(0, -1))) > 1 &&
       `The clock of the database is ${span(d?.clockSkew)} from this server's: synchronize both.`,
     (of.replicas ?? []).some((r) => r.live && Number(r.behind ?? 0) > 0) &&
-      "A replica is behind the others. Look again in a few seconds, then at its log.",
+      "A replica is behind the others. If that lasts more than a few seconds, look at its log.",
     late > 3_600 && `A feed has been due for ${span(of.work?.feedOverdue)}.`,
     ends < 14 * 86_400_000 && "The certificate ends within two weeks.",
     of.collection?.lastError && `Garbage was not collected: ${of.collection.lastError}.`,
     (of.budgets ?? []).some((b) => Number(b.used ?? 0) >= 0.9 * Number(b.limit ?? 0)) &&
-      "A budget is nearly used up, or is.",
+      "A budget is used up, or nearly.",
   ].filter(Boolean);
   if (said.length === 0)
     return (
       <p class="verdict good" role="status">
-        <strong>All is well</strong>: nothing that this page looks at needs you.
+        <strong>All is well</strong>: this page found no problems.
       </p>
     );
   return (
@@ -117,7 +117,7 @@ function Database({ of }: { of: Installation }) {
 function Work({ of }: { of: Installation }) {
   const w = of.work;
   return (
-    <Section title="What waits">
+    <Section title="Waiting work">
       <Facts
         of={[
           [
@@ -161,7 +161,7 @@ function Replicas({ of }: { of: Installation }) {
     <Section title="Replicas">
       {all.length === 0 ? (
         <Empty title="This server is the only one">
-          With PostgreSQL, several servers can share a database. Each is listed here.
+          With PostgreSQL, several servers can share a database. They are listed here.
         </Empty>
       ) : (
         <Table
@@ -214,8 +214,8 @@ function Garbage({ of }: { of: Installation }) {
       <Facts
         of={[
           ["Collected", c?.interval ? `every ${span(c.interval)}` : "only by holdfastd gc"],
-          ["Blobs are kept", `${span(c?.grace)} after nothing needs them any more`],
-          ["Last time here", c?.lastTime ? <Time at={c.lastTime} /> : "not since this server runs"],
+          ["Blobs are kept", `${span(c?.grace)} after their last use`],
+          ["Last time here", c?.lastTime ? <Time at={c.lastTime} /> : "not since this server started"],
           ["Removed then", c?.lastTime && `${many(c.lastBlobs, "blob")}, ${bytes(c.lastBytes)}`],
         ]}
       />
@@ -233,7 +233,7 @@ function Budgets({ of }: { of: Installation }) {
     >
       {all.length === 0 ? (
         <Empty title="No organization has a budget" command="holdfastd budgets set ORGANIZATION stored_bytes=50GB">
-          A budget limits what an organization may use. It is set on the machine of the server.
+          A budget limits the resources of an organization. It is set on the machine of the server.
         </Empty>
       ) : (
         <Table

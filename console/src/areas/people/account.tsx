@@ -42,7 +42,7 @@ export default function Account() {
             </Section>
             <Section title="What you may do">
               {(who.capabilities ?? []).length === 0 ? (
-                <Empty title="You hold no role yet">Ask somebody who owns an organization for an invite.</Empty>
+                <Empty title="You hold no role yet">Ask an owner of an organization for an invite.</Empty>
               ) : (
                 <Table
                   label="Your roles"
@@ -76,7 +76,7 @@ export default function Account() {
                 />
               )}
             </Section>
-            <Section title="How you like it">
+            <Section title="Preferences">
               <div class="filters">
                 <Choice
                   name="scheme"
@@ -87,7 +87,7 @@ export default function Account() {
                 />
                 <Choice name="clock" label="Times" value={clock.now.value} onChange={clock.set} options={clocks} />
               </div>
-              <p class="hint">This is kept in this browser.</p>
+              <p class="hint">These settings are stored in this browser.</p>
             </Section>
             <Sessions of={who.subject ?? ""} own />
           </>
@@ -106,7 +106,7 @@ function SignOut() {
   const out = async () => {
     try {
       await del("/signin/v1/sessions/{uid}", { path: { uid: now.id ?? "" } }).send();
-      sessionStorage.clear(); // the next to sign in here is not shown what was opened lately
+      sessionStorage.clear(); // the next person in this browser does not see what was opened lately
       location.assign("/signin");
     } catch (failed) {
       setError(failed as Fault);

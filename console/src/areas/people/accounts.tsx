@@ -1,4 +1,4 @@
-// Accounts of this server: who has one, what they sign in with, and a way back in for who cannot.
+// Local accounts: the people, their sign-in methods, and links that reset an account.
 import { useState } from "preact/hooks";
 import { del, type Fault, get, post, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
@@ -18,7 +18,7 @@ export const accounts = (group: string) =>
     },
   });
 
-/** factors are what somebody signs in with. */
+/** factors lists the sign-in methods of an account. */
 const factors = (a: Account) =>
   [
     a.hasPassword && "password",
@@ -47,7 +47,10 @@ export function Accounts({ group, path }: { group: string; path: string }) {
           {rows.length === 0 ? (
             <Empty
               title="There is no account"
-              command={`holdfast iam accounts create ann@example.com --parent ${sh(path)} --role viewer --name 'Ann Example'`}
+              command={[
+                "holdfast iam accounts create ann@example.com --name 'Ann Example'",
+                `--parent ${sh(path)} --role viewer`,
+              ].join(" ")}
             >
               An account has a password or a passkey here, for people without an identity provider.
             </Empty>
@@ -127,7 +130,7 @@ export function Accounts({ group, path }: { group: string; path: string }) {
   );
 }
 
-/** Reset makes a link with which somebody chooses a new password. It is shown only once. */
+/** Reset creates a link with which a person sets a new password. It is shown only once. */
 function Reset({ of, onClose }: { of: Account; onClose: () => void }) {
   const [all, setAll] = useState(false);
   const [made, setMade] = useState<Schema<"holdfast.signin.v1.AccountLink">>();
@@ -149,8 +152,8 @@ function Reset({ of, onClose }: { of: Account; onClose: () => void }) {
     return (
       <Dialog title="The link" onClose={onClose}>
         <p>
-          Give it to <bdi>{of.name || of.email}</bdi>, and to nobody else: whoever has it can be them. It is shown only
-          now, works once, and ends <Time at={made.expireTime} />.
+          Give it to <bdi>{of.name || of.email}</bdi>, and to nobody else: everybody with the link can take over the
+          account. It is shown only now, works once, and ends <Time at={made.expireTime} />.
         </p>
         <Command text={made.url ?? ""} />
         <div class="dialog-foot">
@@ -175,7 +178,7 @@ function Reset({ of, onClose }: { of: Account; onClose: () => void }) {
         </p>
         <label class="check">
           <input type="checkbox" checked={all} onChange={(e) => setAll(e.currentTarget.checked)} />
-          Passkeys and the authenticator app end then, too
+          Also remove the passkeys and the authenticator app
         </label>
         <Command text={`holdfast iam accounts link ${sh(of.email ?? "")}${all ? " --reset-factors" : ""}`} />
         {error && <Problem error={error} />}

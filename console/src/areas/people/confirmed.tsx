@@ -1,6 +1,6 @@
 import { Page } from "../../ui";
 
-/** Confirmed is where somebody comes who has signed in again, in a tab that was opened for it. */
+/** Confirmed is the page after a repeated sign-in, in the tab that was opened for it. */
 export default function Confirmed() {
   return (
     <Page title="You have signed in again">

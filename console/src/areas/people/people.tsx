@@ -56,12 +56,12 @@ export default function People() {
   return (
     <Page
       title="People"
-      lead="Who is here, who is invited, and who came."
+      lead="Members, invites, people who joined, and local accounts."
       actions={group && <AsCommand command={command} request={request} />}
     >
       <Scope path={path} />
-      <Tabs label="Of people" items={tabs} now={tab} href={(id) => withParams({ tab: id, email: undefined })} />
-      {nothing && <Empty title="You are in no organization yet">Ask somebody who owns one for an invite.</Empty>}
+      <Tabs label="Parts of people" items={tabs} now={tab} href={(id) => withParams({ tab: id, email: undefined })} />
+      {nothing && <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>}
       {group &&
         (tab === "invites" ? (
           <Invites group={group} path={path} />
@@ -86,8 +86,8 @@ function Members({ group }: { group: string }) {
             {rows.length === 0 ? (
               <Empty title={nextPageToken ? "Nobody on this page" : "Nobody has a role here"}>
                 {nextPageToken
-                  ? "It has workloads only. Go on to the next."
-                  : "Invite somebody: the invite has the role."}
+                  ? "This page has only workloads. Open the next page."
+                  : "Create an invite: it grants the role."}
               </Empty>
             ) : (
               <Table
@@ -196,7 +196,7 @@ function Invites({ group, path }: { group: string; path: string }) {
             del("/iam/v2beta1/groupInvites/{uid}", { path: { uid: deleting.uid ?? "" }, query: { validate_only } }),
           )}
         >
-          The link stops working. Those who have used it keep their role.
+          The link stops working. People who have used it keep their role.
         </Confirm>
       )}
     </>
@@ -209,7 +209,7 @@ const lives: [string, string][] = [
   ["2592000s", "30 days"],
 ];
 
-/** Create makes an invite, and shows its link, which nobody is told again. */
+/** Create creates an invite, and shows its link, which is shown only once. */
 function Create({ path, onClose }: { path: string; onClose: () => void }) {
   const roles = useQuery(get("/iam/v2beta1/roles", { query: { page_size: 200, order_by: "name" } })).data?.roles ?? [];
   const issuer = useQuery(whoami).data?.issuer ?? location.origin;
@@ -240,8 +240,8 @@ function Create({ path, onClose }: { path: string; onClose: () => void }) {
     return (
       <Dialog title="The link of the invite" onClose={onClose}>
         <p>
-          Give it to {made.email ? <bdi>{made.email}</bdi> : "those whom you invite"}. It is shown only now, and works{" "}
-          {made.singleUse ? "once" : "any number of times"}; it ends <Time at={made.expirationTime} />.
+          Give it to {made.email ? <bdi>{made.email}</bdi> : "the people whom you invite"}. It is shown only now, and
+          works {made.singleUse ? "once" : "any number of times"}; it ends <Time at={made.expirationTime} />.
         </p>
         <Command text={`${issuer}/join?code=${encodeURIComponent(made.code ?? "")}`} />
         <div class="dialog-foot">
@@ -279,9 +279,9 @@ function Create({ path, onClose }: { path: string; onClose: () => void }) {
           value={email}
           onInput={setEmail}
           placeholder="ann@example.com"
-          hint="Only a person with this verified address can use the link. Without one, whoever has the link can."
+          hint="Only a person with this verified address can use the link. Without it, everybody with the link can."
         />
-        <Choice name="ttl" label="Good for" value={ttl} onChange={setTTL} options={lives} />
+        <Choice name="ttl" label="Valid for" value={ttl} onChange={setTTL} options={lives} />
         <label class="check">
           <input type="checkbox" checked={once} onChange={(e) => setOnce(e.currentTarget.checked)} />
           Works once
@@ -318,7 +318,7 @@ function Joins({ group }: { group: string }) {
       {({ joins: rows = [] }) =>
         rows.length === 0 ? (
           <Empty title="Nobody came through an invite">
-            Who uses an invite is listed here, with the role that it gave.
+            People who joined through an invite are listed here, with the role that it granted.
           </Empty>
         ) : (
           <Table

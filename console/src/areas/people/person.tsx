@@ -40,7 +40,7 @@ export default function Person({ uid }: { uid: string }) {
   );
 }
 
-/** Held are the roles of an identity, in the groups whose bindings the caller may list. */
+/** Held shows the roles of an identity, in the groups whose bindings the caller may list. */
 export function Held({ of, who = "they" }: { of: string; who?: "they" | "it" }) {
   return (
     <Section title={`What ${who} may do`}>
@@ -48,7 +48,7 @@ export function Held({ of, who = "they" }: { of: string; who?: "they" | "it" }) 
         {({ roleBindings = [], nextPageToken, totalCount }) => (
           <>
             {roleBindings.length === 0 ? (
-              <Empty title="No role that you may see">A role that is granted on a group holds in all below it.</Empty>
+              <Empty title="No role that you may see">A role on a group applies to everything below it.</Empty>
             ) : (
               <Table
                 label="Roles"
@@ -79,7 +79,7 @@ export function Held({ of, who = "they" }: { of: string; who?: "they" | "it" }) 
   );
 }
 
-/** Did are the last changes that an identity made, where the caller may see them. */
+/** Did shows the last changes by an identity that the caller may see. */
 export function Did({ of, who = "they" }: { of: string; who?: "they" | "it" }) {
   return (
     <Section title={`What ${who} did`} actions={<a href={`${base}/audit?identity=${of}`}>All of it</a>}>
@@ -108,7 +108,7 @@ export function Did({ of, who = "they" }: { of: string; who?: "they" | "it" }) {
   );
 }
 
-/** Sessions are where somebody is signed in. Those who may list them may end them. */
+/** Sessions shows the sessions of a person. A caller that may list them may also end them. */
 export function Sessions({ of, own }: { of: string; own?: boolean }) {
   const [ending, setEnding] = useState<Session>();
   return (

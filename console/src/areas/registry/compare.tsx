@@ -14,7 +14,7 @@ interface Side {
   time?: string;
 }
 
-/** comparison is the call that compares two images, or what a tag stood for at two times. */
+/** comparison is the call that compares two images, or the images of a tag at two times. */
 export const comparison = (
   from: Side,
   to: Side,
@@ -41,11 +41,11 @@ const kinds: [keyof Counts, string, string, string][] = [
   ["packagesRemoved", "KIND_PACKAGE_REMOVED", "package removed", "packages removed"],
 ];
 
-/** ChangeCounts are how many differences there are of each kind; each leads to those alone. */
+/** ChangeCounts shows the number of differences of each kind, each with a link to them. */
 export function ChangeCounts({ of, links }: { of?: Counts; links?: boolean }) {
   const now = param("kind");
   const some = kinds.filter(([k, kind]) => Number(of?.[k] ?? 0) > 0 || (links && kind === now));
-  if (some.length === 0) return <span class="hint">nothing differs that is known</span>;
+  if (some.length === 0) return <span class="hint">no known differences</span>;
   return (
     <span class="chips">
       {some.map(([k, kind, one, more]) =>
@@ -71,7 +71,7 @@ export function ChangeCounts({ of, links }: { of?: Counts; links?: boolean }) {
 
 const versions = (all: Change["from"]) => (all?.length ? all.map((p) => p.version).join(", ") : "none");
 
-/** Compare shows this image against another: of this repo or another, now or then. */
+/** Compare compares this image with another image of this or another repo, now or at an earlier time. */
 export function Compare({ uid, reference }: { uid: string; reference: string }) {
   const other = param("with"),
     repo = param("repo") || uid,
@@ -80,12 +80,12 @@ export function Compare({ uid, reference }: { uid: string; reference: string }) 
     <>
       <Filters label="Compare" names={{ repo: ["repos"] }}>
         <Field name="with" label="Tag or digest" placeholder="v1" first required />
-        <Field name="repo" label="Of the repo (this one)" placeholder="acme/platform/web" />
-        <Field name="at" label="As it was at" type="datetime-local" />
+        <Field name="repo" label="Repo (this one by default)" placeholder="acme/platform/web" />
+        <Field name="at" label="At the time" type="datetime-local" />
       </Filters>
       {other === "" ? (
         <Empty title="Compare it with another image">
-          Name a tag or a digest, of this repo or another. With a time, what the tag stood for then.
+          Enter a tag or a digest of this repo or another. With a time, the tag is resolved as of then.
         </Empty>
       ) : (
         <Changes
@@ -115,7 +115,7 @@ function Changes({ from, to }: { from: Side; to: Side }) {
             From <Digest of={before?.digest} repo={from.repo} /> to this image: <ChangeCounts of={counts} links />
           </p>
           {changes.length === 0 ? (
-            <Empty title="Nothing differs that is known">Both have the same packages and the same findings.</Empty>
+            <Empty title="No known differences">Both images have the same packages and findings.</Empty>
           ) : (
             <Table
               label="Differences"

@@ -13,7 +13,7 @@ const states: Record<string, [word: string, look: string]> = {
 };
 const said = (state: State) => states[state ?? ""] ?? ["not known", ""];
 
-/** Following says which repo a repo follows, and whether it is equal to it. */
+/** Following shows the source of a repo and its sync status. */
 export function Following({ uid, path }: { uid: string; path: string }) {
   const may = useMay();
   const [stopping, setStopping] = useState(false);
@@ -53,7 +53,7 @@ export function Following({ uid, path }: { uid: string; path: string }) {
             )}
             {s.setByUid && (
               <small class="line">
-                In the name of <Name uid={s.setByUid} quiet />
+                With the permissions of <Name uid={s.setByUid} quiet />
                 {s.expirationTime && (
                   <>
                     . It ends <Time at={s.expirationTime} /> if they may not any more
@@ -71,15 +71,15 @@ export function Following({ uid, path }: { uid: string; path: string }) {
             Compare now
           </button>
           <button type="button" class="small" onClick={() => setStopping(true)}>
-            Follow no longer…
+            Stop syncing…
           </button>
         </div>
       )}
       {stopping && (
         <Confirm
-          title="Follow no longer?"
-          label="Follow no longer"
-          keep="Go on"
+          title="Stop syncing?"
+          label="Stop syncing"
+          keep="Continue"
           command={`holdfast registry sync stop ${sh(path)}`}
           requests={[
             patch("/registry/v2beta1/repos/{uid}", {

@@ -50,6 +50,14 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
   const path = nameOf(uid).value?.path ?? "";
   const tab = param("tab");
   const join = reference.includes(":") ? "@" : ":";
+  const shows =
+    tab === "packages" ? "registry images packages" : tab === "" ? "findings list" : "registry images inspect";
+  const compared = [
+    nameOf(param("repo") || uid).value?.path ?? uid,
+    param("with").includes(":") ? "@" : ":",
+    param("with"),
+    param("at") && `@${new Date(param("at")).toISOString()}`,
+  ].join("");
   if (image.error)
     return (
       <Page title={reference} above={<Above uid={uid} />}>
@@ -85,7 +93,7 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
           />
         ) : tab === "compare" && param("with") ? (
           <AsCommand
-            command={`holdfast findings compare ${sh(`${nameOf(param("repo") || uid).value?.path ?? uid}${param("with").includes(":") ? "@" : ":"}${param("with")}${param("at") ? `@${new Date(param("at")).toISOString()}` : ""}`)} ${sh(`${path || uid}${join}${reference}`)}`}
+            command={`holdfast findings compare ${sh(compared)} ${sh(`${path || uid}${join}${reference}`)}`}
             request={comparison(
               {
                 repo: param("repo") || uid,
@@ -97,7 +105,7 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
           />
         ) : (
           <AsCommand
-            command={`holdfast ${tab === "packages" ? "registry images packages" : tab === "" ? "findings list" : "registry images inspect"} ${sh(`${path || uid}${join}${reference}`)}`}
+            command={`holdfast ${shows} ${sh(`${path || uid}${join}${reference}`)}`}
             request={tab === "" ? findingList(uid, reference) : request}
           />
         )
@@ -133,7 +141,7 @@ export default function Image({ uid, reference }: { uid: string; reference: stri
               ]}
             />
             <Tabs
-              label="Of this image"
+              label="Parts of this image"
               items={tabs}
               now={tab}
               href={(id) =>
@@ -177,7 +185,7 @@ function TagsOf({ uid, digest }: { uid: string; digest: string }) {
     }),
   );
   if (!data) return <>…</>;
-  if (!data.tags?.length) return <span class="hint">none stands for it</span>;
+  if (!data.tags?.length) return <span class="hint">no tag</span>;
   return (
     <span class="chips">
       {data.tags.map((t) => (
@@ -206,7 +214,7 @@ const findingList = (uid: string, reference: string) =>
     },
   });
 
-/** Architectures is there only if there is a choice. */
+/** Architectures is shown only if there are several. */
 function Architectures({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
   const names = [...new Set(image.variants?.map((v) => v.architecture ?? "").filter((a) => a && a !== "unknown"))];
   if (names.length < 2) return null;
@@ -250,8 +258,8 @@ function Findings({
             <Coverage of={inspection} />
             {incomplete && <p class="coverage">{incomplete}</p>}
             {findings.length === 0 ? (
-              <Empty title="Nothing is known to be wrong">
-                What is known is the line above: a package that no advisory covers cannot have findings.
+              <Empty title="No known findings">
+                The line above shows the coverage: a package that no advisory covers cannot have findings.
               </Empty>
             ) : (
               <Table
@@ -399,7 +407,7 @@ function Platforms({ image }: { image: Schema<"holdfast.oci.v1.Image"> }) {
                   cell: (s) => (
                     <>
                       <code>
-                        <bdi>{s.command || "not told"}</bdi>
+                        <bdi>{s.command || "not known"}</bdi>
                       </code>
                       {s.digest && (
                         <small class="line">
@@ -430,7 +438,7 @@ const referrers = (uid: string, digest: string) =>
     query: { after: param("page") || undefined },
   });
 
-/** sort says in a word what is attached, by its type. */
+/** sort is a short name for the type of an attached artifact. */
 function sort(type: string | undefined): string {
   if (/sigstore|cosign.*sig|signature|notary/.test(type ?? "")) return "signature";
   if (/spdx|cyclonedx|sbom/.test(type ?? "")) return "SBOM";
@@ -441,7 +449,7 @@ function sort(type: string | undefined): string {
 const signatures = (uid: string, reference: string) =>
   get("/oci/v1/repos/{uid}/signatures/{reference}", { path: { uid, reference } });
 
-/** Signed says who have signed an image, of those whose signatures count. */
+/** Signed shows the accepted signers that have signed an image. */
 function Signed({ uid, digest }: { uid: string; digest: string }) {
   const { data } = useQuery(signatures(uid, digest));
   if (!data?.sourceUid) return null;
@@ -452,20 +460,22 @@ function Signed({ uid, digest }: { uid: string; digest: string }) {
           Signed by <bdi>{data.signers?.join(", ")}</bdi>, whose signature was verified.
         </>
       ) : (
-        "None of the signers that count here has signed it."
+        "No accepted signer has signed it."
       )}
     </p>
   );
 }
 
-/** Attached are the signatures, SBOMs and attestations about an image. */
+/** Attached shows the signatures, SBOMs and attestations of an image. */
 function Attached({ uid, digest, path }: { uid: string; digest: string; path: string }) {
   return (
     <Answer of={useQuery(referrers(uid, digest))}>
       {({ referrers: all = [], incomplete }) => (
         <>
           <Signed uid={uid} digest={digest} />
-          <p class="coverage">This is what those say who may push to the repo. Nothing of it is verified here.</p>
+          <p class="coverage">
+            These are claims of people and workloads that may push to the repo. They are not verified here.
+          </p>
           {all.length === 0 ? (
             <Empty title="Nothing is attached to it" command={`cosign sign ${location.host}/${path}@${digest}`}>
               Signatures, SBOMs and attestations that are pushed for this digest are listed here.
@@ -517,25 +527,26 @@ function Attached({ uid, digest, path }: { uid: string; digest: string; path: st
 const running = (digest: string) =>
   get("/findings/v1/inventory", { query: { digest, page_size: 50, page_token: param("page") || undefined } });
 
-/** Runs is where the image runs, as far as that was told. */
+/** Runs shows where the image runs, according to the inventories. */
 function Runs({ digest, path }: { digest: string; path: string }) {
+  const organization = path.split("/")[0] || "ORGANIZATION";
   return (
     <Answer of={useQuery(running(digest))}>
       {({ images = [], nextPageToken, totalCount }) => (
         <>
           {images.length === 0 ? (
             <Empty
-              title="Nobody has told that it runs anywhere"
-              command={`kubectl get pods -A -o json | holdfast inventory push --group ${sh(path.split("/")[0] || "ORGANIZATION")} --place prod`}
+              title="No inventory lists this image"
+              command={`kubectl get pods -A -o json | holdfast inventory push --group ${sh(organization)} --place prod`}
             >
-              Where images run is known from inventories, which a job in each cluster tells.
+              Inventories list where images run. A job in each cluster pushes them.
             </Empty>
           ) : (
             <Table
               label="Where it runs"
               rows={images}
-              id={(i) =>
-                `${i.groupUid} ${i.place} ${i.entry?.namespace} ${i.entry?.workload} ${i.entry?.container} ${i.entry?.image}`
+              id={({ groupUid, place, entry }) =>
+                [groupUid, place, entry?.namespace, entry?.workload, entry?.container, entry?.image].join(" ")
               }
               columns={[
                 {
@@ -594,7 +605,7 @@ function Pulls({ uid, digest }: { uid: string; digest: string }) {
       {({ pulls = [], nextPageToken, totalCount }) => (
         <>
           {pulls.length === 0 ? (
-            <Empty title="Nobody has pulled or pushed it while this server kept a record" />
+            <Empty title="No pull or push of it is recorded" />
           ) : (
             <Table
               label="Pulls and pushes"

@@ -32,7 +32,7 @@ import {
   unsaid,
   useSelection,
 } from "../../ui";
-import { imagePage, param, withParams } from "../../ui/router";
+import { comparePage, imagePage, param, withParams } from "../../ui/router";
 import { ChangeCounts, comparison } from "./compare";
 import { Following } from "./following";
 import { Retention, retentionOf } from "./retention";
@@ -79,7 +79,7 @@ export default function Repo({ uid }: { uid: string }) {
     >
       {repo.data?.sync_config && <Following uid={uid} path={path || uid} />}
       <Tabs
-        label="Of this repo"
+        label="Parts of this repo"
         items={tabs}
         now={tab}
         href={(id) => withParams({ tab: id, order: undefined, name: undefined, tag: undefined })}
@@ -238,7 +238,7 @@ function Tags({ uid, path, address }: { uid: string; path: string; address: stri
   );
 }
 
-/** Platforms are the systems that an image is for; the first of many. */
+/** Platforms shows the platforms of an image; only the first if there are many. */
 const Platforms = ({ of = [] }: { of?: string[] }) => (
   <>
     <bdi>{of[0]}</bdi>
@@ -250,7 +250,7 @@ const Platforms = ({ of = [] }: { of?: string[] }) => (
   </>
 );
 
-/** Pulls is how often an image was pulled in 30 days, of which no more than a hundred are counted. */
+/** Pulls shows the number of pulls in 30 days, which may be too low from a hundred on. */
 const Pulls = ({ of }: { of?: Schema<"holdfast.oci.v1.ImageSummary"> }) =>
   of ? (
     <>
@@ -263,7 +263,7 @@ const Pulls = ({ of }: { of?: Schema<"holdfast.oci.v1.ImageSummary"> }) =>
     </>
   ) : null;
 
-/** MoveTag has a tag stand for another image. It says what differs before it does. */
+/** MoveTag moves a tag to another image. It shows the differences first. */
 function MoveTag({
   repo,
   tag,
@@ -321,13 +321,13 @@ function MoveTag({
               stands for <Digest of={tag.digest} />
             </>
           ) : (
-            "stands for nothing now"
+            "has no image now"
           )}
           .
         </p>
         <Field
           name="to"
-          label="Tag or digest of the image that it is to stand for"
+          label="Tag or digest of the new image"
           value={to}
           onInput={(v) => {
             setTo(v);
@@ -339,15 +339,15 @@ function MoveTag({
         />
         {digest && (
           <p class="notice" role="status">
-            Whoever pulls <bdi>{tag.name}</bdi> gets <code>{digest.slice(0, 19)}</code> from now on.{" "}
+            From now on, pulls of <bdi>{tag.name}</bdi> return <code>{digest.slice(0, 19)}</code>.{" "}
             {digest === tag.digest ? (
-              "It does already."
+              "The tag already points to it."
             ) : differs.data ? (
               <>
-                Compared with what it stands for: <ChangeCounts of={differs.data.counts} />.
+                Compared with its present image: <ChangeCounts of={differs.data.counts} />.
               </>
             ) : differs.error ? (
-              `What differs is not known: ${differs.error.message}`
+              `The differences are not known: ${differs.error.message}`
             ) : (
               "Comparing…"
             )}
@@ -370,7 +370,7 @@ function MoveTag({
   );
 }
 
-/** DeleteTags shows what goes, and lets the server check it, before anything does. */
+/** DeleteTags shows the tags to delete, and the server checks the deletion before anything is deleted. */
 function DeleteTags({ tags, path, onClose }: { tags: Tag[]; path: string; onClose: (done: boolean) => void }) {
   const [error, setError] = useState<Fault>();
   const [busy, setBusy] = useState(false);
@@ -391,7 +391,7 @@ function DeleteTags({ tags, path, onClose }: { tags: Tag[]; path: string; onClos
   };
   return (
     <Dialog title={`Delete ${many(tags.length, "tag")}?`} onClose={() => onClose(false)}>
-      <p>These names stop working for pulls. The images stay until nothing needs them.</p>
+      <p>Pulls by these tags stop working. The images stay until nothing uses them.</p>
       <ul class="rows scroll" tabIndex={0}>
         {tags.map((t) => (
           <li key={t.uid}>
@@ -424,7 +424,7 @@ function Findings({ uid }: { uid: string }) {
         <>
           <GroupCoverage of={coverage} />
           {findings.length === 0 ? (
-            <Empty title="Nothing is known to be wrong" />
+            <Empty title="No known findings" />
           ) : (
             <Table
               label="Findings"
@@ -445,7 +445,7 @@ function Findings({ uid }: { uid: string }) {
 
 type Moved = Schema<"holdfast.oci.v1.TagChange">;
 
-/** History is what tags have stood for. Of one tag it is a line of times, each compared with the one before. */
+/** History shows the earlier images of tags. For one tag it is a timeline with comparisons. */
 function History({ uid, path }: { uid: string; path: string }) {
   const tag = param("tag");
   const may = useMay();
@@ -493,10 +493,8 @@ function History({ uid, path }: { uid: string; path: string }) {
                       </small>
                       <span class="entry-links">
                         {c.digest && changes[i + 1]?.digest && (
-                          <a
-                            href={`${imagePage(uid, c.digest)}?tab=compare&with=${encodeURIComponent(changes[i + 1]?.digest ?? "")}`}
-                          >
-                            compare with the one before
+                          <a href={comparePage(uid, c.digest, changes[i + 1]?.digest ?? "")}>
+                            compare with the previous image
                           </a>
                         )}
                         {c.digest && c.digest !== now?.digest && may("tag.create", uid) && (
@@ -526,7 +524,7 @@ function History({ uid, path }: { uid: string; path: string }) {
                     ),
                   },
                   {
-                    name: "Stands for",
+                    name: "Image",
                     cell: (c) => (c.digest ? <Digest of={c.digest} repo={uid} /> : <span class="wrong">deleted</span>),
                   },
                   { name: "When", cell: (c) => <Time at={c.time} /> },
@@ -566,7 +564,7 @@ function Readme({ uid, path }: { uid: string; path: string }) {
             title="There is no readme"
             command={`holdfast registry repos readme ${sh(path || uid)} --set README.md`}
           >
-            It tells people what the images are for.
+            A readme explains what the images are for.
           </Empty>
         )
       }

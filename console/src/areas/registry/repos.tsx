@@ -40,13 +40,13 @@ export default function Repos() {
           <>
             {repos.length === 0 ? (
               name || group ? (
-                <Empty title="No repo matches">Names are matched whole.</Empty>
+                <Empty title="No repo matches">Only the exact name matches.</Empty>
               ) : (
                 <Empty
                   title="There is no repo yet"
                   command="holdfast auth configure-docker && docker push HOST/ORGANIZATION/app:v1"
                 >
-                  A repo keeps the images of one thing that you build. The first push makes it.
+                  A repo stores the images of one program. The first push creates it.
                 </Empty>
               )
             ) : (

@@ -31,21 +31,21 @@ type Draft = Record<string, string | boolean>;
 export const retentionOf = (uid: string) => get("/oci/v1/retention/{uid}", { path: { uid } });
 const preview = (uid: string) => get("/oci/v1/retentionPreviews/{uid}", { path: { uid } });
 
-/** numbers are the rules that have a number, with their flags; days have a d after it there. */
+/** numbers are the rules with a number, and their flags, whose values end in d for days. */
 const numbers = [
-  { key: "keepNewest", flag: "keep-newest", label: "Newest: keep so many", days: false },
-  { key: "keepYoungerDays", flag: "keep-younger", label: "Younger than so many days", days: true },
-  { key: "keepPulledDays", flag: "keep-pulled", label: "Pulled in the last days", days: true },
-  { key: "keepMinors", flag: "keep-minors", label: "Of the last minor versions: so many", days: false },
-  { key: "everyDays", flag: "every", label: "Run by itself every so many days", days: true },
+  { key: "keepNewest", flag: "keep-newest", label: "Number of newest images", days: false },
+  { key: "keepYoungerDays", flag: "keep-younger", label: "Younger than this many days", days: true },
+  { key: "keepPulledDays", flag: "keep-pulled", label: "Pulled within this many days", days: true },
+  { key: "keepMinors", flag: "keep-minors", label: "Number of last minor versions", days: false },
+  { key: "everyDays", flag: "every", label: "Run automatically every this many days", days: true },
 ] as const;
 const marks = [
   { key: "keepDeployed", flag: "keep-deployed", label: "that run" },
   { key: "keepSigned", flag: "keep-signed", label: "that are signed" },
-  { key: "keepNeeded", flag: "keep-needed", label: "that others are built on" },
+  { key: "keepNeeded", flag: "keep-needed", label: "that other images are based on" },
 ] as const;
 
-/** Retention is which images of a repo are kept, and what would go now. */
+/** Retention shows which images of a repo are kept, and which would be deleted now. */
 export function Retention({ uid, path }: { uid: string; path: string }) {
   const may = useMay();
   const found = useQuery(retentionOf(uid));
@@ -63,7 +63,7 @@ export function Retention({ uid, path }: { uid: string; path: string }) {
             <>
               {own && (
                 <button type="button" class="small" onClick={() => setRemoving(true)}>
-                  Take the rules away…
+                  Remove the rules…
                 </button>
               )}
               <button type="button" class="small" onClick={() => setEditing(true)}>
@@ -78,7 +78,7 @@ export function Retention({ uid, path }: { uid: string; path: string }) {
             title="Everything is kept"
             command={`holdfast registry retention set ${sh(path)} --keep-newest 10 --keep-matching 'v*'`}
           >
-            Rules say which images are kept. All others go to the trash when the rules are run.
+            Rules decide which images are kept. All others go to the trash when the rules run.
           </Empty>
         ) : (
           <Answer of={found}>
@@ -99,8 +99,8 @@ export function Retention({ uid, path }: { uid: string; path: string }) {
       {editing && <Edit uid={uid} path={path} now={(own && found.data) || {}} onClose={() => setEditing(false)} />}
       {removing && (
         <Confirm
-          title="Take the rules away?"
-          label="Take them away"
+          title="Remove the rules?"
+          label="Remove them"
           keep="Keep them"
           command={`holdfast registry retention delete ${sh(path)} --yes`}
           requests={[del("/oci/v1/retention/{uid}", { path: { uid } })]}
@@ -122,13 +122,13 @@ function facts(r: Rules): [string, preact.ComponentChildren][] {
   return all;
 }
 
-/** Going is what a run would delete now. A run deletes that, or says what has changed meanwhile. */
+/** Going shows the images that a run would delete now. A run deletes exactly these, or fails if they have changed. */
 function Going({ uid, path }: { uid: string; path: string }) {
   const found = useQuery(preview(uid));
   const [running, setRunning] = useState(false);
   return (
     <Section
-      title="What would go now"
+      title="Images that would be deleted now"
       actions={
         found.data?.going?.length ? (
           <button type="button" class="danger small" onClick={() => setRunning(true)}>
@@ -143,7 +143,7 @@ function Going({ uid, path }: { uid: string; path: string }) {
             <p>
               {many(plan.going?.length, "image")} of {count(plan.images)} with {many(plan.tags, "tag")},{" "}
               {bytes(plan.bytes)}
-              {plan.more && "; others go with the next run"}.
+              {plan.more && "; the next run deletes more"}.
             </p>
             {plan.kept?.length ? (
               <p class="hint">
@@ -152,7 +152,7 @@ function Going({ uid, path }: { uid: string; path: string }) {
             ) : undefined}
             {plan.going?.length ? (
               <Table
-                label="Images that would go"
+                label="Images that would be deleted"
                 rows={plan.going}
                 id={(i) => i.digest ?? ""}
                 columns={[
@@ -189,7 +189,7 @@ function Going({ uid, path }: { uid: string; path: string }) {
                 ]}
               />
             ) : (
-              <Empty title="Nothing would go" />
+              <Empty title="Nothing would be deleted" />
             )}
             {running && (
               <Confirm
@@ -203,7 +203,7 @@ function Going({ uid, path }: { uid: string; path: string }) {
                 onClose={() => setRunning(false)}
               >
                 <p>
-                  {many(plan.going?.length, "image")} with {many(plan.tags, "tag")} go, exactly those that are shown.{" "}
+                  {many(plan.going?.length, "image")} with {many(plan.tags, "tag")} are deleted, exactly as shown.{" "}
                   {plan.restorableDays
                     ? `They can be restored from the trash for ${many(plan.restorableDays, "day")}.`
                     : "They cannot be restored."}
@@ -217,7 +217,7 @@ function Going({ uid, path }: { uid: string; path: string }) {
   );
 }
 
-/** Edit sets all rules of a place at once. */
+/** Edit is the form that sets all rules of a group or repo. */
 function Edit({ uid, path, now, onClose }: { uid: string; path: string; now: Rules; onClose: () => void }) {
   const [draft, setDraft] = useState<Draft>(() => ({
     keepMatching: (now.keepMatching ?? []).join(" "),
@@ -300,5 +300,5 @@ function Edit({ uid, path, now, onClose }: { uid: string; path: string; now: Rul
   );
 }
 
-/** snake is the name of a field as errors have it. */
+/** snake is the name of a field in errors. */
 const snake = (key: string) => key.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);

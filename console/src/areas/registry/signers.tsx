@@ -21,11 +21,11 @@ import {
 
 type Signer = Schema<"holdfast.oci.v1.Signer">;
 
-/** signersOf asks for the signers of a group, of which it has at most 20. */
+/** signersOf requests the signers of a group, which has at most 20. */
 export const signersOf = (uid: string) =>
   get("/oci/v1/signers", { query: { "uidp.children_of": uid, order_by: "name", page_size: 50 } });
 
-/** Signers are those whose signatures count in a group: its own or, if it has none, those of the nearest group above that has any. */
+/** Signers shows the signers of a group, or of the nearest group above it that has signers. */
 export function Signers({ uid, path }: { uid: string; path: string }) {
   const may = useMay();
   const [adding, setAdding] = useState(false);
@@ -44,7 +44,7 @@ export function Signers({ uid, path }: { uid: string; path: string }) {
   );
 }
 
-/** Nearest shows the signers of at, a group or one above it, or else of the next one above. */
+/** Nearest shows the signers of the group at, or of the nearest group above it that has signers. */
 function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
   const may = useMay();
   const [removing, setRemoving] = useState<Signer>();
@@ -60,8 +60,8 @@ function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
                 title="There is no signer that you can see"
                 command={`holdfast registry signers create release --parent ${sh(path)} --key cosign.pub`}
               >
-                A signer is somebody whose signatures count. That a signature is attached to an image means nothing by
-                itself.
+                A signer is a person or workload whose signatures are accepted. An attached signature alone means
+                nothing by itself.
               </Empty>
             );
           }
@@ -69,7 +69,7 @@ function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
             <>
               {at !== uid && (
                 <p class="hint">
-                  This group has no signer that you can see, so those of <Name uid={at} /> count in it.
+                  This group has no signer that you can see, so the signers of <Name uid={at} /> apply to it.
                 </p>
               )}
               <Table
@@ -134,7 +134,7 @@ function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
       </Answer>
       {removing && (
         <Confirm
-          title="Trust it no more?"
+          title="Stop trusting the signer?"
           label="Delete"
           keep="Keep it"
           command={`holdfast registry signers delete ${removing.uid} --yes`}
@@ -143,7 +143,7 @@ function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
         >
           <p>
             What <bdi>{removing.name}</bdi> has signed is not signed any more, at once. Rules that refuse images without
-            a signature refuse them. After the last signer of a group, those of the group above count.
+            a signature refuse them. Without signers, a group uses the signers of the group above.
           </p>
         </Confirm>
       )}
@@ -151,7 +151,7 @@ function Nearest({ at, uid, path }: { at: string; uid: string; path: string }) {
   );
 }
 
-/** shortKey is the end of a public key: the beginning is the same for all of a kind. */
+/** shortKey is the end of a public key, because keys of one type share their beginning. */
 const shortKey = (pem: string) => `…${pem.replace(/-----[^-]+-----|\s/g, "").slice(-24)}`;
 
 type Draft = {
@@ -166,11 +166,11 @@ type Draft = {
 };
 
 const ways: [string, string][] = [
-  ["key", "a key of its own"],
+  ["key", "its own key"],
   ["identity", "an identity, without a key"],
 ];
 
-/** New adds a signer. One never changes. */
+/** New is the form that adds a signer, which cannot be changed later. */
 function New({ group, path, onClose }: { group: string; path: string; onClose: () => void }) {
   const [draft, setDraft] = useState<Draft>({
     name: "",
@@ -277,7 +277,7 @@ function New({ group, path, onClose }: { group: string; path: string; onClose: (
                 checked={draft.pattern}
                 onChange={(e) => set({ pattern: (e.target as HTMLInputElement).checked })}
               />
-              It is a regular expression for all of the subject
+              It is a regular expression that matches the whole subject
             </label>
             <Field
               name="signer-root"
@@ -286,7 +286,7 @@ function New({ group, path, onClose }: { group: string; path: string; onClose: (
               value={draft.root}
               onInput={(root) => set({ root })}
               error={said(error, "trusted_root")}
-              hint="What is in Sigstore's trusted_root.json. That of the server, if there is none here."
+              hint="The content of Sigstore's trusted_root.json. If it is empty, the server's own is used."
             />
           </>
         )}

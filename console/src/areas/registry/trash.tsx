@@ -6,13 +6,13 @@ import { param } from "../../ui/router";
 
 type Entry = Schema<"holdfast.oci.v1.TrashEntry">;
 
-/** trashOf asks for what was deleted below a group, or from a repo. */
+/** trashOf requests the trash of a group or a repo. */
 export const trashOf = (uid: string) =>
   get("/oci/v1/trash", {
     query: { "uidp.descendants_of": uid, page_size: 50, page_token: param("page") || undefined },
   });
 
-/** Trash is what was deleted and can be restored, the last first. */
+/** Trash shows the deleted items that can be restored, the last deleted first. */
 export function Trash({ uid, path }: { uid: string; path: string }) {
   const may = useMay();
   const found = useQuery(trashOf(uid));
@@ -74,7 +74,7 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
                       </>
                     ),
                   },
-                  { name: "Gone for good", wide: true, cell: (e) => <Time at={e.expireTime} /> },
+                  { name: "Restorable until", wide: true, cell: (e) => <Time at={e.expireTime} /> },
                   ...(mayRestore
                     ? [
                         {
@@ -114,7 +114,7 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
             >
               <p>
                 <bdi>{restoring.tag || restoring.repo}</bdi> is there again, as it was, with what it needs. A tag that
-                stands for something else now is not moved.
+                points to another image now is not moved.
               </p>
             </Confirm>
           )}
@@ -127,7 +127,7 @@ export function Trash({ uid, path }: { uid: string; path: string }) {
               requests={[post("/oci/v1/emptyings/{uid}", { path: { uid }, body: {} })]}
               onClose={() => setEmptying(false)}
             >
-              <p>Nothing of it can be restored afterwards.</p>
+              <p>The items cannot be restored afterwards.</p>
             </Confirm>
           )}
         </>

@@ -22,13 +22,13 @@ import { param } from "../../ui/router";
 
 type Upstream = Schema<"holdfast.oci.v1.Upstream">;
 
-/** upstreamsOf asks for the registries that a group, and those below it, fetch images from. */
+/** upstreamsOf requests the upstreams of a group and the groups below it. */
 export const upstreamsOf = (uid: string) =>
   get("/oci/v1/upstreams", {
     query: { "uidp.descendants_of": uid, order_by: "name", page_size: 50, page_token: param("page") || undefined },
   });
 
-/** Upstreams are the registries that a group, and those below it, fetch images from. */
+/** Upstreams shows the registries that a group, and the groups below it, fetch images from. */
 export function Upstreams({ uid, path }: { uid: string; path: string }) {
   const may = useMay();
   const [editing, setEditing] = useState<Upstream>();
@@ -53,7 +53,7 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
                 title="Nothing here is fetched from another registry"
                 command={`holdfast registry upstreams create docker.io --group ${sh(path)} --names 'library/*'`}
               >
-                A group with an upstream fetches images from that registry when they are asked for, and keeps them.
+                A group with an upstream fetches images from that registry when they are pulled, and stores them.
                 Nothing can be pushed to it.
               </Empty>
             ) : (
@@ -73,7 +73,7 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
                       </>
                     ),
                   },
-                  { name: "Of", cell: (u) => <Name uid={parentOf(u.uid ?? "")} quiet /> },
+                  { name: "Group", cell: (u) => <Name uid={parentOf(u.uid ?? "")} quiet /> },
                   {
                     name: "Last asked",
                     cell: (u) =>
@@ -89,7 +89,7 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
                       ),
                   },
                   { name: "Repos", wide: true, cell: (u) => <bdi>{(u.names ?? []).join(", ") || "all"}</bdi> },
-                  { name: "Tags believed for", wide: true, cell: (u) => period(u.freshFor) },
+                  { name: "Tags cached for", wide: true, cell: (u) => period(u.freshFor) },
                   {
                     name: "Signs in",
                     wide: true,
@@ -133,7 +133,7 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
       {editing && <Edit group={uid} path={path} now={editing} onClose={() => setEditing(undefined)} />}
       {removing && (
         <Confirm
-          title="Fetch nothing from it any more?"
+          title="Stop fetching from it?"
           label="Delete"
           keep="Keep it"
           command={`holdfast registry upstreams delete ${removing.uid} --yes`}
@@ -141,7 +141,7 @@ export function Upstreams({ uid, path }: { uid: string; path: string }) {
           onClose={() => setRemoving(undefined)}
         >
           <p>
-            What was fetched from <bdi>{removing.name}</bdi> stays. What is not here is not found any more, and images
+            Images that were fetched from <bdi>{removing.name}</bdi> stay. Other images are no longer found, and images
             can be pushed to the group.
           </p>
         </Confirm>
@@ -168,9 +168,9 @@ type Draft = {
   forget: boolean;
 };
 
-/** Edit makes an upstream, or changes one. Credentials are written here and never shown. */
+/** Edit creates or changes an upstream. Credentials can be entered, but are never shown. */
 function Edit({ group, path, now, onClose }: { group: string; path: string; now: Upstream; onClose: () => void }) {
-  const [read] = useState(now); // as it was when this was opened
+  const [read] = useState(now); // the upstream when the dialog was opened
   const [draft, setDraft] = useState<Draft>(() => ({
     name: read.name ?? "",
     address: read.address ?? "",
@@ -255,7 +255,7 @@ function Edit({ group, path, now, onClose }: { group: string; path: string; now:
         />
         <Field
           name="upstream-address"
-          label="Address, if it is not that of the name"
+          label="Address, if it differs from the name"
           value={draft.address}
           placeholder="https://registry.example.com"
           onInput={(address) => set({ address })}
@@ -268,11 +268,11 @@ function Edit({ group, path, now, onClose }: { group: string; path: string; now:
           placeholder="library/* acme/** !acme/secret"
           onInput={(v) => set({ names: v })}
           error={said(error, "names")}
-          hint="All, if there is none."
+          hint="If it is empty, all repos."
         />
         <Field
           name="upstream-fresh"
-          label="Minutes for which a tag is believed"
+          label="Minutes for which a tag is cached"
           value={draft.fresh}
           placeholder="60"
           onInput={(v) => set({ fresh: v.replace(/\D/g, "") })}
@@ -287,10 +287,10 @@ function Edit({ group, path, now, onClose }: { group: string; path: string; now:
           error={said(error, "credentials")}
           hint={
             moves
-              ? "It loses its password, because it gets another address. Write it again to keep it."
+              ? "The password is deleted, because the address changes. Enter it again to keep it."
               : read.hasCredentials
-                ? "It has one. It is not shown; if you write nothing, it stays."
-                : "It is sealed, and never shown."
+                ? "A password is stored, which is not shown. Leave this empty to keep it."
+                : "It is stored encrypted, and never shown."
           }
         />
         {read.hasCredentials && (
@@ -300,12 +300,12 @@ function Edit({ group, path, now, onClose }: { group: string; path: string; now:
               checked={draft.forget}
               onChange={(e) => set({ forget: (e.target as HTMLInputElement).checked, credentials: "" })}
             />
-            Take the password away
+            Remove the password
           </label>
         )}
         <Field
           name="upstream-realm"
-          label="Address of its tokens, if that is at another host"
+          label="Address of its token service, if it is at another host"
           value={draft.realm}
           onInput={(realm) => set({ realm })}
           error={said(error, "realm")}
@@ -317,7 +317,7 @@ function Edit({ group, path, now, onClose }: { group: string; path: string; now:
             checked={draft.anyone}
             onChange={(e) => set({ anyone: (e.target as HTMLInputElement).checked })}
           />
-          Also fetch for those who may pull only because everybody may
+          Also fetch for anonymous pulls of public repos
         </label>
         <Command
           text={

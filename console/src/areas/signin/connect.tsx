@@ -1,4 +1,4 @@
-// Connecting an identity provider, step by step. What is typed is in the address, but for the secret.
+// Connecting an identity provider, step by step. The address contains what was typed, except the secret.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { type Fault, post, type Schema } from "../../api/api";
@@ -30,7 +30,7 @@ type Oidc = Schema<"holdfast.iam.v2beta1.IdentityProvider.OIDC">;
 const test = (parent: string, oidc: Oidc) =>
   post("/signin/v1/providers:test", {
     body: { parent, identityProvider: { name: "wizard", defaultRole: parent, oidc } },
-  }); // any name and role: they are asked for later
+  }); // any name and role: later steps ask for them
 
 const note = (name: string) => (value: string) => go(withParams({ [name]: value }), { replace: true });
 
@@ -63,7 +63,7 @@ export default function Connect() {
     <Page
       title="Connect a provider"
       above={<Above uid={`${group}/`} />}
-      lead="Each step is tested by the server before the next. Nobody can sign in with the provider until you have tried it yourself."
+      lead="The server tests each step before the next. Nobody can sign in with the provider until you have tested it."
       actions={
         group && (
           <AsCommand
@@ -161,7 +161,7 @@ export default function Connect() {
                       setSecret(v);
                       setAccepted("");
                     }}
-                    hint="It is stored encrypted, and never shown again. Leave it empty for a client without one: then PKCE is used."
+                    hint="It is stored encrypted, and never shown again. A client without a secret uses PKCE."
                     error={said(fault, "client_secret")}
                   />
                 </>
@@ -192,14 +192,14 @@ function Step({ n, title, done, children }: { n: number; title: string; done: bo
 
 interface TrialProps {
   label: string;
-  names: string[]; // of the checks that count here
+  names: string[]; // the checks of this step
   fields: string[];
   request: () => ReturnType<typeof test>;
   onGood: () => void;
   children: (fault?: Fault) => ComponentChildren;
 }
 
-/** Trial is a form whose answers the server tries out. */
+/** Trial is a form whose values the server tests. */
 function Trial({ label, names, fields, request, onGood, children }: TrialProps) {
   const [found, setFound] = useState<Tested>();
   const [error, setError] = useState<Fault>();
@@ -240,9 +240,9 @@ function Trial({ label, names, fields, request, onGood, children }: TrialProps) 
   );
 }
 
-const mild = ["scopes", "redirect"]; // what is found there is worth knowing, and no failure
+const mild = ["scopes", "redirect"]; // problems in these checks are not failures
 
-/** Checked are the checks of a provider, all or those of some names. */
+/** Checked shows the checks of a provider: all, or the ones with the given names. */
 export function Checked({ of, names }: { of: Tested; names?: string[] }) {
   const shown = (of.checks ?? []).filter((c) => !names || names.includes(c.name ?? ""));
   return (
@@ -253,7 +253,7 @@ export function Checked({ of, names }: { of: Tested; names?: string[] }) {
             <span>
               <span class={c.ok ? "state active" : mild.includes(c.name ?? "") ? "hint" : "wrong"}>
                 {c.ok ? "✓" : mild.includes(c.name ?? "") ? "!" : "✗"}
-                <span class="sr">{c.ok ? " good" : " not good"}</span>
+                <span class="sr">{c.ok ? " passed" : " failed"}</span>
               </span>{" "}
               {c.name}
             </span>
@@ -267,7 +267,7 @@ export function Checked({ of, names }: { of: Tested; names?: string[] }) {
   );
 }
 
-/** Rest asks what the provider is called and what its people get, and creates it, disabled. */
+/** Rest asks for the name and the role, and creates the provider, which is disabled. */
 function Rest({ group, path, recipe, oidc }: { group: string; path: string; recipe: string; oidc: Oidc }) {
   const roles = useQuery(rolesHere).data?.roles ?? [];
   const [error, setError] = useState<Fault>();
@@ -308,7 +308,7 @@ function Rest({ group, path, recipe, oidc }: { group: string; path: string; reci
         />
         <Choice
           name="role"
-          label="Role of everybody who signs in for the first time"
+          label="Role at the first sign-in"
           value={role?.name ?? ""}
           onChange={note("role")}
           options={roles.map((r) => [r.name ?? "", r.name ?? ""])}

@@ -74,7 +74,7 @@ export default function ProviderPage({ uid }: { uid: string }) {
         )
       }
     >
-      <Tabs label="Of this provider" items={tabs} now={tab} href={(id) => withParams({ tab: id, in: [] })} />
+      <Tabs label="Parts of this provider" items={tabs} now={tab} href={(id) => withParams({ tab: id, in: [] })} />
       {found.data &&
         (tab === "mappings" ? (
           <Mappings of={found.data} path={path} />
@@ -130,7 +130,7 @@ function About({ of, path }: { of: Provider; path: string }) {
           ],
           ["Scopes", of.oidc?.additionalScopes?.join(", ")],
           [
-            "Groups are in",
+            "Claim with groups",
             of.oidc?.groupsClaim ? (
               <>
                 the claim{" "}
@@ -139,11 +139,11 @@ function About({ of, path }: { of: Provider; path: string }) {
                 </code>
               </>
             ) : (
-              "no claim: the provider's groups are not read"
+              "none: the provider's groups are not read"
             ),
           ],
           [
-            "People are known by",
+            "People are identified by",
             word(of.oidc?.correlationRule, "CORRELATION_RULE") === "oid equals external id"
               ? "their object id"
               : "their subject",
@@ -173,10 +173,10 @@ function About({ of, path }: { of: Provider; path: string }) {
           )}
         >
           {off ? (
-            "Nobody can sign in with it until it is enabled again. Sessions go on until they end."
+            "Nobody can sign in with it until it is enabled again. Existing sessions stay until they expire."
           ) : (
             <>
-              Everybody whom it lets in can sign in from now on, and gets{" "}
+              From now on, all of its people can sign in, and get{" "}
               <strong>
                 <Name uid={of.defaultRole} plain />
               </strong>{" "}
@@ -197,7 +197,7 @@ function About({ of, path }: { of: Provider; path: string }) {
             del("/iam/v2beta1/identityProviders/{uid}", { path: { uid }, query: { validate_only } }),
           )}
         >
-          Nobody can sign in with it any more, and its client secret is forgotten. A provider that has group mappings is
+          Nobody can sign in with it any longer, and its client secret is deleted. A provider that has group mappings is
           not deleted.
         </Confirm>
       )}
@@ -205,7 +205,7 @@ function About({ of, path }: { of: Provider; path: string }) {
   );
 }
 
-/** Test tries what needs no person, and leads to a complete sign-in that gives nothing. */
+/** Test runs the checks that need no person, and links a trial sign-in that grants nothing. */
 function Test({ of, path }: { of: Provider; path: string }) {
   return (
     <Section title="Does it work?">
@@ -214,11 +214,12 @@ function Test({ of, path }: { of: Provider; path: string }) {
           <>
             <p class={t.ready ? "verdict good" : "verdict bad"} role="status">
               <strong>{t.ready ? "Yes" : "No"}</strong>:{" "}
-              {t.ready ? "people can be sent there." : "people cannot be sent there."}
+              {t.ready ? "people can sign in with it." : "people cannot sign in with it."}
             </p>
             <Checked of={t} />
             <p>
-              Try a complete sign-in: it shows what the provider says of you and what you would get, and gives nothing.
+              Try a complete sign-in. It shows the provider's claims about you and the roles that you would get, and
+              grants nothing.
             </p>
             <p>
               <a class="button small" href={t.trialUrl} target="_blank" rel="noopener noreferrer">
@@ -246,7 +247,7 @@ function Mappings({ of, path }: { of: Provider; path: string }) {
     <>
       {!of.oidc?.groupsClaim && (
         <p class="coverage">
-          The provider's groups are not read, because no claim is named that has them:{" "}
+          The provider's groups are not read, because no claim with groups is set:{" "}
           <code>holdfast iam identity-providers update {sh(path)} --groups-claim groups</code>
         </p>
       )}
@@ -265,7 +266,7 @@ function Mappings({ of, path }: { of: Provider; path: string }) {
                 title="No group of the provider is mapped"
                 command={`holdfast iam group-mappings create platform-admins --provider ${sh(path)} --role editor`}
               >
-                A mapping gives a role to those who are in a group at the provider. It is given and taken at each
+                A mapping gives a role to the members of a group at the provider. It is granted and removed at each
                 sign-in.
               </Empty>
             ) : (
@@ -275,7 +276,7 @@ function Mappings({ of, path }: { of: Provider; path: string }) {
                 id={(m) => m.uid ?? ""}
                 columns={[
                   {
-                    name: "Group there",
+                    name: "Group at the provider",
                     roomy: true,
                     cell: (m) => (
                       <span class="name">
@@ -347,7 +348,7 @@ function Mappings({ of, path }: { of: Provider; path: string }) {
   );
 }
 
-/** Add maps a group: first it says who gets what, then it is done. */
+/** Add is the form that maps a group. It shows the effect before it creates the mapping. */
 function Add({ of, path, onClose }: { of: Provider; path: string; onClose: () => void }) {
   const roles = useQuery(rolesHere).data?.roles ?? [];
   const [group, setGroup] = useState(""),
@@ -392,7 +393,7 @@ function Add({ of, path, onClose }: { of: Provider; path: string; onClose: () =>
             setChecked(false);
           }}
           required
-          hint="Its name or id, as it is in the claim. A trial sign-in shows yours."
+          hint="Its name or id, exactly as in the claim. A trial sign-in shows your groups."
           error={said(error, "external_group_id")}
         />
         <Choice
@@ -426,7 +427,10 @@ function Add({ of, path, onClose }: { of: Provider; path: string; onClose: () =>
           </p>
         )}
         <Command
-          text={`holdfast iam group-mappings create ${sh(group.trim() || "GROUP")} --provider ${sh(path)} --role ${sh(chosen?.name ?? "viewer")}`}
+          text={[
+            `holdfast iam group-mappings create ${sh(group.trim() || "GROUP")}`,
+            `--provider ${sh(path)} --role ${sh(chosen?.name ?? "viewer")}`,
+          ].join(" ")}
         />
         {error && unsaid(error, "external_group_id") && <Problem error={error} />}
         <div class="dialog-foot">
@@ -442,7 +446,7 @@ function Add({ of, path, onClose }: { of: Provider; path: string; onClose: () =>
   );
 }
 
-/** Preview says what somebody gets who comes with some groups. The groups are in the address. */
+/** Preview shows the roles of a person with some groups. The address contains the groups. */
 function Preview({ of }: { of: Provider }) {
   const groups = params("in")
     .flatMap((g) => g.split(","))
@@ -456,11 +460,11 @@ function Preview({ of }: { of: Provider }) {
         <Field
           key={groups.join()}
           name="in"
-          label="Somebody who is in these groups there"
+          label="Groups of the person at the provider"
           value={groups.join(", ")}
           placeholder="platform-admins, everyone"
           first
-          hint="Names as they are in the claim, with commas between."
+          hint="Names exactly as in the claim, separated by commas."
         />
       </Filters>
       <Answer of={found}>
@@ -468,11 +472,11 @@ function Preview({ of }: { of: Provider }) {
           const theirs = all.filter((m) => groups.includes(m.externalGroupId ?? ""));
           const unknown = groups.filter((g) => !all.some((m) => m.externalGroupId === g));
           const rows = [
-            { role: of.defaultRole, on: parentOf(of.uid ?? ""), why: "at the first sign-in, as everybody" },
+            { role: of.defaultRole, on: parentOf(of.uid ?? ""), why: "at the first sign-in, like everybody" },
             ...theirs.map((m) => ({
               role: m.roleUid,
               on: m.scope ?? "",
-              why: `as long as they are in ${m.externalGroupId}`,
+              why: `while they are in ${m.externalGroupId}`,
             })),
           ];
           return (
@@ -493,11 +497,11 @@ function Preview({ of }: { of: Provider }) {
                 </p>
               )}
               {groups.length > 0 && !of.oidc?.groupsClaim && (
-                <p class="coverage">The provider's groups are not read, because no claim is named that has them.</p>
+                <p class="coverage">The provider's groups are not read, because no claim with groups is set.</p>
               )}
-              {nextPageToken && <p class="coverage">There are more mappings than were looked at.</p>}
+              {nextPageToken && <p class="coverage">There are more mappings than were examined.</p>}
               <p class="hint">
-                Who holds these roles now, whichever way:{" "}
+                Everybody who holds these roles now:{" "}
                 <a href={`${base}/groups/${organization}?tab=people`}>
                   people of <Name uid={organization} plain />
                 </a>

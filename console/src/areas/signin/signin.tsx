@@ -39,7 +39,7 @@ const providers = (group: string) =>
   });
 const rules = (uid: string) => get("/signin/v1/rules/{uid}", { path: { uid } });
 
-/** State says whether people can sign in with a provider. */
+/** State shows whether people can sign in with a provider. */
 export const State = ({ of }: { of: Provider }) => (
   <span class={`state ${of.disabled ? "" : "active"}`}>
     {of.disabled ? "disabled" : "in use"}
@@ -55,7 +55,7 @@ export default function SignIn() {
   return (
     <Page
       title="Sign-in"
-      lead="How the people of an organization prove who they are, and what they get for it."
+      lead="How the people of an organization sign in, and which roles they get."
       actions={
         group &&
         (tab === "rules" ? (
@@ -66,8 +66,8 @@ export default function SignIn() {
       }
     >
       <Scope path={path} />
-      <Tabs label="Of signing in" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
-      {nothing && <Empty title="You are in no organization yet">Ask somebody who owns one for an invite.</Empty>}
+      <Tabs label="Parts of sign-in" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
+      {nothing && <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>}
       {group &&
         (tab === "rules" ? (
           <>
@@ -100,8 +100,8 @@ function Providers({ group, path }: { group: string; path: string }) {
                 title="No provider is connected"
                 command={`holdfast iam identity-providers create --wizard --parent ${sh(path)}`}
               >
-                With one, people sign in with the account that they have at Entra ID, Okta, Google, Keycloak, GitLab or
-                another OpenID Connect provider.
+                With a provider, people sign in with their existing accounts at Entra ID, Okta, Google, Keycloak, GitLab
+                or another OpenID Connect provider.
               </Empty>
             ) : (
               <Table
@@ -137,7 +137,7 @@ function Providers({ group, path }: { group: string; path: string }) {
   );
 }
 
-/** Accounts is the rule whether passwords and passkeys that are kept here are good for signing in. */
+/** Accounts shows and changes the rule whether local accounts can sign in. */
 function Accounts({ uid, name }: { uid: string; name: string }) {
   const may = useMay();
   const [switching, setSwitching] = useState(false);
@@ -149,8 +149,8 @@ function Accounts({ uid, name }: { uid: string; name: string }) {
             <Facts of={[["Can sign in", on ? "yes, with a password or a passkey" : "no, only through a provider"]]} />
             <p class="hint">
               {on
-                ? "Switch them off once everybody comes through a provider. That is refused until an owner has."
-                : "An owner still can, as long as no owner has come through a provider."}
+                ? "Switch them off once everybody signs in with a provider. This is refused until an owner has done so."
+                : "Owners still can, until an owner has signed in with a provider."}
             </p>
             {may("identity_providers.update", uid) && (
               <p>
@@ -173,9 +173,14 @@ function Accounts({ uid, name }: { uid: string; name: string }) {
                   }),
                 )}
               >
-                {on
-                  ? "Passwords and passkeys that are kept here stop being good for signing in. Whoever has no provider is locked out. Sessions go on until they end."
-                  : "Whoever has an account here can sign in with its password or passkey again."}
+                {on ? (
+                  <>
+                    Nobody can sign in with a password or a passkey of this server any longer. People without a provider
+                    are locked out. Existing sessions stay until they expire.
+                  </>
+                ) : (
+                  "Everybody with a local account can sign in with its password or passkey again."
+                )}
               </Confirm>
             )}
           </>
@@ -185,7 +190,7 @@ function Accounts({ uid, name }: { uid: string; name: string }) {
   );
 }
 
-/** Domain says who finds the organization by the domain of their address. */
+/** Domain shows who can find the organization by the domain of an e-mail address. */
 function Domain({ uid }: { uid: string }) {
   return (
     <Section title="Domain">
@@ -201,14 +206,17 @@ function Domain({ uid }: { uid: string }) {
             <p class="hint">
               {g.verified ? (
                 <>
-                  The operator has confirmed the name. Somebody whose verified address ends in{" "}
+                  The operator has confirmed the name. A person whose verified address ends in{" "}
                   <code>
                     @<bdi>{g.name}</bdi>
                   </code>{" "}
-                  finds the organization, and can ask to be let in; nobody is let in by an address alone.
+                  finds the organization, and can ask to join. An address alone lets nobody in.
                 </>
               ) : (
-                "The operator of this server has not confirmed that the organization is who its name says. So nobody finds it by the domain of their address."
+                <>
+                  The operator of this server has not confirmed the organization's name, so nobody can find it by the
+                  domain of an address.
+                </>
               )}
             </p>
           </>

@@ -34,14 +34,14 @@ const tabs = [
   { id: "blast", name: "Blast radius" },
 ];
 
-/** An advisory's page has all that advisories of that name say: several groups and sources may have one. */
+/** The page of an advisory shows all advisories of that name, because several groups and sources may have one. */
 export default function AdvisoryPage({ id }: { id: string }) {
   const byID = useQuery(get("/vulnerabilities/v2beta1/advisories", { query: { advisory_ids: [id], page_size: 10 } }));
   const byAlias = useQuery(get("/vulnerabilities/v2beta1/advisories", { query: { aliases: [id], page_size: 10 } }));
   const found = [...new Map([byID, byAlias].flatMap((q) => q.data?.advisories ?? []).map((a) => [a.uid, a])).values()];
   const tab = param("tab");
   const error = byID.error ?? byAlias.error;
-  const name = found[0]?.advisoryId ?? id; // which is not an alias
+  const name = found[0]?.advisoryId ?? id; // the id, because the address may have an alias
   const request =
     tab === "blast"
       ? blast(id)
@@ -63,13 +63,13 @@ export default function AdvisoryPage({ id }: { id: string }) {
       actions={<AsCommand command={command} request={request} />}
     >
       {error && <Problem error={error} />}
-      <Tabs label="Of this advisory" items={tabs} now={tab} href={(t) => withParams({ tab: t })} />
+      <Tabs label="Parts of this advisory" items={tabs} now={tab} href={(t) => withParams({ tab: t })} />
       {tab === "" &&
         (found.length > 0
           ? found.map((a) => <About key={a.uid} uid={a.uid ?? ""} />)
           : byID.data &&
             byAlias.data && (
-              <Empty title="No advisory that you may see has this name">A feed or an import brings advisories.</Empty>
+              <Empty title="No advisory that you may see has this name">Advisories come from feeds and imports.</Empty>
             ))}
       {tab === "images" && <Images id={id} />}
       {tab === "blast" && <Blast id={id} />}
@@ -77,7 +77,7 @@ export default function AdvisoryPage({ id }: { id: string }) {
   );
 }
 
-/** About asks for the whole advisory, because lists leave out the versions. */
+/** About requests the whole advisory, because lists leave out the versions. */
 function About({ uid }: { uid: string }) {
   const whole = useQuery(get("/vulnerabilities/v2beta1/advisories/{uid}", { path: { uid } }));
   const found = useQuery(
@@ -129,7 +129,7 @@ function About({ uid }: { uid: string }) {
                 ["Source", [a.source?.format, a.source?.name].filter(Boolean).join(", ")],
                 ["Published", a.source?.publishTime && <Time at={a.source.publishTime} />],
                 ["Changed there", a.source?.modifyTime && <Time at={a.source.modifyTime} />],
-                ["Came here", <Time at={a.createTime} />],
+                ["Added here", <Time at={a.createTime} />],
                 ["Withdrawn", a.deleteTime && <Time at={a.deleteTime} />],
               ]}
             />
@@ -205,7 +205,7 @@ function About({ uid }: { uid: string }) {
   );
 }
 
-/** range writes the places of a range as a condition: from 1.0, before 2.0. */
+/** range writes a range of versions as a condition: from 1.0, before 2.0. */
 function range(r: Schema<"holdfast.vulnerabilities.v2beta1.AffectedRange">): string {
   const parts = r.events?.map((e) =>
     e.introduced
@@ -324,7 +324,7 @@ const blast = (id: string) => get("/findings/v1/blast", { query: { advisory_id: 
 const stages: Record<string, string> = {
   PACKAGES: "Packages that have it",
   IMAGES: "Images with them",
-  TAGS: "Tags that stand for these",
+  TAGS: "Tags of these images",
   RUNNING: "Where they run",
   PULLED: "Who pulled them",
   CAN_PULL: "Who can pull them",
@@ -336,7 +336,7 @@ const stage = (s: Schema<"holdfast.findings.v1.BlastStage">) => (s.name ?? "").r
 
 type Drawing = typeof import("./blast");
 
-/** Spread draws the blast radius, and saves it as a file. It is loaded when somebody asks for it. */
+/** Spread draws the blast radius and saves it as a file. It is loaded on demand. */
 function Spread({ id, of }: { id: string; of: Schema<"holdfast.findings.v1.Blast"> }) {
   const [drawing, setDrawing] = useState<Drawing>();
   const [error, setError] = useState<Error>();

@@ -1,4 +1,4 @@
-// How far something that is wrong has spread, drawn and as a file.
+// The blast radius of an advisory as a graph and as a file.
 import { get, type Schema } from "../../api/api";
 import { advisoryPage, imagePage } from "../../ui/router";
 
@@ -6,7 +6,7 @@ type Blast = Schema<"holdfast.findings.v1.Blast">;
 type Item = Schema<"holdfast.findings.v1.BlastItem">;
 type Stage = Schema<"holdfast.findings.v1.BlastStage">;
 
-/** cell quotes a text for a file of values. One that a spreadsheet would compute begins with an apostrophe. */
+/** cell quotes a text for a CSV file. A text that a spreadsheet would compute gets an apostrophe in front. */
 const cell = (text: string | number | undefined) => {
   const safe = /^[=+\-@\t\r]/.test(String(text ?? "")) ? `'${text}` : String(text ?? "");
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
@@ -33,9 +33,9 @@ function line(stage: string, i: Item): (string | number | undefined)[] {
   return [stage, i.deployment?.repoUid, "", i.deployment?.charts?.join(" ")];
 }
 
-const mostPages = 50; // of 200 each, of a stage
+const mostPages = 50; // pages of 200 items of each stage
 
-/** csv is everything of a blast radius, a line for each part; all pages are asked for. */
+/** csv is a whole blast radius as CSV, a line for each item; it requests all pages. */
 export async function csv(advisory_id: string, blast: Blast): Promise<string> {
   const lines: (string | number | undefined)[][] = [["stage", "what", "id", "more"]];
   for (const s of blast.stages ?? []) {
@@ -55,7 +55,7 @@ export async function csv(advisory_id: string, blast: Blast): Promise<string> {
   return `${lines.map((l) => l.map(cell).join(",")).join("\r\n")}\r\n`;
 }
 
-/** save has the browser keep a text as a file. */
+/** save downloads a text as a file. */
 export function save(name: string, text: string) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
@@ -71,9 +71,9 @@ interface Node {
   from: string[]; // ids of nodes in the column before
 }
 
-const most = 12; // of a column
+const most = 12; // nodes of a column
 
-/** columns are the advisory, its packages, the images, and the tags and places of these. */
+/** columns are the advisory, its packages, the images, and the tags and places of the images. */
 function columns(id: string, blast: Blast): { title: string; nodes: Node[]; more: number }[] {
   const items = (name: string) => blast.stages?.find((s) => s.name === `NAME_${name}`);
   const packages = (items("PACKAGES")?.items ?? []).map(
@@ -84,11 +84,11 @@ function columns(id: string, blast: Blast): { title: string; nodes: Node[]; more
     }),
   );
   const images = (items("IMAGES")?.items ?? []).map(
-    (i): Node => ({
-      id: `i ${i.image?.repoUid} ${i.image?.digest}`,
-      text: `${(i.image?.repo ?? "").split("/").pop() || "image"} ${i.image?.tags?.[0] ?? i.image?.digest?.slice(7, 15) ?? ""}`,
-      href: imagePage(i.image?.repoUid ?? "", i.image?.digest ?? ""),
-      from: (i.image?.packages ?? []).map((p) => `p ${p.name} ${p.version}`),
+    ({ image }): Node => ({
+      id: `i ${image?.repoUid} ${image?.digest}`,
+      text: `${image?.repo?.split("/").pop() || "image"} ${image?.tags?.[0] ?? image?.digest?.slice(7, 15) ?? ""}`,
+      href: imagePage(image?.repoUid ?? "", image?.digest ?? ""),
+      from: (image?.packages ?? []).map((p) => `p ${p.name} ${p.version}`),
     }),
   );
   const near = (digest: string | undefined) =>
@@ -121,7 +121,7 @@ const width = 210,
   top = 34;
 const short = (text: string) => (text.length > 28 ? `${text.slice(0, 27)}…` : text);
 
-/** Graph draws what leads to what, the first dozen of each. The table before it has all. */
+/** Graph draws the connections, with the first dozen of each column. The table above it has everything. */
 export function Graph({ id, of }: { id: string; of: Blast }) {
   const all = columns(id, of);
   const tallest = Math.max(...all.map((c) => c.nodes.length + (c.more > 0 ? 1 : 0)), 1);
@@ -143,13 +143,19 @@ export function Graph({ id, of }: { id: string; of: Blast }) {
             n.from
               .filter((f) => at.has(f))
               .map((f) => {
-                const [x1, y1] = at.get(f)!,
+                const [left, y1] = at.get(f)!,
                   [x2, y2] = at.get(n.id)!;
+                const x1 = left + width,
+                  bend = gap / 2,
+                  middle = height / 2;
                 return (
                   <path
                     key={`${f} ${n.id}`}
                     class="edge"
-                    d={`M${x1 + width} ${y1 + height / 2}C${x1 + width + gap / 2} ${y1 + height / 2} ${x2 - gap / 2} ${y2 + height / 2} ${x2} ${y2 + height / 2}`}
+                    d={[
+                      `M${x1} ${y1 + middle}`,
+                      `C${x1 + bend} ${y1 + middle} ${x2 - bend} ${y2 + middle} ${x2} ${y2 + middle}`,
+                    ].join("")}
                   />
                 );
               }),

@@ -49,7 +49,7 @@ export default function Vulnerabilities() {
 
 const frame = {
   title: "Vulnerabilities",
-  lead: "What advisories say, what of it is in your images, and what is accepted.",
+  lead: "Advisories, the findings in your images, and exceptions.",
 };
 const Views = () => (
   <Tabs
@@ -161,7 +161,7 @@ function Advisories() {
                 title="No advisory matches"
                 command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…"
               >
-                Advisories say which versions of a package are vulnerable. Feeds bring them, and so does an import.
+                Advisories list the vulnerable versions of packages. They come from feeds and imports.
               </Empty>
             ) : (
               <Table
@@ -246,8 +246,9 @@ function Findings() {
         : undefined,
     },
   });
+  const group = param("group");
   const command = [
-    `holdfast findings list --group ${param("group") ? sh(nameOf(param("group")).value?.path ?? param("group")) : "ORGANIZATION"}`,
+    `holdfast findings list --group ${group ? sh(nameOf(group).value?.path ?? group) : "ORGANIZATION"}`,
     param("severity") && `--severity ${param("severity")}`,
     param("fixable") && "--fixable",
     param("kev") && "--kev",
@@ -284,7 +285,7 @@ function Findings() {
             <GroupCoverage of={coverage} />
             {findings.length === 0 ? (
               <Empty title="No finding matches">
-                Findings appear when a pushed image has a package that an advisory is about.
+                Findings appear when a pushed image has a package with an advisory.
               </Empty>
             ) : (
               <Table
@@ -315,7 +316,7 @@ function Exceptions() {
             {exceptions.length === 0 ? (
               <Empty
                 title="Nothing is excepted"
-                command="holdfast findings exceptions create CVE-2026-1234 --on ORGANIZATION/REPO --until 30d --reason '…'"
+                command="holdfast findings exceptions create CVE-2026-1234 --on GROUP/REPO --until 30d --reason '…'"
               >
                 An exception accepts a finding, for a reason and for a time.
               </Empty>
@@ -379,7 +380,7 @@ function Feeds() {
                 title="There is no feed yet"
                 command="holdfast advisories feeds create osv --parent ORGANIZATION --address https://…"
               >
-                A feed is read every hour, and brings advisories or what is exploited.
+                A feed is read every hour. It has advisories, or a list of exploited vulnerabilities.
               </Empty>
             ) : (
               <Table
@@ -444,7 +445,7 @@ function Feeds() {
                 onClose={() => setReading(undefined)}
                 requests={[post("/advisories/v1/feedRuns/{uid}", { path: { uid: reading.uid ?? "" }, body: {} })]}
               >
-                A server reads <bdi>{reading.name}</bdi> in a few seconds, and not only when it is due.
+                A server reads <bdi>{reading.name}</bdi> within seconds, before it is due.
               </Confirm>
             )}
           </>

@@ -1,4 +1,4 @@
-// Adding a workload: which platform, which job, which role. What is typed is in the address.
+// Adding a workload: platform, job and role. The address contains what was typed.
 import { useState } from "preact/hooks";
 import { type Fault, post, type Schema } from "../../api/api";
 import { changed, useMay, useQuery } from "../../api/query";
@@ -44,7 +44,7 @@ export default function Enroll() {
     <Page
       title="Add a workload"
       above={<Above uid={`${group}/`} />}
-      lead="A pipeline or a pod proves who it is with the token that its platform gives it. Nothing secret is stored there."
+      lead="A pipeline or a pod proves its identity with a token of its platform. No secret is stored there."
     >
       <Section title="Where does it run?">
         <div class="stack">
@@ -208,7 +208,7 @@ function Which({ of, group, path }: { of: Platform; group: string; path: string 
         {error && unsaid(error, "name", "issuer", "subject") && <Problem error={error} />}
         {made && error && (
           <p>
-            <a href={`${workloadPage(made)}?tab=setup`}>The workload was made, without the role</a>
+            <a href={`${workloadPage(made)}?tab=setup`}>The workload was created without the role</a>
           </p>
         )}
         <p>

@@ -1,4 +1,4 @@
-// The token debugger: a token is decoded here, and judged by the server.
+// The token debugger: the browser decodes a token, and the server checks it.
 import { useState } from "preact/hooks";
 import { type Fault, post, type Schema } from "../../api/api";
 import { Command, Empty, Name, Problem, Section, Table } from "../../ui";
@@ -6,7 +6,7 @@ import { Command, Empty, Name, Problem, Section, Table } from "../../ui";
 type Check = Schema<"holdfast.federation.v1.Check">;
 type Explanation = Schema<"holdfast.federation.v1.Explanation">;
 
-/** decode returns the header and the claims of a token. It proves nothing: anybody can write them. */
+/** decode returns the header and the claims of a token, without verifying them. */
 function decode(token: string): { header: unknown; claims: unknown } | undefined {
   try {
     const [header, claims] = token
@@ -22,12 +22,12 @@ function decode(token: string): { header: unknown; claims: unknown } | undefined
   }
 }
 
-/** times says when the moments of a token are, which are numbers in it. */
+/** times are the times in a token, which are numbers there, as text. */
 function times(claims: unknown): string {
   const of = claims as Record<string, unknown>;
   return [
     ["iat", "made"],
-    ["nbf", "good from"],
+    ["nbf", "valid from"],
     ["exp", "ends"],
   ]
     .flatMap(([claim, word]) =>
@@ -36,7 +36,7 @@ function times(claims: unknown): string {
     .join(", ");
 }
 
-/** Checks are claims side by side: what the rule asks for, and what the token has. */
+/** Checks compares the claims that the rule requires with the claims of the token. */
 export const Checks = ({ of, label }: { of: Check[]; label: string }) => (
   <Table
     label={label}
@@ -49,7 +49,7 @@ export const Checks = ({ of, label }: { of: Check[]; label: string }) => (
           <>
             <span class={c.ok ? "state active" : "wrong"}>
               {c.ok ? "✓" : "✗"}
-              <span class="sr">{c.ok ? " fits" : " does not fit"}</span>
+              <span class="sr">{c.ok ? " matches" : " does not match"}</span>
             </span>{" "}
             <code>{c.claim}</code>
           </>
@@ -78,7 +78,7 @@ export const Checks = ({ of, label }: { of: Check[]; label: string }) => (
   />
 );
 
-/** Debugger judges a token for one identity, or for all that the caller may read. */
+/** Debugger checks a token for one identity, or for all identities that the caller may read. */
 export function Debugger({ identity, path }: { identity?: string; path?: string }) {
   const [token, setToken] = useState("");
   const [judged, setJudged] = useState<{ explanations: Explanation[]; incomplete?: boolean }>();
@@ -121,8 +121,8 @@ export function Debugger({ identity, path }: { identity?: string; path?: string 
               aria-describedby="token-hint"
             />
             <p class="hint" id="token-hint">
-              It is decoded in this browser. “Judge” sends it to the server, which neither keeps nor logs it, and issues
-              nothing.
+              It is decoded in this browser. “Judge” sends it to the server, which neither stores nor logs it, and
+              issues no token.
             </p>
           </div>
           <p>
@@ -140,7 +140,7 @@ export function Debugger({ identity, path }: { identity?: string; path?: string 
               <pre tabIndex={0}>{JSON.stringify(shown.claims, null, 2)}</pre>
             </>
           ) : (
-            <p class="hint">This is no token that can be decoded: three parts in base64, with dots between.</p>
+            <p class="hint">This token cannot be decoded. A token has three parts in base64, separated by dots.</p>
           ))}
         <Command text={`holdfast iam identities explain ${path ? `${path} ` : ""}--token-file token.jwt`} />
       </Section>
@@ -157,7 +157,7 @@ export function Debugger({ identity, path }: { identity?: string; path?: string 
           <Checks of={x.checks ?? []} label={`Claims for ${x.identityName}`} />
         </Section>
       ))}
-      {judged?.incomplete && <p class="coverage">There are more identities than were looked at.</p>}
+      {judged?.incomplete && <p class="coverage">There are more identities than were compared.</p>}
     </>
   );
 }

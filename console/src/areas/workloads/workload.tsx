@@ -68,7 +68,7 @@ export default function Workload({ uid }: { uid: string }) {
         </>
       }
     >
-      <Tabs label="Of this workload" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
+      <Tabs label="Parts of this workload" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
       {tab === "" && (
         <>
           {identity.data && <Rule of={identity.data} />}
@@ -97,7 +97,7 @@ const exactly = (text: string | undefined) =>
     </code>
   ) : undefined;
 
-/** Rule is what a token must have to be exchanged. Patterns stand between slashes. */
+/** Rule shows what a token needs to be exchanged. Patterns are written between slashes. */
 function Rule({ of }: { of: Identity }) {
   const c = of.claimMatch,
     k = of.staticKeys,
@@ -126,7 +126,7 @@ function Rule({ of }: { of: Identity }) {
   );
 }
 
-/** Setup is what to paste where the workload runs, and whether it has come. */
+/** Setup shows the text to paste where the workload runs, and whether it has exchanged a token. */
 function Setup({ of }: { of: Identity }) {
   const platform = platformOf(of),
     uid = of.uid ?? "";
@@ -142,7 +142,7 @@ function Setup({ of }: { of: Identity }) {
   return (
     <>
       <Section title={`For ${platform.title}`}>
-        <p class="hint">Paste this where the workload is defined. It has nothing secret in it.</p>
+        <p class="hint">Paste this where the workload is defined. It contains no secrets.</p>
         <Command text={platform.paste({ api, identity: uid, registry })} />
       </Section>
       {seen ? (
@@ -151,7 +151,7 @@ function Setup({ of }: { of: Identity }) {
         </p>
       ) : (
         <p class="verdict" role="status">
-          <strong>Waiting</strong> for its first token. This page looks by itself.{" "}
+          <strong>Waiting</strong> for its first token. This page updates itself.{" "}
           {refused.length > 0 && (
             <>
               {many(refused.length, "token")} {refused.length === 1 ? "was" : "were"} refused:{" "}
@@ -164,14 +164,14 @@ function Setup({ of }: { of: Identity }) {
   );
 }
 
-/** Exchanges are the last tokens that were accepted for a workload. */
+/** Exchanges shows the last tokens that were accepted for a workload. */
 function Exchanges({ of }: { of: string }) {
   return (
     <Answer of={useQuery(exchanges(of))}>
       {({ exchanges: rows = [] }) =>
         rows.length === 0 ? (
           <Empty title="No token was exchanged lately">
-            The last twenty exchanges of thirty days are kept, at most one of each second.
+            The last twenty exchanges of thirty days are kept, at most one per second.
           </Empty>
         ) : (
           <Table
@@ -194,7 +194,7 @@ function Exchanges({ of }: { of: string }) {
                   <>
                     <bdi>{e.subject}</bdi>
                     <small class="line">
-                      <bdi>{e.issuer || "keys of its own"}</bdi>
+                      <bdi>{e.issuer || "its own keys"}</bdi>
                     </small>
                   </>
                 ),
@@ -227,7 +227,7 @@ interface Fix {
 
 const exact = (text: string) => text.replace(/[\\.+*?()|[\]{}^$]/g, "\\$&");
 
-/** fixes are the ways to have a token fit that misses by one claim, and was signed by its issuer. */
+/** fixes are changes of the rule that admit a refused token, if its issuer signed it and only one claim differs. */
 function fixes(of: Identity, d: Schema<"holdfast.federation.v1.Denial">): Fix[] {
   const wrong = (d.checks ?? []).filter((c) => !c.ok),
     [check] = wrong;
@@ -240,7 +240,7 @@ function fixes(of: Identity, d: Schema<"holdfast.federation.v1.Denial">): Fix[] 
     return [
       {
         label: "Expect it instead",
-        says: `Tokens with the subject ${received} are exchanged, and those with ${rule.subject} no more.`,
+        says: `Tokens with the subject ${received} are exchanged, and tokens with ${rule.subject} no longer.`,
         claimMatch: { ...rest, subject: received },
       },
       {
@@ -262,14 +262,14 @@ function fixes(of: Identity, d: Schema<"holdfast.federation.v1.Denial">): Fix[] 
     return [
       {
         label: "Expect it instead",
-        says: `Tokens whose ${claim} is ${received} are exchanged, and those with ${rule.claims[claim]} no more.`,
+        says: `Tokens whose ${claim} is ${received} are exchanged, and tokens with ${rule.claims[claim]} no longer.`,
         claimMatch: { ...rule, claims: { ...rule.claims, [claim]: received } },
       },
     ];
   return [];
 }
 
-/** Denials are the last tokens that were refused for a workload, claim by claim. */
+/** Denials shows the last tokens that were refused for a workload, with the result for each claim. */
 function Denials({ of, path }: { of: Identity; path: string }) {
   const may = useMay();
   const uid = of.uid ?? "";
@@ -306,7 +306,7 @@ function Denials({ of, path }: { of: Identity; path: string }) {
         {({ denials: rows = [] }) =>
           rows.length === 0 ? (
             <Empty title="No token was refused lately">
-              The last twenty refusals of thirty days are kept. One that names another identity is not among them.
+              The last twenty refusals of thirty days are kept. Refusals of other identities are not shown.
             </Empty>
           ) : (
             rows.map((d) => (
@@ -326,14 +326,14 @@ function Denials({ of, path }: { of: Identity; path: string }) {
                 </p>
                 {!d.signatureVerified && (
                   <p class="coverage">
-                    The issuer had not signed it, or its keys could not be read. Whoever sent it may have made up what
+                    The signature is not valid, or the issuer's keys could not be read. The sender may have made up what
                     was received.
                   </p>
                 )}
                 <Checks of={d.checks ?? []} label={`Claims of the request ${d.requestId}`} />
                 {may("identity.update", uid) && fixes(of, d).length > 0 && (
                   <p class="actions">
-                    A near miss:{" "}
+                    Only one claim differs:{" "}
                     {fixes(of, d).map((f) => (
                       <button key={f.label} type="button" class="small" onClick={() => setFix(f)}>
                         {f.label}…

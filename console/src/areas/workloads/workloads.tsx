@@ -1,7 +1,21 @@
 import { get, type Schema } from "../../api/api";
 import { parentOf } from "../../api/names";
 import { useMay, useQuery } from "../../api/query";
-import { Answer, AsCommand, Empty, Name, Page, Pager, Scope, sh, Table, Tabs, Time, useScope } from "../../ui";
+import {
+  Answer,
+  AsCommand,
+  addGitHub,
+  Empty,
+  Name,
+  Page,
+  Pager,
+  Scope,
+  sh,
+  Table,
+  Tabs,
+  Time,
+  useScope,
+} from "../../ui";
 import { base, param, withParams } from "../../ui/router";
 import { seenTime } from "./platforms";
 import { Debugger } from "./token";
@@ -20,7 +34,7 @@ const list = (group: string) =>
     },
   });
 
-/** proof is what a workload must bring, in short. */
+/** proof is a short description of the token that a workload needs. */
 const proof = (i: Schema<"holdfast.iam.v2beta1.Identity">) => [
   i.claimMatch?.issuer || i.claimMatch?.issuerPattern || i.staticKeys?.issuer || i.awsIdentity?.awsAccount,
   i.claimMatch?.subject ||
@@ -36,19 +50,21 @@ export default function Workloads() {
   return (
     <Page
       title="Workloads"
-      lead="Pipelines and pods that prove who they are with a token of their own platform, without a stored secret."
+      lead="Pipelines and pods that prove their identity with a token of their platform, without a stored secret."
       actions={
         group &&
         tab === "" && <AsCommand command={`holdfast iam identities list --parent ${sh(path)}`} request={list(group)} />
       }
     >
-      <Tabs label="Of workloads" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
+      <Tabs label="Parts of workloads" items={tabs} now={tab} href={(id) => withParams({ tab: id })} />
       {tab === "token" ? (
         <Debugger />
       ) : (
         <>
           <Scope path={path} />
-          {nothing && <Empty title="You are in no organization yet">Ask somebody who owns one for an invite.</Empty>}
+          {nothing && (
+            <Empty title="You are in no organization yet">Ask an owner of an organization for an invite.</Empty>
+          )}
           {group && <List group={group} path={path} />}
         </>
       )}
@@ -71,11 +87,8 @@ function List({ group, path }: { group: string; path: string }) {
         {({ identities = [], nextPageToken, totalCount }) => (
           <>
             {identities.length === 0 ? (
-              <Empty
-                title="There is no workload in it"
-                command={`holdfast iam identities create github --repo OWNER/REPO --branch main --parent ${sh(path)} --role registry.push`}
-              >
-                Create an identity with a rule that the tokens of a pipeline match.
+              <Empty title="There is no workload in it" command={addGitHub(sh(path))}>
+                Create an identity with a rule that matches the tokens of a pipeline.
               </Empty>
             ) : (
               <Table
