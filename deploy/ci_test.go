@@ -23,23 +23,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// A pipeline is where a job runs: a server in dev mode with an identity that
-// trusts the tokens of its test issuer, a release to download, and the files
-// that a job leaves behind.
+// A pipeline is the environment of a job: a server in dev mode with an identity that
+// trusts the tokens of its test issuer, a release to download, and the files that the job
+// writes.
 type pipeline struct {
 	t        *testing.T
 	server   *holdfastd
-	dev      string // the file in which dev mode says how to use it
+	dev      string // path of dev.json, which describes the server
 	identity string
 	registry string
-	url      string // of the release
+	url      string // address of the release
 	sha256   string
 	home     string
 	environ  map[string]string
 }
 
-// newPipeline makes the identity with the arguments of `holdfast iam identities
-// create`, to which it adds where.
+// newPipeline creates the identity with the given arguments of `holdfast iam identities
+// create`, and adds the group.
 func newPipeline(t *testing.T, preset ...string) *pipeline {
 	t.Helper()
 	p := &pipeline{t: t, home: t.TempDir()}
@@ -64,7 +64,7 @@ func newPipeline(t *testing.T, preset ...string) *pipeline {
 
 func (p *pipeline) file(name string) string { return filepath.Join(p.home, name) }
 
-// holdfast runs the command and returns what it prints.
+// holdfast runs the command and returns its output.
 func (p *pipeline) holdfast(variables map[string]string, args ...string) string {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), program(p.t, "holdfast"), args...)
@@ -83,8 +83,8 @@ func (p *pipeline) devToken(args ...string) string {
 	return p.holdfast(api, append(append([]string{"dev", "token"}, args...), "--dev-file", p.dev)...)
 }
 
-// serveRelease serves an archive like that of a release over https, and returns
-// the file of its certificate.
+// serveRelease serves an archive like the one of a release over https, and returns the
+// path of its certificate.
 func (p *pipeline) serveRelease() string {
 	p.t.Helper()
 	var archive bytes.Buffer
@@ -119,14 +119,15 @@ func (p *pipeline) serveRelease() string {
 	return bundle
 }
 
-// inputs returns what the author of a pipeline writes.
+// inputs returns the inputs that the author of a pipeline sets.
 func (p *pipeline) inputs() map[string]string {
 	return map[string]string{
 		"api": "http://" + p.server.address, "identity": p.identity, "url": p.url, "sha256": p.sha256,
 	}
 }
 
-// fill replaces the inputs in a text; how marks one, with NAME for its name.
+// fill replaces the inputs in a text. how is the syntax of an input, with NAME for its
+// name.
 func fill(t *testing.T, text, how string, inputs map[string]string) string {
 	t.Helper()
 	mark := regexp.MustCompile(strings.Replace(regexp.QuoteMeta(how), "NAME", `(\w+)`, 1))
@@ -266,7 +267,7 @@ func (p *pipeline) runAction(a action, inputs map[string]string) (out string, er
 	return out, nil
 }
 
-// later returns the variables of a step after those that wrote GITHUB_ENV and
+// later returns the variables of a step that follows the steps which wrote GITHUB_ENV and
 // GITHUB_PATH.
 func (p *pipeline) later() map[string]string {
 	all := maps.Clone(p.environ)
@@ -300,8 +301,8 @@ type job struct {
 	BeforeScript []string `json:"before_script"`
 }
 
-// TestGitLabComponent runs the script of the job in one shell, as a runner does,
-// followed by what the shell then knows.
+// TestGitLabComponent runs the script of the job in one shell, as a runner does, and then
+// prints the variables of the shell.
 func TestGitLabComponent(t *testing.T) {
 	p := newPipeline(t, "gitlab", "shop", "--project", "acme/shop", "--branch", "main")
 	documents := split(t, read(t, "ci/gitlab/template.yml"))
@@ -346,8 +347,8 @@ func TestGitLabComponent(t *testing.T) {
 	p.checkSignedIn(variables)
 }
 
-// TestPipelinesAreDocumented checks that the page for CI engineers gives the
-// action and the template the inputs that they have.
+// TestPipelinesAreDocumented checks that the page for CI engineers uses the inputs of the
+// action and the template.
 func TestPipelinesAreDocumented(t *testing.T) {
 	var a action
 	if err := yaml.UnmarshalStrict([]byte(read(t, "ci/github/action.yml")), &a); err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// composeFile loads the compose file as `docker compose` does: what its
-// specification does not know is an error.
+// composeFile loads the compose file as `docker compose` does: unknown fields are errors.
 func composeFile(t *testing.T) *types.Project {
 	t.Helper()
 	options, err := cli.NewProjectOptions([]string{"compose/compose.yaml"})
@@ -30,8 +29,8 @@ func composeFile(t *testing.T) *types.Project {
 
 var fixedTag = regexp.MustCompile(`^[a-z0-9./-]+:v?\d+(\.\d+)+[a-z0-9.-]*$`)
 
-// TestComposeHardens checks every service. The one that prepares a volume is
-// root, and has no network and one capability.
+// TestComposeHardens checks the restrictions of every service. The service that prepares
+// a volume runs as root, without a network and with one capability.
 func TestComposeHardens(t *testing.T) {
 	for name, s := range composeFile(t).Services {
 		if !fixedTag.MatchString(s.Image) {

@@ -44,7 +44,7 @@ func examples(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// render returns the documents that the chart makes of values.
+// render returns the documents that the chart renders from values.
 func render(t *testing.T, values map[string]any) ([][]byte, error) {
 	t.Helper()
 	chart, err := loader.Load(chartFolder)
@@ -119,14 +119,14 @@ func objects(t *testing.T, values map[string]any) []runtime.Object {
 	return all
 }
 
-// of returns the objects of a type.
-func of[T any](all []runtime.Object) (some []*T) {
+// objectsOf returns the objects of a type.
+func objectsOf[T any](all []runtime.Object) (matching []*T) {
 	for _, object := range all {
 		if typed, ok := object.(any).(*T); ok {
-			some = append(some, typed)
+			matching = append(matching, typed)
 		}
 	}
-	return some
+	return matching
 }
 
 func TestChartLints(t *testing.T) {
@@ -143,8 +143,8 @@ func TestChartLints(t *testing.T) {
 	}
 }
 
-// TestVersionsAgree checks that chart, compose file and the page for CI engineers
-// are of one version.
+// TestVersionsAgree checks that the chart, the compose file and the page for CI engineers
+// name the same version.
 func TestVersionsAgree(t *testing.T) {
 	chart, err := loader.Load(chartFolder)
 	if err != nil {

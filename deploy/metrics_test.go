@@ -93,7 +93,7 @@ func exported(t *testing.T) map[string]bool {
 	s.get("http://" + s.address + "/iam/v2beta1/groups")
 	s.get("http://" + s.address + "/v2/")
 	_, text := s.get("http://" + s.address + "/metrics")
-	names := map[string]bool{"up": true} // Prometheus makes this one
+	names := map[string]bool{"up": true} // Prometheus adds this series
 	for _, elsewhere := range []string{  // with PostgreSQL or TLS, and tested there
 		"holdfast_replica_heard_seconds", "holdfast_replica_lag_revisions",
 		"holdfast_tls_certificate_expiry_timestamp_seconds",
@@ -111,7 +111,7 @@ func exported(t *testing.T) map[string]bool {
 	return names
 }
 
-// A dashboard is what the tests read of Grafana's format.
+// A dashboard has the fields of Grafana's format that the tests need.
 type dashboard struct {
 	UID, Title string
 	Templating struct {
@@ -134,11 +134,11 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// TestMetricsExist checks that rules and dashboard are PromQL, and that they use
-// metrics that the server has.
+// TestMetricsExist checks that rules and dashboard are valid PromQL, and that they use
+// metrics of the server.
 func TestMetricsExist(t *testing.T) {
 	names := exported(t)
-	expressions := map[string]string{} // by where they are
+	expressions := map[string]string{} // by their place
 	for _, r := range rules(t) {
 		expressions["rule "+r.Alert+r.Record] = r.Expr
 		if r.Record != "" {
@@ -167,8 +167,7 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// TestDashboard checks what Grafana would show badly: panels that overlap, share
-// an id or ask nothing.
+// TestDashboard checks for panels that overlap, share an id or have no query.
 func TestDashboard(t *testing.T) {
 	d := readDashboard(t)
 	if d.UID != "holdfast" || len(d.Templating.List) != 2 {

@@ -30,7 +30,7 @@ func eachExample(t *testing.T, f func(t *testing.T, all []runtime.Object, d *app
 	for name, values := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			all := objects(t, values)
-			d := of[apps.Deployment](all)[0]
+			d := objectsOf[apps.Deployment](all)[0]
 			if n := len(d.Spec.Template.Spec.Containers); n != 1 {
 				t.Fatalf("%d containers, want one", n)
 			}
@@ -39,8 +39,8 @@ func eachExample(t *testing.T, f func(t *testing.T, all []runtime.Object, d *app
 	}
 }
 
-// TestPodIsRestricted asks the code with which Kubernetes itself enforces the
-// profile "restricted".
+// TestPodIsRestricted checks pods with the code that enforces the profile "restricted" in
+// Kubernetes.
 func TestPodIsRestricted(t *testing.T) {
 	evaluator, err := podpolicy.NewEvaluator(podpolicy.DefaultChecks(), nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestPodIsRestricted(t *testing.T) {
 		if token := pod.Spec.AutomountServiceAccountToken; token == nil || *token {
 			t.Error("the pod gets a token of the cluster")
 		}
-		for _, account := range of[core.ServiceAccount](all) {
+		for _, account := range objectsOf[core.ServiceAccount](all) {
 			if token := account.AutomountServiceAccountToken; token == nil || *token {
 				t.Error("the service account hands out tokens")
 			}
@@ -92,9 +92,8 @@ func TestPodHasNoSecrets(t *testing.T) {
 	})
 }
 
-// TestPodGoesQuietly checks that a pod still serves while others learn that it
-// goes, that it has the time for what is in flight, and that a new one is there
-// before.
+// TestPodGoesQuietly checks that a stopping pod still serves until clients have noticed,
+// that it has time to finish its requests, and that a new pod starts before.
 func TestPodGoesQuietly(t *testing.T) {
 	eachExample(t, func(t *testing.T, _ []runtime.Object, d *apps.Deployment, c core.Container) {
 		grace, err := time.ParseDuration(environOf(c)["HOLDFAST_SHUTDOWN_GRACE"])
@@ -121,23 +120,22 @@ func TestPodGoesQuietly(t *testing.T) {
 	})
 }
 
-// TestObjectsFitTogether checks that whatever selects pods, services and ports
-// finds them.
+// TestObjectsFitTogether checks that all selectors of pods, services and ports match.
 func TestObjectsFitTogether(t *testing.T) {
 	eachExample(t, func(t *testing.T, all []runtime.Object, d *apps.Deployment, _ core.Container) {
 		pod := labels.Set(d.Spec.Template.Labels)
 		selectors := []*meta.LabelSelector{d.Spec.Selector}
-		for _, b := range of[policy.PodDisruptionBudget](all) {
+		for _, b := range objectsOf[policy.PodDisruptionBudget](all) {
 			selectors = append(selectors, b.Spec.Selector)
 		}
-		for _, p := range of[networking.NetworkPolicy](all) {
+		for _, p := range objectsOf[networking.NetworkPolicy](all) {
 			selectors = append(selectors, &p.Spec.PodSelector)
 		}
 		for _, s := range d.Spec.Template.Spec.TopologySpreadConstraints {
 			selectors = append(selectors, s.LabelSelector)
 		}
 		services := map[string]*core.Service{}
-		for _, s := range of[core.Service](all) {
+		for _, s := range objectsOf[core.Service](all) {
 			services[s.Name] = s
 			selectors = append(selectors, &meta.LabelSelector{MatchLabels: s.Spec.Selector})
 			if len(s.Spec.Ports) != 1 {
@@ -149,13 +147,13 @@ func TestObjectsFitTogether(t *testing.T) {
 				t.Errorf("%v does not select the pod: %v", selector, err)
 			}
 		}
-		for _, m := range of[monitoring.ServiceMonitor](all) {
+		for _, m := range objectsOf[monitoring.ServiceMonitor](all) {
 			if s, err := meta.LabelSelectorAsSelector(&m.Spec.Selector); err != nil ||
 				!s.Matches(labels.Set(services["holdfast-metrics"].Labels)) || s.Matches(labels.Set(services["holdfast"].Labels)) {
 				t.Errorf("%v does not select the metrics service alone: %v", m.Spec.Selector, err)
 			}
 		}
-		for _, r := range of[gateway.HTTPRoute](all) {
+		for _, r := range objectsOf[gateway.HTTPRoute](all) {
 			to := r.Spec.Rules[0].BackendRefs[0]
 			if s := services[string(to.Name)]; s == nil || s.Spec.Ports[0].Port != *to.Port {
 				t.Errorf("the route leads to %s:%d", to.Name, *to.Port)
@@ -173,8 +171,8 @@ func environOf(c core.Container) map[string]string {
 	return all
 }
 
-// TestPodServes runs holdfastd with the variables of the pod, on SQLite, and
-// asks what the cluster would ask.
+// TestPodServes runs holdfastd with the variables of the pod, on SQLite, and sends the
+// probes of the cluster.
 func TestPodServes(t *testing.T) {
 	eachExample(t, func(t *testing.T, all []runtime.Object, _ *apps.Deployment, c core.Container) {
 		variables, scheme := environOf(c), "http"
@@ -197,7 +195,7 @@ func TestPodServes(t *testing.T) {
 				t.Errorf("%s: %d %s", name, status, body)
 			}
 		}
-		for _, m := range of[monitoring.ServiceMonitor](all) {
+		for _, m := range objectsOf[monitoring.ServiceMonitor](all) {
 			path := m.Spec.Endpoints[0].Path
 			if status, _ := s.get("http://" + s.metrics + path); status != 200 {
 				t.Errorf("%s at the port of metrics: %d", path, status)

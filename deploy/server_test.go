@@ -1,5 +1,5 @@
-// Package deploy_test checks that what an operator installs fits the server of
-// this tree: it builds holdfastd and holdfast once, and runs them.
+// Package deploy_test checks that the files for operators fit the server of this tree. It
+// builds holdfastd and holdfast once, and runs them.
 package deploy_test
 
 import (
@@ -68,8 +68,8 @@ type holdfastd struct {
 	done    chan error
 }
 
-// start runs holdfastd with the environment given and nothing else, and waits
-// until it serves. The variables must have it listen on free ports.
+// start runs holdfastd with only the given environment, and waits until it serves. The
+// variables must set free ports.
 func start(t *testing.T, environ []string, args ...string) *holdfastd {
 	t.Helper()
 	return startCommand(t, environ, append([]string{program(t, "holdfastd")}, args...)...)
@@ -78,7 +78,7 @@ func start(t *testing.T, environ []string, args ...string) *holdfastd {
 // startCommand is start for a command that becomes holdfastd.
 func startCommand(t *testing.T, environ []string, args ...string) *holdfastd {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...) // the cleanup ends it
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...) // the cleanup stops it
 	cmd.Env, cmd.Dir = environ, t.TempDir()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *holdfastd) follow(log io.Reader, serving chan struct{}) {
 	}
 }
 
-// stop ends the server as its platform would.
+// stop stops the server as its platform would.
 func (s *holdfastd) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -142,7 +142,7 @@ func (s *holdfastd) get(url string) (int, string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	own := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its certificate is this test's
+	own := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the certificate belongs to this test
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: own, DisableKeepAlives: true}}
 	resp, err := client.Do(r)
 	if err != nil {
@@ -156,8 +156,8 @@ func (s *holdfastd) get(url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// local returns the variables that make any settings run on this machine: free
-// ports, SQLite and blobs in a new folder, and a log that says when it serves.
+// local returns the variables that make any settings run on this machine: free ports,
+// SQLite and blobs in a new folder, and a log that reports when the server is ready.
 func local(t *testing.T) map[string]string {
 	return map[string]string{
 		"HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_METRICS_LISTEN": "127.0.0.1:0", "HOLDFAST_DATA_DIR": t.TempDir(),
@@ -165,8 +165,8 @@ func local(t *testing.T) map[string]string {
 	}
 }
 
-// environ returns variables in the form of os.Environ. Those of the last map
-// take precedence.
+// environ returns variables in the form of os.Environ. Variables of later maps take
+// precedence.
 func environ(all ...map[string]string) []string {
 	merged := map[string]string{}
 	for _, variables := range all {

@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// A platform is what Go calls GOOS and GOARCH.
+// A platform is a GOOS and a GOARCH.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// platforms are those that any program is made for.
+// platforms are all platforms that a program is released for.
 var platforms = []platform{
 	{"linux", "amd64"}, {"linux", "arm64"},
 	{"darwin", "amd64"}, {"darwin", "arm64"},
 	{"windows", "amd64"}, {"windows", "arm64"},
 }
 
-// A program is one that we release.
+// A program is a released program.
 type program struct {
 	name      string
 	summary   string
@@ -45,11 +45,11 @@ const (
 // A builder builds programs of one source, each once.
 type builder struct {
 	source source
-	work   string // a folder for files that nobody keeps
+	work   string // a folder for temporary files
 }
 
-// binary returns the file of a program for a platform, and builds it if it is not
-// there. The program is static, and contains no path of this machine.
+// binary returns the file of a program for a platform. It builds the file if it does not
+// exist. The program is static, and contains no path of this machine.
 func (b *builder) binary(ctx context.Context, p program, on platform) (string, error) {
 	name := p.name
 	if on.os == "windows" {
@@ -72,8 +72,7 @@ func (b *builder) binary(ctx context.Context, p program, on platform) (string, e
 	return file, nil
 }
 
-// buildEnviron returns the environment without what a developer may have set and
-// would change the program.
+// buildEnviron returns the environment without variables that would change the program.
 func buildEnviron() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -82,14 +81,14 @@ func buildEnviron() []string {
 	return append(env, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
 }
 
-// ask runs a program of this source on this machine and returns what it prints.
+// ask runs a program of this source on this machine and returns its output.
 func (b *builder) ask(ctx context.Context, p program, args ...string) (string, error) {
 	file, err := b.binary(ctx, p, platform{runtime.GOOS, runtime.GOARCH})
 	if err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, file, args...)
-	cmd.Env = []string{"HOME=" + b.work, "PATH=" + os.Getenv("PATH")} // settings of nobody
+	cmd.Env = []string{"HOME=" + b.work, "PATH=" + os.Getenv("PATH")} // without the settings of the user
 	text, err := output(cmd)
 	if err != nil {
 		return "", err

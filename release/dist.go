@@ -14,8 +14,8 @@ import (
 
 const sumsName = "SHA256SUMS"
 
-// writeDist writes everything but the image: for each program and platform an archive
-// and its SBOM, for Linux also packages, and the sums of all.
+// writeDist writes everything except the image: for each program and platform an archive
+// and its SBOM, for Linux also packages, and the checksums of all files.
 func writeDist(ctx context.Context, b *builder, opts options, out io.Writer) error {
 	if err := emptyFolder(opts.out, sumsName); err != nil {
 		return err
@@ -78,13 +78,13 @@ func writeTarget(ctx context.Context, b *builder, p program, on platform, dir st
 	return writePackages(b.source, p, on.arch, program, documents, dir)
 }
 
-// emptyFolder creates a folder, or empties it if a release is in it: the file marker
-// shows that. It does not touch a folder of somebody else's files.
+// emptyFolder creates a folder, or empties it if it contains an earlier release, which
+// has the file marker. It returns an error for a folder with other files.
 func emptyFolder(dir, marker string) error {
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {
 		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
-			return fmt.Errorf("%s has other files in it, and no %s of an earlier release", dir, marker)
+			return fmt.Errorf("%s contains other files, and no %s of an earlier release", dir, marker)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			return err

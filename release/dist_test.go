@@ -17,8 +17,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// TestPage runs the commands of docs/installing.md that need no root and no network, on
-// the files that we have made.
+// TestPage runs the commands of docs/installing.md that need neither root nor a network,
+// on the files of the release.
 func TestPage(t *testing.T) {
 	m := released(t)
 	page, err := os.ReadFile("../docs/installing.md")
@@ -47,7 +47,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPrograms: both are static, and say what they were built from.
+// TestPrograms checks that both programs are static and report their version and commit.
 func TestPrograms(t *testing.T) {
 	m := released(t)
 	for _, p := range []program{server, client} {
@@ -92,7 +92,8 @@ func checkStatic(t *testing.T, binary string) {
 	}
 }
 
-// TestSBOM: it names every module that is linked into the program, and the program.
+// TestSBOM checks that the SBOM lists the program and every module that is linked into
+// it.
 func TestSBOM(t *testing.T) {
 	m := released(t)
 	for p, module := range map[*program]string{&server: "modernc.org/sqlite", &client: "github.com/spf13/cobra"} {
@@ -139,16 +140,17 @@ func checkSBOM(t *testing.T, bom cdx.BOM, binary, module string) {
 	if !found {
 		t.Errorf("%s: %s is missing", binary, module)
 	}
-	if want := len(info.Deps) + 1; modules != want { // and the standard library
+	if want := len(info.Deps) + 1; modules != want { // plus the standard library
 		t.Errorf("%s: %d modules, want %d", binary, modules, want)
 	}
 	all := strings.Join(scripts, "\n")
-	if isServer := strings.Contains(module, "sqlite"); isServer != strings.Contains(all, "pkg:npm/%40preact/signals@") || strings.Contains(all, "typescript@") {
+	isServer, hasConsole := strings.Contains(module, "sqlite"), strings.Contains(all, "pkg:npm/%40preact/signals@")
+	if isServer != hasConsole || strings.Contains(all, "typescript@") {
 		t.Errorf("%s: the packages of the console are\n%s", binary, all)
 	}
 }
 
-// TestArchive: whoever unpacks one finds manual, completion and licenses.
+// TestArchive checks that an archive contains the manual, completion and licenses.
 func TestArchive(t *testing.T) {
 	m := released(t)
 	dir := t.TempDir()

@@ -10,21 +10,22 @@ import (
 	"slices"
 )
 
-// packaged has what the packages install beside the programs, and their scripts.
+// packaged has the files that the packages install besides the programs, and their
+// scripts.
 //
 //go:embed packaged
 var packaged embed.FS
 
 // A file is part of an archive or a package.
 type file struct {
-	path   string // with slashes; in a package from the root
+	path   string // with slashes; in a package, from the root folder
 	mode   os.FileMode
 	data   []byte
-	config bool // the administrator's: an upgrade does not replace it once it was changed
+	config bool // an upgrade keeps the administrator's changes of it
 }
 
-// documents returns what accompanies a program in its archive: licenses, manual pages
-// and completion. The names are those that man and shells look for.
+// documents returns the files that accompany a program in its archive: licenses, manual
+// pages and completion. They have the names that man and shells look for.
 func (b *builder) documents(ctx context.Context, p program, on platform) ([]file, error) {
 	binary, err := b.binary(ctx, p, on)
 	if err != nil {
@@ -38,28 +39,28 @@ func (b *builder) documents(ctx context.Context, p program, on platform) ([]file
 	if err != nil {
 		return nil, err
 	}
-	if p.name == server.name { // the console is in it
-		more, err := os.ReadFile(filepath.Join(b.source.dir, "console", "dist", "licenses.txt"))
+	if p.name == server.name { // it contains the console
+		console, err := os.ReadFile(filepath.Join(b.source.dir, "console", "dist", "licenses.txt"))
 		if err != nil {
 			return nil, err
 		}
-		notices = append(notices, more...)
+		notices = append(notices, console...)
 	}
-	all := []file{{path: "LICENSE", data: license}, {path: "THIRD-PARTY-LICENSES", data: notices}}
+	docs := []file{{path: "LICENSE", data: license}, {path: "THIRD-PARTY-LICENSES", data: notices}}
 	if p.name == server.name {
 		page, err := b.ask(ctx, p, "man")
-		return append(all, file{path: "man/man8/holdfastd.8", data: []byte(page)}), err
+		return append(docs, file{path: "man/man8/holdfastd.8", data: []byte(page)}), err
 	}
 	pages, err := b.clientPages(ctx)
 	if err != nil {
 		return nil, err
 	}
 	completion, err := b.completion(ctx)
-	return slices.Concat(all, pages, completion), err
+	return slices.Concat(docs, pages, completion), err
 }
 
 // clientPages returns the manual pages of the client, one for each command.
-func (b *builder) clientPages(ctx context.Context) (all []file, err error) {
+func (b *builder) clientPages(ctx context.Context) (pages []file, err error) {
 	dir := filepath.Join(b.work, "man")
 	if _, err := b.ask(ctx, client, "man", dir); err != nil {
 		return nil, err
@@ -73,13 +74,13 @@ func (b *builder) clientPages(ctx context.Context) (all []file, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, file{path: "man/man1/" + e.Name(), data: data})
+		pages = append(pages, file{path: "man/man1/" + e.Name(), data: data})
 	}
-	return all, nil
+	return pages, nil
 }
 
 // completion returns the client's completion for each shell.
-func (b *builder) completion(ctx context.Context) (all []file, err error) {
+func (b *builder) completion(ctx context.Context) (scripts []file, err error) {
 	for _, c := range []struct{ shell, path string }{
 		{"bash", "bash-completion/completions/holdfast"},
 		{"zsh", "zsh/vendor-completions/_holdfast"},
@@ -90,9 +91,9 @@ func (b *builder) completion(ctx context.Context) (all []file, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, file{path: c.path, data: []byte(text)})
+		scripts = append(scripts, file{path: c.path, data: []byte(text)})
 	}
-	return all, nil
+	return scripts, nil
 }
 
 // packagedFile returns a file of the folder packaged.
@@ -104,7 +105,7 @@ func packagedFile(name string) []byte {
 	return data
 }
 
-// sorted returns files by their paths, with the mode that most files have filled in.
+// sorted returns files ordered by their paths. It fills in the default mode.
 func sorted(files []file) []file {
 	files = slices.Clone(files)
 	for i := range files {

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	imageUser = 65532 // a number, so that a cluster can see that it is not root
+	imageUser = 65532 // a number, so that a cluster can check that it is not root
 	imageData = "/var/lib/holdfast"
 	imagePort = "8080"
 )
 
-// A release image: the index of all platforms, and the SBOM of each platform's image.
+// A releaseImage has the index of all platforms, and the SBOM of each platform's image.
 type releaseImage struct {
 	index v1.ImageIndex
 	sboms []v1.Image
@@ -67,8 +67,8 @@ func writeImage(ctx context.Context, b *builder, opts options, out io.Writer) er
 	return nil
 }
 
-// makeImage builds the image for the platforms of Linux among those given, or for all
-// if none are.
+// makeImage builds the image for the given Linux platforms, or for all Linux platforms if
+// none are given.
 func makeImage(ctx context.Context, b *builder, only []platform) (releaseImage, error) {
 	img := releaseImage{index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex)}
 	base, err := baseLayer(b.source.date)
@@ -89,21 +89,21 @@ func makeImage(ctx context.Context, b *builder, only []platform) (releaseImage, 
 		img.sboms = append(img.sboms, sbom)
 	}
 	if len(img.sboms) == 0 {
-		return img, errors.New("-platforms has none of linux, and an image needs one")
+		return img, errors.New("-platforms: an image needs a linux platform")
 	}
 	img.index = mutate.Annotations(img.index, annotations(b.source)).(v1.ImageIndex)
 	return img, nil
 }
 
-// A runnable image is no artifact. The library would give its entry in the index a type
-// all the same, and clients may skip artifacts.
+// A runnable image is not an artifact. The library would give its entry in the index an
+// artifact type, and clients may skip artifacts.
 type runnable struct{ v1.Image }
 
-// ArtifactType returns none.
+// ArtifactType returns "", because the image is not an artifact.
 func (runnable) ArtifactType() (string, error) { return "", nil }
 
-// platformImage returns the image of one platform, and its SBOM as an image that has
-// it as its subject.
+// platformImage returns the image of one platform, and its SBOM as an artifact whose
+// subject is the image.
 func platformImage(ctx context.Context, b *builder, on platform, base v1.Layer) (img, sbom v1.Image, err error) {
 	binary, err := b.binary(ctx, server, on)
 	if err != nil {
@@ -134,7 +134,7 @@ func platformImage(ctx context.Context, b *builder, on platform, base v1.Layer) 
 	return img, sbom, err
 }
 
-// configure says how the image runs.
+// configure sets the user, the environment and the command of the image.
 func configure(img v1.Image, s source, on platform) (v1.Image, error) {
 	config, err := img.ConfigFile()
 	if err != nil {
@@ -157,7 +157,7 @@ func configure(img v1.Image, s source, on platform) (v1.Image, error) {
 	return mutate.ConfigFile(img, config)
 }
 
-// annotations are the labels of the image, too. Tools look for either.
+// annotations are also the labels of the image, because tools look for either.
 func annotations(s source) map[string]string {
 	const image = "org.opencontainers.image."
 	return map[string]string{
@@ -172,8 +172,8 @@ func annotations(s source) map[string]string {
 	}
 }
 
-// baseLayer has what a program needs of a system: certificates of the public
-// authorities, a name for its user, folders to write to.
+// baseLayer has the parts of a system that a program needs: certificates of the public
+// authorities, a name for its user, and folders to write to.
 func baseLayer(date time.Time) (v1.Layer, error) {
 	user := fmt.Sprintf("holdfast:x:%d:", imageUser)
 	return layerOf(date, []file{
@@ -196,15 +196,15 @@ func programLayer(ctx context.Context, b *builder, binary string, on platform) (
 	}
 	content := []file{{path: "usr/bin/holdfastd", mode: 0o755, data: data}}
 	for _, f := range documents {
-		if !strings.Contains(f.path, "/") { // licenses; nobody reads manual pages in there
+		if !strings.Contains(f.path, "/") { // only licenses, because an image needs no manual pages
 			content = append(content, file{path: "usr/share/doc/holdfastd/" + f.path, data: f.data})
 		}
 	}
 	return layerOf(b.source.date, content)
 }
 
-// layerOf returns a layer with files, and the folders that they are in. The folder of
-// the data belongs to the user of the image, all else to root.
+// layerOf returns a layer with files and their folders. The data folder belongs to the
+// user of the image, everything else to root.
 func layerOf(date time.Time, content []file) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -235,37 +235,38 @@ func layerOf(date time.Time, content []file) (v1.Layer, error) {
 	return compressedLayer(b.Bytes())
 }
 
-// withParents adds the folders of files.
+// withParents adds the parent folders of files.
 func withParents(content []file) []file {
 	seen := map[string]bool{}
 	for _, f := range content {
 		seen[f.path] = true
 	}
-	all := slices.Clone(content)
+	entries := slices.Clone(content)
 	for _, f := range content {
 		for i := range len(f.path) - 1 {
 			if dir := f.path[:i+1]; f.path[i] == '/' && !seen[dir] {
 				seen[dir] = true
-				all = append(all, file{path: dir, mode: os.ModeDir | 0o755})
+				entries = append(entries, file{path: dir, mode: os.ModeDir | 0o755})
 			}
 		}
 	}
-	return all
+	return entries
 }
 
-// certificates returns the authorities that Mozilla trusts without conditions, of the
-// version that go.mod names. A file cannot express conditions.
+// certificates returns the authorities that Mozilla trusts without conditions, in the
+// version that go.mod names. Others are left out, because a file of certificates cannot
+// express conditions.
 func certificates() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes all
+			_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // writing to a buffer never fails
 		}
 	}
 	return b.Bytes()
 }
 
-// write writes a layout: the index under its version, and the SBOMs beside it.
+// write writes a layout with the index under its version, and the SBOMs.
 func (r releaseImage) write(dir string, s source) error {
 	path, err := layout.Write(dir, mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	if err != nil {
@@ -283,7 +284,8 @@ func (r releaseImage) write(dir string, s source) error {
 	return nil
 }
 
-// push writes the image and its SBOMs to a registry, as whom Docker's settings say.
+// push writes the image and its SBOMs to a registry, with the credentials in Docker's
+// settings.
 func (r releaseImage) push(ctx context.Context, tag name.Tag) error {
 	opts := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 	if err := remote.WriteIndex(tag, r.index, opts...); err != nil {

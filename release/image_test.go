@@ -24,10 +24,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-const mostImage = 45 << 20 // bytes to pull
+const mostImage = 45 << 20 // maximum size of a pull, in bytes
 
-// TestImage pushes the image into a Holdfast, as `make image ARGS='-push …'` does, and
-// runs what it pulls back.
+// TestImage pushes the image to a Holdfast server, as `make image ARGS='-push …'` does,
+// pulls it back and runs it.
 func TestImage(t *testing.T) {
 	m := released(t)
 	dev := startDev(t, m)
@@ -54,7 +54,7 @@ func TestImage(t *testing.T) {
 	t.Run("runs", func(t *testing.T) { runImage(t, m, img) })
 }
 
-// devFile is what we need of dev.json.
+// devFile has the fields of dev.json that tests need.
 type devFile struct {
 	BaseURL, RegistryHost, Token, RegistryToken string
 }
@@ -67,7 +67,7 @@ func startDev(t *testing.T, m *made) (dev devFile) {
 		t.Fatal(err)
 	}
 	data, address := t.TempDir(), freeAddress(t)
-	ctx := context.WithoutCancel(t.Context()) // the cleanup ends it
+	ctx := context.WithoutCancel(t.Context()) // the cleanup stops it
 	cmd := exec.CommandContext(ctx, binary, "--dev", "--data-dir", data, "--listen", address)
 	cmd.Env = []string{}
 	start(t, cmd, address)
@@ -97,7 +97,7 @@ func dockerConfig(t *testing.T, dev devFile) string {
 	return dir
 }
 
-// pushedImage reads what writeImage has written.
+// pushedImage reads the image that writeImage has written.
 func pushedImage(t *testing.T, written v1.ImageIndex) (r releaseImage) {
 	t.Helper()
 	manifest, err := written.IndexManifest()
@@ -119,8 +119,8 @@ func pushedImage(t *testing.T, written v1.ImageIndex) (r releaseImage) {
 	return r
 }
 
-// TestIndex: every image in the index is for Linux, and none is an artifact, which
-// clients may skip.
+// TestIndex checks that every image in the index is for Linux, and that none is an
+// artifact, because clients may skip artifacts.
 func TestIndex(t *testing.T) {
 	written, err := layout.ImageIndexFromPath(released(t).image)
 	if err != nil {
@@ -167,8 +167,8 @@ func checkImage(t *testing.T, m *made, img v1.Image) {
 	}
 }
 
-// checkAttached finds the SBOM among the referrers of the image, and asks the server
-// what the image contains.
+// checkAttached checks that the SBOM is a referrer of the image, and that the server
+// lists the packages of the image.
 func checkAttached(t *testing.T, m *made, dev devFile, tag name.Tag, img v1.Image, opts ...remote.Option) {
 	digest, err := img.Digest()
 	if err != nil {
@@ -215,14 +215,14 @@ func runImage(t *testing.T, m *made, img v1.Image) {
 	}
 	root := t.TempDir()
 	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil { // the user of the image must get there
+		if err := os.Chmod(dir, 0o755); err != nil { // the user of the image must be able to enter it
 			t.Fatal(err)
 		}
 	}
 	unpackImage(t, img, root)
 	before := tree(t, root)
 	address := freeAddress(t)
-	ctx := context.WithoutCancel(t.Context()) // the cleanup ends it
+	ctx := context.WithoutCancel(t.Context()) // the cleanup stops it
 	cmd := exec.CommandContext(ctx, config.Config.Entrypoint[0], "--listen", address)
 	cmd.Env, cmd.Dir = config.Config.Env, config.Config.WorkingDir
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -274,7 +274,7 @@ func unpackImage(t *testing.T, img v1.Image, root string) {
 	}
 }
 
-// tree lists what is in a root, without what is in the data folder.
+// tree lists the files below a root, without the contents of the data folder.
 func tree(t *testing.T, root string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

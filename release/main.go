@@ -1,11 +1,11 @@
-// Command release makes what a release of Holdfast consists of: archives, packages
-// and an image, each with its SBOM. It needs git, the go command, and modules from
-// the proxy; no compiler of C, no packaging tools, no container daemon.
+// Command release makes the files of a release of Holdfast: archives, packages and an
+// image, each with its SBOM. It needs git, the go command and modules from the proxy. It
+// needs no C compiler, no packaging tools and no container daemon.
 //
-// It writes the same bytes for the same commit and the same version of Go, wherever
-// and whenever it runs: every date is the commit's, and nothing of the machine goes
-// in. It never imports the server's code. It builds the programs and asks them for
-// their manual pages and completion.
+// It writes the same bytes for the same commit and the same version of Go, on every
+// machine and at any time: every date is the date of the commit. It never imports the
+// server's code. It builds the programs and runs them to get their manual pages and
+// completion.
 package main
 
 import (
@@ -25,7 +25,7 @@ const usage = `Usage: release dist  [-source DIR] [-out DIR] [-version vX.Y.Z] [
        release image [-source DIR] [-out DIR] [-version vX.Y.Z] [-platforms LIST] [-push HOST/REPO:TAG]
 
 dist writes archives, packages, SBOMs and SHA256SUMS. image writes an OCI layout, and
-pushes it. The version is that of the commit's tag, or a pseudo-version of Go.
+pushes it. The version is the commit's tag, or a Go pseudo-version.
 `
 
 // errUsage is returned for arguments that cannot be used.
@@ -46,16 +46,16 @@ func main() {
 	}
 }
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	source, out, version, push string
-	platforms                  []platform // of those that a program is made for; none means all
+	platforms                  []platform // a selection of platforms; empty means all
 }
 
-// run does what args ask for, and tells on out what it has written.
+// run runs the command in args, and reports the written files on out.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what to make, dist or image; %w", errUsage)
+		return fmt.Errorf("name the command dist or image; %w", errUsage)
 	}
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
 		fmt.Fprint(out, usage)
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if src.modified {
-		fmt.Fprintln(out, "the sources differ from their commit: this is not a release")
+		fmt.Fprintln(out, "the sources differ from their commit, so this is not a release")
 	}
 	work, err := os.MkdirTemp("", "holdfast-release-")
 	if err != nil {
@@ -114,7 +114,7 @@ func parse(command string, args []string, out io.Writer) (options, error) {
 	return o, checkOptions(&o)
 }
 
-// checkOptions reports every value that cannot be used, and makes paths absolute.
+// checkOptions reports every invalid value, and makes paths absolute.
 func checkOptions(o *options) error {
 	var errs []error
 	if o.version != "" && !isVersion(o.version) {
@@ -144,7 +144,7 @@ func parsePlatforms(list string) (all []platform, err error) {
 		goos, arch, _ := strings.Cut(text, "/")
 		p := platform{goos, arch}
 		if !slices.Contains(platforms, p) {
-			return nil, fmt.Errorf("%q is none of %v", text, platforms)
+			return nil, fmt.Errorf("%q is not one of %v", text, platforms)
 		}
 		all = append(all, p)
 	}

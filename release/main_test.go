@@ -24,7 +24,7 @@ type made struct {
 	files, image string
 }
 
-var scratch string // for what several tests use
+var scratch string // folder of files that several tests share
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// here is the platform that tests build for, because they run what they have built.
+// here is the platform that tests build for, because they run the programs.
 var here = platform{"linux", runtime.GOARCH}
 
 // release makes a release once, for all tests.
@@ -67,7 +67,7 @@ func makeRelease(ctx context.Context, dir, to string) (*made, error) {
 	return m, writeImage(ctx, m.builder, options{out: m.image, platforms: only}, io.Discard)
 }
 
-// released returns the release, which needs a machine that can run it.
+// released returns the release. It skips the test on machines that cannot run it.
 func released(t *testing.T) *made {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -80,7 +80,7 @@ func released(t *testing.T) *made {
 	return m
 }
 
-// one returns the only file of the release that matches a pattern.
+// one returns the single file of the release that matches a pattern.
 func (m *made) one(t *testing.T, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(m.files, pattern))
@@ -124,7 +124,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A folder that is not of a release is somebody's.
+// A folder without an earlier release must not be emptied.
 func TestLeavesOtherFilesAlone(t *testing.T) {
 	dir := t.TempDir()
 	theirs := filepath.Join(dir, "thesis.tex")

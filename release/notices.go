@@ -17,8 +17,8 @@ import (
 
 var licenseName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|copyright|patents)([.-].*)?$`)
 
-// noticesOf returns the licenses of everything that is linked into a program, which
-// they ask whoever passes it on to include.
+// noticesOf returns the licenses of all modules that are linked into a program. The
+// licenses demand that every distribution includes them.
 func noticesOf(ctx context.Context, binary string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -50,8 +50,8 @@ func noticesOf(ctx context.Context, binary string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// addLicenses adds the license files of a folder. A module without any is an error:
-// nobody may pass it on.
+// addLicenses adds the license files of a folder. A module without a license is an error,
+// because it may not be distributed.
 func addLicenses(b *bytes.Buffer, title, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

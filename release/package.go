@@ -30,9 +30,9 @@ func writePackages(s source, p program, arch string, binary []byte, documents []
 	return nil
 }
 
-// packageFiles returns what a package installs, with the paths of its distributions.
+// packageFiles returns the files of a package, with the paths that its distributions use.
 func packageFiles(p program, format string, binary []byte, documents []file) ([]file, error) {
-	all := []file{{path: "/usr/bin/" + p.name, mode: 0o755, data: binary}}
+	installed := []file{{path: "/usr/bin/" + p.name, mode: 0o755, data: binary}}
 	for _, f := range documents {
 		switch top, rest, below := strings.Cut(f.path, "/"); {
 		case !below && f.path == "LICENSE":
@@ -52,20 +52,20 @@ func packageFiles(p program, format string, binary []byte, documents []file) ([]
 		default:
 			f.path = "/usr/share/" + f.path
 		}
-		all = append(all, f)
+		installed = append(installed, f)
 	}
 	if p.name == server.name {
-		all = append(all,
+		installed = append(installed,
 			file{path: "/usr/lib/systemd/system/holdfastd.service", data: packagedFile("holdfastd.service")},
 			file{path: "/usr/lib/sysusers.d/holdfast.conf", data: packagedFile("sysusers.conf")},
 			file{path: "/etc/holdfast/holdfastd.yaml", mode: 0o640, config: true, data: packagedFile("holdfastd.yaml")},
 			file{path: "/etc/holdfast/holdfastd.env", mode: 0o640, config: true, data: packagedFile("holdfastd.env")})
 	}
-	return all, nil
+	return installed, nil
 }
 
 // writePackage writes one package. nfpm reads contents and scripts from files, so they
-// are put into a folder of their own first.
+// are written to a temporary folder first.
 func writePackage(s source, p program, arch, format string, content []file, dir string) (err error) {
 	stage, err := os.MkdirTemp("", "holdfast-package-")
 	if err != nil {
@@ -76,13 +76,13 @@ func writePackage(s source, p program, arch, format string, content []file, dir 
 	if info.Contents, err = stageFiles(stage, s, content); err != nil {
 		return err
 	}
-	if p.name == client.name { // the name by which Docker asks for a password
+	if p.name == client.name { // Docker runs this name to get a password
 		info.Contents = append(info.Contents, &files.Content{
 			Source: "holdfast", Destination: "/usr/bin/docker-credential-holdfast", Type: files.TypeSymlink,
 			FileInfo: &files.ContentFileInfo{MTime: s.date},
 		})
 	} else {
-		info.Contents = append(info.Contents, &files.Content{ // so that it goes with the package
+		info.Contents = append(info.Contents, &files.Content{ // so that removing the package removes it
 			Destination: "/etc/holdfast", Type: files.TypeDir,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o755, MTime: s.date},
 		})
@@ -104,8 +104,9 @@ func writePackage(s source, p program, arch, format string, content []file, dir 
 	return errors.Join(packager.Package(info, out), out.Close())
 }
 
-// describePackage returns what a package says of itself. A prerelease sorts before its
-// release; its hyphens become dots, because rpm allows none and dpkg gives them a meaning.
+// describePackage returns the metadata of a package. A prerelease sorts before its
+// release. Its hyphens become dots, because rpm does not allow hyphens and dpkg gives
+// them a meaning.
 func describePackage(s source, p program, arch string) *nfpm.Info {
 	core, _, _ := strings.Cut(strings.TrimSuffix(s.number(), semver.Build(s.version)), "-")
 	prerelease := strings.TrimPrefix(semver.Prerelease(s.version), "-")

@@ -14,7 +14,7 @@ import (
 	"github.com/sassoftware/go-rpmutils"
 )
 
-// installed is what the packages must install, with its mode.
+// installed lists the files that the packages must install, with their modes.
 var installed = map[*program]map[string]string{
 	&server: {
 		"/usr/bin/holdfastd":                        "-rwxr-xr-x",
@@ -129,7 +129,7 @@ func TestPackagedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "usr/bin/holdfastd")
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", path) // the cleanup ends it
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", path) // the cleanup stops it
 	cmd.Env, cmd.Dir = []string{}, data
 	if said := start(t, cmd, address); !strings.Contains(said.String(), "http://"+address) {
 		t.Errorf("no link to set it up:\n%s", said)
@@ -146,7 +146,8 @@ func TestPackagedServer(t *testing.T) {
 	}
 }
 
-// TestSettingsFile: what the file and the environment file show can be set.
+// TestSettingsFile checks that every setting in the file and in the environment file can
+// be set.
 func TestSettingsFile(t *testing.T) {
 	help, err := released(t).ask(t.Context(), server, "--help")
 	if err != nil {
@@ -164,10 +165,10 @@ func TestSettingsFile(t *testing.T) {
 	}
 }
 
-const mostExposure = 20 // tenths; what systemd calls "OK" ends at 5.0
+const mostExposure = 20 // in tenths; systemd calls values up to 5.0 "OK"
 
-// TestUnit asks systemd what is wrong with the unit, and how much of the system a server
-// that was taken over could reach.
+// TestUnit lets systemd verify the unit, and rate how much of the system a compromised
+// server could reach.
 func TestUnit(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd is not installed")
@@ -178,7 +179,8 @@ func TestUnit(t *testing.T) {
 	if out, err := security.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// verify looks for the program and the manual page on this machine, where they are not.
+	// verify reports the program and the manual page as missing, because they are not
+	// installed on this machine.
 	verify := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", unit)
 	out, _ := verify.CombinedOutput()
 	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n"), func(line string) bool {

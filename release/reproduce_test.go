@@ -11,9 +11,8 @@ import (
 )
 
 // TestSameBytes makes a release of the same sources again, in another folder, and
-// compares every file. With -every-platform it compiles everything again; otherwise
-// what the go command has cached is used, and linking, packing and compressing are
-// compared.
+// compares every file. With -every-platform it compiles everything again; otherwise it
+// uses the cache of the go command, and compares linking, packing and compressing.
 func TestSameBytes(t *testing.T) {
 	first := released(t)
 	if *everyPlatform {
@@ -50,7 +49,7 @@ func copySources(t *testing.T, from, to string) {
 	for name := range strings.SplitSeq(command("-C", from, "ls-files", "-co", "--exclude-standard", "-z"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(from, name))
 		if name == "" || os.IsNotExist(err) {
-			continue // deleted and not committed
+			continue // deleted, but not committed
 		}
 		if err != nil {
 			t.Fatal(err)

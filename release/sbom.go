@@ -24,9 +24,9 @@ import (
 
 const sbomType = "application/vnd.cyclonedx+json"
 
-// sbomOf returns the SBOM of a program as CycloneDX: the modules that the linker has
-// recorded in it, so neither more nor less than what is in the file, and for the server the
-// packages that are built into its console.
+// sbomOf returns the SBOM of a program as CycloneDX. It lists exactly the modules that
+// the linker has recorded in the program, and for the server also the packages that are
+// built into its console.
 func sbomOf(s source, p program, binary string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -69,7 +69,8 @@ func sbomOf(s source, p program, binary string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// consolePackages returns the npm packages that a lock file has for more than development.
+// consolePackages returns the npm packages of a lock file that are not only for
+// development.
 func consolePackages(lock string) ([]cdx.Component, error) {
 	text, err := os.ReadFile(lock)
 	if err != nil {
@@ -114,7 +115,7 @@ func moduleOf(dep *debug.Module) cdx.Component {
 	return library(m.Path, m.Version, m.Sum)
 }
 
-// library returns the component of a module. Its sum is the hash that go.sum has.
+// library returns the component of a module. Its hash is the one in go.sum.
 func library(path, version, sum string) cdx.Component {
 	c := cdx.Component{
 		Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl(path, version, ""),

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// freeAddress returns an address that nothing listens on.
+// freeAddress returns an unused address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	var lc net.ListenConfig
@@ -26,7 +26,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// log is what a server has said so far.
+// log is the output of a server so far.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -45,7 +45,7 @@ func (l *log) String() string {
 }
 
 // start starts a server, waits until it is ready at address, and returns its log. When
-// the test ends, the server is told to stop and must do so without an error.
+// the test ends, it stops the server, which must exit without an error.
 func start(t *testing.T, cmd *exec.Cmd, address string) *log {
 	t.Helper()
 	said := &log{}
@@ -56,7 +56,7 @@ func start(t *testing.T, cmd *exec.Cmd, address string) *log {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with %v:\n%s", err, said)
 		}
@@ -77,7 +77,7 @@ func start(t *testing.T, cmd *exec.Cmd, address string) *log {
 	return said
 }
 
-// get returns the status and body of an answer, or 0 if there is none.
+// get returns the status and body of a response, or 0 if there is none.
 func get(t *testing.T, url, token string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, url, nil)

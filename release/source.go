@@ -15,19 +15,19 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// A source is a checkout of Holdfast and what it is called.
+// A source is a checkout of Holdfast and its version.
 type source struct {
 	dir      string
 	version  string // v1.2.3
 	commit   string
-	date     time.Time // of the commit, or SOURCE_DATE_EPOCH
+	date     time.Time // the commit's date, or SOURCE_DATE_EPOCH
 	modified bool      // files differ from the commit
 }
 
-// number returns the version as file names and packages have it: without the v.
+// number returns the version without the v, for file names and packages.
 func (s source) number() string { return strings.TrimPrefix(s.version, "v") }
 
-// readSource describes the checkout in dir. version replaces the one of the commit's
+// readSource describes the checkout in dir. version replaces the version of the commit's
 // tag, unless it is empty.
 func readSource(ctx context.Context, dir, version string) (source, error) {
 	if _, err := os.Stat(filepath.Join(dir, "cmd", "holdfastd")); err != nil {
@@ -36,7 +36,7 @@ func readSource(ctx context.Context, dir, version string) (source, error) {
 	s := source{dir: dir, version: version}
 	head, err := git(ctx, dir, "log", "-1", "--format=%H %ct")
 	if err != nil {
-		return s, fmt.Errorf("the commit is not known: %w", err)
+		return s, fmt.Errorf("read the commit: %w", err)
 	}
 	commit, seconds, _ := strings.Cut(head, " ")
 	s.commit = commit
@@ -69,7 +69,7 @@ func (s source) describe(ctx context.Context) string {
 		if err != nil || !isVersion(older) {
 			older = ""
 		}
-		major := semver.Major(older) // "" for none, for which PseudoVersion takes v0
+		major := semver.Major(older) // "" if there is no tag; PseudoVersion then uses v0
 		version = module.PseudoVersion(major, older, s.date, s.commit[:12])
 	}
 	if s.modified {
@@ -87,7 +87,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return output(exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...))
 }
 
-// output returns what a command prints, or an error with what it said.
+// output returns the output of a command. An error contains its error output.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

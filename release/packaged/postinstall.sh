@@ -1,6 +1,5 @@
-#!/bin/sh
-# Creates the user that the server runs as and its folder, and lets it read the settings. The server is
-# not started before somebody has decided how it is to be reached.
+# !/bin/sh Creates the user that the server runs as and its folder, and lets it read the
+# settings. It does not start the server, because its address must be set first.
 set -e
 if command -v systemd-sysusers >/dev/null; then
 	systemd-sysusers holdfast.conf
@@ -13,12 +12,12 @@ for settings in /etc/holdfast/holdfastd.yaml /etc/holdfast/holdfastd.env; do
 		chmod g+r "$settings"
 	fi
 done
-# Also for commands that come before the first start, such as holdfastd restore.
+# Also needed by commands that run before the first start, such as holdfastd restore.
 if [ ! -e /var/lib/holdfast ]; then
 	install -d -o holdfast -g holdfast -m 0700 /var/lib/holdfast
 fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
-	# After an upgrade. It ends when the server serves.
+	# After an upgrade, restart the server. The command returns when the server serves.
 	systemctl try-restart holdfastd.service || echo "holdfastd did not start; see journalctl -u holdfastd" >&2
 fi

@@ -1,5 +1,4 @@
-#!/bin/sh
-# The data stays, also when the package is purged: it is in /var/lib/holdfast.
+# !/bin/sh The data in /var/lib/holdfast stays, even if the package is purged.
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload

@@ -1,5 +1,5 @@
-#!/bin/sh
-# Stops the server before its program is removed: "remove" is dpkg's word, 0 is rpm's.
+# !/bin/sh Stops the server before its program is removed. dpkg passes "remove" then, and
+# rpm passes 0.
 set -e
 case "${1:-}" in
 remove | 0)

@@ -71,7 +71,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   value: {{ .Values.baseUrl | quote }}
 - name: HOLDFAST_DATA_DIR
   value: /var/lib/holdfast
-- name: HOLDFAST_SHUTDOWN_DELAY # it serves until no one sends it requests any more
+- name: HOLDFAST_SHUTDOWN_DELAY # it serves until clients have noticed that it stops
   value: {{ printf "%ds" (int .Values.shutdown.delaySeconds) | quote }}
 - name: HOLDFAST_SHUTDOWN_GRACE
   value: {{ .Values.shutdown.graceSeconds }}s
