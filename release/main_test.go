@@ -92,17 +92,17 @@ func (m *made) one(t *testing.T, pattern string) string {
 
 func TestMistakes(t *testing.T) {
 	tests := map[string]struct{ args, want string }{
-		"nothing":             {"", "say what to make, dist or image"},
+		"nothing":             {"", "name the command dist or image"},
 		"an unknown command":  {"publish", `"publish" is neither dist nor image`},
 		"an unknown flag":     {"dist -no-such", "flag provided but not defined: -no-such"},
 		"push without image":  {"dist -push a.example/b:c", "flag provided but not defined: -push"},
 		"an argument":         {"dist linux", `unexpected argument "linux"`},
 		"a short version":     {"dist -version 1.2", `-version: "1.2" is not a version like v1.2.3`},
-		"a platform":          {"dist -platforms linux/riscv64", `"linux/riscv64" is none of [linux/amd64 linux/arm64`},
+		"a platform":          {"dist -platforms linux/riscv64", `"linux/riscv64" is not one of [linux/amd64 linux/arm64`},
 		"a tag without host":  {"image -push holdfastd", `-push: "holdfastd" is not HOST/REPO:TAG`},
 		"two at once":         {"image -version x -push y", "-push: "},
 		"other sources":       {"dist -source testdata", "has no sources of Holdfast"},
-		"an image of windows": {"image -source .. -platforms windows/amd64", "-platforms has none of linux"},
+		"an image of windows": {"image -source .. -platforms windows/amd64", "-platforms: an image needs a linux platform"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
