@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// CheckAddress returns an error if a text is not the address of a server: a scheme and a
+// CheckAddress returns an error if address is not the address of a server: a scheme and a
 // host, and nothing after them.
 func CheckAddress(address string) error {
 	u, err := url.Parse(address)
@@ -20,8 +20,8 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// Audience returns the audience of tokens for the server at an address: the address as
-// the server writes it, without the default port of its scheme.
+// Audience returns the audience of tokens for the server at address. It is the address in
+// the form that the server uses: lower case, without the default port of the scheme.
 func Audience(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -36,8 +36,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPorts[u.Scheme]))
 }
 
-// InTheOpen reports whether an address is on another machine and not encrypted, so that
-// others can read what is sent to it.
+// InTheOpen reports whether address is unencrypted and on another machine, so that others
+// can read the tokens sent to it.
 func InTheOpen(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "http" && !isLoopback(u.Hostname())
@@ -50,7 +50,7 @@ func isLoopback(host string) bool {
 
 func checkPrivate(address string) error {
 	if InTheOpen(address) {
-		return errors.New("tokens would travel in the open: use https://")
+		return errors.New("tokens would be sent unencrypted: use https://")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// An awsKey is a key with which callers of AWS sign requests.
+// An awsKey is a key for signing requests to AWS.
 type awsKey struct{ id, secret, session string }
 
 const (
@@ -23,9 +23,9 @@ const (
 	awsTime = "20060102T150405Z"
 )
 
-// awsProof returns a signed request that asks AWS who its sender is, for the server to
-// send. Two headers bind it to the issuer and the identity, so that it is of no use to
-// anybody else.
+// awsProof returns a signed request to AWS that asks for the identity of its sender. The
+// server forwards the request. Two headers bind it to the issuer and the identity, so
+// nobody can use it for anything else.
 func awsProof(_ context.Context, getenv func(string) string, p purpose) (string, error) {
 	key := awsKey{getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"), getenv("AWS_SESSION_TOKEN")}
 	if key.secret == "" {
@@ -43,7 +43,7 @@ func awsProof(_ context.Context, getenv func(string) string, p purpose) (string,
 	b.WriteString("POST / HTTP/1.1\r\n")
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if strings.ContainsAny(headers[name], "\r\n") {
-			return "", errors.New("the credentials of AWS are not in one line")
+			return "", errors.New("the AWS credentials contain a line break")
 		}
 		fmt.Fprintf(&b, "%s: %s\r\n", name, headers[name])
 	}

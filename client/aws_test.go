@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The signatures are those of AWS's own examples (post-vanilla and
-// post-x-www-form-urlencoded of its test suite for signers).
+// The signatures come from AWS's own examples: post-vanilla and
+// post-x-www-form-urlencoded of the test suite for signers.
 func TestAWSSignature(t *testing.T) {
 	tests := map[string]struct {
 		headers     map[string]string

@@ -14,11 +14,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// An endpoint is an address, and how calls to it carry tokens.
+// An endpoint is an address, with the tokens for calls to it.
 type endpoint struct {
 	address string
-	private bool                                                      // tokens are only sent with TLS
-	tokens  func(ctx context.Context, refused string) (string, error) // nil: calls have their own, or none
+	private bool // tokens are only sent over TLS
+	// tokens returns the token for a call. If it is nil, each call brings its own token, or
+	// has none.
+	tokens func(ctx context.Context, refused string) (string, error)
 }
 
 func newEndpoint(cfg Config, address string) *endpoint {
@@ -45,8 +47,8 @@ func (e *endpoint) dial(cfg Config) (*grpc.ClientConn, error) {
 	return grpc.NewClient(hostPort(u), slices.Concat(options, cfg.Options)...)
 }
 
-// A bearer is the token of one call. gRPC refuses to send a private one without TLS,
-// whatever the connection is.
+// A bearer is the token of one call. gRPC refuses to send a private token without TLS,
+// even if a dial option has made the connection insecure.
 type bearer struct {
 	token   string
 	private bool
@@ -58,7 +60,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 func (b bearer) RequireTransportSecurity() bool { return b.private }
 
-// withToken returns the options of a call that carries a token, if that is not "".
+// withToken returns the options of a call that carries token, or none if token is "".
 func (e *endpoint) withToken(token string) []grpc.CallOption {
 	if token == "" {
 		return nil
@@ -66,7 +68,7 @@ func (e *endpoint) withToken(token string) []grpc.CallOption {
 	return []grpc.CallOption{grpc.PerRPCCredentials(bearer{token, e.private})}
 }
 
-// hasCredentials reports whether a call has credentials of its own.
+// hasCredentials reports whether the options of a call already contain credentials.
 func hasCredentials(opts []grpc.CallOption) bool {
 	return slices.ContainsFunc(opts, func(o grpc.CallOption) bool {
 		_, ok := o.(grpc.PerRPCCredsCallOption)
@@ -74,14 +76,14 @@ func hasCredentials(opts []grpc.CallOption) bool {
 	})
 }
 
-// unary makes a call with a token. If the server refuses the token, it has done
-// nothing, and the call is made again with another. Errors are of type Error.
+// unary makes a call with a token. If the server refuses the token, it has not executed
+// the call, so unary repeats the call with a new token. Errors are of type *Error.
 func (e *endpoint) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	call := func(token string) error {
 		var header metadata.MD
-		all := slices.Concat(e.withToken(token), opts, []grpc.CallOption{grpc.Header(&header)})
-		return e.failure(method, header, invoke(ctx, method, req, reply, conn, all...))
+		options := slices.Concat(e.withToken(token), opts, []grpc.CallOption{grpc.Header(&header)})
+		return e.failure(method, header, invoke(ctx, method, req, reply, conn, options...))
 	}
 	if e.tokens == nil || hasCredentials(opts) {
 		return call("")
@@ -104,8 +106,8 @@ func (e *endpoint) unary(ctx context.Context, method string, req, reply any, con
 	return call(another)
 }
 
-// stream begins a stream with a token. If the server refuses the token, the stream
-// is not begun again, because what was sent on it is lost.
+// stream starts a stream with a token. If the server refuses the token, the stream is not
+// started again, because the messages that were sent on it are lost.
 func (e *endpoint) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	begin grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	token := ""
@@ -122,7 +124,7 @@ func (e *endpoint) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc
 	return stream{s, e, method}, nil
 }
 
-// A stream returns errors of type Error.
+// A stream is a grpc.ClientStream that returns errors of type *Error.
 type stream struct {
 	grpc.ClientStream
 	endpoint *endpoint
@@ -135,6 +137,6 @@ func (s stream) RecvMsg(m any) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
-	header, _ := s.Header() // there may be none
+	header, _ := s.Header() // nil if the server did not answer
 	return s.endpoint.failure(s.method, header, err)
 }

@@ -34,8 +34,8 @@ func proof(token string) client.Proof {
 	return func(context.Context, string, string) (string, error) { return token, nil }
 }
 
-// Every credential gets a token once, and again when the server does not take
-// it: calls succeed all the same.
+// Every credential gets a token once, and a new one if the server refuses the token. The
+// calls succeed.
 func TestCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(t *testing.T, text string) {
@@ -46,13 +46,23 @@ func TestCredentials(t *testing.T) {
 	}
 	tests := map[string]struct {
 		credential client.Credential
-		want       []string // exchanges, before the first token is refused and after
+		want       []string // exchanges, before and after the first token is refused
 	}{
-		"a refresh token":            {client.RefreshToken("refresh-0"), nil},
-		"a file":                     {client.Workload{Identity: "uid", Proof: client.File(file)}, []string{`from-file as "uid" for ADDRESS`, `fresh-file as "uid" for ADDRESS`}},
-		"a function":                 {client.Workload{Identity: "uid", Proof: proof("made")}, []string{`made as "uid" for ADDRESS`, `made as "uid" for ADDRESS`}},
-		"a token of another's":       {client.Workload{Proof: proof("made")}, []string{`made as "" for ADDRESS`, `made as "" for ADDRESS`}},
-		"what the platform provides": {client.Workload{Identity: "uid"}, []string{`from-job as "uid" for ADDRESS`, `from-job as "uid" for ADDRESS`}},
+		"a refresh token": {client.RefreshToken("refresh-0"), nil},
+		"a file": {
+			client.Workload{Identity: "uid", Proof: client.File(file)},
+			[]string{`from-file as "uid" for ADDRESS`, `fresh-file as "uid" for ADDRESS`},
+		},
+		"a function": {
+			client.Workload{Identity: "uid", Proof: proof("made")},
+			[]string{`made as "uid" for ADDRESS`, `made as "uid" for ADDRESS`},
+		},
+		"a proof without an identity": {
+			client.Workload{Proof: proof("made")}, []string{`made as "" for ADDRESS`, `made as "" for ADDRESS`},
+		},
+		"the token of the platform": {
+			client.Workload{Identity: "uid"}, []string{`from-job as "uid" for ADDRESS`, `from-job as "uid" for ADDRESS`},
+		},
 	}
 	t.Setenv("HOLDFAST_ID_TOKEN", "from-job")
 	for name, tt := range tests {
@@ -93,10 +103,12 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A token that nothing renews is sent as it is; what the server says of it is
-// the error, and it is asked once.
+// A static token is sent unchanged. If the server refuses it, the call fails with the
+// server's error and is not repeated.
 func TestStaticToken(t *testing.T) {
-	for name, token := range map[string]string{"of the server's": access("elsewhere", "1", 0), "that cannot be read": "opaque"} {
+	for name, token := range map[string]string{
+		"a token of the server": access("elsewhere", "1", 0), "an opaque token": "opaque",
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFar(t)
 			c := f.dial(t, client.Config{Credential: client.Token(token)})
@@ -112,13 +124,14 @@ func TestStaticToken(t *testing.T) {
 	}
 }
 
-// A renewal that is refused is the error of the call, and names the issuer.
+// If a renewal is refused, the call fails with an error that names the issuer.
 func TestRenewalRefused(t *testing.T) {
 	f, issuer := startFar(t), startFar(t)
 	c := f.dial(t, client.Config{Issuer: issuer.address, Credential: client.RefreshToken("stolen")})
 	err := get(t.Context(), c)
 	e, ok := errors.AsType[*client.Error](err)
-	if !ok || status.Code(err) != codes.Unauthenticated || e.Address != issuer.address || !strings.HasSuffix(e.Method, "/ExchangeRefreshToken") || len(f.calls) > 0 {
+	if !ok || status.Code(err) != codes.Unauthenticated || e.Address != issuer.address ||
+		!strings.HasSuffix(e.Method, "/ExchangeRefreshToken") || len(f.calls) > 0 {
 		t.Errorf("error = %v (%+v), and the server saw %q", err, e, f.calls)
 	}
 	if strings.Contains(fmt.Sprintf("%v %+v", err, err), "stolen") {
@@ -126,13 +139,15 @@ func TestRenewalRefused(t *testing.T) {
 	}
 }
 
-// What is no token is not sent, and not shown.
+// A text that is not a token is neither sent nor shown.
 func TestNoToken(t *testing.T) {
 	f := startFar(t)
 	c := f.dial(t, client.Config{Credential: client.Workload{Identity: "uid", Proof: proof("hush hush")}})
 	_, exchanged := c.Issuer().Exchange(t.Context(), "", &oidcpb.ExchangeRequest{})
 	_, refreshed := c.Issuer().Refresh(t.Context(), "hush\nhush")
-	for name, err := range map[string]error{"a proof of two words": get(t.Context(), c), "nothing": exchanged, "two lines": refreshed} {
+	for name, err := range map[string]error{
+		"a proof of two words": get(t.Context(), c), "nothing": exchanged, "two lines": refreshed,
+	} {
 		if err == nil || !strings.Contains(err.Error(), "not a token") || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -142,7 +157,7 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-// Without its proof a workload makes no call at all.
+// A workload without its proof makes no call.
 func TestNoProof(t *testing.T) {
 	f := startFar(t)
 	missing := filepath.Join(t.TempDir(), "token")
@@ -151,7 +166,8 @@ func TestNoProof(t *testing.T) {
 		t.Errorf("error = %v, and the server saw %q, %q", err, f.calls, f.exchanges)
 	}
 	export := &advisoriespb.ExportAdvisoriesRequest{}
-	if _, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(t.Context(), export); !errors.Is(err, fs.ErrNotExist) {
+	advisories := advisoriespb.NewAdvisoryReadingServiceClient(c)
+	if _, err := advisories.ExportAdvisories(t.Context(), export); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a stream: %v", err)
 	}
 }
@@ -163,7 +179,7 @@ func TestNoCredential(t *testing.T) {
 		t.Errorf("bearers %q, %v", f.calls, err)
 	}
 	if _, err := c.Token(t.Context()); !errors.Is(err, client.ErrNoCredential) {
-		t.Errorf("a token of none: %v", err)
+		t.Errorf("a token without a credential: %v", err)
 	}
 	c = f.dial(t, client.Config{Credential: client.RefreshToken("")})
 	if err := get(t.Context(), c); !errors.Is(err, client.ErrNoCredential) {
@@ -171,25 +187,26 @@ func TestNoCredential(t *testing.T) {
 	}
 }
 
-// Tokens do not leave in the open, even if the connection was made to be so
-// behind the package's back.
+// Tokens are not sent unencrypted, even if a dial option makes the connection insecure.
 func TestTokensStayPrivate(t *testing.T) {
 	f := startFar(t)
 	there := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(f.address, "http://"))
 	}
-	redirected := []grpc.DialOption{grpc.WithContextDialer(there), grpc.WithTransportCredentials(insecure.NewCredentials())}
+	redirected := []grpc.DialOption{
+		grpc.WithContextDialer(there), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	}
 	tests := map[string]struct {
 		cfg  client.Config
 		sent bool
 	}{
-		"to this machine":              {client.Config{Address: f.address}, true},
-		"to a name of this machine":    {client.Config{Address: "http://localhost:1"}, true},
-		"elsewhere":                    {client.Config{Address: "http://198.51.100.1"}, false},
-		"elsewhere, because one wants": {client.Config{Address: "http://198.51.100.1", InTheOpen: true}, true},
-		"with TLS taken away":          {client.Config{Address: address}, false},
-		"with TLS taken away, wanted":  {client.Config{Address: address, InTheOpen: true}, false},
-		"with TLS taken away, here":    {client.Config{Address: "https://127.0.0.1"}, false},
+		"to this machine":           {client.Config{Address: f.address}, true},
+		"to a name of this machine": {client.Config{Address: "http://localhost:1"}, true},
+		"elsewhere":                 {client.Config{Address: "http://198.51.100.1"}, false},
+		"elsewhere, allowed":        {client.Config{Address: "http://198.51.100.1", InTheOpen: true}, true},
+		"TLS removed":               {client.Config{Address: address}, false},
+		"TLS removed, allowed":      {client.Config{Address: address, InTheOpen: true}, false},
+		"TLS removed, this machine": {client.Config{Address: "https://127.0.0.1"}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -204,18 +221,21 @@ func TestTokensStayPrivate(t *testing.T) {
 	}
 }
 
-// A certificate that nobody knows gets no token; with CAFile it is known.
+// No token is sent to a server with an unknown certificate. CAFile makes the certificate
+// known.
 func TestTLS(t *testing.T) {
 	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	defer web.Close()
 	f := startFar(t, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	at := strings.Replace(f.address, "http:", "https:", 1)
 	stranger := f.dial(t, client.Config{Address: at, Credential: client.Token("t")})
-	if err := get(t.Context(), stranger); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "x509: ") || len(f.calls) > 0 {
+	if err := get(t.Context(), stranger); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "x509: ") || len(f.calls) > 0 {
 		t.Errorf("without the certificate: %v, and the server saw %q", err, f.calls)
 	}
 	friend := f.dial(t, client.Config{Address: at, CAFile: file, Credential: client.Token("t")})
@@ -235,24 +255,47 @@ func TestBadSettings(t *testing.T) {
 		cfg  client.Config
 		want []string // one line each
 	}{
-		"nothing":                   {client.Config{}, []string{`Address: "" is not an address like https://holdfast.example.com`}},
-		"a host alone":              {client.Config{Address: "holdfast.example.com:443"}, []string{`Address: "holdfast.example.com:443" is not`}},
-		"a port alone":              {client.Config{Address: "https://:443"}, []string{`Address: "https://:443" is not`}},
-		"a path":                    {client.Config{Address: good + "/iam"}, []string{`Address: "https://holdfast.example.com/iam" is not`}},
-		"a query":                   {client.Config{Address: good + "?x"}, []string{"Address: "}},
-		"a user":                    {client.Config{Address: "https://me@holdfast.example.com"}, []string{"Address: "}},
-		"another scheme":            {client.Config{Address: "ftp://holdfast.example.com"}, []string{"Address: "}},
-		"control characters":        {client.Config{Address: "https://h\x00"}, []string{"Address: "}},
-		"a bad issuer":              {client.Config{Address: good, Issuer: "issuer"}, []string{`Issuer: "issuer" is not`}},
-		"a token in the open":       {client.Config{Address: "http://h.example.com", Credential: client.Token("t")}, []string{"Address: tokens would travel in the open: use https://"}},
-		"an issuer in the open":     {client.Config{Address: good, Issuer: "http://h.example.com", Credential: client.Token("t")}, []string{"Issuer: tokens would travel in the open: use https://"}},
-		"a file that is not there":  {client.Config{Address: good, CAFile: filepath.Join(dir, "missing")}, []string{"CAFile: open "}},
-		"a file of no certificates": {client.Config{Address: good, CAFile: empty}, []string{"CAFile: there is no certificate in " + empty}},
-		"no time":                   {client.Config{Address: good, Timeout: -1}, []string{"Timeout: -1ns is negative"}},
-		"no token":                  {client.Config{Address: good, Credential: client.Token("")}, []string{"Credential: the token is none"}},
-		"a token of two lines":      {client.Config{Address: good, Credential: client.Token("hush\nhush")}, []string{"Credential: the token is none"}},
-		"a refresh token with gaps": {client.Config{Address: good, Credential: client.RefreshToken("hush hush")}, []string{"Credential: the token is none"}},
-		"all at once": {
+		"nothing": {
+			client.Config{}, []string{`Address: "" is not an address like https://holdfast.example.com`},
+		},
+		"a host alone": {
+			client.Config{Address: "holdfast.example.com:443"}, []string{`Address: "holdfast.example.com:443" is not`},
+		},
+		"a port alone": {client.Config{Address: "https://:443"}, []string{`Address: "https://:443" is not`}},
+		"a path": {
+			client.Config{Address: good + "/iam"}, []string{`Address: "https://holdfast.example.com/iam" is not`},
+		},
+		"a query":            {client.Config{Address: good + "?x"}, []string{"Address: "}},
+		"a user":             {client.Config{Address: "https://me@holdfast.example.com"}, []string{"Address: "}},
+		"another scheme":     {client.Config{Address: "ftp://holdfast.example.com"}, []string{"Address: "}},
+		"control characters": {client.Config{Address: "https://h\x00"}, []string{"Address: "}},
+		"a bad issuer":       {client.Config{Address: good, Issuer: "issuer"}, []string{`Issuer: "issuer" is not`}},
+		"a token in the open": {
+			client.Config{Address: "http://h.example.com", Credential: client.Token("t")},
+			[]string{"Address: tokens would be sent unencrypted: use https://"},
+		},
+		"an issuer in the open": {
+			client.Config{Address: good, Issuer: "http://h.example.com", Credential: client.Token("t")},
+			[]string{"Issuer: tokens would be sent unencrypted: use https://"},
+		},
+		"a missing file": {
+			client.Config{Address: good, CAFile: filepath.Join(dir, "missing")}, []string{"CAFile: open "},
+		},
+		"a file without certificates": {
+			client.Config{Address: good, CAFile: empty}, []string{"CAFile: there is no certificate in " + empty},
+		},
+		"no time": {client.Config{Address: good, Timeout: -1}, []string{"Timeout: -1ns is negative"}},
+		"no token": {
+			client.Config{Address: good, Credential: client.Token("")}, []string{"Credential: the token is empty or contains"},
+		},
+		"a token of two lines": {
+			client.Config{Address: good, Credential: client.Token("hush\nhush")}, []string{"Credential: the token is empty"},
+		},
+		"a refresh token with gaps": {
+			client.Config{Address: good, Credential: client.RefreshToken("hush hush")},
+			[]string{"Credential: the token is empty or contains"},
+		},
+		"several mistakes": {
 			client.Config{Address: "x", Issuer: "y", CAFile: empty, Timeout: -1, Credential: client.Token("")},
 			[]string{`Address: "x" is not`, `Issuer: "y" is not`, "Timeout: ", "CAFile: ", "Credential: "},
 		},
@@ -272,11 +315,12 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// Whatever a server says of a refusal can be got from the error.
+// The error of a stream has all details that the server sent.
 func TestErrorOfStream(t *testing.T) {
 	f := startFar(t)
 	c := f.dial(t, client.Config{Credential: client.Token("t")})
-	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(t.Context(), &advisoriespb.ExportAdvisoriesRequest{Format: "bad"})
+	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(t.Context(),
+		&advisoriespb.ExportAdvisoriesRequest{Format: "bad"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +329,8 @@ func TestErrorOfStream(t *testing.T) {
 	}
 	_, err = stream.Recv()
 	e, ok := errors.AsType[*client.Error](fmt.Errorf("export: %w", err))
-	if !ok || e.RequestID != "request-1" || e.Reason() != "REASON" || e.Address != f.address || e.Method != "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories" {
+	if !ok || e.RequestID != "request-1" || e.Reason() != "REASON" || e.Address != f.address ||
+		e.Method != "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories" {
 		t.Fatalf("error = %#v", err)
 	}
 	if got := e.Fields(); len(got) != 1 || got[0].GetField() != "format" || got[0].GetDescription() != "no" {
@@ -294,7 +339,8 @@ func TestErrorOfStream(t *testing.T) {
 	if _, ok := client.Detail[*errdetails.QuotaFailure](err); ok {
 		t.Error("there is a detail that the server did not send")
 	}
-	stream, err = advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(t.Context(), &advisoriespb.ExportAdvisoriesRequest{})
+	stream, err = advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(t.Context(),
+		&advisoriespb.ExportAdvisoriesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +352,7 @@ func TestErrorOfStream(t *testing.T) {
 	}
 }
 
-// A call that its context ended, and one that nobody answers, are told apart.
+// The errors of a call whose context ended and of a call without an answer differ.
 func TestUnanswered(t *testing.T) {
 	f := startFar(t)
 	c := f.dial(t, client.Config{Credential: client.Token("t")})
@@ -322,7 +368,8 @@ func TestUnanswered(t *testing.T) {
 	}
 	nobody := f.dial(t, client.Config{Address: "http://127.0.0.1:1", Credential: client.Token("t")})
 	err := get(t.Context(), nobody)
-	if e, ok := errors.AsType[*client.Error](err); !ok || status.Code(err) != codes.Unavailable || e.Address != "http://127.0.0.1:1" || e.RequestID != "" || e.Reason() != "" || e.Fields() != nil {
+	if e, ok := errors.AsType[*client.Error](err); !ok || status.Code(err) != codes.Unavailable ||
+		e.Address != "http://127.0.0.1:1" || e.RequestID != "" || e.Reason() != "" || e.Fields() != nil {
 		t.Errorf("nobody there: %#v", err)
 	}
 }
@@ -330,14 +377,16 @@ func TestUnanswered(t *testing.T) {
 func TestAudience(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://H.example.com/": "https://h.example.com", "https://h.example.com:443": "https://h.example.com",
-		"http://127.0.0.1:8080": "http://127.0.0.1:8080", "http://h:80": "http://h", "https://h:80": "https://h:80", "http://[::1]:80": "http://[::1]",
+		"http://127.0.0.1:8080": "http://127.0.0.1:8080", "http://h:80": "http://h", "https://h:80": "https://h:80",
+		"http://[::1]:80": "http://[::1]",
 	} {
 		if got := client.Audience(address); got != want {
 			t.Errorf("audience of %s = %s, want %s", address, got, want)
 		}
 	}
 	for address, want := range map[string]bool{
-		"https://h.example.com": false, "http://h.example.com": true, "http://localhost": false, "http://127.1.2.3:8080": false, "http://[::1]:8080": false,
+		"https://h.example.com": false, "http://h.example.com": true, "http://localhost": false,
+		"http://127.1.2.3:8080": false, "http://[::1]:8080": false,
 		"http://localhost.example.com": true, "http://10.0.0.1": true, "http://0.0.0.0": true,
 	} {
 		if got := client.InTheOpen(address); got != want {
@@ -346,9 +395,11 @@ func TestAudience(t *testing.T) {
 	}
 }
 
-// What is taken for an address has one way to be written.
+// Every accepted address has one canonical form.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"", "https://h", "http://[::1]:80", "https://h:443/", "http://h:99999", "https://%41", "http://[fe80::1%25en0]"} {
+	for _, s := range []string{
+		"", "https://h", "http://[::1]:80", "https://h:443/", "http://h:99999", "https://%41", "http://[fe80::1%25en0]",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -356,7 +407,8 @@ func FuzzAddress(f *testing.F) {
 			return
 		}
 		once := client.Audience(s)
-		if err := client.CheckAddress(once); err != nil || client.Audience(once) != once || client.InTheOpen(once) != client.InTheOpen(s) {
+		if err := client.CheckAddress(once); err != nil || client.Audience(once) != once ||
+			client.InTheOpen(once) != client.InTheOpen(s) {
 			t.Errorf("%q becomes %q (%v), and that %q", s, once, err, client.Audience(once))
 		}
 	})

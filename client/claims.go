@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Claims are the claims of a token of the server. They are not verified, because the
-// server does that.
+// Claims are the claims of a token that the server issued. They are not verified here,
+// because the server verifies them.
 type Claims struct {
 	Issuer   string    `json:"iss"`
-	Subject  string    `json:"sub"` // uid of the identity
+	Subject  string    `json:"sub"` // UID of the identity
 	Audience Audiences `json:"aud"`
 	Expiry   int64     `json:"exp"` // seconds since 1970
 	Email    string    `json:"email"`
-	Voucher  string    `json:"idp"` // the identity provider that vouched for a person, and its epoch
+	Voucher  string    `json:"idp"` // the identity provider that authenticated a person, and its epoch
 	Actor    struct {
 		Issuer  string `json:"iss"`
 		Subject string `json:"sub"`
-	} `json:"act"` // who the identity was proven to be elsewhere
+	} `json:"act"` // the identity that the original proof names
 }
 
-// Audiences are a list in JSON, or one text.
+// Audiences is a list of audiences. In JSON it is a list or a single string.
 type Audiences []string
 
 // UnmarshalJSON reads either form.
@@ -36,7 +36,7 @@ func (a *Audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// ReadClaims reads the claims of a token, and reports whether it could.
+// ReadClaims reads the claims of a token and reports whether it succeeded.
 func ReadClaims(token string) (c Claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -49,21 +49,22 @@ func ReadClaims(token string) (c Claims, ok bool) {
 	return c, true
 }
 
-// Expires returns when the token expires.
+// Expires returns the expiry of the token.
 func (c Claims) Expires() time.Time { return time.Unix(c.Expiry, 0).UTC() }
 
-// tokenMargin is how long a token must still be valid, because a call takes time and
+// tokenMargin is the validity that a token must have left, because a call takes time and
 // clocks differ.
 const tokenMargin = time.Minute
 
-// Serves reports whether a token is for an audience, and is valid for long enough to
-// be sent.
+// Serves reports whether token is for the audience and stays valid long enough to be
+// sent.
 func Serves(token, audience string, now time.Time) bool {
 	c, ok := ReadClaims(token)
 	return ok && slices.Contains(c.Audience, audience) && c.Expires().Sub(now) > tokenMargin
 }
 
-// IsToken reports whether a text can be sent as a token.
+// IsToken reports whether text can be sent as a token: it is not empty and contains only
+// printable ASCII characters other than spaces.
 func IsToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -1,7 +1,7 @@
 // Package client calls a Holdfast server from Go.
 //
-// Dial makes a connection whose calls carry a token, and which gets the next
-// token by itself. The generated clients of gen/ take it as it is:
+// Dial makes a connection whose calls carry a token. The connection renews the token by
+// itself. The generated clients in gen/ accept it:
 //
 //	c, err := client.Dial(client.Config{
 //		Address:    "https://holdfast.example.com",
@@ -9,8 +9,8 @@
 //	})
 //	groups := iampb.NewGroupsServiceClient(c)
 //
-// All and Pages iterate over lists. If the server refuses a call, the error is an
-// Error with all details.
+// All and Pages iterate over lists. If the server refuses a call, the error is an *Error
+// with all details.
 //
 // The holdfast command is built on this package.
 package client
@@ -31,36 +31,36 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Config says which server to call, and with which credential. Only Address is
-// required.
+// Config names the server to call and the credential to use. Only Address is required.
 type Config struct {
-	Address   string // of the API: https://host[:port], or http:// for a server on the same machine
-	Audience  string // of its tokens; "" is the address
-	Issuer    string // address of the token issuer; "" is the server itself
-	CAFile    string // certificates (PEM) to trust beside the system's
-	UserAgent string // the program's name, which the server logs and shows with sessions
-	InTheOpen bool   // allows to send tokens unencrypted to other machines
+	Address   string // address of the API: https://host[:port], or http:// for a server on this machine
+	Audience  string // audience of the tokens; if "", Address
+	Issuer    string // address of the token issuer; if "", the server itself
+	CAFile    string // file of certificates (PEM) to trust, in addition to the system's
+	UserAgent string // name of the program, which the server logs and shows with sessions
+	InTheOpen bool   // whether tokens may be sent unencrypted to other machines
 
-	Credential Credential    // gets tokens; nil: calls carry none
-	Vault      Vault         // stores tokens; nil: in memory
-	Timeout    time.Duration // of each step to get a token; 0 is 30 seconds
+	Credential Credential    // gets tokens; if nil, calls carry no token
+	Vault      Vault         // stores tokens; if nil, they are kept in memory
+	Timeout    time.Duration // timeout of each step that gets a token; if 0, 30 seconds
 
-	Options []grpc.DialOption // for gRPC, such as interceptors
+	Options []grpc.DialOption // options for gRPC, such as interceptors
 }
 
-// maxAnswer is larger than a page of the largest resources.
+// maxAnswer is the largest response, in bytes. A page of the largest resources is
+// smaller.
 const maxAnswer = 100 << 20
 
 // A Client is a connection to one server. It is safe for concurrent use.
 type Client struct {
 	*grpc.ClientConn
 	issuer  *Issuer
-	renewal *renewal // nil: calls carry no token
+	renewal *renewal // nil if calls carry no token
 	close   func() error
 }
 
-// Dial returns a Client. It sends nothing: whether the server answers and accepts the
-// credential shows at the first call. The error lists every mistake in cfg.
+// Dial returns a Client. It sends nothing, so the first call shows whether the server
+// answers and accepts the credential. The error lists every mistake in cfg.
 func Dial(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -101,15 +101,15 @@ func (c *Client) dialIssuer(cfg Config) error {
 	return nil
 }
 
-// Close ends the connection and all calls.
+// Close closes the connection and cancels its calls.
 func (c *Client) Close() error { return c.close() }
 
-// Issuer returns the issuer of the tokens of this client.
+// Issuer returns the issuer of this client's tokens.
 func (c *Client) Issuer() *Issuer { return c.issuer }
 
-// Token returns the token that a call would carry now, for other programs such as
-// curl or docker login. It gets one if necessary, and returns ErrNoCredential if
-// there is no credential.
+// Token returns the token that a call would carry now, for other programs such as curl or
+// docker login. It gets a new token if necessary. Without a credential it returns
+// ErrNoCredential.
 func (c *Client) Token(ctx context.Context) (string, error) {
 	if c.renewal == nil {
 		return "", ErrNoCredential
@@ -117,11 +117,10 @@ func (c *Client) Token(ctx context.Context) (string, error) {
 	return c.renewal.token(ctx, "")
 }
 
-// ErrNoCredential is the error of a Client that needs a token and has no credential.
+// ErrNoCredential means that a Client needs a token and has no credential.
 var ErrNoCredential = errors.New("there is no credential")
 
-// bearer returns the token for a call, other than one that was refused, or "" if
-// calls carry none.
+// bearer returns a token for a call, other than refused, or "" if calls carry no token.
 func (c *Client) bearer(ctx context.Context, refused string) (string, error) {
 	if c.renewal == nil {
 		return "", nil
@@ -129,7 +128,7 @@ func (c *Client) bearer(ctx context.Context, refused string) (string, error) {
 	return c.renewal.token(ctx, refused)
 }
 
-// check returns every mistake in a Config, with the name of the field.
+// check returns all mistakes in cfg, each with the name of its field.
 func (cfg Config) check() error {
 	var errs []error
 	field := func(name string, err error) { errs = append(errs, inField(name, err)) }
@@ -152,7 +151,7 @@ func (cfg Config) check() error {
 	return errors.Join(errs...)
 }
 
-// inField adds the name of a field to an error.
+// inField adds the name of a field to err. It returns nil if err is nil.
 func inField(name string, err error) error {
 	if err == nil {
 		return nil
@@ -160,8 +159,8 @@ func inField(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// TLS returns settings that trust the system's certificates and those of CAFile, for
-// HTTP clients that call the same server.
+// TLS returns a configuration that trusts the certificates of the system and of CAFile.
+// HTTP clients that call the same server can use it.
 func (cfg Config) TLS() (*tls.Config, error) {
 	security := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.CAFile == "" {
@@ -180,7 +179,7 @@ func (cfg Config) TLS() (*tls.Config, error) {
 	return security, nil
 }
 
-// transport returns the credentials of the transport to an address.
+// transport returns the gRPC transport credentials for an address.
 func (cfg Config) transport(u *url.URL) (credentials.TransportCredentials, error) {
 	if u.Scheme == "http" {
 		return insecure.NewCredentials(), nil

@@ -11,8 +11,8 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// Tokens are the access token that calls carry, and the refresh token that gets the
-// next. Either can be "".
+// Tokens are an access token, which calls carry, and a refresh token, which can be
+// exchanged for the next pair. Either can be "".
 type Tokens struct {
 	Access  string `json:"token,omitempty"`
 	Refresh string `json:"refreshToken,omitempty"`
@@ -20,9 +20,9 @@ type Tokens struct {
 
 // A Credential gets tokens.
 type Credential interface {
-	// Next returns tokens that replace those before, which are empty at first. It is
-	// called if the access token is about to expire or was refused, by one goroutine
-	// at a time.
+	// Next returns the tokens that replace before, which is empty on the first call. It is
+	// called if the access token is about to expire or was refused, by one goroutine at a
+	// time.
 	Next(ctx context.Context, issuer *Issuer, before Tokens) (Tokens, error)
 }
 
@@ -36,17 +36,17 @@ func (t Token) Next(context.Context, *Issuer, Tokens) (Tokens, error) {
 
 func (t Token) check() error {
 	if !IsToken(string(t)) {
-		return errors.New("the token is none") // which must not be shown
+		return errors.New("the token is empty or contains characters that a token cannot have") // without the secret
 	}
 	return nil
 }
 
-// A RefreshToken belongs to a person's session. It works once: the issuer returns
-// another with every token, and a second use ends the session. A program that runs
-// more than once needs a Vault for it.
+// A RefreshToken belongs to a person's session. It works once: the issuer returns another
+// refresh token with every access token, and a second use ends the session. A program
+// that runs more than once needs a Vault to store it.
 type RefreshToken string
 
-// Next exchanges the refresh token of the tokens before, or t if they have none.
+// Next exchanges the refresh token in before, or t if before has none.
 func (t RefreshToken) Next(ctx context.Context, issuer *Issuer, before Tokens) (Tokens, error) {
 	token := cmp.Or(before.Refresh, string(t))
 	if token == "" {
@@ -57,16 +57,16 @@ func (t RefreshToken) Next(ctx context.Context, issuer *Issuer, before Tokens) (
 
 func (t RefreshToken) check() error {
 	if t == "" {
-		return nil // the vault has it
+		return nil // the refresh token is in the vault
 	}
 	return Token(t).check()
 }
 
-// A Workload is a program whose platform gives it a token. It exchanges that for a
+// A Workload is a program whose platform gives it a token. The token is exchanged for a
 // token of an identity that trusts the platform.
 type Workload struct {
-	Identity string // uid of the identity to assume; "" is that of the proof
-	Proof    Proof  // nil: Platform
+	Identity string // UID of the identity to assume; if "", the identity that the proof names
+	Proof    Proof  // if nil, Platform
 }
 
 // Next gets a new proof and exchanges it.
@@ -75,18 +75,18 @@ func (w Workload) Next(ctx context.Context, issuer *Issuer, _ Tokens) (Tokens, e
 	if proof == nil {
 		proof = Platform
 	}
-	own, err := issuer.prove(ctx, proof, w.Identity)
+	token, err := issuer.prove(ctx, proof, w.Identity)
 	if err != nil {
 		return Tokens{}, err
 	}
-	return issuer.Exchange(ctx, own, &oidcpb.ExchangeRequest{Identity: w.Identity})
+	return issuer.Exchange(ctx, token, &oidcpb.ExchangeRequest{Identity: w.Identity})
 }
 
-// A Proof returns a token of another issuer that proves an identity to ours. identity
-// is its uid, or "".
+// A Proof returns a token from another issuer that proves an identity to our issuer.
+// identity is the UID of the identity, or "".
 type Proof func(ctx context.Context, issuer, identity string) (string, error)
 
-// File returns a Proof that reads a file each time, because the file may be renewed.
+// File returns a Proof that reads the file on each call, because the file may be renewed.
 func File(path string) Proof {
 	return func(context.Context, string, string) (string, error) { return readToken(path) }
 }
@@ -98,7 +98,7 @@ func readToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if !IsToken(token) {
-		return "", fmt.Errorf("%s does not hold a token", path)
+		return "", fmt.Errorf("%s does not contain a token", path)
 	}
 	return token, nil
 }

@@ -9,8 +9,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// What the page for users shows stands in the examples, which are compiled and
-// run.
+// Every Go block of docs/clients.md is part of an example in this package, so it is
+// compiled and run.
 func TestDocsShowExamples(t *testing.T) {
 	page, err := os.ReadFile("../docs/clients.md")
 	if err != nil {
@@ -26,7 +26,7 @@ func TestDocsShowExamples(t *testing.T) {
 	}
 	for _, block := range blocks {
 		if !strings.Contains(string(examples), string(block[1])) {
-			t.Errorf("docs/clients.md shows what is in no example:\n%s", block[1])
+			t.Errorf("docs/clients.md has a block that is in no example:\n%s", block[1])
 		}
 	}
 }

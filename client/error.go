@@ -11,13 +11,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// An Error is a call that failed, with the status that the server returned or that
-// gRPC made without an answer. status.Code returns its code, and errors.Is matches
-// context.Canceled and context.DeadlineExceeded.
+// An Error is a failed call. Its status comes from the server, or from gRPC if the server
+// did not answer. status.Code returns its code, and errors.Is matches context.Canceled
+// and context.DeadlineExceeded.
 type Error struct {
-	Address   string // of the server that was called: the API's, or the issuer's
-	Method    string // such as /holdfast.iam.v2beta1.GroupsService/GetGroup
-	RequestID string // in the server's log; "" if it did not answer
+	Address   string // address of the called server: the API or the issuer
+	Method    string // full name, such as /holdfast.iam.v2beta1.GroupsService/GetGroup
+	RequestID string // request ID in the server's log; "" if the server did not answer
 
 	status *status.Status
 }
@@ -28,27 +28,27 @@ func (e *Error) Error() string { return e.status.Message() }
 // GRPCStatus returns the status with its details, for package status.
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 
-// Is reports whether the context of the call was canceled or had a deadline.
+// Is reports whether target is the context error that ended the call.
 func (e *Error) Is(target error) bool {
 	return (target == context.Canceled && e.status.Code() == codes.Canceled) ||
 		(target == context.DeadlineExceeded && e.status.Code() == codes.DeadlineExceeded)
 }
 
-// Reason returns the reason for programs, such as INVALID_ARGUMENT, or "" if no server
-// has answered.
+// Reason returns the reason in a form for programs, such as INVALID_ARGUMENT, or "" if no
+// server has answered.
 func (e *Error) Reason() string {
 	info, _ := Detail[*errdetails.ErrorInfo](e)
 	return info.GetReason()
 }
 
-// Fields returns all fields of the request that must be changed.
+// Fields returns the invalid fields of the request.
 func (e *Error) Fields() []*errdetails.BadRequest_FieldViolation {
 	bad, _ := Detail[*errdetails.BadRequest](e)
 	return bad.GetFieldViolations()
 }
 
-// Detail returns the detail of an error that has a type, such as
-// *errdetails.ErrorInfo or *errdetails.PreconditionFailure.
+// Detail returns the first detail of err that has type T, such as *errdetails.ErrorInfo
+// or *errdetails.PreconditionFailure.
 func Detail[T proto.Message](err error) (detail T, ok bool) {
 	for _, d := range status.Convert(err).Details() {
 		if detail, ok := d.(T); ok {
@@ -58,7 +58,7 @@ func Detail[T proto.Message](err error) (detail T, ok bool) {
 	return detail, false
 }
 
-// failure returns err as an Error, or nil.
+// failure returns err as an *Error. It returns nil if err is nil.
 func (e *endpoint) failure(method string, header metadata.MD, err error) error {
 	if err == nil {
 		return nil
@@ -73,7 +73,7 @@ func (e *endpoint) failure(method string, header metadata.MD, err error) error {
 	return failed
 }
 
-// givenUp returns the Error of a step whose context has ended.
+// givenUp returns the *Error of a step whose context has ended.
 func givenUp(ctx context.Context, address string) error {
 	return &Error{Address: address, status: status.FromContextError(ctx.Err())}
 }

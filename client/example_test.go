@@ -41,8 +41,8 @@ func Example() {
 	// Output: team-a is made by a program
 }
 
-// A workload needs no secret: it shows the token that its platform gives it. In a
-// pipeline or a pod the Proof can be left out.
+// A workload needs no secret: it sends the token that its platform gives it. In a
+// pipeline or a pod the Proof can be omitted.
 func ExampleWorkload() {
 	c, err := client.Dial(client.Config{
 		Address: os.Getenv("HOLDFAST_API"),
@@ -85,7 +85,9 @@ func ExampleRefreshToken() {
 
 func ExampleAll() {
 	ctx := context.Background()
-	c, err := client.Dial(client.Config{Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN"))})
+	c, err := client.Dial(client.Config{
+		Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN")),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -107,10 +109,12 @@ func ExampleAll() {
 	// registry.push
 }
 
-// A walk that was cut off goes on from the last page that was dealt with.
+// An interrupted iteration continues from the last page that was processed.
 func ExamplePages() {
 	ctx := context.Background()
-	c, err := client.Dial(client.Config{Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN"))})
+	c, err := client.Dial(client.Config{
+		Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN")),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -137,7 +141,9 @@ func ExamplePages() {
 
 func ExampleError() {
 	ctx := context.Background()
-	c, err := client.Dial(client.Config{Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN"))})
+	c, err := client.Dial(client.Config{
+		Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN")),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -162,10 +168,12 @@ func ExampleError() {
 	// in the server's log: true
 }
 
-// The registry has tokens of its own, which are got for those of the API.
+// The registry needs its own tokens. An API token can be exchanged for a registry token.
 func ExampleIssuer_Exchange() {
 	ctx := context.Background()
-	c, err := client.Dial(client.Config{Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN"))})
+	c, err := client.Dial(client.Config{
+		Address: os.Getenv("HOLDFAST_API"), Credential: client.Token(os.Getenv("HOLDFAST_TOKEN")),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -23,21 +23,21 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// A far side stands in for a server where a test needs to see what it is sent, or
-// an answer that a real one does not give.
+// A far is a fake server for tests that check what a client sends, or that need an answer
+// that a real server does not give.
 type far struct {
 	oidcpb.UnimplementedSecurityTokenServiceServer
 	iampb.UnimplementedGroupsServiceServer
 	advisoriespb.UnimplementedAdvisoryReadingServiceServer
 	address string
 
-	life time.Duration                                 // of tokens
+	life time.Duration                                 // lifetime of tokens
 	list func(*iampb.ListGroupsRequest) (*page, error) // answers lists
 
 	mu        sync.Mutex
-	refreshes int      // of tokens called refresh-N, each good once
-	exchanges []string // what was shown, for which identity and audiences
-	refused   []string // access tokens that are not taken
+	refreshes int      // number of refreshes; refresh-N works once
+	exchanges []string // token, identity and audiences of each exchange
+	refused   []string // access tokens that the server refuses
 	calls     []string // bearers of calls to the API
 	asked     []*iampb.ListGroupsRequest
 }
@@ -60,7 +60,7 @@ func startFar(t *testing.T, options ...grpc.ServerOption) *far {
 	return f
 }
 
-// dial connects with a credential, and with what else a test sets.
+// dial connects to the fake server, with the other settings of cfg.
 func (f *far) dial(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
 	if cfg.Address == "" {
@@ -74,9 +74,11 @@ func (f *far) dial(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// access is a token that a far side gives.
+// access returns a token as the fake server issues it.
 func access(audience, id string, life time.Duration) string {
-	claims, _ := json.Marshal(map[string]any{"aud": audience, "exp": time.Now().Add(life).Unix(), "jti": id, "sub": "someone"})
+	claims, _ := json.Marshal(map[string]any{
+		"aud": audience, "exp": time.Now().Add(life).Unix(), "jti": id, "sub": "someone",
+	})
 	return unsigned(string(claims))
 }
 
@@ -85,16 +87,21 @@ func bearerOf(ctx context.Context) string {
 	return strings.TrimPrefix(strings.Join(md.Get("authorization"), " and "), "Bearer ")
 }
 
-// refuse is an error as the server makes them.
+// refuse returns an error in the server's format.
 func refuse(code codes.Code, text string, details ...protoadapt.MessageV1) error {
-	st, err := status.New(code, text).WithDetails(append([]protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: "REASON", Domain: "iam.example.com"}}, details...)...)
+	st, err := status.New(code, text).WithDetails(append([]protoadapt.MessageV1{
+		&errdetails.ErrorInfo{Reason: "REASON", Domain: "iam.example.com"},
+	},
+		details...)...)
 	if err != nil {
 		return err
 	}
 	return st.Err()
 }
 
-func (f *far) ExchangeRefreshToken(ctx context.Context, req *oidcpb.ExchangeRefreshTokenRequest) (*oidcpb.TokenPair, error) {
+func (f *far) ExchangeRefreshToken(
+	ctx context.Context, req *oidcpb.ExchangeRefreshTokenRequest,
+) (*oidcpb.TokenPair, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if bearerOf(ctx) != fmt.Sprint("refresh-", f.refreshes) {
@@ -110,11 +117,12 @@ func (f *far) ExchangeRefreshToken(ctx context.Context, req *oidcpb.ExchangeRefr
 func (f *far) Exchange(ctx context.Context, req *oidcpb.ExchangeRequest) (*oidcpb.RawToken, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.exchanges = append(f.exchanges, fmt.Sprintf("%s as %q for %s", bearerOf(ctx), req.GetIdentity(), strings.Join(req.GetAud(), ",")))
+	f.exchanges = append(f.exchanges,
+		fmt.Sprintf("%s as %q for %s", bearerOf(ctx), req.GetIdentity(), strings.Join(req.GetAud(), ",")))
 	return &oidcpb.RawToken{Token: access(req.GetAud()[0], fmt.Sprint("x", len(f.exchanges)), f.life)}, nil
 }
 
-// authenticate notes the bearer of a call, and refuses some.
+// authenticate records the bearer of a call, and refuses the tokens in f.refused.
 func (f *far) authenticate(ctx context.Context) error {
 	_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", "request-1"))
 	f.mu.Lock()
@@ -149,7 +157,9 @@ func (f *far) ListGroups(ctx context.Context, req *iampb.ListGroupsRequest) (*pa
 	return f.list(req)
 }
 
-func (f *far) ExportAdvisories(req *advisoriespb.ExportAdvisoriesRequest, stream advisoriespb.AdvisoryReadingService_ExportAdvisoriesServer) error {
+func (f *far) ExportAdvisories(
+	req *advisoriespb.ExportAdvisoriesRequest, stream advisoriespb.AdvisoryReadingService_ExportAdvisoriesServer,
+) error {
 	if err := f.authenticate(stream.Context()); err != nil {
 		return err
 	}

@@ -12,18 +12,18 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// An Issuer gives tokens for other credentials.
+// An Issuer exchanges credentials for tokens.
 type Issuer struct {
 	Address  string
-	Audience string // of tokens, unless a request names another
+	Audience string // audience of the tokens, unless the request names another
 
 	endpoint *endpoint
 	conn     grpc.ClientConnInterface
 	timeout  time.Duration
 }
 
-// Exchange exchanges a token of another issuer, or one of this issuer's own for
-// another audience or with fewer capabilities.
+// Exchange exchanges a token from another issuer. It also exchanges a token from this
+// issuer, for a token with another audience or fewer capabilities.
 func (i *Issuer) Exchange(ctx context.Context, token string, req *oidcpb.ExchangeRequest) (Tokens, error) {
 	if !IsToken(token) {
 		return Tokens{}, errNoToken
@@ -45,9 +45,10 @@ func (i *Issuer) Exchange(ctx context.Context, token string, req *oidcpb.Exchang
 }
 
 // errNoToken does not quote the text, which may be a secret.
-var errNoToken = errors.New("what is to be exchanged is not a token")
+var errNoToken = errors.New("the credential to exchange is not a token")
 
-// Refresh exchanges a refresh token, which works once, for the next tokens.
+// Refresh exchanges a refresh token for the next pair of tokens. A refresh token works
+// once.
 func (i *Issuer) Refresh(ctx context.Context, token string) (Tokens, error) {
 	if !IsToken(token) {
 		return Tokens{}, errNoToken
@@ -67,7 +68,7 @@ func (i *Issuer) Refresh(ctx context.Context, token string) (Tokens, error) {
 	return next, nil
 }
 
-// prove gets what proves an identity to the issuer.
+// prove calls proof for the identity, with the timeout of the issuer.
 func (i *Issuer) prove(ctx context.Context, proof Proof, identity string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()

@@ -13,18 +13,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// ErrPageTokenExpired is the error of a list that began with an expired page token.
-var ErrPageTokenExpired = errors.New("the page token has expired: begin again without one")
+// ErrPageTokenExpired is the error of a list that starts from an expired page token.
+var ErrPageTokenExpired = errors.New("the page token has expired: start again without a page token")
 
-// A Page is one answer of a List method.
+// A Page is one response of a List method.
 type Page interface{ GetNextPageToken() string }
 
-// All iterates over everything that a List method lists. items returns the items of a
-// page:
+// All iterates over all items of a List method. items returns the items of a page:
 //
 //	for g, err := range client.All(ctx, groups.ListGroups, req, (*iampb.ListGroupsResponse).GetGroups) {
 //
-// An error is yielded once, without an item, and ends the iteration.
+// If a call fails, All yields the error once, with a zero item, and stops.
 func All[Request proto.Message, P Page, T any](
 	ctx context.Context, list func(context.Context, Request, ...grpc.CallOption) (P, error), req Request,
 	items func(P) []T,
@@ -32,8 +31,8 @@ func All[Request proto.Message, P Page, T any](
 	return func(yield func(T, error) bool) {
 		for page, err := range Pages(ctx, list, req) {
 			if err != nil {
-				var none T
-				yield(none, err)
+				var zero T
+				yield(zero, err)
 				return
 			}
 			for _, item := range items(page) {
@@ -45,14 +44,14 @@ func All[Request proto.Message, P Page, T any](
 	}
 }
 
-// Pages iterates over the pages of a List method, from the page_token of req if it has
-// one. It requests the next page while the loop works on this one, and leaves nothing
-// running when the loop ends. It does not change req.
+// Pages iterates over the pages of a List method, starting at the page_token of req if it
+// has one. It requests the next page while the loop body works on the current one. When
+// the loop ends, no call is left running. Pages does not change req.
 //
-// An error is yielded once and ends the iteration. To continue after it, or after a
+// If a call fails, Pages yields the error once and stops. To continue after an error or a
 // break, put the next_page_token of the last page into the request, within three days.
-// After that the server would silently begin again; Pages yields ErrPageTokenExpired
-// instead.
+// After that time the server would silently start from the first page, so Pages yields
+// ErrPageTokenExpired instead.
 func Pages[Request proto.Message, P Page](
 	ctx context.Context, list func(context.Context, Request, ...grpc.CallOption) (P, error), req Request,
 ) iter.Seq2[P, error] {
@@ -81,8 +80,8 @@ func Pages[Request proto.Message, P Page](
 		for {
 			got := <-ahead
 			if got.err != nil {
-				var none P
-				yield(none, got.err)
+				var zero P
+				yield(zero, got.err)
 				return
 			}
 			token := got.page.GetNextPageToken()
@@ -96,7 +95,8 @@ func Pages[Request proto.Message, P Page](
 	}
 }
 
-// after returns the request for the page of a token. Only the first page skips.
+// after returns the request for the page that token names. It clears skip, which applies
+// only to the first page.
 func after[Request proto.Message](req Request, token string) Request {
 	next := proto.CloneOf(req)
 	m := next.ProtoReflect()

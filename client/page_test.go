@@ -37,8 +37,10 @@ func startPages(t *testing.T) (*far, iampb.GroupsServiceClient) {
 	return f, iampb.NewGroupsServiceClient(f.dial(t, client.Config{Credential: client.Token("t")}))
 }
 
-// names walks a list, up to a number of items.
-func names(ctx context.Context, groups iampb.GroupsServiceClient, req *iampb.ListGroupsRequest, most int) (all []string, _ error) {
+// names iterates over a list and returns the names of at most max items.
+func names(
+	ctx context.Context, groups iampb.GroupsServiceClient, req *iampb.ListGroupsRequest, most int,
+) (all []string, _ error) {
 	for g, err := range client.All(ctx, groups.ListGroups, req, (*page).GetGroups) {
 		if err != nil {
 			return all, err
@@ -59,7 +61,8 @@ func TestAll(t *testing.T) {
 	}
 	var asked []string
 	for _, r := range f.asked {
-		asked = append(asked, fmt.Sprintf("%q skip %d of %d by %s", r.GetPageToken(), r.GetSkip(), r.GetPageSize(), r.GetOrderBy()))
+		asked = append(asked,
+			fmt.Sprintf("%q skip %d of %d by %s", r.GetPageToken(), r.GetSkip(), r.GetPageSize(), r.GetOrderBy()))
 	}
 	want := []string{`"" skip 7 of 2 by name`, `"to-3" skip 0 of 2 by name`, `"to-5" skip 0 of 2 by name`}
 	if diff := cmp.Diff(want, asked); diff != "" {
@@ -79,8 +82,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// A loop that is left early leaves nothing running: the page ahead is given up,
-// and that is waited for.
+// If a loop ends early, no call is left running: Pages cancels the request for the next
+// page and waits for it.
 func TestBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, asked atomic.Int32
@@ -89,7 +92,7 @@ func TestBreak(t *testing.T) {
 			defer running.Add(-1)
 			if asked.Add(1); req.GetPageToken() == "to-3" {
 				<-ctx.Done()
-				time.Sleep(time.Minute) // of the test's own clock
+				time.Sleep(time.Minute) // by the clock of the test
 				return nil, ctx.Err()
 			}
 			return threePages(req)
@@ -100,7 +103,7 @@ func TestBreak(t *testing.T) {
 			}
 		}
 		if running.Load() != 0 || asked.Load() > 2 {
-			t.Errorf("%d calls run on, %d were made; want none, and at most two", running.Load(), asked.Load())
+			t.Errorf("%d calls are still running, %d were made; want none, and at most two", running.Load(), asked.Load())
 		}
 	})
 }
@@ -114,14 +117,14 @@ func TestCancelledWalk(t *testing.T) {
 	for g, err := range client.All(ctx, groups.ListGroups, &iampb.ListGroupsRequest{}, (*page).GetGroups) {
 		if err != nil {
 			failed = err
-			continue // which there is nothing after
+			continue // no item follows an error
 		}
 		got = append(got, g.GetName())
 		if len(got) == 1 {
 			cancel()
 		}
 	}
-	// The page ahead may have come before the end of the context.
+	// The next page may have arrived before the context ended.
 	if !errors.Is(failed, context.Canceled) || len(got) < 2 || len(got) > 4 {
 		t.Errorf("%q, %v", got, failed)
 	}
@@ -130,8 +133,8 @@ func TestCancelledWalk(t *testing.T) {
 	}
 }
 
-// An error in the middle ends the walk after what came before it, and the walk
-// can be taken up where it was.
+// An error ends the iteration after the items before it. A new iteration can continue
+// from there.
 func TestResume(t *testing.T) {
 	f, groups := startPages(t)
 	broken := true
@@ -146,7 +149,7 @@ func TestResume(t *testing.T) {
 	walk := func() (failed error) {
 		for p, err := range client.Pages(t.Context(), groups.ListGroups, req) {
 			if failed != nil {
-				t.Errorf("after an error there is %v, %v", p, err)
+				t.Errorf("after an error the loop yields %v, %v", p, err)
 			}
 			if failed = err; err != nil {
 				continue
@@ -174,7 +177,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// One walk can be gone by many at once, each from its beginning.
+// Several goroutines can range over one iterator. Each starts from the beginning.
 func TestRacedWalks(t *testing.T) {
 	_, groups := startPages(t)
 	walk := client.All(t.Context(), groups.ListGroups, &iampb.ListGroupsRequest{}, (*page).GetGroups)
@@ -184,21 +187,21 @@ func TestRacedWalks(t *testing.T) {
 			seen := 0
 			for g, err := range walk {
 				if seen++; err != nil || g.GetName() != fmt.Sprint("g", seen) {
-					t.Errorf("walk %d: item %d is %v, %v", n, seen, g, err)
+					t.Errorf("iteration %d: item %d is %v, %v", n, seen, g, err)
 				}
 				if seen == n {
 					return
 				}
 			}
 			if seen != 6 {
-				t.Errorf("walk %d ends after %d", n, seen)
+				t.Errorf("iteration %d ends after %d", n, seen)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// Every method whose answers have a next page takes its token.
+// Every method whose response has a next page token accepts a page token.
 func TestPagedMethods(t *testing.T) {
 	paged := 0
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
@@ -211,7 +214,7 @@ func TestPagedMethods(t *testing.T) {
 				}
 				paged++
 				if fd := m.Input().Fields().ByName("page_token"); fd == nil || fd.Kind() != protoreflect.StringKind {
-					t.Errorf("%s has pages, but takes no page_token", m.FullName())
+					t.Errorf("%s has pages, but accepts no page_token", m.FullName())
 				}
 			}
 		}

@@ -15,12 +15,12 @@ import (
 	"strings"
 )
 
-// KubernetesTokenFile is the file to which a pod's token for the issuer is projected.
+// KubernetesTokenFile is the file into which a pod projects its token for the issuer.
 const KubernetesTokenFile = "/var/run/secrets/holdfast/token"
 
 const maxPlatformAnswer = 1 << 20
 
-// ErrNoPlatform is the error of Platform on an unknown platform.
+// ErrNoPlatform means that Platform found no known platform.
 var ErrNoPlatform = errors.New("there is no token that proves an identity")
 
 // Platform is the Proof of the platform on which this program runs: GitLab CI (the
@@ -30,9 +30,9 @@ func Platform(ctx context.Context, issuer, identity string) (string, error) {
 	return platformToken(ctx, platforms(KubernetesTokenFile), os.Getenv, purpose{issuer, identity})
 }
 
-func platformToken(ctx context.Context, all []platform, getenv func(string) string, p purpose) (string, error) {
-	for _, each := range all {
-		if !each.here(getenv) {
+func platformToken(ctx context.Context, candidates []platform, getenv func(string) string, p purpose) (string, error) {
+	for _, each := range candidates {
+		if !each.present(getenv) {
 			continue
 		}
 		text, err := each.token(ctx, getenv, p)
@@ -40,7 +40,7 @@ func platformToken(ctx context.Context, all []platform, getenv func(string) stri
 			return "", fmt.Errorf("ask %s for a token: %w", each.name, err)
 		}
 		if !IsToken(text) {
-			return "", fmt.Errorf("ask %s for a token: the answer holds none", each.name)
+			return "", fmt.Errorf("ask %s for a token: the answer is not a token", each.name)
 		}
 		return text, nil
 	}
@@ -49,16 +49,18 @@ func platformToken(ctx context.Context, all []platform, getenv func(string) stri
 
 // A platform gives workloads tokens that prove their identity.
 type platform struct {
-	name  string
-	here  func(getenv func(string) string) bool
-	token func(ctx context.Context, getenv func(string) string, p purpose) (string, error)
+	name string
+	// present reports whether the program runs on the platform.
+	present func(getenv func(string) string) bool
+	token   func(ctx context.Context, getenv func(string) string, p purpose) (string, error)
 }
 
 // A purpose is the audience of a workload's token, and the identity to assume with it.
 type purpose struct{ audience, identity string }
 
-// platforms returns the known platforms. The first that is present is used, because
-// a pipeline's token says more than that of the pod in which it runs.
+// platforms returns the known platforms. The first platform that is present is used,
+// because the token of a pipeline says more than the token of the pod that runs the
+// pipeline.
 func platforms(kubernetesFile string) []platform {
 	return []platform{
 		{"GitLab CI", func(getenv func(string) string) bool { return getenv("HOLDFAST_ID_TOKEN") != "" }, gitlabToken},
@@ -71,7 +73,8 @@ func platforms(kubernetesFile string) []platform {
 	}
 }
 
-// podToken reads the file, which the cluster renews before the token expires.
+// podToken returns a function that reads the file on each call, because the cluster
+// renews the token before it expires.
 func podToken(file string) func(context.Context, func(string) string, purpose) (string, error) {
 	return func(context.Context, func(string) string, purpose) (string, error) { return readToken(file) }
 }
@@ -80,8 +83,8 @@ func gitlabToken(_ context.Context, getenv func(string) string, _ purpose) (stri
 	return getenv("HOLDFAST_ID_TOKEN"), nil
 }
 
-// githubToken asks the runner. Errors quote neither the address nor the answer,
-// because both hold secrets.
+// githubToken requests a token from the runner. Errors quote neither the address nor the
+// answer, because both contain secrets.
 func githubToken(ctx context.Context, getenv func(string) string, p purpose) (string, error) {
 	u, err := url.Parse(getenv("ACTIONS_ID_TOKEN_REQUEST_URL"))
 	if err != nil || (u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname()))) {
@@ -100,17 +103,17 @@ func githubToken(ctx context.Context, getenv func(string) string, p purpose) (st
 	return answer.Value, err
 }
 
-// askJSON sends a request and reads the JSON of the answer. Errors quote neither.
+// askJSON sends a request and decodes the JSON answer. Errors quote neither of them.
 func askJSON(req *http.Request, answer any) error {
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return outer.Err // without the address
+		return outer.Err // outer would quote the address
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
+	defer func() { _ = resp.Body.Close() }() // reading has already succeeded or failed
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("it answers %s", resp.Status)
 	}
@@ -120,7 +123,7 @@ func askJSON(req *http.Request, answer any) error {
 	return nil
 }
 
-// buildkiteToken runs the agent, which gets the token.
+// buildkiteToken runs the Buildkite agent to get a token.
 func buildkiteToken(ctx context.Context, _ func(string) string, p purpose) (string, error) {
 	cmd := exec.CommandContext(ctx, "buildkite-agent", "oidc", "request-token", "--audience", p.audience)
 	var said bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A runner answers as that of GitHub Actions does.
+// runner returns a server that answers as a GitHub Actions runner does.
 func runner(t *testing.T) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -32,7 +32,10 @@ func runner(t *testing.T) *httptest.Server {
 func TestPlatforms(t *testing.T) {
 	dir := t.TempDir()
 	agent := filepath.Join(dir, "buildkite-agent")
-	script := "#!/bin/sh\n[ \"$1 $2 $3\" = 'oidc request-token --audience' ] || { echo 'oh dear' >&2; exit 1; }\necho \"from-agent-$4\"\n"
+	script := `#!/bin/sh
+[ "$1 $2 $3" = 'oidc request-token --audience' ] || { echo 'oh dear' >&2; exit 1; }
+echo "from-agent-$4"
+`
 	if err := os.WriteFile(agent, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +45,8 @@ func TestPlatforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	github := map[string]string{
-		"ACTIONS_ID_TOKEN_REQUEST_URL": runner(t).URL + "/token?api-version=2.0", "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "secret-of-the-run",
+		"ACTIONS_ID_TOKEN_REQUEST_URL":   runner(t).URL + "/token?api-version=2.0",
+		"ACTIONS_ID_TOKEN_REQUEST_TOKEN": "secret-of-the-run",
 	}
 	noToken := filepath.Join(dir, "words")
 	if err := os.WriteFile(noToken, []byte("no token"), 0o600); err != nil {
@@ -58,10 +62,16 @@ func TestPlatforms(t *testing.T) {
 		"Buildkite":                     {map[string]string{"BUILDKITE_JOB_ID": "1"}, "", "from-agent-aud", ""},
 		"a pod":                         {nil, pod, "from-pod", ""},
 		"a pipeline that runs in a pod": {github, pod, "token-for-aud-2.0", ""},
-		"none of them":                  {nil, "", "", ErrNoPlatform.Error()},
-		"a job without a token":         {map[string]string{"HOLDFAST_ID_TOKEN": "two words"}, pod, "", "ask GitLab CI for a token: the answer holds none"},
-		"a pod without a token":         {nil, noToken, "", "ask Kubernetes for a token: " + noToken + " does not hold a token"},
-		"AWS without a secret":          {map[string]string{"AWS_ACCESS_KEY_ID": "id"}, "", "", "ask AWS for a token: AWS_SECRET_ACCESS_KEY is not set"},
+		"no platform":                   {nil, "", "", ErrNoPlatform.Error()},
+		"a job without a token": {
+			map[string]string{"HOLDFAST_ID_TOKEN": "two words"}, pod, "", "ask GitLab CI for a token: the answer is not a token",
+		},
+		"a pod without a token": {
+			nil, noToken, "", "ask Kubernetes for a token: " + noToken + " does not contain a token",
+		},
+		"AWS without a secret": {
+			map[string]string{"AWS_ACCESS_KEY_ID": "id"}, "", "", "ask AWS for a token: AWS_SECRET_ACCESS_KEY is not set",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,14 +84,16 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// What goes wrong is told without what was sent or received.
+// Errors quote neither the request nor the answer.
 func TestGitHubRefuses(t *testing.T) {
 	s := runner(t)
 	tests := map[string]struct{ url, bearer, want string }{
-		"a wrong token":      {s.URL + "/token?secret=1", "secret-but-wrong", "it answers 401 Unauthorized"},
-		"a page":             {s.URL + "/page?secret=1", "secret-of-the-run", "its answer is not JSON"},
-		"a redirection":      {s.URL + "/elsewhere?secret=1", "secret-of-the-run", "it answers 302 Found"},
-		"in the open":        {"http://runner.example.com/?secret=1", "secret", "ACTIONS_ID_TOKEN_REQUEST_URL is not an https address"},
+		"a wrong token": {s.URL + "/token?secret=1", "secret-but-wrong", "it answers 401 Unauthorized"},
+		"a page":        {s.URL + "/page?secret=1", "secret-of-the-run", "its answer is not JSON"},
+		"a redirection": {s.URL + "/elsewhere?secret=1", "secret-of-the-run", "it answers 302 Found"},
+		"unencrypted": {
+			"http://runner.example.com/?secret=1", "secret", "ACTIONS_ID_TOKEN_REQUEST_URL is not an https address",
+		},
 		"no address":         {"secret:%", "secret", "ACTIONS_ID_TOKEN_REQUEST_URL is not an https address"},
 		"nobody there":       {"http://127.0.0.1:1/?secret=1", "secret", "connection refused"},
 		"a token of 2 lines": {s.URL + "/token?secret=1", "secret\nX: y", "invalid header field value"},
@@ -100,13 +112,16 @@ func TestGitHubRefuses(t *testing.T) {
 func TestBuildkiteRefuses(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	if _, err := buildkiteToken(context.WithoutCancel(t.Context()), os.Getenv, purpose{audience: "aud"}); err == nil || !strings.Contains(err.Error(), "buildkite-agent") {
+	if _, err := buildkiteToken(context.WithoutCancel(t.Context()), os.Getenv, purpose{audience: "aud"}); err == nil ||
+		!strings.Contains(err.Error(), "buildkite-agent") {
 		t.Errorf("without an agent: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "buildkite-agent"), []byte("#!/bin/sh\necho 'no job' >&2\necho 'more' >&2\nexit 3\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "buildkite-agent"),
+		[]byte("#!/bin/sh\necho 'no job' >&2\necho 'more' >&2\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := buildkiteToken(t.Context(), os.Getenv, purpose{audience: "aud"}); err == nil || err.Error() != "buildkite-agent: no job" {
+	if _, err := buildkiteToken(t.Context(), os.Getenv, purpose{audience: "aud"}); err == nil ||
+		err.Error() != "buildkite-agent: no job" {
 		t.Errorf("an agent that fails: %v", err)
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A Vault stores tokens between runs of a program, or for several programs. A client
+// A Vault stores tokens between the runs of a program, or for several programs. A client
 // uses it from one goroutine at a time.
 type Vault interface {
 	// Read returns the stored tokens, which can be empty.
 	Read(ctx context.Context) (Tokens, error)
-	// Change replaces the stored tokens by what change returns. It holds a lock that
-	// all processes share while change runs, because change may use a refresh token,
-	// and a second use would end the session. For the same reason ctx only ends the
-	// wait for the lock. If change fails, Change stores nothing and returns its error.
+	// Change replaces the stored tokens with the result of change. While change runs, Change
+	// holds a lock that all processes share, because change may use a refresh token, and a
+	// second use of that token would end the session. For the same reason, ctx only limits
+	// the wait for the lock. If change fails, Change stores nothing and returns the error.
 	Change(ctx context.Context, change func(Tokens) (Tokens, error)) error
 }
 
-// memory is the vault of one client.
+// memory is the Vault of a client whose Config has none.
 type memory struct{ tokens Tokens }
 
 func (m *memory) Read(context.Context) (Tokens, error) { return m.tokens, nil }
@@ -31,9 +31,9 @@ func (m *memory) Change(_ context.Context, change func(Tokens) (Tokens, error)) 
 	return err
 }
 
-// A renewal holds the current token, and replaces it a minute before it expires. If
-// several goroutines need the next token, one gets it, and the others wait and share
-// the result.
+// A renewal holds the current token and replaces it a minute before it expires. If
+// several goroutines need the next token, one of them gets it, and the rest wait and
+// share the result.
 type renewal struct {
 	credential Credential
 	issuer     *Issuer
@@ -42,9 +42,9 @@ type renewal struct {
 
 	mu       sync.Mutex
 	current  string
-	until    time.Time // when to get the next
+	until    time.Time // time to get the next token
 	failures int
-	failed   error // the last of them
+	failed   error // the last failure
 }
 
 func newRenewal(cfg Config, issuer *Issuer) *renewal {
@@ -55,8 +55,9 @@ func newRenewal(cfg Config, issuer *Issuer) *renewal {
 	return r
 }
 
-// token returns a token that is not the refused one, unless there is no other. If
-// ctx ends, the renewal goes on, because it has used the refresh token already.
+// token returns a token other than refused, unless there is no other. If ctx ends, token
+// returns, but the renewal continues in the background, because it may already have used
+// the refresh token.
 func (r *renewal) token(ctx context.Context, refused string) (string, error) {
 	token, failures, _ := r.cached(refused)
 	if token != "" {
@@ -80,7 +81,7 @@ func (r *renewal) token(ctx context.Context, refused string) (string, error) {
 }
 
 // cached returns the current token, or "" if it is refused or about to expire. It also
-// returns how many renewals have failed, and the last error.
+// returns the number of failed renewals, and the last error.
 func (r *renewal) cached(refused string) (token string, failures int, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,8 +91,8 @@ func (r *renewal) cached(refused string) (token string, failures int, failed err
 	return r.current, r.failures, nil
 }
 
-// renew waits for the slot and gets a token, unless another goroutine has got one or
-// has failed in the meantime.
+// renew waits for the slot and gets a token, unless another goroutine has got one or has
+// failed since the caller read failures.
 func (r *renewal) renew(ctx context.Context, refused string, failures int) (string, error) {
 	select {
 	case r.slot <- struct{}{}:
@@ -107,7 +108,7 @@ func (r *renewal) renew(ctx context.Context, refused string, failures int) (stri
 	return token, err
 }
 
-// fromVault returns the token of the vault, which it renews if necessary.
+// fromVault returns the token in the vault. It renews the token if necessary.
 func (r *renewal) fromVault(ctx context.Context, refused string) (string, error) {
 	tokens, err := r.vault.Read(ctx)
 	if err != nil {
@@ -116,12 +117,12 @@ func (r *renewal) fromVault(ctx context.Context, refused string) (string, error)
 	if r.serves(tokens.Access, refused) {
 		return tokens.Access, nil
 	}
-	err = r.vault.Change(ctx, func(now Tokens) (Tokens, error) {
-		if tokens = now; r.serves(now.Access, refused) {
-			return now, nil // another process was first
+	err = r.vault.Change(ctx, func(stored Tokens) (Tokens, error) {
+		if tokens = stored; r.serves(stored.Access, refused) {
+			return stored, nil // another process was first
 		}
 		var err error
-		tokens, err = r.credential.Next(context.WithoutCancel(ctx), r.issuer, now)
+		tokens, err = r.credential.Next(context.WithoutCancel(ctx), r.issuer, stored)
 		return tokens, err
 	})
 	if err != nil {
@@ -134,8 +135,9 @@ func (r *renewal) serves(token, refused string) bool {
 	return token != refused && Serves(token, r.issuer.Audience, time.Now())
 }
 
-// record stores the result of a renewal for the goroutines that wait for it. If the
-// context of the caller has ended, that is not a failure for the others.
+// record stores the result of a renewal for the goroutines that wait for it. An error
+// that is due to the caller's own context is not recorded, because it is no failure for
+// the waiting goroutines.
 func (r *renewal) record(ctx context.Context, token string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

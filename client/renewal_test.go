@@ -14,11 +14,11 @@ import (
 
 const address = "https://holdfast.example.com"
 
-// A tap gives tokens of a life, which it numbers, and can be held and spoilt. No
-// network is needed for that, so that tests can have a clock of their own.
+// A tap is a Credential that issues numbered tokens with a given lifetime. Tests can make
+// it wait or fail. It needs no network, so tests can use a fake clock.
 type tap struct {
 	life time.Duration
-	hold chan struct{} // nil: it gives at once
+	hold chan struct{} // if nil, it does not wait
 	fail error
 
 	mu    sync.Mutex
@@ -55,7 +55,7 @@ func dial(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// A token is renewed in the last minute of its life, and not before.
+// A token is renewed in the last minute of its lifetime, not earlier.
 func TestRenewalBeforeExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tap{life: time.Hour}
@@ -72,7 +72,7 @@ func TestRenewalBeforeExpiry(t *testing.T) {
 				t.Fatalf("after %s %d tokens were asked for, %v; want %d", step.passes, source.given, err, step.given)
 			}
 			if !client.Serves(token, address, time.Now()) {
-				t.Errorf("after %s the token does not serve", step.passes)
+				t.Errorf("after %s the token is not valid", step.passes)
 			}
 			seen[token] = true
 		}
@@ -82,8 +82,8 @@ func TestRenewalBeforeExpiry(t *testing.T) {
 	})
 }
 
-// Goroutines that find the token ending wait for one of them, and take what it
-// gets, be it a failure.
+// Goroutines whose token is about to expire wait for one renewal and share its result,
+// also if it fails.
 func TestRenewalIsShared(t *testing.T) {
 	for name, fail := range map[string]error{"a token": nil, "a failure": errors.New("no")} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestRenewalIsShared(t *testing.T) {
 				for n := range callers {
 					all.Go(func() { tokens[n], errs[n] = c.Token(t.Context()) })
 				}
-				synctest.Wait() // until all of them wait
+				synctest.Wait() // until all callers wait
 				close(source.hold)
 				all.Wait()
 				if source.given != 1 {
@@ -114,7 +114,7 @@ func TestRenewalIsShared(t *testing.T) {
 	}
 }
 
-// A failure is not for ever.
+// After a failed renewal, the next call tries again.
 func TestRenewalAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tap{life: time.Hour, fail: errors.New("no")}
@@ -130,8 +130,8 @@ func TestRenewalAfterFailure(t *testing.T) {
 	})
 }
 
-// Whoever gives up waiting gets away at once, and what he began comes to its end:
-// the refresh token was used.
+// A caller whose context ends returns immediately. The renewal that it started completes,
+// because the refresh token was used.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tap{life: time.Hour, hold: make(chan struct{})}
@@ -150,12 +150,12 @@ func TestGivingUp(t *testing.T) {
 		}
 		close(source.hold)
 		if _, err := c.Token(t.Context()); err != nil || source.asked != 1 {
-			t.Errorf("afterwards there were %d renewals, %v; want the one", source.asked, err)
+			t.Errorf("afterwards there were %d renewals, %v; want 1", source.asked, err)
 		}
 	})
 }
 
-// A queue is a vault that others use too.
+// A queue is a Vault that several clients share.
 type queue struct {
 	turn chan struct{}
 
@@ -189,13 +189,13 @@ func (q *queue) Change(ctx context.Context, change func(client.Tokens) (client.T
 	return err
 }
 
-// That somebody gave up waiting for the vault is nobody else's failure.
+// If one caller gives up waiting for the vault, no other caller fails.
 func TestGivingUpAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, vault := &tap{life: time.Hour}, &queue{turn: make(chan struct{}, 1)}
 		c := dial(t, client.Config{Credential: source, Vault: vault})
 		defer c.Close()
-		vault.turn <- struct{}{} // another program has it
+		vault.turn <- struct{}{} // another program holds the lock
 		ctx, cancel := context.WithCancel(t.Context())
 		var impatient, patient error
 		var all sync.WaitGroup
@@ -208,7 +208,8 @@ func TestGivingUpAlone(t *testing.T) {
 		<-vault.turn
 		all.Wait()
 		if !errors.Is(impatient, context.Canceled) || patient != nil || source.given != 1 {
-			t.Errorf("%v, %v, %d renewals; want the first to give up and the second to have a token", impatient, patient, source.given)
+			t.Errorf("%v, %v, %d renewals; want the first to give up and the second to have a token", impatient, patient,
+				source.given)
 		}
 	})
 }
@@ -217,7 +218,9 @@ func TestGivingUpAlone(t *testing.T) {
 func TestSharedVault(t *testing.T) {
 	f := startFar(t)
 	f.life = 2 * time.Minute
-	vault := &queue{turn: make(chan struct{}, 1), kept: client.Tokens{Access: access(f.address, "old", 0), Refresh: "refresh-0"}}
+	vault := &queue{
+		turn: make(chan struct{}, 1), kept: client.Tokens{Access: access(f.address, "old", 0), Refresh: "refresh-0"},
+	}
 	var all sync.WaitGroup
 	for range 4 {
 		c := f.dial(t, client.Config{Credential: client.RefreshToken(""), Vault: vault})
@@ -235,7 +238,7 @@ func TestSharedVault(t *testing.T) {
 	}
 }
 
-// A client that is closed under its callers fails their calls, and nothing else.
+// If a client is closed during calls, the calls fail, and nothing else happens.
 func TestCloseWhileCalling(t *testing.T) {
 	f := startFar(t)
 	f.life = 0 // every call renews

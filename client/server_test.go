@@ -18,18 +18,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// TestMain starts the server that the examples call, and tells them of it as a
-// program is told: in variables. What the variables of a developer say does not
-// count.
+// TestMain starts the server that the examples call and passes its address and tokens in
+// environment variables. It ignores the developer's own HOLDFAST_ variables.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "HOLDFAST_") {
-			_ = os.Unsetenv(name) // fails for names that are none
+			_ = os.Unsetenv(name) // fails only for invalid names
 		}
 	}
 	if flag.Lookup("test.fuzz").Value.String() != "" {
-		os.Exit(m.Run()) // in many processes, and without examples
+		os.Exit(m.Run()) // fuzzing runs many processes, without examples
 	}
 	code, err := withServer(m.Run)
 	if err != nil {
@@ -39,15 +38,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// withServer runs tests beside a server in dev mode.
+// withServer runs tests with a server in dev mode.
 func withServer(run func() int) (code int, err error) {
 	dir, err := os.MkdirTemp("", "holdfast-client-*")
 	if err != nil {
 		return 1, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the folder for such
+	defer func() { _ = os.RemoveAll(dir) }() // a leftover is in the temporary folder
 	ctx, cancel := context.WithCancel(context.Background())
-	srv, err := server.New(ctx, server.Config{Dev: true, Listen: "127.0.0.1:0", DataDir: dir, Stdout: io.Discard, Stderr: io.Discard})
+	srv, err := server.New(ctx,
+		server.Config{Dev: true, Listen: "127.0.0.1:0", DataDir: dir, Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil {
 		cancel()
 		return 1, err
@@ -64,8 +64,8 @@ func withServer(run func() int) (code int, err error) {
 	return code, err
 }
 
-// introduce puts what a program needs to know into variables: the address, a
-// token, and a workload that the server trusts.
+// introduce sets the environment variables that a program needs: the address, a token,
+// and a workload that the server trusts.
 func introduce(ctx context.Context, dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
 	if err != nil {
@@ -85,8 +85,9 @@ func introduce(ctx context.Context, dir string) error {
 	}
 	file := filepath.Join(dir, "token.jwt")
 	for name, value := range map[string]string{
-		"HOLDFAST_API": dev.BaseURL, "HOLDFAST_TOKEN": dev.Token, "HOLDFAST_REFRESH_TOKEN": dev.RefreshToken, "HOLDFAST_ORGANIZATION": dev.OrganizationUID,
-		"HOLDFAST_IDENTITY": identity, "HOLDFAST_IDENTITY_TOKEN_FILE": file,
+		"HOLDFAST_API": dev.BaseURL, "HOLDFAST_TOKEN": dev.Token, "HOLDFAST_REFRESH_TOKEN": dev.RefreshToken,
+		"HOLDFAST_ORGANIZATION": dev.OrganizationUID,
+		"HOLDFAST_IDENTITY":     identity, "HOLDFAST_IDENTITY_TOKEN_FILE": file,
 	} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
@@ -95,7 +96,7 @@ func introduce(ctx context.Context, dir string) error {
 	return os.WriteFile(file, []byte(proof), 0o600)
 }
 
-// mint has the test issuer sign claims.
+// mint requests a token with these claims from the test issuer.
 func mint(ctx context.Context, address string, claims map[string]string) (string, error) {
 	body, err := json.Marshal(claims)
 	if err != nil {
@@ -115,18 +116,22 @@ func mint(ctx context.Context, address string, claims map[string]string) (string
 	return answer.Token, err
 }
 
-// trust creates the identity of a workload, which may see the organization.
+// trust creates a workload identity that may view the organization.
 func trust(ctx context.Context, address, token, organization, issuer string) (uid string, err error) {
 	c, err := client.Dial(client.Config{Address: address, Credential: client.Token(token)})
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	identity, err := iampb.NewIdentitiesServiceClient(c).CreateIdentity(ctx, &iampb.CreateIdentityRequest{Parent: organization, Identity: &iampb.Identity{
-		Name: "batch", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
-			Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "batch"},
-		}},
-	}})
+	match := &iampb.Identity_ClaimMatch{
+		Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "batch"},
+	}
+	identity, err := iampb.NewIdentitiesServiceClient(c).CreateIdentity(ctx, &iampb.CreateIdentityRequest{
+		Parent: organization,
+		Identity: &iampb.Identity{
+			Name: "batch", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: match},
+		},
+	})
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +140,8 @@ func trust(ctx context.Context, address, token, organization, issuer string) (ui
 		return "", err
 	}
 	_, err = iampb.NewRoleBindingsServiceClient(c).CreateRoleBinding(ctx, &iampb.CreateRoleBindingRequest{
-		Parent: organization, RoleBinding: &iampb.RoleBinding{IdentityUid: identity.GetUid(), RoleUid: roles.GetRoles()[0].GetUid()},
+		Parent:      organization,
+		RoleBinding: &iampb.RoleBinding{IdentityUid: identity.GetUid(), RoleUid: roles.GetRoles()[0].GetUid()},
 	})
 	return identity.GetUid(), err
 }
