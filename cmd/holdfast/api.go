@@ -23,8 +23,8 @@ func apiCommand(a *noun.App) *cobra.Command {
 	var web bool
 	cmd := &cobra.Command{
 		Use: "api [METHOD] PATH", Short: "Send a request to the JSON API, and print the answer",
-		Long: "Sends a request with your token. METHOD is GET, or POST with --data. The paths are those of /docs. A path\n" +
-			"is below the address of the settings: the token is sent nowhere else.",
+		Long: "Sends a request with your token. METHOD is GET, or POST with --data. The page /docs of the server lists\n" +
+			"the paths. The request always goes to the server of the settings, so the token is sent nowhere else.",
 		Example: "  holdfast api /iam/v2beta1/groups?pageSize=5\n" +
 			"  holdfast api POST /iam/v2beta1/groups/UID -d '{\"name\": \"web\"}'\n" +
 			"  holdfast api PATCH '/iam/v2beta1/groups/UID?updateMask=description' -d @group.json\n" +
@@ -48,7 +48,8 @@ func apiCommand(a *noun.App) *cobra.Command {
 				method = strings.ToUpper(args[0])
 			}
 			if !slices.Contains([]string{"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"}, method) {
-				return problem.Usage("%q is not a method of HTTP", args[0]).Hint("write it as: holdfast api GET /iam/v2beta1/groups")
+				return problem.Usage("%q is not an HTTP method",
+					args[0]).Hint("write it as: holdfast api GET /iam/v2beta1/groups")
 			}
 			if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") {
 				return problem.Usage("%q is not a path", path).Hint("it begins with one slash, such as /iam/v2beta1/groups")
@@ -60,7 +61,8 @@ func apiCommand(a *noun.App) *cobra.Command {
 			return sendRequest(ctx, a, method, path, content)
 		}),
 	}
-	cmd.Flags().StringVarP(&body, "data", "d", "", "`JSON` to send; @FILE reads it from a file, and @- from standard input")
+	cmd.Flags().StringVarP(&body, "data", "d", "",
+		"`JSON` to send; @FILE reads it from a file, and @- from standard input")
 	cmd.Flags().BoolVar(&web, "web", false, "open the reference of the API in a browser, at PATH if it is given")
 	return cmd
 }
@@ -72,13 +74,14 @@ func readBody(a *noun.App, text string) (string, error) {
 	return text, nil
 }
 
-// sendRequest prints the answer, also if it is a refusal, which sets the exit code.
+// sendRequest sends a request and prints the answer. A refusal is printed too, and sets
+// the exit code.
 func sendRequest(ctx context.Context, a *noun.App, method, path, body string) error {
 	resp, err := a.Send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
+	defer func() { _ = resp.Body.Close() }() // the body was read already
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)

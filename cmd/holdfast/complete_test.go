@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 )
 
-// Completion of every command and its flags shows words for people: none of the quotes that mark the values of
-// flags in the help, no commands that are hidden, no internals, and a description for each.
+// Completion of every command and flag shows text for people: without the quotes that
+// mark the values of flags in the help, without hidden commands and internals, and with a
+// description for each word.
 func TestCompletionReads(t *testing.T) {
 	t.Setenv("HOLDFAST_API", "http://127.0.0.1:1") // nothing is asked there
 	t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
@@ -37,7 +38,7 @@ func TestCompletionReads(t *testing.T) {
 	visit(root(noun.NewApp(os.Stdin, os.Stdout, os.Stderr)))
 	for word := range strings.FieldsSeq(completions(t, "iam", "can", "me", "")) {
 		if strings.Contains(word, "internal") {
-			t.Errorf("the capability %s is completed, which is for the service itself", word)
+			t.Errorf("the capability %s is completed, but only the service itself uses it", word)
 		}
 	}
 }
@@ -48,15 +49,15 @@ func checkCompletion(t *testing.T, typed, line string) {
 	switch {
 	case strings.HasPrefix(line, ":"): // what the shell does with it
 	case strings.ContainsAny(line, "`\x1b"):
-		t.Errorf("after %q: %q has marks that are not for people", typed, line)
+		t.Errorf("after %q: %q contains quotes", typed, line)
 	case strings.HasPrefix(word, "_"), word == "credential-helper", word == "man":
-		t.Errorf("after %q: %s is not for people", typed, word)
+		t.Errorf("after %q: %s is internal", typed, word)
 	case about == "":
-		t.Errorf("after %q: %s says nothing about itself", typed, word)
+		t.Errorf("after %q: %s has no description", typed, word)
 	}
 }
 
-// completions returns what the program tells a shell about what was typed.
+// completions returns the program's completions of typed.
 func completions(t *testing.T, typed ...string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -64,12 +65,12 @@ func completions(t *testing.T, typed ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = out.Close() }() // it is read by its name
+	defer func() { _ = out.Close() }() // the file is read by its name
 	notes, err := os.Create(filepath.Join(folder, "notes"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = notes.Close() }() // nobody reads it
+	defer func() { _ = notes.Close() }() // nobody reads the file
 	args := append([]string{cobra.ShellCompRequestCmd}, typed...)
 	if code := runWith(t.Context(), args, os.Stdin, out, notes); code != 0 {
 		t.Fatalf("completion of %q: exit code %d", typed, code)

@@ -29,11 +29,11 @@ func config(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-func completeSettings(*cobra.Command, []string, string) (all []string, _ cobra.ShellCompDirective) {
+func completeSettings(*cobra.Command, []string, string) (keys []string, _ cobra.ShellCompDirective) {
 	for _, s := range settings.All() {
-		all = append(all, s.Key+"\t"+s.About)
+		keys = append(keys, s.Key+"\t"+s.About)
 	}
-	return all, cobra.ShellCompDirectiveNoFileComp
+	return keys, cobra.ShellCompDirectiveNoFileComp
 }
 
 func configSet(a *noun.App) *cobra.Command {
@@ -115,10 +115,10 @@ func configView(a *noun.App) *cobra.Command {
 
 func configProfiles(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "profiles", Short: "List profiles, and choose one",
-		Long: "A profile has settings and a session of its own, for another server or another account. --profile and\n" +
-			"HOLDFAST_PROFILE select one for a command, and profiles use for all that follow. Setting something in a\n" +
-			"profile makes it.",
+		Use: "profiles", Short: "List and select profiles",
+		Long: "A profile has its own settings and its own session, for another server or another account. --profile or\n" +
+			"HOLDFAST_PROFILE selects a profile for one command, and profiles use selects it for all later commands.\n" +
+			"A profile is created when you change a setting in it.",
 		Example: "  holdfast --profile staging config set api https://staging.example.com\n" +
 			"  holdfast --profile staging auth login\n  holdfast config profiles use staging",
 		Args: cobra.NoArgs,

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 )
 
-// Every command that does something shows how, with a line that begins with its name, and the
-// first help that a person sees is in groups.
+// Every command that does something has an example that contains its name. The help of
+// the root command is divided into groups.
 func TestHelp(t *testing.T) {
 	root := root(noun.NewApp(os.Stdin, os.Stdout, os.Stderr))
 	var visit func(cmd *cobra.Command)
@@ -23,7 +23,7 @@ func TestHelp(t *testing.T) {
 			visit(sub)
 		}
 		if strings.HasSuffix(cmd.Use, " help") || cmd.HasSubCommands() && cmd.ValidArgsFunction == nil && cmd.Example == "" {
-			return // it only has others below it
+			return // it only contains subcommands
 		}
 		if cmd.Example == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())
@@ -31,13 +31,14 @@ func TestHelp(t *testing.T) {
 		}
 		checkFlags(t, root, cmd.Example)
 		if !strings.Contains(cmd.Example, cmd.CommandPath()) && !strings.Contains(cmd.Example, "holdfast --profile") {
-			t.Errorf("the example of %s is of another command: %s", cmd.CommandPath(), cmd.Example)
+			t.Errorf("the example of %s does not call it: %s", cmd.CommandPath(), cmd.Example)
 		}
 	}
 	visit(root)
 	for path := range examples {
-		if cmd, rest, err := root.Find(strings.Fields(path)); err != nil || len(rest) > 0 || cmd.CommandPath() != "holdfast "+path {
-			t.Errorf("there is an example of %s, which is no command", path)
+		if cmd, rest, err := root.Find(strings.Fields(path)); err != nil || len(rest) > 0 ||
+			cmd.CommandPath() != "holdfast "+path {
+			t.Errorf("there is an example of %s, but no such command", path)
 		}
 	}
 	for _, cmd := range root.Commands() {
@@ -47,7 +48,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// checkFlags checks that the lines of an example use flags that there are.
+// checkFlags checks that an example uses only existing flags.
 func checkFlags(t *testing.T, root *cobra.Command, example string) {
 	for line := range strings.SplitSeq(strings.ReplaceAll(example, "\\\n", " "), "\n") {
 		_, line, _ = strings.Cut(line, "holdfast ")
@@ -60,7 +61,8 @@ func checkFlags(t *testing.T, root *cobra.Command, example string) {
 		}
 		for _, word := range rest {
 			name, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
-			if strings.HasPrefix(word, "--") && name != "help" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+			if strings.HasPrefix(word, "--") && name != "help" && cmd.Flags().Lookup(name) == nil &&
+				cmd.InheritedFlags().Lookup(name) == nil {
 				t.Errorf("%s: there is no --%s", line, name)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// TestEveryFieldHasAKindThatIsWritten guards appendValue, which takes what it
-// does not know for text.
+// TestEveryFieldHasAKindThatIsWritten guards appendValue, which writes unknown kinds as
+// text.
 func TestEveryFieldHasAKindThatIsWritten(t *testing.T) {
 	known := map[protoreflect.Kind]bool{
 		protoreflect.StringKind: true, protoreflect.BoolKind: true, protoreflect.Int32Kind: true,
@@ -19,7 +19,8 @@ func TestEveryFieldHasAKindThatIsWritten(t *testing.T) {
 	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
 		d := mt.Descriptor()
 		name := string(d.FullName())
-		if !strings.HasPrefix(name, "holdfast.") || strings.HasPrefix(name, "holdfast.registry.v1.") { // which the command does not call
+		// The command does not call the others.
+		if !strings.HasPrefix(name, "holdfast.") || strings.HasPrefix(name, "holdfast.registry.v1.") {
 			return true
 		}
 		for i := range d.Fields().Len() {

@@ -1,9 +1,9 @@
 // Command holdfast is the client of a Holdfast server.
 //
-// This package has the root command and those about the program itself. The
-// others are in internal/iam, registry, advisories, events and auth. Most of them
-// are tables, from which internal/noun makes commands; internal/signin decides whom
-// they act as, and internal/output prints what they find.
+// This package contains the root command and the commands about the program itself. The
+// other commands are in internal/iam, registry, advisories, events and auth. Most of them
+// are tables from which internal/noun makes commands. internal/signin selects the
+// identity that the commands use, and internal/output prints the results.
 package main
 
 import (
@@ -32,9 +32,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal kills
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	args := os.Args[1:]
-	if filepath.Base(os.Args[0]) == auth.HelperName { // Docker's name for this program
+	if filepath.Base(os.Args[0]) == auth.HelperName { // the name under which Docker starts this program
 		args = append([]string{"credential-helper"}, args...)
 	}
 	os.Exit(run(ctx, args))
@@ -56,20 +56,20 @@ func runWith(ctx context.Context, args []string, in, out, errs *os.File) int {
 	return a.End(cmd, err)
 }
 
-// root returns the command that has all others below it.
+// root returns the root command, which contains all other commands.
 func root(a *noun.App) *cobra.Command {
 	root := a.Branch("holdfast", "Manage a Holdfast server from the command line",
 		manual(a), auth.CredentialHelper(a))
 	group(root, "start", "Start here:", auth.Login(a), auth.Logout(a), auth.WhoAmI(a), auth.Command(a), config(a))
-	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), iam.Access(a), registry.Command(a), registry.Findings(a), registry.Packages(a),
-		registry.Inventory(a), advisories.Command(a), events.Command(a),
+	group(root, "manage", "Manage:", iam.Search(a), iam.Command(a), iam.Access(a), registry.Command(a),
+		registry.Findings(a), registry.Packages(a), registry.Inventory(a), advisories.Command(a), events.Command(a),
 		events.Audit(a))
 	group(root, "tools", "Tools:", apiCommand(a), iam.Dev(a), operatorCommand(a), versionCommand(a))
 	root.SetHelpCommandGroupID("tools")
 	root.SetCompletionCommandGroupID("tools")
 	root.SetFlagErrorFunc(suggestFlag)
 	root.Long = "Manage access, container images and vulnerability advisories of an organization.\n\n" +
-		"To begin, set the address of the server and sign in:\n\n" +
+		"To start, set the address of the server and sign in:\n\n" +
 		"  holdfast config set api https://holdfast.example.com\n  holdfast login\n\n" +
 		"For a server in development mode on this machine: holdfast config use-dev"
 	root.Version = buildinfo.Read().String()
@@ -82,8 +82,8 @@ func root(a *noun.App) *cobra.Command {
 	var profile string
 	f.StringVar(&profile, "profile", "", "`NAME` of the settings and session to use: see holdfast config profiles")
 	var expression, colour string
-	f.StringVar(&expression, "jq", "", "print what the jq `EXPRESSION` makes of the JSON; text without quotes")
-	f.StringVar(&colour, "color", output.Colours[0], "`WHEN` to colour: auto (on a terminal), always or never")
+	f.StringVar(&expression, "jq", "", "print the result of the jq `EXPRESSION` for the JSON; strings without quotes")
+	f.StringVar(&colour, "color", output.Colours[0], "`WHEN` to use colors: auto (on a terminal), always or never")
 	noun.CompleteWords(root, "color", output.Colours)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := errors.Join(a.SetColour(colour), query(a, cmd, expression)); err != nil {
@@ -95,7 +95,7 @@ func root(a *noun.App) *cobra.Command {
 			}
 		}
 		if strings.HasPrefix(cmd.CommandPath(), "holdfast config") {
-			return nil // it makes profiles
+			return nil // these commands create profiles
 		}
 		return settings.RequireProfile()
 	}
@@ -113,22 +113,22 @@ func root(a *noun.App) *cobra.Command {
 	return root
 }
 
-// query lets a jq expression, if one is given, decide what a command prints.
+// query makes a command print the result of a jq expression, if there is one.
 func query(a *noun.App, cmd *cobra.Command, expression string) error {
 	format := a.Flag("output")
 	switch {
 	case !cmd.Flags().Changed("jq"):
 		return nil
 	case *format != "" && *format != "json":
-		return problem.Usage("--jq goes with -o json, not with -o %s", *format)
+		return problem.Usage("--jq needs -o json: it cannot be used with -o %s", *format)
 	case len(a.Columns) > 0:
-		return problem.Usage("--jq does not go with --columns")
+		return problem.Usage("--jq and --columns cannot be used together")
 	}
 	*format = "json"
 	return a.Query(expression)
 }
 
-// group adds commands to root under a heading of its help.
+// group adds commands to root under a heading in the help.
 func group(root *cobra.Command, id, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: id, Title: title})
 	for _, cmd := range commands {
@@ -137,8 +137,8 @@ func group(root *cobra.Command, id, title string, commands ...*cobra.Command) {
 	}
 }
 
-// unquote removes the quotes that mark the name of a value in the help of flags: completion
-// shows them as they are.
+// unquote removes the quotes that mark the name of a value in the help of flags, because
+// completion would show them.
 func unquote(cmd *cobra.Command) {
 	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
 	cmd.Flags().VisitAll(plain)
@@ -148,7 +148,8 @@ func unquote(cmd *cobra.Command) {
 	}
 }
 
-// suggestFlag names the flag that is nearest to one that does not exist.
+// suggestFlag adds a hint to an unknown-flag error: the existing flag with the most
+// similar name.
 func suggestFlag(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {

@@ -36,11 +36,11 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"holdfast": main, auth.HelperName: main})
 }
 
-// bothEngines are the stories told on PostgreSQL too: those that end in a query
-// of their own. The command itself cannot tell the engines apart.
+// bothEngines are the scripts that also run on PostgreSQL, because they use queries that
+// no other script uses. The command itself does not depend on the engine.
 var bothEngines = []string{"advisories", "events", "groups", "registry", "role_bindings", "sign_in"}
 
-// TestStories runs every script against a server of its own.
+// TestStories runs each script against its own server.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -88,15 +88,15 @@ func tell(t *testing.T, file, database string) {
 			return writeQuickstart(filepath.Join(e.WorkDir, "quickstart.sh"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "now": now, "pass": pass, "tls": startTLS, "push": push, "sign": sign, "await": await, "claims": showClaims,
+			"exits": exits, "capture": capture, "now": now, "pass": pass, "tls": startTLS, "push": push, "sign": sign,
+			"await": await, "claims": showClaims,
 			"elsewhere": startElsewhere, "distribution": startDistribution, "index": pushIndex, "attach": attach,
 			"terminal": terminal,
 		},
 	})
 }
 
-// writeQuickstart takes the commands of the quick start out of the page for
-// users.
+// writeQuickstart extracts the commands of the quick start from docs/cli.md.
 func writeQuickstart(file string) error {
 	page, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
@@ -110,12 +110,12 @@ func writeQuickstart(file string) error {
 	return os.WriteFile(file, []byte(script), 0o600)
 }
 
-// A clock is the server's: stories can make time pass.
+// A clock is the clock of the server. Scripts can advance it.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// A devServer is what a server in dev mode tells of itself.
+// A devServer is the part of dev.json that the tests use.
 type devServer struct {
 	signin.DevFile
 	OwnerUID      string
@@ -151,8 +151,8 @@ func start(t *testing.T, cfg server.Config) devServer {
 	return dev
 }
 
-// startAWS stands in for the token service of AWS, which knows one caller by the
-// id of his key. It returns its address.
+// startAWS starts a fake of the AWS token service, which knows one caller by the ID of
+// its key. It returns the address.
 func startAWS(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential=AKIDKNOWN/") || r.Host != "sts.amazonaws.com" {
@@ -160,16 +160,16 @@ func startAWS(t *testing.T) string {
 			return
 		}
 		w.Header().Set("Content-Type", "text/xml")
-		_, _ = io.WriteString(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
-			<Arn>arn:aws:sts::123456789012:assumed-role/build/i-1</Arn><UserId>AROA:i-1</UserId><Account>123456789012</Account>
-			</GetCallerIdentityResult></GetCallerIdentityResponse>`)
+		_, _ = io.WriteString(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+			<GetCallerIdentityResult><Arn>arn:aws:sts::123456789012:assumed-role/build/i-1</Arn><UserId>AROA:i-1</UserId>
+			<Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// startProvider stands in for an identity provider that knows one client and has issued
-// no code. It returns its issuer.
+// startProvider starts a fake identity provider that knows one client and has issued no
+// code. It returns the issuer.
 func startProvider(t *testing.T) string {
 	mux := http.NewServeMux()
 	s := httptest.NewServer(mux)
@@ -183,7 +183,8 @@ func startProvider(t *testing.T) string {
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"keys": []}`) })
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		why := "invalid_grant"
-		if id, secret, _ := r.BasicAuth(); id+r.FormValue("client_id") != "holdfast" || secret+r.FormValue("client_secret") != "hush" {
+		if id, secret, _ := r.BasicAuth(); id+r.FormValue("client_id") != "holdfast" ||
+			secret+r.FormValue("client_secret") != "hush" {
 			why = "invalid_client"
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -209,7 +210,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// await COMMAND... runs a command until it has a result: the server writes some
+// await COMMAND... runs a command until it has a result, because the server writes some
 // things a moment after it has answered.
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -221,8 +222,8 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("there is no result")
 }
 
-// claims COMMAND... runs a command that prints a token, and leaves its claims as
-// the output.
+// claims COMMAND... runs a command that prints a token. The output is the claims of the
+// token.
 func showClaims(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Exec(args[0], args[1:]...))
 	parts := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), ".")
@@ -235,12 +236,13 @@ func showClaims(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Exec("cat", ts.MkAbs("claims.json")))
 }
 
-// capture NAME keeps the standard output of the last command in a variable.
+// capture NAME stores the standard output of the last command in a variable.
 func capture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
 }
 
-// now NAME sets a variable to the time. Changes before it are dated no later, and changes after it later.
+// now NAME sets a variable to the current time. Earlier changes have this time or an
+// earlier one, and later changes have a later one.
 func now(ts *testscript.TestScript, _ bool, args []string) {
 	at := time.Now()
 	ts.Setenv(args[0], at.UTC().Format(time.RFC3339Nano))
@@ -249,15 +251,15 @@ func now(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// pass DURATION lets time pass on the server.
+// pass DURATION advances the clock of the server.
 func pass(ts *testscript.TestScript, _ bool, args []string) {
 	d, err := time.ParseDuration(args[0])
 	ts.Check(err)
 	ts.Value("clock").(*clock).ahead.Add(int64(d))
 }
 
-// tls starts a second server, which speaks TLS with a certificate that nobody
-// knows: TLS_API, TLS_TOKEN, and the certificate in tls.crt.
+// tls starts a second server, which uses TLS with an unknown certificate. It sets TLS_API
+// and TLS_TOKEN, and writes the certificate to tls.crt.
 func startTLS(ts *testscript.TestScript, _ bool, _ []string) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
@@ -273,20 +275,22 @@ func startTLS(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Setenv("TLS_TOKEN", dev.Token)
 }
 
-// elsewhere starts a second server, at the host OTHER, and lets docker know a password for it.
+// elsewhere starts a second server at the host OTHER, and configures a password for it in
+// docker.
 func startElsewhere(ts *testscript.TestScript, _ bool, _ []string) {
 	t := ts.Value("test").(*testing.T)
 	dev := start(t, server.Config{Database: storetest.SQLite(t)})
 	setOther(ts, dev.RegistryHost, "_token:"+dev.RegistryToken)
 }
 
-// distribution starts the registry of that name, at the host OTHER, and lets docker know a password for it.
+// distribution starts the registry distribution at the host OTHER, and configures a
+// password for it in docker.
 func startDistribution(ts *testscript.TestScript, _ bool, _ []string) {
 	d := upstreamtest.Start(ts.Value("test").(*testing.T))
 	setOther(ts, d.Front, upstreamtest.User+":"+upstreamtest.Password)
 }
 
-// setOther sets OTHER, and lets docker know a password for it.
+// setOther sets OTHER, and configures a password for it in docker.
 func setOther(ts *testscript.TestScript, host, password string) {
 	ts.Setenv("OTHER", host)
 	ts.Setenv("DOCKER_CONFIG", ts.MkAbs("docker"))
@@ -295,13 +299,16 @@ func setOther(ts *testscript.TestScript, host, password string) {
 	ts.Check(os.WriteFile(filepath.Join(ts.MkAbs("docker"), "config.json"), []byte(text), 0o600))
 }
 
-// push REPO TAG ARCHITECTURE LAYER pushes an image of one layer as the owner,
-// and keeps its digest in DIGEST.
+// push REPO TAG ARCHITECTURE LAYER pushes an image of one layer as the owner and stores
+// its digest in DIGEST.
 func push(ts *testscript.TestScript, _ bool, args []string) {
 	dev, repo, tag, layer := ts.Value("dev").(devServer), args[0], args[1], args[3]
 	digest := func(s string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(s))) }
-	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"User":"app","Entrypoint":["/app","serve"]},"rootfs":{"type":"layers","diff_ids":[%q]}}`, args[2], digest(layer))
-	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},`+
+	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"User":"app","Entrypoint":["/app","serve"]},`+
+		`"rootfs":{"type":"layers","diff_ids":[%q]}}`,
+		args[2], digest(layer))
+	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,`+
+		`"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},`+
 		`"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":%q,"size":%d}]}`,
 		manifestType, digest(config), len(config), digest(layer), len(layer))
 	for _, blob := range []string{config, layer} {
@@ -311,7 +318,8 @@ func push(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("DIGEST", digest(manifest))
 }
 
-// index REPO TAG DIGEST… pushes an index of images as the owner, and keeps its digest in DIGEST.
+// index REPO TAG DIGEST… pushes an index of images as the owner and stores its digest in
+// DIGEST.
 func pushIndex(ts *testscript.TestScript, _ bool, args []string) {
 	const indexType = "application/vnd.oci.image.index.v1+json"
 	var list []string
@@ -323,20 +331,24 @@ func pushIndex(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("DIGEST", signaturetest.Digest([]byte(text)))
 }
 
-// attach REPO DIGEST TYPE MEGABYTES attaches an artifact with so long a note to an image.
+// attach REPO DIGEST TYPE MEGABYTES attaches an artifact with an annotation of that size
+// to an image.
 func attach(ts *testscript.TestScript, _ bool, args []string) {
 	dev, repo := ts.Value("dev").(devServer), args[0]
 	megabytes, err := strconv.Atoi(args[3])
 	ts.Check(err)
-	empty := fmt.Sprintf(`{"mediaType":"application/vnd.oci.empty.v1+json","digest":%q,"size":2}`, signaturetest.Digest([]byte("{}")))
+	empty := fmt.Sprintf(`{"mediaType":"application/vnd.oci.empty.v1+json","digest":%q,"size":2}`,
+		signaturetest.Digest([]byte("{}")))
 	text := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"artifactType":%q,"config":%s,"layers":[%[3]s],`+
 		`"subject":{"mediaType":%[1]q,"digest":%[4]q,"size":1},"annotations":{"note":%[5]q}}`,
 		manifestType, args[2], empty, args[1], strings.Repeat("n", megabytes<<20))
-	ts.Check(dev.send(http.MethodPost, repo+"/blobs/uploads/?digest="+signaturetest.Digest([]byte("{}")), "application/octet-stream", "{}"))
+	ts.Check(dev.send(http.MethodPost, repo+"/blobs/uploads/?digest="+signaturetest.Digest([]byte("{}")),
+		"application/octet-stream", "{}"))
 	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+signaturetest.Digest([]byte(text)), manifestType, text))
 }
 
-// sign makes a key, writes the public one to a file, and signs an image with the other, as cosign does: REPO DIGEST FILE.
+// sign REPO DIGEST FILE creates a key pair, writes the public key to FILE, and signs an
+// image with the private key, as cosign does.
 func sign(ts *testscript.TestScript, _ bool, args []string) {
 	dev, repo, image := ts.Value("dev").(devServer), args[0], args[1]
 	key, err := signaturetest.NewKey("ecdsa")
@@ -346,19 +358,22 @@ func sign(ts *testscript.TestScript, _ bool, args []string) {
 	annotations, err := key.Cosign(payload)
 	ts.Check(err)
 	for _, blob := range []string{"{}", string(payload)} {
-		ts.Check(dev.send(http.MethodPost, repo+"/blobs/uploads/?digest="+signaturetest.Digest([]byte(blob)), "application/octet-stream", blob))
+		ts.Check(dev.send(http.MethodPost, repo+"/blobs/uploads/?digest="+signaturetest.Digest([]byte(blob)),
+			"application/octet-stream", blob))
 	}
 	layer, err := json.Marshal(map[string]any{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
 		"digest": signaturetest.Digest(payload), "size": len(payload), "annotations": annotations})
 	ts.Check(err)
-	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":2},"layers":[%s]}`,
+	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,`+
+		`"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":2},"layers":[%s]}`,
 		manifestType, signaturetest.Digest([]byte("{}")), layer)
-	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+strings.Replace(image, ":", "-", 1)+".sig", manifestType, manifest))
+	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+strings.Replace(image, ":", "-", 1)+".sig", manifestType,
+		manifest))
 }
 
 const manifestType = "application/vnd.oci.image.manifest.v1+json"
 
-// send sends something to the registry.
+// send sends a request to the registry.
 func (d devServer) send(method, target, contentType, content string) error {
 	r, err := http.NewRequestWithContext(context.Background(), method, d.BaseURL+"/v2/"+target, strings.NewReader(content))
 	if err != nil {

@@ -62,13 +62,13 @@ func manualPage(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// related names the pages above and below a command's own.
+// related returns references to the pages of the parent and the subcommands of cmd.
 func related(cmd *cobra.Command) (pages []string) {
-	all := cmd.Commands()
+	commands := cmd.Commands()
 	if cmd.HasParent() {
-		all = append([]*cobra.Command{cmd.Parent()}, all...)
+		commands = append([]*cobra.Command{cmd.Parent()}, commands...)
 	}
-	for _, c := range all {
+	for _, c := range commands {
 		if c.IsAvailableCommand() || !c.HasParent() {
 			pages = append(pages, ".BR "+roff(strings.ReplaceAll(c.CommandPath(), " ", "-"))+" (1)")
 		}
@@ -91,7 +91,7 @@ func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	})
 }
 
-// roff escapes text.
+// roff escapes text for a manual page.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

@@ -4,7 +4,7 @@ package main
 
 import "github.com/rogpeppe/go-internal/testscript"
 
-// terminal is for Linux.
+// terminal works only on Linux.
 func terminal(ts *testscript.TestScript, _ bool, _ []string) {
-	ts.Fatalf("there are no terminals here")
+	ts.Fatalf("terminals are only supported on Linux")
 }

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal COMMAND... runs a command whose results go to a terminal with lines of 100
-// cells, and leaves what the terminal shows as the output.
+// terminal COMMAND... runs a command whose output is a terminal with lines of 100 cells.
+// The output of the script command is the text on the terminal.
 func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	screen, out, err := openTerminal(100)
 	ts.Check(err)
@@ -25,18 +25,20 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	program := ""
 	for _, dir := range slices.Backward(filepath.SplitList(ts.Getenv("PATH"))) {
 		if name := filepath.Join(dir, args[0]); fileExists(name) {
-			program = name // the first of them
+			program = name // the first match
 		}
 	}
 	cmd := exec.CommandContext(ts.Value("test").(*testing.T).Context(), program, args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), out, os.Stderr
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
-	for _, name := range []string{"HOLDFAST_API", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_STORE", "HOLDFAST_CONFIG", "HOME", "GORACE"} {
+	for _, name := range []string{
+		"HOLDFAST_API", "HOLDFAST_TOKEN", "HOLDFAST_TOKEN_STORE", "HOLDFAST_CONFIG", "HOME", "GORACE",
+	} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	ts.Check(cmd.Start())
 	ts.Check(out.Close())
-	text, _ := io.ReadAll(screen) // it ends with an error when the command has ended
+	text, _ := io.ReadAll(screen) // reading ends with an error when the command has ended
 	ts.Check(cmd.Wait())
 	shown := ts.MkAbs("shown.txt")
 	ts.Check(os.WriteFile(shown, []byte(strings.ReplaceAll(string(text), "\r\n", "\n")), 0o600))
@@ -48,7 +50,7 @@ func fileExists(name string) bool {
 	return err == nil
 }
 
-// openTerminal returns a new terminal, and the end that programs write to.
+// openTerminal returns a new terminal and the file that programs write to.
 func openTerminal(columns uint16) (screen, program *os.File, err error) {
 	if screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
 		return nil, nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
-// versions is what `version` prints.
+// versions is the output of the command version.
 type versions struct {
 	Client clientBuild    `json:"client"`
 	Server *serverVersion `json:"server,omitempty"`
@@ -44,7 +44,7 @@ func versionCommand(a *noun.App) *cobra.Command {
 			if !clientOnly {
 				server, err := askVersion(ctx, a)
 				if err != nil {
-					a.Note("the server's version is not known: %v", err)
+					a.Note("cannot get the version of the server: %v", err)
 				}
 				v.Server = server
 			}

@@ -42,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Commands find an installation or refuse. Only the server makes one.
+// Commands need an installation. Only the server creates one.
 func TestCommandsCreateNothing(t *testing.T) {
 	commands := []string{
 		"keys list", "keys rotate", "keys drop x", "gc", "gc --dry-run", "organizations verify x", "organizations unverify x",
@@ -70,14 +70,14 @@ func TestCommandsCreateNothing(t *testing.T) {
 					t.Errorf("%s succeeded", line)
 				}
 				if after := files(t, dir); !slices.Equal(after, before) {
-					t.Fatalf("%s made %v of %v", line, after, before)
+					t.Fatalf("%s changed the files from %[3]v to %[2]v", line, after, before)
 				}
 			}
 		})
 	}
 }
 
-// A command does not make a second key for a database whose own is gone.
+// A command does not create a new key for a database whose key is missing.
 func TestCommandsMakeNoKey(t *testing.T) {
 	dir := t.TempDir()
 	s, err := server.New(t.Context(),
@@ -99,7 +99,7 @@ func TestCommandsMakeNoKey(t *testing.T) {
 	}
 }
 
-// files returns the files in a folder, at any depth.
+// files returns the files in a folder and its subfolders.
 func files(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
@@ -113,7 +113,7 @@ func files(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-func TestRunsUntilToldToStop(t *testing.T) {
+func TestRunsUntilStopped(t *testing.T) {
 	var lc net.ListenConfig
 	free, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

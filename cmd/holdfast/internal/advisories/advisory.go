@@ -1,4 +1,4 @@
-// Package advisories has the commands of what is known of vulnerabilities.
+// Package advisories contains the commands about vulnerability advisories.
 package advisories
 
 import (
@@ -18,7 +18,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// Command returns the commands of what is known of vulnerabilities.
+// Command returns the commands about vulnerability advisories.
 func Command(a *noun.App) *cobra.Command {
 	n := advisories()
 	cmd := a.Command(n)
@@ -33,7 +33,8 @@ func advisories() noun.Noun {
 		Use: "advisories", One: "advisory", Form: "ADVISORY",
 		About: "Advisories describe which versions of packages are vulnerable, and the state of each vulnerability. They\n" +
 			"are imported from files, updated by feeds, or written by hand.",
-		Example: "  holdfast advisories create openssl --parent acme --type apk --alias CVE-2026-1234 --affects Alpine:openssl@0..3.3.2-r1",
+		Example: "  holdfast advisories create openssl --parent acme --type apk --alias CVE-2026-1234 " +
+			"--affects Alpine:openssl@0..3.3.2-r1",
 		Writing: advisoryService("AdvisoryWritingService"),
 		Message: noun.MessageOf(&vulnpb.Advisory{}),
 		Locate:  findAdvisory, Page: showAdvisory,
@@ -64,60 +65,64 @@ func advisories() noun.Noun {
 
 func advisoryFilters() []noun.Field {
 	return []noun.Field{
-		{Flag: "id", Path: "advisory_ids", Help: "only those with this `ID`; can be repeated"},
-		{Flag: "legacy-id", Path: "legacy_advisory_ids", Help: "only those with this former `ID`; can be repeated"},
-		{Flag: "artifact", Path: "artifact_names", Help: "only those about this artifact or package `NAME`; can be repeated"},
-		{Flag: "type", Path: "artifact_types", Help: "only those about artifacts of this `TYPE`; can be repeated"},
+		{Flag: "id", Path: "advisory_ids", Help: "only advisories with this `ID`; can be repeated"},
+		{Flag: "legacy-id", Path: "legacy_advisory_ids", Help: "only advisories with this former `ID`; can be repeated"},
+		{Flag: "artifact", Path: "artifact_names",
+			Help: "only advisories about this artifact or package `NAME`; can be repeated"},
+		{Flag: "type", Path: "artifact_types", Help: "only advisories about artifacts of this `TYPE`; can be repeated"},
 		{Flag: "architecture", Path: "artifact_architectures",
-			Help: "only those for this architecture `NAME`; can be repeated"},
-		{Flag: "component", Path: "component_names", Help: "only those about this component `NAME`; can be repeated"},
+			Help: "only advisories for this architecture `NAME`; can be repeated"},
+		{Flag: "component", Path: "component_names", Help: "only advisories about this component `NAME`; can be repeated"},
 		{Flag: "component-type", Path: "component_types",
-			Help: "only those about components of this `TYPE`; can be repeated"},
+			Help: "only advisories about components of this `TYPE`; can be repeated"},
 		{Flag: "component-location", Path: "component_locations",
-			Help: "only those about a component at this `PATH`; can be repeated"},
-		{Flag: "alias", Path: "aliases", Help: "only those with `ID` as an alias; can be repeated"},
-		{Flag: "origin", Help: "only those about this artifact `NAME`"},
+			Help: "only advisories about a component at this `PATH`; can be repeated"},
+		{Flag: "alias", Path: "aliases", Help: "only advisories with `ID` as an alias; can be repeated"},
+		{Flag: "origin", Help: "only advisories about this artifact `NAME`"},
 		{Flag: "review-state", Path: "event_review_states",
-			Help: "only those with an event in this `STATE`: pending, approved, request-changes or rejected"},
-		{Flag: "event-author", Path: "event_authors", Help: "only those with an event by this `NAME`; can be repeated"},
+			Help: "only advisories with an event in this `STATE`: pending, approved, request-changes or rejected"},
+		{Flag: "event-author", Path: "event_authors", Help: "only advisories with an event by this `NAME`; can be repeated"},
 		{Flag: "not-event-author", Path: "exclude_event_authors",
-			Help: "only those without an event by this `NAME`; can be repeated"},
+			Help: "only advisories without an event by this `NAME`; can be repeated"},
 		{Flag: "event-reviewer", Path: "event_reviewers",
-			Help: "only those with an event reviewed by this `NAME`; can be repeated"},
-		{Flag: "event-type", Path: "event_types", Help: "only those with an event of this `TYPE`, such as fixed"},
-		{Flag: "latest-event", Path: "latest_event_type", Help: "only those whose newest approved event is of this `TYPE`"},
-		{Flag: "query", Help: "only those with this `TEXT` in their id, names or aliases"},
+			Help: "only advisories with an event reviewed by this `NAME`; can be repeated"},
+		{Flag: "event-type", Path: "event_types", Help: "only advisories with an event of this `TYPE`, such as fixed"},
+		{
+			Flag: "latest-event", Path: "latest_event_type",
+			Help: "only advisories whose newest approved event is of this `TYPE`",
+		},
+		{Flag: "query", Help: "only advisories with this `TEXT` in their id, names or aliases"},
 	}
 }
 
-// advisoryService returns a service of Holdfast's own API of advisories.
+// advisoryService returns a service of Holdfast's own advisory API.
 func advisoryService(name protoreflect.Name) protoreflect.ServiceDescriptor {
 	return advisoriespb.File_holdfast_advisories_v1_advisories_proto.Services().ByName(name)
 }
 
-// findAdvisory finds an advisory by its id.
+// findAdvisory finds an advisory by its ID.
 func findAdvisory(ctx context.Context, a *noun.App, text string) (string, error) {
 	req := &vulnpb.ListAdvisoriesRequest{AdvisoryIds: []string{text}, PageSize: noun.MaxCandidates + 1}
-	found, err := signin.Call(ctx, vulnpb.NewAdvisoriesServiceClient(a).ListAdvisories, req)
+	page, err := signin.Call(ctx, vulnpb.NewAdvisoriesServiceClient(a).ListAdvisories, req)
 	if err != nil {
 		return "", err
 	}
-	switch all := found.GetAdvisories(); len(all) {
+	switch found := page.GetAdvisories(); len(found) {
 	case 0:
 		return "", problem.New(problem.ExitNotFound, "there is no advisory %q that you can see", text).
 			Hint("to look for a part of its name: holdfast advisories list --query " + text)
 	case 1:
-		return all[0].GetUid(), nil
+		return found[0].GetUid(), nil
 	default:
-		p := problem.Usage("%d groups have an advisory %q", len(all), text).Hint("give the uid of one:")
-		for _, v := range all[:min(len(all), noun.MaxCandidates)] {
+		p := problem.Usage("%d groups have an advisory %q", len(found), text).Hint("use the uid of one of these:")
+		for _, v := range found[:min(len(found), noun.MaxCandidates)] {
 			p = p.Hint(v.GetUid() + "  " + v.GetArtifactName())
 		}
 		return "", p
 	}
 }
 
-// readCVSS parses CVSS vectors, which begin with their version.
+// readCVSS parses CVSS vectors. Each starts with its version.
 func readCVSS(m protoreflect.Message, texts []string) error {
 	a := m.Interface().(*vulnpb.Advisory)
 	a.Severities = nil
@@ -134,17 +139,17 @@ func readCVSS(m protoreflect.Message, texts []string) error {
 	return nil
 }
 
-// readAffects parses packages, each with a range of versions.
+// readAffects parses packages with a range of versions.
 func readAffects(m protoreflect.Message, texts []string) error {
 	a := m.Interface().(*vulnpb.Advisory)
 	a.Affected = nil
 	for _, text := range texts {
-		at := strings.LastIndexByte(text, '@')
-		if at < 0 {
+		i := strings.LastIndexByte(text, '@')
+		if i < 0 {
 			return fmt.Errorf("%q is not of the form ECOSYSTEM:NAME@INTRODUCED..FIXED", text)
 		}
-		ecosystem, name, named := strings.Cut(text[:at], ":")
-		introduced, fixed, _ := strings.Cut(text[at+1:], "..")
+		ecosystem, name, named := strings.Cut(text[:i], ":")
+		introduced, fixed, _ := strings.Cut(text[i+1:], "..")
 		if release, rest, ok := strings.Cut(name, ":"); ok && strings.HasPrefix(release, "v") { // Alpine:v3.20:openssl
 			ecosystem, name = ecosystem+":"+release, rest
 		}
@@ -195,7 +200,7 @@ func queryAdvisories(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// query prints what affects the packages of a request.
+// query prints the advisories that affect the packages of a request.
 func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisoriesRequest) error {
 	found, err := signin.Call(ctx, advisoriespb.NewAdvisoryReadingServiceClient(a).BatchQueryAdvisories, req,
 		"package.ecosystem=--ecosystem", "package.name=--name", "package.version=--version")
@@ -223,15 +228,17 @@ func feeds() noun.Noun {
 		About: "Feeds are the sources from which the advisories of a group are updated: an https address, or a file or\n" +
 			"folder on the server that its operator allows. A feed of the format kev or epss updates the group's list of\n" +
 			"exploited vulnerabilities instead.",
-		Example: "  holdfast advisories feeds create go --parent acme --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip --interval 6h\n" +
-			"  holdfast advisories feeds create kev --format kev --parent acme --address https://www.cisa.gov/sites/default/files/feeds/known_exploited_vulnerabilities.json --interval 6h",
+		Example: "  holdfast advisories feeds create go --parent acme --interval 6h \\\n" +
+			"    --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip\n" +
+			"  holdfast advisories feeds create kev --format kev --parent acme --interval 6h \\\n" +
+			"    --address https://www.cisa.gov/sites/default/files/feeds/known_exploited_vulnerabilities.json",
 		Service: advisoryService("AdvisoryFeedsService"),
 		Message: noun.MessageOf(&advisoriespb.AdvisoryFeed{}),
 
 		Argument: "name",
 		Fields: []noun.Field{
 			{Flag: "address", Help: "`ADDRESS` of the source: https://…, or a path on the server"},
-			{Flag: "format", Help: "`FORMAT` that it must have: kev or epss (default: what is detected from the content)"},
+			{Flag: "format", Help: "`FORMAT` that it must have: kev or epss (default: detected from the content)"},
 			{Flag: "interval", Help: "`DURATION` between updates, such as 30m, 6h or 1d"},
 			{Flag: "paused", Help: "do not read the source"},
 		},
@@ -245,8 +252,8 @@ func feeds() noun.Noun {
 
 func runFeed(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "run FEED", Short: "Read a feed now, and not only when it is due",
-		Long: "One of the servers reads it within seconds: see the column last of advisories feeds get.",
+		Use: "run FEED", Short: "Read a feed now, before it is due",
+		Long: "A server reads the feed within seconds. The column last of advisories feeds get shows the result.",
 	}
 	return a.About(feeds(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		call := advisoriespb.NewAdvisoryFeedsServiceClient(a).RunAdvisoryFeed
@@ -254,7 +261,7 @@ func runFeed(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.Note("%s will be read in a moment", m.GetName())
+		a.Note("%s will be read shortly", m.GetName())
 		return nil
 	})
 }

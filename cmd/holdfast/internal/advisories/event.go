@@ -24,12 +24,12 @@ type eventFlags struct {
 	patched             []string
 }
 
-// advisoryEvents returns the commands of what happens to an advisory.
+// advisoryEvents returns the commands about events of advisories.
 func advisoryEvents(a *noun.App) *cobra.Command {
 	return a.Branch("event", "Add and review events of advisories", addEvent(a), reviewEvent(a))
 }
 
-// eventKinds are the types of event, in the order of an advisory's life.
+// eventKinds are the types of events, in their usual order.
 const eventKinds = "detection, true-positive, false-positive, fixed, patched, analysis-not-planned, " +
 	"fix-not-planned or pending-upstream-fix"
 
@@ -81,7 +81,7 @@ func eventFields() []noun.Field {
 	}
 }
 
-// writeEvent calls a method that writes an event, and shows the result.
+// writeEvent calls a method that writes an event, and prints the result.
 func writeEvent(
 	ctx context.Context, a *noun.App, cmd *cobra.Command, method protoreflect.Name, req proto.Message,
 	flags map[string]string,
@@ -97,17 +97,17 @@ func writeEvent(
 	}, m.Interface())
 }
 
-// eventTypes returns the fields of the oneof of types.
+// eventTypes returns the fields of the oneof of event types.
 func eventTypes() protoreflect.FieldDescriptors {
 	return noun.MessageOf(&vulnpb.AdvisoryEvent{}).Oneofs().ByName("type").Fields()
 }
 
-// eventKind is what people write for a type of event.
+// eventKind returns the word for a type of event.
 func eventKind(fd protoreflect.FieldDescriptor) string {
 	return strings.ReplaceAll(strings.TrimSuffix(string(fd.Name()), "_determination"), "_", "-")
 }
 
-// event returns an event of a type.
+// event returns an event of the given type.
 func (e eventFlags) event(kind string) (*vulnpb.AdvisoryEvent, error) {
 	out := &vulnpb.AdvisoryEvent{}
 	for i := range eventTypes().Len() {
@@ -115,10 +115,10 @@ func (e eventFlags) event(kind string) (*vulnpb.AdvisoryEvent, error) {
 			return out, e.describe(out.ProtoReflect().Mutable(fd).Message())
 		}
 	}
-	return nil, problem.Usage("%q is none of %s", kind, eventKinds)
+	return nil, problem.Usage("%q is not one of %s", kind, eventKinds)
 }
 
-// describe sets the fields that only some types of event have.
+// describe sets the fields that only some types of events have.
 func (e eventFlags) describe(m protoreflect.Message) error {
 	if fd := m.Descriptor().Fields().ByName("note"); fd != nil {
 		noun.Put(m, "note", e.note)
@@ -152,7 +152,7 @@ func reviewEvent(a *noun.App) *cobra.Command {
 		Args:    cobra.ExactArgs(2),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if !settings.IsUID(args[0]) {
-				return problem.Usage("%q is not a uid: holdfast advisories get shows those of an advisory's events", args[0])
+				return problem.Usage("%q is not a uid; holdfast advisories get shows the uids of events", args[0])
 			}
 			state, err := noun.ParseEnum(vulnpb.ReviewState(0).Descriptor(), args[1])
 			if err != nil {
@@ -174,9 +174,9 @@ func reviewEvent(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// countsText says how many records were imported.
+// countsText returns the numbers of imported records as text.
 func countsText(n *advisoriespb.ImportCounts) string {
-	text := fmt.Sprintf("%d new, %d changed, %d as they were", n.GetCreated(), n.GetUpdated(), n.GetUnchanged())
+	text := fmt.Sprintf("%d new, %d changed, %d unchanged", n.GetCreated(), n.GetUpdated(), n.GetUnchanged())
 	if n.GetWithdrawn() > 0 {
 		text += fmt.Sprintf(", %d of them withdrawn", n.GetWithdrawn())
 	}
@@ -184,7 +184,7 @@ func countsText(n *advisoriespb.ImportCounts) string {
 		text += fmt.Sprintf(", %d removed", n.GetRemoved())
 	}
 	if n.GetFailed() > 0 {
-		text += fmt.Sprintf(", %d not taken", n.GetFailed())
+		text += fmt.Sprintf(", %d not imported", n.GetFailed())
 	}
 	return text
 }

@@ -43,7 +43,7 @@ func eventType(e *vulnpb.AdvisoryEvent) protoreflect.FieldDescriptor {
 	return e.ProtoReflect().WhichOneof(noun.MessageOf(e).Oneofs().ByName("type"))
 }
 
-// eventDetail returns what an event says beside its type.
+// eventDetail returns the details of an event other than its type.
 func eventDetail(e *vulnpb.AdvisoryEvent) string {
 	scan := e.GetDetection().GetScanv1()
 	mismatch := e.GetFalsePositiveDetermination().GetType()
@@ -68,7 +68,7 @@ func prefixed(prefix, s string) string {
 	return s
 }
 
-// showAdvisory prints all of an advisory for a person.
+// showAdvisory prints a complete advisory for a person.
 func showAdvisory(a *noun.App, m protoreflect.Message) {
 	v := m.Interface().(*vulnpb.Advisory)
 	line := func(indent, format string, args ...any) {
@@ -115,8 +115,8 @@ func showAdvisory(a *noun.App, m protoreflect.Message) {
 	}
 }
 
-// paragraph returns a text of several lines for the screen. The lines after the first are indented, so that none of
-// them looks like a line of ours.
+// paragraph returns a text of several lines for the screen. It indents the lines after
+// the first, so that none of them looks like a line of this program.
 func paragraph(indent, text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\r\n"), "\n")
 	for i, s := range lines {
@@ -129,7 +129,7 @@ func paragraph(indent, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// heading prints the heading of a part that has n lines.
+// heading prints the heading of a section with n lines, if n is not 0.
 func heading(a *noun.App, text string, n int) {
 	if n > 0 {
 		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, text))
@@ -156,18 +156,18 @@ func showAffected(a *noun.App, v *vulnpb.Advisory) {
 func rangeText(r *vulnpb.AffectedRange) (parts []string) {
 	from := ""
 	for _, e := range r.GetEvents() {
-		switch at := e.GetAt().(type) {
+		switch event := e.GetAt().(type) {
 		case *vulnpb.RangeEvent_Introduced:
 			if from != "" {
 				parts = append(parts, from)
 			}
-			from = ">= " + at.Introduced
+			from = ">= " + event.Introduced
 		case *vulnpb.RangeEvent_Fixed:
-			parts, from = append(parts, join(" ", from, "< "+at.Fixed)), ""
+			parts, from = append(parts, join(" ", from, "< "+event.Fixed)), ""
 		case *vulnpb.RangeEvent_LastAffected:
-			parts, from = append(parts, join(" ", from, "<= "+at.LastAffected)), ""
+			parts, from = append(parts, join(" ", from, "<= "+event.LastAffected)), ""
 		case *vulnpb.RangeEvent_Limit:
-			parts, from = append(parts, join(" ", from, "up to "+at.Limit)), ""
+			parts, from = append(parts, join(" ", from, "up to "+event.Limit)), ""
 		}
 	}
 	if from != "" {

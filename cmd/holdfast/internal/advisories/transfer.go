@@ -43,8 +43,8 @@ func importAdvisories(a *noun.App) *cobra.Command {
 			"Records that the group already has are skipped, so an interrupted import can be repeated. Records that\n" +
 			"cannot be imported are reported with file and reason, and the others are imported; the exit code is then\n" +
 			"1.\n\n" +
-			"The catalog of known exploited vulnerabilities (kev) and the probabilities of being exploited (epss) are\n" +
-			"imported, too, compressed by gzip or not. Each replaces the list of its format that the group has.",
+			"The catalog of known exploited vulnerabilities (kev) and the probabilities of exploitation (epss) can also be\n" +
+			"imported, compressed by gzip or not. Each replaces the group's list of its format.",
 		Example: "  holdfast advisories import all.zip --group acme\n" +
 			"  holdfast advisories import epss_scores-current.csv.gz --format epss --group acme",
 		Args: cobra.MinimumNArgs(1),
@@ -63,14 +63,15 @@ func importAdvisories(a *noun.App) *cobra.Command {
 			return importAll(ctx, a, uid, docs)
 		}),
 	}
-	cmd.Flags().StringVar(&format, "format", "", "`FORMAT` that the files must have: kev or epss (default: what is detected)")
+	cmd.Flags().StringVar(&format, "format", "",
+		"`FORMAT` that the files must have: kev or epss (default: detected)")
 	noun.CompleteWords(cmd, "format", exploitFormats)
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to import into")
 	problem.Must(cmd.MarkFlagRequired("group"))
 	return cmd
 }
 
-// findDocuments lists the files that paths name, and the importable ones of folders.
+// findDocuments returns the files that paths name, and the importable files in folders.
 func findDocuments(paths []string) (docs []document, _ error) {
 	for _, path := range paths {
 		err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
@@ -102,7 +103,7 @@ func findDocuments(paths []string) (docs []document, _ error) {
 	return docs, nil
 }
 
-// importAll sends documents, and shows the progress of the server.
+// importAll sends documents and shows the server's progress.
 func importAll(ctx context.Context, a *noun.App, group string, docs []document) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,19 +146,19 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 	fmt.Fprintf(a.Out, "%s in %s (%s records a second)\n", countsText(counts), took.Round(time.Millisecond),
 		perSecond(bar.records, took))
 	if n := counts.GetFailed(); n > 0 {
-		return problem.New(problem.ExitError, "%d records were not taken", n)
+		return problem.New(problem.ExitError, "%d records were not imported", n)
 	}
 	return nil
 }
 
-// importFailed returns why an import ended early, and how far it was.
+// importFailed returns the reason why an import ended early, and how much was imported.
 func importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) error {
 	p := signin.Refused(receiving, map[string]string{"parent": "--group", "document.format": "--format"})
 	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
 		p = problem.Usage("%v", sending)
 	}
 	if counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged() > 0 {
-		p.Hints = append(p.Hints, countsText(counts)+" before that; to go on, run it again")
+		p.Hints = append(p.Hints, countsText(counts)+" before that; to continue, run it again")
 	}
 	return p
 }
@@ -232,7 +233,7 @@ func exportAdvisories(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// exportTo writes an export to a file, which is replaced once the export is complete.
+// exportTo writes an export to a file. It replaces the file when the export is complete.
 func exportTo(ctx context.Context, a *noun.App, req *advisoriespb.ExportAdvisoriesRequest, file string) error {
 	if file == "" {
 		return export(ctx, a, req, a.Out)
@@ -267,16 +268,16 @@ func export(ctx context.Context, a *noun.App, req *advisoriespb.ExportAdvisories
 	return signin.Refused(err, map[string]string{"format": "--format"})
 }
 
-// A progress is a line on a terminal that shows how far an import is. Elsewhere it
-// prints nothing.
+// A progress is a line on a terminal that shows the progress of an import. If standard
+// error is not a terminal, it prints nothing.
 type progress struct {
 	console *output.Console
-	live    bool // standard error is a terminal
+	live    bool // whether standard error is a terminal
 	total   int64
 	start   time.Time
 	shown   time.Time
 	records int64
-	dirty   bool // the line is there
+	dirty   bool // whether the line is on the screen
 }
 
 const (
@@ -298,7 +299,7 @@ func (p *progress) show(bytes, records int64) {
 	fmt.Fprintf(p.console.Err, "\r\x1b[K%s", progressLine(bytes, p.total, records, time.Since(p.start)))
 }
 
-// progressLine has a bar, the number of records, their rate and the time left.
+// progressLine returns a bar, the number of records, their rate and the time left.
 func progressLine(bytes, total, records int64, took time.Duration) string {
 	part := 1.0
 	if total > 0 {
@@ -320,7 +321,8 @@ func perSecond(n int64, took time.Duration) string {
 	return fmt.Sprintf("%.0f", float64(n)/took.Seconds())
 }
 
-// end leaves the line at its end: records that were skipped count for no bytes, and a short import shows none.
+// end shows the line at 100%, because skipped records have no bytes. A short import shows
+// no line.
 func (p *progress) end() {
 	if p.live && p.shown.IsZero() {
 		return

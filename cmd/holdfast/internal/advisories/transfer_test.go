@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 )
 
-// What is shown last is the end, whatever the server counted, and stays. Nothing is shown where there is no
-// terminal, or if the import ends before anything was.
+// The last line shows 100%, whatever the server has counted, and stays. Nothing is shown
+// if there is no terminal, or if the import ends before the first line.
 func TestProgressEnds(t *testing.T) {
 	tests := map[string]struct {
 		live, shows bool
-		end         string // of what was printed
+		end         string // end of the output
 	}{
 		"on a terminal": {true, true, " 100%  7 records, "},
 		"elsewhere":     {false, true, ""},
-		"at once":       {true, false, ""},
+		"short":         {true, false, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestProgressEnds(t *testing.T) {
 			p := &progress{console: output.NewConsole(os.Stdin, os.Stdout, f), live: tt.live, total: 100, start: time.Now()}
 			if tt.shows {
 				p.show(40, 3)
-				p.show(97, 7) // too soon to be shown
+				p.show(97, 7) // too early to be shown
 			}
 			p.end()
 			text, err := os.ReadFile(f.Name())
@@ -42,7 +42,7 @@ func TestProgressEnds(t *testing.T) {
 				t.Errorf("printed %q, want the last to have %q", text, tt.end)
 			}
 			if tt.end != "" && !strings.HasSuffix(string(text), "\n") {
-				t.Errorf("the next line would begin in %q", text)
+				t.Errorf("the output does not end the line: %q", text)
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func TestProgressLine(t *testing.T) {
 		"at the start": {0, 100, 0, time.Second, "[                        ]   0%  0 records, 0/s, ? left"},
 		"half way":     {50, 100, 3000, 2 * time.Second, "[============            ]  50%  3000 records, 1500/s, 2s left"},
 		"done":         {100, 100, 6000, 4 * time.Second, "[========================] 100%  6000 records, 1500/s, 0s left"},
-		"of nothing":   {0, 0, 0, 0, "[========================] 100%  0 records, 0/s, 0s left"},
+		"empty":        {0, 0, 0, 0, "[========================] 100%  0 records, 0/s, 0s left"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

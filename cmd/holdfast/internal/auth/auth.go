@@ -1,5 +1,5 @@
-// Package auth has the commands that sign in and out and print tokens, those of
-// pull tokens, and the credential helper of Docker.
+// Package auth contains the commands that sign in and out and print tokens, the commands
+// about pull tokens, and the credential helper for Docker.
 package auth
 
 import (
@@ -27,7 +27,7 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
-// Command returns the commands of sign-in and tokens.
+// Command returns the commands for sign-in and tokens.
 func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("auth", "Sign in, sign out and get tokens",
 		login(a), logout(a), sessionsCommand(a), printToken(a), status(a), configureDocker(a), pullTokensCommand(a))
@@ -35,16 +35,16 @@ func Command(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// Login returns auth login as a command of its own, as people type it.
+// Login returns auth login as a top-level command.
 func Login(a *noun.App) *cobra.Command { return login(a) }
 
-// Logout returns auth logout as a command of its own.
+// Logout returns auth logout as a top-level command.
 func Logout(a *noun.App) *cobra.Command { return logout(a) }
 
-// WhoAmI returns auth status under the name that other programs have for it.
+// WhoAmI returns auth status under the name that other programs use.
 func WhoAmI(a *noun.App) *cobra.Command {
 	cmd := status(a)
-	cmd.Use, cmd.Short = "whoami", "Show whom you are signed in as"
+	cmd.Use, cmd.Short = "whoami", "Show the identity that you are signed in as"
 	cmd.Example = "  holdfast whoami\n  holdfast whoami -o id\n  holdfast whoami --web"
 	return cmd
 }
@@ -95,8 +95,9 @@ func login(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// rememberOrganization sets the organization of the settings after a sign-in, if none is
-// set and the identity sees one alone. It is a convenience, so it fails in silence.
+// rememberOrganization stores the organization in the settings after a sign-in, if none
+// is set and the identity can see exactly one. It ignores errors, because it is only a
+// convenience.
 func rememberOrganization(ctx context.Context, a *noun.App) {
 	set, err := a.Value("organization")
 	if err != nil || set.Text != "" || !a.UsesSession() {
@@ -109,7 +110,7 @@ func rememberOrganization(ctx context.Context, a *noun.App) {
 	}
 	g := got.GetGroups()[0]
 	if settings.Change(func(values map[string]string) { values["organization"] = g.GetUid() }) == nil {
-		a.Note("commands use the organization %s; another: holdfast config set organization NAME", g.GetName())
+		a.Note("commands use the organization %s; to change it: holdfast config set organization NAME", g.GetName())
 	}
 }
 
@@ -126,8 +127,10 @@ func printToken(a *noun.App) *cobra.Command {
 	var audience string
 	cmd := &cobra.Command{
 		Use: "token", Short: "Print a token",
-		Example: "  curl -H \"Authorization: Bearer $(holdfast auth token)\" https://holdfast.example.com/iam/v2beta1/groups\n" +
-			"  holdfast auth token --audience registry.example.com | docker login -u _token --password-stdin registry.example.com",
+		Example: "  curl -H \"Authorization: Bearer $(holdfast auth token)\" \\\n" +
+			"    https://holdfast.example.com/iam/v2beta1/groups\n" +
+			"  holdfast auth token --audience registry.example.com | \\\n" +
+			"    docker login -u _token --password-stdin registry.example.com",
 		Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			token, err := a.TokenFor(ctx, audience)
@@ -147,7 +150,7 @@ func status(a *noun.App) *cobra.Command {
 	var offline, web *bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the current identity, and when and how its token is renewed",
-		Long: "Reads the stored token, and asks the server whether it is still good. The exit code is 4 if there is no\n" +
+		Long: "Reads the stored token, and asks the server whether it is still valid. The exit code is 4 if there is no\n" +
 			"token, if it has expired and cannot be renewed, or if the session has ended.",
 		Example: "  holdfast auth status\n  holdfast auth status --offline -o json",
 		Args:    cobra.NoArgs,
@@ -176,8 +179,8 @@ func status(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// checkSession asks the server whether the token of a status is good. An identity that is
-// assumed at every command has none.
+// checkSession asks the server whether the token of a status is valid. It does nothing
+// for an identity that every command assumes anew.
 func checkSession(ctx context.Context, a *noun.App, st *signin.Status) {
 	if st.Kept == signin.KeptNowhere || st.Expired && st.Renews == "" {
 		return
@@ -196,7 +199,7 @@ func checkSession(ctx context.Context, a *noun.App, st *signin.Status) {
 	}
 }
 
-// nameStatus adds what people call the identity and the provider of a status.
+// nameStatus adds the names of the identity and the provider to a status.
 func nameStatus(ctx context.Context, a *noun.App, st *signin.Status) {
 	uids := slices.DeleteFunc([]string{st.Identity, st.Provider}, func(uid string) bool { return !settings.IsUID(uid) })
 	if len(uids) == 0 {
@@ -204,7 +207,7 @@ func nameStatus(ctx context.Context, a *noun.App, st *signin.Status) {
 	}
 	got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: uids})
 	if err != nil {
-		return // the uids tell it too
+		return // the status shows the UIDs
 	}
 	for _, n := range got.GetNames() {
 		switch n.GetUid() {
@@ -235,14 +238,14 @@ func printStatus(a *noun.App, st signin.Status) error {
 		until = a.When(t)
 	}
 	if st.Expired {
-		until += ", which is over"
+		until += ", which has passed"
 	}
 	wide, actor := "", st.Actor
 	switch subject, issuer, _ := strings.Cut(actor, " at "); {
 	case format.Text == "wide" && st.Name != "":
 		wide = st.Identity
 	case format.Text != "wide" && strings.HasPrefix(subject, "account:"):
-		actor = "an account at " + issuer // of a uid that tells people nothing
+		actor = "an account at " + issuer // the subject is a UID, which means nothing to people
 	}
 	a.Pairs([][2]string{
 		{"server", st.API}, {"issuer", st.Issuer}, {"identity", cmp.Or(st.Name, st.Identity)}, {"uid", wide},
@@ -252,17 +255,18 @@ func printStatus(a *noun.App, st signin.Status) error {
 	return nil
 }
 
-// sessionsCommand lists sessions, and has a command that ends them.
+// sessionsCommand returns the command that lists sessions, with a subcommand that ends
+// them.
 func sessionsCommand(a *noun.App) *cobra.Command {
 	var identity string
 	var web bool
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "List sessions",
-		Long: "Lists your sessions of commands and browsers. When a session is ended, its tokens are revoked at once.",
+		Long: "Lists your sessions of commands and browsers. When a session is ended, its tokens are revoked immediately.",
 		Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			if web && identity != "" {
-				return problem.Usage("--web opens the page of your own account, not of another's")
+				return problem.Usage("--web shows only your own account")
 			}
 			if web {
 				return a.Browse(ctx, signin.AccountPage())
@@ -301,11 +305,11 @@ func endSessions(a *noun.App) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "end ID...", Short: "End sessions",
-		Long:    "Ends your sessions or, with --identity, those of an identity whose role bindings you can change.",
+		Long:    "Ends your sessions or, with --identity, sessions of an identity whose role bindings you can change.",
 		Example: "  holdfast auth sessions end 7c1f…\n  holdfast auth sessions end --all --identity acme/ann",
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return problem.Usage("give the id of each session to end, or --all")
+				return problem.Usage("use the ids of the sessions to end, or --all")
 			}
 			uid, err := a.ResolveAny(ctx, iam.Identities(), identity)
 			if err != nil {

@@ -23,17 +23,17 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// A dockerConfig is the file in which docker and similar programs look for
-// passwords. Keys that are not needed here stay as they are.
+// A dockerConfig is the file in which docker and similar programs look for passwords.
+// Unknown keys are preserved.
 type dockerConfig struct {
 	path string
-	all  map[string]json.RawMessage
+	keys map[string]json.RawMessage
 }
 
 var safeName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// saveDocker stores a pull token for docker, and removes the password from what is
-// shown.
+// saveDocker stores a pull token for docker. It removes the password from t, so that it
+// is not printed.
 func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	c, err := readDockerConfig()
 	if err != nil {
@@ -57,7 +57,7 @@ func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	if err != nil {
 		return err
 	}
-	if replaced && helper != "" { // the file itself has not been written yet
+	if replaced && helper != "" { // the file has not been written yet
 		if err := c.write(); err != nil {
 			return err
 		}
@@ -65,14 +65,14 @@ func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	t.Password = ""
 	a.Note("saved for %s in %s", t.Registry, location)
 	if replaced {
-		a.Note("docker uses the pull token instead of your session now; to go back: holdfast auth configure-docker")
+		a.Note("docker now uses the pull token instead of your session; to undo this: holdfast auth configure-docker")
 	}
 	return nil
 }
 
-// dropOwnHelper takes this program away as the helper of a registry: it makes a token
-// for every command and stores none, and docker asks a helper before it reads the file.
-// The file is not written yet.
+// dropOwnHelper removes this program as the helper of a registry. This program issues a
+// token for every command and stores none, and docker asks a helper before it reads the
+// file. dropOwnHelper does not write the file.
 func (c dockerConfig) dropOwnHelper(registry string) (dropped bool, _ error) {
 	helpers := map[string]string{}
 	if err := c.get("credHelpers", &helpers); err != nil || helpers[registry] != helper {
@@ -80,11 +80,11 @@ func (c dockerConfig) dropOwnHelper(registry string) (dropped bool, _ error) {
 	}
 	delete(helpers, registry)
 	if len(helpers) == 0 {
-		delete(c.all, "credHelpers")
+		delete(c.keys, "credHelpers")
 		return true, nil
 	}
 	text, err := json.Marshal(helpers)
-	c.all["credHelpers"] = text
+	c.keys["credHelpers"] = text
 	return true, err
 }
 
@@ -97,7 +97,7 @@ func readDockerConfig() (dockerConfig, error) {
 		}
 		dir = filepath.Join(home, ".docker")
 	}
-	c := dockerConfig{path: filepath.Join(dir, "config.json"), all: map[string]json.RawMessage{}}
+	c := dockerConfig{path: filepath.Join(dir, "config.json"), keys: map[string]json.RawMessage{}}
 	text, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
@@ -105,14 +105,14 @@ func readDockerConfig() (dockerConfig, error) {
 	if err != nil {
 		return c, err
 	}
-	if json.Unmarshal(text, &c.all) != nil || c.all == nil { // an error may quote a password
+	if json.Unmarshal(text, &c.keys) != nil || c.keys == nil { // the decoder's error may quote a password
 		return c, problem.Usage("%s is not a JSON object", c.path)
 	}
 	return c, nil
 }
 
-// helper returns the program that stores the passwords of a registry, or "" if the
-// file does.
+// helper returns the program that stores the passwords of a registry, or "" if the file
+// stores them.
 func (c dockerConfig) helper(registry string) (string, error) {
 	helpers, name := map[string]string{}, ""
 	if err := c.get("credHelpers", &helpers); err != nil {
@@ -121,29 +121,29 @@ func (c dockerConfig) helper(registry string) (string, error) {
 	if err := c.get("credsStore", &name); err != nil {
 		return "", err
 	}
-	if own := helpers[registry]; own != "" {
-		name = own
+	if program := helpers[registry]; program != "" {
+		name = program
 	}
 	if name != "" && !safeName.MatchString(name) {
-		return "", problem.Usage("%s names a program that cannot be one", c.path)
+		return "", problem.Usage("%s contains an invalid name of a credential helper", c.path)
 	}
 	return name, nil
 }
 
 func (c dockerConfig) get(key string, v any) error {
-	if text, ok := c.all[key]; ok && json.Unmarshal(text, v) != nil {
-		return problem.Usage("%s: %s is not as docker writes it", c.path, key)
+	if text, ok := c.keys[key]; ok && json.Unmarshal(text, v) != nil {
+		return problem.Usage("%s: %s does not have docker's format", c.path, key)
 	}
 	return nil
 }
 
-// store writes the password into the file itself.
+// store writes the password into the file.
 func (c dockerConfig) store(t pullToken) error {
 	text := base64.StdEncoding.EncodeToString([]byte(t.Username + ":" + t.Password))
 	return c.putEntry("auths", t.Registry, map[string]string{"auth": text})
 }
 
-// putEntry changes one entry of a map in the file.
+// putEntry sets one entry of a map in the file.
 func (c dockerConfig) putEntry(key, name string, v any) error {
 	entries := map[string]json.RawMessage{}
 	if err := c.get(key, &entries); err != nil {
@@ -157,14 +157,14 @@ func (c dockerConfig) putEntry(key, name string, v any) error {
 		entries = map[string]json.RawMessage{}
 	}
 	entries[name] = text
-	if c.all[key], err = json.Marshal(entries); err != nil {
+	if c.keys[key], err = json.Marshal(entries); err != nil {
 		return err
 	}
 	return c.write()
 }
 
 func (c dockerConfig) write() error {
-	text, err := json.MarshalIndent(c.all, "", "\t")
+	text, err := json.MarshalIndent(c.keys, "", "\t")
 	if err != nil {
 		return err
 	}
@@ -185,22 +185,22 @@ func storeWithHelper(ctx context.Context, program string, t pullToken) error {
 	return nil
 }
 
-// HelperName is the name by which Docker runs this program to get a password: a
+// HelperName is the name under which Docker starts this program to get a password: a
 // prefix, and the name in Docker's settings.
 const (
 	helper     = "holdfast"
 	HelperName = "docker-credential-" + helper
 
-	loginName = "_token" // the user name that goes with a token
+	loginName = "_token" // user name for a token as password
 )
 
 func configureDocker(a *noun.App) *cobra.Command {
 	var bin string
 	cmd := &cobra.Command{
 		Use: "configure-docker", Short: "Configure docker to get registry passwords from this command",
-		Long: "Registers this program as credential helper of the registry in the settings of Docker\n" +
+		Long: "Registers this program as the credential helper for the registry in the settings of Docker\n" +
 			"(~/.docker/config.json, or DOCKER_CONFIG), and links it as " + HelperName + "\n" +
-			"in its own folder or that of --bin.\n" +
+			"in its own folder or in the folder of --bin.\n" +
 			"After that docker, crane, skopeo, oras and cosign use a new token for every command.",
 		Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -218,7 +218,7 @@ func configureDocker(a *noun.App) *cobra.Command {
 			if err := config.putEntry("credHelpers", host, helper); err != nil {
 				return err
 			}
-			a.Note("%s signs in to %s by itself now", config.path, host)
+			a.Note("docker now signs in to %[2]s automatically, by %[1]s", config.path, host)
 			return nil
 		}),
 	}
@@ -226,7 +226,7 @@ func configureDocker(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// installHelper links this program under HelperName.
+// installHelper creates a link to this program with the name HelperName.
 func installHelper(a *noun.App, dir string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -237,8 +237,8 @@ func installHelper(a *noun.App, dir string) error {
 	}
 	link := filepath.Join(dir, HelperName)
 	if err := relink(self, link); err != nil {
-		return problem.Usage("cannot make %s: %v", link, err).
-			Hint("name a folder of your PATH that you may write to: --bin FOLDER")
+		return problem.Usage("cannot create %s: %v", link, err).
+			Hint("choose a folder on your PATH that you may write to: --bin FOLDER")
 	}
 	if found, err := exec.LookPath(HelperName); err != nil {
 		a.Note("warning: %s is not on your PATH, and Docker will not find %s", dir, HelperName)
@@ -248,7 +248,7 @@ func installHelper(a *noun.App, dir string) error {
 	return nil
 }
 
-// relink makes a link to target. It replaces another link, but not a file.
+// relink creates a link to target. It replaces another link, but not a file.
 func relink(target, link string) error {
 	old, err := os.Readlink(link)
 	switch {
@@ -259,16 +259,16 @@ func relink(target, link string) error {
 			return err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is a file of that name")
+		return fmt.Errorf("a file with this name exists")
 	}
 	return os.Symlink(target, link)
 }
 
-// CredentialHelper returns the command that Docker runs with a verb, and with the
+// CredentialHelper returns the command that Docker runs with a verb as argument and the
 // registry on standard input.
 func CredentialHelper(a *noun.App) *cobra.Command {
 	cmd := a.Branch("credential-helper", "Answer requests of Docker for passwords")
-	cmd.Hidden = true // Docker calls it, by its other name
+	cmd.Hidden = true // Docker calls it by its other name
 	for verb, answer := range map[string]func(context.Context, *noun.App) error{
 		"get": helperGet, "list": helperList, "store": helperStore,
 		"erase": func(context.Context, *noun.App) error { return nil }, // nothing is stored
@@ -281,10 +281,10 @@ func CredentialHelper(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// notFound is the text by which Docker knows that there is no password.
+// notFound is the text from which Docker knows that there is no password.
 const notFound = "credentials not found in native keychain"
 
-// helperGet prints a token, if the registry is that of the server.
+// helperGet prints a token if Docker asks for the registry of the server.
 func helperGet(ctx context.Context, a *noun.App) error {
 	asked, err := io.ReadAll(io.LimitReader(a.In, 4096))
 	if err != nil {
@@ -293,7 +293,7 @@ func helperGet(ctx context.Context, a *noun.App) error {
 	server := strings.TrimSpace(string(asked))
 	host, token, err := registryToken(ctx, a)
 	if err != nil {
-		fmt.Fprintln(a.Out, err) // Docker shows what is on standard output
+		fmt.Fprintln(a.Out, err) // Docker shows standard output
 		return err
 	}
 	if !isRegistry(server, host) {
@@ -303,7 +303,7 @@ func helperGet(ctx context.Context, a *noun.App) error {
 	return json.NewEncoder(a.Out).Encode(map[string]string{"ServerURL": server, "Username": loginName, "Secret": token})
 }
 
-// isRegistry reports whether server, which may be an address, is at a host.
+// isRegistry reports whether server, which may be an address, has the host.
 func isRegistry(server, host string) bool {
 	_, rest, ok := strings.Cut(server, "://")
 	if !ok {
@@ -322,7 +322,7 @@ func registryToken(ctx context.Context, a *noun.App) (host, token string, err er
 	return host, token, err
 }
 
-// helperList prints for which registries there are passwords.
+// helperList prints the registry for which there is a password.
 func helperList(ctx context.Context, a *noun.App) error {
 	host, err := registry.Host(ctx, a)
 	if err != nil {
@@ -331,9 +331,9 @@ func helperList(ctx context.Context, a *noun.App) error {
 	return json.NewEncoder(a.Out).Encode(map[string]string{host: loginName})
 }
 
-// helperStore refuses passwords, because each command gets a new one.
+// helperStore refuses to store passwords, because each command gets a new one.
 func helperStore(_ context.Context, a *noun.App) error {
-	p := problem.Usage("passwords are not kept: docker login is not needed")
+	p := problem.Usage("passwords are not stored: docker login is not needed")
 	fmt.Fprintln(a.Out, p.Text)
 	return p
 }

@@ -27,11 +27,11 @@ import (
 
 const (
 	pullRole       = "registry.pull"
-	pullTokensPath = "/pull-tokens" // after the issuer's address: who signs pull tokens
+	pullTokensPath = "/pull-tokens" // suffix of the issuer's address in pull tokens
 	maxPullLife    = 365 * 24 * time.Hour
 )
 
-// pullTokensCommand returns the commands of pull tokens.
+// pullTokensCommand returns the commands about pull tokens.
 func pullTokensCommand(a *noun.App) *cobra.Command {
 	cmd := a.Branch("pull-token", "Manage passwords that can only pull images",
 		createPullToken(a), listPullTokens(a), revokePullToken(a))
@@ -42,7 +42,7 @@ func pullTokensCommand(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// A pullToken is shown once, when it is created.
+// A pullToken is printed once, when it is created.
 type pullToken struct {
 	Registry string `json:"registry"`
 	Username string `json:"username"`
@@ -72,13 +72,13 @@ func createPullToken(a *noun.App) *cobra.Command {
 			if save {
 				if err := saveDocker(ctx, a, &t); err != nil {
 					undoPuller(ctx, a, t.Username)
-					return fmt.Errorf("the pull token is deleted again, because it could not be saved: %w", err)
+					return fmt.Errorf("the pull token was deleted again, because it could not be saved: %w", err)
 				}
 			}
 			return printPullToken(a, t)
 		}),
 	}
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` whose images it can pull, and those below it")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` whose images it can pull, including subgroups")
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the pull token (default: pull-token- and random digits)")
 	cmd.Flags().StringVar(&life, "life", "720h", "`DURATION` for which it is valid, such as 12h or 30d; at most 365d")
 	cmd.Flags().BoolVar(&save, "save-docker", false,
@@ -105,26 +105,28 @@ func makePullToken(ctx context.Context, a *noun.App, group, name string, life ti
 	if name == "" {
 		name = "pull-token-" + randomHex(4)
 	}
-	now := time.Now().Truncate(time.Second)
+	issued := time.Now().Truncate(time.Second)
 	subject := randomHex(16)
 	password, keys, err := signPullToken(map[string]any{
-		"iss": issuer + pullTokensPath, "sub": subject, "aud": issuer, "iat": now.Unix(), "exp": now.Add(life).Unix(),
+		"iss": issuer + pullTokensPath, "sub": subject, "aud": issuer, "iat": issued.Unix(), "exp": issued.Add(life).Unix(),
 		"jti": randomHex(16),
 	})
 	if err != nil {
 		return t, err
 	}
-	t.Password, t.Expiry = password, output.ShortTime(now.Add(life))
+	t.Password, t.Expiry = password, output.ShortTime(issued.Add(life))
 	t.Username, err = createPuller(ctx, a, group, role, &iampb.Identity{
 		Name: name, Description: "Pulls images, with a password",
 		Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
-			Issuer: issuer + pullTokensPath, Subject: subject, IssuerKeys: keys, ExpirationTime: timestamppb.New(now.Add(life)),
+			Issuer: issuer + pullTokensPath, Subject: subject, IssuerKeys: keys,
+			ExpirationTime: timestamppb.New(issued.Add(life)),
 		}},
 	})
 	return t, err
 }
 
-// createPuller creates an identity with its role, or neither.
+// createPuller creates an identity and its role binding. If the binding fails, it deletes
+// the identity.
 func createPuller(
 	ctx context.Context, a *noun.App, group, role string, identity *iampb.Identity,
 ) (uid string, err error) {
@@ -148,12 +150,12 @@ func undoPuller(ctx context.Context, a *noun.App, uid string) {
 	req := &iampb.DeleteIdentityRequest{Uid: uid}
 	_, err := signin.Call(context.WithoutCancel(ctx), iampb.NewIdentitiesServiceClient(a).DeleteIdentity, req)
 	if err != nil {
-		a.Note("identity %s is left over: %v", uid, err)
+		a.Note("identity %s could not be deleted: %v", uid, err)
 	}
 }
 
-// signPullToken signs claims with a new key. It returns the token and the public key
-// as a JSON Web Key Set, and forgets the private key.
+// signPullToken signs claims with a new key. It returns the token and the public key as a
+// JSON Web Key Set. The private key is not stored.
 func signPullToken(claims map[string]any) (token, keys string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -206,7 +208,7 @@ func printPullToken(a *noun.App, t pullToken) error {
 		fmt.Fprintln(a.Out, t.Username)
 		return nil
 	case "yaml", "csv":
-		return problem.Usage("a pull token is shown as a table, as json, or by its id")
+		return problem.Usage("a pull token can only be printed with -o table, json or id")
 	}
 	a.Pairs([][2]string{{"registry", t.Registry}, {"username", t.Username}, {"password", t.Password}, {"until", t.Expiry}})
 	if t.Password != "" {
@@ -216,7 +218,7 @@ func printPullToken(a *noun.App, t pullToken) error {
 	return nil
 }
 
-// pullTokens shows identities as pull tokens.
+// pullTokens returns the noun of identities that are pull tokens.
 func pullTokens() noun.Noun {
 	n := iam.Identities()
 	n.Use, n.One = "pull-tokens", "pull token"
@@ -256,7 +258,7 @@ func listPullTokens(a *noun.App) *cobra.Command {
 			return noun.ShowAll(ctx, a, pullTokens().View(), found)
 		}),
 	}
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those in `GROUP` and below it")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only pull tokens in `GROUP` and its subgroups")
 	return cmd
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 )
 
-// What is signed by hand here is what a library for it accepts.
+// A JWT library accepts the tokens that signPullToken signs by hand.
 func TestSignPullToken(t *testing.T) {
 	claims := map[string]any{"sub": "s", "exp": 1.0}
-	for range 1000 { // numbers that begin with a zero are rare, and must not be shorter
+	for range 1000 { // numbers with a leading zero are rare, and must not be shortened
 		token, text, err := signPullToken(claims)
 		if err != nil {
 			t.Fatal(err)
@@ -48,20 +48,30 @@ func TestSaveDocker(t *testing.T) {
 	token := pullToken{Registry: "r.example.com", Username: "u", Password: "hush"}
 	entry := `{"auth":"` + base64.StdEncoding.EncodeToString([]byte("u:hush")) + `"}`
 	tests := map[string]struct {
-		before, after string // after "": unchanged
+		before, after string // if after is "", the file is unchanged
 		helped        string
 		err           string
 	}{
-		"a new file":             {before: "", after: `{"auths":{"r.example.com":` + entry + `}}`},
-		"a file with other keys": {before: `{"auths":{"x":{"auth":"y"}},"psFormat":"z"}`, after: `{"auths":{"x":{"auth":"y"},"r.example.com":` + entry + `},"psFormat":"z"}`},
-		"a file with nulls":      {before: `{"auths":null}`, after: `{"auths":{"r.example.com":` + entry + `}}`},
-		"a helper":               {before: `{"credsStore":"test"}`, helped: `{"Secret":"hush","ServerURL":"r.example.com","Username":"u"}`},
-		"a helper for this one":  {before: `{"credsStore":"x","credHelpers":{"r.example.com":"test"}}`, helped: `{"Secret":"hush","ServerURL":"r.example.com","Username":"u"}`},
-		"a helper for others":    {before: `{"credHelpers":{"x":"y"}}`, after: `{"auths":{"r.example.com":` + entry + `},"credHelpers":{"x":"y"}}`},
-		"a helper that is none":  {before: `{"credsStore":"../evil"}`, err: "names a program that cannot be one"},
-		"a helper that is gone":  {before: `{"credsStore":"gone"}`, err: "docker-credential-gone"},
-		"no JSON":                {before: `hush`, err: "is not a JSON object"},
-		"other JSON":             {before: `{"auths":"hush"}`, err: "auths is not as docker writes it"},
+		"a new file": {before: "", after: `{"auths":{"r.example.com":` + entry + `}}`},
+		"a file with other keys": {
+			before: `{"auths":{"x":{"auth":"y"}},"psFormat":"z"}`,
+			after:  `{"auths":{"x":{"auth":"y"},"r.example.com":` + entry + `},"psFormat":"z"}`,
+		},
+		"a file with nulls": {before: `{"auths":null}`, after: `{"auths":{"r.example.com":` + entry + `}}`},
+		"a helper": {
+			before: `{"credsStore":"test"}`, helped: `{"Secret":"hush","ServerURL":"r.example.com","Username":"u"}`,
+		},
+		"a helper for this one": {
+			before: `{"credsStore":"x","credHelpers":{"r.example.com":"test"}}`,
+			helped: `{"Secret":"hush","ServerURL":"r.example.com","Username":"u"}`,
+		},
+		"a helper for others": {
+			before: `{"credHelpers":{"x":"y"}}`, after: `{"auths":{"r.example.com":` + entry + `},"credHelpers":{"x":"y"}}`,
+		},
+		"a helper that is none": {before: `{"credsStore":"../evil"}`, err: "contains an invalid name of a credential helper"},
+		"a helper that is gone": {before: `{"credsStore":"gone"}`, err: "docker-credential-gone"},
+		"no JSON":               {before: `hush`, err: "is not a JSON object"},
+		"other JSON":            {before: `{"auths":"hush"}`, err: "auths does not have docker's format"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +90,8 @@ func TestSaveDocker(t *testing.T) {
 			}
 			saved := token
 			err := saveDocker(t.Context(), noun.NewApp(os.Stdin, os.Stdout, os.Stderr), &saved)
-			if (err == nil) != (tt.err == "") || (err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "hush"))) {
+			if (err == nil) != (tt.err == "") ||
+				(err != nil && (!strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "hush"))) {
 				t.Fatalf("error = %v, want %q", err, tt.err)
 			}
 			if (saved.Password == "") != (err == nil) {
@@ -100,7 +111,7 @@ func TestSaveDocker(t *testing.T) {
 	}
 }
 
-// compact is JSON in one form, and anything else as it is.
+// compact returns JSON in a compact form, and any other text unchanged.
 func compact(text []byte) string {
 	var v any
 	if json.Unmarshal(text, &v) != nil {

@@ -14,8 +14,8 @@ import (
 func entryType(e *auditpb.Entry) string             { return shortType(e.GetType()) }
 func deliveredType(d *deliveriespb.Delivery) string { return shortType(d.GetType()) }
 
-// shortType returns the type of an event as --type takes it, without the prefix and version
-// that all types of a server have.
+// shortType returns the type of an event in the form that --type accepts: without the
+// prefix and version that all types of a server have.
 func shortType(t string) string {
 	for _, prefix := range []string{".api.", ".registry."} {
 		if _, rest, ok := strings.Cut(t, prefix); ok {
@@ -25,7 +25,8 @@ func shortType(t string) string {
 	return t
 }
 
-// actorColumn shows who made a change: by name, or as the issuer of their credential calls them.
+// actorColumn returns a column with the identity that made a change: its name, or the
+// subject of its credential.
 func actorColumn() output.Column {
 	uids := func(e *auditpb.Entry) []string { return []string{e.GetActor().GetUid()} }
 	return output.Named("by", uids, func(e *auditpb.Entry, called output.Called) string {
@@ -37,7 +38,8 @@ func actorColumn() output.Column {
 	}).InCSV("actor.subject")
 }
 
-// subjectColumn shows what was changed: its path, or what the entry tells of it.
+// subjectColumn returns a column with the changed resource: its path, or a description
+// from the entry.
 func subjectColumn() output.Column {
 	return output.Named("subject", subjectUIDs, func(e *auditpb.Entry, called output.Called) string {
 		if path := called(e.GetSubject()).Path; path != e.GetSubject() {
@@ -47,7 +49,8 @@ func subjectColumn() output.Column {
 	}).InCSV("subject")
 }
 
-// stateOf returns what was changed as it is since, or as it was.
+// stateOf returns the state of a resource after the change, or before it if it was
+// deleted.
 func stateOf(e *auditpb.Entry) *structpb.Struct {
 	if e.GetAfter() != nil {
 		return e.GetAfter()
@@ -55,21 +58,21 @@ func stateOf(e *auditpb.Entry) *structpb.Struct {
 	return e.GetBefore()
 }
 
-// subjectUIDs returns the uids whose names describe a subject.
+// subjectUIDs returns the UIDs whose names describe a subject.
 func subjectUIDs(e *auditpb.Entry) []string {
-	all := []string{e.GetSubject()}
+	uids := []string{e.GetSubject()}
 	for _, state := range append(items(stateOf(e)), stateOf(e)) {
 		identity, role := bound(state)
-		all = append(all, identity, role, text(state, "group", "uid"))
+		uids = append(uids, identity, role, text(state, "group", "uid"))
 	}
-	return all
+	return uids
 }
 
-// describe tells a state in a few words: who got which role, or its name.
+// describe returns a short description of a state: an identity and its role, or a name.
 func describe(state *structpb.Struct, called output.Called) string {
-	if all := items(state); len(all) > 0 {
+	if states := items(state); len(states) > 0 {
 		var words []string
-		for _, item := range all {
+		for _, item := range states {
 			words = append(words, describe(item, called))
 		}
 		return strings.Join(words, ", ")
@@ -94,17 +97,17 @@ func bound(state *structpb.Struct) (identity, role string) {
 		cmp.Or(text(state, "role", "uid"), text(state, "roleUid"))
 }
 
-// items returns the states of a change of several.
-func items(state *structpb.Struct) (all []*structpb.Struct) {
+// items returns the states of a change of several resources.
+func items(state *structpb.Struct) (states []*structpb.Struct) {
 	for _, v := range state.GetFields()["items"].GetListValue().GetValues() {
 		if s := v.GetStructValue(); s != nil {
-			all = append(all, s)
+			states = append(states, s)
 		}
 	}
-	return all
+	return states
 }
 
-// text returns the text at a path of fields, or "".
+// text returns the string at a path of fields, or "".
 func text(state *structpb.Struct, path ...string) string {
 	v := structpb.NewStructValue(state)
 	for _, name := range path {

@@ -1,5 +1,4 @@
-// Package events has the commands that send changes to other programs, and that
-// show who made them.
+// Package events contains the commands about subscriptions, deliveries and the audit log.
 package events
 
 import (
@@ -18,7 +17,7 @@ import (
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 )
 
-// Command returns the commands of subscriptions and deliveries.
+// Command returns the commands about subscriptions and deliveries.
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("events", "Manage subscriptions and deliveries", a.Command(subscriptions()), a.Command(deliveries()))
 }
@@ -40,7 +39,8 @@ func subscriptions() noun.Noun {
 func test(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "test UID", Short: "Send a test event to a subscription",
-		Long:    "Sends an event of the type events.subscription.tested to the address of a subscription, and tells how it answered.",
+		Long: "Sends an event of the type events.subscription.tested to the address of a subscription and prints the\n" +
+			"result.",
 		Example: "  holdfast events subscriptions test UID",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -53,7 +53,7 @@ func test(a *noun.App) *cobra.Command {
 			if !m.GetTaken() {
 				return problem.New(problem.ExitError, "after %s: %s", took, m.GetError())
 			}
-			a.Note("the event %s was taken after %s", m.GetEventId(), took)
+			a.Note("the event %s was accepted after %s", m.GetEventId(), took)
 			return nil
 		}),
 	}
@@ -67,7 +67,7 @@ func deliveries() noun.Noun {
 		Message: noun.MessageOf(&deliveriespb.Delivery{}),
 		Filters: []noun.Field{
 			{Flag: "subscription", Path: "uidp.children_of", Ref: subscriptions,
-				Help: "only those of the subscription with `UID`"},
+				Help: "only deliveries of the subscription with `UID`"},
 		},
 		Columns: output.Columns("eventTime", output.Text("type", deliveredType).InCSV("type"),
 			output.PathOf("subject", "subject"), "attempts", "error"),
@@ -89,20 +89,20 @@ func replay(a *noun.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.Note("%d events are sent again", m.GetCount())
+				a.Note("%d events will be sent again", m.GetCount())
 			}
 			return nil
 		}),
 	}
 }
 
-// entries are the changes of the audit log.
+// entries returns the noun of the entries of the audit log.
 func entries() noun.Noun {
 	return noun.Noun{
 		Area: "audit", Use: "entries", One: "entry", ID: "id",
 		Message: noun.MessageOf(&auditpb.Entry{}),
 		Filters: []noun.Field{
-			{Flag: "group", Path: "group_uid", Ref: noun.Groups, Help: "only changes in `GROUP` and below it"},
+			{Flag: "group", Path: "group_uid", Ref: noun.Groups, Help: "only changes in `GROUP` and its subgroups"},
 			{Flag: "subject", Help: "only changes of the resource with `UID`"},
 			{Flag: "by", Path: "identity_uid", Ref: iam.Identities, Help: "only changes made by `IDENTITY`"},
 			{Flag: "type", Help: "only changes of `TYPE`, such as iam.group or iam.group.deleted.v1"},
@@ -117,15 +117,16 @@ func entries() noun.Noun {
 	}
 }
 
-// Audit returns the command that shows who changed what.
+// Audit returns the command that lists the audit log.
 func Audit(a *noun.App) *cobra.Command {
 	cmd := a.ListCommand(entries())
-	cmd.Use, cmd.Short, cmd.Aliases = "audit", "List changes, with who made them, when and from where", nil
+	cmd.Use, cmd.Short, cmd.Aliases = "audit", "List changes, with their author, time and origin", nil
 	cmd.Long = "Lists changes, newest first. You can see changes in groups where you have the capability identity.list\n" +
-		"and the one to list the changed resources. Use -o json to print resources before and after the change."
+		"and the capability to list the changed resources. Use -o json to print resources before and after the\n" +
+		"change."
 	cmd.Example = "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20\n" +
 		"  holdfast audit --follow"
-	problem.Must(cmd.Flags().MarkHidden("order-by")) // there is one order
+	problem.Must(cmd.Flags().MarkHidden("order-by")) // the API has only one order
 	list := cmd.RunE
 	follow := cmd.Flags().BoolP("follow", "f", false, "print changes as they happen, until you stop it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

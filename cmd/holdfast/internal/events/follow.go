@@ -17,10 +17,10 @@ import (
 	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
 )
 
-// retryWatch is how long to wait before asking a server again that is away.
+// retryWatch is the pause before an unreachable server is called again.
 const retryWatch = time.Second
 
-// followAudit returns a RunE that prints changes as they happen.
+// followAudit returns a RunE that prints changes when they happen.
 func followAudit(a *noun.App) func(*cobra.Command, []string) error {
 	return a.Ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		req := &auditpb.WatchEntriesRequest{}
@@ -31,9 +31,11 @@ func followAudit(a *noun.App) func(*cobra.Command, []string) error {
 	})
 }
 
-// changes watches until ctx ends. If the server ends the call, or cannot be reached for a
-// while, it goes on from where it was.
-func changes(ctx context.Context, a *noun.App, req *auditpb.WatchEntriesRequest) iter.Seq2[protoreflect.Message, error] {
+// changes watches changes until ctx ends. If the server ends the call, or cannot be
+// reached for a while, it continues from the last position.
+func changes(
+	ctx context.Context, a *noun.App, req *auditpb.WatchEntriesRequest,
+) iter.Seq2[protoreflect.Message, error] {
 	return func(yield func(protoreflect.Message, error) bool) {
 		for ctx.Err() == nil {
 			stream, err := auditpb.NewAuditServiceClient(a).WatchEntries(ctx, req)

@@ -16,14 +16,16 @@ import (
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 )
 
-// Access returns the commands that ask for roles and grant them for a time.
+// Access returns the commands for requesting and granting roles for a limited time.
 func Access(a *noun.App) *cobra.Command {
-	rules := a.Branch("rules", "Manage which roles can be asked for", rulesCreate(a), rulesList(a), a.DeleteCommand(accessRules()))
-	requests := a.Branch("requests", "Show and decide requests for roles", requestsList(a), requestsShow(a), approveCommand(a),
-		denyCommand(a), handBackCommand(a))
-	cmd := a.Branch("access", "Ask for roles for a time, and grant them", requestCommand(a), requests, rules, unusedCommand(a), endingCommand(a))
-	cmd.Long = "A rule says which role can be asked for on a group, by whom and for how long. Whoever asks gets it for that\n" +
-		"time once others have approved, who need to hold it themselves."
+	rules := a.Branch("rules", "Manage which roles can be requested", rulesCreate(a), rulesList(a),
+		a.DeleteCommand(accessRules()))
+	requests := a.Branch("requests", "Show and decide requests for roles", requestsList(a), requestsShow(a),
+		approveCommand(a), denyCommand(a), handBackCommand(a))
+	cmd := a.Branch("access", "Request and grant roles for a limited time", requestCommand(a), requests, rules,
+		unusedCommand(a), endingCommand(a))
+	cmd.Long = "A rule states which role can be requested on a group, by whom and for how long. The role is granted\n" +
+		"for that time when others, who hold it themselves, have approved the request."
 	return cmd
 }
 
@@ -57,7 +59,7 @@ func accessRequests() noun.Noun {
 	}
 }
 
-// accessFlags are the flags that set fields, for errors.
+// accessFlags maps fields to flags, for error messages.
 var accessFlags = []string{"role_uid=ROLE", "parent=--on", "duration=--for", "max_duration=--max", "reason=--reason",
 	"approvers=--approvers", "requester_role_uid=--requester"}
 
@@ -65,17 +67,18 @@ func rulesCreate(a *noun.App) *cobra.Command {
 	var on, longest, requester string
 	rule := &accesspb.AccessRule{}
 	cmd := &cobra.Command{
-		Use: "create ROLE --on GROUP --max DURATION", Short: "Let a role be asked for on a group",
+		Use: "create ROLE --on GROUP --max DURATION", Short: "Allow requests for a role on a group",
 		Example: "  holdfast access rules create editor --on acme/prod --max 8h --approvers 2 --reason-required",
 		Args:    cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
-	f.StringVar(&longest, "max", "", "the longest `DURATION` for which it can be asked for, such as 8h or 30d")
-	f.Int32Var(&rule.Approvers, "approvers", 0, "`N` people have to approve: 1 or 2 (default 1)")
-	f.BoolVar(&rule.ReasonRequired, "reason-required", false, "a request has to say what it is for")
-	f.BoolVar(&rule.BreakGlass, "break-glass", false, "the role can be taken at once, without an approval")
-	a.RegisterRef(cmd, &on, "on", noun.Groups(), "`GROUP` on which it can be asked for")
-	a.RegisterRef(cmd, &requester, "requester", Roles(), "only holders of this `ROLE` on the group or above it can ask")
+	f.StringVar(&longest, "max", "", "the longest `DURATION` of the role, such as 8h or 30d")
+	f.Int32Var(&rule.Approvers, "approvers", 0, "number `N` of people who have to approve: 1 or 2 (default 1)")
+	f.BoolVar(&rule.ReasonRequired, "reason-required", false, "a request needs a reason")
+	f.BoolVar(&rule.BreakGlass, "break-glass", false, "the role can be taken immediately, without an approval")
+	a.RegisterRef(cmd, &on, "on", noun.Groups(), "`GROUP` on which it can be requested")
+	a.RegisterRef(cmd, &requester, "requester", Roles(),
+		"only holders of this `ROLE` on the group or a parent group can request it")
 	noun.AddDryRun(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 		parent, role, err := placed(ctx, a, on, args[0])
@@ -103,7 +106,7 @@ func rulesCreate(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// placed returns the uids of a group that must be given, and of a role.
+// placed returns the UIDs of a group and a role. The group is required.
 func placed(ctx context.Context, a *noun.App, on, role string) (group, uid string, err error) {
 	if on == "" {
 		return "", "", problem.Usage("--on is needed")
@@ -115,7 +118,7 @@ func placed(ctx context.Context, a *noun.App, on, role string) (group, uid strin
 	return group, uid, err
 }
 
-// length parses the text of a flag that must be given.
+// length parses the value of a required flag.
 func length(flag, text string) (*durationpb.Duration, error) {
 	if text == "" {
 		return nil, problem.Usage("--%s is needed", flag)
@@ -133,7 +136,7 @@ func noteDryRun(a *noun.App, dry bool) {
 	}
 }
 
-// below selects what is in a group and below it, or everything.
+// below returns a filter for a group and its subgroups, or nil if group is "".
 func below(ctx context.Context, a *noun.App, group string) (*commonpb.UIDPFilter, error) {
 	if group == "" {
 		return nil, nil
@@ -146,10 +149,10 @@ func rulesList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	var group string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List which roles can be asked for", Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		Use: "list", Short: "List which roles can be requested", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 	}
 	p.Register(cmd)
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those of `GROUP` and below it")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only rules of `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		uidp, err := below(ctx, a, group)
 		if err != nil {
@@ -164,16 +167,16 @@ func requestCommand(a *noun.App) *cobra.Command {
 	var on, long string
 	r := &accesspb.AccessRequest{}
 	cmd := &cobra.Command{
-		Use: "request ROLE --on GROUP --for DURATION", Short: "Ask for a role on a group, for a time",
-		Long: "Asks for a role for yourself. The time counts from when it is granted. With --break-glass the role is\n" +
-			"granted at once, if a rule allows that, and everybody who listens is told.",
+		Use: "request ROLE --on GROUP --for DURATION", Short: "Request a role on a group for a limited time",
+		Long: "Requests a role for yourself. The time starts when the role is granted. With --break-glass the role is\n" +
+			"granted immediately, if a rule allows that, and subscribers of the event are notified.",
 		Example: "  holdfast access request editor --on acme/prod --for 2h --reason 'incident 7'",
 		Args:    cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
 	f.StringVar(&long, "for", "", "`DURATION` for which it is needed, such as 2h")
-	f.StringVar(&r.Reason, "reason", "", "`TEXT` that says what it is for")
-	f.BoolVar(&r.BreakGlass, "break-glass", false, "take the role at once")
+	f.StringVar(&r.Reason, "reason", "", "`TEXT` with the reason")
+	f.BoolVar(&r.BreakGlass, "break-glass", false, "take the role immediately")
 	a.RegisterRef(cmd, &on, "on", noun.Groups(), "`GROUP` on which it is needed")
 	noun.AddDryRun(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
@@ -202,12 +205,12 @@ func requestsList(a *noun.App) *cobra.Command {
 	var group string
 	req := &accesspb.ListAccessRequestsRequest{}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List requests, the newest first", Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		Use: "list", Short: "List requests, newest first", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 		Example: "  holdfast access requests list --mine",
 	}
 	p.Register(cmd)
-	cmd.Flags().BoolVar(&req.Mine, "mine", false, "only those that you have made")
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those about `GROUP` and groups below it")
+	cmd.Flags().BoolVar(&req.Mine, "mine", false, "only your own requests")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only requests for `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
 		if req.Uidp, err = below(ctx, a, group); err != nil {
 			return err
@@ -232,30 +235,33 @@ func requestsShow(a *noun.App) *cobra.Command {
 }
 
 func approveCommand(a *noun.App) *cobra.Command {
-	return decide(a, "approve", "Approve requests; with the last approval that it takes the role is granted",
-		accesspb.AccessRequestsServiceClient.ApproveAccessRequest, func(uid string, dry bool) *accesspb.ApproveAccessRequestRequest {
-			return &accesspb.ApproveAccessRequestRequest{Uid: uid, ValidateOnly: dry}
-		})
+	request := func(uid string, dry bool) *accesspb.ApproveAccessRequestRequest {
+		return &accesspb.ApproveAccessRequestRequest{Uid: uid, ValidateOnly: dry}
+	}
+	return decide(a, "approve", "Approve requests; the last required approval grants the role",
+		accesspb.AccessRequestsServiceClient.ApproveAccessRequest, request)
 }
 
 func denyCommand(a *noun.App) *cobra.Command {
-	return decide(a, "deny", "Deny requests",
-		accesspb.AccessRequestsServiceClient.DenyAccessRequest, func(uid string, dry bool) *accesspb.DenyAccessRequestRequest {
-			return &accesspb.DenyAccessRequestRequest{Uid: uid, ValidateOnly: dry}
-		})
+	request := func(uid string, dry bool) *accesspb.DenyAccessRequestRequest {
+		return &accesspb.DenyAccessRequestRequest{Uid: uid, ValidateOnly: dry}
+	}
+	return decide(a, "deny", "Deny requests", accesspb.AccessRequestsServiceClient.DenyAccessRequest, request)
 }
 
 func handBackCommand(a *noun.App) *cobra.Command {
-	return decide(a, "hand-back", "Withdraw requests, or hand back what was granted",
-		accesspb.AccessRequestsServiceClient.HandBackAccessRequest, func(uid string, dry bool) *accesspb.HandBackAccessRequestRequest {
-			return &accesspb.HandBackAccessRequestRequest{Uid: uid, ValidateOnly: dry}
-		})
+	request := func(uid string, dry bool) *accesspb.HandBackAccessRequestRequest {
+		return &accesspb.HandBackAccessRequestRequest{Uid: uid, ValidateOnly: dry}
+	}
+	return decide(a, "hand-back", "Withdraw requests, or hand back granted roles",
+		accesspb.AccessRequestsServiceClient.HandBackAccessRequest, request)
 }
 
-// decide returns a command that does something with requests.
+// decide returns a command that calls a method for each request in its arguments.
 func decide[R any](
 	a *noun.App, use, short string,
-	method func(accesspb.AccessRequestsServiceClient, context.Context, R, ...grpc.CallOption) (*accesspb.AccessRequest, error),
+	method func(accesspb.AccessRequestsServiceClient, context.Context, R,
+		...grpc.CallOption) (*accesspb.AccessRequest, error),
 	request func(uid string, dry bool) R,
 ) *cobra.Command {
 	cmd := &cobra.Command{Use: use + " UID...", Short: short, Args: cobra.MinimumNArgs(1)}

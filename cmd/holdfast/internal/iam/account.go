@@ -25,28 +25,28 @@ func accounts() noun.Noun {
 	}
 }
 
-// factors lists the ways in which an account can sign in.
+// factors returns the ways in which an account can sign in.
 func factors(account *signinpb.Account) string {
-	var all []string
+	var words []string
 	if account.GetHasPassword() {
-		all = append(all, "password")
+		words = append(words, "password")
 	}
 	count := func(n int32, one string) {
 		if n == 1 {
-			all = append(all, one)
+			words = append(words, one)
 		} else if n > 1 {
-			all = append(all, fmt.Sprintf("%d %ss", n, one))
+			words = append(words, fmt.Sprintf("%d %ss", n, one))
 		}
 	}
 	count(account.GetPasskeys(), "passkey")
 	if account.GetTotp() {
-		all = append(all, "app")
+		words = append(words, "app")
 	}
 	count(account.GetRecoveryCodes(), "recovery code")
-	return strings.Join(all, ", ")
+	return strings.Join(words, ", ")
 }
 
-// accountsCommand returns the commands of local accounts.
+// accountsCommand returns the commands about local accounts.
 func accountsCommand(a *noun.App) *cobra.Command {
 	cmd := a.Branch("accounts", "Manage local accounts, for people without an identity provider",
 		listAccounts(a), createAccount(a), accountLink(a), deleteAccounts(a), localAccounts(a, "on", true),
@@ -71,7 +71,7 @@ func listAccounts(a *noun.App) *cobra.Command {
 		}),
 	}
 	p.Register(cmd)
-	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only those of `GROUP`")
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only accounts of `GROUP`")
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func createAccount(a *noun.App) *cobra.Command {
 	account := &signinpb.Account{}
 	role := []noun.Field{{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant on the organization"}}
 	cmd := &cobra.Command{
-		Use: "create EMAIL", Short: "Create an account, and a link with which its holder sets it up",
+		Use: "create EMAIL", Short: "Create an account, and a link for setting it up",
 		Example: "  holdfast iam accounts create ann@example.com --parent acme --role viewer --name 'Ann Example'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -108,15 +108,15 @@ func createAccount(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// noteLink says who is to get a link.
+// noteLink prints who should get a link.
 func noteLink(a *noun.App, holder string) {
-	a.Note("give this link to %s: it works once, and whoever has it can sign in", holder)
+	a.Note("give this link to %s: it works once, and anyone who has it can sign in", holder)
 }
 
 func accountLink(a *noun.App) *cobra.Command {
 	var factors bool
 	cmd := &cobra.Command{
-		Use: "link ACCOUNT", Short: "Create a link with which the holder of an account chooses a new password",
+		Use: "link ACCOUNT", Short: "Create a link for choosing a new password",
 		Long: "ACCOUNT is a uid or an email address. The password, passkeys and app stay valid until the link is used.",
 	}
 	a.About(accounts(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
@@ -129,27 +129,27 @@ func accountLink(a *noun.App) *cobra.Command {
 		columns := output.Columns(output.Whole("url", "url"), "expireTime")
 		return a.Show(ctx, output.View{Plural: "links", ID: "url", Columns: columns}, m)
 	})
-	cmd.ValidArgsFunction = nil // people's addresses are not listed
+	cmd.ValidArgsFunction = nil // completion does not list people's addresses
 	cmd.Flags().BoolVar(&factors, "reset-factors", false,
 		"the link also removes passkeys and the authenticator app")
 	return cmd
 }
 
-// findAccount finds the uid of an account by its address.
+// findAccount returns the UID of the account with an email address.
 func findAccount(ctx context.Context, a *noun.App, email string) (string, error) {
 	req := &signinpb.ListAccountsRequest{Email: email}
 	found, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListAccounts, req, "email=ACCOUNT")
 	if err != nil {
 		return "", err
 	}
-	switch all := found.GetAccounts(); len(all) {
+	switch accounts := found.GetAccounts(); len(accounts) {
 	case 0:
 		return "", problem.New(problem.ExitNotFound, "there is no account %s", email)
 	case 1:
-		return all[0].GetUid(), nil
+		return accounts[0].GetUid(), nil
 	default:
-		p := problem.Usage("%s has %d accounts: give the uid of one", email, len(all))
-		for _, account := range all {
+		p := problem.Usage("%s has %d accounts: use the uid of one of these", email, len(accounts))
+		for _, account := range accounts {
 			p = p.Hint(account.GetUid())
 		}
 		return "", p
@@ -162,7 +162,8 @@ func deleteAccounts(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// localAccounts switches the local accounts of an organization on or off.
+// localAccounts returns a command that switches the local accounts of an organization on
+// or off.
 func localAccounts(a *noun.App, use string, on bool) *cobra.Command {
 	short := "Allow sign-in with local accounts"
 	long := ""

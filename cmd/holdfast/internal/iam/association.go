@@ -20,7 +20,7 @@ func accountAssociations() noun.Noun {
 	return noun.Noun{
 		Use: "account-associations", One: "account association",
 		About: "An account association connects a group with accounts at cloud providers and GitHub. A group has at most\n" +
-			"one, which is named by the group's name, path or uid.",
+			"one, which is identified by the name, path or uid of the group.",
 		Example: "  holdfast iam account-associations create cloud --parent acme --amazon-account 123456789012",
 		Message: noun.MessageOf(&iampb.AccountAssociation{}),
 		Named:   noun.Groups, Argument: "name",
@@ -47,19 +47,19 @@ func accountAssociations() noun.Noun {
 	}
 }
 
-// serviceBindingsPath returns the path of the bindings of service principals. In the
-// API, the field that holds them has the name of another product.
+// serviceBindingsPath returns the path of the bindings of service principals. In the API,
+// the field that contains them has the name of another product.
 func serviceBindingsPath() string {
 	holder := noun.MessageOf(&iampb.AccountAssociation{}).Fields().ByNumber(7)
 	return string(holder.Name()) + ".service_bindings"
 }
 
-// principalName returns the name of a service principal in the API.
+// principalName returns the API's name of a service principal.
 func principalName(word string) string {
 	return strings.ToUpper(strings.ReplaceAll(word, "-", "_"))
 }
 
-// readInstallations parses app:installation with an optional :name.
+// readInstallations parses APP:INSTALLATION, with an optional :NAME.
 func readInstallations(m protoreflect.Message, texts []string) error {
 	github, ok := m.Interface().(*iampb.AccountAssociation_GitHub)
 	if !ok {

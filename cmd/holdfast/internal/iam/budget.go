@@ -16,8 +16,9 @@ import (
 func budgets() noun.Noun {
 	return noun.Noun{
 		Use: "budgets", One: "budget",
-		About: "A budget limits what a group and everything below it may use. It is named by the group's name, path or\n" +
-			"uid. That of a folder is set by those who may update the group above it, that of an organization by the operator.",
+		About: "A budget limits the resources of a group and everything below it. It is identified by the name, path or\n" +
+			"uid of the group. The budget of a folder is set by people who may update its parent group, and the\n" +
+			"budget of an organization by the operator.",
 		Message: noun.MessageOf(&budgetspb.Budget{}),
 		Named:   noun.Groups,
 		Upright: true,
@@ -36,7 +37,8 @@ func budgets() noun.Noun {
 	}
 }
 
-// used returns a column with what is used of a limit: 3 of 10, or 3 if there is none.
+// used returns a column with the use of a limited resource: 3 of 10, or 3 if there is no
+// limit.
 func used(name string) output.Column {
 	return output.Text(name, func(b *budgetspb.Budget) string {
 		u, m := b.GetUsage().ProtoReflect(), b.ProtoReflect()
@@ -48,7 +50,7 @@ func used(name string) output.Column {
 	})
 }
 
-// limit returns a flag that sets a limit, or takes it away.
+// limit returns a flag that sets or removes a limit.
 func limit(flag, help string) noun.Field {
 	return noun.Field{
 		Flag: flag, Help: help + ", or unlimited",
@@ -67,7 +69,7 @@ func limit(flag, help string) noun.Field {
 	}
 }
 
-// units are what an amount may end with.
+// units are the units of bytes that may follow a number.
 var units = []struct {
 	suffix string
 	factor uint64
@@ -76,7 +78,7 @@ var units = []struct {
 	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
 }
 
-// parseAmount parses a number that may have a unit of bytes.
+// parseAmount parses a number with an optional unit of bytes.
 func parseAmount(text string) (int64, error) {
 	digits, factor := text, uint64(1)
 	for _, u := range units {

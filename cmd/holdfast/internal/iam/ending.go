@@ -18,11 +18,12 @@ func endingCommand(a *noun.App) *cobra.Command {
 	var within, group string
 	cmd := &cobra.Command{
 		Use: "ending", Short: "List roles that end soon", Args: cobra.NoArgs,
-		Long:    "Lists the role bindings that end within a time, the one that ends next first. With 200 it says that there are more.",
+		Long: "Lists the role bindings that end within a time, next to end first. It shows at most 200, and says if\n" +
+			"there are more.",
 		Example: "  holdfast access ending --within 7d",
 	}
-	cmd.Flags().StringVar(&within, "within", "3d", "that end within this `DURATION`, such as 7d")
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only on `GROUP` and below it")
+	cmd.Flags().StringVar(&within, "within", "3d", "only roles that end within this `DURATION`, such as 7d")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only roles on `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		period, err := noun.ParseDuration(within)
 		if err != nil {
@@ -32,8 +33,11 @@ func endingCommand(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		req := &accesspb.ListEndingGrantsRequest{Within: durationpb.New(period), GroupUid: uidp.GetDescendantsOf(), PageSize: 200}
-		got, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).ListEndingGrants, req, "within=--within", "group_uid=--group")
+		req := &accesspb.ListEndingGrantsRequest{
+			Within: durationpb.New(period), GroupUid: uidp.GetDescendantsOf(), PageSize: 200,
+		}
+		got, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).ListEndingGrants, req, "within=--within",
+			"group_uid=--group")
 		if err != nil {
 			return err
 		}
@@ -48,7 +52,7 @@ func endingCommand(a *noun.App) *cobra.Command {
 			return err
 		}
 		if got.GetMore() {
-			a.Note("there are more: ask for a shorter time with --within, or in a group with --group")
+			a.Note("there are more: use a shorter time with --within, or a group with --group")
 		}
 		return nil
 	})

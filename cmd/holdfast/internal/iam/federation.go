@@ -21,13 +21,13 @@ func explain(a *noun.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use: "explain [IDENTITY] --token-file FILE", Short: "Check whether a token of a workload matches an identity",
-		Long: "Compares the token with the identity, or with all that you can read, claim by claim. Nothing is issued.\n" +
-			"The exit code is 3 if the token matches none.",
+		Long: "Compares the token with the identity, or with all identities that you can read, claim by claim. No token\n" +
+			"is issued. The exit code is 3 if no identity matches.",
 		Example: "  holdfast iam identities explain acme/platform/ci --token-file token.jwt",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteArgs(Identities()),
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			if file == "" {
-				return problem.Usage("--token-file is needed: the workload's token")
+				return problem.Usage("--token-file is needed, with the workload's token")
 			}
 			token, err := a.ReadText(file)
 			if err != nil {
@@ -47,14 +47,14 @@ func explain(a *noun.App) *cobra.Command {
 			return showExplained(ctx, a, found)
 		}),
 	}
-	// It hides the flag of the same name that every command has, because it is not the
-	// caller's own token.
+	// This flag hides the global flag of the same name, because the token is not the
+	// caller's own.
 	cmd.Flags().StringVar(&file, "token-file", "", "`FILE` with the token of the workload; - is standard input")
 	return cmd
 }
 
-// showExplained prints an explanation. That no identity fits is a result, not an
-// error.
+// showExplained prints an explanation. If no identity matches, that is a result and not
+// an error.
 func showExplained(ctx context.Context, a *noun.App, found *federationpb.ExplainTokenResponse) error {
 	because := func(e *federationpb.Explanation) string { return misfits(e.GetChecks()) }
 	v := output.View{
@@ -68,7 +68,7 @@ func showExplained(ctx context.Context, a *noun.App, found *federationpb.Explain
 		return err
 	}
 	if found.GetIncomplete() {
-		a.Note("there are more identities than were looked at")
+		a.Note("not all identities were checked, because there are too many")
 	}
 	if slices.ContainsFunc(found.GetExplanations(), (*federationpb.Explanation).GetAccepted) {
 		return nil
@@ -78,7 +78,7 @@ func showExplained(ctx context.Context, a *noun.App, found *federationpb.Explain
 
 func sayExplained(ctx context.Context, a *noun.App, found *federationpb.ExplainTokenResponse) {
 	if len(found.GetExplanations()) == 0 {
-		a.Note("no identities to hold it against")
+		a.Note("there are no identities to compare the token with")
 	}
 	var uids []string
 	for _, e := range found.GetExplanations() {
@@ -100,8 +100,8 @@ func sayExplained(ctx context.Context, a *noun.App, found *federationpb.ExplainT
 	}
 }
 
-// sayCheck prints one line for a claim that fits, and otherwise what was expected
-// and received.
+// sayCheck prints one line for a claim that matches, and otherwise the expected and the
+// received value.
 func sayCheck(a *noun.App, c *federationpb.Check) {
 	if c.GetOk() {
 		fmt.Fprintf(a.Out, "  %s %-10s %s\n", a.Paint(output.Green, "ok"), output.Printable(c.GetClaim()),
@@ -116,16 +116,16 @@ func sayCheck(a *noun.App, c *federationpb.Check) {
 	}
 }
 
-// misfits lists the claims that do not fit in one cell.
+// misfits returns the claims that do not match, for one cell of a table.
 func misfits(checks []*federationpb.Check) string {
-	var all []string
+	var texts []string
 	for _, c := range checks {
 		if !c.GetOk() {
-			all = append(all, fmt.Sprintf("%s: expected %s, received %s", c.GetClaim(), c.GetExpected(),
+			texts = append(texts, fmt.Sprintf("%s: expected %s, received %s", c.GetClaim(), c.GetExpected(),
 				cmp.Or(c.GetReceived(), "nothing")))
 		}
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(texts, "; ")
 }
 
 func denials(a *noun.App) *cobra.Command {
@@ -145,8 +145,8 @@ func denials(a *noun.App) *cobra.Command {
 
 func exchanges(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "exchanges IDENTITY", Short: "List tokens that were recently exchanged for those of an identity",
-		Long: "Of those in the same second only the last is listed; the column count has how many there were.",
+		Use: "exchanges IDENTITY", Short: "List tokens that were recently exchanged for a token of an identity",
+		Long: "If there are several within one second, only the last is listed; the column count shows their number.",
 	}
 	return a.About(Identities(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &federationpb.ListExchangesRequest{IdentityUid: uid}
@@ -173,13 +173,13 @@ func denialView() output.View {
 }
 
 func causes(checks []*federationpb.Check) string {
-	var all []string
+	var texts []string
 	for _, c := range checks {
 		if c.GetCause() != "" {
-			all = append(all, c.GetCause())
+			texts = append(texts, c.GetCause())
 		}
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(texts, "; ")
 }
 
 func issuers(a *noun.App) *cobra.Command {
@@ -200,12 +200,12 @@ func issuers(a *noun.App) *cobra.Command {
 				return err
 			}
 			if found.GetIncomplete() {
-				a.Note("there are more issuers than these")
+				a.Note("there are more issuers")
 			}
 			return nil
 		}),
 	}
-	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only issuers that identities in `GROUP` and below it trust")
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only issuers trusted by identities in `GROUP` and its subgroups")
 	return cmd
 }
 
@@ -231,7 +231,7 @@ func reachable(i *federationpb.Issuer) string {
 	return "no"
 }
 
-// identityCount returns the number of identities. The server counts up to 1000.
+// identityCount returns the number of identities. The server counts at most 1000.
 func identityCount(i *federationpb.Issuer) string {
 	if i.GetIdentityCount() >= 1000 {
 		return "1000+"
@@ -240,17 +240,17 @@ func identityCount(i *federationpb.Issuer) string {
 }
 
 func keyIDs(i *federationpb.Issuer) string {
-	var all []string
+	var ids []string
 	for _, k := range i.GetKeys() {
-		all = append(all, strings.TrimSpace(k.GetId()+" "+k.GetAlgorithm()))
+		ids = append(ids, strings.TrimSpace(k.GetId()+" "+k.GetAlgorithm()))
 	}
-	return strings.Join(all, ",")
+	return strings.Join(ids, ",")
 }
 
 func endangered(i *federationpb.Issuer) string {
-	var all []string
+	var texts []string
 	for _, e := range i.GetEndangered() {
-		all = append(all, e.GetIdentityName()+" ("+e.GetIdentityUid()+"): "+e.GetReason()) // of wide
+		texts = append(texts, e.GetIdentityName()+" ("+e.GetIdentityUid()+"): "+e.GetReason()) // for -o wide
 	}
-	return strings.Join(all, "; ")
+	return strings.Join(texts, "; ")
 }

@@ -18,11 +18,12 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// asOf is the flag with the time that a question is about.
+// asOf is the value of the flag --as-of: a time in the past.
 type asOf string
 
 func (t *asOf) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar((*string)(t), "as-of", "", "ask about a `TIME` in the past, such as 2026-10-31T23:00:00Z, or 7d for seven days ago")
+	cmd.Flags().StringVar((*string)(t), "as-of", "",
+		"show the state at a `TIME` in the past, such as 2026-10-31T23:00:00Z, or 7d for seven days ago")
 }
 
 // time returns nil if the flag is not set.
@@ -33,46 +34,47 @@ func (t asOf) time() (*timestamppb.Timestamp, error) {
 	return past("as-of", string(t))
 }
 
-// past parses the text of a flag that must be given.
+// past parses the value of a required flag as a time in the past.
 func past(flag, text string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, problem.Usage("--%s is needed", flag)
 	}
-	at, err := noun.ParseMoment(text, time.Now())
+	moment, err := noun.ParseMoment(text, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return timestamppb.New(at), nil
+	return timestamppb.New(moment), nil
 }
 
-// pastAccess returns the commands about what was granted in the past.
+// pastAccess returns the commands about grants in the past.
 func pastAccess(a *noun.App) *cobra.Command {
-	cmd := a.Branch("access", "Show what was granted in the past, and what has changed", accessList(a), accessGroups(a), accessDiff(a))
-	cmd.Long = "What you are shown of the past is decided by what you may see now."
+	cmd := a.Branch("access", "Show grants in the past, and changes of grants", accessList(a), accessGroups(a),
+		accessDiff(a))
+	cmd.Long = "The past is shown only for resources that you may see now."
 	return cmd
 }
 
 func accessList(a *noun.App) *cobra.Command {
 	var p noun.Paging
-	var at asOf
+	var when asOf
 	var on, identity string
 	cmd := &cobra.Command{
-		Use: "list --as-of TIME", Short: "List the role bindings that counted at a time", Aliases: []string{"ls"},
-		Long: "Lists the bindings on a group and those above it, or those of an identity, as they counted at a time.",
+		Use: "list --as-of TIME", Short: "List the role bindings in effect at a time", Aliases: []string{"ls"},
+		Long: "Lists the bindings on a group and its parent groups, or of an identity, that were in effect at a time.",
 		Example: "  holdfast iam access list --on acme/platform --as-of 2026-10-31\n" +
 			"  holdfast iam access list --identity ann --as-of 30d",
 		Args: cobra.NoArgs,
 	}
 	p.Register(cmd)
-	at.register(cmd)
-	a.RegisterRef(cmd, &on, "on", noun.Groups(), "those on `GROUP` and the groups above it")
-	a.RegisterRef(cmd, &identity, "identity", Identities(), "those of `IDENTITY`")
+	when.register(cmd)
+	a.RegisterRef(cmd, &on, "on", noun.Groups(), "bindings on `GROUP` and its parent groups")
+	a.RegisterRef(cmd, &identity, "identity", Identities(), "bindings of `IDENTITY`")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
 		if on == "" && identity == "" {
 			return problem.Usage("--on or --identity is needed")
 		}
 		req := &accesspb.ListPastGrantsRequest{}
-		if req.AsOf, err = past("as-of", string(at)); err != nil {
+		if req.AsOf, err = past("as-of", string(when)); err != nil {
 			return err
 		}
 		if on != "" {
@@ -90,7 +92,7 @@ func accessList(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// pastGrants are role bindings with the names that their groups had.
+// pastGrants returns the noun of role bindings with the former names of their groups.
 func pastGrants() noun.Noun {
 	return noun.Noun{
 		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid", Sorted: true,
@@ -102,17 +104,17 @@ func pastGrants() noun.Noun {
 
 func accessGroups(a *noun.App) *cobra.Command {
 	var p noun.Paging
-	var at asOf
+	var when asOf
 	cmd := &cobra.Command{
 		Use: "groups GROUP --as-of TIME", Short: "List the groups that were directly in a group at a time",
 		Example: "  holdfast iam access groups acme --as-of 30d",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
 	}
 	p.Register(cmd)
-	at.register(cmd)
+	when.register(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) (err error) {
 		req := &accesspb.ListPastGroupsRequest{}
-		if req.AsOf, err = past("as-of", string(at)); err != nil {
+		if req.AsOf, err = past("as-of", string(when)); err != nil {
 			return err
 		}
 		if req.Uid, err = a.Resolve(ctx, noun.Groups(), args[0]); err != nil {
@@ -131,9 +133,9 @@ func accessDiff(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	var from, to, on string
 	cmd := &cobra.Command{
-		Use: "diff --from TIME --to TIME", Short: "List who has gained and lost which role between two times, and by whom",
-		Long: "What was gained and lost again in between is not listed. Roles that allow something else than before are\n" +
-			"listed at the end: that is so for all who hold them.",
+		Use: "diff --from TIME --to TIME", Short: "List the roles that were gained and lost between two times, and by whom",
+		Long: "Roles that were gained and lost again in between are not listed. Roles whose capabilities have changed\n" +
+			"are listed at the end, because the change applies to all their holders.",
 		Example: "  holdfast iam access diff --from 2026-10-01 --to 2026-11-01 --on acme/prod\n" +
 			"  holdfast iam access diff --from 7d --to 1s",
 		Args: cobra.NoArgs,
@@ -141,7 +143,7 @@ func accessDiff(a *noun.App) *cobra.Command {
 	p.Register(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "`TIME` to compare with, such as 2026-10-31, or 7d for seven days ago")
 	cmd.Flags().StringVar(&to, "to", "", "later `TIME` to compare")
-	a.RegisterRef(cmd, &on, "on", noun.Groups(), "only what counts for `GROUP` and the groups below it")
+	a.RegisterRef(cmd, &on, "on", noun.Groups(), "only changes on `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
 		req := &accesspb.DiffAccessRequest{}
 		if req.FromTime, err = past("from", from); err != nil {
@@ -164,20 +166,20 @@ func accessDiff(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// accessChanges are roles that somebody has gained or lost.
+// accessChanges returns the noun of roles that identities have gained or lost.
 func accessChanges() noun.Noun {
 	who := func(c *accesspb.GrantChange) string { return called(c.GetGrant().GetIdentity()) }
 	group := func(c *accesspb.GrantChange) *iampb.RoleBindingGroup { return c.GetGrant().GetGroup() }
 	return noun.Noun{
 		Use: "changes", One: "change", Message: noun.MessageOf(&accesspb.GrantChange{}), ID: "grant.bindingUid",
-		Columns: output.Columns("time", "kind", output.Text("identity", who).InCSV("grant.identity.name"), "role=grant.role.name",
-			groupPath(group), output.NameOf("by", "actorUid")),
+		Columns: output.Columns("time", "kind", output.Text("identity", who).InCSV("grant.identity.name"),
+			"role=grant.role.name", groupPath(group), output.NameOf("by", "actorUid")),
 		Wide: output.Columns("binding=grant.bindingUid", "identityUid=grant.identity.uid", "roleUid=grant.role.uid",
 			"groupUid=grant.group.uid", "actorUid"),
 	}
 }
 
-// noteRoleChanges tells of roles that allow something else than before.
+// noteRoleChanges prints the roles whose capabilities have changed.
 func noteRoleChanges(ctx context.Context, a *noun.App, req *accesspb.DiffAccessRequest) error {
 	found, err := signin.Call(ctx, accesspb.NewAccessHistoryServiceClient(a).DiffAccess, req)
 	if err != nil {
@@ -185,12 +187,13 @@ func noteRoleChanges(ctx context.Context, a *noun.App, req *accesspb.DiffAccessR
 	}
 	for _, r := range found.GetRoles() {
 		var parts []string
-		for sign, all := range map[string][]capabilitiespb.Capability{"+": r.GetGained(), "-": r.GetLost()} {
-			for _, c := range all {
+		for sign, capabilities := range map[string][]capabilitiespb.Capability{"+": r.GetGained(), "-": r.GetLost()} {
+			for _, c := range capabilities {
 				parts = append(parts, sign+output.EnumWord(c.Descriptor().Values().ByNumber(c.Number())))
 			}
 		}
-		a.Note("the role %s has changed: %s", output.Printable(r.GetRole().GetName()), strings.Join(slices.Sorted(slices.Values(parts)), " "))
+		a.Note("the role %s has changed: %s", output.Printable(r.GetRole().GetName()),
+			strings.Join(slices.Sorted(slices.Values(parts)), " "))
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package iam has the commands of identity and access management, one file for
-// each kind of resource, and presets for the workloads of known platforms.
+// Package iam contains the commands for identity and access management, one file for each
+// kind of resource, and presets for the workloads of known platforms.
 package iam
 
 import (
@@ -18,7 +18,7 @@ import (
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
-// Command returns the commands of identity and access management.
+// Command returns the commands for identity and access management.
 func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("iam", "Manage groups, identities, roles and role bindings")
 	for _, n := range nouns() {
@@ -39,7 +39,7 @@ func nouns() []noun.Noun {
 	}
 }
 
-// grants are role bindings that give a capability on a group.
+// grants returns the noun of role bindings that give a capability on a group.
 func grants(group string) noun.Noun {
 	inherited := func(g *accesspb.Grant) string {
 		if g.GetGroup().GetUid() == group {
@@ -57,7 +57,7 @@ func grants(group string) noun.Noun {
 }
 
 func can(a *noun.App) *cobra.Command {
-	var at asOf
+	var when asOf
 	cmd := &cobra.Command{
 		Use: "can IDENTITY CAPABILITY PLACE", Short: "Check whether an identity has a capability, and through which binding",
 		Long: "Prints yes or no, and the bindings that grant the capability. The exit code is 0 for yes and 3 for no.",
@@ -75,7 +75,7 @@ func can(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group, Explain: true}
-			if req.AsOf, err = at.time(); err != nil {
+			if req.AsOf, err = when.time(); err != nil {
 				return err
 			}
 			found, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CheckAccess, req, "identity_uid=IDENTITY",
@@ -91,17 +91,17 @@ func can(a *noun.App) *cobra.Command {
 				a.Note("%s", noun.IncompleteNote)
 			}
 			if !found.GetAllowed() {
-				return problem.New(problem.ExitNo, "") // a result: it has an exit code and no message
+				return problem.New(problem.ExitNo, "") // the exit code is the result
 			}
 			return nil
 		}),
 	}
-	at.register(cmd)
+	when.register(cmd)
 	return cmd
 }
 
-// suggestCapability adds the nearest capability to the problem that there is none of a
-// name.
+// suggestCapability adds the most similar capability to the problem that a capability
+// does not exist.
 func suggestCapability(err error, name string) error {
 	p, ok := errors.AsType[*problem.Problem](err)
 	if !ok || !strings.Contains(p.Text, "there is no such capability") {
@@ -110,7 +110,7 @@ func suggestCapability(err error, name string) error {
 	if near := noun.Nearest(name, output.EnumWords(capabilitiespb.Capability(0).Descriptor())); near != "" {
 		return p.Hint("did you mean " + near)
 	}
-	return p.Hint("all of them: holdfast iam roles capabilities")
+	return p.Hint("list them: holdfast iam roles capabilities")
 }
 
 func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResponse, group string) {
@@ -138,21 +138,22 @@ func sayAccess(ctx context.Context, a *noun.App, found *accesspb.CheckAccessResp
 	}
 }
 
-// sayLack says why not, and what would help.
+// sayLack prints why an identity lacks a capability, and which role would give it.
 func sayLack(ctx context.Context, a *noun.App, lack *accesspb.Lack) {
 	if lack == nil {
 		return
 	}
 	near := lack.GetNearest()
-	at := a.Called(ctx, near.GetGroup().GetUid())(near.GetGroup().GetUid()).Path
+	path := a.Called(ctx, near.GetGroup().GetUid())(near.GetGroup().GetUid()).Path
 	why := "  they hold no role there"
 	switch lack.GetKind() {
 	case accesspb.LackKind_LACK_KIND_CAPABILITY:
-		why = fmt.Sprintf("  they are %s of %s, which does not have it", near.GetRole().GetName(), at)
+		why = fmt.Sprintf("  they are %s of %s, which does not have it", near.GetRole().GetName(), path)
 	case accesspb.LackKind_LACK_KIND_START:
-		why = fmt.Sprintf("  they will be %s of %s, which has it, but are not yet", near.GetRole().GetName(), at)
+		why = fmt.Sprintf("  they will be %s of %s, which has it, but are not yet", near.GetRole().GetName(), path)
 	case accesspb.LackKind_LACK_KIND_TIME:
-		why = fmt.Sprintf("  they were %s of %s, which has it, until %s", near.GetRole().GetName(), at, moment(near.GetExpireTime()))
+		why = fmt.Sprintf("  they were %s of %s, which has it, until %s", near.GetRole().GetName(), path,
+			moment(near.GetExpireTime()))
 	}
 	fmt.Fprintln(a.Out, output.Printable(why))
 	if lack.GetRole() == nil {
@@ -171,7 +172,7 @@ func sayLack(ctx context.Context, a *noun.App, lack *accesspb.Lack) {
 
 func whoCan(a *noun.App) *cobra.Command {
 	var p noun.Paging
-	var at asOf
+	var when asOf
 	cmd := &cobra.Command{
 		Use: "who-can CAPABILITY PLACE", Short: "List the identities that have a capability, and through which binding",
 		Long: "Lists every binding that grants the capability. An identity with several bindings is listed several times.",
@@ -184,13 +185,13 @@ func whoCan(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &accesspb.ListAccessRequest{Capability: args[0], PlaceUid: group}
-			if req.AsOf, err = at.time(); err != nil {
+			if req.AsOf, err = when.time(); err != nil {
 				return err
 			}
 			return suggestCapability(a.PrintAll(ctx, grants(group), req, p), args[0])
 		}),
 	}
 	p.Register(cmd)
-	at.register(cmd)
+	when.register(cmd)
 	return cmd
 }

@@ -18,8 +18,8 @@ import (
 func Identities() noun.Noun {
 	return noun.Noun{
 		Use: "identities", One: "identity",
-		About: "Identities can hold roles. Those of people are created when they sign in. Those of workloads are created\n" +
-			"here, with a rule that says which tokens prove them.",
+		About: "Identities can hold roles. The identity of a person is created at the first sign-in. The identity of a\n" +
+			"workload is created here, with a rule for the tokens that prove it.",
 		Example: "  holdfast iam identities create ci --parent acme/platform \\\n" +
 			"    --issuer https://token.actions.githubusercontent.com --subject repo:acme/web:ref:refs/heads/main\n" +
 			"  holdfast iam identities create pods --parent acme/platform --issuer https://cluster.example.com \\\n" +
@@ -65,7 +65,7 @@ func identityFields() []noun.Field {
 		{Flag: "aws-arn-pattern", Path: "aws_identity.arn_pattern", Help: "`PATTERN` (RE2) of ARNs"},
 		{Flag: "aws-user-id", Path: "aws_identity.user_id", Help: "user `ID` of the caller in AWS"},
 		{Flag: "aws-user-id-pattern", Path: "aws_identity.user_id_pattern", Help: "`PATTERN` (RE2) of user ids"},
-		{Flag: "service-principal", Help: "`NAME` of the service principal that it is for"},
+		{Flag: "service-principal", Help: "`NAME` of the service principal that may assume it"},
 	}
 }
 
@@ -75,8 +75,8 @@ var staticPaths = map[string]string{
 	"claim_match.audience": "static_keys.audiences",
 }
 
-// proofPaths decides what --issuer, --subject and --audience set: static keys, if
-// those are given or if the identity has them, and otherwise a claim match.
+// proofPaths decides which fields --issuer, --subject and --audience set: static keys, if
+// they are given or the identity has them, and otherwise a claim match.
 func proofPaths(ctx context.Context, a *noun.App, cmd *cobra.Command, uid string) (func(string) string, error) {
 	static := cmd.Flags().Changed("issuer-keys-file")
 	shared := slices.ContainsFunc([]string{"issuer", "subject", "audience"}, cmd.Flags().Changed)
@@ -95,7 +95,7 @@ func proofPaths(ctx context.Context, a *noun.App, cmd *cobra.Command, uid string
 	}, nil
 }
 
-// proofOf says how an identity is proven.
+// proofOf returns how an identity is proven.
 func proofOf(i *iampb.Identity) string {
 	switch r := i.GetRelationship().(type) {
 	case *iampb.Identity_ClaimMatch_:
@@ -116,20 +116,20 @@ func proofOf(i *iampb.Identity) string {
 	return ""
 }
 
-// furtherClaims lists the claims beside issuer, subject and audience.
+// furtherClaims returns the required claims other than issuer, subject and audience.
 func furtherClaims(m *iampb.Identity_ClaimMatch) string {
-	var all []string
+	var claims []string
 	for claim, value := range m.GetClaims() {
-		all = append(all, claim+"="+value)
+		claims = append(claims, claim+"="+value)
 	}
 	for claim, pattern := range m.GetClaimPatterns() {
-		all = append(all, claim+"=/"+pattern+"/")
+		claims = append(claims, claim+"=/"+pattern+"/")
 	}
-	if len(all) == 0 {
+	if len(claims) == 0 {
 		return ""
 	}
-	slices.Sort(all)
-	return " with " + strings.Join(all, ", ")
+	slices.Sort(claims)
+	return " with " + strings.Join(claims, ", ")
 }
 
 // eitherOf returns an exact value, or a pattern between slashes.

@@ -25,15 +25,16 @@ func invites() noun.Noun {
 		Use: "invites", One: "invite",
 		About: "An invite grants a role on a group to anyone who redeems its code. The code is shown only once, when the\n" +
 			"invite is created.",
-		Example: "  holdfast iam invites create --parent acme/platform --role viewer --ttl 7d --email ann@example.com --single-use",
+		Example: "  holdfast iam invites create --parent acme/platform --role viewer --ttl 7d " +
+			"--email ann@example.com --single-use",
 		Message: noun.MessageOf(&iampb.GroupInvite{}),
 		Fields: []noun.Field{
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
 			{Flag: "ttl", Help: "`DURATION` for which the code is valid, such as 12h or 7d"},
 			{Flag: "email", Help: "only a person with this verified email `ADDRESS` can use the code"},
 			{Flag: "role-until", Path: "expire_time", Read: setTime("role-until", "expire_time"),
-				Help: "a `TIME`, or a duration such as 30d, at which the role is over that it grants"},
-			{Flag: "reason", Help: "`TEXT` that says what the role is for"},
+				Help: "a `TIME`, or a duration such as 30d, at which the granted role ends"},
+			{Flag: "reason", Help: "`TEXT` with the reason for the role"},
 			{Flag: "single-use", Help: "delete the invite after it is used once"},
 		},
 		Filters: []noun.Field{
@@ -47,7 +48,7 @@ func invites() noun.Noun {
 	}
 }
 
-// announceInvite shows a new invite: the link first, then whom it lets in. With --mail it
+// announceInvite prints a new invite: first the link, then who can use it. With --mail it
 // prints a message to send instead.
 func announceInvite(a *noun.App, cmd *cobra.Command) func(context.Context, protoreflect.Message) error {
 	mail := cmd.Flags().Bool("mail", false, "print a message to send to the person, with the link")
@@ -82,8 +83,8 @@ func announceInvite(a *noun.App, cmd *cobra.Command) func(context.Context, proto
 	}
 }
 
-// invitedTo returns what to call the group of an invite: its path if that was written, or
-// its name.
+// invitedTo returns the name of an invite's group: its path if the caller gave it, and
+// otherwise its name.
 func invitedTo(ctx context.Context, a *noun.App, cmd *cobra.Command, i *iampb.GroupInvite) (string, error) {
 	organization, err := a.Value("organization")
 	if err != nil {
@@ -95,12 +96,12 @@ func invitedTo(ctx context.Context, a *noun.App, cmd *cobra.Command, i *iampb.Gr
 	}
 	g, err := a.Get(ctx, noun.Groups(), noun.ParentUID(i.GetUid()))
 	if err != nil {
-		return text, nil // whoever may invite need not see the group
+		return text, nil // a caller who may invite may be unable to see the group
 	}
 	return g.Interface().(*iampb.Group).GetName(), nil
 }
 
-// draftMail prints a message that invites somebody.
+// draftMail prints a message that invites a person.
 func draftMail(a *noun.App, i *iampb.GroupInvite, group, link string) error {
 	api, err := a.Server()
 	if err != nil {
@@ -169,6 +170,6 @@ func joins(a *noun.App) *cobra.Command {
 		}),
 	}
 	a.RegisterRef(cmd, new(string), "parent", noun.Groups(),
-		"only invites to `GROUP` and groups below it")
+		"only invites to `GROUP` and its subgroups")
 	return cmd
 }

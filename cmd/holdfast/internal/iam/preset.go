@@ -19,24 +19,24 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// A preset knows what the tokens of a platform look like. `iam identities
-// create` makes rules from it, and `dev token` tokens.
+// A preset describes the tokens of a platform. The command iam identities create makes
+// rules from it, and dev token makes tokens.
 type preset struct {
 	use, platform string
-	example       string                              // of create
-	dev           string                              // flags for dev token, as an example
-	issuer        func(server string) (string, error) // of a platform of one's own; nil: there is no --server
-	usual         string                              // the issuer unless told otherwise; "": must be given
-	flags         [][2]string                         // those that describe a job, with their help
-	defaults      map[string]string                   // what a job of dev token has unless its flags are given
+	example       string                              // example of create
+	dev           string                              // flags in the example of dev token
+	issuer        func(server string) (string, error) // issuer of a self-hosted server; nil if there is no --server
+	usual         string                              // default issuer; "" if --issuer is required
+	flags         [][2]string                         // flags that describe a job, with their help
+	defaults      map[string]string                   // values of a job of dev token whose flags are not given
 
 	check  func(job) error
 	rule   func(job) (rule, error)
-	claims func(job) (map[string]any, error) // what is not given is left to the test issuer
+	claims func(job) (map[string]any, error) // the test issuer adds the claims that are missing
 }
 
-// A job is a workload of a platform: the flags that describe it, and their values.
-// One that is not given is "", and one without a value is "true".
+// A job is a workload of a platform: the values of the flags that describe it. The value
+// is "" if a flag is not given, and "true" if a flag without a value is given.
 type job map[string]string
 
 func (p preset) register(f *pflag.FlagSet) {
@@ -59,7 +59,7 @@ func (p preset) job(f *pflag.FlagSet) job {
 	return j
 }
 
-// ruleOf returns the rule for a job.
+// ruleOf returns the rule that accepts the tokens of a job.
 func (p preset) ruleOf(j job) (rule, error) {
 	if err := p.check(j); err != nil {
 		return rule{}, err
@@ -69,7 +69,7 @@ func (p preset) ruleOf(j job) (rule, error) {
 	return r, err
 }
 
-// claimsOf returns the claims of a token of a job.
+// claimsOf returns the claims of a job's token.
 func (p preset) claimsOf(j job) (map[string]any, error) {
 	for flag, value := range p.defaults {
 		j[flag] = cmp.Or(j[flag], value)
@@ -80,10 +80,10 @@ func (p preset) claimsOf(j job) (map[string]any, error) {
 	return p.claims(j)
 }
 
-// A rule says which tokens are those of a job.
+// A rule describes the tokens of a job.
 type rule struct {
-	name             string // for an identity that is given none
-	subject, pattern string // one of them
+	name             string // name of the identity, if none is given
+	subject, pattern string // one of them is set
 	claims           map[string]string
 }
 
@@ -92,14 +92,14 @@ func presets() []preset {
 }
 
 // identityPresets returns the commands that create an identity for a platform.
-func identityPresets() (all []func(*noun.App) *cobra.Command) {
+func identityPresets() (commands []func(*noun.App) *cobra.Command) {
 	for _, p := range presets() {
-		all = append(all, func(a *noun.App) *cobra.Command { return createPreset(a, p) })
+		commands = append(commands, func(a *noun.App) *cobra.Command { return createPreset(a, p) })
 	}
-	return all
+	return commands
 }
 
-// presetFlags are the flags of create that all presets have.
+// presetFlags are the flags that all presets share.
 type presetFlags struct {
 	description, issuer, server, keysFile, group string
 	roles                                        []string
@@ -134,7 +134,7 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 		cmd.MarkFlagsMutuallyExclusive("server", "issuer")
 	}
 	f.StringArrayVar(&flags.roles, "role", nil, "`ROLE` to grant; can be repeated")
-	f.StringVar(&flags.group, "group", "", "`GROUP` to grant the roles on (default: the one of --parent)")
+	f.StringVar(&flags.group, "group", "", "`GROUP` to grant the roles on (default: the group of --parent)")
 	f.String("parent", "", "`GROUP` to create it in")
 	for flag, n := range map[string]noun.Noun{"role": Roles(), "group": noun.Groups(), "parent": noun.Groups()} {
 		problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
@@ -150,14 +150,14 @@ func usualIssuer(p preset) string {
 	return " (default: " + p.usual + ")"
 }
 
-// presetName turns a text into a valid name.
+// presetName converts a text to a valid name.
 func presetName(s string) string {
 	return strings.Trim(notName.ReplaceAllString(strings.ToLower(s), "-"), "-")
 }
 
 var notName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// identity returns an identity with a rule.
+// identity returns an identity with the rule.
 func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identity, error) {
 	issuer := cmp.Or(flags.issuer, p.usual)
 	if flags.server != "" {
@@ -182,11 +182,11 @@ func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identit
 	return identity, nil
 }
 
-// withKeys makes an identity trust keys from a file. The API allows that for one
+// withKeys makes an identity trust the keys in a file. The API allows that only for one
 // exact subject without further claims.
 func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule) error {
 	if r.subject == "" || len(r.claims) > 0 {
-		return problem.Usage("--issuer-keys-file goes with one exact subject, and these flags stand for more")
+		return problem.Usage("--issuer-keys-file needs one exact subject, and these flags allow several")
 	}
 	keys, err := a.ReadText(file)
 	if err != nil {
@@ -198,14 +198,14 @@ func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule
 	return nil
 }
 
-// presetFields names the flags that set what the server may refuse.
+// presetFields maps fields that the server may refuse to their flags.
 var presetFields = map[string]string{
 	"name": "NAME", "description": "--description", "parent": "--parent", "claim_match.issuer": "--issuer",
 	"static_keys.issuer": "--issuer", "static_keys.issuer_keys": "--issuer-keys-file",
 }
 
-// createBound creates an identity and its role bindings. It checks as much as
-// possible before it writes.
+// createBound creates an identity and its role bindings. It checks as much as possible
+// before it writes.
 func createBound(
 	ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags,
 ) error {
@@ -233,7 +233,7 @@ func createBound(
 	if err := a.Show(ctx, Identities().View(), m.Interface()); err != nil {
 		return err
 	}
-	if err := a.Out.Flush(); err != nil { // before the notes about it
+	if err := a.Out.Flush(); err != nil { // print the identity before the notes
 		return err
 	}
 	dry, _ := cmd.Flags().GetBool("dry-run")
@@ -258,11 +258,13 @@ func createBound(
 func Bind(ctx context.Context, a *noun.App, identity, role, group string) error {
 	binding := &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}
 	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: binding}
-	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, "parent=--parent", "role_uid=--role")
+	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, "parent=--parent",
+		"role_uid=--role")
 	return err
 }
 
-// one returns the flag that is given, if only one of flags is.
+// one returns the flag that is given. It returns a problem unless exactly one of flags is
+// given.
 func one(j job, flags ...string) (string, error) {
 	given := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return j[flag] == "" })
 	if len(given) != 1 {
@@ -271,7 +273,7 @@ func one(j job, flags ...string) (string, error) {
 	return given[0], nil
 }
 
-// matching checks the text of a flag, which must be given.
+// matching checks the value of a required flag.
 func matching(flag, text string, pattern *regexp.Regexp, like string) error {
 	switch {
 	case text == "":
@@ -282,7 +284,7 @@ func matching(flag, text string, pattern *regexp.Regexp, like string) error {
 	return nil
 }
 
-// fullRef returns the full name of a git reference. A short one is a branch.
+// fullRef returns the full name of a git reference. A short name is a branch.
 func fullRef(ref string) string {
 	if strings.HasPrefix(ref, "refs/") {
 		return ref
@@ -293,41 +295,42 @@ func fullRef(ref string) string {
 // Dev returns the commands for a server in development mode.
 func Dev(a *noun.App) *cobra.Command {
 	token := a.Branch("token", "Print a workload token signed by the test issuer")
-	token.Long = "Prints a token like those that a platform gives to workloads, signed by the test issuer of holdfastd\n" +
+	token.Long = "Prints a token like the tokens that a platform gives to workloads, signed by the test issuer of holdfastd\n" +
 		"--dev. Use it to test an identity that trusts this issuer (create … --issuer) without a pipeline."
 	for _, p := range presets() {
 		example := "  holdfast dev token " + p.use + " " + p.dev
-		token.AddCommand(devToken(a, p, "Print a token like those of "+p.platform, example))
+		token.AddCommand(devToken(a, p, "Print a token like a token of "+p.platform, example))
 	}
 	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token with the given claims only",
 		"  holdfast dev token raw --claim sub=me"))
 	return a.Branch("dev", "Work with a server in development mode", token)
 }
 
-// devToken mints a token with the claims of a job, if there is one.
+// devToken returns a command that prints a token with the claims of a job, if the preset
+// has claims.
 func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 	var file string
 	var texts, values []string
 	cmd := &cobra.Command{
 		Use: p.use, Short: short, Example: example, Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			all := map[string]any{}
+			claims := map[string]any{}
 			if p.claims != nil {
 				var err error
-				if all, err = p.claimsOf(p.job(cmd.Flags())); err != nil {
+				if claims, err = p.claimsOf(p.job(cmd.Flags())); err != nil {
 					return err
 				}
-				all["preset"] = p.use
+				claims["preset"] = p.use
 			}
 			dev, err := a.DevServer(file)
 			if err != nil {
 				return err
 			}
-			all["aud"] = dev.AuthURL // the server's, and not that of the test issuer
-			if err := addClaims(all, texts, values); err != nil {
+			claims["aud"] = dev.AuthURL // the audience is the server
+			if err := addClaims(claims, texts, values); err != nil {
 				return err
 			}
-			token, err := a.Mint(ctx, dev.TestIssuer, all)
+			token, err := a.Mint(ctx, dev.TestIssuer, claims)
 			if err != nil {
 				return err
 			}
@@ -340,24 +343,24 @@ func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 	f.StringArrayVar(&texts, "claim", nil, "claim and its text, `KEY=VALUE`; can be repeated")
 	f.StringArrayVar(&values, "claim-json", nil,
 		"claim and its value in JSON, `KEY=JSON`; null removes it; can be repeated")
-	f.StringVar(&file, "dev-file", "", "`FILE` that the server writes (default: that of config use-dev, or data/dev.json)")
+	f.StringVar(&file, "dev-file", "", "`FILE` that the server writes (default: the file of config use-dev, or data/dev.json)")
 	return cmd
 }
 
-func addClaims(all map[string]any, texts, values []string) error {
+func addClaims(claims map[string]any, texts, values []string) error {
 	for _, text := range texts {
 		k, v, ok := strings.Cut(text, "=")
 		if !ok || k == "" {
 			return problem.Usage("--claim: %q is not of the form key=value", text)
 		}
-		all[k] = v
+		claims[k] = v
 	}
 	for _, text := range values {
 		k, v, ok := strings.Cut(text, "=")
 		if !ok || k == "" || !json.Valid([]byte(v)) {
 			return problem.Usage("--claim-json: %q is not of the form key=json", text)
 		}
-		all[k] = json.RawMessage(v)
+		claims[k] = json.RawMessage(v)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// jobOf returns the job that flags describe.
+// jobOf returns the job that the flags describe.
 func jobOf(t *testing.T, p preset, flags string) job {
 	t.Helper()
 	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -20,8 +20,8 @@ func jobOf(t *testing.T, p preset, flags string) job {
 	return p.job(f)
 }
 
-// Every token that a job's flags mint fits the rule that they write, and those
-// of other jobs do not.
+// The token of a job matches the rule that its flags create, and tokens of other jobs do
+// not.
 func TestPresetRules(t *testing.T) {
 	tests := map[string]struct {
 		preset       preset
@@ -36,9 +36,12 @@ func TestPresetRules(t *testing.T) {
 			preset: github(), flags: "--repo acme/web.site --branch main",
 			accepts: []string{"repo:acme/web.site:ref:refs/heads/main", "repo:acme@1/web.site@22:ref:refs/heads/main"},
 			refuses: []string{
-				"repo:acme/webXsite:ref:refs/heads/main", "repo:acme/web.site:ref:refs/heads/main2", "repo:acme@/web.site@2:ref:refs/heads/main",
-				"repo:acme@1x/web.site@2:ref:refs/heads/main", "repo:Acme/web.site:ref:refs/heads/main", "xrepo:acme/web.site:ref:refs/heads/main",
-				"repo:acme/web.site:environment:main", "repo:acme@1/evil/web.site@2:ref:refs/heads/main", "repo:acme/web.site:ref:refs/tags/main",
+				"repo:acme/webXsite:ref:refs/heads/main", "repo:acme/web.site:ref:refs/heads/main2",
+				"repo:acme@/web.site@2:ref:refs/heads/main",
+				"repo:acme@1x/web.site@2:ref:refs/heads/main", "repo:Acme/web.site:ref:refs/heads/main",
+				"xrepo:acme/web.site:ref:refs/heads/main",
+				"repo:acme/web.site:environment:main", "repo:acme@1/evil/web.site@2:ref:refs/heads/main",
+				"repo:acme/web.site:ref:refs/tags/main",
 			},
 		},
 		"GitHub, numbers": {
@@ -51,29 +54,41 @@ func TestPresetRules(t *testing.T) {
 			preset: github(), flags: "--repo acme/web --environment eu:prod",
 			accepts: []string{"repo:acme/web:environment:eu%3Aprod"}, refuses: []string{"repo:acme/web:environment:eu:prod"},
 		},
-		"GitHub, pull requests":     {preset: github(), flags: "--repo acme/web --pull-request", accepts: []string{"repo:acme/web:pull_request"}},
-		"GitHub, a short reference": {preset: github(), flags: "--repo acme/web --ref dev/x", accepts: []string{"repo:acme/web:ref:refs/heads/dev/x"}},
-		"GitHub, a full reference":  {preset: github(), flags: "--repo acme/web --ref refs/tags/v1", accepts: []string{"repo:acme/web:ref:refs/tags/v1"}},
+		"GitHub, pull requests": {
+			preset: github(), flags: "--repo acme/web --pull-request", accepts: []string{"repo:acme/web:pull_request"},
+		},
+		"GitHub, a short reference": {
+			preset: github(), flags: "--repo acme/web --ref dev/x", accepts: []string{"repo:acme/web:ref:refs/heads/dev/x"},
+		},
+		"GitHub, a full reference": {
+			preset: github(), flags: "--repo acme/web --ref refs/tags/v1", accepts: []string{"repo:acme/web:ref:refs/tags/v1"},
+		},
 		"GitLab, a branch": {
-			preset: gitlab(), flags: "--project acme/sub/web --branch main", exactSubject: "project_path:acme/sub/web:ref_type:branch:ref:main",
+			preset: gitlab(), flags: "--project acme/sub/web --branch main",
+			exactSubject: "project_path:acme/sub/web:ref_type:branch:ref:main",
 		},
 		"GitLab, a tag of a project by number": {
-			preset: gitlab(), flags: "--project acme/web --tag v1 --project-id 7", exactSubject: "project_path:acme/web:ref_type:tag:ref:v1",
-			claims: map[string]string{"project_id": "7"},
+			preset: gitlab(), flags: "--project acme/web --tag v1 --project-id 7",
+			exactSubject: "project_path:acme/web:ref_type:tag:ref:v1",
+			claims:       map[string]string{"project_id": "7"},
 		},
 		"GitLab, an environment": {
 			preset: gitlab(), flags: "--project acme/web --environment prod --protected",
 			accepts: []string{"project_path:acme/web:ref_type:branch:ref:main", "project_path:acme/web:ref_type:tag:ref:v1"},
-			refuses: []string{"project_path:acme/web2:ref_type:branch:ref:main", "project_path:acme/web/sub:ref_type:branch:ref:main"},
-			claims:  map[string]string{"environment": "prod", "ref_protected": "true"},
+			refuses: []string{
+				"project_path:acme/web2:ref_type:branch:ref:main", "project_path:acme/web/sub:ref_type:branch:ref:main",
+			},
+			claims: map[string]string{"environment": "prod", "ref_protected": "true"},
 		},
 		"Kubernetes": {
-			preset: kubernetes(), flags: "--namespace shop --service-account web", exactSubject: "system:serviceaccount:shop:web",
+			preset: kubernetes(), flags: "--namespace shop --service-account web",
+			exactSubject: "system:serviceaccount:shop:web",
 		},
 		"Buildkite": {
 			preset: buildkite(), flags: "--org acme --pipeline web --branch main",
 			accepts: []string{
-				"organization:acme:pipeline:web:ref:refs/heads/main:commit:0123:step:build", "organization:acme:pipeline:web:ref:refs/heads/main:commit:HEAD:step:",
+				"organization:acme:pipeline:web:ref:refs/heads/main:commit:0123:step:build",
+				"organization:acme:pipeline:web:ref:refs/heads/main:commit:HEAD:step:",
 			},
 			refuses: []string{
 				"organization:acme:pipeline:web2:ref:refs/heads/main:commit:0123:step:build",
@@ -104,12 +119,12 @@ func TestPresetRules(t *testing.T) {
 			}
 			for _, s := range append(tt.accepts, minted["sub"].(string)) {
 				if !fits(s) {
-					t.Errorf("%s does not fit %s%s", s, r.subject, r.pattern)
+					t.Errorf("%s does not match %s%s", s, r.subject, r.pattern)
 				}
 			}
 			for _, s := range tt.refuses {
 				if fits(s) {
-					t.Errorf("%s fits %s", s, r.pattern)
+					t.Errorf("%s matches %s", s, r.pattern)
 				}
 			}
 			if tt.claims == nil {
@@ -133,20 +148,30 @@ func TestPresetMistakes(t *testing.T) {
 		flags  string
 		want   string
 	}{
-		"no repository":            {github(), "--branch main", "--repo is needed"},
-		"half a repository":        {github(), "--repo acme --branch main", `--repo: "acme" is not like acme/web`},
-		"a pattern of one":         {github(), "--repo acme/.* --branch main", `--repo: "acme/.*" is not like acme/web`},
-		"any reference":            {github(), "--repo acme/web", "exactly one of --branch, --environment, --pull-request, --ref, --tag is needed"},
-		"two references":           {github(), "--repo acme/web --branch main --tag v1", "exactly one of"},
-		"a number that is none":    {github(), "--repo acme/web --branch main --repo-id x", "--owner-id and --repo-id are numbers"},
-		"any job of GitLab":        {gitlab(), "--project acme/web", "one or more of --branch, --tag, --environment, --protected is needed"},
-		"a branch and a tag":       {gitlab(), "--project acme/web --branch a --tag b", "a job runs on a --branch or a --tag, not on both"},
-		"a project without group":  {gitlab(), "--project web --branch a", `--project: "web" is not like acme/web`},
-		"a project of no number":   {gitlab(), "--project acme/web --branch a --project-id x", "--project-id is a number"},
-		"any service account":      {kubernetes(), "--namespace shop", "--service-account is needed"},
-		"a namespace that is none": {kubernetes(), "--namespace shop:web --service-account x", `--namespace: "shop:web" is not like shop`},
-		"any pipeline":             {buildkite(), "--branch main", "--org is needed; --pipeline is needed"},
-		"any build":                {buildkite(), "--org acme --pipeline web", "exactly one of --branch, --tag is needed"},
+		"no repository":     {github(), "--branch main", "--repo is needed"},
+		"half a repository": {github(), "--repo acme --branch main", `--repo: "acme" is not like acme/web`},
+		"a pattern of one":  {github(), "--repo acme/.* --branch main", `--repo: "acme/.*" is not like acme/web`},
+		"any reference": {
+			github(), "--repo acme/web", "exactly one of --branch, --environment, --pull-request, --ref, --tag is needed",
+		},
+		"two references": {github(), "--repo acme/web --branch main --tag v1", "exactly one of"},
+		"an invalid number": {
+			github(), "--repo acme/web --branch main --repo-id x", "--owner-id and --repo-id are numbers",
+		},
+		"any job of GitLab": {
+			gitlab(), "--project acme/web", "one or more of --branch, --tag, --environment, --protected is needed",
+		},
+		"a branch and a tag": {
+			gitlab(), "--project acme/web --branch a --tag b", "a job runs on a --branch or a --tag, not on both",
+		},
+		"a project without group":   {gitlab(), "--project web --branch a", `--project: "web" is not like acme/web`},
+		"an invalid project number": {gitlab(), "--project acme/web --branch a --project-id x", "--project-id is a number"},
+		"any service account":       {kubernetes(), "--namespace shop", "--service-account is needed"},
+		"an invalid namespace": {
+			kubernetes(), "--namespace shop:web --service-account x", `--namespace: "shop:web" is not like shop`,
+		},
+		"any pipeline": {buildkite(), "--branch main", "--org is needed; --pipeline is needed"},
+		"any build":    {buildkite(), "--org acme --pipeline web", "exactly one of --branch, --tag is needed"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,11 +185,11 @@ func TestPresetMistakes(t *testing.T) {
 
 func TestGitHubServers(t *testing.T) {
 	tests := map[string]struct{ server, want string }{
-		"one's own":       {"https://github.example.com", "https://github.example.com/_services/token"},
-		"run by GitHub":   {"https://acme.ghe.com", "https://token.actions.acme.ghe.com"},
-		"in the open":     {"http://github.example.com", ""},
-		"with a path":     {"https://github.example.com/acme", ""},
-		"without an host": {"https://", ""},
+		"self-hosted":    {"https://github.example.com", "https://github.example.com/_services/token"},
+		"run by GitHub":  {"https://acme.ghe.com", "https://token.actions.acme.ghe.com"},
+		"unencrypted":    {"http://github.example.com", ""},
+		"with a path":    {"https://github.example.com/acme", ""},
+		"without a host": {"https://", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

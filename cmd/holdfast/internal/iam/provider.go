@@ -38,12 +38,12 @@ func identityProviders() noun.Noun {
 					"cannot be changed"},
 			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "use PKCE"},
 			{Flag: "disabled", Help: "do not allow sign-in, except to test the provider"},
-			{Flag: "shared-redirect", Help: "people come back to the redirect address of all providers; " +
-				"always so for a new one"},
+			{Flag: "shared-redirect", Help: "use the redirect address that all providers share; " +
+				"always set for a new provider"},
 		},
 		UpdateFlags: []noun.Field{
-			{Flag: "keep-people", Help: "with another issuer, client or rule: keep the identities of people who have no " +
-				"capability that you do not have"},
+			{Flag: "keep-people", Help: "if issuer, client or rule change: keep the identities of people who " +
+				"have no capability that you lack"},
 		},
 		ByName: true,
 		Columns: output.Columns("name", output.PathOf("path", "uid"), "issuer=oidc.issuer",
@@ -74,7 +74,7 @@ func testProvider(a *noun.App) *cobra.Command {
 			return err
 		}
 		if !result.GetReady() {
-			return problem.New(problem.ExitNo, "") // that a provider does not work is a result, not an error
+			return problem.New(problem.ExitNo, "") // the exit code is the result
 		}
 		return nil
 	})
@@ -84,7 +84,7 @@ func redirectAddress(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "redirect-address", Short: "Print the redirect address to register at an identity provider",
 		Long: "The address is the same for all providers, so that you can register a client before you create its\n" +
-			"provider here. Nobody needs to be signed in to ask for it.",
+			"provider here. You do not need to be signed in.",
 		Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			address, err := a.RedirectAddress(ctx)

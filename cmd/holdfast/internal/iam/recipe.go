@@ -6,17 +6,17 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// A recipe is what a wizard knows about a product that is an identity provider.
-// docs/identity-providers.md says it at length.
+// A recipe contains the wizard's instructions for a product that is an identity provider.
+// docs/identity-providers.md has the long form.
 type recipe struct {
-	name   string // of --recipe, and the name that is suggested for the provider
+	name   string // value of --recipe, and the suggested name of the provider
 	title  string
-	steps  []string // what to do there; the redirect address is shown before
-	issuer string   // the shape of the issuer
+	steps  []string // steps at the provider; the redirect address is shown before
+	issuer string   // form of the issuer's address
 	traps  []string
 
 	scopes []string
-	groups string // the claim that lists groups
+	groups string // claim that lists groups
 	rule   iampb.IdentityProvider_OIDC_CorrelationRule
 }
 
@@ -102,7 +102,7 @@ func recipeNames() (names []string) {
 	return names
 }
 
-// recipeOf returns the recipe of a name or of a number, counted from 1.
+// recipeOf returns the recipe with a name, or with a number counted from 1.
 func recipeOf(text string) (recipe, bool) {
 	i := slices.IndexFunc(recipes, func(r recipe) bool { return r.name == text })
 	if len(text) == 1 && text[0] >= '1' && int(text[0]-'1') < len(recipes) {

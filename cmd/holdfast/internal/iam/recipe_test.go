@@ -10,9 +10,10 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-var update = flag.Bool("update", false, "write the recipes of the console anew")
+var update = flag.Bool("update", false, "rewrite the recipes of the console")
 
-// TestConsoleHasTheSameRecipes holds the wizard of the console to that of the command.
+// TestConsoleHasTheSameRecipes checks that the wizards of the console and of the command
+// have the same recipes.
 func TestConsoleHasTheSameRecipes(t *testing.T) {
 	type shown struct {
 		Name   string   `json:"name"`

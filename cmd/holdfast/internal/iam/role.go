@@ -24,8 +24,9 @@ import (
 func Roles() noun.Noun {
 	return noun.Noun{
 		Use: "roles", One: "role",
-		About:    "Roles are sets of capabilities. Built-in roles can be bound in every organization and cannot be changed.",
-		Example:  "  holdfast iam roles create auditor --parent acme --capability groups.list,identity.list,role_bindings.list",
+		About: "Roles are sets of capabilities. Built-in roles can be bound in every organization and cannot be changed.",
+		Example: "  holdfast iam roles create auditor --parent acme " +
+			"--capability groups.list,identity.list,role_bindings.list",
 		Message:  noun.MessageOf(&iampb.Role{}),
 		Kind:     "roles",
 		Argument: "name",
@@ -63,33 +64,34 @@ func capabilities(a *noun.App) *cobra.Command {
 	}
 }
 
-// capabilityName is the name that a capability has in the API.
+// capabilityName returns the API's name of a capability.
 func capabilityName(c *accesspb.NamedCapability) string { return c.GetCapability().String() }
 
 func roleBindings() noun.Noun {
 	return noun.Noun{
 		Use: "role-bindings", One: "role binding",
-		About: "A role binding grants an identity a role on a group and everything below it. It takes effect at once.\n" +
-			"You can grant only capabilities that you have.",
+		About: "A role binding grants an identity a role on a group and everything below it. It takes effect\n" +
+			"immediately. You can grant only capabilities that you have.",
 		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer\n" +
-			"  holdfast iam role-bindings create --parent acme/platform --identity ann --role editor --for 8h --reason 'incident 7'",
+			"  holdfast iam role-bindings create --parent acme/platform --identity ann --role editor --for 8h \\\n" +
+			"    --reason 'incident 7'",
 		Message: noun.MessageOf(&iampb.RoleBinding{}),
 		Broad:   true,
 		Fields: []noun.Field{
 			{Flag: "identity", Path: "identity_uid", Ref: Identities, Help: "`IDENTITY` that gets the role"},
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
 			{Flag: "from", Path: "start_time", Read: setTime("from", "start_time"),
-				Help: "a `TIME`, or a duration such as 2h, from which it counts; '' for at once"},
+				Help: "a `TIME`, or a duration such as 2h, at which it takes effect; '' for immediately"},
 			{Flag: "for", Path: "expire_time", Read: setLength,
-				Help: "`DURATION`, such as 8h or 30d, after which it is over"},
+				Help: "`DURATION`, such as 8h or 30d, after which it ends"},
 			{Flag: "until", Path: "expire_time", Read: setTime("until", "expire_time"),
-				Help: "`TIME` at which it is over; '' for no end"},
-			{Flag: "reason", Help: "`TEXT` that says what it is for"},
+				Help: "`TIME` at which it ends; '' for no end"},
+			{Flag: "reason", Help: "`TEXT` with the reason"},
 		},
 		Filters: []noun.Field{
 			{Flag: "identity", Ref: Identities, Help: "only bindings of this `IDENTITY`"},
 			{Flag: "role", Ref: Roles, Help: "only bindings of this `ROLE`"},
-			{Flag: "group", Ref: noun.Groups, Help: "only bindings on `GROUP`, not on groups above or below it"},
+			{Flag: "group", Ref: noun.Groups, Help: "only bindings on `GROUP`, not on parent groups or subgroups"},
 		},
 		Sorted: true,
 		Columns: output.Columns(output.Text("identity", holder).InCSV("identity.name"), "role=role.name",
@@ -98,7 +100,7 @@ func roleBindings() noun.Noun {
 	}
 }
 
-// setLength sets the end of a binding from how long it is to last.
+// setLength sets the end of a binding from a duration.
 func setLength(m protoreflect.Message, texts []string) error {
 	d, err := noun.ParseDuration(texts[0])
 	if err == nil && d <= 0 {
@@ -110,11 +112,12 @@ func setLength(m protoreflect.Message, texts []string) error {
 	return err
 }
 
-// setTime returns what sets a time of a binding from the text of a flag, and clears it for no text.
+// setTime returns a function that sets a time of a binding from the value of a flag. An
+// empty value clears the time.
 func setTime(flag, path string) func(protoreflect.Message, []string) error {
 	return func(m protoreflect.Message, texts []string) error {
 		if fd := m.Descriptor().Fields().ByName(protoreflect.Name(path)); m.Has(fd) {
-			return errors.New("--for says that already")
+			return errors.New("it cannot be used together with --for")
 		}
 		t, err := noun.ParseUntil(flag, texts[0])
 		if err == nil && t != nil {
@@ -124,10 +127,10 @@ func setTime(flag, path string) func(protoreflect.Message, []string) error {
 	}
 }
 
-// moment is a time as a table has it.
+// moment formats a time as tables do.
 func moment(t *timestamppb.Timestamp) string { return t.AsTime().Local().Format("2006-01-02 15:04") }
 
-// until says until when a binding counts, or that it does not count.
+// until returns the end of a binding, or its state if it is not in effect.
 func until(b *iampb.RoleBinding) string {
 	switch {
 	case b.GetState() == iampb.RoleBindingState_ROLE_BINDING_STATE_OVER:
@@ -140,7 +143,8 @@ func until(b *iampb.RoleBinding) string {
 	return ""
 }
 
-// groupPath returns a column with the path of a group that comes with its name.
+// groupPath returns a column with the path of a group, or its name if the path is
+// unknown.
 func groupPath[T proto.Message](group func(T) *iampb.RoleBindingGroup) output.Column {
 	uids := func(m T) []string { return []string{group(m).GetUid()} }
 	return output.Named("group", uids, func(m T, called output.Called) string {

@@ -14,14 +14,15 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 )
 
-// Search returns the command that finds things of all kinds.
+// Search returns the command that finds resources of all kinds.
 func Search(a *noun.App) *cobra.Command {
 	req := &accesspb.SearchRequest{}
 	cmd := &cobra.Command{
-		Use: "search TEXT", Short: "Find anything by a name, a path, a uid, a digest, a tag, a CVE, a package or an address",
-		Long: "Prints what TEXT may mean among what you can list, best first: a uid; a path; a name or the beginning of one;\n" +
-			"an e-mail address; a digest or at least eight of its first digits; a tag; the id or an alias of an advisory;\n" +
-			"a package URL; the id of a request. At most five of a kind are printed.",
+		Use: "search TEXT", Short: "Find resources by name, path, uid, digest, tag, CVE, package or address",
+		Long: "Finds the resources that TEXT may refer to, best match first, among those that you can list. TEXT can be\n" +
+			"a uid, a path, a name or its beginning, an e-mail address, a digest or at least eight of its first\n" +
+			"digits, a tag, the id or an alias of an advisory, a package URL, or the id of a request. At most five of\n" +
+			"each kind are printed.",
 		Example: "  holdfast search platform\n  holdfast search CVE-2026-1234\n  holdfast search acme/platform/app -o id",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -33,7 +34,7 @@ func Search(a *noun.App) *cobra.Command {
 			return noun.ShowAnswer(ctx, a, searchResults().View(), found, found.GetResults(), nil)
 		}),
 	}
-	cmd.Flags().Int32Var(&req.PageSize, "limit", 0, "print at most `N` results (0: 50, which is also the most)")
+	cmd.Flags().Int32Var(&req.PageSize, "limit", 0, "print at most `N` results (0: 50, the maximum)")
 	return cmd
 }
 
@@ -55,13 +56,13 @@ func searchResults() noun.Noun {
 	}
 }
 
-// counts returns the command that counts what is in groups.
+// counts returns the command that counts the contents of groups.
 func counts(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	cmd := &cobra.Command{
-		Use: "counts GROUP", Short: "Count what is in the groups directly in a group, and in all below them",
-		Long: "Lists the groups directly in GROUP, with how many groups, repos, workloads, roles and role bindings are in them\n" +
-			"and in all groups below them. Kinds that you may not list are not counted.",
+		Use: "counts GROUP", Short: "Count the contents of the groups in a group, including all subgroups",
+		Long: "Lists the groups directly in GROUP, with the number of groups, repos, workloads, roles and role bindings\n" +
+			"in each of them and its subgroups. Kinds that you may not list are not counted.",
 		Example: "  holdfast iam counts acme\n  holdfast iam counts acme/platform -o wide",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -73,11 +74,11 @@ func counts(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &accesspb.CountChildrenRequest{Uid: group, PageSize: 1}
-			all, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CountChildren, req, "uid=GROUP")
+			total, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CountChildren, req, "uid=GROUP")
 			if err != nil {
 				return err
 			}
-			a.Note("altogether: %s", sayCounts(all.GetCounts()))
+			a.Note("total: %s", sayCounts(total.GetCounts()))
 			return nil
 		}),
 	}
@@ -85,10 +86,10 @@ func counts(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// countedKinds are the kinds that are counted.
+// countedKinds are the kinds of resources that are counted.
 var countedKinds = []struct {
-	name string
-	of   func(*accesspb.ChildCounts) *accesspb.ChildCount
+	name  string
+	count func(*accesspb.ChildCounts) *accesspb.ChildCount
 }{
 	{"groups", (*accesspb.ChildCounts).GetGroups}, {"repos", (*accesspb.ChildCounts).GetRepos},
 	{"identities", (*accesspb.ChildCounts).GetIdentities}, {"roles", (*accesspb.ChildCounts).GetRoles},
@@ -101,14 +102,14 @@ func countedGroups() noun.Noun {
 	}
 	for _, k := range countedKinds {
 		n.Columns = append(n.Columns, output.Text(k.name, func(g *accesspb.CountedGroup) string {
-			if c := k.of(g.GetCounts()); c != nil {
+			if c := k.count(g.GetCounts()); c != nil {
 				return fmt.Sprint(c.GetAll())
 			}
 			return ""
 		}))
 		n.Wide = append(n.Wide, output.Text("direct"+strings.ToUpper(k.name[:1])+k.name[1:],
 			func(g *accesspb.CountedGroup) string {
-				if c := k.of(g.GetCounts()); c != nil {
+				if c := k.count(g.GetCounts()); c != nil {
 					return fmt.Sprint(c.GetDirect())
 				}
 				return ""
@@ -118,13 +119,13 @@ func countedGroups() noun.Noun {
 	return n
 }
 
-// sayCounts says how much is in a group.
+// sayCounts returns the counts of a group as text.
 func sayCounts(c *accesspb.ChildCounts) string {
-	var all []string
+	var texts []string
 	for _, k := range countedKinds {
-		if n := k.of(c); n != nil {
-			all = append(all, fmt.Sprintf("%d %s", n.GetAll(), k.name))
+		if n := k.count(c); n != nil {
+			texts = append(texts, fmt.Sprintf("%d %s", n.GetAll(), k.name))
 		}
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(texts, ", ")
 }

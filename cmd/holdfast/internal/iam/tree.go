@@ -22,7 +22,7 @@ func tree(a *noun.App) *cobra.Command {
 	var ascii bool
 	cmd := &cobra.Command{
 		Use: "tree [GROUP]", Short: "Print groups as a tree, with their contents and role bindings",
-		Long:    "Prints GROUP and everything below it. The default is the organization of the settings, or all you can see.",
+		Long:    "Prints GROUP and its subgroups. The default is the organization of the settings, or all visible groups.",
 		Example: "  holdfast iam tree acme\n  holdfast iam tree acme/platform --depth 2 --ascii",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -48,7 +48,7 @@ func tree(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// A forest is groups and their contents, by the uid of the group.
+// A forest contains groups and their contents, by the UID of the group.
 type forest struct {
 	roots      []*iampb.Group
 	children   map[string][]*iampb.Group
@@ -56,8 +56,8 @@ type forest struct {
 	bindings   map[string][]*iampb.RoleBinding
 }
 
-// readForest reads a group and all below it, or all that the caller can see. It reads
-// three lists at the same time.
+// readForest reads a group and its subgroups, or all groups that the caller can see. It
+// reads three lists concurrently.
 func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error) {
 	top, err := top(ctx, a, args)
 	if err != nil {
@@ -65,7 +65,7 @@ func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error
 	}
 	f := &forest{children: map[string][]*iampb.Group{}, identities: map[string]int{},
 		bindings: map[string][]*iampb.RoleBinding{}}
-	all := map[string]*iampb.Group{}
+	groups := map[string]*iampb.Group{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if top != "" {
@@ -73,9 +73,9 @@ func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error
 			if err != nil {
 				return err
 			}
-			all[top] = m.Interface().(*iampb.Group)
+			groups[top] = m.Interface().(*iampb.Group)
 		}
-		return each(ctx, a, noun.Groups(), top, func(m *iampb.Group) { all[m.GetUid()] = m })
+		return each(ctx, a, noun.Groups(), top, func(m *iampb.Group) { groups[m.GetUid()] = m })
 	})
 	g.Go(func() error {
 		return each(ctx, a, Identities(), top, func(m *iampb.Identity) { f.identities[noun.ParentUID(m.GetUid())]++ })
@@ -88,11 +88,11 @@ func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	f.plant(all)
+	f.plant(groups)
 	return f, nil
 }
 
-// top returns the uid of the group to draw, or "" for all.
+// top returns the UID of the group to draw, or "" for all groups.
 func top(ctx context.Context, a *noun.App, args []string) (string, error) {
 	organization, err := a.Value("organization")
 	if err != nil {
@@ -101,8 +101,8 @@ func top(ctx context.Context, a *noun.App, args []string) (string, error) {
 	return a.ResolveAny(ctx, noun.Groups(), append(args, organization.Text)[0])
 }
 
-// each calls f for each of a noun below top, in the order of uids, which is the
-// fastest.
+// each calls f for each resource of a noun below top, in the order of UIDs, because that
+// order is the fastest.
 func each[T any](ctx context.Context, a *noun.App, n noun.Noun, top string, f func(T)) error {
 	method := n.Method("List")
 	req := noun.NewMessage(method.Input())
@@ -118,8 +118,8 @@ func each[T any](ctx context.Context, a *noun.App, n noun.Noun, top string, f fu
 	return nil
 }
 
-// plant orders groups by name below their parents. One whose parent the caller
-// cannot see is a root.
+// plant sorts groups by name below their parents. A group whose parent the caller cannot
+// see is a root.
 func (f *forest) plant(groups map[string]*iampb.Group) {
 	for uid, g := range groups {
 		if parent := noun.ParentUID(uid); groups[parent] != nil {
@@ -132,28 +132,28 @@ func (f *forest) plant(groups map[string]*iampb.Group) {
 		return cmp.Or(strings.Compare(x.GetName(), y.GetName()), strings.Compare(x.GetUid(), y.GetUid()))
 	}
 	slices.SortFunc(f.roots, byName)
-	for _, all := range f.children {
-		slices.SortFunc(all, byName)
+	for _, children := range f.children {
+		slices.SortFunc(children, byName)
 	}
-	for _, all := range f.bindings {
-		slices.SortFunc(all, func(x, y *iampb.RoleBinding) int {
+	for _, bindings := range f.bindings {
+		slices.SortFunc(bindings, func(x, y *iampb.RoleBinding) int {
 			return cmp.Or(strings.Compare(holder(x), holder(y)), strings.Compare(x.GetRole().GetName(), y.GetRole().GetName()))
 		})
 	}
 }
 
-// holder returns the name of the holder of a role. Somebody who has not signed in
-// yet has only a uid.
+// holder returns the name of the holder of a role. A person who has not signed in yet has
+// only a UID.
 func holder(b *iampb.RoleBinding) string { return called(b.GetIdentity()) }
 
-// grantee is holder for a grant.
+// grantee is like holder, for a grant.
 func grantee(g *accesspb.Grant) string { return called(g.GetIdentity()) }
 
 func called(i *iampb.RoleBindingIdentity) string {
 	return cmp.Or(i.GetDisplayName(), i.GetName(), i.GetEmail(), i.GetUid())
 }
 
-// marks are the parts of lines.
+// marks are the parts of the lines of a tree.
 type marks struct{ branch, last, bar, gap, arrow string }
 
 var (
@@ -179,7 +179,7 @@ func (d *drawing) draw() {
 	}
 }
 
-// below draws what is in a group: first who holds roles on it, then its groups.
+// below draws the contents of a group: first its role bindings, then its subgroups.
 func (d *drawing) below(g *iampb.Group, indent string, level int) {
 	bindings, children := d.forest.bindings[g.GetUid()], d.forest.children[g.GetUid()]
 	if d.hideBindings {

@@ -19,7 +19,8 @@ import (
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 )
 
-// unusedKinds are the words for what may be unused, in the order in which it is listed.
+// unusedKinds are the words for kinds of access that may be unused, in the order of the
+// output.
 var unusedKinds = []struct {
 	word string
 	kind accesspb.UnusedKind
@@ -64,31 +65,32 @@ func unusedAccess(simulated bool) noun.Noun {
 	return n
 }
 
-// wouldDo says in a few words what it would do to take away what is unused.
+// wouldDo returns a short description of the effects of removing unused access.
 func wouldDo(u *accesspb.UnusedAccess) string {
 	c := u.GetConsequences()
 	switch {
 	case u.GetChange() == nil:
-		return "no role would do"
+		return "no role fits"
 	case c == nil:
 		return "you may not change it"
 	}
-	all := []string{}
+	parts := []string{}
 	for _, part := range []struct {
 		n    int32
 		what string
 	}{
-		{c.GetLostTotal(), "lost"}, {c.GetLostUsedTotal(), "of them used lately"}, {c.GetGainedTotal(), "gained"},
-		{c.GetWorkloadsTotal(), "locked out"}, {c.GetSessionsTotal(), "signed out"}, {c.GetPullsTotal(), "refused of the pulls"},
+		{c.GetLostTotal(), "lost"}, {c.GetLostUsedTotal(), "of these used recently"}, {c.GetGainedTotal(), "gained"},
+		{c.GetWorkloadsTotal(), "locked out"}, {c.GetSessionsTotal(), "signed out"},
+		{c.GetPullsTotal(), "refused of the pulls"},
 	} {
 		if part.n > 0 {
-			all = append(all, fmt.Sprint(part.n, " ", part.what))
+			parts = append(parts, fmt.Sprint(part.n, " ", part.what))
 		}
 	}
-	if len(all) == 0 {
+	if len(parts) == 0 {
 		return "change nothing"
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(parts, ", ")
 }
 
 func unusedCommand(a *noun.App) *cobra.Command {
@@ -96,16 +98,18 @@ func unusedCommand(a *noun.App) *cobra.Command {
 	var simulate bool
 	cmd := &cobra.Command{
 		Use: "unused", Short: "List access that is not used", Args: cobra.NoArgs,
-		Long: "Lists role bindings of which not everything was used, with a smaller role that would have done; workloads that\n" +
-			"have not come, pull tokens among them; invites that nobody has used; and account associations through which no\n" +
-			"service has come. What is younger than that time is left out. Use is recorded to the minute, since the server\n" +
-			"does that; of a longer time nothing is known.",
+		Long: "Lists role bindings that were not fully used, with a smaller role that would have been enough; workloads\n" +
+			"and pull tokens that were not used; invites that nobody has used; and account associations that no\n" +
+			"service has used. Access that was created within that time is omitted. Use is recorded with a precision\n" +
+			"of a minute, and only since the server has supported it.",
 		Example: "  holdfast access unused --since 90d -o csv",
 	}
 	cmd.Flags().StringVar(&since, "since", "90d", "not used for this `DURATION`, such as 90d")
-	cmd.Flags().StringVar(&kind, "kind", "", "only this `KIND`: role-bindings, identities, invites or account-associations")
-	cmd.Flags().BoolVar(&simulate, "simulate", false, "also say what it would do to take it away: what is lost, and what of that was used in 30 days")
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only in `GROUP` and below it")
+	cmd.Flags().StringVar(&kind, "kind", "",
+		"only this `KIND`: role-bindings, identities, invites or account-associations")
+	cmd.Flags().BoolVar(&simulate, "simulate", false,
+		"also show the effects of removing it: lost capabilities, and how many of them were used in 30 days")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only in `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		period, err := noun.ParseDuration(since)
 		if err != nil {
@@ -125,13 +129,14 @@ func unusedCommand(a *noun.App) *cobra.Command {
 			}
 		}
 		if !known {
-			return problem.Usage("--kind: %q is none of role-bindings, identities, invites, account-associations", kind)
+			return problem.Usage("--kind: %q is not one of role-bindings, identities, invites, account-associations", kind)
 		}
 		if err := a.PrintList(ctx, unusedAccess(simulate), unusedItems(ctx, a, lists, &recorded)); err != nil {
 			return err
 		}
 		if recorded.After(time.Now().Add(-period)) && (kind == "" || kind == unusedKinds[0].word) {
-			a.Note("which role bindings are used is recorded since %s: nothing is known about all of %s", recorded.Format(time.DateTime), since)
+			a.Note("the use of role bindings is recorded since %s, which is less than %s",
+				recorded.Format(time.DateTime), since)
 		}
 		return nil
 	})
@@ -141,21 +146,25 @@ func unusedCommand(a *noun.App) *cobra.Command {
 func unusedRequest(
 	kind accesspb.UnusedKind, since time.Duration, uidp *commonpb.UIDPFilter, simulate bool,
 ) *accesspb.ListUnusedAccessRequest {
-	r := &accesspb.ListUnusedAccessRequest{Kind: kind, Since: durationpb.New(since), Uidp: uidp, PageSize: 200, Simulate: simulate}
+	r := &accesspb.ListUnusedAccessRequest{
+		Kind: kind, Since: durationpb.New(since), Uidp: uidp, PageSize: 200, Simulate: simulate,
+	}
 	if simulate {
 		r.PageSize = 20
 	}
 	return r
 }
 
-// unusedItems returns all items of several lists, and sets since when use is recorded.
+// unusedItems iterates over the items of several lists. It sets recorded to the time
+// since when use is recorded.
 func unusedItems(
 	ctx context.Context, a *noun.App, lists []*accesspb.ListUnusedAccessRequest, recorded *time.Time,
 ) iter.Seq2[protoreflect.Message, error] {
 	return func(yield func(protoreflect.Message, error) bool) {
 		for _, req := range lists {
-			for more := true; more; more = req.GetPageToken() != "" {
-				got, err := signin.Call(ctx, accesspb.NewAccessUseServiceClient(a).ListUnusedAccess, req, "since=--since", "uidp=--group")
+			for first := true; first || req.GetPageToken() != ""; first = false {
+				got, err := signin.Call(ctx, accesspb.NewAccessUseServiceClient(a).ListUnusedAccess, req, "since=--since",
+					"uidp=--group")
 				if err != nil {
 					yield(nil, err)
 					return

@@ -19,13 +19,13 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
-// addWizard lets the command that creates identity providers ask for what it is
-// not told.
+// addWizard adds the flag --wizard to the command that creates identity providers. With
+// it the command asks for the values that no flag sets.
 func addWizard(a *noun.App, providers *cobra.Command) {
 	create, _, err := providers.Find([]string{"create"})
 	problem.Must(err)
-	ask := create.Flags().Bool("wizard", false, "ask for what is missing, and test each answer")
-	create.Flags().String("recipe", "", "with --wizard: the `PRODUCT` that the provider is: "+
+	ask := create.Flags().Bool("wizard", false, "ask for missing values, and test each answer")
+	create.Flags().String("recipe", "", "with --wizard: the `PRODUCT` of the provider: "+
 		strings.Join(recipeNames(), ", "))
 	noun.CompleteWords(create, "recipe", recipeNames())
 	args, run := create.Args, create.RunE
@@ -35,18 +35,19 @@ func addWizard(a *noun.App, providers *cobra.Command) {
 		}
 		return args(cmd, given)
 	}
-	wizardly := a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+	runWizard := a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		return (&wizard{App: a, cmd: cmd}).run(ctx, args)
 	})
 	create.RunE = func(cmd *cobra.Command, args []string) error {
 		if *ask {
-			return wizardly(cmd, args)
+			return runWizard(cmd, args)
 		}
 		return run(cmd, args)
 	}
 }
 
-// A wizard creates an identity provider step by step. What flags say is not asked.
+// A wizard creates an identity provider step by step. It does not ask for values that
+// flags set.
 type wizard struct {
 	*noun.App
 	cmd      *cobra.Command
@@ -62,7 +63,7 @@ func (w *wizard) run(ctx context.Context, args []string) (err error) {
 	}
 	if missing := w.missing(); len(missing) > 0 && !output.IsTerminal(w.In) {
 		return problem.Usage("nothing was created: the wizard has questions, and there is no terminal to ask on").
-			Hint("without a terminal, give also " + strings.Join(missing, ", "))
+			Hint("without a terminal, also use " + strings.Join(missing, ", "))
 	}
 	if w.parent, err = w.ParentOf(ctx, identityProviders(), w.cmd); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (w *wizard) run(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// missing returns the flags and the argument without which there are questions.
+// missing returns the flags and the argument that the wizard has to ask for.
 func (w *wizard) missing() (flags []string) {
 	for _, name := range []string{"recipe", "issuer", "client-id", "default-role"} {
 		if !w.given(name) {
@@ -98,7 +99,7 @@ func (w *wizard) missing() (flags []string) {
 
 func (w *wizard) given(flag string) bool { return w.cmd.Flags().Changed(flag) }
 
-// introduce says what to register where.
+// introduce prints the steps at the provider.
 func (w *wizard) introduce(ctx context.Context) error {
 	redirect, err := w.RedirectAddress(ctx)
 	if err != nil {
@@ -128,7 +129,7 @@ func (w *wizard) chooseRecipe(ctx context.Context) (recipe, error) {
 		if r, ok := recipeOf(text); ok {
 			return r, nil
 		}
-		return recipe{}, problem.Usage("--recipe: %q is none of %s", text, strings.Join(recipeNames(), ", "))
+		return recipe{}, problem.Usage("--recipe: %q is not one of %s", text, strings.Join(recipeNames(), ", "))
 	}
 	for i, r := range recipes {
 		w.say("  %d  %s", i+1, r.title)
@@ -141,7 +142,7 @@ func (w *wizard) chooseRecipe(ctx context.Context) (recipe, error) {
 	}
 }
 
-// askIssuer asks for the issuer until the server can use what it says of itself.
+// askIssuer asks for the issuer until the server can use its discovery document.
 func (w *wizard) askIssuer(ctx context.Context) (err error) {
 	oidc := w.provider.GetOidc()
 	for {
@@ -155,7 +156,7 @@ func (w *wizard) askIssuer(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		// The client is not known yet, so what the issuer says about it does not count.
+		// The client is not known yet, so the checks of the client are ignored.
 		trial := &iampb.IdentityProvider_OIDC{Issuer: oidc.GetIssuer(), ClientId: "holdfast-wizard", PkceEnabled: true}
 		good, err := w.test(ctx, trial, "discovery", "code", "keys")
 		if err == nil && good {
@@ -170,7 +171,7 @@ func (w *wizard) askIssuer(ctx context.Context) (err error) {
 	}
 }
 
-// askClient asks for the client and its secret until the issuer knows them.
+// askClient asks for the client and its secret until the issuer accepts them.
 func (w *wizard) askClient(ctx context.Context) (err error) {
 	oidc := w.provider.GetOidc()
 	if len(oidc.GetAdditionalScopes()) == 0 {
@@ -189,7 +190,7 @@ func (w *wizard) askClient(ctx context.Context) (err error) {
 			}
 		}
 		if !w.given("client-secret-file") && !w.given("pkce") {
-			if oidc.ClientSecret, err = w.askSecret(ctx, "Client secret (Enter alone: it has none)"); err != nil {
+			if oidc.ClientSecret, err = w.askSecret(ctx, "Client secret (press Enter if there is none)"); err != nil {
 				return err
 			}
 			oidc.PkceEnabled = oidc.ClientSecret == ""
@@ -207,12 +208,13 @@ func (w *wizard) askClient(ctx context.Context) (err error) {
 	}
 }
 
-// again returns err unless the answer to a question can be given again.
+// again prints err and returns nil if the person can answer a question again. Otherwise
+// it returns err.
 func (w *wizard) again(err error, flag string) error {
 	if w.given(flag) || !output.IsTerminal(w.In) {
 		return err
 	}
-	p := problem.Of(w.cmd.Context(), err)
+	p := problem.From(w.cmd.Context(), err)
 	if p.Code != problem.ExitNo && p.Code != problem.ExitError {
 		return err
 	}
@@ -220,15 +222,15 @@ func (w *wizard) again(err error, flag string) error {
 	return nil
 }
 
-// askRest asks for what the provider is called and what its people get.
+// askRest asks for the name of the provider and the role of its people.
 func (w *wizard) askRest(ctx context.Context) (err error) {
 	if w.provider.GetName() == "" {
-		if w.provider.Name, err = w.ask(ctx, "What shall it be called?", w.recipe.name); err != nil {
+		if w.provider.Name, err = w.ask(ctx, "Name of the provider", w.recipe.name); err != nil {
 			return err
 		}
 	}
 	for w.provider.GetDefaultRole() == "" {
-		role, err := w.ask(ctx, "Role of everybody who signs in for the first time", "viewer")
+		role, err := w.ask(ctx, "Role of people who sign in for the first time", "viewer")
 		if err != nil {
 			return err
 		}
@@ -239,7 +241,7 @@ func (w *wizard) askRest(ctx context.Context) (err error) {
 	return nil
 }
 
-// create creates the provider. Where there is somebody to ask, it stays disabled until
+// create creates the provider. If there is a terminal, the provider stays disabled until
 // a complete sign-in was tried.
 func (w *wizard) create(ctx context.Context) error {
 	try := output.IsTerminal(w.In) && !w.provider.GetDisabled()
@@ -261,7 +263,7 @@ func (w *wizard) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.say("It answers to %s. Try a complete sign-in, which shows what it says of you and gives nothing:",
+	w.say("Its redirect address is %s. Try a complete sign-in, which shows your claims and grants nothing:",
 		tested.GetRedirectUri())
 	w.say("")
 	w.say("  %s", tested.GetTrialUrl())
@@ -275,9 +277,10 @@ func (w *wizard) create(ctx context.Context) error {
 	return w.Show(ctx, identityProviders().View(), made)
 }
 
-// enable asks whether a sign-in has worked, and then lets everybody in.
+// enable asks whether the sign-in has worked, and if so enables the provider for
+// everybody.
 func (w *wizard) enable(ctx context.Context, made *iampb.IdentityProvider) (*iampb.IdentityProvider, error) {
-	answer, err := w.ask(ctx, "Did the page show what you expect? Then people can sign in from now on (y/N)", "n")
+	answer, err := w.ask(ctx, "Did the page show what you expect? If so, enable sign-in for everybody (y/N)", "n")
 	if err != nil {
 		return nil, err
 	}
@@ -293,12 +296,11 @@ func (w *wizard) enable(ctx context.Context, made *iampb.IdentityProvider) (*iam
 		}, "uid=NAME")
 }
 
-// test has the server test a provider, shows the checks of those names, and reports
-// whether they passed. Scopes that are not announced and an address of its own are no
-// failures.
+// test makes the server test a provider, prints the checks with these names, and reports
+// whether they passed. Failures of the checks scopes and redirect do not count.
 func (w *wizard) test(ctx context.Context, oidc *iampb.IdentityProvider_OIDC, names ...string) (bool, error) {
 	req := &signinpb.TestIdentityProviderRequest{Parent: w.parent, IdentityProvider: &iampb.IdentityProvider{
-		Name: "wizard", DefaultRole: w.parent, // any name and uid: they are asked for later
+		Name: "wizard", DefaultRole: w.parent, // any name and UID, because the wizard asks for them later
 		Configuration: &iampb.IdentityProvider_Oidc{Oidc: oidc},
 	}}
 	result, err := signin.Call(ctx, signinpb.NewSignInServiceClient(w).TestIdentityProvider, req,
@@ -321,7 +323,8 @@ func (w *wizard) test(ctx context.Context, oidc *iampb.IdentityProvider_OIDC, na
 	return good, nil
 }
 
-// screen is where questions are shown: the terminal itself, when errors go elsewhere.
+// screen returns the file on which questions are shown: standard error, or the terminal
+// if standard error is redirected.
 func (w *wizard) screen() *os.File {
 	if !output.IsTerminal(w.Err) && output.IsTerminal(w.In) {
 		return w.In
@@ -333,7 +336,8 @@ func (w *wizard) say(format string, args ...any) {
 	fmt.Fprintln(w.screen(), output.Printable(fmt.Sprintf(format, args...)))
 }
 
-// ask asks a question until there is an answer, or takes what is suggested.
+// ask repeats a question until there is an answer. An empty answer selects the suggested
+// one.
 func (w *wizard) ask(ctx context.Context, question, suggested string) (string, error) {
 	if suggested != "" {
 		question += " [" + suggested + "]"
@@ -349,7 +353,7 @@ func (w *wizard) ask(ctx context.Context, question, suggested string) (string, e
 	}
 }
 
-// askSecret asks for a text that is not shown, which may be empty.
+// askSecret asks for a text without showing it. The answer may be empty.
 func (w *wizard) askSecret(ctx context.Context, question string) (string, error) {
 	return w.answer(ctx, question, func(in *os.File) (string, error) {
 		secret, err := term.ReadPassword(int(in.Fd()))
@@ -365,27 +369,28 @@ func (w *wizard) answer(ctx context.Context, question string, read func(*os.File
 		err  error
 	}
 	done := make(chan result, 1)
-	state, _ := term.GetState(int(w.In.Fd())) // nil where it is no terminal
+	state, _ := term.GetState(int(w.In.Fd())) // nil if it is not a terminal
 	go func() {
 		text, err := read(w.In)
 		done <- result{strings.TrimSpace(text), err}
 	}()
 	select {
 	case <-ctx.Done():
-		if state != nil { // what is typed may have been hidden
+		if state != nil { // the echo may have been disabled
 			_ = term.Restore(int(w.In.Fd()), state)
 		}
 		fmt.Fprintln(w.screen())
 		return "", problem.New(problem.ExitInterrupted, "interrupted: nothing was created")
 	case r := <-done:
 		if r.err != nil {
-			return "", problem.Usage("nothing more was typed")
+			return "", problem.Usage("the input ended before the answer")
 		}
 		return r.text, nil
 	}
 }
 
-// readLine reads a line and nothing after it, which may be for another reader.
+// readLine reads one line. It reads no byte after the line, which may be for another
+// reader.
 func readLine(in *os.File) (string, error) {
 	var line []byte
 	for b := make([]byte, 1); ; {

@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// An App is what all commands share.
+// An App is the state that all commands share.
 type App struct {
 	*signin.Agent
-	Columns []string // shown instead of those of the view
-	started bool     // the command line was understood
+	Columns []string // columns to print instead of the view's
+	started bool     // whether the command line was valid
 }
 
 // NewApp returns an App without settings.
@@ -28,8 +28,8 @@ func NewApp(in, out, err *os.File) *App {
 	return &App{Agent: &signin.Agent{Console: output.NewConsole(in, out, err), Settings: &settings.Settings{}}}
 }
 
-// Branch returns a command that only has others below it. A misspelt one is an
-// error; cobra itself would print the help and succeed.
+// Branch returns a command that only has subcommands. An unknown subcommand is an error.
+// (cobra itself would print the help and succeed.)
 func (a *App) Branch(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
@@ -59,7 +59,7 @@ func (a *App) Branch(use, short string, subs ...*cobra.Command) *cobra.Command {
 // A task is the body of a command.
 type task func(ctx context.Context, cmd *cobra.Command, args []string) error
 
-// Do returns a RunE that runs a task. An error before that is a mistake in the
+// Do returns a RunE that runs a task. An error before the task starts is a mistake in the
 // command line.
 func (a *App) Do(t task) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -68,7 +68,7 @@ func (a *App) Do(t task) func(*cobra.Command, []string) error {
 	}
 }
 
-// Ask returns a RunE that runs a task once there is a token for the server.
+// Ask returns a RunE that gets a token for the server and then runs a task.
 func (a *App) Ask(t task) func(*cobra.Command, []string) error {
 	return a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if err := a.Connect(ctx); err != nil {
@@ -78,11 +78,11 @@ func (a *App) Ask(t task) func(*cobra.Command, []string) error {
 	})
 }
 
-// End flushes the output, prints what went wrong, and returns the exit code.
+// End flushes the output, prints the error, and returns the exit code.
 func (a *App) End(cmd *cobra.Command, err error) int {
-	defer a.Close() // it may be asked for names below
+	defer a.Close() // nameUIDs below may still use the connection
 	verdict, _ := errors.AsType[*problem.Problem](err)
-	failed := err != nil && (verdict == nil || verdict.Text != "") // an exit code alone is an answer
+	failed := err != nil && (verdict == nil || verdict.Text != "") // an exit code without a text is a result
 	if written := a.Answer(cmd.Context(), failed); written != nil && !failed {
 		err = fmt.Errorf("write the result: %w", written)
 		if p, ok := errors.AsType[*problem.Problem](written); ok {
@@ -92,7 +92,7 @@ func (a *App) End(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return problem.ExitOK
 	}
-	p := problem.Of(cmd.Context(), err)
+	p := problem.From(cmd.Context(), err)
 	if !a.started {
 		p.Code = problem.ExitUsage
 	}
@@ -111,7 +111,7 @@ func (a *App) End(cmd *cobra.Command, err error) int {
 	return p.Code
 }
 
-// printer returns the printer that the settings ask for.
+// printer returns the printer for the output format in the settings.
 func (a *App) printer(
 	ctx context.Context, v output.View, d protoreflect.MessageDescriptor, many bool,
 ) (output.Printer, error) {
@@ -128,19 +128,19 @@ func (a *App) Show(ctx context.Context, v output.View, m proto.Message) error {
 }
 
 // ShowAll prints messages as a list.
-func ShowAll[T proto.Message](ctx context.Context, a *App, v output.View, all []T) error {
-	var none T
-	return printAll(ctx, a, v, true, all, none)
+func ShowAll[T proto.Message](ctx context.Context, a *App, v output.View, messages []T) error {
+	var zero T
+	return printAll(ctx, a, v, true, messages, zero)
 }
 
 func printAll[T proto.Message](
-	ctx context.Context, a *App, v output.View, many bool, all []T, like T,
+	ctx context.Context, a *App, v output.View, many bool, messages []T, like T,
 ) error {
 	p, err := a.printer(ctx, v, like.ProtoReflect().Descriptor(), many)
 	if err != nil {
 		return err
 	}
-	for _, m := range all {
+	for _, m := range messages {
 		if err := p.Add(m.ProtoReflect()); err != nil {
 			return err
 		}
@@ -148,8 +148,9 @@ func printAll[T proto.Message](
 	return p.Close()
 }
 
-// ShowAnswer prints a message that has rows. JSON and YAML show the message, and
-// CSV and ids the rows. A table shows the rows, unless say prints it.
+// ShowAnswer prints a message that contains rows. JSON and YAML print the message. CSV
+// and id print the rows. A table prints the rows, unless say is not nil: then say prints
+// the message.
 func ShowAnswer[T proto.Message](
 	ctx context.Context, a *App, v output.View, m proto.Message, rows []T, say func(),
 ) error {

@@ -14,26 +14,26 @@ import (
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
-// A person waits for a completion: one that takes longer than this, or fails, is
-// left out.
+// A person waits for a completion, so one that takes longer than completionTime, or
+// fails, is omitted.
 const (
 	completionTime  = 1500 * time.Millisecond
 	completionLimit = maxPage
 )
 
-// CompleteWords completes a flag with one of a few words.
+// CompleteWords completes a flag with one of the words.
 func CompleteWords(cmd *cobra.Command, flag string, words []string) {
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// CompleteNames completes a flag with what there is, or with nothing if that fails.
+// CompleteNames completes a flag with the result of names, or with nothing if it fails.
 func CompleteNames(cmd *cobra.Command, flag string, names func() ([]string, error)) {
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		all, err := names()
+		words, err := names()
 		if err != nil {
-			all = nil
+			words = nil
 		}
-		return all, cobra.ShellCompDirectiveNoFileComp
+		return words, cobra.ShellCompDirectiveNoFileComp
 	}
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, complete))
 }
@@ -43,7 +43,7 @@ func (a *App) CompleteArgs(n Noun) cobra.CompletionFunc {
 	return a.CompleteQuestion(func() Noun { return n })
 }
 
-// CompleteFlag completes the uid, name or path of one of a noun.
+// CompleteFlag completes the UID, name or path of a resource.
 func (a *App) CompleteFlag(n Noun) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
@@ -53,8 +53,8 @@ func (a *App) CompleteFlag(n Noun) cobra.CompletionFunc {
 	}
 }
 
-// CompleteQuestion completes arguments that name resources of different nouns, or
-// capabilities where the noun is nil.
+// CompleteQuestion completes arguments that identify resources of different nouns. If an
+// argument's noun is nil, it completes a capability.
 func (a *App) CompleteQuestion(args ...func() Noun) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, given []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		switch i := len(given); {
@@ -70,7 +70,7 @@ func (a *App) CompleteQuestion(args ...func() Noun) cobra.CompletionFunc {
 
 var uidStart = regexp.MustCompile(`^[0-9a-f]{6,}(/[0-9a-f]*)*$`)
 
-// candidates returns the words that begin with what has been typed.
+// candidates returns the words that start with typed.
 func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, cobra.ShellCompDirective) {
 	if n.Named != nil {
 		n = n.Named()
@@ -87,7 +87,7 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 		}
 		below := func(m protoreflect.Message) string { return described(typed[:i+1]+nameOf(m), m, "uid") }
 		words := a.words(ctx, n, &parent, below, typed)
-		if n.Use != Groups().Use && parent != "" { // the path may go further down
+		if n.Use != Groups().Use && parent != "" { // the path may continue
 			deeper := func(m protoreflect.Message) string { return typed[:i+1] + nameOf(m) + "/" }
 			return append(words, a.words(ctx, Groups(), &parent, deeper, typed)...), cobra.ShellCompDirectiveNoSpace
 		}
@@ -96,7 +96,8 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 	return a.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
 }
 
-// described returns a word and a field, which some shells show beside it.
+// described returns a word with the value of a field, which some shells show as its
+// description.
 func described(word string, m protoreflect.Message, field protoreflect.Name) string {
 	if fd := m.Descriptor().Fields().ByName(field); fd != nil {
 		return word + "\t" + m.Get(fd).String()

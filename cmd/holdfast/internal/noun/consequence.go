@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	askAbove     = 10 // identities that lose something, before a person is asked
-	maxSimulated = 20 // changes that the server takes in one call
-	shownCaps    = 6  // capabilities of one line
+	askAbove     = 10 // number of identities that may lose access without a question
+	maxSimulated = 20 // changes that the server accepts in one call
+	shownCaps    = 6  // capabilities shown per line
 	shownLines   = 20
 )
 
-// simulated returns a request as a change that can be simulated, or nil if it is none.
+// simulated returns a request as a change that the server can simulate, or nil if it
+// cannot.
 func simulated(req protoreflect.Message) *accesspb.SimulatedChange {
 	change := &accesspb.SimulatedChange{}
 	fields := change.ProtoReflect().Descriptor().Fields()
@@ -38,8 +39,8 @@ func simulated(req protoreflect.Message) *accesspb.SimulatedChange {
 	return nil
 }
 
-// consequences asks the server what changes would do. It returns nil if they are of a kind that has none, or if the server
-// is older than the question.
+// consequences asks the server for the effects of changes. It returns nil if these
+// changes cannot be simulated, or if the server is too old.
 func (a *App) consequences(ctx context.Context, requests ...protoreflect.Message) (*accesspb.SimulateResponse, error) {
 	req := &accesspb.SimulateRequest{}
 	for _, r := range requests {
@@ -60,7 +61,7 @@ func (a *App) consequences(ctx context.Context, requests ...protoreflect.Message
 	return got, nil
 }
 
-// noteConsequences tells a person what changes would do.
+// noteConsequences prints the effects of changes.
 func (a *App) noteConsequences(ctx context.Context, requests ...protoreflect.Message) error {
 	got, err := a.consequences(ctx, requests...)
 	if err != nil || got == nil {
@@ -72,17 +73,19 @@ func (a *App) noteConsequences(ctx context.Context, requests ...protoreflect.Mes
 	return nil
 }
 
-// confirmLoss asks whether to go on with a change that takes something from many, if there is a terminal to ask on.
+// confirmLoss asks for confirmation if a change takes access from many identities and
+// there is a terminal.
 func (a *App) confirmLoss(ctx context.Context, cmd *cobra.Command, req protoreflect.Message) error {
 	lines := a.lossOf(ctx, cmd, []protoreflect.Message{req})
 	if len(lines) == 0 {
 		return nil
 	}
-	return a.goOn(ctx, lines, "nothing was changed")
+	return a.askToContinue(ctx, lines, "nothing was changed")
 }
 
-// lossOf returns what to tell a person before changes that take something from many. It returns nothing if there is nobody
-// to ask, and if the server does not say: why not, the change itself will tell.
+// lossOf returns the lines to print before changes that take access from many identities.
+// It returns nil if there is no terminal. It also returns nil if the simulation fails,
+// because the change itself will report the error.
 func (a *App) lossOf(ctx context.Context, cmd *cobra.Command, requests []protoreflect.Message) []string {
 	yes, _ := cmd.Flags().GetBool("yes")
 	if yes || isDry(cmd) || !output.IsTerminal(a.In) {
@@ -95,15 +98,17 @@ func (a *App) lossOf(ctx context.Context, cmd *cobra.Command, requests []protore
 	return describe(got)
 }
 
-// describe returns consequences as sentences.
+// describe returns the effects as sentences.
 func describe(r *accesspb.SimulateResponse) (lines []string) {
 	if r.GetGainedTotal()+r.GetLostTotal()+r.GetWorkloadsTotal()+r.GetSessionsTotal()+r.GetPullsTotal() == 0 {
 		lines = append(lines, "nobody would gain or lose anything")
 	}
-	lines = append(lines, describeChanges("gain", r.GetGained(), r.GetGainedTotal(), r.GetGainedHidden(), r.GetGainedIdentities())...)
-	lines = append(lines, describeChanges("lose", r.GetLost(), r.GetLostTotal(), r.GetLostHidden(), r.GetLostIdentities())...)
+	lines = append(lines,
+		describeChanges("gain", r.GetGained(), r.GetGainedTotal(), r.GetGainedHidden(), r.GetGainedIdentities())...)
+	lines = append(lines,
+		describeChanges("lose", r.GetLost(), r.GetLostTotal(), r.GetLostHidden(), r.GetLostIdentities())...)
 	if n := r.GetLostUsedTotal(); n > 0 {
-		lines = append(lines, fmt.Sprintf("%d of what would be lost was used in the last 30 days", n))
+		lines = append(lines, fmt.Sprintf("%d of the lost capabilities were used in the last 30 days", n))
 	}
 	if n := r.GetWorkloadsTotal(); n > 0 {
 		var names []string
@@ -133,8 +138,9 @@ func describe(r *accesspb.SimulateResponse) (lines []string) {
 	return lines
 }
 
-// describeChanges returns who would gain or lose what, a line for each identity and group.
-func describeChanges(verb string, all []*accesspb.AccessChange, total, hidden, identities int32) (lines []string) {
+// describeChanges returns one line for each identity and group that would gain or lose
+// capabilities.
+func describeChanges(verb string, changes []*accesspb.AccessChange, total, hidden, identities int32) (lines []string) {
 	if total == 0 {
 		return nil
 	}
@@ -142,8 +148,10 @@ func describeChanges(verb string, all []*accesspb.AccessChange, total, hidden, i
 	type place struct{ who, where string }
 	var places []place
 	caps := map[place][]string{}
-	for _, c := range all {
-		p := place{called(c.GetIdentity()), cmp.Or(c.GetGroup().GetDisplayName(), c.GetGroup().GetName(), c.GetGroup().GetUid())}
+	for _, c := range changes {
+		p := place{
+			called(c.GetIdentity()), cmp.Or(c.GetGroup().GetDisplayName(), c.GetGroup().GetName(), c.GetGroup().GetUid()),
+		}
 		if !slices.Contains(places, p) {
 			places = append(places, p)
 		}
@@ -157,29 +165,29 @@ func describeChanges(verb string, all []*accesspb.AccessChange, total, hidden, i
 		lines = append(lines, fmt.Sprintf("  %s would %s on %s%s", p.who, verb, p.where, list(caps[p])))
 	}
 	if hidden > 0 {
-		lines = append(lines, fmt.Sprintf("  %d of them where you may not see role bindings", hidden))
+		lines = append(lines, fmt.Sprintf("  %d of these are on groups whose role bindings you may not see", hidden))
 	}
 	return lines
 }
 
-// called returns what people call an identity.
+// called returns the name of an identity for people.
 func called(i *iampb.RoleBindingIdentity) string {
 	return cmp.Or(i.GetDisplayName(), i.GetName(), i.GetEmail(), i.GetUid())
 }
 
-// list returns names after a colon, or nothing if there are none.
+// list returns names after a colon, or "" if there are none.
 func list(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	more := ""
+	rest := ""
 	if n := len(names) - shownCaps; n > 0 {
-		names, more = names[:shownCaps], fmt.Sprintf(" and %d more", n)
+		names, rest = names[:shownCaps], fmt.Sprintf(" and %d more", n)
 	}
-	return ": " + strings.Join(names, ", ") + more
+	return ": " + strings.Join(names, ", ") + rest
 }
 
-// Count returns a number of things in words.
+// Count returns a number and a noun, in the plural if necessary.
 func Count[N int | int32 | int64](n N, one string) string {
 	switch {
 	case n == 1:

@@ -19,24 +19,25 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Field is a flag that sets one field of a message. The type of the field decides
-// how the flag's text is parsed. The flag of a list or map can be repeated, and an
-// empty text empties it.
+// A Field is a flag that sets one field of a message. The type of the field determines
+// how the text of the flag is parsed. The flag of a list or map can be repeated. An empty
+// text clears the list or map.
 type Field struct {
 	Flag string
-	Path string // of the field, in snake_case, with dots; "" is the flag's name
+	Path string // path of the field, in snake_case, with dots; if "", the name of the flag
 	Help string
 
-	Ref        func() Noun                                        // the text names one of these
-	File       bool                                               // the text names a file that holds the value
-	Read       func(m protoreflect.Message, texts []string) error // sets the field where its type is not enough
-	Key        func(string) string                                // how the key of a map is sent
-	createOnly bool                                               // the server lets nobody change it
+	Ref        func() Noun                                        // the text identifies a resource of this noun
+	File       bool                                               // the text is the name of a file that contains the value
+	Read       func(m protoreflect.Message, texts []string) error // sets the field, if its type is not enough
+	Key        func(string) string                                // converts the key of a map entry to the API's form
+	createOnly bool                                               // the server does not allow changes
 }
 
 func (f Field) path() string { return cmp.Or(f.Path, strings.ReplaceAll(f.Flag, "-", "_")) }
 
-// register adds a flag to a command, of the kind of the field.
+// register adds the flag to a command. The type of the field determines the type of the
+// flag.
 func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 	flags := cmd.Flags()
 	fd := descend(d, f.path())
@@ -44,7 +45,7 @@ func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 	case fd.Kind() == protoreflect.BoolKind && fd.Cardinality() != protoreflect.Repeated:
 		flags.Bool(f.Flag, false, f.Help)
 	case fd.IsList() && fd.Kind() == protoreflect.EnumKind:
-		flags.StringSlice(f.Flag, nil, f.Help) // names have no commas
+		flags.StringSlice(f.Flag, nil, f.Help) // the values contain no commas
 	case fd.IsList() || fd.IsMap():
 		flags.StringArray(f.Flag, nil, f.Help)
 	default:
@@ -65,7 +66,7 @@ func (a *App) Fill(ctx context.Context, cmd *cobra.Command, fields []Field, m pr
 	return nil
 }
 
-// apply sets the field at path if the flag is given, and reports whether it is.
+// apply sets the field at path if the flag is given. It reports whether it was given.
 func (f Field) apply(
 	ctx context.Context, a *App, cmd *cobra.Command, m protoreflect.Message, path string,
 ) (bool, error) {
@@ -74,8 +75,8 @@ func (f Field) apply(
 		return false, nil
 	}
 	texts := []string{flag.Value.String()}
-	if all, ok := flag.Value.(pflag.SliceValue); ok {
-		texts = all.GetSlice()
+	if list, ok := flag.Value.(pflag.SliceValue); ok {
+		texts = list.GetSlice()
 	}
 	if err := f.replaceAll(ctx, a, texts); err != nil {
 		return false, err
@@ -83,7 +84,7 @@ func (f Field) apply(
 	return true, f.set(m, path, texts)
 }
 
-// replaceAll replaces files by their contents, and names by uids. In a map, the name
+// replaceAll replaces files with their contents, and names with UIDs. In a map, the name
 // is the value of an entry.
 func (f Field) replaceAll(ctx context.Context, a *App, texts []string) (err error) {
 	for i, text := range texts {
@@ -92,7 +93,7 @@ func (f Field) replaceAll(ctx context.Context, a *App, texts []string) (err erro
 		case f.File:
 			texts[i], err = a.ReadText(text)
 		case f.Ref != nil && f.Read == nil:
-			key := text[:strings.IndexByte(text, '=')+1] // of an entry
+			key := text[:strings.IndexByte(text, '=')+1] // key of a map entry, with "="
 			texts[i], err = a.Resolve(ctx, f.Ref(), text[len(key):])
 			texts[i] = key + texts[i]
 		}
@@ -178,7 +179,7 @@ func parseKnown(name protoreflect.FullName, text string) (protoreflect.Value, er
 	return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), err
 }
 
-// ParseDuration parses a duration, which can also be in days.
+// ParseDuration parses a duration. The unit can also be d for days.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
@@ -192,7 +193,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseUntil parses the text of a flag that is a time, or a duration from now on. Of no text it returns nil.
+// ParseUntil parses the value of a flag: a time, or a duration from now. It returns nil
+// if text is "".
 func ParseUntil(flag, text string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
@@ -208,7 +210,7 @@ func ParseUntil(flag, text string) (*timestamppb.Timestamp, error) {
 	return nil, problem.Usage("--%s: %q is neither a time like 2030-01-31T12:00:00Z nor a duration like 30d", flag, text)
 }
 
-// ParseMoment parses a time, or how long ago it is.
+// ParseMoment parses a time, or a duration before now.
 func ParseMoment(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -222,7 +224,7 @@ func ParseMoment(text string, now time.Time) (time.Time, error) {
 		"write a time like 2030-01-31, 2030-01-31T12:00:00Z or 7d, which is seven days ago")
 }
 
-// ParseEnum parses a word of EnumWords or the name of a value.
+// ParseEnum parses a word of EnumWords, or the name of an enum value.
 func ParseEnum(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNumber, error) {
 	for i := range d.Values().Len() {
 		v := d.Values().Get(i)
@@ -231,12 +233,12 @@ func ParseEnum(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNum
 		}
 	}
 	if d.Values().Len() > 30 {
-		return 0, fmt.Errorf("there is no %q; holdfast iam roles capabilities lists what there is", text)
+		return 0, fmt.Errorf("there is no %q; list the names: holdfast iam roles capabilities", text)
 	}
-	return 0, fmt.Errorf("%q is none of %s", text, strings.Join(output.EnumWords(d), ", "))
+	return 0, fmt.Errorf("%q is not one of %s", text, strings.Join(output.EnumWords(d), ", "))
 }
 
-// descend returns the field at a path, which must exist.
+// descend returns the field at a path. It panics if there is no such field.
 func descend(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDescriptor {
 	var fd protoreflect.FieldDescriptor
 	for name := range strings.SplitSeq(path, ".") {
@@ -248,8 +250,8 @@ func descend(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDe
 	return fd
 }
 
-// open returns the field at a path and the message that has it, which it creates if
-// necessary.
+// open returns the field at a path and the message that contains it. It creates the
+// message if necessary.
 func open(m protoreflect.Message, path string) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {

@@ -8,13 +8,13 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// Groups returns the noun that everything else is below.
+// Groups returns the noun of groups, which contain all other resources.
 func Groups() Noun {
 	return Noun{
 		Use: "groups", One: "group",
 		About: "Groups form the tree that contains all other resources: organizations at the root, folders below.\n" +
 			"A role on a group applies to everything below it.",
-		Example: "  holdfast iam groups create platform --parent acme --description \"what the platform team runs\"\n" +
+		Example: "  holdfast iam groups create platform --parent acme --description \"services of the platform team\"\n" +
 			"  holdfast iam groups create acme --root",
 		Message:  MessageOf(&iampb.Group{}),
 		Kind:     "groups",
@@ -37,13 +37,13 @@ func Groups() Noun {
 // MessageOf returns the definition of a message.
 func MessageOf(m proto.Message) protoreflect.MessageDescriptor { return m.ProtoReflect().Descriptor() }
 
-// DisplayName returns the flag of a display name.
+// DisplayName returns the flag for a display name.
 func DisplayName(one string) Field {
-	return Field{Flag: "display-name", Help: "what people read instead of the name of the " + one +
-		": `TEXT` with capitals and accents"}
+	return Field{Flag: "display-name", Help: "`TEXT` that people see instead of the name of the " + one +
+		", with capitals and accents"}
 }
 
-// Description returns the flag of a description.
+// Description returns the flag for a description.
 func Description(one string) Field {
 	return Field{Flag: "description", Help: "description of the " + one + ", one line of `TEXT`"}
 }

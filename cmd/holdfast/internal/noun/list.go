@@ -18,10 +18,10 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// maxPage is the size of the largest page that the server returns.
+// maxPage is the largest page size of the server.
 const maxPage = 200
 
-// Paging holds the flags of every list.
+// Paging contains the flags that every list has.
 type Paging struct {
 	limit, pageSize, skip int32
 	OrderBy               string
@@ -46,11 +46,11 @@ func (p Paging) check() error {
 var pagingFlags = map[string]string{
 	"page_size": "--page-size", "order_by": "--order-by", "skip": "--skip", "name": "--name",
 	"uidp.children_of": "--parent", "uidp.descendants_of": "--parent",
-	"capability": "CAPABILITY", "place_uid": "PLACE", // of who-can
+	"capability": "CAPABILITY", "place_uid": "PLACE", // arguments of iam who-can
 	"as_of": "--as-of", "from_time": "--from", "to_time": "--to",
 }
 
-// ListCommand returns the command that lists all of a noun.
+// ListCommand returns the command that lists the resources of a noun.
 func (a *App) ListCommand(n Noun) *cobra.Command {
 	var p Paging
 	method := n.Method("List")
@@ -70,7 +70,7 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 	p.Register(cmd)
 	a.RegisterFilters(cmd, n)
 	if method.Input().Fields().ByName("name") != nil {
-		cmd.Flags().String("name", "", "only those with this exact `NAME`")
+		cmd.Flags().String("name", "", "only resources with this exact `NAME`")
 	}
 	return cmd
 }
@@ -79,8 +79,8 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 func (a *App) RegisterFilters(cmd *cobra.Command, n Noun) {
 	request := n.Method("List").Input()
 	if request.Fields().ByName("uidp") != nil {
-		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in `GROUP`")
-		cmd.Flags().BoolP("recursive", "r", false, "with --parent: also those in groups below it")
+		a.RegisterRef(cmd, new(string), "parent", Groups(), "only resources directly in `GROUP`")
+		cmd.Flags().BoolP("recursive", "r", false, "with --parent: also resources in subgroups")
 	}
 	a.RegisterFields(cmd, n.Filters, request)
 }
@@ -101,7 +101,7 @@ func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protor
 		}
 		Put(req, scope, uid)
 	case recursive:
-		return problem.Usage("--recursive needs --parent; without either, everything you can see is listed")
+		return problem.Usage("--recursive needs --parent; without both flags, the list has everything that you can see")
 	}
 	if name, _ := cmd.Flags().GetString("name"); name != "" {
 		Put(req, "name", name)
@@ -109,8 +109,9 @@ func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protor
 	return a.Fill(ctx, cmd, n.Filters, req.Interface())
 }
 
-// taking returns the method that a request is for: several may return the same resource.
-func (n Noun) taking(req proto.Message) protoreflect.MethodDescriptor {
+// methodFor returns the method whose input is req, because several methods may list the same
+// resource.
+func (n Noun) methodFor(req proto.Message) protoreflect.MethodDescriptor {
 	service := req.ProtoReflect().Descriptor().ParentFile().Services()
 	for i := range service.Len() {
 		for j := range service.Get(i).Methods().Len() {
@@ -122,7 +123,7 @@ func (n Noun) taking(req proto.Message) protoreflect.MethodDescriptor {
 	return n.Method("List")
 }
 
-// PrintAll prints every page as it arrives.
+// PrintAll prints all items of a list, page by page.
 func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging) error {
 	if err := p.check(); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 		return err
 	}
 	incomplete := false
-	for page, err := range holdfast.Pages(ctx, a.pages(n.taking(req), p), p.set(req.ProtoReflect())) {
+	for page, err := range holdfast.Pages(ctx, a.pages(n.methodFor(req), p), p.set(req.ProtoReflect())) {
 		if err != nil {
 			return err
 		}
@@ -154,7 +155,7 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 	return out.Close()
 }
 
-// PrintList prints items of several lists as one.
+// PrintList prints the items of several lists as one list.
 func (a *App) PrintList(ctx context.Context, n Noun, items iter.Seq2[protoreflect.Message, error]) error {
 	out, err := a.printer(ctx, n.View(), n.Message, true)
 	if err != nil {
@@ -171,15 +172,15 @@ func (a *App) PrintList(ctx context.Context, n Noun, items iter.Seq2[protoreflec
 	return out.Close()
 }
 
-// PrintEach prints every item as it arrives. As JSON or YAML, each is a document of its own,
-// because the list may never end.
+// PrintEach prints each item when it arrives. In JSON and YAML each item is a separate
+// document, because the list may never end.
 func (a *App) PrintEach(ctx context.Context, n Noun, items iter.Seq2[protoreflect.Message, error]) error {
 	format, err := a.Value("output")
 	if err != nil {
 		return err
 	}
-	apart := format.Text == "json" || format.Text == "yaml"
-	out, err := a.printer(ctx, n.View(), n.Message, !apart)
+	separate := format.Text == "json" || format.Text == "yaml"
+	out, err := a.printer(ctx, n.View(), n.Message, !separate)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (a *App) PrintEach(ctx context.Context, n Noun, items iter.Seq2[protoreflec
 		if err := out.Add(m); err != nil {
 			return err
 		}
-		if apart {
+		if separate {
 			err = errors.Join(out.Close(), a.Out.Flush())
 		} else {
 			err = a.flush(out)
@@ -202,7 +203,7 @@ func (a *App) PrintEach(ctx context.Context, n Noun, items iter.Seq2[protoreflec
 	return a.flush(out)
 }
 
-// flush shows what was printed.
+// flush writes the buffered output.
 func (a *App) flush(out output.Printer) error {
 	if err := out.Flush(); err != nil {
 		return err
@@ -210,28 +211,28 @@ func (a *App) flush(out output.Printer) error {
 	return a.Out.Flush()
 }
 
-// IncompleteNote is printed where the caller may not see all bindings.
-const IncompleteNote = "there are groups above that you cannot see, and bindings on them are not told"
+// IncompleteNote is printed if the caller cannot see all bindings.
+const IncompleteNote = "there are parent groups that you cannot see; bindings on them are not shown"
 
-// A page is one answer to a list request.
+// A page is one response to a list request.
 type page struct {
 	items      []protoreflect.Message
 	incomplete bool
 	next       string
 }
 
-// GetNextPageToken returns the token of the next page, or "" after the last that is
-// wanted.
+// GetNextPageToken returns the token of the next page, or "" after the last page within
+// the limit.
 func (p page) GetNextPageToken() string { return p.next }
 
-// set sets what is the same for all pages of a list.
+// set sets the fields that are the same for all pages of a list.
 func (p Paging) set(req protoreflect.Message) proto.Message {
 	Put(req, "order_by", p.OrderBy)
 	Put(req, "skip", p.skip)
 	return req.Interface()
 }
 
-// pages returns a method that gets one page after the other, up to the limit.
+// pages returns a method that gets one page after another, up to the limit.
 func (a *App) pages(method protoreflect.MethodDescriptor, p Paging) signin.Method[proto.Message, page] {
 	left := p.limit
 	return func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
@@ -248,7 +249,7 @@ func (a *App) pages(method protoreflect.MethodDescriptor, p Paging) signin.Metho
 	}
 }
 
-// Items lists what is on all pages.
+// Items iterates over the items of all pages.
 func (a *App) Items(
 	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
 ) iter.Seq2[protoreflect.Message, error] {
@@ -272,7 +273,7 @@ func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, re
 	return got, nil
 }
 
-// callMethod is like signin.Call, for a method of the API's definition.
+// callMethod is like signin.Call, but takes the method's descriptor.
 func (a *App) callMethod(
 	ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string,
 ) (protoreflect.Message, error) {

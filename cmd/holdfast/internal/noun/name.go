@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	maxLookup    = 500 // uids that the server takes in one call
+	maxLookup    = 500 // UIDs that the server accepts in one call
 	patience     = 2 * time.Second
 	unknownGroup = "..."
 )
 
-// names returns a function that looks up uids, in one call for 500 of them. It leaves out
-// what the caller may not know, and everything if the server does not answer: people can go
-// on with uids.
+// names returns a function that looks up the names of UIDs, 500 per call. It omits names
+// that the caller may not know. If the server does not answer, it returns the names found
+// so far, because people can also work with UIDs.
 func (a *App) names(ctx context.Context) output.Names {
 	return func(uids []string) map[string]output.Name {
 		found := map[string]output.Name{}
 		uids = slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return !settings.IsUID(uid) })
-		for some := range slices.Chunk(uids, maxLookup) {
-			got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: some})
+		for chunk := range slices.Chunk(uids, maxLookup) {
+			got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: chunk})
 			if err != nil {
 				return found
 			}
@@ -41,7 +41,8 @@ func (a *App) names(ctx context.Context) output.Names {
 	}
 }
 
-// Called looks up uids and returns a function that tells what each is called.
+// Called looks up UIDs and returns a function that returns the name of each. An unknown
+// name is the UID itself.
 func (a *App) Called(ctx context.Context, uids ...string) output.Called {
 	known := a.names(ctx)(uids)
 	return func(uid string) output.Name {
@@ -52,9 +53,9 @@ func (a *App) Called(ctx context.Context, uids ...string) output.Called {
 
 var uidInText = regexp.MustCompile(`\b[0-9a-f]{40}(/[0-9a-f]{16})*\b`)
 
-// nameUIDs puts paths in the place of the uids in what the server has said, as far as the
-// caller may know them. In a hint, which people copy, that is the path of a group without a
-// space.
+// nameUIDs replaces the UIDs in a message of the server with paths, if the caller may
+// know them. In a hint, which people copy, it replaces only the UIDs of groups whose path
+// has no space.
 func (a *App) nameUIDs(ctx context.Context, p *problem.Problem) {
 	if p.Code != problem.ExitDenied && p.Code != problem.ExitError || !uidInText.MatchString(p.Text) {
 		return

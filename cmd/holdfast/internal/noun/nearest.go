@@ -2,9 +2,9 @@ package noun
 
 import "strings"
 
-// Nearest returns the word that was probably meant by one that is none of them: one that
-// it begins, or the one with the fewest changes, if they are few. It returns "" if there is
-// none.
+// Nearest returns the word that typed was probably meant to be: a word that starts with
+// typed, or the word with the fewest changes if they are few. It returns "" if no word is
+// similar.
 func Nearest(typed string, words []string) string {
 	best, least := "", 1+max(1, len(typed)/3)
 	for _, w := range words {
@@ -19,8 +19,8 @@ func Nearest(typed string, words []string) string {
 	return best
 }
 
-// changes returns how many letters have to be added, removed, replaced or swapped to get
-// from a to b.
+// changes returns the number of letters to add, remove, replace or swap to get from a to
+// b.
 func changes(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -1,8 +1,9 @@
-// Package noun makes commands from tables. A Noun says which flags and columns a
-// kind of resource has; list, get, create, update and delete follow from that and
-// from the API's definition.
+// Package noun makes commands from tables. A Noun lists the flags and columns of one
+// resource type. The commands list, get, create, update and delete are derived from the
+// Noun and from the definition of the API.
 //
-// An App is what every command has: the connection, the settings and the console.
+// An App is the state that all commands share: the connection, the settings and the
+// console.
 package noun
 
 import (
@@ -27,56 +28,56 @@ import (
 // A Noun describes a kind of resource: its name, the flags that set its fields, and
 // the columns that show them.
 type Noun struct {
-	Area     string // the command it is under; "" is iam
-	Use, One string // on the command line, and in a sentence
-	Short    string // of the command; "" is "Manage" and the noun
+	Area     string // parent command; if "", iam
+	Use, One string // name on the command line, and singular in a sentence
+	Short    string // short help of the command; if "", "Manage" and the noun
 	About    string
-	Example  string                         // of create
-	Service  protoreflect.ServiceDescriptor // nil: the first of the file that defines the message
-	Writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
+	Example  string                         // example of create
+	Service  protoreflect.ServiceDescriptor // if nil, the first service in the file that defines the message
+	Writing  protoreflect.ServiceDescriptor // service with the methods that write, if Service has none
 	Message  protoreflect.MessageDescriptor
-	Kind     string // what the server calls the kind in paths; "": it finds paths of groups only
+	Kind     string // the server's name for the kind in paths; if "", the server resolves only paths of groups
 
-	Argument    string  // the field that is the argument of create; "" is none
+	Argument    string  // the field that is the argument of create; "" if there is no argument
 	Fields      []Field // flags of create and update
 	CreateFlags []Field // flags of create for fields of the request
 	UpdateFlags []Field // flags of update for fields of the request
 	Filters     []Field // flags of list
 	Columns     []output.Column
 	Wide        []output.Column
-	Created     []output.Column // shown, beside the others, by create alone
-	ID          string          // the field that -o id shows; "" is uid
-	Upright     bool            // get shows the columns, one below the other, because they say more than the fields
-	Sorted      bool            // the server has no order by name for them, so the rows of a page are sorted here
-	ByName      bool            // the server can list them in the order of their names, and does
+	Created     []output.Column // additional columns that create shows
+	ID          string          // the field that -o id prints; if "", uid
+	Upright     bool            // get prints the columns one below the other instead of the fields
+	Sorted      bool            // the server cannot sort these by name, so the rows of a page are sorted here
+	ByName      bool            // the server can sort these by name, and list asks it to
 
-	Parent     func() Noun // what one is created in; nil is a group
-	ParentFlag string      // "" is parent
-	Named      func() Noun // these go by the names of others; nil: by their own
-	Broad      bool        // create asks first if it would be in the organization of the settings
-	orphan     bool        // one can be created without a parent, with --root
+	Parent     func() Noun // kind of the parent; if nil, a group
+	ParentFlag string      // name of the flag for the parent; if "", parent
+	Named      func() Noun // another kind whose names identify these; if nil, these have their own names
+	Broad      bool        // create asks for confirmation if the parent is the organization of the settings
+	orphan     bool        // create accepts --root instead of a parent
 	NoDryRun   bool        // delete has no --dry-run
 
-	Form string // how the argument that names one is written; "" goes by its name
-	// Locate finds the uid of one where names and paths of groups are not enough.
+	Form string // placeholder of the argument that identifies one; if "", derived from the name
+	// Locate finds the UID of a resource if names and paths of groups are not enough.
 	Locate func(ctx context.Context, a *App, text string) (string, error)
-	Page   func(a *App, m protoreflect.Message) // shows one to a person; nil: every field on a line
+	Page   func(a *App, m protoreflect.Message) // prints one for a person; if nil, every field is printed on a line
 
-	// Announce prepares create to show a new one to a person, with flags of its own. What it
-	// returns shows one.
+	// Announce adds flags to create. The function that it returns prints a new resource for
+	// a person.
 	Announce func(a *App, cmd *cobra.Command) func(ctx context.Context, m protoreflect.Message) error
 
-	OtherFlags map[string]string // the flags that set a field without a flag of its own
+	OtherFlags map[string]string // flags that set fields without a flag of their own, by path of the field
 	Rewrite    rewrite
 	Extra      []func(*App) *cobra.Command
-	Presets    []func(*App) *cobra.Command // below create
+	Presets    []func(*App) *cobra.Command // subcommands of create
 }
 
-// A rewrite is for flags that depend on one another. It returns a function that maps
-// the path of a field to the one to set. uid is "" if the resource is to be created.
+// A rewrite handles flags that depend on each other. It returns a function that maps the
+// path of a field to the path to set. uid is "" if the resource is being created.
 type rewrite func(ctx context.Context, a *App, cmd *cobra.Command, uid string) (func(path string) string, error)
 
-// Method returns the method whose name is a verb and the name of the resource, or
+// Method returns the method whose name is verb followed by the name of the resource, or
 // nil if there is none.
 func (n Noun) Method(verb string) protoreflect.MethodDescriptor {
 	service := n.Service
@@ -99,12 +100,12 @@ func (n Noun) Method(verb string) protoreflect.MethodDescriptor {
 	return nil
 }
 
-// View returns how these resources are shown.
+// View returns the view that prints these resources.
 func (n Noun) View() output.View {
 	return output.View{Plural: n.plural(), ID: n.ID, Columns: n.Columns, Wide: n.Wide}
 }
 
-// body returns the field of a request that holds the resource.
+// body returns the field of a request that contains the resource.
 func (n Noun) body(request protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
 	for i := range request.Fields().Len() {
 		if fd := request.Fields().Get(i); fd.Message() == n.Message {
@@ -123,7 +124,7 @@ func (n Noun) parentNoun() Noun {
 	return n.Parent()
 }
 
-// Command returns the commands of a noun: one for each method that there is.
+// Command returns the commands of a noun, one for each method of the API.
 func (a *App) Command(n Noun) *cobra.Command {
 	cmd := a.Branch(n.Use, cmp.Or(n.Short, "Manage "+n.plural()))
 	cmd.Long = n.About
@@ -143,7 +144,7 @@ func (a *App) Command(n Noun) *cobra.Command {
 
 func (n Noun) plural() string { return strings.ReplaceAll(n.Use, "-", " ") }
 
-// reference returns how the argument that names one is written.
+// reference returns the placeholder of the argument that identifies a resource.
 func (n Noun) reference() string {
 	switch {
 	case n.Form != "":
@@ -156,8 +157,8 @@ func (n Noun) reference() string {
 	return "UID"
 }
 
-// About makes cmd a command with one argument, which names a resource. run gets the
-// uid.
+// About makes cmd a command with one argument, which identifies a resource. run gets the
+// UID.
 func (a *App) About(
 	n Noun, cmd *cobra.Command, run func(ctx context.Context, cmd *cobra.Command, uid string) error,
 ) *cobra.Command {
@@ -235,7 +236,7 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 	flag := n.parentFlagName()
 	a.RegisterRef(cmd, new(string), flag, n.parentNoun(), "`"+n.parentNoun().reference()+"` to create it in")
 	if n.Broad {
-		cmd.Flags().BoolP("yes", "y", false, "without --"+flag+": do not ask whether the whole organization is meant")
+		cmd.Flags().BoolP("yes", "y", false, "without --"+flag+": do not ask for confirmation")
 	}
 	if n.orphan {
 		cmd.Flags().Bool("root", false, "create an organization, which has no parent")
@@ -258,13 +259,13 @@ func isDry(cmd *cobra.Command) bool {
 
 func (n Noun) parentFlagName() string { return cmp.Or(n.ParentFlag, "parent") }
 
-// RegisterRef adds a flag that names one of a noun.
+// RegisterRef adds a flag whose value identifies a resource of the noun.
 func (a *App) RegisterRef(cmd *cobra.Command, value *string, flag string, n Noun, help string) {
 	cmd.Flags().StringVar(value, flag, "", help)
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
 }
 
-// RegisterFields adds the flags of fields of d.
+// RegisterFields adds the flags of fields to cmd. The fields belong to message d.
 func (a *App) RegisterFields(cmd *cobra.Command, fields []Field, d protoreflect.MessageDescriptor) {
 	for _, f := range fields {
 		f.register(cmd, d)
@@ -274,7 +275,7 @@ func (a *App) RegisterFields(cmd *cobra.Command, fields []Field, d protoreflect.
 	}
 }
 
-// AddDryRun adds the flag that Write looks at.
+// AddDryRun adds the flag --dry-run, which Write reads.
 func AddDryRun(cmd *cobra.Command) {
 	cmd.Flags().Bool("dry-run", false, "validate the request without changing anything")
 }
@@ -319,15 +320,15 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 		flags[n.argumentField()] = strings.ToUpper(n.Argument)
 	}
 	if _, ok := flags["display_name"]; ok {
-		flags["name"] += "; capitals and accents go into --display-name"
+		flags["name"] += "; use --display-name for capitals and accents"
 	}
 	return a.Write(ctx, cmd, method, req, flags)
 }
 
 func (n Noun) argumentField() string { return strings.ReplaceAll(n.Argument, "-", "_") }
 
-// ParentOf returns the uid of the parent that the flag names, or of the organization
-// of the settings.
+// ParentOf returns the UID of the parent that the flag names, or of the organization in
+// the settings.
 func (a *App) ParentOf(ctx context.Context, n Noun, cmd *cobra.Command) (string, error) {
 	flag := n.parentFlagName()
 	if root, _ := cmd.Flags().GetBool("root"); root {
@@ -350,8 +351,8 @@ func (a *App) ParentOf(ctx context.Context, n Noun, cmd *cobra.Command) (string,
 	return a.Resolve(ctx, n.parentNoun(), text)
 }
 
-// fill sets the fields of a resource whose flags are given. It returns the paths
-// it has set, and for each field the flag that sets it.
+// fill sets the fields of a resource whose flags are given. It returns the paths that it
+// has set, and a map from each field to its flag.
 func (a *App) fill(
 	ctx context.Context, n Noun, cmd *cobra.Command, m protoreflect.Message, uid string,
 ) (paths []string, flags map[string]string, err error) {
@@ -377,7 +378,7 @@ func (a *App) fill(
 	return paths, flags, nil
 }
 
-// Write sends a change, which the server only checks if there is a --dry-run.
+// Write sends a change. With --dry-run the server only validates it.
 func (a *App) Write(
 	ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message,
 	flags map[string]string,
@@ -409,13 +410,13 @@ func (a *App) updateCommand(n Noun) *cobra.Command {
 	a.RegisterFields(cmd, n.UpdateFlags, n.Method("Update").Input())
 	AddDryRun(cmd)
 	if simulated(NewMessage(n.Method("Update").Input())) != nil && cmd.Flags().Lookup("yes") == nil {
-		cmd.Flags().BoolP("yes", "y", false, "do not ask, however many lose something")
+		cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation, even if many identities lose access")
 	}
 	return cmd
 }
 
-// changeable returns the fields that update can change. A name, which is the argument
-// of create, is one of them.
+// changeable returns the fields that update can change. They include the name if it is
+// the argument of create.
 func (n Noun) changeable() (fields []Field) {
 	if n.Argument == "name" {
 		fields = []Field{{Flag: "name", Help: "its new `NAME`"}}
@@ -439,11 +440,11 @@ func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string
 		return nil, err
 	}
 	if len(paths) == 0 {
-		var all []string
+		var names []string
 		for _, f := range n.Fields {
-			all = append(all, "--"+f.Flag)
+			names = append(names, "--"+f.Flag)
 		}
-		return nil, problem.Usage("there is nothing to change").Hint("give one or more of " + strings.Join(all, ", "))
+		return nil, problem.Usage("there is nothing to change").Hint("give one or more of " + strings.Join(names, ", "))
 	}
 	if err := a.Fill(ctx, cmd, n.UpdateFlags, req.Interface()); err != nil {
 		return nil, err
@@ -456,7 +457,7 @@ func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string
 	return a.Write(ctx, cmd, method, req, flags)
 }
 
-// DeleteCommand returns the command that deletes what its arguments name.
+// DeleteCommand returns the command that deletes the resources in its arguments.
 func (a *App) DeleteCommand(n Noun) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete " + n.reference() + "...", Short: "Delete " + n.plural(),
@@ -472,7 +473,7 @@ func (a *App) DeleteCommand(n Noun) *cobra.Command {
 	return cmd
 }
 
-// Delete deletes the resources that args name, if the person confirms it.
+// Delete deletes the resources that args identify, if the person confirms.
 func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []string) error {
 	uids := make([]string, len(args))
 	for i, text := range args {
@@ -509,7 +510,8 @@ func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	return a.noteConsequences(ctx, requests...)
 }
 
-// Confirm asks whether to delete what has these names and uids, if there is somebody to ask. also is shown besides.
+// Confirm asks for confirmation before resources with these names and UIDs are deleted.
+// It also prints the lines in also. Without a terminal it returns an error.
 func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, uids []string, also ...string) error {
 	yes, _ := cmd.Flags().GetBool("yes")
 	dry, _ := cmd.Flags().GetBool("dry-run")
@@ -517,21 +519,22 @@ func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 		return nil
 	}
 	if !output.IsTerminal(a.In) {
-		return problem.Usage("nothing was deleted: there is no terminal to ask on").Hint("--yes deletes without asking")
+		return problem.Usage("nothing was deleted: there is no terminal to ask for confirmation").
+			Hint("use --yes to delete without confirmation")
 	}
 	lines := slices.Clone(names)
 	called := a.Called(ctx, uids...)
 	for i, name := range names {
-		if path := called(uids[i]).Path; path != name && path != uids[i] { // only a name, or a uid, was given
+		if path := called(uids[i]).Path; path != name && path != uids[i] { // the argument was not the path
 			name += " (" + path + ")"
 		}
 		lines[i] = "about to delete " + n.One + " " + name
 	}
-	return a.goOn(ctx, append(lines, also...), "nothing was deleted")
+	return a.askToContinue(ctx, append(lines, also...), "nothing was deleted")
 }
 
-// confirmParent asks whether the whole organization is meant, if no parent is given and
-// that makes a difference which people have regretted.
+// confirmParent asks for confirmation if no parent is given and the resource would apply
+// to the whole organization, which people have regretted.
 func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command, parent string) error {
 	flag := n.parentFlagName()
 	if !n.Broad || cmd.Flags().Changed(flag) {
@@ -551,33 +554,33 @@ func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command, par
 		return problem.Usage("nothing was created: %s", about).
 			Hint("give --" + flag + " GROUP, or --yes for the whole organization")
 	}
-	return a.goOn(ctx, []string{about}, "nothing was created")
+	return a.askToContinue(ctx, []string{about}, "nothing was created")
 }
 
-// goOn shows lines on the terminal and asks whether to go on. If not, its error says
-// what has not happened.
-func (a *App) goOn(ctx context.Context, lines []string, not string) error {
+// askToContinue prints lines on the terminal and asks whether to continue. If the person
+// declines, it returns an error with the text refused, which states that nothing happened.
+func (a *App) askToContinue(ctx context.Context, lines []string, refused string) error {
 	screen := a.Err
 	if !output.IsTerminal(screen) {
-		screen = a.In // the terminal itself, when only errors go elsewhere
+		screen = a.In // the terminal, because stderr is redirected
 	}
 	for _, line := range lines {
 		fmt.Fprintln(screen, output.Printable("holdfast: "+line))
 	}
-	fmt.Fprint(screen, "holdfast: go on? [y/N] ")
+	fmt.Fprint(screen, "holdfast: continue? [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(a.In).ReadString('\n') // no answer is a no
+		line, _ := bufio.NewReader(a.In).ReadString('\n') // no answer counts as no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(screen)
-		return problem.New(problem.ExitInterrupted, "interrupted: %s", not)
+		return problem.New(problem.ExitInterrupted, "interrupted: %s", refused)
 	case line := <-answer:
 		if line == "y" || line == "yes" {
 			return nil
 		}
-		return errors.New(not)
+		return errors.New(refused)
 	}
 }

@@ -18,23 +18,22 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 )
 
-// Me is how a person names the identity that they act as, and Identities the kind of all
-// identities.
+// Me is the word for the caller's own identity. Identities is the kind of all identities.
 const (
 	Me         = "me"
 	Identities = "identities"
 )
 
-// MaxCandidates is how many resources of the same name are shown.
+// MaxCandidates is the largest number of resources of the same name that are shown.
 const MaxCandidates = 10
 
-// Resolve finds the uid of what a person has named. That can be
+// Resolve returns the UID of the resource that text identifies. text can be
 //
-//   - a uid,
-//   - a path of names from the organization down, acme/platform/ci, which may
-//     start with a slash: /acme is the organization, and /viewer a built-in role,
-//   - a name alone, if only one resource of the kind has it, or if it is that of an
-//     organization, whatever others call their groups.
+//   - a UID,
+//   - a path of names starting at the organization, acme/platform/ci. It may start
+//     with a slash: /acme is the organization, and /viewer a built-in role,
+//   - a name, if only one resource of the kind has it. The name of an organization
+//     is found even if other groups have the same name.
 func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) {
 	if n.Named != nil {
 		n = n.Named()
@@ -43,7 +42,7 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 	case settings.IsUID(text):
 		return text, nil
 	case text == "":
-		return "", problem.Usage("%s has no empty name", article(n.One))
+		return "", problem.Usage("the name of %s cannot be empty", article(n.One))
 	case text == Me && n.Kind == Identities:
 		return a.Self(ctx)
 	case n.Locate != nil:
@@ -56,7 +55,7 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 		return a.FindOne(ctx, n, text, nil, text)
 	}
 	if n.Kind != "" {
-		return a.at(ctx, n, path, text)
+		return a.resolvePath(ctx, n, path, text)
 	}
 	parent, err := a.groupAt(ctx, path[:len(path)-1])
 	if err != nil {
@@ -65,15 +64,15 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 	return a.FindOne(ctx, n, path[len(path)-1], &parent, text)
 }
 
-// at returns the uid of the only resource at a path. The server finds it in one call,
-// because the caller may see it and none of the groups above. text is what the person
-// wrote.
-func (a *App) at(ctx context.Context, n Noun, path []string, text string) (string, error) {
+// resolvePath returns the UID of the only resource at a path. It makes one call, because the
+// caller may be allowed to see the resource but none of its parent groups. Errors quote
+// text, which is what the person typed.
+func (a *App) resolvePath(ctx context.Context, n Noun, path []string, text string) (string, error) {
 	req := &accesspb.ResolvePathRequest{Kind: n.Kind, Path: strings.Join(path, "/")}
 	resp, err := accesspb.NewAccessServiceClient(a).ResolvePath(ctx, req)
 	found := resp.GetResources()
 	switch {
-	case status.Code(err) == codes.Unimplemented: // a server of an earlier version
+	case status.Code(err) == codes.Unimplemented: // an older server
 		return a.walkDown(ctx, n, path, text)
 	case status.Code(err) == codes.NotFound:
 		return "", n.missing(text)
@@ -89,15 +88,16 @@ func (a *App) at(ctx context.Context, n Noun, path []string, text string) (strin
 	return "", n.ambiguous(text, lines)
 }
 
-// groupAt returns the uid of the group at a path. Without names it returns the root, "".
+// groupAt returns the UID of the group at a path. It returns "", the root, if path is
+// empty.
 func (a *App) groupAt(ctx context.Context, path []string) (string, error) {
 	if len(path) == 0 {
 		return "", nil
 	}
-	return a.at(ctx, Groups(), path, strings.Join(path, "/"))
+	return a.resolvePath(ctx, Groups(), path, strings.Join(path, "/"))
 }
 
-// ResolveAny is like Resolve, but returns "" for "".
+// ResolveAny is like Resolve, but returns "" if text is "".
 func (a *App) ResolveAny(ctx context.Context, n Noun, text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -105,8 +105,8 @@ func (a *App) ResolveAny(ctx context.Context, n Noun, text string) (string, erro
 	return a.Resolve(ctx, n, text)
 }
 
-// walkDown follows a path a name at a time. It finds what is below groups that the
-// caller can see.
+// walkDown resolves a path one name at a time. It only finds resources whose parent
+// groups the caller can see.
 func (a *App) walkDown(ctx context.Context, n Noun, path []string, text string) (uid string, err error) {
 	last := len(path) - 1
 	for i, name := range path[:last] {
@@ -117,9 +117,9 @@ func (a *App) walkDown(ctx context.Context, n Noun, path []string, text string) 
 	return a.FindOne(ctx, n, path[last], &uid, text)
 }
 
-// FindOne returns the uid of the only resource that has a name directly below a
-// parent; without one, of the only one that has it anywhere, or of the organization.
-// text is what the person wrote.
+// FindOne returns the UID of the only resource with a name directly below parent. If
+// parent is nil, the resource can be anywhere, and an organization is preferred to other
+// groups. Errors quote text, which is what the person typed.
 func (a *App) FindOne(ctx context.Context, n Noun, name string, parent *string, text string) (string, error) {
 	method := n.Method("List")
 	req := NewMessage(method.Input())
@@ -140,7 +140,7 @@ func (a *App) FindOne(ctx context.Context, n Noun, name string, parent *string, 
 	return a.single(ctx, n, text, found)
 }
 
-// Within narrows a list to what is at any depth below a group, if one is named.
+// Within limits a list to the resources at any depth below a group, if group is not "".
 func (a *App) Within(ctx context.Context, group string, req proto.Message) error {
 	uid, err := a.ResolveAny(ctx, Groups(), group)
 	if uid != "" {
@@ -149,8 +149,8 @@ func (a *App) Within(ctx context.Context, group string, req proto.Message) error
 	return err
 }
 
-// childrenOf narrows a list to what is directly below a parent, if that is not nil.
-// The root is "".
+// childrenOf limits a list to the resources directly below a parent, if parent is not
+// nil. The root is "".
 func childrenOf(req protoreflect.Message, parent *string) {
 	switch {
 	case parent == nil:
@@ -161,7 +161,8 @@ func childrenOf(req protoreflect.Message, parent *string) {
 	}
 }
 
-// single returns the uid of the only resource, or a problem if there is not one.
+// single returns the UID of the only resource in found, or a problem if found does not
+// have exactly one.
 func (a *App) single(ctx context.Context, n Noun, text string, found []protoreflect.Message) (string, error) {
 	switch len(found) {
 	case 0:
@@ -176,14 +177,15 @@ func (a *App) single(ctx context.Context, n Noun, text string, found []protorefl
 	return "", n.ambiguous(text, lines)
 }
 
-// missing is the problem that nothing is called text.
+// missing returns the problem that there is no resource called text.
 func (n Noun) missing(text string) *problem.Problem {
 	return problem.New(problem.ExitNotFound, "there is no %s %q that you can see", n.One, text).
-		Hint("those there are: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
+		Hint("list them: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
 }
 
-// ambiguous is the problem that several are called text. lines has the path and uid of
-// each, one more than are shown if there are more than that.
+// ambiguous returns the problem that several resources are called text. lines contains
+// the path and UID of each. If it has more than MaxCandidates lines, only so many are
+// shown.
 func (n Noun) ambiguous(text string, lines []string) *problem.Problem {
 	count := fmt.Sprint(len(lines))
 	if len(lines) > MaxCandidates {
@@ -191,10 +193,10 @@ func (n Noun) ambiguous(text string, lines []string) *problem.Problem {
 	}
 	slices.Sort(lines)
 	p := problem.Usage("%s %s are called %q", count, n.plural(), text)
-	return p.Hint("give the path or uid of one:").Hint(lines...)
+	return p.Hint("use the path or uid of one of these:").Hint(lines...)
 }
 
-// UIDOf returns the uid of a resource.
+// UIDOf returns the UID of a resource.
 func UIDOf(m protoreflect.Message) string {
 	return m.Get(m.Descriptor().Fields().ByName("uid")).String()
 }
@@ -203,19 +205,19 @@ func nameOf(m protoreflect.Message) string {
 	return m.Get(m.Descriptor().Fields().ByName("name")).String()
 }
 
-// ParentUID returns the uid of what a resource is in, or "".
+// ParentUID returns the UID of a resource's parent, or "" if it has none.
 func ParentUID(uid string) string {
 	return uid[:max(0, strings.LastIndexByte(uid, '/'))]
 }
 
-// pathsOf returns the paths of resources. A group that the caller cannot see is
-// written as three dots.
-func (a *App) pathsOf(ctx context.Context, all []protoreflect.Message) []string {
+// pathsOf returns the paths of resources. Three dots replace the name of a group that the
+// caller cannot see.
+func (a *App) pathsOf(ctx context.Context, resources []protoreflect.Message) []string {
 	method := Groups().Method("List")
 	req := NewMessage(method.Input())
 	_, fd := open(req, "uidp.ids")
 	ids := req.Mutable(req.Descriptor().Fields().ByName("uidp")).Message().Mutable(fd).List()
-	for _, m := range all {
+	for _, m := range resources {
 		for uid := ParentUID(UIDOf(m)); uid != ""; uid = ParentUID(uid) {
 			ids.Append(protoreflect.ValueOfString(uid))
 		}
@@ -224,13 +226,13 @@ func (a *App) pathsOf(ctx context.Context, all []protoreflect.Message) []string 
 	if ids.Len() > 0 {
 		for m, err := range a.Items(ctx, method, req, Paging{}) {
 			if err != nil {
-				break // the uids are enough to go on with
+				break // paths without names are good enough
 			}
 			names[UIDOf(m)] = nameOf(m)
 		}
 	}
-	paths := make([]string, len(all))
-	for i, m := range all {
+	paths := make([]string, len(resources))
+	for i, m := range resources {
 		paths[i] = pathOf(m, names)
 	}
 	return paths

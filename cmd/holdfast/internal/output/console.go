@@ -1,5 +1,5 @@
-// Package output prints: notes on the terminal, and messages of the API as
-// tables, CSV, JSON, YAML or ids. A View says how messages of one kind look.
+// Package output prints notes on the terminal, and messages of the API as tables, CSV,
+// JSON, YAML or IDs. A View defines how messages of one kind are shown.
 package output
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Console is what a command reads from and prints to. Results go to Out, and
+// A Console contains the input and outputs of a command. Results go to Out, and
 // everything else to Err.
 type Console struct {
 	In  *os.File
-	Out *bufio.Writer // its errors show when it is flushed
+	Out *bufio.Writer // Flush returns its errors
 	Err *os.File
-	// Terminal says that results go to a terminal, whose lines have Width cells.
+	// Terminal is true if results go to a terminal. Its lines have Width cells.
 	Terminal bool
 	Width    int
-	file     *os.File // behind Out
-	query    *query   // that results go through, or nil
-	colour   bool     // of Out
-	paints   bool     // colour, of Err
-	warned   sync.Map // the warnings that were given
+	file     *os.File // the file that Out writes to
+	query    *query   // transforms the results; nil if there is no query
+	colour   bool     // whether to color Out
+	paints   bool     // whether to color Err
+	warned   sync.Map // warnings that were already printed
 }
 
 // NewConsole returns a Console with a buffer for out.
@@ -46,13 +46,14 @@ func NewConsole(in, out, err *os.File) *Console {
 	return c
 }
 
-// usualWidth is the width of a terminal that does not tell it.
+// usualWidth is the width of a terminal of unknown size.
 const usualWidth = 100
 
-// Colours are the words that SetColour knows. The first is what happens without it.
+// Colours are the arguments of SetColour. The first is the default.
 var Colours = []string{"auto", "always", "never"}
 
-// SetColour says when to colour: on a terminal that shows colours, always or never.
+// SetColour sets when to use colors: auto (on a terminal that supports them), always or
+// never.
 func (c *Console) SetColour(when string) error {
 	if !slices.Contains(Colours, when) {
 		return problem.Usage("--color must be one of %s", strings.Join(Colours, ", "))
@@ -75,7 +76,7 @@ func (c *Console) Note(format string, args ...any) {
 	fmt.Fprintln(c.Err, "holdfast: "+Printable(fmt.Sprintf(format, args...)))
 }
 
-// Fail prints what went wrong.
+// Fail prints an error.
 func (c *Console) Fail(text string) {
 	if text = Printable(text); c.paints {
 		text = painted(Red, text)
@@ -83,14 +84,14 @@ func (c *Console) Fail(text string) {
 	fmt.Fprintln(c.Err, "holdfast: "+text)
 }
 
-// Warn prints a warning, once.
+// Warn prints a warning. It prints the same warning only once.
 func (c *Console) Warn(text string) {
 	if _, known := c.warned.LoadOrStore(text, true); !known {
 		c.Note("warning: %s", text)
 	}
 }
 
-// Paint returns text in a style, if the terminal shows colours.
+// Paint returns text in a style, if the terminal supports colors.
 func (c *Console) Paint(style, text string) string {
 	if !c.colour || text == "" {
 		return text
@@ -108,8 +109,8 @@ const (
 	Green = "32"
 )
 
-// Printable replaces characters that could move the cursor or colour the screen by
-// escapes.
+// Printable replaces characters that could move the cursor or change colors with escape
+// sequences.
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, unprintable) {
 		return s
@@ -125,12 +126,12 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// unprintable reports whether r is a control or reorders what is shown.
+// unprintable reports whether r is a control character or changes the direction of text.
 func unprintable(r rune) bool {
 	return unicode.IsControl(r) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
 }
 
-// ReadText reads a file, or standard input for "-", without the space around it.
+// ReadText reads a file, or standard input if path is "-". It trims white space.
 func (c *Console) ReadText(path string) (string, error) {
 	if path == "-" {
 		text, err := io.ReadAll(c.In)
@@ -143,8 +144,8 @@ func (c *Console) ReadText(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ReadSecret returns an argument, or standard input for "-", because arguments show
-// in the list of processes.
+// ReadSecret returns text, or standard input if text is "-". Secrets can be passed that
+// way because arguments are visible in the list of processes.
 func (c *Console) ReadSecret(text string) (string, error) {
 	if text == "-" {
 		return c.ReadText(text)
@@ -152,7 +153,7 @@ func (c *Console) ReadSecret(text string) (string, error) {
 	return text, nil
 }
 
-// Pairs prints names and values, one pair to a line, if the value is not "".
+// Pairs prints names and values, one pair per line. It omits empty values.
 func (c *Console) Pairs(pairs [][2]string) {
 	width := 10
 	for _, p := range pairs {

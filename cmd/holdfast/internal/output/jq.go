@@ -14,25 +14,25 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// maxQueried is how many bytes of JSON a query reads.
+// maxQueried is the largest input of a query, in bytes.
 const maxQueried = 256 << 20
 
-// A query is a jq expression that changes what a command prints. It reads neither the
-// environment nor files.
+// A query is a jq expression that transforms the output of a command. It can read neither
+// the environment nor files.
 type query struct {
 	code *gojq.Code
-	json bytes.Buffer // what the command has printed so far
-	out  io.Writer    // for the results
+	json bytes.Buffer // output of the command so far
+	out  io.Writer    // destination of the results
 }
 
-// Query makes everything that is printed to Out the input of a jq expression, whose results are
-// printed instead by Answer.
+// Query makes the output of the command the input of a jq expression. Answer then prints
+// the results instead.
 func (c *Console) Query(expression string) error {
 	parsed, err := gojq.Parse(expression)
 	if wrong, ok := errors.AsType[*gojq.ParseError](err); ok {
-		at := max(0, min(wrong.Offset-len(wrong.Token), len(expression)))
-		return problem.Usage("--jq: %v, at character %d", err, len([]rune(expression[:at]))+1).
-			Hint("here: " + expression[:at] + " → " + expression[at:])
+		offset := max(0, min(wrong.Offset-len(wrong.Token), len(expression)))
+		return problem.Usage("--jq: %v, at character %d", err, len([]rune(expression[:offset]))+1).
+			Hint("here: " + expression[:offset] + " → " + expression[offset:])
 	}
 	var code *gojq.Code
 	if err == nil {
@@ -46,17 +46,17 @@ func (c *Console) Query(expression string) error {
 	return nil
 }
 
-// Write keeps what a command prints.
+// Write buffers the output of the command.
 func (q *query) Write(p []byte) (int, error) {
 	if q.json.Len()+len(p) > maxQueried {
 		return 0, problem.New(problem.ExitError, "--jq reads at most %d MiB", maxQueried>>20).
-			Hint("narrow it with --limit, or pipe -o json into jq")
+			Hint("use --limit, or pipe -o json into jq")
 	}
 	return q.json.Write(p)
 }
 
-// Answer prints the results of the query, if there is one. failed says that the command did not do
-// what it was asked for; what it printed is then printed as it is.
+// Answer prints the results of the query, if there is one. If failed is true, it prints
+// the original output of the command.
 func (c *Console) Answer(ctx context.Context, failed bool) error {
 	q := c.query
 	if q == nil {
@@ -86,13 +86,13 @@ func (c *Console) Answer(ctx context.Context, failed bool) error {
 	}
 }
 
-// evaluate prints what an expression makes of a value: text as it is, and everything else as JSON on
-// one line.
+// evaluate prints the results of an expression for one input: strings without quotes, and
+// other values as JSON on one line.
 func (c *Console) evaluate(ctx context.Context, code *gojq.Code, input any) error {
 	results := code.RunWithContext(ctx, input)
 	for n := 1; ; n++ {
-		v, more := results.Next()
-		if !more {
+		v, ok := results.Next()
+		if !ok {
 			return nil
 		}
 		if err, ok := v.(error); ok {
@@ -109,13 +109,13 @@ func (c *Console) evaluate(ctx context.Context, code *gojq.Code, input any) erro
 			}
 			text = string(b)
 		}
-		if isText && IsTerminal(c.file) { // a pipe gets the bytes
+		if isText && IsTerminal(c.file) { // a pipe gets the original bytes
 			lines := strings.Split(text, "\n")
 			for i := range lines {
 				lines[i] = Printable(lines[i])
 			}
 			text = strings.Join(lines, "\n")
 		}
-		fmt.Fprintln(c.Out, text) // errors stay in the writer until it is flushed
+		fmt.Fprintln(c.Out, text) // the writer keeps the error until it is flushed
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// appendJSON writes a message as the JSON API does: with every scalar, list and map,
-// even if empty, but without messages that are not set and without fields that are
-// only input. Unlike those of protojson, the bytes never vary.
+// appendJSON writes a message as the JSON API does: with every scalar, list and map, even
+// if empty, but without unset messages and without input-only fields. Unlike protojson,
+// it always produces the same bytes.
 func appendJSON(b []byte, m protoreflect.Message) []byte {
 	if t, ok := m.Interface().(*timestamppb.Timestamp); ok {
 		return t.AsTime().UTC().AppendFormat(b, `"`+milliseconds+`"`)
@@ -29,9 +29,9 @@ func appendJSON(b []byte, m protoreflect.Message) []byte {
 	if d, ok := m.Interface().(*durationpb.Duration); ok {
 		return append(strconv.AppendFloat(append(b, '"'), d.AsDuration().Seconds(), 'f', -1, 64), `s"`...)
 	}
-	if s, ok := m.Interface().(*structpb.Struct); ok { // JSON itself
+	if s, ok := m.Interface().(*structpb.Struct); ok { // the value is JSON already
 		text, err := json.Marshal(s.AsMap())
-		problem.Must(err) // it was JSON before
+		problem.Must(err) // it was decoded from JSON
 		return append(b, text...)
 	}
 	b = append(b, '{')
@@ -54,7 +54,7 @@ func appendJSON(b []byte, m protoreflect.Message) []byte {
 
 const milliseconds = "2006-01-02T15:04:05.000Z07:00"
 
-// inputOnly reports whether a field is only input.
+// inputOnly reports whether a field is input only.
 func inputOnly(fd protoreflect.FieldDescriptor) bool {
 	marks, _ := proto.GetExtension(fd.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return slices.Contains(marks, annotations.FieldBehavior_INPUT_ONLY)
@@ -77,7 +77,7 @@ func appendField(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	return appendValue(b, fd, v)
 }
 
-// appendEntries writes a map in the order of its keys, which can be numbers.
+// appendEntries writes a map sorted by its keys, which can be numbers.
 func appendEntries(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) []byte {
 	var keys []protoreflect.MapKey
 	for k := range m.Range {
@@ -100,14 +100,14 @@ func appendEntries(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map
 	return append(b, '}')
 }
 
-// appendValue writes one value of the kinds that the API has.
+// appendValue writes one value. It supports the kinds that the API uses.
 func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
 		return strconv.AppendBool(b, v.Bool())
 	case protoreflect.Int32Kind:
 		return strconv.AppendInt(b, v.Int(), 10)
-	case protoreflect.DoubleKind: // from 0 to 1, and so never what JSON cannot express
+	case protoreflect.DoubleKind: // from 0 to 1, so never a value that JSON cannot express
 		return strconv.AppendFloat(b, v.Float(), 'f', -1, 64)
 	case protoreflect.EnumKind:
 		if d := fd.Enum().Values().ByNumber(v.Enum()); d != nil {
@@ -119,12 +119,12 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	case protoreflect.MessageKind:
 		return appendJSON(b, v.Message())
 	}
-	return appendText(b, v.String()) // also of 64-bit numbers, which are text in JSON
+	return appendText(b, v.String()) // also for 64-bit numbers, which are strings in JSON
 }
 
 func appendText(b []byte, s string) []byte {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-		return append(append(append(b, '"'), s...), '"') // nearly every text, and much faster
+		return append(append(append(b, '"'), s...), '"') // the common case, and much faster
 	}
 	var buf strings.Builder
 	e := json.NewEncoder(&buf)
@@ -133,7 +133,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, strings.TrimSuffix(buf.String(), "\n")...)
 }
 
-// When tells a time, on a terminal also from now.
+// When formats a time. On a terminal it adds the time relative to now.
 func (c *Console) When(t time.Time) string {
 	if c.Terminal {
 		return ShortTime(t) + " (" + Relative(t, time.Now()) + ")"
@@ -141,5 +141,5 @@ func (c *Console) When(t time.Time) string {
 	return ShortTime(t)
 }
 
-// ShortTime formats a time without its fraction.
+// ShortTime formats a time without fractional seconds.
 func ShortTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

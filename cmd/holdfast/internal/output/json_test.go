@@ -20,16 +20,20 @@ func TestJSON(t *testing.T) {
 		message proto.Message
 		want    string
 	}{
-		"what is empty is there, what is not set is not": {
+		"empty fields are written, unset messages are not": {
 			&iampb.Group{Uid: "a"},
-			`{"uid":"a","name":"","description":"","resourceLimits":{},"verified":false,"kind":"ORG_KIND_UNSPECIFIED","status":"ORG_STATUS_UNSPECIFIED"}`,
+			`{"uid":"a","name":"","description":"","resourceLimits":{},"verified":false,` +
+				`"kind":"ORG_KIND_UNSPECIFIED","status":"ORG_STATUS_UNSPECIFIED"}`,
 		},
 		"a time has three digits of a second, and numbers are in order": {
 			&iampb.Group{ResourceLimits: map[string]int32{"b": 2, "a": 1}, Kind: 99, CreateTime: noon},
-			`{"uid":"","name":"","description":"","resourceLimits":{"a":1,"b":2},"verified":false,"createTime":"2030-01-31T12:00:00.000Z","kind":99,"status":"ORG_STATUS_UNSPECIFIED"}`,
+			`{"uid":"","name":"","description":"","resourceLimits":{"a":1,"b":2},"verified":false,` +
+				`"createTime":"2030-01-31T12:00:00.000Z","kind":99,"status":"ORG_STATUS_UNSPECIFIED"}`,
 		},
 		"lists of enums, and text that needs quotes": {
-			&iampb.Role{Name: "<\"\n>", Capabilities: []capabilitiespb.Capability{capabilitiespb.Capability_CAP_IAM_GROUPS_LIST}},
+			&iampb.Role{
+				Name: "<\"\n>", Capabilities: []capabilitiespb.Capability{capabilitiespb.Capability_CAP_IAM_GROUPS_LIST},
+			},
 			`{"uid":"","name":"<\"\n>","description":"","capabilities":["CAP_IAM_GROUPS_LIST"]}`,
 		},
 		"what is only sent is not shown": {
@@ -37,7 +41,9 @@ func TestJSON(t *testing.T) {
 			`{"uid":"","roleUid":"r","email":"","singleUse":false,"code":"","keyId":""}`,
 		},
 		"a map of numbers is in their order": {
-			&iampb.AccountAssociation_GitHub{AppInstallations: map[int64]*iampb.AccountAssociation_GitHubAppInstallations{10: {}, 9: {}}},
+			&iampb.AccountAssociation_GitHub{
+				AppInstallations: map[int64]*iampb.AccountAssociation_GitHubAppInstallations{10: {}, 9: {}},
+			},
 			`{"appInstallations":{"9":{"installations":[]},"10":{"installations":[]}}}`,
 		},
 	}

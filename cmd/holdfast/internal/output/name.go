@@ -11,17 +11,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// A Name is what people call something: what they read, and its path. Kind is what the server
-// calls its kind.
+// A Name is the title and path of a resource, for people. Kind is the server's name for
+// its kind.
 type Name struct{ Title, Path, Kind string }
 
-// Names returns the names of those uids that the caller may know. The others stay uids.
+// Names returns the names of the UIDs that the caller may know. It omits all others.
 type Names func(uids []string) map[string]Name
 
-// A Called returns the name of a uid, or the uid itself.
+// A Called returns the name of a UID, or the UID itself if the name is unknown.
 type Called func(uid string) Name
 
-// Named returns a column whose text is computed with the names of uids.
+// Named returns a column whose text is computed with the names of UIDs.
 func Named[T proto.Message](name string, uids func(T) []string, text func(T, Called) string) Column {
 	return Column{
 		Name: name,
@@ -32,29 +32,30 @@ func Named[T proto.Message](name string, uids func(T) []string, text func(T, Cal
 	}
 }
 
-// NameOf returns a column that shows what the uid in a field is called.
+// NameOf returns a column with the name of the resource whose UID is in a field.
 func NameOf(name, path string) Column {
 	return refColumn(name, path, func(n Name) string { return n.Title })
 }
 
-// PathOf returns a column that shows the path of what the uid in a field stands for. It tells equal
-// names apart.
+// PathOf returns a column with the path of the resource whose UID is in a field. Paths
+// distinguish resources of the same name.
 func PathOf(name, path string) Column {
 	c := refColumn(name, path, func(n Name) string { return n.Path })
 	c.tail = true
 	return c
 }
 
-// GroupOf returns a column that shows the path of the group that the uid in a field is in.
+// GroupOf returns a column with the path of the group that contains the resource whose
+// UID is in a field.
 func GroupOf(name, path string) Column {
 	c := PathOf(name, path)
 	uids, named := c.uids, c.named
 	c.uids = func(m protoreflect.Message) []string {
-		all := uids(m)
-		for i, uid := range all {
-			all[i] = parentOf(uid)
+		groups := uids(m)
+		for i, uid := range groups {
+			groups[i] = parentOf(uid)
 		}
-		return all
+		return groups
 	}
 	c.named = func(m protoreflect.Message, called Called) string {
 		return named(m, func(uid string) Name { return called(parentOf(uid)) })
@@ -62,7 +63,8 @@ func GroupOf(name, path string) Column {
 	return c
 }
 
-// parentOf returns the uid of the group that a resource is in. An organization is in itself.
+// parentOf returns the UID of the group that contains a resource, or the UID itself for
+// an organization.
 func parentOf(uid string) string {
 	for i := len(uid) - 1; i > 0; i-- {
 		if uid[i] == '/' {
@@ -91,12 +93,13 @@ func refColumn(name, path string, part func(Name) string) Column {
 	}
 }
 
-// A rower makes rows of messages. It looks up the names of all uids of a page at once.
+// A rower converts messages to rows. It looks up the names of all UIDs of a page in one
+// call.
 type rower struct {
 	columns  []Column
 	names    Names
 	known    map[string]Name
-	relative bool // times are told from now
+	relative bool // whether times are relative to now
 	now      time.Time
 }
 
@@ -112,7 +115,7 @@ func (r *rower) rows(page []protoreflect.Message) [][]string {
 	return rows
 }
 
-// learn looks up the uids of a page that are not known yet.
+// learn looks up the UIDs of a page that are not known yet.
 func (r *rower) learn(page []protoreflect.Message) {
 	var unknown []string
 	for _, c := range r.columns {
@@ -139,7 +142,7 @@ func (r *rower) learn(page []protoreflect.Message) {
 	}
 }
 
-// called returns the name of a uid, or the uid itself.
+// called returns the name of a UID, or the UID itself.
 func (r *rower) called(uid string) Name {
 	n := r.known[uid]
 	return Name{cmp.Or(n.Title, uid), cmp.Or(n.Path, uid), n.Kind}
@@ -155,7 +158,7 @@ func (r *rower) cell(c Column, m protoreflect.Message) string {
 	return c.value(m)
 }
 
-// time returns the time in a column of a field that is one.
+// time returns the time in the field of the column, if the field is a time.
 func (c Column) time(m protoreflect.Message) (time.Time, bool) {
 	if c.text != nil {
 		return time.Time{}, false
@@ -168,7 +171,7 @@ func (c Column) time(m protoreflect.Message) (time.Time, bool) {
 	return t.AsTime(), ok
 }
 
-// Relative tells a time from now, and as a date if it is more than a month away.
+// Relative formats a time relative to now, or as a date if it is more than a month away.
 func Relative(t, now time.Time) string {
 	d := now.Sub(t)
 	text := "%s ago"

@@ -11,12 +11,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// A Page shows one message whole: every field that is set on a line of its own, with the names of
-// what it refers to.
+// A Page shows one complete message: each field that is set on its own line, with the
+// names of resources instead of UIDs.
 type Page struct {
 	Console *Console
 	Names   Names
-	UIDs    bool // references are shown with their uids
+	UIDs    bool // whether references are shown with their UIDs
 	IsUID   func(string) bool
 	called  Called
 	lines   []pageLine
@@ -68,7 +68,7 @@ func (p *Page) print() {
 	}
 }
 
-// rank puts what something is called first, and its uid last.
+// rank sorts names first and the UID last.
 func rank(label string) int {
 	if i := slices.Index([]string{"name", "display name", "path"}, label); i >= 0 {
 		return i - 10
@@ -86,7 +86,7 @@ func ownUID(m protoreflect.Message) string {
 	return ""
 }
 
-// references returns all uids in a message.
+// references returns all UIDs in a message.
 func (p *Page) references(m protoreflect.Message) (uids []string) {
 	for fd, v := range m.Range {
 		switch {
@@ -114,7 +114,8 @@ func (p *Page) mapReferences(fd protoreflect.FieldDescriptor, m protoreflect.Map
 	return uids
 }
 
-// add adds the lines of a message. Those of a message inside it have its label first.
+// add adds the lines of a message. The label of a nested message is a prefix of the
+// labels of its fields.
 func (p *Page) add(prefix string, m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -130,7 +131,7 @@ func (p *Page) add(prefix string, m protoreflect.Message) {
 			continue
 		}
 		if fd.Kind() == protoreflect.StringKind && !fd.IsList() && !fd.IsMap() && p.IsUID(v.String()) {
-			label = strings.TrimSuffix(label, " uid") // the name is shown
+			label = strings.TrimSuffix(label, " uid") // the name is shown instead
 		}
 		if values := p.values(fd, v); len(values) > 0 {
 			p.lines = append(p.lines, pageLine{label, values})
@@ -152,7 +153,7 @@ func (p *Page) addMessage(label string, m protoreflect.Message) {
 		return
 	}
 	name := m.Descriptor().Fields().ByName("name")
-	if uid := ownUID(m); uid != "" && name != nil { // what a binding binds
+	if uid := ownUID(m); uid != "" && name != nil { // a resource in a role binding
 		text := m.Get(name).String()
 		if known := p.reference(uid); known != uid || text == "" {
 			text = known
@@ -164,31 +165,31 @@ func (p *Page) addMessage(label string, m protoreflect.Message) {
 }
 
 // values returns the lines of a field.
-func (p *Page) values(fd protoreflect.FieldDescriptor, v protoreflect.Value) (all []string) {
+func (p *Page) values(fd protoreflect.FieldDescriptor, v protoreflect.Value) (lines []string) {
 	switch {
 	case fd.IsMap():
 		for k, value := range v.Map().Range {
 			text := strings.Trim(string(appendValue(nil, fd.MapValue(), value)), `"`)
-			all = append(all, k.String()+" = "+p.reference(text))
+			lines = append(lines, k.String()+" = "+p.reference(text))
 		}
-		slices.Sort(all)
-		return all
+		slices.Sort(lines)
+		return lines
 	case fd.IsList():
 		for i := range v.List().Len() {
 			if fd.Message() != nil {
-				all = append(all, string(appendValue(nil, fd, v.List().Get(i))))
+				lines = append(lines, string(appendValue(nil, fd, v.List().Get(i))))
 				continue
 			}
-			all = append(all, scalarText(fd, v.List().Get(i)))
+			lines = append(lines, scalarText(fd, v.List().Get(i)))
 		}
-		return all
+		return lines
 	case fd.Kind() == protoreflect.StringKind && fd.Name() != "uid":
 		return strings.Split(p.reference(v.String()), "\n")
 	}
 	return []string{scalarText(fd, v)}
 }
 
-// reference returns what a text is called if it is a uid, and the text itself otherwise.
+// reference returns the name of the resource if text is a UID, and otherwise text.
 func (p *Page) reference(text string) string {
 	if !p.IsUID(text) {
 		return text

@@ -14,16 +14,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A Table aligns rows of text. The rows of the first page set the widths, because
-// the others are printed as they arrive.
+// A Table aligns rows of text. The rows of the first page determine the widths, because
+// later pages are printed when they arrive.
 type Table struct {
 	Console *Console
 	Header  []string
-	Width   int    // of a line; longer cells are cut. 0: nothing is cut
-	tails   []bool // the columns of whose long cells the end is shown
-	wholes  []bool // the columns whose cells are not cut
+	Width   int    // cells per line, to which cells are shortened; if 0, nothing is shortened
+	tails   []bool // columns that show the end of cells that are too long
+	wholes  []bool // columns whose cells are not shortened
 	rows    [][]string
-	widths  []int // known once the first page is out
+	widths  []int // set by the first page
 }
 
 // Add adds a row to the page.
@@ -70,16 +70,17 @@ func (t *Table) write(row []string, style string) {
 	if style != "" {
 		text = t.Console.Paint(style, text)
 	}
-	fmt.Fprintln(t.Console.Out, text) // errors stay in the writer until it is flushed
+	fmt.Fprintln(t.Console.Out, text) // the writer keeps the error until it is flushed
 }
 
-// gap is the space between columns, and leastWidth is what a column keeps when a table is made to fit.
+// gap is the space between columns. leastWidth is the smallest width to which a column is
+// reduced. Both are in cells.
 const (
 	gap        = 2
 	leastWidth = 8
 )
 
-// fit takes from the widest columns until a line has Width cells.
+// fit reduces the widest columns until a line has Width cells.
 func (t *Table) fit() {
 	total := (len(t.widths) - 1) * gap
 	for _, w := range t.widths {
@@ -99,7 +100,7 @@ func (t *Table) fit() {
 	}
 }
 
-// cells returns how many cells of a terminal a text takes.
+// cells returns the number of terminal cells that a text occupies.
 func cells(s string) (n int) {
 	for _, r := range s {
 		n += runeCells(r)
@@ -108,7 +109,7 @@ func cells(s string) (n int) {
 }
 
 func runeCells(r rune) int {
-	if r < 0x300 { // nearly every character
+	if r < 0x300 { // the common case
 		return 1
 	}
 	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
@@ -120,7 +121,8 @@ func runeCells(r rune) int {
 	return 1
 }
 
-// cut shortens a text to n cells, with dots for what is left out: its end, or its beginning if tail.
+// cut shortens a text to n cells, with an ellipsis for its end, or for its beginning if
+// tail is true.
 func cut(s string, n int, tail bool) string {
 	if cells(s) <= n {
 		return s
@@ -199,7 +201,7 @@ func (p *csvPrinter) Flush() error {
 
 func (p *csvPrinter) Close() error { return p.Flush() }
 
-// unbuffered is the part of printers that write each message at once.
+// unbuffered is embedded in printers that write each message immediately.
 type unbuffered struct{}
 
 func (unbuffered) Flush() error { return nil }
@@ -256,7 +258,7 @@ func (p *jsonPrinter) Close() error {
 	return err
 }
 
-// A yamlPrinter writes what a jsonPrinter does, as YAML.
+// A yamlPrinter writes the same structure as a jsonPrinter, in YAML.
 type yamlPrinter struct {
 	unbuffered
 	console *Console
@@ -267,7 +269,7 @@ type yamlPrinter struct {
 func (p *yamlPrinter) Add(m protoreflect.Message) error {
 	p.n++
 	var doc yaml.Node
-	if err := yaml.Unmarshal(appendJSON(nil, m), &doc); err != nil { // JSON is YAML, and keeps its order
+	if err := yaml.Unmarshal(appendJSON(nil, m), &doc); err != nil { // JSON is valid YAML, and the nodes keep the order
 		return err
 	}
 	node := doc.Content[0]
@@ -286,7 +288,7 @@ func (p *yamlPrinter) Add(m protoreflect.Message) error {
 	return err
 }
 
-// plain removes the braces and quotes of JSON where YAML needs none.
+// plain removes the braces and quotes of JSON where YAML does not need them.
 func plain(n *yaml.Node) {
 	n.Style = 0
 	for _, c := range n.Content {

@@ -16,8 +16,9 @@ import (
 func TestRelative(t *testing.T) {
 	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 	for want, ago := range map[string]time.Duration{
-		"now": 500 * time.Millisecond, "59s ago": 59 * time.Second, "1m ago": 119 * time.Second, "47h ago": 47*time.Hour + 59*time.Minute,
-		"2d ago": 48 * time.Hour, "30d ago": 30 * 24 * time.Hour, "2029-12-31": 31 * 24 * time.Hour,
+		"now": 500 * time.Millisecond, "59s ago": 59 * time.Second, "1m ago": 119 * time.Second,
+		"47h ago": 47*time.Hour + 59*time.Minute,
+		"2d ago":  48 * time.Hour, "30d ago": 30 * 24 * time.Hour, "2029-12-31": 31 * 24 * time.Hour,
 		"in 6d": -(6*24*time.Hour + time.Hour), "2031-01-31": -365 * 24 * time.Hour,
 	} {
 		if got := Relative(now.Add(-ago), now); got != want {
@@ -53,7 +54,9 @@ func TestTerminal(t *testing.T) {
 		{Uid: "u1", Name: "web", Description: long, CreateTime: timestamppb.New(time.Now().Add(-90 * time.Minute))},
 		{Uid: "u2", Name: strings.Repeat("n", 60), Description: "short"},
 	}
-	view := View{Plural: "groups", Columns: Columns("name", PathOf("path", "uid"), Whole("link", "description"), "createTime")}
+	view := View{
+		Plural: "groups", Columns: Columns("name", PathOf("path", "uid"), Whole("link", "description"), "createTime"),
+	}
 	print := func(terminal bool, v View) (string, int) {
 		var out bytes.Buffer
 		asked := 0
@@ -85,7 +88,8 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("the rows are not sorted:\n%s", got)
 	}
 	piped, asked := print(false, view)
-	if !strings.Contains(piped, "acme/deep/") || !strings.Contains(piped, strings.TrimSpace(long)) || strings.Contains(piped, "ago") || asked != 1 {
+	if !strings.Contains(piped, "acme/deep/") || !strings.Contains(piped, strings.TrimSpace(long)) ||
+		strings.Contains(piped, "ago") || asked != 1 {
 		t.Errorf("asked %d times in a pipe:\n%s", asked, piped)
 	}
 	if !strings.Contains(piped, "  u2  ") {
@@ -107,7 +111,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestPage shows every field, references by name, and nothing that could move the cursor.
+// TestPage checks that a page shows every field, references by name, and nothing that
+// could move the cursor.
 func TestPage(t *testing.T) {
 	var out bytes.Buffer
 	c := &Console{Out: bufio.NewWriter(&out)}
@@ -117,7 +122,9 @@ func TestPage(t *testing.T) {
 		return map[string]Name{"r1": {Title: "viewer", Path: "viewer"}, "p1": {Path: "acme/okta"}}
 	}}
 	m := &iampb.IdentityProvider{Uid: "p1", Name: "okta", Description: "two\nlines \x1b[31m", DefaultRole: "r1",
-		Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{Issuer: "https://x.example", AdditionalScopes: []string{"a", "b"}}}}
+		Configuration: &iampb.IdentityProvider_Oidc{
+			Oidc: &iampb.IdentityProvider_OIDC{Issuer: "https://x.example", AdditionalScopes: []string{"a", "b"}},
+		}}
 	p.Show(m.ProtoReflect())
 	if err := c.Out.Flush(); err != nil {
 		t.Fatal(err)

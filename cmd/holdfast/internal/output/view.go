@@ -19,30 +19,30 @@ import (
 // Formats are the formats of results.
 var Formats = []string{"table", "wide", "json", "yaml", "csv", "id"}
 
-// A Printer writes messages one after the other. It may buffer them until Flush.
+// A Printer writes messages. It may buffer them until Flush.
 type Printer interface {
 	Add(protoreflect.Message) error
 	Flush() error
 	Close() error
 }
 
-// A View is how results of one kind are shown.
+// A View defines how results of one kind are shown.
 type View struct {
-	Plural  string // what several are called in a sentence
-	ID      string // the field that -o id shows; "" is uid
+	Plural  string // plural of the kind in a sentence
+	ID      string // the field that -o id prints; if "", uid
 	Columns []Column
-	Wide    []Column // also shown by wide and csv
-	Sorted  bool     // the rows of each page of a table are in the order of their cells
+	Wide    []Column // additional columns of wide and csv
+	Sorted  bool     // the rows of each page of a table are sorted by their cells
 }
 
-// NewPrinter returns a printer for messages of one kind. chosen names columns that
-// replace those of the view. many says whether the result is a list.
-// names looks up the uids that the view shows by name.
+// NewPrinter returns a printer for messages of one kind. If chosen is not empty, it names
+// the columns to print instead of the view's columns. many is true if the result is a
+// list. names looks up the names of UIDs.
 func NewPrinter(
 	c *Console, format string, chosen []string, v View, d protoreflect.MessageDescriptor, many bool, names Names,
 ) (Printer, error) {
 	if len(chosen) > 0 && slices.Contains([]string{"json", "yaml", "id"}, format) {
-		return nil, problem.Usage("--columns goes with table, wide and csv, not with %s", format)
+		return nil, problem.Usage("--columns needs -o table, wide or csv: it cannot be used with %s", format)
 	}
 	switch format {
 	case "json":
@@ -87,7 +87,7 @@ func NewPrinter(
 	return &tablePrinter{Table: t, rower: r, empty: "no " + v.Plural, sorted: v.Sorted}, nil
 }
 
-// words writes a name in camel case as words.
+// words splits a name in camel case into words.
 func words(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -101,29 +101,30 @@ func words(name string) string {
 
 // A Column is one field in a table or CSV.
 type Column struct {
-	Name string // in capitals, its header
+	Name string // header of CSV; a table has it in capitals
 	path string
-	text func(protoreflect.Message) string // instead of path
+	text func(protoreflect.Message) string // replaces path
 
-	uids  func(protoreflect.Message) []string // whose names the text needs
+	uids  func(protoreflect.Message) []string // UIDs whose names the text needs
 	named func(protoreflect.Message, Called) string
-	whole bool   // it is never cut
-	tail  bool   // of a text that does not fit, the end is shown
-	raw   string // the field that CSV has instead; "": the same text
+	whole bool   // never shortened
+	tail  bool   // if the text does not fit, its end is shown
+	raw   string // field to use in CSV; if "", the same text
 }
 
-// Whole returns the column of a field that is never cut, such as a link that is shown once.
+// Whole returns the column of a field that is never shortened, such as a link that is
+// shown once.
 func Whole(name, path string) Column { return Column{Name: name, path: path, whole: true} }
 
-// InCSV returns the column with another field for CSV, which programs read.
+// InCSV returns the column with another field for CSV, because programs read CSV.
 func (c Column) InCSV(path string) Column {
 	c.raw = path
 	return c
 }
 
-// Columns returns columns from specs, which are Columns or strings: the path of a
-// field, or name=path.
-func Columns(specs ...any) (all []Column) {
+// Columns returns columns from specs. A spec is a Column or a string: the path of a field,
+// or name=path.
+func Columns(specs ...any) (columns []Column) {
 	for _, spec := range specs {
 		c, isColumn := spec.(Column)
 		if !isColumn {
@@ -133,9 +134,9 @@ func Columns(specs ...any) (all []Column) {
 			}
 			c = Column{Name: name, path: path}
 		}
-		all = append(all, c)
+		columns = append(columns, c)
 	}
-	return all
+	return columns
 }
 
 // Text returns a column whose text is computed from a message.
@@ -143,7 +144,7 @@ func Text[T proto.Message](name string, text func(T) string) Column {
 	return Column{Name: name, text: func(m protoreflect.Message) string { return text(m.Interface().(T)) }}
 }
 
-// choose finds columns by name: those of the view, or any field by its JSON name.
+// choose returns columns by name: columns of the view, or any field by its JSON name.
 func (v View) choose(names []string, d protoreflect.MessageDescriptor) ([]Column, error) {
 	known := slices.Concat(v.Columns, v.Wide)
 	var chosen []Column
@@ -194,11 +195,11 @@ func (c Column) value(m protoreflect.Message) string {
 	return textOf(m, fd)
 }
 
-// field returns the field of the column and the message that has it.
+// field returns the field of the column and the message that contains it.
 func (c Column) field(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	names := strings.Split(c.path, ".")
 	for _, name := range names[:len(names)-1] {
-		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // of what is not set, empty
+		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // empty if it is not set
 	}
 	return m, fieldNamed(m.Descriptor(), names[len(names)-1])
 }
@@ -213,11 +214,11 @@ func textOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
 	}
 	v := m.Get(fd)
 	if fd.IsList() && fd.Message() == nil {
-		var all []string
+		var texts []string
 		for i := range v.List().Len() {
-			all = append(all, scalarText(fd, v.List().Get(i)))
+			texts = append(texts, scalarText(fd, v.List().Get(i)))
 		}
-		return strings.Join(all, ",")
+		return strings.Join(texts, ",")
 	}
 	if fd.IsList() || fd.IsMap() || fd.Message() != nil {
 		return strings.Trim(string(appendField(nil, fd, v)), `"`)
@@ -235,7 +236,7 @@ func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	return fmt.Sprint(v.Enum())
 }
 
-// EnumWords returns what people may write for an enum, without what is only for the service itself.
+// EnumWords returns the words for the values of an enum, without internal values.
 func EnumWords(d protoreflect.EnumDescriptor) (words []string) {
 	for i := range d.Values().Len() {
 		v := d.Values().Get(i)
@@ -246,8 +247,8 @@ func EnumWords(d protoreflect.EnumDescriptor) (words []string) {
 	return words
 }
 
-// EnumWord returns how people write a value: a capability by its dotted name, and
-// others in lower case without the name of the type.
+// EnumWord returns the word for an enum value: the dotted name of a capability, and
+// otherwise the name in lower case without the prefix of the type.
 func EnumWord(v protoreflect.EnumValueDescriptor) string {
 	if name, _ := proto.GetExtension(v.Options(), capabilitiespb.E_Name).(string); name != "" {
 		return name

@@ -1,5 +1,5 @@
-// Package problem defines the errors that a person reads: a sentence, what to do
-// about it, and the exit code.
+// Package problem defines errors for people: a sentence, hints on what to do, and the
+// exit code.
 package problem
 
 import (
@@ -8,12 +8,12 @@ import (
 	"fmt"
 )
 
-// The exit codes. docs/cli.md lists them: they do not change.
+// Exit codes. docs/cli.md lists them, so they must not change.
 const (
 	ExitOK              = 0
-	ExitError           = 1 // the server refused, or failed
-	ExitUsage           = 2 // the command line or the settings
-	ExitNo              = 3 // the answer of `iam can` is no
+	ExitError           = 1 // the server refused the call or failed
+	ExitUsage           = 2 // mistake in the command line or the settings
+	ExitNo              = 3 // the answer is no, for example of iam can
 	ExitUnauthenticated = 4
 	ExitDenied          = 5
 	ExitNotFound        = 6
@@ -21,7 +21,7 @@ const (
 	ExitInterrupted     = 130
 )
 
-// A Problem is an error with what to do about it and the exit code.
+// A Problem is an error with hints on what to do and the exit code.
 type Problem struct {
 	Text  string
 	Hints []string
@@ -45,10 +45,10 @@ func (p *Problem) Hint(hints ...string) *Problem {
 	return p
 }
 
-// Of returns the problem for any error.
-func Of(ctx context.Context, err error) *Problem {
+// From returns the problem for any error.
+func From(ctx context.Context, err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
-		return &Problem{Text: err.Error(), Hints: p.Hints, Code: p.Code} // with what was put before it
+		return &Problem{Text: err.Error(), Hints: p.Hints, Code: p.Code} // keeps the text that was added by wrapping
 	}
 	if ctx.Err() != nil {
 		return New(ExitInterrupted, "interrupted")

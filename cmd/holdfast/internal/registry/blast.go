@@ -15,13 +15,14 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// blastStages are the stages by the words of the command, in their order.
+// blastStages are the names of the stages on the command line and in the output, in
+// order.
 var blastStages = []struct{ word, title string }{
 	{"packages", "packages"}, {"images", "images"}, {"tags", "tags"}, {"running", "running"},
 	{"pulled", "have pulled"}, {"can-pull", "can pull"}, {"can-push", "can push"}, {"owners", "owners"},
 }
 
-// blastItems are the parts of a stage.
+// blastItems returns the noun of the items of a stage.
 func blastItems() noun.Noun {
 	return noun.Noun{
 		Area: "findings", Use: "results", One: "result", Message: noun.MessageOf(&findingspb.BlastItem{}),
@@ -29,7 +30,7 @@ func blastItems() noun.Noun {
 	}
 }
 
-// blastText returns an item in a line.
+// blastText formats an item as one line.
 func blastText(i *findingspb.BlastItem) string {
 	switch {
 	case i.GetPackage() != nil:
@@ -71,10 +72,11 @@ func findingsBlast(a *noun.App) *cobra.Command {
 	var group, stage string
 	req := &findingspb.ListBlastStageRequest{}
 	cmd := &cobra.Command{
-		Use: "blast ADVISORY|PURL", Short: "Show how far something is spread, who runs it, and who can fix it",
-		Long: "Takes the id of an advisory or one of its aliases, such as a CVE, or a package URL. Shows packages, images, tags,\n" +
-			"where they run, who has pulled them, who can pull them, who can push a fix, and who owns the groups. Each stage\n" +
-			"says how many there are, and whether that is all. With --stage, lists one stage alone, with all its pages.",
+		Use: "blast ADVISORY|PURL", Short: "Show the affected images, their users, and the people who can fix them",
+		Long: "The argument is the id of an advisory, one of its aliases, such as a CVE, or a package URL. The stages\n" +
+			"are: packages, images, tags, where they run, who has pulled them, who can pull them, who can push a fix,\n" +
+			"and who owns the groups. Each stage has a count and says whether it is complete. --stage lists one stage\n" +
+			"completely.",
 		Example: "  holdfast findings blast CVE-2026-1234\n" +
 			"  holdfast findings blast pkg:npm/lodash --range '<4.17.21' --group acme/platform --days 7\n" +
 			"  holdfast findings blast CVE-2026-1234 --stage owners",
@@ -84,7 +86,7 @@ func findingsBlast(a *noun.App) *cobra.Command {
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only images in `GROUP` and below it")
 	f := cmd.Flags()
 	f.StringVar(&req.Range, "range", "", "with a package, only versions in `RANGE`, such as \">=4.0.0 <4.17.21 || 5.0.0\"")
-	f.Int32Var(&req.Days, "days", 0, "pulls of so many `DAYS` count (default: 30)")
+	f.Int32Var(&req.Days, "days", 0, "count the pulls of this many `DAYS` (default: 30)")
 	f.StringVar(&stage, "stage", "", "only `STAGE`: "+strings.Join(stageWords(), ", "))
 	noun.CompleteWords(cmd, "stage", stageWords())
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -108,22 +110,23 @@ func findingsBlast(a *noun.App) *cobra.Command {
 				return sayGaps(ctx, a, req)
 			}
 		}
-		return problem.Usage("%q is not a stage", stage).Hint("these are " + strings.Join(stageWords(), ", "))
+		return problem.Usage("%q is not a stage", stage).Hint("use one of " + strings.Join(stageWords(), ", "))
 	})
 	return cmd
 }
 
-func stageWords() (all []string) {
+func stageWords() (words []string) {
 	for _, s := range blastStages {
-		all = append(all, s.word)
+		words = append(words, s.word)
 	}
-	return all
+	return words
 }
 
-// showBlast shows the beginning of every stage.
-func showBlast(ctx context.Context, a *noun.App, of *findingspb.ListBlastStageRequest) error {
+// showBlast prints the first items of every stage.
+func showBlast(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewBlastServiceClient(a).GetBlast, &findingspb.GetBlastRequest{
-		AdvisoryId: of.GetAdvisoryId(), Purl: of.GetPurl(), Range: of.GetRange(), GroupUid: of.GetGroupUid(), Days: of.GetDays(),
+		AdvisoryId: req.GetAdvisoryId(), Purl: req.GetPurl(), Range: req.GetRange(), GroupUid: req.GetGroupUid(),
+		Days: req.GetDays(),
 	}, "advisory_id=ADVISORY", "purl=PURL", "range=--range", "days=--days")
 	if err != nil {
 		return err
@@ -153,7 +156,7 @@ func showBlast(ctx context.Context, a *noun.App, of *findingspb.ListBlastStageRe
 	})
 }
 
-// sayGaps says what may be missing from a stage.
+// sayGaps prints what may be missing from a stage.
 func sayGaps(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageRequest) error {
 	req.PageSize, req.PageToken, req.Skip = 1, "", 0
 	m, err := signin.Call(ctx, findingspb.NewBlastServiceClient(a).ListBlastStage, req)

@@ -17,17 +17,17 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// imageChanges are differences between images.
+// imageChanges returns the noun of differences between images.
 func imageChanges() noun.Noun {
 	kind := func(c *findingspb.ImageChange) string {
 		return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(c.GetKind().String(), "KIND_")), "_", " ")
 	}
-	versions := func(all []*findingspb.Package) string {
-		var some []string
-		for _, p := range all {
-			some = append(some, p.GetVersion())
+	versions := func(packages []*findingspb.Package) string {
+		var texts []string
+		for _, p := range packages {
+			texts = append(texts, p.GetVersion())
 		}
-		return strings.Join(some, ", ")
+		return strings.Join(texts, ", ")
 	}
 	return noun.Noun{
 		Area: "findings", Use: "changes", One: "change", Message: noun.MessageOf(&findingspb.ImageChange{}), ID: "name",
@@ -39,7 +39,7 @@ func imageChanges() noun.Noun {
 	}
 }
 
-// changeState says whether a finding is open.
+// changeState returns the state of a finding, or "".
 func changeState(c *findingspb.ImageChange) string {
 	if c.GetFinding() == nil {
 		return ""
@@ -53,9 +53,9 @@ func findingsCompare(a *noun.App) *cobra.Command {
 	req := &findingspb.CompareImagesRequest{}
 	cmd := &cobra.Command{
 		Use: "compare IMAGE IMAGE", Short: "Show which packages and findings differ between two images",
-		Long: "Takes two images, each as REPO:TAG, REPO@DIGEST, or REPO:TAG@TIME for what a tag stood for at a time: a date,\n" +
-			"a time such as 2030-01-31T12:00:00Z, or how long ago, such as 7d. A second image that begins with a colon or\n" +
-			"an @ is in the repo of the first. Findings are those of the advisories as they are now.",
+		Long: "Compares two images. Each is REPO:TAG, REPO@DIGEST, or REPO:TAG@TIME for the image of a tag at a time: a\n" +
+			"date, a time such as 2030-01-31T12:00:00Z, or a duration before now, such as 7d. A second image that\n" +
+			"starts with a colon or an @ is in the repo of the first. Findings are based on the current advisories.",
 		Example: "  holdfast findings compare acme/platform/app:1.2 :1.3\n" +
 			"  holdfast findings compare acme/platform/app:latest@7d :latest --only findings",
 		Args: cobra.ExactArgs(2), ValidArgsFunction: a.CompleteArgs(repos()),
@@ -85,7 +85,7 @@ func findingsCompare(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// sayComparison says how much differs, and what the findings of both images are worth.
+// sayComparison prints the number of differences and the coverage of both images.
 func sayComparison(ctx context.Context, a *noun.App, req *findingspb.CompareImagesRequest) error {
 	req.PageSize, req.PageToken, req.Skip = 1, "", 0
 	m, err := signin.Call(ctx, findingspb.NewComparisonServiceClient(a).CompareImages, req)
@@ -97,43 +97,43 @@ func sayComparison(ctx context.Context, a *noun.App, req *findingspb.CompareImag
 		n.GetFindingsNew(), n.GetFindingsFixed(), n.GetFindingsRemaining(), n.GetPackagesChanged(), n.GetPackagesAdded(),
 		n.GetPackagesRemoved())
 	for _, side := range []struct {
-		name string
-		of   *findingspb.Inspection
+		name       string
+		inspection *findingspb.Inspection
 	}{{"from", m.GetFrom()}, {"to", m.GetTo()}} {
-		c := side.of.GetCoverage()
+		c := side.inspection.GetCoverage()
 		fmt.Fprintf(a.Err, "%s %s: %d packages, %d with advisories for their ecosystem, %d without\n", side.name,
-			side.of.GetDigest(), c.GetPackages(), c.GetCovered(), c.GetNotCovered())
+			side.inspection.GetDigest(), c.GetPackages(), c.GetCovered(), c.GetNotCovered())
 	}
 	return nil
 }
 
-// changeKinds returns the kinds that words stand for.
-func changeKinds(words []string) (all []findingspb.ImageChange_Kind, _ error) {
+// changeKinds returns the kinds of changes that the words name.
+func changeKinds(words []string) (kinds []findingspb.ImageChange_Kind, _ error) {
 	for _, word := range words {
 		name := "KIND_" + strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(word), "-", "_"))
-		some := len(all)
+		before := len(kinds)
 		for k := findingspb.ImageChange_KIND_FINDING_NEW; k <= findingspb.ImageChange_KIND_PACKAGE_REMOVED; k++ {
 			if k.String() == name || strings.HasPrefix(k.String(), strings.TrimSuffix(name, "S")+"_") {
-				all = append(all, k)
+				kinds = append(kinds, k)
 			}
 		}
-		if len(all) == some {
+		if len(kinds) == before {
 			return nil, problem.Usage("%q is not a kind of change", word).Hint(
-				"these are findings, packages, finding-new, finding-fixed, finding-remaining, package-changed, package-added " +
-					"and package-removed")
+				"use findings, packages, finding-new, finding-fixed, finding-remaining, package-changed, package-added " +
+					"or package-removed")
 		}
 	}
-	return all, nil
+	return kinds, nil
 }
 
-// A pastImage is a parsed reference with the time at which a tag is asked for.
+// A pastImage is a reference, with the time at which to look up its tag.
 type pastImage struct {
 	image
 	at *timestamppb.Timestamp
 }
 
-// parsePast parses the reference of an image, or of a tag at a time. What begins with a
-// colon or an @ is in the repo given.
+// parsePast parses the reference of an image, or of a tag at a time. A text that starts
+// with a colon or an @ is a tag or digest in repo.
 func parsePast(ctx context.Context, a *noun.App, text, repo string) (at pastImage, err error) {
 	rest := text
 	if i := strings.LastIndexByte(text, '@'); i >= 0 && !strings.Contains(text[i:], ":") ||

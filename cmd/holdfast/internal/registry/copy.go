@@ -15,7 +15,7 @@ import (
 
 const copyUse = "REPO:TAG|REPO@DIGEST|REPO:PATTERN REPO[:TAG]"
 
-// copies shows what was copied.
+// copies returns the view of copied images.
 func copies() output.View {
 	state := func(c *ocipb.CopiedImage) string {
 		switch {
@@ -35,12 +35,12 @@ func copies() output.View {
 
 func imagesCopy(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "copy " + copyUse, Short: "Copy images to another repo, of this server or another",
-		Long: "Copies images with their tags, and the images that they list, from one repo to another: all of them or none,\n" +
-			"and without moving bytes. A pattern such as 'v1.*' copies all tags that match. The repo is created if it does\n" +
-			"not exist and you may create it. With --dry-run it shows what would be copied.\n" +
-			"Where one of the two begins with the host of another registry, this program reads the images from the one and\n" +
-			"writes them to the other, with the passwords that docker has for them.",
+		Use: "copy " + copyUse, Short: "Copy images to another repo, on this server or another",
+		Long: "Copies images with their tags, and the images that they list, from one repo to another. It copies all of\n" +
+			"them or none, and transfers no data. A pattern such as 'v1.*' copies all matching tags. The target repo\n" +
+			"is created if it does not exist and you may create it. With --dry-run it shows what would be copied. If\n" +
+			"one of the references starts with the host of another registry, this program reads the images from one\n" +
+			"registry and writes them to the other, with the passwords that docker has for them.",
 		Example: "  holdfast registry images copy acme/dev/app:1.2 acme/prod/app\n" +
 			"  holdfast registry images copy 'acme/dev/app:1.*' acme/prod/app --with-referrers --dry-run\n" +
 			"  holdfast registry images copy ghcr.io/acme/app:1.2 acme/mirror/app",
@@ -52,18 +52,21 @@ func imagesPromote(a *noun.App) *cobra.Command {
 	req := &ocipb.CopyImagesRequest{Promote: true}
 	cmd := &cobra.Command{
 		Use: "promote " + copyUse, Short: "Copy images to another repo, and record who approved it",
-		Long: "Copies images as holdfast registry images copy does, with what is attached to them. That you approved it, and\n" +
-			"why, is in the event of the promotion and in the audit log.",
-		Example: "  holdfast registry images promote acme/staging/app:1.2 acme/prod/app:stable --reason \"passed the tests\"",
+		Long: "Copies images and their referrers, like holdfast registry images copy --with-referrers. The event of the\n" +
+			"promotion and the audit log record that you approved it, and why.",
+		Example: "  holdfast registry images promote acme/staging/app:1.2 acme/prod/app:stable " +
+			"--reason \"passed the tests\"",
 	}
-	cmd.Flags().StringVar(&req.Reason, "reason", "", "why it is promoted")
+	cmd.Flags().StringVar(&req.Reason, "reason", "", "reason for the promotion")
 	return copyCommand(a, cmd, req, "promoted")
 }
 
-// copyCommand makes cmd a command that copies what its arguments say as req does.
+// copyCommand makes cmd a command that completes req with its arguments and sends it.
+// what is the verb for the message.
 func copyCommand(a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, what string) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), a.CompleteArgs(repos())
-	cmd.Flags().BoolVar(&req.WithReferrers, "with-referrers", req.GetPromote(), "copy signatures, SBOMs and other referrers, too")
+	cmd.Flags().BoolVar(&req.WithReferrers, "with-referrers", req.GetPromote(),
+		"copy signatures, SBOMs and other referrers")
 	noun.AddDryRun(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		elsewhere, err := isElsewhere(ctx, a, args)
@@ -99,20 +102,20 @@ func copyCommand(a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, 
 	return cmd
 }
 
-// copyFrom sets what is copied.
+// copyFrom sets the source of a copy.
 func copyFrom(ctx context.Context, a *noun.App, req *ocipb.CopyImagesRequest, text string) error {
-	at, err := parseImage(ctx, a, text)
+	ref, err := parseImage(ctx, a, text)
 	if err != nil {
 		return err
 	}
-	req.FromRepoUid = at.repo
+	req.FromRepoUid = ref.repo
 	switch {
-	case at.digest != "":
-		req.References = []string{at.digest}
-	case strings.ContainsAny(at.tag, "*?["):
-		req.TagPattern = at.tag
-	case at.tag != "":
-		req.References = []string{at.tag}
+	case ref.digest != "":
+		req.References = []string{ref.digest}
+	case strings.ContainsAny(ref.tag, "*?["):
+		req.TagPattern = ref.tag
+	case ref.tag != "":
+		req.References = []string{ref.tag}
 	default:
 		return problem.Usage("%s is a repo: name a tag, a digest or a pattern of tags", text).Hint(
 			fmt.Sprintf("all tags: holdfast registry images copy '%s:*' …", text))
@@ -120,7 +123,7 @@ func copyFrom(ctx context.Context, a *noun.App, req *ocipb.CopyImagesRequest, te
 	return nil
 }
 
-// copyTo sets where it is copied to.
+// copyTo sets the target of a copy.
 func copyTo(ctx context.Context, a *noun.App, req *ocipb.CopyImagesRequest, text string) error {
 	path, err := withoutHost(ctx, a, text)
 	if err != nil {

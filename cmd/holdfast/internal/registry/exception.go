@@ -15,7 +15,7 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// exceptions are findings that were accepted.
+// exceptions returns the noun of exceptions, which accept findings.
 func exceptions() noun.Noun {
 	about := func(e *findingspb.Exception) string { return strings.TrimSpace(e.GetAdvisoryId() + " " + e.GetPurl()) }
 	matching := func(e *findingspb.Exception) string {
@@ -39,10 +39,10 @@ func exceptions() noun.Noun {
 
 func exceptionsCommand(a *noun.App) *cobra.Command {
 	n := exceptions()
-	cmd := a.Branch("exceptions", "Manage findings that are accepted", exceptionsCreate(a), exceptionsList(a),
+	cmd := a.Branch("exceptions", "Manage exceptions, which accept findings", exceptionsCreate(a), exceptionsList(a),
 		exceptionsApprove(a), a.DeleteCommand(n), exceptionsImport(a))
-	cmd.Long = "An exception says that a finding is accepted: for a reason, on a group, a repo or some of its images, and\n" +
-		"perhaps for a time. It has no effect before somebody with advisories.approve on its group has approved it."
+	cmd.Long = "An exception accepts a finding, with a reason, on a group, a repo or some of its images, and\n" +
+		"optionally until a time. It takes effect when somebody with advisories.approve on its group has approved it."
 	return cmd
 }
 
@@ -50,21 +50,21 @@ func exceptionsCreate(a *noun.App) *cobra.Command {
 	var group, on, until, reason, purl, justification string
 	cmd := &cobra.Command{
 		Use: "create [ADVISORY] --on GROUP|REPO[:TAG|@DIGEST] --reason TEXT", Short: "Accept findings",
-		Long: "Accepts the findings with a name, such as a CVE, or those of a package, on a group, a repo, or images of a\n" +
-			"repo: those all of whose tags match TAG, which may be a pattern, or one by its digest. With --dry-run it\n" +
-			"shows how many findings that would be.",
+		Long: "Accepts the findings of an advisory, such as a CVE, or of a package, on a group, a repo, or some images\n" +
+			"of a repo: images whose tags all match TAG, which may be a pattern, or the image with a digest. With\n" +
+			"--dry-run it shows how many findings that would be.",
 		Example: "  holdfast findings exceptions create CVE-2026-1234 --on acme/platform/app:1.2.* --until 30d \\\n" +
 			"    --reason 'the affected function is not called'",
 		Args: cobra.MaximumNArgs(1),
 	}
 	f := cmd.Flags()
-	f.StringVar(&on, "on", "", "`GROUP`, REPO, REPO:TAG or REPO@DIGEST that it is about (default: the group it is in)")
+	f.StringVar(&on, "on", "", "`GROUP`, REPO, REPO:TAG or REPO@DIGEST that the exception applies to (default: its group)")
 	f.StringVar(&until, "until", "", "a `TIME`, or a duration such as 30d, after which it has no effect")
-	f.StringVar(&reason, "reason", "", "`TEXT` that says why")
+	f.StringVar(&reason, "reason", "", "`TEXT` with the reason")
 	f.StringVar(&purl, "package", "", "only findings of the package with `PURL`, with or without a version")
 	f.StringVar(&justification, "justification", "", "`WORD` of OpenVEX, such as vulnerable-code-not-present")
 	noun.CompleteWords(cmd, "justification", output.EnumWords(findingspb.Justification(0).Descriptor()))
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to create it in (default: the one of --on)")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to create it in (default: the group of --on)")
 	noun.AddDryRun(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		e := &findingspb.Exception{Purl: purl, Reason: reason}
@@ -102,12 +102,12 @@ func writeException(
 		return err
 	}
 	if e := m.Interface().(*findingspb.Exception); e.GetState() == findingspb.ExceptionState_EXCEPTION_STATE_PROPOSED {
-		a.Note("it has no effect before somebody with advisories.approve on its group has approved it")
+		a.Note("it takes effect when somebody with advisories.approve on its group has approved it")
 	}
 	return a.Show(ctx, exceptions().View(), m.Interface())
 }
 
-// placeException sets where an exception is, and what it is about.
+// placeException sets the parent group and the target of an exception.
 func placeException(
 	ctx context.Context, a *noun.App, on, group string, req *findingspb.CreateExceptionRequest,
 ) (err error) {
@@ -128,12 +128,12 @@ func placeException(
 			return nil
 		}
 	}
-	at, err := parseImage(ctx, a, on)
+	ref, err := parseImage(ctx, a, on)
 	if err != nil {
 		return err
 	}
-	e.TargetUid, e.TagPattern, e.Digest = at.repo, at.tag, at.digest
-	req.Parent = cmp.Or(req.Parent, at.repo[:strings.LastIndexByte(at.repo, '/')])
+	e.TargetUid, e.TagPattern, e.Digest = ref.repo, ref.tag, ref.digest
+	req.Parent = cmp.Or(req.Parent, ref.repo[:strings.LastIndexByte(ref.repo, '/')])
 	return nil
 }
 
@@ -141,11 +141,11 @@ func exceptionsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	var group string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List exceptions, with how many findings each matches", Aliases: []string{"ls"},
+		Use: "list", Short: "List exceptions, with the number of findings that each matches", Aliases: []string{"ls"},
 		Example: "  holdfast findings exceptions list --group acme/platform", Args: cobra.NoArgs,
 	}
 	p.Register(cmd)
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those in `GROUP` and below it")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only exceptions in `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		req := &findingspb.ListExceptionsRequest{CountMatching: true}
 		var uid string
@@ -162,7 +162,7 @@ func exceptionsList(a *noun.App) *cobra.Command {
 
 func exceptionsApprove(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "approve UID...", Short: "Let exceptions take effect",
+		Use: "approve UID...", Short: "Approve exceptions, so that they take effect",
 		Example: "  holdfast findings exceptions approve 41c2bd7f0f6a2c11…/5f3c…", Args: cobra.MinimumNArgs(1),
 	}
 	noun.AddDryRun(cmd)
@@ -185,7 +185,7 @@ func exceptionsApprove(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// importedStatements are those of a document.
+// importedStatements returns the view of a document's statements.
 func importedStatements() output.View {
 	made := func(st *findingspb.ImportedStatement) string { return fmt.Sprint(len(st.GetExceptions())) }
 	return output.View{
@@ -200,9 +200,9 @@ func exceptionsImport(a *noun.App) *cobra.Command {
 	req := &findingspb.ImportVexRequest{}
 	cmd := &cobra.Command{
 		Use: "import [FILE] --group GROUP", Short: "Create exceptions from an OpenVEX document",
-		Long: "Makes exceptions of the statements of an OpenVEX document, or of those that are attached to the image of\n" +
-			"--attached-to, that say not_affected or fixed. What an attached document says is the word of whoever has\n" +
-			"pushed it: look at it with --dry-run first.",
+		Long: "Creates exceptions from the statements not_affected and fixed of an OpenVEX document, or of the\n" +
+			"documents attached to the image of --attached-to. Anyone who may push to the repo can attach documents:\n" +
+			"inspect them with --dry-run first.",
 		Example: "  holdfast findings exceptions import vex.json --group acme/platform\n" +
 			"  holdfast findings exceptions import --attached-to acme/platform/app:1.2 --group acme --dry-run",
 		Args: cobra.MaximumNArgs(1),
@@ -210,7 +210,8 @@ func exceptionsImport(a *noun.App) *cobra.Command {
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to create them in")
 	a.RegisterRef(cmd, &from, "attached-to", repos(), "read the documents that are attached to `IMAGE`")
 	cmd.Flags().StringVar(&until, "until", "", "a `TIME`, or a duration such as 30d, after which they have no effect")
-	cmd.Flags().StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	cmd.Flags().StringVar(&req.Architecture, "architecture", "",
+		"`ARCHITECTURE` of an image with several (default: amd64)")
 	noun.AddDryRun(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 		if (from == "") == (len(args) == 0) {
@@ -226,11 +227,11 @@ func exceptionsImport(a *noun.App) *cobra.Command {
 			return err
 		}
 		if from != "" {
-			at, err := parseImage(ctx, a, from)
+			ref, err := parseImage(ctx, a, from)
 			if err != nil {
 				return err
 			}
-			req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
+			req.RepoUid, req.Reference = ref.repo, cmp.Or(ref.digest, ref.tag, "latest")
 		} else {
 			text, err := a.ReadText(args[0])
 			if err != nil {
@@ -258,11 +259,13 @@ func findingsExport(a *noun.App) *cobra.Command {
 	req := &findingspb.ExportVexRequest{}
 	cmd := &cobra.Command{
 		Use: "export --vex REPO:TAG|REPO@DIGEST", Short: "Write the findings of an image as an OpenVEX document",
-		Long:    "Writes an OpenVEX document: findings that an exception holds for are not affected, the others are affected.",
+		Long: "Writes an OpenVEX document. Findings with an exception have the status not_affected, and all others the\n" +
+			"status affected.",
 		Example: "  holdfast findings export --vex acme/platform/app:1.2 > vex.json",
 	}
-	cmd.Flags().BoolVar(&vex, "vex", false, "as an OpenVEX document, which is the only format so far")
-	cmd.Flags().StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
+	cmd.Flags().BoolVar(&vex, "vex", false, "write an OpenVEX document, the only format so far")
+	cmd.Flags().StringVar(&req.Architecture, "architecture", "",
+		"`ARCHITECTURE` of an image with several (default: amd64)")
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
 		if !vex {
 			return problem.Usage("--vex is needed")

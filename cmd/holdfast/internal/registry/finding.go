@@ -18,20 +18,20 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// Findings returns the commands about what is wrong with images.
+// Findings returns the commands about vulnerabilities of images.
 func Findings(a *noun.App) *cobra.Command {
-	return a.Branch("findings", "List what is wrong with images, and which images an advisory affects",
+	return a.Branch("findings", "List vulnerabilities of images, and the images that an advisory affects",
 		findingsList(a), findingsSummary(a), findingsImages(a), findingsCompare(a), findingsBlast(a), exceptionsCommand(a),
 		a.Command(rules()), findingsExport(a))
 }
 
-// Packages returns the commands about what images contain.
+// Packages returns the commands about packages in images.
 func Packages(a *noun.App) *cobra.Command {
-	return a.Branch("packages", "Find images by the packages that they have", packagesSearch(a))
+	return a.Branch("packages", "Find images by their packages", packagesSearch(a))
 }
 
-// packagesOf says how many packages an image has, or why that is not known. Whoever may
-// not know it is told nothing.
+// packagesOf returns the number of packages of an image, or the reason why it is unknown.
+// It returns "" if the caller may not know.
 func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
 	i, err := findingspb.NewFindingsServiceClient(a).GetInspection(ctx,
 		&findingspb.GetInspectionRequest{RepoUid: repo, Reference: digest})
@@ -52,7 +52,7 @@ func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
 
 func imagePackages() noun.Noun {
 	layer := func(p *findingspb.ImagePackage) string {
-		if p.GetLocation() == "" { // no file tells of it
+		if p.GetLocation() == "" { // no file lists the package
 			return ""
 		}
 		return fmt.Sprint(p.GetLayer())
@@ -71,9 +71,9 @@ func imagesPackages(a *noun.App) *cobra.Command {
 	var architecture string
 	cmd := &cobra.Command{
 		Use: "packages REPO:TAG|REPO@DIGEST", Short: "List the packages of an image",
-		Long: "Lists the packages that were found in the files of the image, with the file that tells of each and the\n" +
-			"layer that brought it, the lowest being 0; and those that SBOMs list which are attached to the image. The\n" +
-			"origin is index for what the files tell of, sbom for what an SBOM lists, or both.",
+		Long: "Lists the packages found in the files of the image, with the file that lists each package and the layer\n" +
+			"that added it (the lowest is 0), and the packages listed in attached SBOMs. The origin is index for\n" +
+			"packages found in files, sbom for packages listed in an SBOM, or both.",
 		Example: "  holdfast registry images packages acme/platform/app:1.2",
 	}
 	p.Register(cmd)
@@ -98,12 +98,13 @@ func findings() noun.Noun {
 		Columns: output.Columns("advisory=advisoryId", output.Text("severity", severity), output.Text("kev", kev),
 			output.Text("epss", epss), "package=package.name",
 			"version=package.version", output.Text("fixed", fixed), "aliases"),
-		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary", "firstSeenTime", "openedBy", "closeTime",
-			"closeReason", "closedBy", "origin", "location", "layer"),
+		Wide: output.Columns("state", "until=exceptionExpireTime", "exception=exceptionUid", "purl=package.purl", "summary",
+			"firstSeenTime", "openedBy", "closeTime", "closeReason", "closedBy", "origin", "location", "layer"),
 	}
 }
 
-// findingsIn is findings, with when and why those are over that are closed.
+// findingsIn returns the noun of findings. If states includes closed, it has columns for
+// the time and the reason.
 func findingsIn(states []findingspb.State) noun.Noun {
 	n := findings()
 	if !slices.Contains(states, findingspb.State_STATE_CLOSED) {
@@ -124,14 +125,15 @@ func findingsList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	req := &findingspb.ListFindingsRequest{}
 	var severities, states []string
-	var then string
+	var asOf string
 	var at place
 	cmd := &cobra.Command{
-		Use: "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP", Short: "List what is wrong with images, the most urgent first",
-		Long: "Lists the advisories that affect the packages of an image: what is known to be exploited (KEV) first, then\n" +
-			"what can be fixed, then by the probability of being exploited (EPSS), then by severity.\n" +
-			"Advisories that share an alias are one finding. That a package has no finding means something only if there\n" +
-			"are advisories for its ecosystem: the last line, on standard error, says for how many there are.",
+		Use:   "list REPO:TAG|REPO@DIGEST|--repo REPO|--group GROUP",
+		Short: "List the findings of images, most urgent first",
+		Long: "Lists the advisories that affect the packages of an image: known to be exploited (KEV) first, then\n" +
+			"fixable, then by the probability of exploitation (EPSS), then by severity. Advisories that share an\n" +
+			"alias are one finding. A package without a finding is only known to be safe if there are advisories for\n" +
+			"its ecosystem: the last line, on standard error, counts the packages for which there are.",
 		Example: "  holdfast findings list acme/platform/app:1.2 --severity critical,high --fixable\n" +
 			"  holdfast findings list acme/platform/app:1.2 --at 2026-01-31T12:00:00Z\n" +
 			"  holdfast findings list acme/platform/app:1.2 --state closed\n" +
@@ -140,15 +142,15 @@ func findingsList(a *noun.App) *cobra.Command {
 	p.Register(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&severities, "severity", nil, "only these `SEVERITIES`: critical, high, medium, low, unknown")
-	f.StringSliceVar(&states, "state", []string{"open"}, "only these `STATES`: open, excepted, and of one image closed")
-	f.StringVar(&then, "at", "", "what was open at `TIME`, or so long ago")
-	f.BoolVar(&req.Fixable, "fixable", false, "only what is fixed in some version")
-	f.BoolVar(&req.Kev, "kev", false, "only what is known to be exploited")
-	f.StringVar(&req.Package, "package", "", "only those of the package, or its source, with `NAME`")
+	f.StringSliceVar(&states, "state", []string{"open"}, "only these `STATES`: open, excepted, or closed (for one image)")
+	f.StringVar(&asOf, "at", "", "findings that were open at `TIME`, or that long ago")
+	f.BoolVar(&req.Fixable, "fixable", false, "only findings with a fixed version")
+	f.BoolVar(&req.Kev, "kev", false, "only findings that are known to be exploited")
+	f.StringVar(&req.Package, "package", "", "only findings of the package, or source package, with `NAME`")
 	f.StringVar(&req.Architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
 	at.register(a, cmd)
 	image := aboutImage(a, cmd, func(ctx context.Context, at image) error {
-		if err := askStates(req, states, then); err != nil {
+		if err := askStates(req, states, asOf); err != nil {
 			return err
 		}
 		req.RepoUid, req.Reference = at.repo, cmp.Or(at.digest, at.tag, "latest")
@@ -157,7 +159,7 @@ func findingsList(a *noun.App) *cobra.Command {
 		}
 		return sayCoverage(ctx, a, req)
 	})
-	ofImage := image.RunE
+	runImage := image.RunE
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if at != (place{}) {
 			return cobra.NoArgs(cmd, args)
@@ -169,12 +171,12 @@ func findingsList(a *noun.App) *cobra.Command {
 			return err
 		}
 		if at == (place{}) {
-			return ofImage(cmd, args)
+			return runImage(cmd, args)
 		}
-		if then != "" {
-			return problem.Usage("--at is for one image")
+		if asOf != "" {
+			return problem.Usage("--at needs one image")
 		}
-		if err := askStates(req, states, then); err != nil {
+		if err := askStates(req, states, asOf); err != nil {
 			return err
 		}
 		return a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -184,8 +186,8 @@ func findingsList(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// askStates sets the states and the time that are asked for.
-func askStates(req *findingspb.ListFindingsRequest, states []string, then string) error {
+// askStates sets the states and the time of a request.
+func askStates(req *findingspb.ListFindingsRequest, states []string, asOf string) error {
 	for _, s := range states {
 		n, err := noun.ParseEnum(findingspb.State(0).Descriptor(), strings.TrimSpace(s))
 		if err != nil {
@@ -193,15 +195,15 @@ func askStates(req *findingspb.ListFindingsRequest, states []string, then string
 		}
 		req.States = append(req.States, findingspb.State(n))
 	}
-	if then == "" {
+	if asOf == "" {
 		return nil
 	}
-	moment, err := noun.ParseMoment(then, time.Now())
+	moment, err := noun.ParseMoment(asOf, time.Now())
 	req.AtTime = timestamppb.New(moment)
 	return err
 }
 
-// sayCoverage says what the findings of an image are worth.
+// sayCoverage prints how many packages the findings of an image cover.
 func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
 		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
@@ -236,34 +238,34 @@ func sayCoverage(ctx context.Context, a *noun.App, req *findingspb.ListFindingsR
 	return nil
 }
 
-// sayIncomplete says why findings that are closed may be missing.
+// sayIncomplete prints why closed findings may be missing.
 func sayIncomplete(ctx context.Context, a *noun.App, req *findingspb.ListFindingsRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewFindingsServiceClient(a).ListFindings, &findingspb.ListFindingsRequest{
 		RepoUid: req.GetRepoUid(), Reference: req.GetReference(), Architecture: req.GetArchitecture(), PageSize: 1,
 		States: []findingspb.State{findingspb.State_STATE_CLOSED},
 	})
 	if m.GetIncomplete() != "" {
-		fmt.Fprintln(a.Err, "not all that is closed is known: "+m.GetIncomplete())
+		fmt.Fprintln(a.Err, "some closed findings are unknown: "+m.GetIncomplete())
 	}
 	return err
 }
 
-// affectedImages are images with a package.
+// affectedImages returns the noun of images that contain a package.
 func affectedImages() noun.Noun {
 	packages := func(i *findingspb.AffectedImage) string {
-		var all []string
+		var names []string
 		for _, p := range i.GetPackages() {
-			all = append(all, p.GetName()+" "+p.GetVersion())
+			names = append(names, p.GetName()+" "+p.GetVersion())
 		}
-		slices.Sort(all)
-		return strings.Join(slices.Compact(all), ", ")
+		slices.Sort(names)
+		return strings.Join(slices.Compact(names), ", ")
 	}
 	before := func(i *findingspb.AffectedImage) string {
-		var all []string
+		var tags []string
 		for _, t := range i.GetPastTags() {
-			all = append(all, t.GetTag()+" until "+output.ShortTime(t.GetEndTime().AsTime()))
+			tags = append(tags, t.GetTag()+" until "+output.ShortTime(t.GetEndTime().AsTime()))
 		}
-		return strings.Join(all, ", ")
+		return strings.Join(tags, ", ")
 	}
 	return noun.Noun{
 		Area: "findings", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.AffectedImage{}), ID: "digest",
@@ -277,8 +279,8 @@ func findingsImages(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	var group string
 	cmd := &cobra.Command{
-		Use: "images ADVISORY", Short: "List the images that an advisory affects, the last inspected first",
-		Long:    "Takes the id of an advisory or one of its aliases, such as a CVE.",
+		Use: "images ADVISORY", Short: "List the images that an advisory affects, last inspected first",
+		Long:    "The argument is the id of an advisory or one of its aliases, such as a CVE.",
 		Example: "  holdfast findings images CVE-2026-1234 --group acme/platform",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -299,9 +301,9 @@ func packagesSearch(a *noun.App) *cobra.Command {
 	var group string
 	req := &findingspb.SearchPackagesRequest{}
 	cmd := &cobra.Command{
-		Use: "search PURL", Short: "List the images that have a package, whatever any advisory says",
-		Long: "Takes a package URL, with or without a version. Packages that a distribution has built from a source are\n" +
-			"found by the name of the source as well.",
+		Use: "search PURL", Short: "List the images that contain a package, regardless of advisories",
+		Long: "The argument is a package URL, with or without a version. A package that a distribution has built from a\n" +
+			"source package is also found by the name of the source package.",
 		Example: "  holdfast packages search pkg:npm/lodash --range '<4.17.21'\n" +
 			"  holdfast packages search pkg:deb/debian/openssl --group acme/platform",
 		Args: cobra.ExactArgs(1),
@@ -319,7 +321,7 @@ func packagesSearch(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// resolveGroup finds the uid of a group, if one is named.
+// resolveGroup sets uid to the UID of a group, if text is not "".
 func resolveGroup(ctx context.Context, a *noun.App, text string, uid *string) (err error) {
 	if text != "" {
 		*uid, err = a.Resolve(ctx, noun.Groups(), text)

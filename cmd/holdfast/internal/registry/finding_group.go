@@ -16,16 +16,16 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// A place is the group or repo that a question is about.
+// A place is a group or a repo.
 type place struct{ group, repo string }
 
 func (at *place) register(a *noun.App, cmd *cobra.Command) {
-	a.RegisterRef(cmd, &at.group, "group", noun.Groups(), "all images in `GROUP` and below it that a tag stands for")
-	a.RegisterRef(cmd, &at.repo, "repo", repos(), "all images in `REPO` that a tag stands for")
+	a.RegisterRef(cmd, &at.group, "group", noun.Groups(), "all tagged images in `GROUP` and its subgroups")
+	a.RegisterRef(cmd, &at.repo, "repo", repos(), "all tagged images in `REPO`")
 	cmd.MarkFlagsMutuallyExclusive("group", "repo")
 }
 
-// uid returns the uid of the place; "" if none is named.
+// uid returns the UID of the place, or "" if none is given.
 func (at *place) uid(ctx context.Context, a *noun.App) (string, error) {
 	if at.repo != "" {
 		return a.Resolve(ctx, repos(), at.repo)
@@ -33,7 +33,7 @@ func (at *place) uid(ctx context.Context, a *noun.App) (string, error) {
 	return a.ResolveAny(ctx, noun.Groups(), at.group)
 }
 
-// groupFindings are findings with the number of images that have them.
+// groupFindings returns the noun of findings with the number of affected images.
 func groupFindings() noun.Noun {
 	n := findings()
 	images := func(f *findingspb.Finding) string { return fmt.Sprint(f.GetImageCount()) }
@@ -42,7 +42,8 @@ func groupFindings() noun.Noun {
 	return n
 }
 
-// groupState says whether a finding is open, and in how many images it is not.
+// groupState returns the state of a finding, with the number of images for which it is
+// excepted.
 func groupState(f *findingspb.Finding) string {
 	state := strings.ToLower(strings.TrimPrefix(f.GetState().String(), "STATE_"))
 	if n := f.GetExceptedImageCount(); n > 0 && f.GetState() == findingspb.State_STATE_OPEN {
@@ -53,14 +54,16 @@ func groupState(f *findingspb.Finding) string {
 
 // listGroup lists the findings of a group or repo.
 func listGroup(
-	ctx context.Context, a *noun.App, at *place, of *findingspb.ListFindingsRequest, p noun.Paging,
+	ctx context.Context, a *noun.App, at *place, like *findingspb.ListFindingsRequest, p noun.Paging,
 ) error {
 	uid, err := at.uid(ctx, a)
 	if err != nil {
 		return err
 	}
-	req := &findingspb.ListGroupFindingsRequest{GroupUid: uid, Severities: of.GetSeverities(), Fixable: of.GetFixable(),
-		Kev: of.GetKev(), Package: of.GetPackage(), States: of.GetStates()}
+	req := &findingspb.ListGroupFindingsRequest{
+		GroupUid: uid, Severities: like.GetSeverities(), Fixable: like.GetFixable(), Kev: like.GetKev(),
+		Package: like.GetPackage(), States: like.GetStates(),
+	}
 	if err := a.PrintAll(ctx, groupFindings(), req, p); err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func listGroup(
 	return nil
 }
 
-// sayGroupCoverage says what the findings of a group are worth.
+// sayGroupCoverage prints how many images and packages the findings of a group cover.
 func sayGroupCoverage(a *noun.App, c *findingspb.GroupCoverage) {
 	said := fmt.Sprintf("%d images with tags: %d inspected", c.GetImages(), c.GetIndexed())
 	if n := c.GetWaiting(); n > 0 {
@@ -87,8 +90,8 @@ func sayGroupCoverage(a *noun.App, c *findingspb.GroupCoverage) {
 		said += fmt.Sprintf(", %d not understood", n)
 	}
 	p := c.GetPackages()
-	said += fmt.Sprintf("; %d packages: %d with advisories for their ecosystem, %d without", p.GetPackages(), p.GetCovered(),
-		p.GetNotCovered())
+	said += fmt.Sprintf("; %d packages: %d with advisories for their ecosystem, %d without",
+		p.GetPackages(), p.GetCovered(), p.GetNotCovered())
 	if n := p.GetOwned(); n > 0 {
 		said += fmt.Sprintf(", %d part of a package of the distribution", n)
 	}
@@ -102,16 +105,17 @@ func findingsSummary(a *noun.App) *cobra.Command {
 	var at place
 	req := &findingspb.GetSummaryRequest{}
 	cmd := &cobra.Command{
-		Use: "summary", Short: "Count what is wrong with the images of a group or repo, now and through time",
-		Long: "Counts findings of tags: what advisories say about a package, by its name, of the images that a tag stands\n" +
-			"for. A row is a group or repo in the group, or a tag of the repo; the last one is of all. A finding is fixed if\n" +
-			"the tag was moved to an image without it. What was open on each day follows on standard error, and how much\n" +
-			"is known about the images.",
-		Example: "  holdfast findings summary --group acme/platform\n  holdfast findings summary --repo acme/platform/app --days 90",
-		Args:    cobra.NoArgs,
+		Use: "summary", Short: "Count the findings in a group or repo, now and over time",
+		Long: "Counts findings of tags. A finding is an advisory, a package name and a tag whose image has the package.\n" +
+			"A row is a group or repo in the group, or a tag of the repo; the last row is the total. A finding is\n" +
+			"fixed when the tag is moved to an image without it. The open findings of each day, and the coverage of\n" +
+			"the images, follow on standard error.",
+		Example: "  holdfast findings summary --group acme/platform\n" +
+			"  holdfast findings summary --repo acme/platform/app --days 90",
+		Args: cobra.NoArgs,
 	}
 	at.register(a, cmd)
-	cmd.Flags().Int32Var(&req.Days, "days", 0, "how many `DAYS` the series has, at most 90 (default: 30)")
+	cmd.Flags().Int32Var(&req.Days, "days", 0, "number of `DAYS` in the series, at most 90 (default: 30)")
 	cmd.Flags().StringVar(&req.OrderBy, "order-by", "", "`ORDER` of the rows: name or open, with or without desc")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
 		if req.GroupUid, err = at.uid(ctx, a); err != nil {
@@ -126,7 +130,7 @@ func findingsSummary(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// readSummary reads all rows.
+// readSummary reads all pages of a summary.
 func readSummary(
 	ctx context.Context, a *noun.App, req *findingspb.GetSummaryRequest,
 ) (sum *findingspb.GetSummaryResponse, _ error) {
@@ -167,16 +171,16 @@ func showSummary(ctx context.Context, a *noun.App, sum *findingspb.GetSummaryRes
 }
 
 func summaryColumns() []output.Column {
-	count := func(name string, of func(*findingspb.FindingCounts) int64) any {
-		return output.Text(name, func(r *findingspb.SummaryRow) string { return fmt.Sprint(of(r.GetCounts())) })
+	count := func(name string, value func(*findingspb.FindingCounts) int64) any {
+		return output.Text(name, func(r *findingspb.SummaryRow) string { return fmt.Sprint(value(r.GetCounts())) })
 	}
-	now := func(name string, of func(*findingspb.SeverityCounts) int64) any {
-		return count(name, func(c *findingspb.FindingCounts) int64 { return of(c.GetNow()) })
+	open := func(name string, value func(*findingspb.SeverityCounts) int64) any {
+		return count(name, func(c *findingspb.FindingCounts) int64 { return value(c.GetNow()) })
 	}
 	return output.Columns("name",
-		now("open", (*findingspb.SeverityCounts).GetOpen), now("critical", (*findingspb.SeverityCounts).GetCritical),
-		now("high", (*findingspb.SeverityCounts).GetHigh), now("medium", (*findingspb.SeverityCounts).GetMedium),
-		now("low", (*findingspb.SeverityCounts).GetLow), count("fixable", (*findingspb.FindingCounts).GetFixable),
+		open("open", (*findingspb.SeverityCounts).GetOpen), open("critical", (*findingspb.SeverityCounts).GetCritical),
+		open("high", (*findingspb.SeverityCounts).GetHigh), open("medium", (*findingspb.SeverityCounts).GetMedium),
+		open("low", (*findingspb.SeverityCounts).GetLow), count("fixable", (*findingspb.FindingCounts).GetFixable),
 		count("excepted", (*findingspb.FindingCounts).GetExcepted),
 		output.Text("oldest", func(r *findingspb.SummaryRow) string {
 			if o := r.GetCounts().GetOldest(); o != nil {
@@ -193,7 +197,7 @@ func summaryColumns() []output.Column {
 		}))
 }
 
-// days says how long something takes, in days unless it takes less than two.
+// days formats a duration in days, or exactly if it is shorter than two days.
 func days(d time.Duration) string {
 	if d < 48*time.Hour {
 		return d.Round(time.Second).String()
@@ -201,26 +205,26 @@ func days(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// sparkline draws numbers as blocks, the greatest of which is full.
-func sparkline(all []int64) string {
+// sparkline draws numbers as blocks. The largest number is a full block.
+func sparkline(numbers []int64) string {
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	most := int64(1)
-	for _, n := range all {
+	for _, n := range numbers {
 		most = max(most, n)
 	}
 	var b strings.Builder
-	for _, n := range all {
+	for _, n := range numbers {
 		b.WriteRune(blocks[n*int64(len(blocks)-1)/most])
 	}
 	return b.String()
 }
 
-// parseSeverities returns the severities of a flag.
-func parseSeverities(all []string) (out []findingspb.Severity, _ error) {
-	for _, s := range all {
+// parseSeverities parses the values of a flag.
+func parseSeverities(words []string) (out []findingspb.Severity, _ error) {
+	for _, s := range words {
 		n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(strings.TrimSpace(s))]
 		if !ok {
-			return nil, problem.Usage("%q is not a severity", s).Hint("these are critical, high, medium, low and unknown")
+			return nil, problem.Usage("%q is not a severity", s).Hint("use critical, high, medium, low or unknown")
 		}
 		out = append(out, findingspb.Severity(n))
 	}

@@ -16,14 +16,14 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// imagesCommand returns the commands about what images are like.
+// imagesCommand returns the commands about images.
 func imagesCommand(a *noun.App) *cobra.Command {
 	return a.Branch("images", "Inspect and copy images", imagesList(a), imagesInspect(a), imagesPackages(a),
 		imagesReferrers(a), imagesSignatures(a), imagesSize(a), imagesCopy(a), imagesPromote(a))
 }
 
-// variants shows the images for several systems. known has what is known about each, by
-// digest.
+// variants returns the view of an image's platforms. known contains the number of
+// packages of each, by digest.
 func variants(known map[string]string) output.View {
 	inspected := func(v *ocipb.Variant) string { return known[v.GetDigest()] }
 	bytes := func(v *ocipb.Variant) string { return size(v.GetSize()) }
@@ -43,47 +43,50 @@ func platformOf(v *ocipb.Variant) string {
 	return strings.Trim(strings.Join([]string{v.GetOs(), v.GetArchitecture(), v.GetVariant()}, "/"), "/")
 }
 
-// listedImages is how many images one call summarizes at most.
+// listedImages is the number of images that one call can summarize.
 const listedImages = 50
 
 func imagesList(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list REPO", Short: "List the newest tags of a repo with platforms, sizes and pulls",
-		Long: "Lists the fifty tags that were pushed last. Pulls are those of the last 30 days; a number above a hundred may\n" +
-			"stand for more. The size of an index is that of its image for amd64, or else of its first.",
+		Long: "Lists the fifty tags that were pushed last. Pulls are counted for the last 30 days; a number above a\n" +
+			"hundred may be too low. The size of an index is the size of its image for amd64, or of its first image.",
 	}
 	return a.About(repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
-		found, err := signin.Call(ctx, registrypb.NewTagsServiceClient(a).ListTags, &registrypb.ListTagsRequest{
-			Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}, PageSize: listedImages, OrderBy: "update_time desc"}, "uidp.children_of=REPO")
+		req := &registrypb.ListTagsRequest{
+			Uidp: &commonpb.UIDPFilter{ChildrenOf: uid}, PageSize: listedImages, OrderBy: "update_time desc",
+		}
+		found, err := signin.Call(ctx, registrypb.NewTagsServiceClient(a).ListTags, req, "uidp.children_of=REPO")
 		if err != nil || len(found.GetTags()) == 0 {
 			return cmp.Or(err, noun.ShowAll(ctx, a, listedView(nil), []*registrypb.Tag{}))
 		}
-		req := &ocipb.SummarizeImagesRequest{RepoUid: uid}
+		images := &ocipb.SummarizeImagesRequest{RepoUid: uid}
 		for _, t := range found.GetTags() {
-			req.Digests = append(req.Digests, t.GetDigest())
+			images.Digests = append(images.Digests, t.GetDigest())
 		}
-		all, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).SummarizeImages, req, "repo_uid=REPO")
+		answer, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).SummarizeImages, images, "repo_uid=REPO")
 		if err != nil {
 			return err
 		}
 		known := map[string]*ocipb.ImageSummary{}
-		for _, s := range all.GetSummaries() {
+		for _, s := range answer.GetSummaries() {
 			known[s.GetDigest()] = s
 		}
 		return noun.ShowAll(ctx, a, listedView(known), found.GetTags())
 	})
 }
 
-// listedView shows tags with what is known of their images, by digest.
+// listedView returns the view of tags. known contains the summaries of their images, by
+// digest.
 func listedView(known map[string]*ocipb.ImageSummary) output.View {
-	of := func(t *registrypb.Tag) *ocipb.ImageSummary { return known[t.GetDigest()] }
+	summary := func(t *registrypb.Tag) *ocipb.ImageSummary { return known[t.GetDigest()] }
 	return output.View{
 		Plural: "images", ID: "uid",
 		Columns: output.Columns("name",
-			output.Text("platforms", func(t *registrypb.Tag) string { return strings.Join(of(t).GetPlatforms(), ", ") }),
-			output.Text("size", func(t *registrypb.Tag) string { return size(of(t).GetSize()) }),
-			output.Text("pulls", func(t *registrypb.Tag) string { return fmt.Sprint(of(t).GetPullCount()) }),
-			output.Text("signed by", func(t *registrypb.Tag) string { return signedBy(of(t)) }), "pushed=updateTime"),
+			output.Text("platforms", func(t *registrypb.Tag) string { return strings.Join(summary(t).GetPlatforms(), ", ") }),
+			output.Text("size", func(t *registrypb.Tag) string { return size(summary(t).GetSize()) }),
+			output.Text("pulls", func(t *registrypb.Tag) string { return fmt.Sprint(summary(t).GetPullCount()) }),
+			output.Text("signed by", func(t *registrypb.Tag) string { return signedBy(summary(t)) }), "pushed=updateTime"),
 		Wide: output.Columns("digest", "uid"),
 	}
 }
@@ -91,8 +94,8 @@ func listedView(known map[string]*ocipb.ImageSummary) output.View {
 func imagesInspect(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inspect REPO:TAG|REPO@DIGEST", Short: "Show the platforms, size and configuration of an image",
-		Long: "Prints a line for each platform of the image, with how many packages it has, or why that is not known.\n" +
-			"Use -o json to print all details.",
+		Long: "Prints a line for each platform of the image, with the number of packages, or the reason why it is\n" +
+			"unknown. Use -o json to print all details.",
 		Example: "  holdfast registry images inspect acme/platform/app:1.2",
 	}
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
@@ -108,12 +111,13 @@ func imagesInspect(a *noun.App) *cobra.Command {
 	})
 }
 
-// imagesReferrers lists what is attached to an image.
+// imagesReferrers returns the command that lists the artifacts attached to an image.
 func imagesReferrers(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "referrers REPO:TAG|REPO@DIGEST", Short: "List the signatures, SBOMs and attestations that are attached to an image",
-		Long: "What is attached is the word of whoever may push to the repo; nothing of it is verified, but see\n" +
-			"holdfast registry images signatures. They are listed by digest, the first thousand.",
+		Use:   "referrers REPO:TAG|REPO@DIGEST",
+		Short: "List the signatures, SBOMs and attestations attached to an image",
+		Long: "Lists the first thousand artifacts, by digest. Anyone who may push to the repo can attach artifacts, and\n" +
+			"nothing is verified here. To verify signatures: holdfast registry images signatures",
 		Example: "  holdfast registry images referrers acme/platform/app:1.2",
 	}
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
@@ -121,55 +125,55 @@ func imagesReferrers(a *noun.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		all, err := referrersOf(ctx, a, at.repo, found.GetDigest())
+		referrers, err := referrersOf(ctx, a, at.repo, found.GetDigest())
 		if err != nil {
 			return err
 		}
-		if all.GetIncomplete() {
-			a.Note("there are more than these")
+		if referrers.GetIncomplete() {
+			a.Note("there are more referrers")
 		}
 		view := output.View{Plural: "referrers", ID: "digest", Columns: output.Columns("artifactType", "digest", "size"),
 			Wide: output.Columns("mediaType", "annotations")}
-		return noun.ShowAnswer(ctx, a, view, all, all.GetReferrers(), nil)
+		return noun.ShowAnswer(ctx, a, view, referrers, referrers.GetReferrers(), nil)
 	})
 }
 
-// maxReferrers is after how many referrers no other page is read.
+// maxReferrers is the number of referrers after which no further page is read.
 const maxReferrers = 1000
 
-// referrersOf returns what is attached to an image, from as many pages as it takes.
+// referrersOf returns the artifacts that are attached to an image. It reads several pages
+// if necessary.
 func referrersOf(ctx context.Context, a *noun.App, repo, digest string) (*ocipb.Referrers, error) {
-	all, req := &ocipb.Referrers{Incomplete: true}, &ocipb.GetReferrersRequest{RepoUid: repo, Digest: digest}
-	for all.GetIncomplete() && len(all.GetReferrers()) < maxReferrers {
-		some, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetReferrers, req, "digest=REPO:TAG")
+	found, req := &ocipb.Referrers{Incomplete: true}, &ocipb.GetReferrersRequest{RepoUid: repo, Digest: digest}
+	for found.GetIncomplete() && len(found.GetReferrers()) < maxReferrers {
+		page, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetReferrers, req, "digest=REPO:TAG")
 		if err != nil {
 			return nil, err
 		}
-		n := len(some.GetReferrers())
-		if all.Incomplete = some.GetIncomplete() && n > 0; all.GetIncomplete() {
-			req.After = some.GetReferrers()[n-1].GetDigest()
+		n := len(page.GetReferrers())
+		if found.Incomplete = page.GetIncomplete() && n > 0; found.GetIncomplete() {
+			req.After = page.GetReferrers()[n-1].GetDigest()
 		}
-		all.Referrers = append(all.Referrers, some.GetReferrers()...)
+		found.Referrers = append(found.Referrers, page.GetReferrers()...)
 	}
-	return all, nil
+	return found, nil
 }
 
-// aboutImage makes cmd a command with one argument, which is the reference of an
-// image.
+// aboutImage makes cmd a command with one argument: the reference of an image.
 func aboutImage(a *noun.App, cmd *cobra.Command, run func(context.Context, image) error) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), a.CompleteArgs(repos())
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		at, err := parseImage(ctx, a, args[0])
+		ref, err := parseImage(ctx, a, args[0])
 		if err != nil {
 			return err
 		}
-		return run(ctx, at)
+		return run(ctx, ref)
 	})
 	return cmd
 }
 
-// getImage returns the image of a reference, whose default tag is latest. argument is
-// what the usage calls the tag.
+// getImage returns the image of a reference. The default tag is latest. argument is the
+// name of the tag in the usage.
 func getImage(ctx context.Context, a *noun.App, at image, argument string) (*ocipb.Image, error) {
 	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
 	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, "reference="+argument, "repo_uid=REPO")

@@ -14,13 +14,13 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// Inventory returns the commands about what runs where.
+// Inventory returns the commands about running images.
 func Inventory(a *noun.App) *cobra.Command {
-	return a.Branch("inventory", "Tell and list what runs where", inventoryPush(a), inventoryList(a), inventoryPlaces(a),
-		inventoryDelete(a))
+	return a.Branch("inventory", "Record and list which images run where", inventoryPush(a), inventoryList(a),
+		inventoryPlaces(a), inventoryDelete(a))
 }
 
-// places are where images run.
+// places returns the noun of places, such as clusters and machines, where images run.
 func places() noun.Noun {
 	return noun.Noun{
 		Area: "inventory", Use: "places", One: "place", Message: noun.MessageOf(&findingspb.InventoryPlace{}), ID: "name",
@@ -30,36 +30,37 @@ func places() noun.Noun {
 	}
 }
 
-// runningImages are what runs.
+// runningImages returns the noun of images that run.
 func runningImages() noun.Noun {
 	return noun.Noun{
-		Area: "inventory", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.RunningImage{}), ID: "entry.digest",
+		Area: "inventory", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.RunningImage{}),
+		ID: "entry.digest",
 		Columns: output.Columns("place", "namespace=entry.namespace", "workload=entry.workload", "container=entry.container",
 			"image=entry.image", "digest=entry.digest", "copies=entry.copies"),
 		Wide: output.Columns("platform=entry.platform", "pushTime", output.NameOf("by", "identityUid"), "groupUid"),
 	}
 }
 
-// maxInventory is how many entries the server takes.
+// maxInventory is the number of entries that the server accepts for a place.
 const maxInventory = 10_000
 
 func inventoryPush(a *noun.App) *cobra.Command {
 	var group, place, format string
 	var ttl string
 	cmd := &cobra.Command{
-		Use: "push [FILE]", Short: "Tell what runs at a place, instead of what was told before",
-		Long: "Reads what kubectl get pods -A -o json prints, a compose file, or a list of digests and references, one per\n" +
-			"line, from a file or standard input. Images without a digest are told as not known by digest. After a week,\n" +
-			"or --ttl, what was told is out of date.",
+		Use: "push [FILE]", Short: "Replace the list of images that run at a place",
+		Long: "Reads the output of kubectl get pods -A -o json, a compose file, or a list of digests and references,\n" +
+			"one per line, from a file or standard input. Images without a digest are recorded as unknown. The list\n" +
+			"is out of date after a week, or after --ttl.",
 		Example: "  kubectl get pods -A -o json | holdfast inventory push --group acme --place prod-eu\n" +
 			"  docker compose config --resolve-image-digests | holdfast inventory push --group acme --place shop",
 		Args: cobra.MaximumNArgs(1),
 	}
 	f := cmd.Flags()
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to tell it to")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to record the list in")
 	f.StringVar(&place, "place", "", "`NAME` of the cluster, machine or other place")
-	f.StringVar(&format, "format", "", "`FORMAT`: kubernetes, compose or list (default: by the content)")
-	f.StringVar(&ttl, "ttl", "", "`DURATION` after which it is out of date, such as 36h (default: 7d)")
+	f.StringVar(&format, "format", "", "`FORMAT`: kubernetes, compose or list (default: detected from the content)")
+	f.StringVar(&ttl, "ttl", "", "`DURATION` after which the list is out of date, such as 36h (default: 7d)")
 	noun.CompleteWords(cmd, "format", workloadFormats)
 	noun.AddDryRun(cmd)
 	problem.Must(cmd.MarkFlagRequired("group"))
@@ -81,8 +82,8 @@ func inventoryPush(a *noun.App) *cobra.Command {
 			return problem.Usage("%v", err)
 		}
 		if n := len(req.GetEntries()); n > maxInventory {
-			return problem.Usage("%d different images run there, and a place can have %d", n, maxInventory).
-				Hint("tell them as several places, for example one for each namespace")
+			return problem.Usage("%d different images run at this place, and a place can have at most %d", n, maxInventory).
+				Hint("record several places, for example one for each namespace")
 		}
 		if req.GroupUid, err = a.Resolve(ctx, noun.Groups(), group); err != nil {
 			return err
@@ -101,11 +102,11 @@ func sendInventory(ctx context.Context, a *noun.App, cmd *cobra.Command, req *fi
 	}
 	p := m.Interface().(*findingspb.InventoryPlace)
 	if n := p.GetUnknown(); n > 0 {
-		a.Note("%d of %d images are not known by digest", n, p.GetEntries())
+		a.Note("%d of %d images have no digest", n, p.GetEntries())
 		for i, e := range req.GetEntries() {
 			if e.GetDigest() == "" && i < 10 {
-				a.Note("not known by digest: %s", strings.Join(strings.Fields(fmt.Sprint(e.GetNamespace(), " ", e.GetWorkload(), " ",
-					e.GetContainer(), " ", e.GetImage())), " "))
+				words := fmt.Sprint(e.GetNamespace(), " ", e.GetWorkload(), " ", e.GetContainer(), " ", e.GetImage())
+				a.Note("no digest: %s", strings.Join(strings.Fields(words), " "))
 			}
 		}
 	}
@@ -117,14 +118,14 @@ func inventoryList(a *noun.App) *cobra.Command {
 	var group, repo string
 	req := &findingspb.ListInventoryRequest{}
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what runs where, as far as it was told and is not out of date",
+		Use: "list", Short: "List the running images that were recorded and are not out of date",
 		Example: "  holdfast inventory list --group acme --repo acme/platform/app",
 		Args:    cobra.NoArgs,
 	}
 	p.Register(cmd)
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only what was told to `GROUP` and those below it")
-	a.RegisterRef(cmd, &repo, "repo", repos(), "only images that `REPO` has")
-	cmd.Flags().StringVar(&req.Place, "place", "", "only what runs at the place with `NAME`")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only images recorded in `GROUP` and its subgroups")
+	a.RegisterRef(cmd, &repo, "repo", repos(), "only images in `REPO`")
+	cmd.Flags().StringVar(&req.Place, "place", "", "only images at the place with `NAME`")
 	cmd.Flags().StringVar(&req.Digest, "digest", "", "only images with `DIGEST`")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
 		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
@@ -144,11 +145,11 @@ func inventoryPlaces(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	var group string
 	cmd := &cobra.Command{
-		Use: "places", Short: "List the places that anything was told about, and how old that is",
+		Use: "places", Short: "List the places with recorded images, and the age of each list",
 		Example: "  holdfast inventory places --group acme", Args: cobra.NoArgs,
 	}
 	p.Register(cmd)
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only what was told to `GROUP` and those below it")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only places recorded in `GROUP` and its subgroups")
 	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		req := &findingspb.ListInventoryPlacesRequest{}
 		if err := resolveGroup(ctx, a, group, &req.GroupUid); err != nil {
@@ -162,10 +163,10 @@ func inventoryPlaces(a *noun.App) *cobra.Command {
 func inventoryDelete(a *noun.App) *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
-		Use: "delete PLACE", Short: "Forget what runs at a place",
+		Use: "delete PLACE", Short: "Delete the list of images at a place",
 		Example: "  holdfast inventory delete prod-eu --group acme", Args: cobra.ExactArgs(1),
 	}
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` that it was told to")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` that the place is recorded in")
 	noun.AddDryRun(cmd)
 	problem.Must(cmd.MarkFlagRequired("group"))
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
@@ -179,7 +180,7 @@ func inventoryDelete(a *noun.App) *cobra.Command {
 			return err
 		}
 		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {
-			a.Note("forgot what runs at %s", args[0])
+			a.Note("deleted the list of images at %s", args[0])
 		}
 		return nil
 	})

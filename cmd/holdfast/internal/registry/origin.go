@@ -8,18 +8,19 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// origins says how a package is known.
+// origins returns the origins of a package: index, sbom, or both.
 func origins(p *findingspb.ImagePackage) string {
-	var all []string
+	var kinds []string
 	for _, o := range p.GetOrigins() {
-		if !slices.Contains(all, o.GetKind()) {
-			all = append(all, o.GetKind())
+		if !slices.Contains(kinds, o.GetKind()) {
+			kinds = append(kinds, o.GetKind())
 		}
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(kinds, ", ")
 }
 
-// differences says in how many packages attached SBOMs and the files of an image differ.
+// differences returns the number of packages that are only in attached SBOMs, or only in
+// the files of an image.
 func differences(i *findingspb.Inspection) string {
 	if len(i.GetSboms()) == 0 {
 		return ""
@@ -28,5 +29,5 @@ func differences(i *findingspb.Inspection) string {
 	if i.GetState() != findingspb.Inspection_STATE_INDEXED {
 		return fmt.Sprintf("; %d packages in attached SBOMs", c.GetPackages())
 	}
-	return fmt.Sprintf("; %d only in attached SBOMs, %d in none of them", c.GetSbomOnly(), c.GetIndexOnly())
+	return fmt.Sprintf("; %d only in attached SBOMs, %d only in files", c.GetSbomOnly(), c.GetIndexOnly())
 }

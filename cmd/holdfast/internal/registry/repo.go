@@ -1,4 +1,4 @@
-// Package registry has the commands of repos, tags, images and who pulled them.
+// Package registry contains the commands about repos, tags, images, findings and pulls.
 package registry
 
 import (
@@ -30,7 +30,7 @@ func repos() noun.Noun {
 		Area: "registry", Use: "repos", One: "repo",
 		About: "Repos contain images. The first push to a repo creates it, unless the settings of its group do not allow\n" +
 			"that. The name of an image contains the names of the groups and the repo: acme/platform/app:1.2.",
-		Example:  "  holdfast registry repos create app --parent acme/platform --description \"what customers run\"",
+		Example:  "  holdfast registry repos create app --parent acme/platform --description \"images for customers\"",
 		Message:  noun.MessageOf(&registrypb.Repo{}),
 		Kind:     "repos",
 		Argument: "name",
@@ -51,8 +51,8 @@ func repos() noun.Noun {
 	}
 }
 
-// locateRepo finds a repo by its name or path, which may begin with the host of
-// the registry.
+// locateRepo finds a repo by its name or path, which may start with the host of the
+// registry.
 func locateRepo(ctx context.Context, a *noun.App, text string) (string, error) {
 	text, err := withoutHost(ctx, a, text)
 	if err != nil {
@@ -82,7 +82,7 @@ func readme(a *noun.App) *cobra.Command {
 			for i, cell := range cells {
 				cells[i] = output.Printable(cell)
 			}
-			fmt.Fprintln(a.Out, strings.Join(cells, "\t")) // errors stay in the writer until it is flushed
+			fmt.Fprintln(a.Out, strings.Join(cells, "\t")) // the writer keeps the error until it is flushed
 		}
 		return nil
 	})
@@ -109,20 +109,24 @@ func setReadme(ctx context.Context, a *noun.App, uid, file string) error {
 func registrySettings() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "settings", One: "settings", Short: "Show and change the registry settings of a group",
-		About: "Settings apply to the repos of a group and below it. A group without settings has those of the nearest\n" +
-			"group above. update creates the settings of a group, and delete removes them.",
+		About: "Settings apply to the repos in a group and its subgroups. A group without settings uses the settings of\n" +
+			"the nearest parent group that has any. update creates the settings of a group, and delete removes them.",
 		Message: noun.MessageOf(&ocipb.Settings{}),
 		Named:   noun.Groups,
 		Fields: []noun.Field{
 			{Flag: "public", Help: "allow pulls without a token"},
 			{Flag: "create-on-push", Help: "create a repo at its first push"},
-			{Flag: "create-groups-on-push", Help: "create the groups of a repo at its first push, too"},
+			{Flag: "create-groups-on-push", Help: "create the groups of a repo at its first push"},
 			{Flag: "immutable-tags", Help: "forbid moving and deleting tags"},
 			{Flag: "immutable-except", Help: "`PATTERN` of tags that can be moved and deleted, such as dev-*; can be repeated"},
-			{Flag: "trash-days", Read: readDays("trash_days"), Help: "for how many `DAYS` what is deleted can be restored; 0: not at all"},
+			{
+				Flag: "trash-days", Read: readDays("trash_days"),
+				Help: "number of `DAYS` for which deleted items can be restored; 0: none",
+			},
 		},
-		Columns: output.Columns("public", "createOnPush", "createGroupsOnPush", "immutableTags", "immutableExcept", "trashDays"),
-		Wide:    output.Columns("sourceUid", "updateTime"),
+		Columns: output.Columns("public", "createOnPush", "createGroupsOnPush", "immutableTags", "immutableExcept",
+			"trashDays"),
+		Wide: output.Columns("sourceUid", "updateTime"),
 	}
 }
 
@@ -134,17 +138,18 @@ func pulls() noun.Noun {
 			"the capabilities identity.list and repo.list.",
 		Message: noun.MessageOf(&ocipb.Pull{}),
 		Filters: []noun.Field{
-			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only those of `REPO`"},
-			{Flag: "digest", Help: "only those of the image with `DIGEST`"},
-			{Flag: "identity", Path: "identity_uid", Ref: iam.Identities, Help: "only those of `IDENTITY`"},
-			{Flag: "direction", Help: "only those in `DIRECTION` pull or push"},
+			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only pulls of `REPO`"},
+			{Flag: "digest", Help: "only pulls of the image with `DIGEST`"},
+			{Flag: "identity", Path: "identity_uid", Ref: iam.Identities, Help: "only pulls by `IDENTITY`"},
+			{Flag: "direction", Help: "only this `DIRECTION`: pull or push"},
 		},
 		Columns: output.Columns("createTime", "direction", "repo", "tag", "digest", puller(), "count"),
 		Wide:    output.Columns("remoteAddress", "userAgent", "repoUid", "identityUid"),
 	}
 }
 
-// puller shows who pulled: by the name that people read, or the one that was recorded.
+// puller returns the column with the identity that pulled: its display name, or the
+// recorded name.
 func puller() output.Column {
 	uids := func(p *ocipb.Pull) []string { return []string{p.GetIdentityUid()} }
 	return output.Named("identity", uids, func(p *ocipb.Pull, called output.Called) string {

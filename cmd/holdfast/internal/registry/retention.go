@@ -19,39 +19,51 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// retention is the rules which images are kept.
+// retention returns the noun of the rules that determine which images are kept.
 func retention() noun.Noun {
 	return noun.Noun{
-		Area: "registry", Use: "retention", One: "rules", Short: "Choose which images are kept, and delete the others",
+		Area: "registry", Use: "retention", One: "rules", Short: "Set rules for which images are kept, and delete the rest",
 		Form: "GROUP|REPO",
-		About: "An image is kept if at least one rule keeps it. All others go to the trash when the rules are run, with their\n" +
-			"tags, the images that only they list, and what is attached to them. The rules of the nearest group or repo that\n" +
+		About: "An image is kept if at least one rule keeps it. A run moves all other images to the trash, with their\n" +
+			"tags, the images that only they list, and their referrers. The rules of the nearest group or repo that\n" +
 			"has any apply. Images with an immutable tag are never deleted.",
 		Message: noun.MessageOf(&ocipb.Retention{}),
 		Locate:  locatePlace,
-		Columns: output.Columns("keepNewest", "keepMatching", "keepYoungerDays", "keepPulledDays", "keepMinors", "keepDeployed",
-			"keepSigned", "keepNeeded", "everyDays", output.PathOf("rules of", "sourceUid")),
+		Columns: output.Columns("keepNewest", "keepMatching", "keepYoungerDays", "keepPulledDays", "keepMinors",
+			"keepDeployed", "keepSigned", "keepNeeded", "everyDays", output.PathOf("rules of", "sourceUid")),
 		Wide:  output.Columns("uid", "sourceUid", "updateTime"),
 		Extra: []func(*noun.App) *cobra.Command{retentionSet, retentionPreview, retentionRun},
 	}
 }
 
-// retentionRules are the flags of rules.
+// retentionRules returns the flags that set the rules.
 func retentionRules() []noun.Field {
 	return []noun.Field{
-		{Flag: "keep-newest", Read: readCount("keep_newest"), Help: "keep the `N` tagged images that were last pushed or tagged"},
+		{
+			Flag: "keep-newest", Read: readCount("keep_newest"),
+			Help: "keep the `N` tagged images that were last pushed or tagged",
+		},
 		{Flag: "keep-matching", Help: "keep images with a tag that matches `PATTERN`, such as v*; can be repeated"},
-		{Flag: "keep-younger", Path: "keep_younger_days", Read: readDays("keep_younger_days"), Help: "keep images that were pushed or tagged in the last `DAYS`, such as 30d"},
-		{Flag: "keep-pulled", Path: "keep_pulled_days", Read: readDays("keep_pulled_days"), Help: "keep images that were pulled in the last `DAYS`"},
+		{
+			Flag: "keep-younger", Path: "keep_younger_days", Read: readDays("keep_younger_days"),
+			Help: "keep images that were pushed or tagged in the last `DAYS`, such as 30d",
+		},
+		{
+			Flag: "keep-pulled", Path: "keep_pulled_days", Read: readDays("keep_pulled_days"),
+			Help: "keep images that were pulled in the last `DAYS`",
+		},
 		{Flag: "keep-minors", Read: readCount("keep_minors"), Help: "keep the images of the last `N` minor versions"},
-		{Flag: "keep-deployed", Help: "keep images that run, as the inventory says"},
-		{Flag: "keep-signed", Help: "keep images that a signature is attached to"},
-		{Flag: "keep-needed", Help: "keep images that others are built on"},
-		{Flag: "every", Path: "every_days", Read: readDays("every_days"), Help: "run the rules by themselves every so many `DAYS`"},
+		{Flag: "keep-deployed", Help: "keep images that run, according to the inventory"},
+		{Flag: "keep-signed", Help: "keep images with a signature"},
+		{Flag: "keep-needed", Help: "keep images that other images are built on"},
+		{
+			Flag: "every", Path: "every_days", Read: readDays("every_days"),
+			Help: "run the rules automatically every so many `DAYS`",
+		},
 	}
 }
 
-// readCount returns what sets a field to a number.
+// readCount returns a function that sets a field to a number.
 func readCount(field string) func(protoreflect.Message, []string) error {
 	return func(m protoreflect.Message, texts []string) error {
 		n, err := strconv.ParseInt(texts[0], 10, 32)
@@ -69,7 +81,7 @@ func locatePlace(ctx context.Context, a *noun.App, text string) (string, error) 
 	if err == nil {
 		return uid, nil
 	}
-	if repo, none := a.Resolve(ctx, repos(), text); none == nil {
+	if repo, notRepo := a.Resolve(ctx, repos(), text); notRepo == nil {
 		return repo, nil
 	}
 	return "", err
@@ -78,9 +90,9 @@ func locatePlace(ctx context.Context, a *noun.App, text string) (string, error) 
 func retentionSet(a *noun.App) *cobra.Command {
 	n := retention()
 	cmd := &cobra.Command{
-		Use: "set " + n.Form, Short: "Set which images are kept",
-		Long: "Sets all rules of a group or a repo: those that it had are replaced. Nothing is deleted until they are run.\n" +
-			"With --every they run by themselves, for the first time a day after this.",
+		Use: "set " + n.Form, Short: "Set the rules of a group or repo",
+		Long: "Replaces all rules of a group or a repo. Nothing is deleted until the rules are run. With --every they\n" +
+			"run automatically, for the first time after a day.",
 		Example: "  holdfast registry retention set acme/app --keep-newest 10 --keep-matching 'v*' --keep-younger 30d",
 	}
 	fields := retentionRules()
@@ -103,7 +115,7 @@ func retentionSet(a *noun.App) *cobra.Command {
 	})
 }
 
-// goingImages shows what rules delete.
+// goingImages returns the view of images that a run deletes.
 func goingImages() output.View {
 	tags := func(g *ocipb.GoingImage) string { return strings.Join(g.GetTags(), ", ") }
 	bytes := func(g *ocipb.GoingImage) string { return size(g.GetSize()) }
@@ -115,12 +127,13 @@ func goingImages() output.View {
 	}
 }
 
-// reposBelow returns the uid of a repo, or those of the repos below a group, with their names.
+// reposBelow returns the UIDs and names of the repos in a group and its subgroups, or of
+// the repo itself.
 func reposBelow(ctx context.Context, a *noun.App, text string) (uids, names []string, _ error) {
 	group, err := a.Resolve(ctx, noun.Groups(), text)
 	if err != nil {
-		uid, none := a.Resolve(ctx, repos(), text)
-		if none != nil {
+		uid, notRepo := a.Resolve(ctx, repos(), text)
+		if notRepo != nil {
 			return nil, nil, err
 		}
 		return []string{uid}, []string{text}, nil
@@ -145,27 +158,30 @@ func reposBelow(ctx context.Context, a *noun.App, text string) (uids, names []st
 	return uids, names, nil
 }
 
-// preview shows what would go from a repo. It returns nil if no rules apply to it.
+// preview prints what a run would delete from a repo. It returns nil if no rules apply to
+// the repo.
 func preview(ctx context.Context, a *noun.App, uid, name string, alone bool) (*ocipb.RetentionPlan, error) {
-	plan, err := signin.Call(ctx, ocipb.NewRetentionServiceClient(a).PreviewRetention, &ocipb.PreviewRetentionRequest{Uid: uid}, "uid=REPO")
-	if err != nil && !alone && problem.Of(ctx, err).Code == problem.ExitNotFound { // no rules apply to this one
+	plan, err := signin.Call(ctx, ocipb.NewRetentionServiceClient(a).PreviewRetention,
+		&ocipb.PreviewRetentionRequest{Uid: uid}, "uid=REPO")
+	if err != nil && !alone && problem.From(ctx, err).Code == problem.ExitNotFound { // no rules apply to this repo
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	describe(a, name, plan, "would go")
+	describe(a, name, plan, "would be deleted")
 	return plan, noun.ShowAnswer(ctx, a, goingImages(), plan, plan.GetGoing(), nil)
 }
 
-// describe says how much of a repo goes, and why the rest stays.
+// describe prints how many images of a repo are deleted, and why the rest is kept.
 func describe(a *noun.App, name string, p *ocipb.RetentionPlan, what string) {
 	var kept []string
 	for _, k := range p.GetKept() {
 		word := strings.ToLower(strings.TrimPrefix(k.GetReason().String(), "KEEP_REASON_"))
 		kept = append(kept, fmt.Sprintf("%d %s", k.GetImages(), strings.ReplaceAll(word, "_", " ")))
 	}
-	text := fmt.Sprintf("%s: %d of %d images %s, with %d tags and %s", name, len(p.GetGoing()), p.GetImages(), what, p.GetTags(), size(p.GetBytes()))
+	text := fmt.Sprintf("%s: %d of %d images %s, with %d tags and %s", name, len(p.GetGoing()), p.GetImages(), what,
+		p.GetTags(), size(p.GetBytes()))
 	if len(kept) > 0 {
 		text += "; kept: " + strings.Join(kept, ", ")
 	}
@@ -180,15 +196,15 @@ func describe(a *noun.App, name string, p *ocipb.RetentionPlan, what string) {
 		a.Note("%s: this cannot be restored, because the group has no trash", name)
 	}
 	if p.GetMore() {
-		a.Note("%s: more go with the next run", name)
+		a.Note("%s: the next run deletes more", name)
 	}
 }
 
 func retentionPreview(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "preview GROUP|REPO", Short: "Show what the rules would delete now",
-		Long: "Shows for a repo, or for each repo below a group, what a run would delete, how many bytes that is, and who\n" +
-			"pulled it last. It is decided by the run itself, which is undone. Nothing is deleted.",
+		Long: "Shows for a repo, or for each repo below a group, what a run would delete, its size, and the last\n" +
+			"pull. The server runs the rules and rolls the run back, so nothing is deleted.",
 		Example: "  holdfast registry retention preview acme/app",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(repos()),
 	}
@@ -210,14 +226,15 @@ func retentionPreview(a *noun.App) *cobra.Command {
 func retentionRun(a *noun.App) *cobra.Command {
 	var fingerprint string
 	cmd := &cobra.Command{
-		Use: "run GROUP|REPO", Short: "Delete what the rules do not keep",
-		Long: "Shows what the rules would delete, asks, and deletes exactly that. If something of it has changed meanwhile,\n" +
-			"nothing is deleted. With the fingerprint of a preview of a repo (-o json) it deletes what that preview has.",
+		Use: "run GROUP|REPO", Short: "Delete the images that no rule keeps",
+		Long: "Shows what the rules would delete, asks for confirmation, and deletes exactly that. If the result has\n" +
+			"changed in the meantime, nothing is deleted. With the fingerprint of a repo's preview (-o json) it\n" +
+			"deletes what that preview shows.",
 		Example: "  holdfast registry retention run acme/app --yes",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(repos()),
 	}
 	cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation")
-	cmd.Flags().StringVar(&fingerprint, "fingerprint", "", "delete what the preview with this `FINGERPRINT` has")
+	cmd.Flags().StringVar(&fingerprint, "fingerprint", "", "delete what the preview with this `FINGERPRINT` shows")
 	noun.AddDryRun(cmd)
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		uids, names, err := reposBelow(ctx, a, args[0])
@@ -225,7 +242,7 @@ func retentionRun(a *noun.App) *cobra.Command {
 			return err
 		}
 		if fingerprint != "" && len(uids) != 1 {
-			return problem.Usage("a fingerprint is that of one repo, and %s is a group", args[0])
+			return problem.Usage("--fingerprint needs a repo, and %s is a group", args[0])
 		}
 		for i, uid := range uids {
 			if err := runOne(ctx, a, cmd, uid, names[i], fingerprint, len(uids) == 1); err != nil {
@@ -237,7 +254,7 @@ func retentionRun(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// runOne runs the rules of a repo.
+// runOne runs the rules for one repo.
 func runOne(ctx context.Context, a *noun.App, cmd *cobra.Command, uid, name, fingerprint string, alone bool) error {
 	if fingerprint == "" {
 		plan, err := preview(ctx, a, uid, name, alone)
@@ -247,18 +264,19 @@ func runOne(ctx context.Context, a *noun.App, cmd *cobra.Command, uid, name, fin
 		fingerprint = plan.GetFingerprint()
 	}
 	n := retention()
-	n.One = "what the rules do not keep of"
+	n.One = "the images that no rule keeps in"
 	if err := a.Confirm(ctx, cmd, n, []string{name}, []string{uid}); err != nil {
 		return err
 	}
 	method := n.Message.ParentFile().Services().Get(0).Methods().ByName("RunRetention")
 	req := &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: fingerprint}
-	m, err := a.Write(ctx, cmd, method, req.ProtoReflect(), map[string]string{"uid": "REPO", "fingerprint": "--fingerprint"})
+	m, err := a.Write(ctx, cmd, method, req.ProtoReflect(),
+		map[string]string{"uid": "REPO", "fingerprint": "--fingerprint"})
 	if err != nil {
 		return err
 	}
 	done := m.Interface().(*ocipb.RetentionPlan)
-	describe(a, name, done, "are gone")
+	describe(a, name, done, "were deleted")
 	if days := done.GetRestorableDays(); days > 0 && len(done.GetGoing()) > 0 {
 		a.Note("they can be restored for %d days: holdfast registry trash list --repo %s", days, name)
 	}

@@ -16,67 +16,75 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// rules refuse pulls of images with findings, or that are not signed.
+// rules returns the noun of rules, which refuse pulls of images with findings or without
+// a signature.
 func rules() noun.Noun {
 	refuses := func(r *findingspb.Rule) string {
-		var all []string
+		var words []string
 		if r.GetUnsigned() {
 			return "not signed"
 		}
 		if s := r.GetMinSeverity(); s != findingspb.Severity_SEVERITY_UNKNOWN {
-			all = append(all, strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))+" or worse")
+			words = append(words, strings.ToLower(strings.TrimPrefix(s.String(), "SEVERITY_"))+" or worse")
 		}
 		if r.GetFixable() {
-			all = append(all, "fixable")
+			words = append(words, "fixable")
 		}
 		if r.GetKev() {
-			all = append(all, "known exploited")
+			words = append(words, "known exploited")
 		}
 		if n := r.GetGraceDays(); n > 0 {
-			all = append(all, fmt.Sprintf("after %d days", n))
+			words = append(words, fmt.Sprintf("after %d days", n))
 		}
-		if len(all) == 0 {
+		if len(words) == 0 {
 			return "any finding"
 		}
-		return strings.Join(all, ", ")
+		return strings.Join(words, ", ")
 	}
 	return noun.Noun{
 		Area: "findings", Use: "rules", One: "rule",
-		About: "A rule refuses pulls of images with findings that no exception holds for, or, with --unsigned, of images that no\n" +
-			"signer has signed. A new rule refuses nothing: check what it would have refused, and then update it with\n" +
-			"--mode enforce.",
+		About: "A rule refuses pulls of images with findings that are not excepted. With --unsigned it refuses pulls of\n" +
+			"images that no signer has signed. A new rule refuses nothing: check what it would have refused, and then\n" +
+			"update it with --mode enforce.",
 		Example: "  holdfast findings rules create --parent acme --min-severity critical --fixable --grace-days 14",
 		Message: noun.MessageOf(&findingspb.Rule{}),
 		Fields: []noun.Field{
-			{Flag: "on", Path: "target_uid", Ref: noun.Groups, Help: "only images in `GROUP`, below the one of the rule"},
-			{Flag: "repo", Path: "target_uid", Ref: repos, Help: "only images of `REPO`, below the group of the rule"},
-			{Flag: "description", Help: "what it is for"},
-			{Flag: "min-severity", Read: readSeverity, Help: "only findings of this `SEVERITY` or worse: low, medium, high, critical"},
-			{Flag: "fixable", Help: "only findings that are fixed in some version"},
+			{Flag: "on", Path: "target_uid", Ref: noun.Groups, Help: "only images in `GROUP`, a subgroup of the rule's group"},
+			{Flag: "repo", Path: "target_uid", Ref: repos, Help: "only images of `REPO`, in the rule's group or a subgroup"},
+			{Flag: "description", Help: "purpose of the rule"},
+			{
+				Flag: "min-severity", Read: readSeverity,
+				Help: "only findings of this `SEVERITY` or worse: low, medium, high, critical",
+			},
+			{Flag: "fixable", Help: "only findings with a fixed version"},
 			{Flag: "kev", Help: "only findings that are known to be exploited"},
-			{Flag: "grace-days", Read: readDays("grace_days"), Help: "only findings that were first seen `N` days ago"},
-			{Flag: "exempt", Path: "exempt_uids", Ref: iam.Identities, Help: "`IDENTITY` that is not refused anything; can be repeated"},
-			{Flag: "refuse-unknown", Help: "also refuse images whose packages are not known"},
-			{Flag: "unsigned", Help: "refuse images that no signer has signed, and nothing because of findings"},
+			{Flag: "grace-days", Read: readDays("grace_days"), Help: "only findings that were first seen at least `N` days ago"},
+			{
+				Flag: "exempt", Path: "exempt_uids", Ref: iam.Identities,
+				Help: "`IDENTITY` whose pulls are never refused; can be repeated",
+			},
+			{Flag: "refuse-unknown", Help: "also refuse images whose packages are unknown"},
+			{Flag: "unsigned", Help: "refuse images that no signer has signed, regardless of findings"},
 			{Flag: "mode", Help: "`MODE`: dry-run, which refuses nothing, or enforce"},
 		},
-		Columns: output.Columns(output.PathOf("on", "targetUid"), output.Text("refuses", refuses), "mode", "description", "uid"),
-		Wide:    output.Columns("exemptUids", "refuseUnknown", "createTime", "updateTime"),
-		Extra:   []func(*noun.App) *cobra.Command{rulesCheck},
+		Columns: output.Columns(output.PathOf("on", "targetUid"), output.Text("refuses", refuses), "mode", "description",
+			"uid"),
+		Wide:  output.Columns("exemptUids", "refuseUnknown", "createTime", "updateTime"),
+		Extra: []func(*noun.App) *cobra.Command{rulesCheck},
 	}
 }
 
-// readSeverity sets the least severity.
+// readSeverity sets the minimum severity.
 func readSeverity(m protoreflect.Message, texts []string) error {
 	n, ok := findingspb.Severity_value["SEVERITY_"+strings.ToUpper(texts[0])]
 	if !ok {
-		return fmt.Errorf("%q is none of low, medium, high, critical and unknown, which is any", texts[0])
+		return fmt.Errorf("%q is not one of low, medium, high, critical, unknown (which means any)", texts[0])
 	}
 	noun.Put(m, "min_severity", protoreflect.EnumNumber(n))
 	return nil
 }
 
-// readDays returns what sets a field to a number of days.
+// readDays returns a function that sets a field to a number of days.
 func readDays(field string) func(protoreflect.Message, []string) error {
 	return func(m protoreflect.Message, texts []string) error {
 		n, err := strconv.ParseInt(strings.TrimSuffix(texts[0], "d"), 10, 32)
@@ -100,8 +108,8 @@ func rulesCheck(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	cmd := &cobra.Command{
 		Use: "check UID", Short: "List the pulls of the last 30 days that a rule would refuse now",
-		Long: "Lists by image and identity the pulls of the last 30 days that the rule would refuse if they were made now,\n" +
-			"whether it is enforced or not. It changes nothing.",
+		Long: "Lists the pulls of the last 30 days, by image and identity, that the rule would refuse now, whether it\n" +
+			"is enforced or not. It changes nothing.",
 		Example: "  holdfast findings rules check 41c2bd7f0f6a2c11…/5f3c…",
 	}
 	p.Register(cmd)

@@ -15,7 +15,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
-// signers are those whose signatures of images count.
+// signers returns the noun of signers, whose signatures of images are trusted.
 func signers() noun.Noun {
 	by := func(s *ocipb.Signer) string {
 		if s.GetKey() != "" {
@@ -25,9 +25,9 @@ func signers() noun.Noun {
 	}
 	return noun.Noun{
 		Area: "registry", Use: "signers", One: "signer",
-		About: "A signer is somebody whose signatures of images count: who has the private key of a public one, or an\n" +
-			"identity. The signers of the nearest group that has any count. They refuse nothing: a rule of findings\n" +
-			"does, with --unsigned.",
+		About: "A signer is a public key or an identity whose signatures of images are trusted. The signers of the\n" +
+			"nearest group that has any apply. Signers alone refuse no pulls: for that, create a rule with holdfast\n" +
+			"findings rules create --unsigned.",
 		Example: "  holdfast registry signers create release --parent acme --key cosign.pub",
 		Message: noun.MessageOf(&ocipb.Signer{}), Argument: "name",
 		Fields: []noun.Field{
@@ -35,8 +35,8 @@ func signers() noun.Noun {
 			{Flag: "key", File: true, Read: readPublicKey, Help: "`FILE` with a public key in PEM, such as cosign.pub"},
 			{Flag: "issuer", Help: "`ISSUER` of the identity in the certificate"},
 			{Flag: "subject", Help: "`SUBJECT` of the identity: an address of a person, a workflow or a workload"},
-			{Flag: "subject-pattern", Help: "regular `EXPRESSION` that the whole subject matches"},
-			{Flag: "trusted-root", File: true, Help: "`FILE` trusted_root.json of Sigstore (default: that of the server)"},
+			{Flag: "subject-pattern", Help: "regular `EXPRESSION` that must match the whole subject"},
+			{Flag: "trusted-root", File: true, Help: "`FILE` trusted_root.json of Sigstore (default: the server's file)"},
 		},
 		ByName:  true,
 		Columns: output.Columns("name", output.GroupOf("group", "uid"), output.Text("by", by), "description", "uid"),
@@ -44,34 +44,35 @@ func signers() noun.Noun {
 	}
 }
 
-// readPublicKey sets a key, and sends no private one to the server.
+// readPublicKey sets a key. It refuses a private key, so that none is sent to the server.
 func readPublicKey(m protoreflect.Message, texts []string) error {
 	if strings.Contains(texts[0], "PRIVATE KEY-----") {
-		return errors.New("it is a private key, which was sent nowhere; give the public one")
+		return errors.New("this is a private key, and it was not sent; use the public key")
 	}
 	noun.Put(m, "key", texts[0])
 	return nil
 }
 
-// imagesSignatures lists the signatures of an image.
+// imagesSignatures returns the command that lists the signatures of an image.
 func imagesSignatures(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "signatures REPO:TAG|REPO@DIGEST", Short: "Verify the signatures of an image, and say whose they are",
-		Long: "Lists the signatures of an image, and those of indexes that list it, with the signer of each, or why it does not\n" +
-			"count. The signers of the nearest group that has any count.",
+		Use: "signatures REPO:TAG|REPO@DIGEST", Short: "Verify the signatures of an image and list their signers",
+		Long: "Lists the signatures of an image, and of indexes that list it, with the signer of each or the reason why\n" +
+			"it is not trusted. The signers of the nearest group that has any apply.",
 		Example: "  holdfast registry images signatures acme/platform/app:1.2",
 	}
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
 		req := &ocipb.GetSignaturesRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
-		found, err := signin.Call(ctx, ocipb.NewSignersServiceClient(a).GetSignatures, req, "reference=REPO:TAG", "repo_uid=REPO")
+		found, err := signin.Call(ctx, ocipb.NewSignersServiceClient(a).GetSignatures, req, "reference=REPO:TAG",
+			"repo_uid=REPO")
 		if err != nil {
 			return err
 		}
 		switch {
 		case found.GetSourceUid() == "":
-			a.Note("there are no signers, so no signature counts")
+			a.Note("there are no signers, so no signature is trusted")
 		case !found.GetVerified():
-			a.Note("none of the signers has signed it")
+			a.Note("no trusted signer has signed it")
 		}
 		about := func(s *ocipb.Signature) string {
 			if s.GetIndex() != "" {
@@ -85,11 +86,14 @@ func imagesSignatures(a *noun.App) *cobra.Command {
 			}
 			return s.GetSubject() + " of " + s.GetIssuer()
 		}
-		view := output.View{Plural: "signatures", ID: "manifest", Columns: output.Columns("signer", output.Text("identity", who),
-			output.Text("of", about), "problem", "manifest"), Wide: output.Columns("signerUid")}
+		view := output.View{
+			Plural: "signatures", ID: "manifest",
+			Columns: output.Columns("signer", output.Text("identity", who), output.Text("of", about), "problem", "manifest"),
+			Wide:    output.Columns("signerUid"),
+		}
 		return noun.ShowAnswer(ctx, a, view, found, found.GetSignatures(), nil)
 	})
 }
 
-// signedBy shows who have signed an image.
+// signedBy returns the signers of an image.
 func signedBy(s *ocipb.ImageSummary) string { return strings.Join(s.GetSigners(), ", ") }

@@ -13,27 +13,29 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// syncs are repos that follow another.
+// syncs returns the noun of repos that follow another repo.
 func syncs() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "sync", One: "repo",
 		Message: noun.MessageOf(&ocipb.Sync{}),
-		Columns: output.Columns(output.PathOf("repo", "uid"), output.PathOf("follows", "sourceUid"), "state", "since=stateTime", "tags", "error"),
-		Wide:    output.Columns("successTime", "dueTime", "expirationTime", "failedTags", output.NameOf("set by", "setByUid")),
+		Columns: output.Columns(output.PathOf("repo", "uid"), output.PathOf("follows", "sourceUid"), "state",
+			"since=stateTime", "tags", "error"),
+		Wide: output.Columns("successTime", "dueTime", "expirationTime", "failedTags",
+			output.NameOf("set by", "setByUid")),
 	}
 }
 
-// syncCommand has the commands of repos that follow another.
+// syncCommand returns the commands about repos that follow another repo.
 func syncCommand(a *noun.App) *cobra.Command {
-	cmd := a.Branch("sync", "See how repos stand that follow another", syncStatus(a), syncList(a), syncRun(a), syncStop(a))
-	cmd.Long = "A repo that follows another is kept equal to it: it has its tags, and no others, and nobody can push tags to it.\n" +
-		"holdfast registry repos create and update make a repo follow another, with --source."
+	cmd := a.Branch("sync", "Show and run the syncing of repos", syncStatus(a), syncList(a), syncRun(a), syncStop(a))
+	cmd.Long = "A repo can follow another repo, its source. It then has exactly the tags of the source, and accepts no\n" +
+		"pushed tags. To make a repo follow another, use holdfast registry repos create or update with --source."
 	return cmd
 }
 
 func syncStatus(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status REPO", Short: "Show how a repo stands that follows another",
+		Use: "status REPO", Short: "Show the sync status of a repo",
 		Example: "  holdfast registry sync status acme/prod/app",
 	}
 	return a.About(repos(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
@@ -48,7 +50,7 @@ func syncStatus(a *noun.App) *cobra.Command {
 func syncList(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	cmd := &cobra.Command{
-		Use: "list GROUP", Short: "List the repos below a group that follow another", Aliases: []string{"ls"},
+		Use: "list GROUP", Short: "List the repos below a group that follow another repo", Aliases: []string{"ls"},
 		Example: "  holdfast registry sync list acme/prod",
 	}
 	a.About(noun.Groups(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
@@ -60,14 +62,15 @@ func syncList(a *noun.App) *cobra.Command {
 
 func syncRun(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "run REPO", Short: "Have a repo made equal to its source now",
-		Long: "A repo is made equal to its source soon after that changes, and at least once an hour. This asks for it now, and\n" +
-			"does not wait: holdfast registry sync status says what became of it.",
+		Use: "run REPO", Short: "Sync a repo with its source now",
+		Long: "A repo is synced soon after its source changes, and at least once an hour. This command requests a run\n" +
+			"now and does not wait for it. To see the result: holdfast registry sync status",
 		Example: "  holdfast registry sync run acme/prod/app",
 	}
 	noun.AddDryRun(cmd)
 	return a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
-		m, err := a.Write(ctx, cmd, syncs().Method("Run"), (&ocipb.RunSyncRequest{Uid: uid}).ProtoReflect(), map[string]string{"uid": "REPO"})
+		m, err := a.Write(ctx, cmd, syncs().Method("Run"), (&ocipb.RunSyncRequest{Uid: uid}).ProtoReflect(),
+			map[string]string{"uid": "REPO"})
 		if err != nil {
 			return err
 		}
@@ -77,15 +80,18 @@ func syncRun(a *noun.App) *cobra.Command {
 
 func syncStop(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "stop REPO", Short: "Let a repo follow no other any more",
-		Long: "The repo keeps the tags that it has, and can be pushed to. holdfast registry repos update with --source makes it\n" +
-			"follow again.",
+		Use: "stop REPO", Short: "Stop syncing a repo",
+		Long: "The repo keeps its tags and accepts pushes. To make it follow its source again, use\n" +
+			"holdfast registry repos update with --source.",
 		Example: "  holdfast registry sync stop acme/prod/app",
 	}
 	noun.AddDryRun(cmd)
 	return a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
-		req := &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: uid}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"sync_config"}}}
-		m, err := a.Write(ctx, cmd, repos().Method("Update"), req.ProtoReflect(), map[string]string{"repo.uid": "REPO", "uid": "REPO"})
+		req := &registrypb.UpdateRepoRequest{
+			Repo: &registrypb.Repo{Uid: uid}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"sync_config"}},
+		}
+		m, err := a.Write(ctx, cmd, repos().Method("Update"), req.ProtoReflect(),
+			map[string]string{"repo.uid": "REPO", "uid": "REPO"})
 		if err != nil {
 			return err
 		}

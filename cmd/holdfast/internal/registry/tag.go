@@ -19,7 +19,7 @@ func tags() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "tags", One: "tag", Form: "REPO:TAG",
 		About: "A tag is a name of an image in a repo. By default list omits the tags of signatures and other referrers\n" +
-			"(sha256-…), those with a date (…-20260131) and those with a build number (…-r3).",
+			"(sha256-…), tags with a date (…-20260131) and tags with a build number (…-r3).",
 		Example:    "  holdfast registry tags create stable --repo acme/platform/app --digest sha256:…",
 		Message:    noun.MessageOf(&registrypb.Tag{}),
 		Argument:   "name",
@@ -48,14 +48,14 @@ func tags() noun.Noun {
 
 // locateTag finds a tag by its repo and name.
 func locateTag(ctx context.Context, a *noun.App, text string) (string, error) {
-	at, err := parseImage(ctx, a, text)
+	ref, err := parseImage(ctx, a, text)
 	if err != nil {
 		return "", err
 	}
-	if at.tag == "" || at.digest != "" {
+	if ref.tag == "" || ref.digest != "" {
 		return "", problem.Usage("%q does not name a tag", text).Hint("write it as acme/platform/app:1.2")
 	}
-	return a.FindOne(ctx, tags(), at.tag, &at.repo, text)
+	return a.FindOne(ctx, tags(), ref.tag, &ref.repo, text)
 }
 
 // An image is a parsed reference: a repo, and perhaps a tag or digest.
@@ -94,7 +94,7 @@ func Host(ctx context.Context, a *noun.App) (string, error) {
 	return m.GetHost(), err
 }
 
-// changes are the digests that a tag has stood for.
+// changes returns the noun of changes of tags.
 func changes() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "changes", One: "change",
@@ -113,10 +113,10 @@ func tagHistory(a *noun.App) *cobra.Command {
 		Example: "  holdfast registry tags history acme/platform/app:1.2",
 	}
 	p.Register(cmd)
-	problem.Must(cmd.Flags().MarkHidden("order-by")) // there is one order
+	problem.Must(cmd.Flags().MarkHidden("order-by")) // the API has only one order
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
 		if at.digest != "" {
-			return problem.Usage("%q names a digest; history is of tags", cmd.Flags().Arg(0))
+			return problem.Usage("%q names a digest, but only tags have a history", cmd.Flags().Arg(0))
 		}
 		return a.PrintAll(ctx, changes(), &ocipb.ListTagHistoryRequest{RepoUid: at.repo, Tag: at.tag}, p)
 	})

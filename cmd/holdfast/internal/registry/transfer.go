@@ -13,7 +13,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
-// hostOf returns the host that a reference begins with, or "".
+// hostOf returns the host at the start of a reference, or "".
 func hostOf(reference string) string {
 	first, _, ok := strings.Cut(reference, "/")
 	if ok && (strings.ContainsAny(first, ".:") || first == "localhost") {
@@ -22,12 +22,12 @@ func hostOf(reference string) string {
 	return ""
 }
 
-// isElsewhere reports whether one of the references is at another registry.
+// isElsewhere reports whether one of the references names another registry.
 func isElsewhere(ctx context.Context, a *noun.App, references []string) (bool, error) {
 	for _, r := range references {
 		if host := hostOf(r); host != "" {
-			own, err := Host(ctx, a)
-			if err != nil || host != own {
+			ours, err := Host(ctx, a)
+			if err != nil || host != ours {
 				return err == nil, err
 			}
 		}
@@ -41,10 +41,10 @@ type endpoint struct {
 	tag, digest string
 }
 
-// newEndpoint returns where a reference leads, with the password for it: a token for our own registry, and for others what
-// docker has.
+// newEndpoint returns the endpoint of a reference, with its password: a token for our own
+// registry, and docker's password for another registry.
 func newEndpoint(ctx context.Context, a *noun.App, reference string) (at endpoint, _ error) {
-	own, err := Host(ctx, a)
+	ours, err := Host(ctx, a)
 	if err != nil {
 		return at, err
 	}
@@ -60,20 +60,23 @@ func newEndpoint(ctx context.Context, a *noun.App, reference string) (at endpoin
 		rest = "library/" + rest
 	}
 	at.Name = rest
-	if host != "" && host != own {
+	if host != "" && host != ours {
 		user, pass, err := transfer.Login(ctx, host)
 		at.Registry = transfer.New(host, user, pass)
 		return at, err
 	}
-	token, err := a.TokenFor(ctx, own)
-	at.Registry = transfer.New(own, "_token", token)
+	token, err := a.TokenFor(ctx, ours)
+	at.Registry = transfer.New(ours, "_token", token)
 	return at, err
 }
 
 // copyBetween copies images from one registry to another.
-func copyBetween(ctx context.Context, a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, args []string) error {
+func copyBetween(
+	ctx context.Context, a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, args []string,
+) error {
 	if req.GetPromote() {
-		return problem.Usage("images are promoted within a server").Hint("copy them first: holdfast registry images copy")
+		return problem.Usage("images can only be promoted within one server").
+			Hint("copy them first: holdfast registry images copy")
 	}
 	from, err := newEndpoint(ctx, a, args[0])
 	if err != nil {
@@ -107,13 +110,13 @@ func copyBetween(ctx context.Context, a *noun.App, cmd *cobra.Command, req *ocip
 	if dry {
 		a.Note("dry run: nothing was changed")
 	}
-	a.Note("%d images with %d manifests are copied to %s; %s of blobs moved, and %d blobs were there", len(done.GetImages()), c.Manifests,
-		args[1], size(c.Bytes), c.Present)
+	a.Note("%d images with %d manifests are copied to %s; %s of blobs were transferred, and %d blobs existed",
+		len(done.GetImages()), c.Manifests, args[1], size(c.Bytes), c.Present)
 	view := output.View{Plural: "images", ID: "digest", Columns: output.Columns("from=fromTag", "tag", "digest")}
 	return noun.ShowAnswer(ctx, a, view, done, done.GetImages(), nil)
 }
 
-// references returns the tags or the digest that are copied.
+// references returns the tags or the digest to copy.
 func (from endpoint) references(ctx context.Context, to endpoint, args []string) ([]string, error) {
 	switch {
 	case to.digest != "":
@@ -121,11 +124,11 @@ func (from endpoint) references(ctx context.Context, to endpoint, args []string)
 	case from.digest != "":
 		return []string{from.digest}, nil
 	case from.tag == "":
-		return nil, problem.Usage("%s is a repo: name a tag, a digest or a pattern of tags", args[0])
+		return nil, problem.Usage("%s is a repo: add a tag, a digest or a pattern of tags", args[0])
 	case !strings.ContainsAny(from.tag, "*?["):
 		return []string{from.tag}, nil
 	case to.tag != "":
-		return nil, problem.Usage("the tag of %s is for one image, and %s is a pattern", args[1], args[0])
+		return nil, problem.Usage("%s names one tag, and %s is a pattern", args[1], args[0])
 	}
 	tags, err := from.Tags(ctx, from.tag)
 	if err == nil && len(tags) == 0 {

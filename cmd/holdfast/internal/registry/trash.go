@@ -14,7 +14,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
-// trash is what was deleted and can be restored.
+// trash returns the noun of deleted items that can be restored.
 func trash() noun.Noun {
 	name := func(e *ocipb.TrashEntry) string {
 		switch e.GetKind() {
@@ -34,13 +34,13 @@ func trash() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "trash", One: "trash entry", Short: "Restore deleted tags, images and repos",
 		Form: "REPO[:TAG|@DIGEST]",
-		About: "Deleted tags, manifests and repos are gone for everybody who pulls, and can be restored for seven days,\n" +
-			"or as long as the settings of the group say. They count as stored until then.",
+		About: "Deleted tags, manifests and repos cannot be pulled, but can be restored for seven days, or for the time\n" +
+			"that the settings of the group define. Until then they count as stored.",
 		Message: noun.MessageOf(&ocipb.TrashEntry{}),
 		Locate:  locateTrash,
 		Filters: []noun.Field{
-			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only what was deleted from `REPO`"},
-			{Flag: "digest", Help: "only the image with `DIGEST`, and tags of it"},
+			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only items deleted from `REPO`"},
+			{Flag: "digest", Help: "only the image with `DIGEST`, and its tags"},
 		},
 		Columns: output.Columns("kind", output.Text("name", name), output.Text("size", bytes), "deleted=createTime",
 			"expires=expireTime", output.NameOf("by", "actorUid")),
@@ -49,19 +49,20 @@ func trash() noun.Noun {
 	}
 }
 
-// locateTrash finds the entry of a tag or manifest of a repo that is there, or of a repo: the one deleted last.
+// locateTrash finds the last deleted entry for a repo, or for a tag or manifest of a repo
+// that exists.
 func locateTrash(ctx context.Context, a *noun.App, text string) (string, error) {
 	req := &ocipb.ListTrashEntriesRequest{PageSize: 200}
 	last := text[strings.LastIndexByte(text, '/')+1:]
 	var found func(*ocipb.TrashEntry) bool
 	if strings.ContainsAny(last, ":@") {
-		at, err := parseImage(ctx, a, text)
+		ref, err := parseImage(ctx, a, text)
 		if err != nil {
 			return "", err
 		}
-		req.Uidp, req.Digest = &commonpb.UIDPFilter{ChildrenOf: at.repo}, at.digest
+		req.Uidp, req.Digest = &commonpb.UIDPFilter{ChildrenOf: ref.repo}, ref.digest
 		found = func(e *ocipb.TrashEntry) bool {
-			return e.GetKind() != ocipb.TrashKind_TRASH_KIND_REPO && e.GetTag() == at.tag
+			return e.GetKind() != ocipb.TrashKind_TRASH_KIND_REPO && e.GetTag() == ref.tag
 		}
 	} else {
 		group, err := a.Resolve(ctx, noun.Groups(), strings.TrimSuffix(strings.TrimSuffix(text, last), "/"))
@@ -86,7 +87,7 @@ func locateTrash(ctx context.Context, a *noun.App, text string) (string, error) 
 		}
 		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
 			return "", problem.New(problem.ExitNotFound, "there is no %q in the trash that you can see", text).Hint(
-				"what there is: holdfast registry trash list")
+				"list the trash: holdfast registry trash list")
 		}
 	}
 }
@@ -94,13 +95,13 @@ func locateTrash(ctx context.Context, a *noun.App, text string) (string, error) 
 func trashRestore(a *noun.App) *cobra.Command {
 	var replace, withoutTags bool
 	cmd := &cobra.Command{
-		Use: "restore " + trash().Form, Short: "Restore what was deleted",
-		Long: "Restores a tag with its manifest; a manifest with the tags that were deleted with it, the manifests that it\n" +
-			"lists, and signatures and other referrers that were deleted with it or later; or a repo with all that was\n" +
-			"in it. The argument can be a uid of holdfast registry trash list, too.",
+		Use: "restore " + trash().Form, Short: "Restore a deleted tag, image or repo",
+		Long: "Restores a tag with its manifest; or a manifest with the tags deleted with it, the manifests that it\n" +
+			"lists, and the signatures and other referrers deleted with it or later; or a repo with its contents. The\n" +
+			"argument can also be a uid from holdfast registry trash list.",
 		Example: "  holdfast registry trash restore acme/platform/app:1.2",
 	}
-	cmd.Flags().BoolVar(&replace, "replace", false, "move tags that stand for something else now")
+	cmd.Flags().BoolVar(&replace, "replace", false, "move tags that now point to another image")
 	cmd.Flags().BoolVar(&withoutTags, "without-tags", false, "leave the tags of a manifest in the trash")
 	noun.AddDryRun(cmd)
 	return a.About(trash(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
@@ -115,9 +116,9 @@ func trashRestore(a *noun.App) *cobra.Command {
 
 func trashEmpty(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "empty GROUP|REPO", Short: "Remove for good what was deleted",
-		Long: "Removes everything that was deleted from a group and below it, or from a repo. Nothing of it can be restored.\n" +
-			"With --dry-run it shows how much that is.",
+		Use: "empty GROUP|REPO", Short: "Remove deleted items permanently",
+		Long: "Removes everything that was deleted from a group and its subgroups, or from a repo. It can no longer be\n" +
+			"restored. With --dry-run it shows how much would be removed.",
 		Example: "  holdfast registry trash empty acme/platform --dry-run",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -126,8 +127,8 @@ func trashEmpty(a *noun.App) *cobra.Command {
 	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		uid, err := a.Resolve(ctx, noun.Groups(), args[0])
 		if err != nil {
-			var none error
-			if uid, none = a.Resolve(ctx, repos(), args[0]); none != nil {
+			var notRepo error
+			if uid, notRepo = a.Resolve(ctx, repos(), args[0]); notRepo != nil {
 				return err
 			}
 		}
@@ -142,7 +143,7 @@ func trashEmpty(a *noun.App) *cobra.Command {
 			return err
 		}
 		gone := m.Interface().(*ocipb.EmptyTrashResponse)
-		a.Note("%d entries of %s are removed for good", gone.GetEntries(), size(gone.GetBytes()))
+		a.Note("%d entries with %s are removed permanently", gone.GetEntries(), size(gone.GetBytes()))
 		return nil
 	})
 	return cmd

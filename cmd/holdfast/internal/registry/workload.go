@@ -19,21 +19,21 @@ import (
 // workloadFormats are the formats that parseWorkloads reads.
 var workloadFormats = []string{"kubernetes", "compose", "list"}
 
-// parseWorkloads returns what runs according to a document: pods as kubectl prints them as
-// JSON, a compose file, or a list of digests and references. Without a format it finds
-// out which it is. Equal entries are counted together.
-func parseWorkloads(format string, text []byte) (all []*findingspb.InventoryEntry, err error) {
+// parseWorkloads returns the running images in a document: pods as kubectl prints them in
+// JSON, a compose file, or a list of digests and references. If format is "", it detects
+// the format. Equal entries are counted together.
+func parseWorkloads(format string, text []byte) (entries []*findingspb.InventoryEntry, err error) {
 	switch cmp.Or(format, formatOf(text)) {
 	case "kubernetes":
-		all, err = parsePods(text)
+		entries, err = parsePods(text)
 	case "compose":
-		all, err = parseCompose(text)
+		entries, err = parseCompose(text)
 	case "list":
-		all, err = parseDigests(text)
+		entries, err = parseDigests(text)
 	default:
-		err = fmt.Errorf("%q is not a format; these are %s", format, strings.Join(workloadFormats, ", "))
+		err = fmt.Errorf("%q is not a format; use one of %s", format, strings.Join(workloadFormats, ", "))
 	}
-	return together(all), err
+	return countEqual(entries), err
 }
 
 var composeKey = regexp.MustCompile(`(?m)^services\s*:`)
@@ -49,13 +49,14 @@ func formatOf(text []byte) string {
 	return "list"
 }
 
-// maxCopies is the highest number of copies that the server takes.
+// maxCopies is the largest number of copies that the server accepts.
 const maxCopies = 1_000_000
 
-// together counts equal entries, in the order in which they first come.
-func together(all []*findingspb.InventoryEntry) (some []*findingspb.InventoryEntry) {
+// countEqual merges equal entries and adds up their copies. It keeps the order of their
+// first occurrence.
+func countEqual(entries []*findingspb.InventoryEntry) (merged []*findingspb.InventoryEntry) {
 	seen := map[string]*findingspb.InventoryEntry{}
-	for _, e := range all {
+	for _, e := range entries {
 		key := strings.Join([]string{e.GetNamespace(), e.GetWorkload(), e.GetContainer(), e.GetImage(), e.GetDigest(),
 			e.GetPlatform()}, "\x00")
 		if have := seen[key]; have != nil {
@@ -63,9 +64,9 @@ func together(all []*findingspb.InventoryEntry) (some []*findingspb.InventoryEnt
 			continue
 		}
 		seen[key] = e
-		some = append(some, e)
+		merged = append(merged, e)
 	}
-	return some
+	return merged
 }
 
 var digestAtEnd = regexp.MustCompile(`^(?:.*@)?(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
@@ -78,7 +79,7 @@ func digestIn(reference string) string {
 	return ""
 }
 
-// A pod is what is read of a pod.
+// A pod contains the fields that are read from a pod.
 type pod struct {
 	Kind     string
 	Metadata struct {
@@ -99,40 +100,41 @@ type pod struct {
 	}
 }
 
-// A containerStatus tells which image a container runs.
+// A containerStatus names the image that a container runs.
 type containerStatus struct{ Name, Image, ImageID string }
 
-// parsePods reads what kubectl get pods -o json prints: a list, or one pod. Pods that have
-// come to their end are left out.
-func parsePods(text []byte) (all []*findingspb.InventoryEntry, _ error) {
+// parsePods reads the output of kubectl get pods -o json: a list, or one pod. It omits
+// pods that have ended.
+func parsePods(text []byte) (entries []*findingspb.InventoryEntry, _ error) {
 	var list struct {
 		pod
 		Items *[]pod
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("this is not what kubectl get pods -o json prints: %w", err)
+		return nil, fmt.Errorf("this is not the output of kubectl get pods -o json: %w", err)
 	}
 	pods := []pod{list.pod}
 	switch {
 	case list.Items != nil:
 		pods = *list.Items
 	case list.Kind != "Pod":
-		return nil, fmt.Errorf("this is not what kubectl get pods -o json prints: it has no items")
+		return nil, fmt.Errorf("this is not the output of kubectl get pods -o json: it has no items")
 	}
 	for _, p := range pods {
 		if p.Kind != "" && p.Kind != "Pod" {
-			return nil, fmt.Errorf("a %.60s is not a pod: only pods tell which images run", p.Kind)
+			return nil, fmt.Errorf("a %.60s is not a pod: only pods show which images run", p.Kind)
 		}
 		if p.Status.Phase != "Succeeded" && p.Status.Phase != "Failed" {
-			all = append(all, p.entries()...)
+			entries = append(entries, p.entries()...)
 		}
 	}
-	return all, nil
+	return entries, nil
 }
 
-// entries returns the images of a pod, those of containers that do not run yet included.
-func (p pod) entries() (all []*findingspb.InventoryEntry) {
-	running := slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses)
+// entries returns the images of a pod, including containers that have not started.
+func (p pod) entries() (images []*findingspb.InventoryEntry) {
+	running := slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses,
+		p.Status.EphemeralContainerStatuses)
 	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers) {
 		if !slices.ContainsFunc(running, func(s containerStatus) bool { return s.Name == c.Name }) {
 			running = append(running, containerStatus{Name: c.Name, Image: c.Image})
@@ -142,19 +144,20 @@ func (p pod) entries() (all []*findingspb.InventoryEntry) {
 		image := c.Image
 		for _, s := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers) {
 			if s.Name == c.Name {
-				image = cmp.Or(s.Image, image) // what was asked for; the status may have another name of it
+				image = cmp.Or(s.Image, image) // the requested name; the status may contain another one
 			}
 		}
-		all = append(all, &findingspb.InventoryEntry{
+		images = append(images, &findingspb.InventoryEntry{
 			Namespace: p.Metadata.Namespace, Workload: p.workload(), Container: c.Name, Image: image,
 			Digest: c.digest(image), Platform: p.platform(), Copies: 1,
 		})
 	}
-	return all
+	return images
 }
 
-// digest returns the digest of the manifest that a container runs. A digest without a
-// repo is that of the configuration, by which nobody finds the image.
+// digest returns the digest of the manifest that a container runs. It ignores a digest
+// without a repo, because that is the digest of the configuration, which does not
+// identify the image in a registry.
 func (c containerStatus) digest(image string) string {
 	for _, reference := range []string{c.ImageID, image, c.Image} {
 		if strings.Contains(reference, "@") {
@@ -166,7 +169,8 @@ func (c containerStatus) digest(image string) string {
 	return ""
 }
 
-// workload returns what runs a pod. A replica set is named for its deployment.
+// workload returns the kind and name of the controller that runs a pod. For a replica set
+// it returns the deployment.
 func (p pod) workload() string {
 	for _, o := range p.Metadata.OwnerReferences {
 		if !o.Controller && len(p.Metadata.OwnerReferences) > 1 {
@@ -181,14 +185,14 @@ func (p pod) workload() string {
 	return "Pod/" + p.Metadata.Name
 }
 
-// platform returns the platform that a pod asks for, or "".
+// platform returns the platform that the pod's node selector requires, or "".
 func (p pod) platform() string {
 	return strings.Trim(p.Spec.NodeSelector["kubernetes.io/os"]+"/"+p.Spec.NodeSelector["kubernetes.io/arch"], "/")
 }
 
-// parseCompose reads a compose file. Services that are built have no image, and are left
-// out.
-func parseCompose(text []byte) (all []*findingspb.InventoryEntry, _ error) {
+// parseCompose reads a compose file. It omits services that are built, because they have no
+// image.
+func parseCompose(text []byte) (entries []*findingspb.InventoryEntry, _ error) {
 	var file struct {
 		Name     string
 		Services map[string]struct {
@@ -215,15 +219,16 @@ func parseCompose(text []byte) (all []*findingspb.InventoryEntry, _ error) {
 			}
 		}
 		if copies > 0 {
-			all = append(all, &findingspb.InventoryEntry{Namespace: file.Name, Workload: name, Image: s.Image,
+			entries = append(entries, &findingspb.InventoryEntry{Namespace: file.Name, Workload: name, Image: s.Image,
 				Digest: atDigest(s.Image), Platform: s.Platform, Copies: copies})
 		}
 	}
-	slices.SortFunc(all, func(a, b *findingspb.InventoryEntry) int { return cmp.Compare(a.GetWorkload(), b.GetWorkload()) })
-	return all, nil
+	slices.SortFunc(entries,
+		func(a, b *findingspb.InventoryEntry) int { return cmp.Compare(a.GetWorkload(), b.GetWorkload()) })
+	return entries, nil
 }
 
-// atDigest returns what follows the @ of a reference, if that is a digest.
+// atDigest returns the digest after the @ of a reference, or "".
 func atDigest(image string) string {
 	if strings.Contains(image, "@") {
 		return digestIn(image)
@@ -231,12 +236,12 @@ func atDigest(image string) string {
 	return ""
 }
 
-// maxLine is how long a line of a list may be.
+// maxLine is the largest length of a line in a list, in bytes.
 const maxLine = 4096
 
-// parseDigests reads a list: on each line a digest, or a reference with or without one.
-// What follows a # is a comment.
-func parseDigests(text []byte) (all []*findingspb.InventoryEntry, _ error) {
+// parseDigests reads a list. Each line is a digest, or a reference with or without a digest.
+// A # starts a comment.
+func parseDigests(text []byte) (entries []*findingspb.InventoryEntry, _ error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, maxLine)
 	for n := 1; lines.Scan(); n++ {
@@ -251,10 +256,10 @@ func parseDigests(text []byte) (all []*findingspb.InventoryEntry, _ error) {
 		if e.GetDigest() != line {
 			e.Image = line
 		}
-		all = append(all, e)
+		entries = append(entries, e)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("this is not a list of digests: %w", err)
 	}
-	return all, nil
+	return entries, nil
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A profile is a second set of settings and sessions, for another server or another
-// account: a folder with a file of settings, beside the first. A file called profile says
-// which is used when neither the flag nor the variable does.
+// A profile is another set of settings and sessions, for another server or another
+// account. It is a folder with a settings file, in the folder profiles next to the
+// default settings. The file called profile contains the name of the current profile,
+// which the flag and the variable override.
 
-// DefaultProfile is the name of the settings that are in no profile.
+// DefaultProfile is the name of the settings outside of any profile.
 const DefaultProfile = "default"
 
 // ProfileVariable is the environment variable that selects a profile.
@@ -29,7 +30,7 @@ func profilePath(base, name string) string {
 	return filepath.Join(filepath.Dir(base), "profiles", name, "config.yaml")
 }
 
-// Profile returns the name of the profile that is used.
+// Profile returns the name of the current profile.
 func Profile() (string, error) {
 	base, err := basePath()
 	if err != nil {
@@ -50,7 +51,7 @@ func Profile() (string, error) {
 	return name, nil
 }
 
-// Profiles returns the names of all profiles, the default one first.
+// Profiles returns the names of all profiles, starting with the default one.
 func Profiles() ([]string, error) {
 	base, err := basePath()
 	if err != nil {
@@ -69,21 +70,21 @@ func Profiles() ([]string, error) {
 	return names, nil
 }
 
-// RequireProfile returns a problem if the profile that is used does not exist.
+// RequireProfile returns a problem if the current profile does not exist.
 func RequireProfile() error {
 	name, err := Profile()
 	if err != nil {
 		return err
 	}
-	all, err := Profiles()
-	if err != nil || slices.Contains(all, name) {
+	names, err := Profiles()
+	if err != nil || slices.Contains(names, name) {
 		return err
 	}
-	return problem.Usage("there is no profile %q", name).Hint("the profiles are "+strings.Join(all, ", "),
-		"to make it: holdfast --profile "+name+" config set api https://holdfast.example.com")
+	return problem.Usage("there is no profile %q", name).Hint("the profiles are "+strings.Join(names, ", "),
+		"to create it: holdfast --profile "+name+" config set api https://holdfast.example.com")
 }
 
-// UseProfile makes a profile the one that is used from now on.
+// UseProfile makes a profile the current one.
 func UseProfile(name string) error {
 	base, err := basePath()
 	if err != nil {

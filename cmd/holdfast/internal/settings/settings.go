@@ -1,4 +1,4 @@
-// Package settings reads what a person has set: by flags, variables or a file.
+// Package settings reads the settings of a person: from flags, variables or a file.
 package settings
 
 import (
@@ -19,20 +19,20 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Setting is something that is set once for all commands: in the file, in a
-// variable called HOLDFAST_ and its name in capitals, or by a flag.
+// A Setting is a value that applies to all commands. It is set in the file, in a variable
+// called HOLDFAST_ and its name in capitals, or by a flag.
 type Setting struct {
 	Key   string
 	About string
-	Check func(string) error // nil: any text will do
+	Check func(string) error // if nil, any text is valid
 }
 
-// All returns all settings in the order in which they are shown.
+// All returns all settings in the order of the output.
 func All() []Setting {
 	return []Setting{
 		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress},
 		{"issuer", "address of the token issuer (default: the server)", holdfast.CheckAddress},
-		{"registry", "host[:port] of the registry (default: that of the server)", nil},
+		{"registry", "host[:port] of the registry (default: the server's)", nil},
 		{"organization", "default group of create and tree", nil},
 		{"output", "format of results: " + strings.Join(output.Formats, ", "), oneOf(output.Formats...)},
 		{"token_file", "file with the token to use", nil},
@@ -48,13 +48,13 @@ func All() []Setting {
 func oneOf(words ...string) func(string) error {
 	return func(s string) error {
 		if !slices.Contains(words, s) {
-			return fmt.Errorf("%q is none of %s", s, strings.Join(words, ", "))
+			return fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
 		}
 		return nil
 	}
 }
 
-// Find returns the setting of a name.
+// Find returns the setting with a name.
 func Find(key string) (Setting, error) {
 	var keys []string
 	for _, s := range All() {
@@ -69,14 +69,13 @@ func Find(key string) (Setting, error) {
 // Variable returns the name of the environment variable.
 func (s Setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
 
-// A Value is the text of a setting, and where it is from.
+// A Value is the text of a setting and its origin.
 type Value struct{ Text, Origin string }
 
-// Settings looks settings up. The zero value has no flags.
+// Settings looks up settings. The zero value has no flags.
 type Settings struct{ flags map[string]*string }
 
-// Flag returns the variable for the flag of a setting. It is "" if the flag is not
-// given.
+// Flag returns the variable for the flag of a setting. It is "" if the flag is not given.
 func (s *Settings) Flag(key string) *string {
 	if s.flags == nil {
 		s.flags = map[string]*string{}
@@ -87,7 +86,8 @@ func (s *Settings) Flag(key string) *string {
 	return s.flags[key]
 }
 
-// Value looks a setting up: a flag wins over a variable, and that over the file.
+// Value looks up a setting. A flag overrides a variable, and a variable overrides the
+// file.
 func (s *Settings) Value(key string) (Value, error) {
 	known, err := Find(key)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Settings) lookUp(known Setting) (Value, error) {
 	return Value{}, nil
 }
 
-// Path returns the path of the file, which is that of the profile.
+// Path returns the path of the settings file of the current profile.
 func Path() (string, error) {
 	base, err := basePath()
 	if err != nil {
@@ -137,19 +137,20 @@ func Path() (string, error) {
 	return profilePath(base, name), nil
 }
 
-// basePath returns the path of the file without a profile.
+// basePath returns the path of the settings file of the default profile.
 func basePath() (string, error) {
 	if path := os.Getenv("HOLDFAST_CONFIG"); path != "" {
 		return path, nil
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", problem.Usage("no place for settings: %v", err)
+		return "", problem.Usage("no folder for settings: %v", err)
 	}
 	return filepath.Join(dir, "holdfast", "config.yaml"), nil
 }
 
-// readSettings reads the file, which need not exist. An unknown key is an error.
+// readSettings reads the file. It returns no settings if the file does not exist. An
+// unknown key is an error.
 func readSettings(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,7 +175,7 @@ func readSettings(path string) (map[string]string, error) {
 	return values, nil
 }
 
-// Change changes the settings in the file.
+// Change changes the settings in the file of the current profile.
 func Change(change func(map[string]string)) error {
 	path, err := Path()
 	if err != nil {
@@ -192,12 +193,12 @@ func Change(change func(map[string]string)) error {
 	return WritePrivate(path, text)
 }
 
-// WritePrivate replaces a file in one step. Only its owner can read it.
+// WritePrivate replaces a file atomically. Only the owner can read it.
 func WritePrivate(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // has mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // the mode is 0600
 	if err != nil {
 		return err
 	}
@@ -213,10 +214,10 @@ func WritePrivate(path string, content []byte) error {
 
 var uidPattern = regexp.MustCompile(`^[0-9a-f]{40}(/[0-9a-f]{16})*$`)
 
-// IsUID reports whether s is a uid.
+// IsUID reports whether s is a UID.
 func IsUID(s string) bool { return uidPattern.MatchString(s) }
 
-// CheckUID returns an error if s is not a uid.
+// CheckUID returns an error if s is not a UID.
 func CheckUID(s string) error {
 	if !IsUID(s) {
 		return fmt.Errorf("%q is not a uid", s)

@@ -1,8 +1,8 @@
 // Package signin connects to a server as a person who signs in with a browser, as a
-// workload that its platform vouches for, or with a token that is given.
+// workload with a token of its platform, or with a given token.
 //
-// An Agent calls the server. credential.go chooses the token, person.go and
-// workload.go sign in, and session.go and vault.go store tokens between runs.
+// An Agent calls the server. credential.go selects the token, person.go and workload.go
+// sign in, and session.go and vault.go store tokens between runs.
 package signin
 
 import (
@@ -24,13 +24,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
-// An Agent calls a server, as the identity that is signed in or that the settings
-// name. The first call connects.
+// An Agent calls a server as the identity that is signed in or set. The first call
+// connects.
 type Agent struct {
 	*output.Console
 	*settings.Settings
-	Timeout time.Duration // after which a call is given up
-	Verbose bool          // print a line for every call
+	Timeout time.Duration // timeout of a call
+	Verbose bool          // whether to print a line for every call
 
 	connecting sync.Mutex
 	conn       *client
@@ -69,14 +69,14 @@ func (a *Agent) NewStream(
 	return c.NewStream(ctx, desc, method, opts...)
 }
 
-// Connect makes the connection, if there is none yet, and gets a token.
+// Connect makes the connection, if there is none, and gets a token.
 func (a *Agent) Connect(ctx context.Context) error {
 	_, err := a.connection(ctx)
 	return err
 }
 
-// connection returns the connection that all calls share, once it has a token. Whether
-// the server answers shows at the first call.
+// connection returns the connection that all calls share, with a token. The first call
+// shows whether the server answers.
 func (a *Agent) connection(ctx context.Context) (*client, error) {
 	a.connecting.Lock()
 	defer a.connecting.Unlock()
@@ -92,7 +92,7 @@ func (a *Agent) connection(ctx context.Context) (*client, error) {
 		return nil, err
 	}
 	if cred == nil {
-		return nil, problem.New(problem.ExitUnauthenticated, "there is no token to show to %s", api.Text).Hint(noTokenHint)
+		return nil, problem.New(problem.ExitUnauthenticated, "there is no token for %s", api.Text).Hint(noTokenHint)
 	}
 	c, err := a.connect(api, cred)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *Agent) Close() {
 	}
 }
 
-// Server returns the address of the server, which must be set.
+// Server returns the address of the server. It returns a problem if none is set.
 func (a *Agent) Server() (settings.Value, error) {
 	api, err := a.Value("api")
 	if err == nil && api.Text == "" {
@@ -126,7 +126,7 @@ func (a *Agent) Server() (settings.Value, error) {
 	return api, err
 }
 
-// connect makes a connection. Without a credential, calls carry no token.
+// connect makes a connection. If cred is nil, calls carry no token.
 func (a *Agent) connect(address settings.Value, cred *credential) (*client, error) {
 	if cred != nil {
 		if err := a.allow(address.Text, cred.issuer); err != nil {
@@ -135,7 +135,7 @@ func (a *Agent) connect(address settings.Value, cred *credential) (*client, erro
 	}
 	cfg := holdfast.Config{
 		Address: address.Text, UserAgent: "holdfast/" + buildinfo.Version(), Timeout: a.Timeout,
-		InTheOpen: true, // allow has decided
+		InTheOpen: true, // allow has checked the addresses
 		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
 	}
 	if cred != nil {
@@ -160,7 +160,7 @@ func (a *Agent) connect(address settings.Value, cred *credential) (*client, erro
 
 func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
 
-// tls returns settings that trust the system's certificates and those of ca_file.
+// tls returns a configuration that trusts the certificates of the system and of ca_file.
 func (a *Agent) tls() (*tls.Config, error) {
 	file, err := a.Value("ca_file")
 	if err != nil {
@@ -173,8 +173,8 @@ func (a *Agent) tls() (*tls.Config, error) {
 	return security, nil
 }
 
-// allow returns a problem if others could read a token on its way to one of the
-// addresses, unless the settings say that this does not matter.
+// allow returns a problem if a token would be sent unencrypted to one of the addresses,
+// unless the settings allow it.
 func (a *Agent) allow(addresses ...string) error {
 	open := slices.IndexFunc(addresses, holdfast.InTheOpen)
 	if open < 0 {
@@ -190,7 +190,7 @@ func (a *Agent) allow(addresses ...string) error {
 		return nil
 	}
 	p := problem.New(problem.ExitUnreachable, "the token would go to %s without encryption, so nothing was sent", address)
-	return p.Hint("use https://, or give --insecure if nobody else can read on the way")
+	return p.Hint("use https://, or --insecure if nobody else can read the traffic")
 }
 
 // token returns a valid token. Its error is a problem.
@@ -202,7 +202,8 @@ func (c *client) token(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// observe prints a line for a call if that is wanted, and the server's warnings.
+// observe prints the server's warnings. If Verbose is set, it also prints a line for each
+// call.
 func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header metadata.MD

@@ -13,21 +13,20 @@ import (
 
 // A credential implements holdfast.Credential for one audience.
 type credential struct {
-	audience string         // "": the API's
-	issuer   string         // "": the server
-	vault    holdfast.Vault // nil: nowhere
+	audience string         // if "", the audience of the API
+	issuer   string         // if "", the server
+	vault    holdfast.Vault // if nil, tokens are not stored
 	next     func(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error)
 }
 
-// Next gets the next tokens. Its error is a problem if there is more to say than
-// the server's own message.
+// Next gets the next tokens. Its error is a problem if there is more to say than the
+// server's message.
 func (c *credential) Next(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error) {
 	return c.next(ctx, issuer, before)
 }
 
-// credential returns the credential for a server: a token that is given, an
-// identity that the settings name, or the session. It returns nil if there is none
-// of these.
+// credential returns the credential for a server: a given token, the identity in the
+// settings, or the session. It returns nil if there is none.
 func (a *Agent) credential(api string) (*credential, error) {
 	token, _, err := a.givenToken()
 	if err != nil {
@@ -36,12 +35,12 @@ func (a *Agent) credential(api string) (*credential, error) {
 	if token != "" {
 		return &credential{next: holdfast.Token(token).Next}, nil
 	}
-	s, other, err := a.actor(api)
+	s, assumed, err := a.actor(api)
 	if err != nil {
 		return nil, err
 	}
-	if other != "" {
-		return a.assumed(s.audience, other)
+	if assumed != "" {
+		return a.assumed(s.audience, assumed)
 	}
 	t, err := s.vault().read(s.audience)
 	if err != nil || t == (tokens{}) {
@@ -50,8 +49,8 @@ func (a *Agent) credential(api string) (*credential, error) {
 	return s.credential(), nil
 }
 
-// actor returns the session at a server, and the uid of another identity if the
-// settings name one.
+// actor returns the session at a server. If the settings name another identity than the
+// session's, it also returns the UID of that identity.
 func (a *Agent) actor(api string) (s *signIn, other string, err error) {
 	if s, err = a.signIn(api); err != nil {
 		return nil, "", err
@@ -63,8 +62,8 @@ func (a *Agent) actor(api string) (s *signIn, other string, err error) {
 	return s, identity.Text, nil
 }
 
-// TokenFor returns a token for an audience, or for the API if that is "". It uses
-// the same credential as a call.
+// TokenFor returns a token for an audience, or for the API if audience is "". It uses the
+// same credential as a call.
 func (a *Agent) TokenFor(ctx context.Context, audience string) (string, error) {
 	api, err := a.Server()
 	if err != nil {
@@ -92,8 +91,8 @@ func noSession(api string) *problem.Problem {
 	return problem.New(problem.ExitUnauthenticated, "there is no session at %s", api).Hint(noTokenHint)
 }
 
-// credentialFor returns the credential for an audience. If that is not the API, the
-// token is exchanged for a proof of the identity, or else for a token of the API.
+// credentialFor returns the credential for an audience. If the audience is not the API,
+// the credential exchanges a proof of the identity, or else a token of the API.
 func (a *Agent) credentialFor(ctx context.Context, api, audience string) (*credential, error) {
 	if audience == holdfast.Audience(api) {
 		return a.credential(api)
@@ -105,27 +104,27 @@ func (a *Agent) credentialFor(ctx context.Context, api, audience string) (*crede
 	if given != "" {
 		return a.workload(audience, holdfast.Workload{Proof: proven(given)})
 	}
-	s, other, err := a.actor(api)
+	s, assumed, err := a.actor(api)
 	if err != nil {
 		return nil, err
 	}
-	if other != "" {
-		return a.assumed(audience, other)
+	if assumed != "" {
+		return a.assumed(audience, assumed)
 	}
 	if s.proves() {
 		return s.credentialFor(audience, s.assume), nil
 	}
-	own, err := a.TokenFor(ctx, s.audience)
+	token, err := a.TokenFor(ctx, s.audience)
 	if err != nil {
 		return nil, err
 	}
 	exchange := func(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
-		return a.exchange(ctx, issuer, holdfast.Workload{Proof: proven(own)})
+		return a.exchange(ctx, issuer, holdfast.Workload{Proof: proven(token)})
 	}
 	return s.credentialFor(audience, exchange), nil
 }
 
-// givenToken returns the token of a flag, variable or setting, and where it is from.
+// givenToken returns the token of a flag, variable or setting, and its origin.
 func (a *Agent) givenToken() (token, origin string, err error) {
 	file, err := a.Value("token_file")
 	if err != nil {
@@ -150,18 +149,18 @@ func (a *Agent) givenToken() (token, origin string, err error) {
 	return token, origin, nil
 }
 
-// TokenOrigin says where the token for a server comes from, or "" if there is none.
-// It makes no calls.
+// TokenOrigin returns the origin of the token for a server, or "" if there is none. It
+// makes no calls.
 func (a *Agent) TokenOrigin(api string) (string, error) {
 	_, origin, err := a.givenToken()
 	if err != nil || origin != "" {
 		return origin, err
 	}
-	s, other, err := a.actor(api)
+	s, assumed, err := a.actor(api)
 	if err != nil {
 		return "", err
 	}
-	if other != "" {
+	if assumed != "" {
 		identity, err := a.Value("identity")
 		return identity.Origin, err
 	}
@@ -182,8 +181,8 @@ func (a *Agent) Issuer() (string, error) {
 	return holdfast.Audience(cmp.Or(issuer.Text, api.Text)), err
 }
 
-// RegistryAddress returns the host of the registry, which is also the audience of
-// its tokens.
+// RegistryAddress returns the host of the registry. It is also the audience of the
+// registry's tokens.
 func (a *Agent) RegistryAddress() (string, error) {
 	api, err := a.Server()
 	if err != nil {

@@ -31,18 +31,18 @@ type DevFile struct {
 func readDevFile(path string) (dev DevFile, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return dev, problem.Usage("%v", err).Hint("a server that runs as holdfastd --dev writes it into its data folder")
+		return dev, problem.Usage("%v", err).Hint("holdfastd --dev writes this file into its data folder")
 	}
-	// an error may quote the token
+	// The decoder's error is not returned, because it may quote the token.
 	if json.Unmarshal(text, &dev) != nil || holdfast.CheckAddress(dev.BaseURL) != nil || !holdfast.IsToken(dev.Token) {
-		return dev, problem.Usage("%s is not a file that holdfastd --dev has written", path)
+		return dev, problem.Usage("%s was not written by holdfastd --dev", path)
 	}
 	dev.AuthURL = cmp.Or(dev.AuthURL, dev.BaseURL)
 	return dev, nil
 }
 
-// UseDev changes the settings to those of the server that has written a DevFile, and
-// begins a session there.
+// UseDev sets the settings for the server that wrote the DevFile, and begins a session
+// there.
 func (a *Agent) UseDev(ctx context.Context, path string) error {
 	dev, err := readDevFile(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *Agent) UseDev(ctx context.Context, path string) error {
 	err = settings.Change(func(values map[string]string) {
 		values["api"] = dev.BaseURL
 		values["organization"] = dev.OrganizationUID
-		delete(values, "issuer") // of the server before
+		delete(values, "issuer") // issuer of the previous server
 		delete(values, "registry")
 		if dev.AuthURL != dev.BaseURL {
 			values["issuer"] = dev.AuthURL
@@ -77,8 +77,8 @@ func (a *Agent) UseDev(ctx context.Context, path string) error {
 	return nil
 }
 
-// DevServer reads the file of a server in development mode: the one that is given,
-// that of the session, or that in this folder.
+// DevServer reads the file of a server in development mode: the given file, the file of
+// the session, or data/dev.json in the current folder.
 func (a *Agent) DevServer(file string) (DevFile, error) {
 	api, err := a.Value("api")
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *Agent) DevServer(file string) (DevFile, error) {
 	return dev, err
 }
 
-// Mint returns a token with claims that the test issuer has signed.
+// Mint returns a token that the test issuer has signed, with the given claims.
 func (a *Agent) Mint(ctx context.Context, issuer string, claims map[string]any) (string, error) {
 	body, err := json.Marshal(claims)
 	if err != nil {
@@ -108,13 +108,13 @@ func (a *Agent) Mint(ctx context.Context, issuer string, claims map[string]any) 
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, issuer+"/token", bytes.NewReader(body))
 	if err != nil {
-		return "", errors.New("the address of the test issuer is not one")
+		return "", errors.New("the address of the test issuer is invalid")
 	}
 	resp, err := transmit(&tls.Config{MinVersion: tls.VersionTLS12}, req)
 	if err != nil {
 		return "", problem.New(problem.ExitUnreachable, "ask %s for a token: %v", issuer, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
+	defer func() { _ = resp.Body.Close() }() // the body was read already
 	var answer struct{ Token string }
 	if json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer)).Decode(&answer) != nil || answer.Token == "" {
 		return "", problem.New(problem.ExitUnreachable, "ask %s for a token: it answers %s", issuer, resp.Status)

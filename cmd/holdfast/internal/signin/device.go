@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A deviceGrant is the issuer's answer to a device that asks to be signed in (RFC
-// 8628).
+// A deviceGrant is the issuer's response to a device authorization request (RFC 8628).
 type deviceGrant struct {
 	Code     string `json:"device_code"`
 	UserCode string `json:"user_code"`
@@ -42,7 +41,7 @@ var errNobody = problem.New(problem.ExitUnauthenticated, "nobody has signed in")
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// pollDevice asks, at the interval of the issuer, until the person has answered.
+// pollDevice polls the issuer, at its interval, until the person has answered.
 func (a *Agent) pollDevice(ctx context.Context, issuer string, g deviceGrant) (tokens, error) {
 	every := max(seconds(g.Interval), time.Second)
 	for {
@@ -62,7 +61,7 @@ func (a *Agent) pollDevice(ctx context.Context, issuer string, g deviceGrant) (t
 			return tokens{}, notSignedIn(refused.Error(), "")
 		case ctx.Err() != nil:
 			return tokens{}, context.Cause(ctx)
-		case isUnreachable(err): // a network that comes and goes
+		case isUnreachable(err): // the network may come back
 		default:
 			return tokens{}, err
 		}
@@ -74,7 +73,7 @@ func isUnreachable(err error) bool {
 	return ok && p.Code == problem.ExitUnreachable
 }
 
-// pause waits for d, or returns why ctx has ended.
+// pause waits for d. If ctx ends first, it returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -84,7 +83,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// originOf is the scheme and host of an address.
+// originOf returns the scheme and host of an address.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 )
 
-// headlessEvery is the interval between two questions whether the person has
+// headlessEvery is the interval at which the issuer is asked whether the person has
 // signed in.
 const headlessEvery = time.Second
 
-// signInHeadless signs in a person with a browser anywhere. The address they open
-// holds a public key. The issuer encrypts the tokens for it, so that only this
-// command can read them.
+// signInHeadless signs in a person with a browser on any machine. The address that the
+// person opens contains a public key. The issuer encrypts the tokens for this key, so
+// that only this command can read them.
 func (a *Agent) signInHeadless(ctx context.Context, issuer string, p Person) (tokens, error) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -34,7 +34,7 @@ func (a *Agent) signInHeadless(ctx context.Context, issuer string, p Person) (to
 	q := p.query()
 	q.Set("headless_code", code)
 	a.Note("open in a browser anywhere: %s/oauth?%s", issuer, q.Encode())
-	a.Note("go on there only if it shows the code %s", checkCode(code))
+	a.Note("continue there only if it shows the code %s", checkCode(code))
 	ctx, cancel := context.WithTimeoutCause(ctx, signInTimeout, errNobody)
 	defer cancel()
 	for {
@@ -47,7 +47,7 @@ func (a *Agent) signInHeadless(ctx context.Context, issuer string, p Person) (to
 			return openTokens(key, sealed)
 		case ctx.Err() != nil:
 			return tokens{}, context.Cause(ctx)
-		// not yet, or a network that comes and goes
+		// The person has not signed in yet, or the network is interrupted.
 		case !ok || (p.Code != problem.ExitNotFound && p.Code != problem.ExitUnreachable):
 			return tokens{}, err
 		}
@@ -63,15 +63,15 @@ func (a *Agent) headlessSession(ctx context.Context, issuer, code string) (*auth
 	return Call(ctx, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code})
 }
 
-// checkCode returns a short code that the page shows as well. If they are equal,
-// the page is about this command and not about somebody else's.
+// checkCode returns a short code that the page shows as well. If the codes are equal, the
+// page belongs to this command and not to somebody else's.
 func checkCode(code string) string {
 	d := sha256.Sum256([]byte(code))
 	text := base32.StdEncoding.EncodeToString(d[:5])
 	return text[:4] + "-" + text[4:]
 }
 
-var errSealed = errors.New("what the issuer sent cannot be opened: sign in again")
+var errSealed = errors.New("the issuer's answer cannot be decrypted: sign in again")
 
 // openTokens decrypts tokens that were encrypted for a key.
 func openTokens(key *ecdh.PrivateKey, sealed *authpb.HeadlessSession) (t tokens, err error) {
@@ -99,7 +99,7 @@ func openTokens(key *ecdh.PrivateKey, sealed *authpb.HeadlessSession) (t tokens,
 	return t, nil
 }
 
-// unseal decrypts AES-256-GCM. The nonce precedes the text.
+// unseal decrypts AES-256-GCM. The text follows the nonce.
 func unseal(key, sealed []byte) (string, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Send sends an HTTP request to a path of the server, with the token that a call would
-// have. It follows no redirect.
+// carry. It does not follow redirects.
 func (a *Agent) Send(ctx context.Context, method, path, body string) (*http.Response, error) {
 	api, err := a.Server()
 	if err != nil {
@@ -44,8 +44,8 @@ func (a *Agent) Send(ctx context.Context, method, path, body string) (*http.Resp
 	return resp, nil
 }
 
-// RedirectAddress returns the redirect address of the server's identity providers. It
-// needs no token.
+// RedirectAddress returns the redirect address that the server's identity providers
+// share. It needs no token.
 func (a *Agent) RedirectAddress(ctx context.Context) (string, error) {
 	issuer, err := a.Issuer()
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *Agent) RedirectAddress(ctx context.Context) (string, error) {
 	}
 	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&document)
 	if err != nil || resp.StatusCode != http.StatusOK || document.Redirect == "" {
-		return "", problem.New(problem.ExitError, "%s does not say which redirect address it has", issuer).
+		return "", problem.New(problem.ExitError, "%s does not publish its redirect address", issuer).
 			Hint("an older server has one for each provider: holdfast iam identity-providers test")
 	}
 	return document.Redirect, nil

@@ -22,9 +22,9 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A handOff is a server on this machine to which the issuer redirects the browser
-// at the end of a sign-in. Its address holds a secret, so that another page which
-// guesses the port cannot sign this command in as somebody else.
+// A handOff is a server on this machine. The issuer redirects the browser to it at the
+// end of a sign-in. Its address contains a secret, so that another page that guesses the
+// port cannot sign this command in as somebody else.
 type handOff struct {
 	server   *http.Server
 	origin   string // http://127.0.0.1:port
@@ -33,15 +33,15 @@ type handOff struct {
 	shown    chan struct{}   // closed when the browser has shown the result
 	showOnce sync.Once
 	issuer   string // address of the account's page
-	joined   bool   // with an invite
+	joined   bool   // whether an invite was redeemed
 
 	mu      sync.Mutex
 	done    bool   // a redirect was received
-	problem string // to show in the browser
+	problem string // error to show in the browser
 }
 
-// listen starts a hand-off on a free port. Its page leads on to the account at
-// the issuer, for whoever has joined with an invite to what they may do.
+// listen starts a hand-off on a free port. Its page links to the account at the issuer.
+// If joined is true, it links to the permissions of the account instead.
 func listen(ctx context.Context, issuer string, joined bool) (*handOff, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,31 +52,31 @@ func listen(ctx context.Context, issuer string, joined bool) (*handOff, error) {
 		received: make(chan url.Values, 1), shown: make(chan struct{}), issuer: issuer, joined: joined,
 	}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	go func() { _ = h.server.Serve(l) }() // it ends when the hand-off is closed
+	go func() { _ = h.server.Serve(l) }() // Serve returns when the hand-off is closed
 	return h, nil
 }
 
-// close lets the browser finish reading.
+// close gives the browser time to finish reading, and then stops the server.
 func (h *handOff) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if h.server.Shutdown(ctx) != nil {
-		_ = h.server.Close() // a browser that does not read
+		_ = h.server.Close() // the browser does not read
 	}
 }
 
-// address is where the issuer redirects the browser. The issuer replaces each
-// "true" with its value, or removes the parameter.
+// address returns the address to which the issuer redirects the browser. The issuer
+// replaces each "true" with its value, or removes the parameter.
 func (h *handOff) address() string { return h.origin + h.path + "?token=true&error=true" }
 
-// ServeHTTP receives the redirect, and redirects the browser to an address without
-// a secret that shows the result.
+// ServeHTTP receives the redirect. It then redirects the browser to an address without a
+// secret, which shows the result.
 func (h *handOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch {
-	case "http://"+r.Host != h.origin: // a name of somebody else's that leads here
+	case "http://"+r.Host != h.origin: // somebody else's host name that resolves to this machine
 		http.Error(w, "Misdirected request", http.StatusMisdirectedRequest)
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", http.MethodGet)
@@ -91,7 +91,7 @@ func (h *handOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// receive ignores all but the first redirect.
+// receive records the first redirect and ignores any other.
 func (h *handOff) receive(q url.Values) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,15 +130,16 @@ func (h *handOff) show(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", loopbackPolicy)
-	// the terminal shows it, too
+	// Ignore the error, because the terminal shows the result as well.
 	_ = loopbackPage.Execute(w, map[string]any{
 		"Style": template.CSS(loopbackCSS), "Problem": h.problem, "Issuer": h.issuer, "Joined": h.joined,
 	})
 	h.showOnce.Do(func() { close(h.shown) })
 }
 
-// signInHere signs a person in with a browser on this machine. The browser brings
-// a code, which is of no use without the verifier, and that never leaves here.
+// signInHere signs a person in with a browser on this machine. The browser delivers a
+// code, which is useless without the verifier, and the verifier never leaves this
+// machine.
 func (a *Agent) signInHere(ctx context.Context, issuer string, p Person) (tokens, error) {
 	h, err := listen(ctx, issuer, p.invite != "")
 	if err != nil {
@@ -162,7 +163,7 @@ func (a *Agent) signInHere(ctx context.Context, issuer string, p Person) (tokens
 		return tokens{}, notSignedIn(query.Get("error"), query.Get("status_code"))
 	}
 	if query.Get("state") != state {
-		return tokens{}, errors.New("not signed in: the browser brings the end of another sign-in")
+		return tokens{}, errors.New("not signed in: the browser has completed another sign-in")
 	}
 	return a.grant(ctx, issuer, url.Values{
 		"grant_type": {"authorization_code"}, "code": {query.Get("code")}, "code_verifier": {verifier},
@@ -170,7 +171,7 @@ func (a *Agent) signInHere(ctx context.Context, issuer string, p Person) (tokens
 	})
 }
 
-// invite shows the person where to sign in.
+// invite asks the person to sign in, and opens a browser if possible.
 func (a *Agent) invite(ctx context.Context, address string) {
 	if openBrowser(ctx, address) {
 		a.Note("a browser opens; if it does not, sign in at %s", address)
@@ -180,10 +181,10 @@ func (a *Agent) invite(ctx context.Context, address string) {
 	a.Note("hint: with --headless or --device the browser can be on another machine")
 }
 
-// signInTimeout is how long a person has to sign in.
+// signInTimeout is the time that a person has to sign in.
 const signInTimeout = 15 * time.Minute
 
-// wait returns the query of the redirect, once the browser has shown the result.
+// wait returns the query of the redirect after the browser has shown the result.
 func (h *handOff) wait(ctx context.Context) (url.Values, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, signInTimeout, errNobody)
 	defer cancel()
@@ -200,23 +201,23 @@ func (h *handOff) wait(ctx context.Context) (url.Values, error) {
 	return query, nil
 }
 
-// notSignedIn returns the problem that the issuer describes.
+// notSignedIn returns the problem for an error of the issuer.
 func notSignedIn(text, status string) *problem.Problem {
 	p := problem.New(problem.ExitUnauthenticated, "%s", "not signed in: "+cmp.Or(text, "the issuer does not say why"))
 	if status == "404" {
-		p.Hints = []string{"an invite makes an account: holdfast auth login --invite CODE"}
+		p.Hints = []string{"use an invite to get an account: holdfast auth login --invite CODE"}
 	}
 	return p
 }
 
-// browser returns the command that opens an address, or nil if there is no screen.
-// BROWSER names another command, or none.
+// browser returns the command that opens an address, or nil if there is no screen. The
+// variable BROWSER names another command, or none.
 func browser(system string, getenv func(string) string) []string {
-	switch own := getenv("BROWSER"); {
-	case own == "none":
+	switch command := getenv("BROWSER"); {
+	case command == "none":
 		return nil
-	case own != "":
-		first, _, _ := strings.Cut(own, ":") // a list, best first
+	case command != "":
+		first, _, _ := strings.Cut(command, ":") // a list, best first
 		return strings.Fields(first)
 	}
 	switch system {
@@ -231,18 +232,18 @@ func browser(system string, getenv func(string) string) []string {
 	return []string{"xdg-open"}
 }
 
-// openBrowser opens an address in the person's browser, and reports whether one was
-// started. It may still show nothing: the address is printed, too.
+// openBrowser opens an address in the person's browser, and reports whether it started
+// one. The browser may still show nothing, so the caller prints the address as well.
 func openBrowser(ctx context.Context, address string) bool {
 	command := browser(runtime.GOOS, os.Getenv)
 	if command == nil {
 		return false
 	}
-	// it outlives this program
+	// The browser outlives this program.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), command[0], append(command[1:], address)...)
 	if cmd.Start() != nil {
 		return false
 	}
-	go func() { _ = cmd.Wait() }() // the browser's own end says nothing of the sign-in
+	go func() { _ = cmd.Wait() }() // the exit code of the browser has no meaning
 	return true
 }

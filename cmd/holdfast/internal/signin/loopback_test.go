@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// fetch asks a hand-off as a browser does, without following it anywhere.
+// fetch sends a request to a hand-off as a browser does, without following redirects.
 func fetch(t *testing.T, method, address, host string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
@@ -47,7 +47,8 @@ func newHandOff(t *testing.T) *handOff {
 
 func TestHandOff(t *testing.T) {
 	h := newHandOff(t)
-	if u, err := url.Parse(h.address()); err != nil || u.Query().Get("token") != "true" || u.Query().Get("error") != "true" {
+	if u, err := url.Parse(h.address()); err != nil || u.Query().Get("token") != "true" ||
+		u.Query().Get("error") != "true" {
 		t.Errorf("address = %s, want token=true and error=true in it", h.address())
 	}
 	resp, _ := fetch(t, "GET", h.origin+h.path+"?code=first&state=s", "")
@@ -93,12 +94,14 @@ func TestHandOffRefuses(t *testing.T) {
 
 func TestHandOffTellsWhatWentWrong(t *testing.T) {
 	h := newHandOff(t)
-	fetch(t, "GET", h.origin+h.path+"?"+url.Values{"error": {"<b>not registered</b>"}, "status_code": {"404"}}.Encode(), "")
+	fetch(t, "GET", h.origin+h.path+"?"+url.Values{"error": {"<b>not registered</b>"}, "status_code": {"404"}}.Encode(),
+		"")
 	resp, page := fetch(t, "GET", h.origin+"/", "")
 	if !strings.Contains(page, "&lt;b&gt;not registered") || !strings.Contains(page, "not signed in") {
 		t.Errorf("page = %s, want the reason, as text", page)
 	}
-	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") {
+	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
+		!strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Errorf("policy = %q", policy)
 	}
 }
@@ -109,12 +112,14 @@ func TestBrowserCommand(t *testing.T) {
 		env    map[string]string
 		want   string
 	}{
-		"a desktop":            {"linux", map[string]string{"DISPLAY": ":0"}, "xdg-open"},
-		"wayland":              {"linux", map[string]string{"WAYLAND_DISPLAY": "wayland-0"}, "xdg-open"},
-		"a server":             {"linux", nil, ""},
-		"a mac":                {"darwin", nil, "open"},
-		"windows":              {"windows", nil, "rundll32 url.dll,FileProtocolHandler"},
-		"the person's own":     {"linux", map[string]string{"BROWSER": "firefox --new-window:chromium"}, "firefox --new-window"},
+		"a desktop": {"linux", map[string]string{"DISPLAY": ":0"}, "xdg-open"},
+		"wayland":   {"linux", map[string]string{"WAYLAND_DISPLAY": "wayland-0"}, "xdg-open"},
+		"a server":  {"linux", nil, ""},
+		"a mac":     {"darwin", nil, "open"},
+		"windows":   {"windows", nil, "rundll32 url.dll,FileProtocolHandler"},
+		"the person's own": {
+			"linux", map[string]string{"BROWSER": "firefox --new-window:chromium"}, "firefox --new-window",
+		},
 		"none, as they wish":   {"darwin", map[string]string{"BROWSER": "none"}, ""},
 		"none, on any display": {"linux", map[string]string{"BROWSER": "none", "DISPLAY": ":0"}, ""},
 	}
@@ -128,19 +133,32 @@ func TestBrowserCommand(t *testing.T) {
 	}
 }
 
-// TestSignInHere is a browser and an issuer around one sign-in.
+// TestSignInHere simulates the browser and the issuer of a sign-in.
 func TestSignInHere(t *testing.T) {
 	t.Setenv("BROWSER", "none")
 	tests := map[string]struct {
-		bring func(url.Values) url.Values // what the browser brings, for what the command asks
+		bring func(url.Values) url.Values // query of the browser's redirect, computed from the command's request
 		err   string
 	}{
-		"a code":                  {func(q url.Values) url.Values { return url.Values{"code": {"c"}, "state": q["state"]} }, ""},
-		"of another sign-in":      {func(url.Values) url.Values { return url.Values{"code": {"c"}, "state": {"other"}} }, "the end of another sign-in"},
-		"without a state":         {func(url.Values) url.Values { return url.Values{"code": {"c"}} }, "the end of another sign-in"},
-		"tokens of somebody else": {func(url.Values) url.Values { return url.Values{"token": {"t"}, "refresh_token": {"r"}} }, "not signed in"},
-		"a refusal":               {func(url.Values) url.Values { return url.Values{"error": {"no such person"}, "status_code": {"404"}} }, "not signed in: no such person"},
-		"a code that is not good": {func(q url.Values) url.Values { return url.Values{"code": {"used"}, "state": q["state"]} }, "was used before"},
+		"a code": {
+			func(q url.Values) url.Values { return url.Values{"code": {"c"}, "state": q["state"]} }, "",
+		},
+		"of another sign-in": {
+			func(url.Values) url.Values { return url.Values{"code": {"c"}, "state": {"other"}} }, "completed another sign-in",
+		},
+		"without a state": {
+			func(url.Values) url.Values { return url.Values{"code": {"c"}} }, "completed another sign-in",
+		},
+		"tokens of somebody else": {
+			func(url.Values) url.Values { return url.Values{"token": {"t"}, "refresh_token": {"r"}} }, "not signed in",
+		},
+		"a refusal": {
+			func(url.Values) url.Values { return url.Values{"error": {"no such person"}, "status_code": {"404"}} },
+			"not signed in: no such person",
+		},
+		"a code that is not good": {
+			func(q url.Values) url.Values { return url.Values{"code": {"used"}, "state": q["state"]} }, "was used before",
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +196,7 @@ func TestSignInHere(t *testing.T) {
 	}
 }
 
-// quietAgent returns an agent that says the address to open on a channel.
+// quietAgent returns an agent that sends the address to open on a channel.
 func quietAgent(t *testing.T) (*Agent, <-chan string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -197,14 +215,14 @@ func quietAgent(t *testing.T) (*Agent, <-chan string) {
 	return newTestAgent(w), addresses
 }
 
-// fakeIssuer gives tokens for the code c to who can prove the challenge it was
-// told of.
+// fakeIssuer issues tokens for the code c if the request proves the challenge.
 func fakeIssuer(t *testing.T) (address string, challenge chan<- string) {
 	t.Helper()
 	asked := make(chan string, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-		if r.URL.Path != "/oauth/token" || r.PostFormValue("code") != "c" || base64.RawURLEncoding.EncodeToString(sum[:]) != <-asked {
+		if r.URL.Path != "/oauth/token" || r.PostFormValue("code") != "c" ||
+			base64.RawURLEncoding.EncodeToString(sum[:]) != <-asked {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = w.Write([]byte(`{"error": "invalid_grant", "error_description": "the code was used before"}`))
 			return

@@ -21,17 +21,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
-// clientID is the name this program has at the issuer.
+// clientID is the client ID of this program at the issuer.
 const clientID = "holdfast"
 
-// A Person holds the flags with which a person signs in.
+// A Person contains the flags for the sign-in of a person.
 type Person struct {
 	audience     string
 	organization string // name
 	provider     string // uid
 	invite       string // code
-	headless     bool   // the browser is on another machine, and the address can be carried over
-	device       bool   // or only a short code can
+	headless     bool   // the browser is on another machine, and the person can copy the address
+	device       bool   // the person can only copy a short code
 }
 
 // Given reports whether any of the flags is given.
@@ -39,7 +39,7 @@ func (p Person) Given() bool {
 	return p.organization != "" || p.provider != "" || p.invite != "" || p.headless || p.device
 }
 
-// Register adds the flags to a command, which has --identity.
+// Register adds the flags to a command. The command must have the flag --identity.
 func (p *Person) Register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&p.organization, "organization", "", "`NAME` of the organization to sign in to")
@@ -56,7 +56,7 @@ func (p *Person) Register(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("device", "provider")
 }
 
-// query returns what the issuer is asked in every way of signing in.
+// query returns the parameters that all ways of signing in share.
 func (p Person) query() url.Values {
 	q := url.Values{"audience": {p.audience}, "create_refresh_token": {"true"}}
 	if idp := cmp.Or(p.provider, p.organization); idp != "" {
@@ -70,7 +70,7 @@ func (p Person) query() url.Values {
 	return q
 }
 
-// SignInPerson signs a person in, and keeps the session.
+// SignInPerson signs a person in and stores the session.
 func (a *Agent) SignInPerson(ctx context.Context, p Person) error {
 	_, issuer, s, err := a.target()
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *Agent) SignInPerson(ctx context.Context, p Person) error {
 	return nil
 }
 
-// warnOverruled warns if commands will not use the new session.
+// warnOverruled prints a warning if commands will not use the new session.
 func (a *Agent) warnOverruled(s *signIn) {
 	_, origin, err := a.givenToken()
 	if err == nil && origin != "" {
@@ -128,8 +128,8 @@ func (a *Agent) warnOverruled(s *signIn) {
 	}
 }
 
-// replaceSession begins a session, and ends the one before it at the issuer,
-// because nothing else here remembers it.
+// replaceSession begins a session. It ends the previous session at the issuer, because
+// its tokens are lost here.
 func (a *Agent) replaceSession(ctx context.Context, s *signIn, next session, t tokens) error {
 	if err := a.revoke(ctx, s); err != nil {
 		a.Warn("the session before this one could not be ended: " + err.Error())
@@ -137,8 +137,8 @@ func (a *Agent) replaceSession(ctx context.Context, s *signIn, next session, t t
 	return s.begin(ctx, next, t)
 }
 
-// checkPerson asks the issuer whether the organization exists before a browser is
-// opened.
+// checkPerson asks the issuer whether the organization exists. It runs before a browser
+// is opened.
 func (a *Agent) checkPerson(ctx context.Context, issuer string, p Person) error {
 	if p.provider != "" {
 		if err := settings.CheckUID(p.provider); err != nil {
@@ -159,7 +159,8 @@ func (a *Agent) checkPerson(ctx context.Context, issuer string, p Person) error 
 	return nil
 }
 
-// An oauthError is how the issuer's OAuth endpoints refuse (RFC 6749, 5.2).
+// An oauthError is an error response of the issuer's OAuth endpoints (RFC 6749, section
+// 5.2).
 type oauthError struct {
 	Code        string `json:"error"`
 	Description string `json:"error_description"`
@@ -167,18 +168,18 @@ type oauthError struct {
 
 func (e *oauthError) Error() string { return cmp.Or(e.Description, e.Code) }
 
-// maxIssuerAnswer is a size that no tokens reach.
+// maxIssuerAnswer is the largest answer, in bytes. Tokens are much smaller.
 const maxIssuerAnswer = 1 << 20
 
-// askIssuer sends a form, or nothing, to one of the issuer's HTTP endpoints and
-// reads its JSON. A refusal is an oauthError. Errors do not quote the address,
-// which can hold a secret.
+// askIssuer sends a form, or no body, to an HTTP endpoint of the issuer and decodes its
+// JSON answer. A refusal is an oauthError. Errors do not quote the address, because it
+// can contain a secret.
 func (a *Agent) askIssuer(ctx context.Context, method, address string, form url.Values, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
 	if err != nil {
-		return errors.New("the issuer's address is not one")
+		return errors.New("the issuer's address is invalid")
 	}
 	if form != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -193,10 +194,10 @@ func (a *Agent) askIssuer(ctx context.Context, method, address string, form url.
 	if err != nil {
 		return problem.New(problem.ExitUnreachable, "cannot reach %s: %v", req.URL.Host, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
+	defer func() { _ = resp.Body.Close() }() // the body was read already
 	body := json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer))
 	if resp.StatusCode == http.StatusOK {
-		if body.Decode(answer) != nil { // the error may quote a token
+		if body.Decode(answer) != nil { // the decoder's error may quote a token
 			return fmt.Errorf("the answer of %s is not JSON", req.URL.Host)
 		}
 		return nil
@@ -208,8 +209,8 @@ func (a *Agent) askIssuer(ctx context.Context, method, address string, form url.
 	return &refused
 }
 
-// transmit sends a request and follows no redirect, because tokens must go to no
-// other address. Its errors do not quote the address.
+// transmit sends a request. It follows no redirects, because tokens must not be sent to
+// another address. Its errors do not quote the address.
 func transmit(security *tls.Config, req *http.Request) (*http.Response, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = security
@@ -224,8 +225,8 @@ func transmit(security *tls.Config, req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// grant gets tokens from the issuer's token endpoint. form has the client_id with
-// which the sign-in began.
+// grant gets tokens from the issuer's token endpoint. form contains the client_id with
+// which the sign-in started.
 func (a *Agent) grant(ctx context.Context, issuer string, form url.Values) (tokens, error) {
 	var answer struct {
 		Access  string `json:"access_token"`

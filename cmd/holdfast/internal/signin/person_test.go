@@ -18,7 +18,7 @@ import (
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 )
 
-// sealFor seals texts as the issuer does, for the holder of a key.
+// sealFor encrypts texts for the holder of a key, as the issuer does.
 func sealFor(t testing.TB, public *ecdh.PublicKey, access, refresh string) *authpb.HeadlessSession {
 	t.Helper()
 	own, err := ecdh.X25519().GenerateKey(rand.Reader)
@@ -65,7 +65,8 @@ func TestOpenTokens(t *testing.T) {
 	if got, err := openTokens(key, sound()); err != nil || got != (tokens{Access: "access", Refresh: "refresh"}) {
 		t.Errorf("opened %v, %v", got, err)
 	}
-	if got, err := openTokens(key, sealFor(t, key.PublicKey(), "access", "")); err != nil || got != (tokens{Access: "access"}) {
+	if got, err := openTokens(key, sealFor(t, key.PublicKey(), "access", "")); err != nil ||
+		got != (tokens{Access: "access"}) {
 		t.Errorf("opened %v, %v; want no refresh token", got, err)
 	}
 	bad := map[string]*authpb.HeadlessSession{
@@ -104,7 +105,8 @@ func FuzzOpenTokens(f *testing.F) {
 	sound := sealFor(f, key.PublicKey(), "access", "refresh")
 	f.Add(sound.GetEcdhPublicKey(), sound.GetEncryptedIdtoken(), sound.GetEncryptedRefreshToken())
 	f.Fuzz(func(t *testing.T, public, access, refresh []byte) {
-		got, err := openTokens(key, &authpb.HeadlessSession{EcdhPublicKey: public, EncryptedIdtoken: access, EncryptedRefreshToken: refresh})
+		got, err := openTokens(key,
+			&authpb.HeadlessSession{EcdhPublicKey: public, EncryptedIdtoken: access, EncryptedRefreshToken: refresh})
 		if (err == nil) != (got.Access != "") || (err != nil && got != tokens{}) {
 			t.Errorf("opened %v, %v", got, err)
 		}
@@ -112,14 +114,14 @@ func FuzzOpenTokens(f *testing.F) {
 }
 
 func TestCheckCode(t *testing.T) {
-	// The page shows the same: whoever changes one must change the other.
+	// The page computes the same code, so both must be changed together.
 	if got := checkCode("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"); got != "B4AH-HBNW" {
 		t.Errorf("code = %s", got)
 	}
 }
 
-// An issuer answers the token endpoint with one answer after the other, and the
-// last one from then on.
+// An issuer answers requests to the token endpoint with one answer after another, and
+// repeats the last one.
 func tokenEndpoint(t *testing.T, answers ...any) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -141,15 +143,19 @@ func tokenEndpoint(t *testing.T, answers ...any) string {
 }
 
 func TestPollDevice(t *testing.T) {
-	pending, granted := oauthError{Code: "authorization_pending"}, map[string]string{"access_token": "a", "refresh_token": "r"}
+	pending, granted := oauthError{Code: "authorization_pending"}, map[string]string{
+		"access_token": "a", "refresh_token": "r",
+	}
 	tests := map[string]struct {
 		answers []any
 		want    tokens
 		err     string
 	}{
-		"granted at once":    {[]any{granted}, tokens{Access: "a", Refresh: "r"}, ""},
-		"after a while":      {[]any{pending, pending, granted}, tokens{Access: "a", Refresh: "r"}, ""},
-		"denied":             {[]any{pending, oauthError{"access_denied", "the person said no"}}, tokens{}, "not signed in: the person said no"},
+		"granted at once": {[]any{granted}, tokens{Access: "a", Refresh: "r"}, ""},
+		"after a while":   {[]any{pending, pending, granted}, tokens{Access: "a", Refresh: "r"}, ""},
+		"denied": {
+			[]any{pending, oauthError{"access_denied", "the person said no"}}, tokens{}, "not signed in: the person said no",
+		},
 		"too late":           {[]any{oauthError{Code: "expired_token"}}, tokens{}, "not signed in: expired_token"},
 		"an answer of noise": {[]any{map[string]string{"access_token": "a b"}}, tokens{}, "has no token"},
 	}
@@ -157,7 +163,8 @@ func TestPollDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := newTestAgent(os.Stderr).pollDevice(t.Context(), tokenEndpoint(t, tt.answers...), deviceGrant{Code: "c"})
-			if got != tt.want || (err == nil) != (tt.err == "") || (err != nil && !bytes.Contains([]byte(err.Error()), []byte(tt.err))) {
+			if got != tt.want || (err == nil) != (tt.err == "") ||
+				(err != nil && !bytes.Contains([]byte(err.Error()), []byte(tt.err))) {
 				t.Errorf("polled %v, %v; want %v, %s", got, err, tt.want, tt.err)
 			}
 		})

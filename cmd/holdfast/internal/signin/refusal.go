@@ -15,15 +15,15 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// A refusal is a call that failed.
+// A refusal is a failed call.
 type refusal struct {
 	api   string
 	err   error
-	flags map[string]string // the flag or argument that sets a field
+	flags map[string]string // the flag or argument that sets each field
 }
 
-// Refused returns the problem for a call that failed. flags names the flag or
-// argument that sets each field which the server may refuse.
+// Refused returns the problem for a failed call. flags contains the flag or argument that
+// sets each field that the server may refuse.
 func Refused(err error, flags map[string]string) *problem.Problem {
 	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		return p
@@ -34,7 +34,7 @@ func Refused(err error, flags map[string]string) *problem.Problem {
 	return problem.New(problem.ExitError, "%s", err.Error())
 }
 
-// problem has the message of the server, and which flag to change.
+// problem returns the server's message, with a hint about the flag to change.
 func (r refusal) problem() *problem.Problem {
 	said := status.Convert(r.err)
 	if len(said.Details()) == 0 && said.Code() != codes.Unimplemented {
@@ -58,12 +58,12 @@ func (r refusal) problem() *problem.Problem {
 	return p
 }
 
-// violations returns a hint for each field to change. The message has described the
-// first already.
+// violations returns a hint for each invalid field. The hint for the first field omits
+// the description, because the message contains it.
 func (r refusal) violations() (hints []string) {
 	bad, _ := holdfast.Detail[*errdetails.BadRequest](r.err)
 	for i, v := range bad.GetFieldViolations() {
-		name, _, _ := strings.Cut(v.GetField(), "[") // an element of a list or map
+		name, _, _ := strings.Cut(v.GetField(), "[") // without the index of a list or map
 		flag := r.flags[name]
 		switch {
 		case i == 0 && flag != "":
@@ -77,7 +77,7 @@ func (r refusal) violations() (hints []string) {
 	return hints
 }
 
-// whoCan returns the command that lists who has the capability.
+// whoCan returns the command that lists the identities with the capability.
 func (r refusal) whoCan() []string {
 	info, _ := holdfast.Detail[*errdetails.ErrorInfo](r.err)
 	capability, scope := info.GetMetadata()["capability"], info.GetMetadata()["scope"]
@@ -87,8 +87,9 @@ func (r refusal) whoCan() []string {
 	return []string{"to see who may: holdfast iam who-can " + capability + " " + scope}
 }
 
-// unanswered returns the problem for a status that gRPC itself made because no
-// server of this API has answered. Only its text tells the cases apart.
+// unanswered returns the problem for a status that gRPC itself has created, because no
+// server of this API has answered. The text of the status is the only way to distinguish
+// the cases.
 func (r refusal) unanswered(said *status.Status) *problem.Problem {
 	text := said.Message()
 	p := problem.New(problem.ExitUnreachable, "%s", "cannot reach "+r.api+": "+reason(text))
@@ -97,27 +98,27 @@ func (r refusal) unanswered(said *status.Status) *problem.Problem {
 		return problem.New(problem.ExitInterrupted, "interrupted")
 	case said.Code() == codes.DeadlineExceeded:
 		p.Text = "no answer from " + r.api + " in time"
-		p.Hints = []string{"--timeout gives it longer"}
+		p.Hints = []string{"use --timeout to wait longer"}
 	case strings.Contains(text, "x509: "):
 		_, why, _ := strings.Cut(text, "x509: ")
-		p.Text = "the certificate of " + r.api + " is not to be trusted: " + strings.TrimRight(why, `"`)
-		p.Hints = []string{"if it is your own authority's, give its certificate with --ca-file or: holdfast config set " +
-			"ca_file FILE"}
+		p.Text = "the certificate of " + r.api + " is not trusted: " + strings.TrimRight(why, `"`)
+		p.Hints = []string{"if your own authority has issued it, use --ca-file with its certificate, or: " +
+			"holdfast config set ca_file FILE"}
 	case strings.Contains(text, "first record does not look like a TLS handshake"):
-		p.Text = "the server at " + r.api + " does not speak TLS"
-		p.Hints = []string{"its address may begin with http://"}
+		p.Text = "the server at " + r.api + " does not use TLS"
+		p.Hints = []string{"the address may have to start with http://"}
 	case strings.Contains(text, "server preface"):
 		p.Text = "the server at " + r.api + " does not answer as a Holdfast server does"
-		p.Hints = []string{"its address may begin with https://"}
+		p.Hints = []string{"the address may have to start with https://"}
 	case said.Code() != codes.Unavailable:
 		return problem.New(problem.ExitError, "%s", text)
 	default:
-		p.Hints = []string{"see that the server runs, and where this command looks for it: holdfast config view"}
+		p.Hints = []string{"check that the server is running, and its address: holdfast config view"}
 	}
 	return p
 }
 
-// reason returns the end of a chain of errors: the part that is not about gRPC.
+// reason returns the last part of a chain of errors, without the parts about gRPC.
 func reason(text string) string {
 	text = strings.TrimRight(text, `"`)
 	if strings.Contains(text, "no such host") || strings.HasSuffix(text, "produced zero addresses") {
@@ -134,8 +135,8 @@ func reason(text string) string {
 // A Method is a method of a generated client.
 type Method[Request, Response any] = func(context.Context, Request, ...grpc.CallOption) (Response, error)
 
-// Call calls a method of a generated client. Its error is a problem. flags has specs
-// of the form field=flag, such as "name=--name", for the fields that the server may
+// Call calls a method of a generated client. Its error is a problem. Each element of
+// flags has the form field=flag, such as "name=--name", for a field that the server may
 // refuse.
 func Call[Request, Response any](
 	ctx context.Context, method Method[Request, Response], req Request, flags ...string,

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// What cannot be made to happen in a story.
+// These cases cannot be produced in a script.
 func TestUnanswered(t *testing.T) {
 	tests := map[string]struct {
 		code   codes.Code
@@ -19,11 +19,22 @@ func TestUnanswered(t *testing.T) {
 		exit   int
 		advice string
 	}{
-		"too slow":       {codes.DeadlineExceeded, "context deadline exceeded", "no answer from https://h.example.com in time", problem.ExitUnreachable, "--timeout"},
-		"interrupted":    {codes.Canceled, "context canceled", "interrupted", problem.ExitInterrupted, ""},
-		"an old server":  {codes.Unimplemented, "unknown service x", "unknown service x", problem.ExitError, "holdfast version"},
-		"a proxy's page": {codes.Unknown, "unexpected content-type \"text/html\"", "unexpected content-type \"text/html\"", problem.ExitError, ""},
-		"cut off":        {codes.Unavailable, "error reading from server: EOF", "cannot reach https://h.example.com: error reading from server: EOF", problem.ExitUnreachable, "config view"},
+		"too slow": {
+			codes.DeadlineExceeded, "context deadline exceeded", "no answer from https://h.example.com in time",
+			problem.ExitUnreachable, "--timeout",
+		},
+		"interrupted": {codes.Canceled, "context canceled", "interrupted", problem.ExitInterrupted, ""},
+		"an old server": {
+			codes.Unimplemented, "unknown service x", "unknown service x", problem.ExitError, "holdfast version",
+		},
+		"a proxy's page": {
+			codes.Unknown, "unexpected content-type \"text/html\"", "unexpected content-type \"text/html\"", problem.ExitError,
+			"",
+		},
+		"cut off": {
+			codes.Unavailable, "error reading from server: EOF",
+			"cannot reach https://h.example.com: error reading from server: EOF", problem.ExitUnreachable, "config view",
+		},
 		"a name that is not in DNS": {
 			codes.Unavailable, "dns: A record lookup error: lookup h.example.com on 127.0.0.53:53: no such host",
 			"cannot reach https://h.example.com: its name has no address", problem.ExitUnreachable, "config view",

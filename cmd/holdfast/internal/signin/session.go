@@ -21,18 +21,18 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
-// A session says how the tokens of a sign-in are renewed. It holds no secret.
+// A session describes how the tokens of a sign-in are renewed. It contains no secret.
 type session struct {
 	Issuer            string   `json:"issuer"`
-	Identity          string   `json:"identity,omitempty"`          // assumed by the session
-	IdentityTokenFile string   `json:"identityTokenFile,omitempty"` // proves it
-	Ambient           bool     `json:"ambient,omitempty"`           // or what the platform gives proves it
-	DevFile           string   `json:"devFile,omitempty"`           // a server in development mode writes its tokens here
-	Keyring           bool     `json:"keyring,omitempty"`           // the tokens are there, not in files
-	Audiences         []string `json:"audiences,omitempty"`         // that have tokens, beside the API's
+	Identity          string   `json:"identity,omitempty"`          // identity that the session assumes
+	IdentityTokenFile string   `json:"identityTokenFile,omitempty"` // file with the token that proves the identity
+	Ambient           bool     `json:"ambient,omitempty"`           // the platform's token proves the identity
+	DevFile           string   `json:"devFile,omitempty"`           // file with the tokens of a server in development mode
+	Keyring           bool     `json:"keyring,omitempty"`           // the tokens are in the keyring, not in files
+	Audiences         []string `json:"audiences,omitempty"`         // audiences that have tokens, in addition to the API
 }
 
-// A signIn is the session at one server, with its tokens.
+// A signIn is the session at one server, with access to its tokens.
 type signIn struct {
 	session
 	agent    *Agent
@@ -45,7 +45,7 @@ const (
 	lockFile    = "lock"
 )
 
-// signIn reads the session at a server. If there is none, it is empty and has no
+// signIn reads the session at a server. If there is none, the result is empty and has no
 // tokens.
 func (a *Agent) signIn(api string) (*signIn, error) {
 	config, err := settings.Path()
@@ -69,7 +69,7 @@ func (a *Agent) target() (api settings.Value, issuer string, s *signIn, err erro
 	return api, issuer, s, err
 }
 
-// load reads the session as it is now.
+// load reads the session from its file.
 func (s *signIn) load() error {
 	s.session = session{}
 	text, err := os.ReadFile(s.path(sessionFile))
@@ -85,7 +85,7 @@ func (s *signIn) load() error {
 	return nil
 }
 
-// locked runs f while it holds the lock of the session, which is read again first.
+// locked runs f while it holds the lock of the session. It first reads the session again.
 func (s *signIn) locked(ctx context.Context, f func() error) error {
 	unlock, err := lock(ctx, s.path(lockFile))
 	if err != nil {
@@ -107,7 +107,8 @@ func (s *signIn) vault() vault {
 	return s.files
 }
 
-// keyring has a longer timeout where a person can be asked to unlock it.
+// keyring returns the vault in the system's keyring. The timeout is longer if a person
+// can be asked to unlock the keyring.
 func (a *Agent) keyring() keyringVault {
 	v := keyringVault{timeout: 2 * time.Second}
 	if output.IsTerminal(a.In) && output.IsTerminal(a.Err) {
@@ -119,8 +120,8 @@ func (a *Agent) keyring() keyringVault {
 	return v
 }
 
-// begin replaces the session, and stores the tokens where the settings say: by
-// default in the keyring, or in files if there is none.
+// begin replaces the session, and stores the tokens according to the settings: by default
+// in the keyring, or in files if there is no keyring.
 func (s *signIn) begin(ctx context.Context, next session, t tokens) error {
 	store, err := s.agent.Value("token_store")
 	if err != nil {
@@ -158,8 +159,8 @@ func (s *signIn) save() error {
 	return settings.WritePrivate(s.path(sessionFile), append(text, '\n'))
 }
 
-// end deletes the session and all its tokens. It deletes the files even if the
-// tokens are in the keyring, because an older session may have left some.
+// end deletes the session and all its tokens. It always deletes the files, because an
+// older session may have left some even if the tokens are in the keyring.
 func (s *signIn) end() error {
 	var errs []error
 	for _, audience := range append([]string{s.audience}, s.Audiences...) {
@@ -173,14 +174,14 @@ func (s *signIn) end() error {
 	return errors.Join(errs...)
 }
 
-// A sessionVault implements holdfast.Vault for one audience of a session. A lock
-// file serializes commands that run at the same time.
+// A sessionVault implements holdfast.Vault for one audience of a session. A lock file
+// serializes commands that run concurrently.
 type sessionVault struct {
 	*signIn
 	audience string
 }
 
-// Read returns the tokens of the audience, if the session has some for it.
+// Read returns the tokens of the audience, if the session has any.
 func (v sessionVault) Read(context.Context) (tokens, error) {
 	if v.audience != v.signIn.audience && !slices.Contains(v.Audiences, v.audience) {
 		return tokens{}, nil
@@ -188,7 +189,7 @@ func (v sessionVault) Read(context.Context) (tokens, error) {
 	return v.vault().read(v.audience)
 }
 
-// Change replaces the tokens of the audience under the lock.
+// Change replaces the tokens of the audience while it holds the lock.
 func (v sessionVault) Change(ctx context.Context, change func(tokens) (tokens, error)) error {
 	return v.locked(ctx, func() error {
 		before, err := v.Read(ctx)
@@ -214,7 +215,7 @@ func (v sessionVault) store(t tokens) error {
 	return v.save()
 }
 
-// credential gets and stores tokens for the API.
+// credential returns a credential that gets and stores tokens for the API.
 func (s *signIn) credential() *credential { return s.credentialFor(s.audience, s.next) }
 
 func (s *signIn) credentialFor(
@@ -223,11 +224,11 @@ func (s *signIn) credentialFor(
 	return &credential{audience: audience, issuer: s.Issuer, vault: sessionVault{s, audience}, next: next}
 }
 
-// next renews the tokens in the way of the session.
+// next renews the tokens with the method of the session.
 func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
 	switch {
-	case s.Issuer != "" && holdfast.Audience(s.Issuer) != issuer.Address: // its tokens are not for that one
-		return tokens{}, problem.New(problem.ExitUnauthenticated, "the session has changed meanwhile: try again")
+	case s.Issuer != "" && holdfast.Audience(s.Issuer) != issuer.Address: // the tokens belong to another issuer
+		return tokens{}, problem.New(problem.ExitUnauthenticated, "another command has changed the session: try again")
 	case t.Refresh != "":
 		return s.refresh(ctx, issuer, t)
 	case s.proves():
@@ -239,7 +240,7 @@ func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (t
 			return tokens{Access: dev.Token}, nil
 		}
 	}
-	p := problem.New(problem.ExitUnauthenticated, "the token kept for %s is not good any more", s.audience)
+	p := problem.New(problem.ExitUnauthenticated, "the token kept for %s is no longer valid", s.audience)
 	if c, ok := holdfast.ReadClaims(t.Access); ok && !c.Expires().After(time.Now()) {
 		p.Text = fmt.Sprintf("the token kept for %s expired at %s", s.audience, output.ShortTime(c.Expires()))
 	}
@@ -249,7 +250,7 @@ func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (t
 
 const signInHint = "sign in again: holdfast auth login, or in development: holdfast config use-dev"
 
-// refresh exchanges the refresh token, which works once.
+// refresh exchanges the refresh token. A refresh token works once.
 func (s *signIn) refresh(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
 	if err := s.agent.allow(issuer.Address); err != nil {
 		return tokens{}, err
@@ -270,7 +271,7 @@ func (s session) proves() bool {
 	return s.Identity != "" && (s.IdentityTokenFile != "" || s.Ambient)
 }
 
-// assume exchanges the workload's own token for one of the identity's.
+// assume exchanges the workload's token for a token of the identity.
 func (s *signIn) assume(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
 	proof, err := s.agent.proof(s.IdentityTokenFile)
 	if err != nil {
@@ -297,11 +298,12 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	case r := <-locked:
 		return r.unlock, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err() // the process ends, and the lock with it
+		return nil, ctx.Err() // the lock is released when the process ends
 	}
 }
 
-// checkAudience refuses what cannot be the name of a folder, or sent.
+// checkAudience returns an error if audience cannot be the name of a folder or cannot be
+// sent.
 func checkAudience(audience string) error {
 	if !holdfast.IsToken(audience) || len(audience) > 200 || strings.ContainsAny(audience, `\,`) ||
 		strings.Trim(audience, "./") == "" {
@@ -310,8 +312,8 @@ func checkAudience(audience string) error {
 	return nil
 }
 
-// revoke ends a person's session at the server, which voids all its tokens. It is
-// no error if the session has ended already.
+// revoke ends a person's session at the server, which invalidates all its tokens. It
+// returns no error if the session has already ended.
 func (a *Agent) revoke(ctx context.Context, s *signIn) error {
 	t, err := s.vault().read(s.audience)
 	if err != nil || t.Refresh == "" {
@@ -334,8 +336,8 @@ func (a *Agent) revokeWith(ctx context.Context, s *signIn) error {
 	return err
 }
 
-// SignOut ends the session at the server and deletes it here, even if the server
-// cannot be reached.
+// SignOut ends the session at the server and deletes it on this machine, even if the
+// server cannot be reached.
 func (a *Agent) SignOut(ctx context.Context) error {
 	api, err := a.Server()
 	if err != nil {
@@ -354,7 +356,7 @@ func (a *Agent) SignOut(ctx context.Context) error {
 		return err
 	}
 	if revoked != nil {
-		return fmt.Errorf("the session is forgotten here, but could not be ended at the server: %w", revoked)
+		return fmt.Errorf("the session is deleted on this machine, but could not be ended at the server: %w", revoked)
 	}
 	a.Note("signed out of %s", s.audience)
 	return nil

@@ -24,15 +24,15 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// An issuer stands in for the server's where a test needs what that does not
-// give a workload: refresh tokens, each good once.
+// An issuer is a fake issuer. Unlike the server's issuer, it gives workloads refresh
+// tokens. Each refresh token works once.
 type issuer struct {
 	oidcpb.UnimplementedSecurityTokenServiceServer
 	address string
 
 	mu        sync.Mutex
 	refreshes int
-	exchanges []string // bearers, identities and audiences
+	exchanges []string // bearer, identity and audience of each exchange
 }
 
 func startIssuer(t *testing.T) *issuer {
@@ -49,7 +49,9 @@ func startIssuer(t *testing.T) *issuer {
 	t.Setenv("HOLDFAST_API", i.address)
 	t.Setenv("HOLDFAST_TOKEN_STORE", "file")
 	t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
-	for _, v := range []string{"HOLDFAST_TOKEN", "HOLDFAST_TOKEN_FILE", "HOLDFAST_IDENTITY", "HOLDFAST_IDENTITY_TOKEN_FILE", "HOLDFAST_ISSUER"} {
+	for _, v := range []string{
+		"HOLDFAST_TOKEN", "HOLDFAST_TOKEN_FILE", "HOLDFAST_IDENTITY", "HOLDFAST_IDENTITY_TOKEN_FILE", "HOLDFAST_ISSUER",
+	} {
 		t.Setenv(v, "")
 	}
 	return i
@@ -61,11 +63,15 @@ func bearerOf(ctx context.Context) string {
 }
 
 func access(audience, id string, life time.Duration) string {
-	claims, _ := json.Marshal(map[string]any{"aud": audience, "exp": time.Now().Add(life).Unix(), "jti": id, "sub": "someone"})
+	claims, _ := json.Marshal(map[string]any{
+		"aud": audience, "exp": time.Now().Add(life).Unix(), "jti": id, "sub": "someone",
+	})
 	return "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln"
 }
 
-func (i *issuer) ExchangeRefreshToken(ctx context.Context, req *oidcpb.ExchangeRefreshTokenRequest) (*oidcpb.TokenPair, error) {
+func (i *issuer) ExchangeRefreshToken(
+	ctx context.Context, req *oidcpb.ExchangeRefreshTokenRequest,
+) (*oidcpb.TokenPair, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if want := fmt.Sprint("refresh-", i.refreshes); bearerOf(ctx) != want {
@@ -86,15 +92,18 @@ func (i *issuer) Exchange(ctx context.Context, req *oidcpb.ExchangeRequest) (*oi
 }
 
 func newTestAgent(stderr *os.File) *Agent {
-	return &Agent{Console: output.NewConsole(os.Stdin, os.Stdout, stderr), Settings: &settings.Settings{}, Timeout: 10 * time.Second}
+	return &Agent{
+		Console: output.NewConsole(os.Stdin, os.Stdout, stderr), Settings: &settings.Settings{}, Timeout: 10 * time.Second,
+	}
 }
 
-// Many commands find an expired token at once; one of them renews it, and all
-// have the new one. A second use of the refresh token would end the session.
+// If many commands find an expired token at the same time, one of them renews it, and all
+// use the new token. A second use of the refresh token would end the session.
 func TestRefreshOnce(t *testing.T) {
 	i := startIssuer(t)
 	s := openSession(t, i.address)
-	if err := s.begin(t.Context(), session{Issuer: i.address}, tokens{Access: access(i.address, "0", -time.Hour), Refresh: "refresh-0"}); err != nil {
+	if err := s.begin(t.Context(), session{Issuer: i.address},
+		tokens{Access: access(i.address, "0", -time.Hour), Refresh: "refresh-0"}); err != nil {
 		t.Fatal(err)
 	}
 	const commands = 8
@@ -123,7 +132,7 @@ func TestRefreshOnce(t *testing.T) {
 	}
 }
 
-// A refresh that is refused changes nothing, and says to sign in again.
+// A refused refresh changes nothing, and its hint is to sign in again.
 func TestRefreshRefused(t *testing.T) {
 	i := startIssuer(t)
 	s := openSession(t, i.address)
@@ -147,20 +156,33 @@ func TestCredential(t *testing.T) {
 		session  session
 		expired  bool
 		env      map[string]string
-		audience string // "": the API's
-		want     string // the exchange that is made
+		audience string // if "", the audience of the API
+		want     string // the expected exchange
 	}{
-		"a session that is good":             {session: session{Identity: uid, IdentityTokenFile: "FILE"}},
-		"one whose token has expired":        {session{Identity: uid, IdentityTokenFile: "FILE"}, true, nil, "", `from-file as "` + uid + `" for [API]`},
-		"one of the platform":                {session{Identity: uid, Ambient: true}, true, map[string]string{"HOLDFAST_ID_TOKEN": "from-job"}, "", `from-job as "` + uid + `" for [API]`},
-		"another audience, proven again":     {session{Identity: uid, IdentityTokenFile: "FILE"}, false, nil, "registry", `from-file as "` + uid + `" for [registry]`},
-		"another audience, with one's own":   {session{}, false, nil, "registry", `KEPT as "" for [registry]`},
-		"another audience, of a given token": {session{Identity: uid, IdentityTokenFile: "FILE"}, false, map[string]string{"HOLDFAST_TOKEN": "given"}, "registry", `given as "" for [registry]`},
+		"a session that is good": {session: session{Identity: uid, IdentityTokenFile: "FILE"}},
+		"one whose token has expired": {
+			session{Identity: uid, IdentityTokenFile: "FILE"}, true, nil, "", `from-file as "` + uid + `" for [API]`,
+		},
+		"one of the platform": {
+			session{Identity: uid, Ambient: true}, true, map[string]string{"HOLDFAST_ID_TOKEN": "from-job"}, "",
+			`from-job as "` + uid + `" for [API]`,
+		},
+		"another audience, proven again": {
+			session{Identity: uid, IdentityTokenFile: "FILE"}, false, nil, "registry",
+			`from-file as "` + uid + `" for [registry]`,
+		},
+		"another audience, with one's own": {session{}, false, nil, "registry", `KEPT as "" for [registry]`},
+		"another audience, of a given token": {
+			session{Identity: uid, IdentityTokenFile: "FILE"}, false, map[string]string{"HOLDFAST_TOKEN": "given"}, "registry",
+			`given as "" for [registry]`,
+		},
 		"an identity of the settings": {
-			session{}, false, map[string]string{"HOLDFAST_IDENTITY": uid, "HOLDFAST_ID_TOKEN": "from-job"}, "", `from-job as "` + uid + `" for [API]`,
+			session{}, false, map[string]string{"HOLDFAST_IDENTITY": uid, "HOLDFAST_ID_TOKEN": "from-job"}, "",
+			`from-job as "` + uid + `" for [API]`,
 		},
 		"an identity of the settings, elsewhere": {
-			session{Identity: other, Ambient: true}, false, map[string]string{"HOLDFAST_IDENTITY": uid, "HOLDFAST_ID_TOKEN": "from-job"}, "registry",
+			session{Identity: other, Ambient: true}, false,
+			map[string]string{"HOLDFAST_IDENTITY": uid, "HOLDFAST_ID_TOKEN": "from-job"}, "registry",
 			`from-job as "` + uid + `" for [registry]`,
 		},
 		"an identity of the settings, which the session has": {
@@ -193,7 +215,7 @@ func TestCredential(t *testing.T) {
 			if audience == "" {
 				audience = i.address
 			}
-			for range 2 { // the second time it is there already, unless nothing is kept
+			for range 2 { // the second time the token is stored, unless nothing is kept
 				token, err := newTestAgent(os.Stderr).TokenFor(t.Context(), audience)
 				if err != nil || !holdfast.Serves(token, audience, time.Now()) {
 					t.Fatalf("token %q, %v", token, err)

@@ -12,31 +12,31 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 )
 
-// A Status is what `auth status` prints.
+// A Status is the output of auth status.
 type Status struct {
 	API      string `json:"api" yaml:"api"`
 	Issuer   string `json:"issuer" yaml:"issuer"`
 	Identity string `json:"identity" yaml:"identity"`
-	Name     string `json:"name,omitempty" yaml:"name,omitempty"` // of the identity, if the server was asked
+	Name     string `json:"name,omitempty" yaml:"name,omitempty"` // name of the identity, if the server was asked
 	Email    string `json:"email,omitempty" yaml:"email,omitempty"`
-	Actor    string `json:"actor,omitempty" yaml:"actor,omitempty"`       // who the token's issuer knows as the identity
-	Provider string `json:"provider,omitempty" yaml:"provider,omitempty"` // the identity provider that vouched for them
+	Actor    string `json:"actor,omitempty" yaml:"actor,omitempty"`       // subject and issuer of the original token
+	Provider string `json:"provider,omitempty" yaml:"provider,omitempty"` // identity provider of the person
 
-	// ProviderPath is what people call the provider.
+	// ProviderPath is the path of the provider, for people.
 	ProviderPath string `json:"providerPath,omitempty" yaml:"providerPath,omitempty"`
 
 	Expiry  string `json:"expiry" yaml:"expiry"`
 	Expired bool   `json:"expired" yaml:"expired"`
 	Kept    string `json:"kept" yaml:"kept"`
 	Renews  string `json:"renews" yaml:"renews"`
-	Session string `json:"session,omitempty" yaml:"session,omitempty"` // what the server says of it, if it was asked
+	Session string `json:"session,omitempty" yaml:"session,omitempty"` // state of the session, if the server was asked
 	Ended   bool   `json:"ended" yaml:"ended"`
 }
 
-// KeptNowhere is where the token is that is exchanged for at every command.
+// KeptNowhere is the value of Kept for a token that every command exchanges anew.
 const KeptNowhere = "nowhere"
 
-// Self returns the uid of the identity that commands act as.
+// Self returns the UID of the identity that commands use.
 func (a *Agent) Self(ctx context.Context) (string, error) {
 	token, err := a.TokenFor(ctx, "")
 	if err != nil {
@@ -49,8 +49,8 @@ func (a *Agent) Self(ctx context.Context) (string, error) {
 	return c.Subject, nil
 }
 
-// UsesSession reports whether commands act in the session of the server, not with a token
-// or as an identity that the settings name.
+// UsesSession reports whether commands use the session at the server, and not a given
+// token or an identity in the settings.
 func (a *Agent) UsesSession() bool {
 	api, err := a.Server()
 	if err != nil {
@@ -60,15 +60,16 @@ func (a *Agent) UsesSession() bool {
 	if err != nil || token != "" {
 		return false
 	}
-	_, other, err := a.actor(api.Text)
-	return err == nil && other == ""
+	_, assumed, err := a.actor(api.Text)
+	return err == nil && assumed == ""
 }
 
-// callerName returns what people call an identity that has just signed in, or its uid if the server does not tell.
+// callerName returns the name of an identity that has just signed in, or its UID if the
+// server does not return a name.
 func (a *Agent) callerName(ctx context.Context, uid string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if !a.UsesSession() { // the server would be asked by somebody else
+	if !a.UsesSession() { // the call would be made as another identity
 		return uid
 	}
 	got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: []string{uid}})
@@ -78,7 +79,7 @@ func (a *Agent) callerName(ctx context.Context, uid string) string {
 	return Title(got.GetNames()[0])
 }
 
-// Title returns what people read of a name: for somebody in a group, the path too.
+// Title returns a name for people. It contains the path if the resource is in a group.
 func Title(n *accesspb.ResourceName) string {
 	title := cmp.Or(n.GetDisplayName(), n.GetName())
 	if strings.Contains(n.GetPath(), "/") && n.GetDisplayName() != "" {
@@ -90,7 +91,7 @@ func Title(n *accesspb.ResourceName) string {
 	return title
 }
 
-// Status reads the token that the next command would begin with, and asks nobody.
+// Status describes the token that the next command would use first. It makes no calls.
 func (a *Agent) Status() (st Status, err error) {
 	_, issuer, s, err := a.target()
 	if err != nil {
@@ -126,11 +127,11 @@ func (a *Agent) Status() (st Status, err error) {
 	return st, nil
 }
 
-// describe fills in the claims of the token.
+// describe sets the fields that come from the claims of the token.
 func (st *Status) describe(token string, now time.Time) {
 	c, ok := holdfast.ReadClaims(token)
 	if !ok {
-		st.Identity = "unknown: the token is not one of the server's"
+		st.Identity = "unknown: the server did not issue the token"
 		return
 	}
 	st.Identity, st.Email = c.Subject, c.Email
@@ -141,7 +142,7 @@ func (st *Status) describe(token string, now time.Time) {
 	st.Expiry, st.Expired = output.ShortTime(c.Expires()), !c.Expires().After(now)
 }
 
-// renews says how the token is renewed, or "" if it is not.
+// renews returns how the token is renewed, or "" if it is not.
 func (s *signIn) renews(t tokens) string {
 	switch {
 	case t.Refresh != "":

@@ -20,18 +20,17 @@ import (
 
 type tokens = holdfast.Tokens
 
-// A vault stores tokens by their audience. Without an entry, read returns no
-// tokens and remove no error.
+// A vault stores tokens by audience. If there is no entry, read returns empty tokens and
+// remove returns no error.
 type vault interface {
 	read(audience string) (tokens, error)
 	write(audience string, t tokens) error
 	remove(audience string) error
-	location(audience string) string // for people
+	location(audience string) string // description for people
 }
 
-// A folderVault stores the tokens of each audience in a folder of its own, in
-// files that only their owner can read. Other clients of the API use the same
-// layout.
+// A folderVault stores the tokens of each audience in a separate folder, in files that
+// only their owner can read. Other clients of the API use the same layout.
 type folderVault struct{ dir string }
 
 const (
@@ -39,12 +38,12 @@ const (
 	refreshFile = "refresh-token"
 )
 
-// folder returns the folder of an audience. Two audiences that differ in a slash
-// and a hyphen share one, which is harmless: tokens name their audience.
+// folder returns the folder of an audience. Two audiences that differ only in a slash and
+// a hyphen share a folder. That is harmless, because tokens name their audience.
 func (v folderVault) folder(audience string) string {
 	name := strings.ReplaceAll(audience, "/", "-")
 	if runtime.GOOS == "windows" {
-		name = strings.ReplaceAll(name, ":", "-") // which no file can have there
+		name = strings.ReplaceAll(name, ":", "-") // Windows allows no colon in a name
 	}
 	return filepath.Join(v.dir, name)
 }
@@ -69,8 +68,8 @@ func readTokenFile(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// write writes the refresh token first, because it works once, and with it the
-// access token can be renewed.
+// write writes the refresh token first, because it works once and the access token can be
+// renewed with it.
 func (v folderVault) write(audience string, t tokens) error {
 	for _, f := range []struct{ name, text string }{{refreshFile, t.Refresh}, {accessFile, t.Access}} {
 		path := filepath.Join(v.folder(audience), f.name)
@@ -98,17 +97,17 @@ func removeFile(path string) error {
 	return nil
 }
 
-// A keyringVault stores tokens in the system's keyring. Calls time out, because
-// the keyring may wait for a person who is not there.
+// A keyringVault stores tokens in the system's keyring. Its calls time out, because the
+// keyring may wait for a person who is not there.
 type keyringVault struct {
 	timeout time.Duration
-	profile string // "" is that of the sessions without one
+	profile string // "" for the default profile
 }
 
 const keyringService = "holdfast"
 
-// service returns under what name the keyring has the tokens: profiles may have sessions
-// at the same server.
+// service returns the name of the keyring's entries. It contains the profile, because
+// profiles may have sessions at the same server.
 func (v keyringVault) service() string {
 	if v.profile == "" {
 		return keyringService
@@ -130,7 +129,7 @@ func (v keyringVault) read(audience string) (t tokens, err error) {
 	if err != nil {
 		return tokens{}, fmt.Errorf("read the system keyring: %w", err)
 	}
-	if json.Unmarshal([]byte(text), &t) != nil { // the error may quote a token
+	if json.Unmarshal([]byte(text), &t) != nil { // the decoder's error may quote a token
 		return tokens{}, errors.New("the entry in the system keyring is damaged: sign in again")
 	}
 	return t, nil
@@ -154,7 +153,7 @@ func (v keyringVault) remove(audience string) error {
 
 func (v keyringVault) within(f func() error) error {
 	if !hasKeyring(runtime.GOOS, os.Getenv) {
-		return errors.New("there is no keyring here")
+		return errors.New("this machine has no keyring")
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- f() }()
@@ -166,8 +165,8 @@ func (v keyringVault) within(f func() error) error {
 	}
 }
 
-// hasKeyring reports whether there can be a keyring. Without a bus the library
-// would try to start one.
+// hasKeyring reports whether there can be a keyring. It is checked first, because without
+// a D-Bus session the library would try to start one.
 func hasKeyring(system string, getenv func(string) string) bool {
 	if system == "darwin" || system == "windows" {
 		return true

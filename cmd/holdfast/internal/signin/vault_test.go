@@ -11,7 +11,7 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-// mockKeyring stands in for the system's keyring, which a test must not touch.
+// mockKeyring replaces the system's keyring, which a test must not touch.
 func mockKeyring(t *testing.T, err error) {
 	t.Helper()
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
@@ -23,7 +23,9 @@ func mockKeyring(t *testing.T, err error) {
 
 func TestVaults(t *testing.T) {
 	mockKeyring(t, nil)
-	vaults := map[string]vault{"folders": folderVault{filepath.Join(t.TempDir(), "tokens")}, "keyring": keyringVault{timeout: time.Minute}}
+	vaults := map[string]vault{
+		"folders": folderVault{filepath.Join(t.TempDir(), "tokens")}, "keyring": keyringVault{timeout: time.Minute},
+	}
 	for name, v := range vaults {
 		t.Run(name, func(t *testing.T) {
 			const api, other = "https://h.example.com", "registry.example.com"
@@ -34,8 +36,14 @@ func TestVaults(t *testing.T) {
 			}{
 				{"nothing is kept", func() error { return nil }, tokens{}},
 				{"nothing can be removed", func() error { return v.remove(api) }, tokens{}},
-				{"both are kept", func() error { return v.write(api, tokens{Access: "a", Refresh: "r"}) }, tokens{Access: "a", Refresh: "r"}},
-				{"another audience is another", func() error { return v.write(other, tokens{Access: "x", Refresh: "y"}) }, tokens{Access: "a", Refresh: "r"}},
+				{
+					"both are kept", func() error { return v.write(api, tokens{Access: "a", Refresh: "r"}) },
+					tokens{Access: "a", Refresh: "r"},
+				},
+				{
+					"another audience is another", func() error { return v.write(other, tokens{Access: "x", Refresh: "y"}) },
+					tokens{Access: "a", Refresh: "r"},
+				},
 				{"a refresh token can go", func() error { return v.write(api, tokens{Access: "b"}) }, tokens{Access: "b"}},
 				{"removed is gone", func() error { return v.remove(api) }, tokens{}},
 			}
@@ -54,7 +62,7 @@ func TestVaults(t *testing.T) {
 	}
 }
 
-// The layout is that of other clients of the API.
+// Other clients of the API use the same layout.
 func TestFolderVaultLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tokens")
 	v := folderVault{dir}
@@ -140,7 +148,8 @@ func TestBeginKeepsTokens(t *testing.T) {
 				return
 			}
 			again := openSession(t, "https://h.example.com")
-			if got, err := again.vault().read(again.audience); again.Keyring != tt.keyring || err != nil || got != (tokens{Access: "a", Refresh: "r"}) {
+			if got, err := again.vault().read(again.audience); again.Keyring != tt.keyring || err != nil ||
+				got != (tokens{Access: "a", Refresh: "r"}) {
 				t.Errorf("kept %+v, %v, keyring %v", got, err, again.Keyring)
 			}
 			if _, err := os.Stat(again.files.location(again.audience)); (err == nil) == tt.keyring {
@@ -156,7 +165,7 @@ func TestBeginKeepsTokens(t *testing.T) {
 	}
 }
 
-// openSession is the session at a server as a command of its own would find it.
+// openSession returns the session at a server as another command would find it.
 func openSession(t *testing.T, api string) *signIn {
 	t.Helper()
 	s, err := newTestAgent(os.Stderr).signIn(api)

@@ -7,24 +7,25 @@ import (
 	"strings"
 )
 
-// A Page is something of a server that a person can see in a browser. What the API has, such as groups and repos,
-// has no pages: they come with the console.
+// A Page is a page of a server for the browser. Resources of the API, such as groups and
+// repos, have no Page: the console shows them.
 type Page struct {
 	path   string
-	search string // what to look for on it
-	issuer bool   // it is where people sign in
+	search string // search text for the page
+	issuer bool   // whether the page is at the issuer
 }
 
-// AccountPage is where a person sees their account and their sessions.
+// AccountPage returns the page with a person's account and sessions.
 func AccountPage() Page { return Page{path: "/account", issuer: true} }
 
-// DocsPage is the reference of the API, or what is there about a path of it.
+// DocsPage returns the API reference. If path is not "", the page shows the search
+// results for it.
 func DocsPage(path string) Page {
 	path, _, _ = strings.Cut(path, "?")
 	return Page{path: "/docs", search: path}
 }
 
-// pageAddress returns the address of a page of the server of the settings.
+// pageAddress returns the address of a page of the server in the settings.
 func (a *Agent) pageAddress(p Page) (string, error) {
 	server, err := a.Server()
 	if err != nil {
@@ -43,7 +44,8 @@ func (a *Agent) pageAddress(p Page) (string, error) {
 	return address, nil
 }
 
-// Browse opens a page in the person's browser. If there is none here, it prints the address.
+// Browse opens a page in the person's browser. If there is no browser, it prints the
+// address.
 func (a *Agent) Browse(ctx context.Context, p Page) error {
 	address, err := a.pageAddress(p)
 	if err != nil {

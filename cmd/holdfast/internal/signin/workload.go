@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// SignInAs begins a session as an identity. The token in file proves it, or that
-// of the platform if file is "".
+// SignInAs begins a session as an identity. The proof is the token in file, or the
+// platform's token if file is "".
 func (a *Agent) SignInAs(ctx context.Context, identity, file string) error {
 	api, issuer, s, err := a.target()
 	if err != nil {
@@ -46,8 +46,9 @@ func (a *Agent) SignInAs(ctx context.Context, identity, file string) error {
 	return nil
 }
 
-// renewableFile returns the file from which a session reads the workload's token
-// again, or "" if that is not a file: standard input can be read once.
+// renewableFile returns the file from which a session can read the workload's token
+// again. It returns "" for standard input, which can be read only once, and if no file is
+// given or set.
 func (a *Agent) renewableFile(file string) (string, error) {
 	set, err := a.Value("identity_token_file")
 	if file = cmp.Or(file, set.Text); err != nil || file == "" || file == "-" {
@@ -56,8 +57,8 @@ func (a *Agent) renewableFile(file string) (string, error) {
 	return filepath.Abs(file)
 }
 
-// assumed returns the credential of an identity that the settings name. It stores
-// nothing and changes no session, so that a pipeline leaves nothing behind.
+// assumed returns the credential for an identity in the settings. It stores nothing and
+// changes no session, so that a pipeline leaves nothing behind.
 func (a *Agent) assumed(audience, identity string) (*credential, error) {
 	proof, err := a.proof("")
 	if err != nil {
@@ -66,7 +67,7 @@ func (a *Agent) assumed(audience, identity string) (*credential, error) {
 	return a.workload(audience, holdfast.Workload{Identity: identity, Proof: proof})
 }
 
-// workload returns a credential that exchanges tokens at the issuer of the settings.
+// workload returns a credential that exchanges tokens at the issuer in the settings.
 func (a *Agent) workload(audience string, w holdfast.Workload) (*credential, error) {
 	issuer, err := a.Issuer()
 	if err != nil {
@@ -78,7 +79,7 @@ func (a *Agent) workload(audience string, w holdfast.Workload) (*credential, err
 	return &credential{audience: audience, issuer: issuer, next: next}, nil
 }
 
-// exchange gets a token for the proof of a workload.
+// exchange exchanges the proof of a workload for a token.
 func (a *Agent) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfast.Workload) (tokens, error) {
 	if err := a.allow(issuer.Address); err != nil {
 		return tokens{}, err
@@ -90,26 +91,27 @@ func (a *Agent) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfas
 	return t, nil
 }
 
-// refusedExchange replaces the usual hints, which are about the caller's own
-// token, with how to learn why the workload's token was refused.
+// refusedExchange returns the problem of a refused exchange. It replaces the usual hints,
+// which are about the caller's own token, with commands that show why the workload's
+// token was refused.
 func refusedExchange(err error, identity string) *problem.Problem {
 	p := Refused(err, map[string]string{"identity": "--identity", "aud": "--audience"})
-	if _, own := errors.AsType[*problem.Problem](err); own || (p.Code != problem.ExitDenied &&
+	if _, isProblem := errors.AsType[*problem.Problem](err); isProblem || (p.Code != problem.ExitDenied &&
 		p.Code != problem.ExitUnauthenticated) {
 		return p
 	}
 	p.Hints = nil
 	if identity != "" && p.Code == problem.ExitDenied {
-		p.Hints = []string{"whoever may read the identity sees why: holdfast iam identities denials " + identity}
+		p.Hints = []string{"anyone who may read the identity can see why: holdfast iam identities denials " + identity}
 	}
 	if identity != "" {
-		p = p.Hint("with the workload's token at hand: holdfast iam identities explain " + identity + " --token-file FILE")
+		p = p.Hint("if you have the workload's token: holdfast iam identities explain " + identity + " --token-file FILE")
 	}
 	return p
 }
 
-// proof returns what proves an identity: the token in a file if one is given or
-// set, or that of the platform.
+// proof returns the proof of an identity: the token in a file if one is given or set, or
+// else the platform's token.
 func (a *Agent) proof(file string) (holdfast.Proof, error) {
 	set, err := a.Value("identity_token_file")
 	if err != nil {
@@ -127,14 +129,14 @@ func (a *Agent) proof(file string) (holdfast.Proof, error) {
 	}, nil
 }
 
-// readProof reads the token in a file, or on standard input for "-".
+// readProof reads the token in a file, or from standard input if file is "-".
 func (a *Agent) readProof(ctx context.Context, file, issuer, identity string) (string, error) {
 	if file != "-" {
 		return holdfast.File(file)(ctx, issuer, identity)
 	}
 	text, err := a.ReadText(file)
 	if err == nil && !holdfast.IsToken(text) {
-		return "", fmt.Errorf("%s does not hold a token", file)
+		return "", fmt.Errorf("%s does not contain a token", file)
 	}
 	return text, err
 }
@@ -146,14 +148,14 @@ func platformProof(ctx context.Context, issuer, identity string) (string, error)
 	}
 	p := problem.New(problem.ExitUnauthenticated, "%s", err.Error())
 	p.Hints = []string{
-		"name its file with --identity-token or HOLDFAST_IDENTITY_TOKEN_FILE",
-		"it is found by itself in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in " +
+		"set its file with --identity-token or HOLDFAST_IDENTITY_TOKEN_FILE",
+		"it is found automatically in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in " +
 			"id_tokens), Buildkite, at " + holdfast.KubernetesTokenFile + ", and with AWS_ACCESS_KEY_ID",
 	}
 	return "", p
 }
 
-// proven returns a proof that is a known token.
+// proven returns a Proof that returns a known token.
 func proven(token string) holdfast.Proof {
 	return func(context.Context, string, string) (string, error) { return token, nil }
 }

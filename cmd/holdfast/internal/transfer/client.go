@@ -1,5 +1,5 @@
-// Package transfer copies images between registries by the OCI distribution protocol. Blobs are streamed from the one to
-// the other, and nothing of them is kept.
+// Package transfer copies images between registries with the OCI distribution protocol.
+// Blobs are streamed from one registry to the other without storing them.
 package transfer
 
 import (
@@ -18,26 +18,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream/challenge"
 )
 
-// A Registry is one that images are copied from or to.
+// A Registry is the source or the target of a copy.
 type Registry struct {
-	Host string // as in image references
-	User string // "" is nobody
+	Host string // host as in image references
+	User string // if "", requests are anonymous
 	Pass string
 
 	base   string
 	client *http.Client
-	tokens map[string]string // by scope
+	tokens map[string]string // authorization headers, by scope
 }
 
-// Limits on what a registry may send.
+// Limits on the answers of a registry.
 const (
 	maxManifest = 4 << 20
 	maxAnswer   = 1 << 20
 	maxPages    = 1000
-	quiet       = time.Minute // how long a registry may take to begin an answer
+	quiet       = time.Minute // longest wait for the start of an answer
 )
 
-// New returns the registry at a host. Only that of this machine is spoken to without TLS.
+// New returns the registry at a host. It uses TLS unless the host is this machine.
 func New(host, user, pass string) *Registry {
 	r := &Registry{Host: host, User: user, Pass: pass, tokens: map[string]string{}}
 	r.base = "https://" + host
@@ -62,7 +62,8 @@ func isLocal(host string) bool {
 	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// redirect follows a few redirects, never from TLS to none, and with no credentials to another host.
+// redirect follows at most five redirects. It refuses a redirect from TLS to an
+// unencrypted address, and sends no credentials to another host.
 func (r *Registry) redirect(req *http.Request, via []*http.Request) error {
 	const most = 5
 	if len(via) >= most {
@@ -79,7 +80,7 @@ func (r *Registry) redirect(req *http.Request, via []*http.Request) error {
 
 // A call is a request to a registry.
 type call struct {
-	method, path string // the path begins after /v2/, or is an address
+	method, path string // the path after /v2/, or an address
 	scope        string
 	header       map[string]string
 	body         io.Reader
@@ -87,8 +88,9 @@ type call struct {
 	want         []int
 }
 
-// do sends a request, with a new token if the registry asks for one, and returns an answer with a status that is wanted. A
-// request with a body is not sent again, so one without comes before it.
+// do sends a request and returns the answer if its status is one of c.want. If the
+// registry requires a token, do gets one and sends the request again. It cannot repeat a
+// request with a body, so a caller sends another request first to get the token.
 func (r *Registry) do(ctx context.Context, c call) (*http.Response, error) {
 	for try := range 2 {
 		resp, err := r.send(ctx, c)
@@ -104,7 +106,7 @@ func (r *Registry) do(ctx context.Context, c call) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	return nil, problem.New(problem.ExitError, "%s does not accept its own token", r.Host)
+	return nil, problem.New(problem.ExitError, "%s does not accept a token that it has issued", r.Host)
 }
 
 func (r *Registry) send(ctx context.Context, c call) (*http.Response, error) {
@@ -122,7 +124,8 @@ func (r *Registry) send(ctx context.Context, c call) (*http.Response, error) {
 	for name, value := range c.header {
 		req.Header.Set(name, value)
 	}
-	if auth := r.tokens[c.scope]; auth != "" && req.URL.Host == strings.TrimPrefix(strings.TrimPrefix(r.base, "https://"), "http://") {
+	if auth := r.tokens[c.scope]; auth != "" &&
+		req.URL.Host == strings.TrimPrefix(strings.TrimPrefix(r.base, "https://"), "http://") {
 		req.Header.Set("Authorization", auth)
 	}
 	resp, err := r.client.Do(req)
@@ -132,7 +135,8 @@ func (r *Registry) send(ctx context.Context, c call) (*http.Response, error) {
 	return resp, nil
 }
 
-// accept returns an answer if its status is wanted, and otherwise what the registry says.
+// accept returns an answer if its status is one of c.want, and otherwise the registry's
+// error.
 func (r *Registry) accept(resp *http.Response, c call) (*http.Response, error) {
 	for _, status := range c.want {
 		if resp.StatusCode == status {
@@ -144,7 +148,7 @@ func (r *Registry) accept(resp *http.Response, c call) (*http.Response, error) {
 		Errors []struct{ Code, Message string }
 	}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	_ = json.Unmarshal(text, &said) // HTML and the like is not shown
+	_ = json.Unmarshal(text, &said) // other text, such as HTML, is not shown
 	why := http.StatusText(resp.StatusCode)
 	if len(said.Errors) > 0 {
 		why = fmt.Sprintf("%.500s", said.Errors[0].Code+": "+said.Errors[0].Message)
@@ -161,7 +165,7 @@ func discard(resp *http.Response) {
 	resp.Body.Close()
 }
 
-// authenticate gets what a challenge asks for.
+// authenticate gets the credentials that a challenge requires.
 func (r *Registry) authenticate(ctx context.Context, header, scope string) error {
 	asks := challenge.Parse(header)
 	switch {
@@ -171,11 +175,11 @@ func (r *Registry) authenticate(ctx context.Context, header, scope string) error
 		r.tokens[scope] = req.Header.Get("Authorization")
 		return nil
 	case asks.Scheme != "bearer":
-		return problem.New(problem.ExitError, "%s asks to sign in", r.Host).Hint("docker login " + r.Host)
+		return problem.New(problem.ExitError, "%s requires a sign-in", r.Host).Hint("docker login " + r.Host)
 	}
 	realm, ok := asks.Realm()
 	if !ok {
-		return problem.New(problem.ExitError, "%s names no address for tokens", r.Host)
+		return problem.New(problem.ExitError, "%s does not name its token service", r.Host)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, asks.Address(realm, scope), nil)
 	if err != nil {
@@ -183,7 +187,8 @@ func (r *Registry) authenticate(ctx context.Context, header, scope string) error
 	}
 	if r.User != "" {
 		if !r.trusts(realm) {
-			return problem.New(problem.ExitError, "%s wants its password to be sent to %s, and that was not done", r.Host, realm.Host)
+			return problem.New(problem.ExitError, "%s asked to send its password to %s, so nothing was sent", r.Host,
+				realm.Host)
 		}
 		req.SetBasicAuth(r.User, r.Pass)
 	}
@@ -198,20 +203,22 @@ func (r *Registry) fetchToken(req *http.Request, scope string) error {
 	defer discard(resp)
 	got, err := challenge.ReadToken(resp.Body, maxAnswer)
 	if resp.StatusCode != http.StatusOK || err != nil {
-		return problem.New(problem.ExitError, "%s gives no token: %s", r.Host, http.StatusText(resp.StatusCode)).Hint("docker login " + r.Host)
+		return problem.New(problem.ExitError, "%s issued no token: %s", r.Host,
+			http.StatusText(resp.StatusCode)).Hint("docker login " + r.Host)
 	}
 	r.tokens[scope] = "Bearer " + got.Text
 	return nil
 }
 
-// trusts reports whether the password of the registry may be sent to a realm: one at the same host, or at one whose last
-// two names are the same, as those of Docker Hub are; and not without TLS, unless the registry is spoken to without.
+// trusts reports whether the password of the registry may be sent to a realm. The realm
+// must have the same scheme, and the same host or, with TLS, a host with the same last
+// two labels, as Docker Hub has.
 func (r *Registry) trusts(realm *url.URL) bool {
-	own, err := url.Parse(r.base)
-	if err != nil || realm.Scheme != own.Scheme {
+	base, err := url.Parse(r.base)
+	if err != nil || realm.Scheme != base.Scheme {
 		return false
 	}
-	if realm.Host == own.Host {
+	if realm.Host == base.Host {
 		return true
 	}
 	end := func(host string) string {
@@ -221,5 +228,5 @@ func (r *Registry) trusts(realm *url.URL) bool {
 		}
 		return strings.Join(names[len(names)-2:], ".")
 	}
-	return realm.Scheme == "https" && net.ParseIP(realm.Hostname()) == nil && end(realm.Hostname()) == end(own.Hostname())
+	return realm.Scheme == "https" && net.ParseIP(realm.Hostname()) == nil && end(realm.Hostname()) == end(base.Hostname())
 }

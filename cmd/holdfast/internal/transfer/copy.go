@@ -19,31 +19,32 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream/link"
 )
 
-// A Repo is a repository of a registry.
+// A Repo is a repository in a registry.
 type Repo struct {
 	*Registry
 	Name string
 }
 
-// The media types of manifests that are asked for.
+// manifestTypes is the Accept header for manifests.
 const manifestTypes = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, " +
-	"application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json, */*;q=0.5"
+	"application/vnd.docker.distribution.manifest.list.v2+json, " +
+	"application/vnd.docker.distribution.manifest.v2+json, */*;q=0.5"
 
 // A Copier copies images from one repo to another.
 type Copier struct {
 	From, To  Repo
-	Referrers bool // what is attached is copied, too
-	DryRun    bool // nothing is written
+	Referrers bool // whether to copy attached artifacts
+	DryRun    bool // whether to write nothing
 
-	Manifests int   // that were copied
-	Bytes     int64 // of blobs that were copied
-	Present   int   // blobs that were there
+	Manifests int   // number of copied manifests
+	Bytes     int64 // size of the copied blobs
+	Present   int   // number of blobs that the target already had
 
 	seen  map[string]bool
-	noted map[string]bool // manifests that the registry attached to their subject itself
+	noted map[string]bool // manifests that the target itself has attached to their subject
 }
 
-// A descriptor is what a manifest says about what it refers to.
+// A descriptor is a reference in a manifest.
 type descriptor struct {
 	MediaType string   `json:"mediaType"`
 	Digest    string   `json:"digest"`
@@ -62,8 +63,8 @@ type manifest struct {
 func (r Repo) pull() string { return "repository:" + r.Name + ":pull" }
 func (r Repo) push() string { return "repository:" + r.Name + ":pull,push" }
 
-// Copy copies what a reference names, and all that belongs to it, and tags the copy unless tag is "". It returns its
-// digest.
+// Copy copies the image that a reference names, with everything that it lists, and tags
+// the copy unless tag is "". It returns the digest of the image.
 func (c *Copier) Copy(ctx context.Context, reference, tag string) (digest string, _ error) {
 	if c.seen == nil {
 		c.seen, c.noted = map[string]bool{}, map[string]bool{}
@@ -71,12 +72,12 @@ func (c *Copier) Copy(ctx context.Context, reference, tag string) (digest string
 	return c.copy(ctx, reference, tag, 0)
 }
 
-// maxDepth is how deep indexes may nest.
+// maxDepth is the largest nesting depth of indexes.
 const maxDepth = 8
 
 func (c *Copier) copy(ctx context.Context, reference, tag string, depth int) (string, error) {
 	if depth > maxDepth {
-		return "", problem.New(problem.ExitError, "indexes nest too deep at %s", reference)
+		return "", problem.New(problem.ExitError, "the indexes are nested too deeply at %s", reference)
 	}
 	if tag == "" && c.seen[reference] {
 		return reference, nil
@@ -119,7 +120,7 @@ func (c *Copier) copy(ctx context.Context, reference, tag string, depth int) (st
 	return digest, c.referrers(ctx, digest, depth)
 }
 
-// hasher returns the hash of a digest and the sum that it has to have.
+// hasher returns the hash function of a digest and the expected sum.
 func hasher(digest string) (h hash.Hash, want string, _ error) {
 	algorithm, want, _ := strings.Cut(digest, ":")
 	switch {
@@ -131,10 +132,13 @@ func hasher(digest string) (h hash.Hash, want string, _ error) {
 	return nil, "", problem.New(problem.ExitError, "%.100q is not a digest", digest)
 }
 
-// manifest reads a manifest, and checks that it has the digest that it was asked for by, or that the registry says.
+// manifest reads a manifest. It checks the digest in the reference, or else the digest in
+// the registry's answer.
 func (r Repo) manifest(ctx context.Context, reference string) (body []byte, mediaType, digest string, _ error) {
-	resp, err := r.do(ctx, call{method: http.MethodGet, path: r.Name + "/manifests/" + url.PathEscape(reference), scope: r.pull(),
-		header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK}})
+	resp, err := r.do(ctx, call{
+		method: http.MethodGet, path: r.Name + "/manifests/" + url.PathEscape(reference), scope: r.pull(),
+		header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK},
+	})
 	if err != nil {
 		return nil, "", "", err
 	}
@@ -160,13 +164,14 @@ func (r Repo) manifest(ctx context.Context, reference string) (body []byte, medi
 	}
 	h.Write(body)
 	if hex.EncodeToString(h.Sum(nil)) != want {
-		return nil, "", "", problem.New(problem.ExitError, "what %s sends for %s is not %s", r.Host, reference, digest)
+		return nil, "", "", problem.New(problem.ExitError, "the answer of %s for %s is not %s", r.Host, reference, digest)
 	}
 	mediaType, _, _ = strings.Cut(resp.Header.Get("Content-Type"), ";")
 	return body, strings.TrimSpace(mediaType), digest, nil
 }
 
-// put writes a manifest. attached reports that the registry has attached it to its subject, and will list it.
+// put writes a manifest. attached is true if the registry has attached it to its subject
+// and will list it.
 func (c *Copier) put(ctx context.Context, reference, mediaType string, body []byte) (attached bool, _ error) {
 	if c.DryRun {
 		return false, nil
@@ -174,8 +179,11 @@ func (c *Copier) put(ctx context.Context, reference, mediaType string, body []by
 	if err := c.begin(ctx); err != nil {
 		return false, err
 	}
-	resp, err := c.To.do(ctx, call{method: http.MethodPut, path: c.To.Name + "/manifests/" + reference, scope: c.To.push(),
-		header: map[string]string{"Content-Type": mediaType}, body: bytes.NewReader(body), size: int64(len(body)), want: []int{http.StatusCreated}})
+	resp, err := c.To.do(ctx, call{
+		method: http.MethodPut, path: c.To.Name + "/manifests/" + reference, scope: c.To.push(),
+		header: map[string]string{"Content-Type": mediaType}, body: bytes.NewReader(body), size: int64(len(body)),
+		want: []int{http.StatusCreated},
+	})
 	if err != nil {
 		return false, err
 	}
@@ -183,10 +191,13 @@ func (c *Copier) put(ctx context.Context, reference, mediaType string, body []by
 	return resp.Header.Get("Oci-Subject") != "", nil
 }
 
-// begin gets the token for writing, because a request with a body cannot be sent twice.
+// begin gets the token for writing with a request that has no body, because a request
+// with a body cannot be repeated.
 func (c *Copier) begin(ctx context.Context) error {
-	resp, err := c.To.do(ctx, call{method: http.MethodHead, path: c.To.Name + "/blobs/sha256:" + strings.Repeat("0", 64), scope: c.To.push(),
-		want: []int{http.StatusOK, http.StatusNotFound, http.StatusForbidden}})
+	resp, err := c.To.do(ctx, call{
+		method: http.MethodHead, path: c.To.Name + "/blobs/sha256:" + strings.Repeat("0", 64), scope: c.To.push(),
+		want: []int{http.StatusOK, http.StatusNotFound, http.StatusForbidden},
+	})
 	if err != nil {
 		return err
 	}
@@ -194,7 +205,8 @@ func (c *Copier) begin(ctx context.Context) error {
 	return nil
 }
 
-// blob copies a blob unless it is there. One that is to be had elsewhere alone is left out, as others do.
+// blob copies a blob, unless the target has it. A blob with external URLs is not copied,
+// as in other clients.
 func (c *Copier) blob(ctx context.Context, b descriptor) error {
 	if len(b.URLs) > 0 || c.seen[b.Digest] {
 		return nil
@@ -218,7 +230,10 @@ func (c *Copier) blob(ctx context.Context, b descriptor) error {
 	if c.DryRun {
 		return nil
 	}
-	got, err := c.From.do(ctx, call{method: http.MethodGet, path: c.From.Name + "/blobs/" + b.Digest, scope: c.From.pull(), want: []int{http.StatusOK}})
+	got, err := c.From.do(ctx,
+		call{
+			method: http.MethodGet, path: c.From.Name + "/blobs/" + b.Digest, scope: c.From.pull(), want: []int{http.StatusOK},
+		})
 	if err != nil {
 		return err
 	}
@@ -229,7 +244,10 @@ func (c *Copier) blob(ctx context.Context, b descriptor) error {
 
 // upload sends a blob in one request.
 func (c *Copier) upload(ctx context.Context, b descriptor, body io.Reader) error {
-	resp, err := c.To.do(ctx, call{method: http.MethodPost, path: c.To.Name + "/blobs/uploads/", scope: c.To.push(), want: []int{http.StatusAccepted}})
+	resp, err := c.To.do(ctx,
+		call{
+			method: http.MethodPost, path: c.To.Name + "/blobs/uploads/", scope: c.To.push(), want: []int{http.StatusAccepted},
+		})
 	if err != nil {
 		return err
 	}
@@ -238,15 +256,17 @@ func (c *Copier) upload(ctx context.Context, b descriptor, body io.Reader) error
 	if err != nil {
 		return err
 	}
-	at, err := base.Parse(resp.Header.Get("Location"))
-	if err != nil || at.Scheme != base.Scheme {
-		return problem.New(problem.ExitError, "%s names no address to upload to", c.To.Host)
+	address, err := base.Parse(resp.Header.Get("Location"))
+	if err != nil || address.Scheme != base.Scheme {
+		return problem.New(problem.ExitError, "%s does not name an address for the upload", c.To.Host)
 	}
-	q := at.Query()
+	q := address.Query()
 	q.Set("digest", b.Digest)
-	at.RawQuery = q.Encode()
-	resp, err = c.To.do(ctx, call{method: http.MethodPut, path: at.String(), scope: c.To.push(), body: body, size: b.Size,
-		header: map[string]string{"Content-Type": "application/octet-stream"}, want: []int{http.StatusCreated}})
+	address.RawQuery = q.Encode()
+	resp, err = c.To.do(ctx, call{
+		method: http.MethodPut, path: address.String(), scope: c.To.push(), body: body, size: b.Size,
+		header: map[string]string{"Content-Type": "application/octet-stream"}, want: []int{http.StatusCreated},
+	})
 	if err != nil {
 		return err
 	}
@@ -254,7 +274,8 @@ func (c *Copier) upload(ctx context.Context, b descriptor, body io.Reader) error
 	return nil
 }
 
-// A checkedReader fails if what it reads is not as long as it should be, or has another digest, before its last byte.
+// A checkedReader fails before the last byte if the content has another size or digest
+// than expected.
 type checkedReader struct {
 	in   io.Reader
 	left int64
@@ -272,7 +293,7 @@ func (r *checkedReader) Read(p []byte) (int, error) {
 	r.left -= int64(n)
 	if r.left == 0 {
 		if extra, _ := io.ReadFull(r.in, make([]byte, 1)); extra > 0 || hex.EncodeToString(r.hash.Sum(nil)) != r.want {
-			return 0, problem.New(problem.ExitError, "what was sent is not %s", r.what)
+			return 0, problem.New(problem.ExitError, "the content is not %s", r.what)
 		}
 		return n, nil
 	}
@@ -283,7 +304,7 @@ func (r *checkedReader) Read(p []byte) (int, error) {
 }
 
 // Tags returns the tags of a repo that match a pattern.
-func (r Repo) Tags(ctx context.Context, pattern string) (all []string, _ error) {
+func (r Repo) Tags(ctx context.Context, pattern string) (tags []string, _ error) {
 	next := r.Name + "/tags/list"
 	for range maxPages {
 		resp, err := r.do(ctx, call{method: http.MethodGet, path: next, scope: r.pull(), want: []int{http.StatusOK}})
@@ -294,20 +315,20 @@ func (r Repo) Tags(ctx context.Context, pattern string) (all []string, _ error) 
 		err = json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&list)
 		discard(resp)
 		if err != nil {
-			return nil, problem.New(problem.ExitError, "%s does not list tags as it should", r.Host)
+			return nil, problem.New(problem.ExitError, "%s sends an invalid list of tags", r.Host)
 		}
 		for _, tag := range list.Tags {
 			if ok, err := path.Match(pattern, tag); err != nil {
 				return nil, problem.Usage("%q is not a pattern of tags", pattern)
 			} else if ok && !strings.HasPrefix(tag, "sha256-") {
-				all = append(all, tag)
+				tags = append(tags, tag)
 			}
 		}
-		query, more := link.Next(resp.Header)
-		if !more {
-			return all, nil
+		query, ok := link.Next(resp.Header)
+		if !ok {
+			return tags, nil
 		}
 		next = r.Name + "/tags/list?" + query
 	}
-	return nil, problem.New(problem.ExitError, "%s lists tags without end", r.Host)
+	return nil, problem.New(problem.ExitError, "the list of tags of %s does not end", r.Host)
 }

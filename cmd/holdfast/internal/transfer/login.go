@@ -17,10 +17,10 @@ import (
 
 var helperName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// hubKey is what docker calls Docker Hub in its settings.
+// hubKey is the key of Docker Hub in docker's settings.
 const hubKey = "https://index.docker.io/v1/"
 
-// Login returns the user name and the password that docker has for a registry, or none.
+// Login returns docker's user name and password for a registry, or "" if it has none.
 func Login(ctx context.Context, host string) (user, pass string, _ error) {
 	if host == "docker.io" || host == "index.docker.io" {
 		host = hubKey
@@ -46,8 +46,8 @@ func Login(ctx context.Context, host string) (user, pass string, _ error) {
 		CredHelpers map[string]string
 		CredsStore  string
 	}
-	if json.Unmarshal(text, &config) != nil { // an error may quote a password
-		return "", "", problem.Usage("%s is not as docker writes it", file)
+	if json.Unmarshal(text, &config) != nil { // the decoder's error may quote a password
+		return "", "", problem.Usage("%s does not have docker's format", file)
 	}
 	helper := config.CredHelpers[host]
 	if helper == "" {
@@ -55,19 +55,20 @@ func Login(ctx context.Context, host string) (user, pass string, _ error) {
 	}
 	if helper != "" {
 		if !helperName.MatchString(helper) {
-			return "", "", problem.Usage("%s names a program that cannot be one", file)
+			return "", "", problem.Usage("%s contains an invalid name of a credential helper", file)
 		}
 		return askHelper(ctx, helper, host)
 	}
 	plain, err := base64.StdEncoding.DecodeString(config.Auths[host].Auth)
 	if err != nil {
-		return "", "", problem.Usage("%s: the password of %s is not as docker writes it", file, host)
+		return "", "", problem.Usage("%s: the password of %s does not have docker's format", file, host)
 	}
 	user, pass, _ = strings.Cut(string(plain), ":")
 	return user, pass, nil
 }
 
-// askHelper asks a program of docker for a password. One that has none is no error.
+// askHelper asks a credential helper of docker for a password. It returns no error if the
+// helper has none.
 func askHelper(ctx context.Context, helper, host string) (user, pass string, _ error) {
 	cmd := exec.CommandContext(ctx, "docker-credential-"+helper, "get")
 	cmd.Stdin = strings.NewReader(host)

@@ -14,10 +14,12 @@ import (
 
 const indexType = "application/vnd.oci.image.index.v1+json"
 
-// maxReferrers is how much a list of what is attached to one manifest may have, in bytes, with all of its pages.
+// maxReferrers is the largest size of the list of referrers of one manifest, in bytes,
+// including all pages.
 const maxReferrers = 16 << 20
 
-// A referrer is an entry in a list of what is attached. What else a registry sends is not written to another.
+// A referrer is an entry in a list of attached artifacts. Only these fields are written
+// to the target.
 type referrer struct {
 	MediaType    string            `json:"mediaType"`
 	Digest       string            `json:"digest"`
@@ -26,13 +28,14 @@ type referrer struct {
 	Annotations  map[string]string `json:"annotations,omitempty"`
 }
 
-// referrers copies what is attached to a manifest: by its subject, and by tags as cosign makes them.
+// referrers copies the artifacts that are attached to a manifest, by their subject or by
+// the tags of cosign.
 func (c *Copier) referrers(ctx context.Context, digest string, depth int) error {
 	list, err := c.From.referrers(ctx, digest)
 	if err != nil {
 		return err
 	}
-	var unlisted []referrer // by the registry that they are copied to
+	var unlisted []referrer // not listed by the target registry
 	for _, d := range list {
 		if _, err := c.copy(ctx, d.Digest, "", depth+1); err != nil {
 			return err
@@ -46,8 +49,10 @@ func (c *Copier) referrers(ctx context.Context, digest string, depth int) error 
 	}
 	for _, suffix := range []string{".sig", ".att", ".sbom"} {
 		tag := tagOf(digest) + suffix
-		resp, err := c.From.do(ctx, call{method: http.MethodHead, path: c.From.Name + "/manifests/" + tag, scope: c.From.pull(),
-			header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK, http.StatusNotFound}})
+		resp, err := c.From.do(ctx, call{
+			method: http.MethodHead, path: c.From.Name + "/manifests/" + tag, scope: c.From.pull(),
+			header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK, http.StatusNotFound},
+		})
 		if err != nil {
 			return err
 		}
@@ -61,15 +66,17 @@ func (c *Copier) referrers(ctx context.Context, digest string, depth int) error 
 	return nil
 }
 
-// tagOf returns the tag at which clients note what is attached to a manifest, if a registry cannot list that.
+// tagOf returns the tag at which clients store the list of referrers, if a registry
+// cannot list them.
 func tagOf(digest string) string {
 	tag := strings.Replace(digest, ":", "-", 1)
-	return tag[:min(len(tag), 128)] // as long as a tag can be
+	return tag[:min(len(tag), 128)] // the longest tag
 }
 
-// referrers returns what is attached to a manifest: what the registry lists, or what is noted at a tag if it cannot. A list
-// that is too long is an error, because a copy that is not whole should not look like one.
-func (r Repo) referrers(ctx context.Context, digest string) (all []referrer, _ error) {
+// referrers returns the artifacts that are attached to a manifest: the registry's list,
+// or the list at a tag if the registry has none. A list that is too long is an error,
+// because an incomplete copy should not look complete.
+func (r Repo) referrers(ctx context.Context, digest string) (found []referrer, _ error) {
 	first := r.Name + "/referrers/" + digest
 	next, size := first, 0
 	for range maxPages {
@@ -84,24 +91,24 @@ func (r Repo) referrers(ctx context.Context, digest string) (all []referrer, _ e
 		}
 		text, err := io.ReadAll(io.LimitReader(resp.Body, maxManifest+1))
 		discard(resp)
-		some, ok := readReferrers(text)
+		page, ok := readReferrers(text)
 		if err != nil || !ok {
-			return nil, problem.New(problem.ExitError, "%s does not list referrers as it should", r.Host)
+			return nil, problem.New(problem.ExitError, "%s sends an invalid list of referrers", r.Host)
 		}
-		all = append(all, some...)
-		query, more := link.Next(resp.Header)
-		if !more {
-			return all, nil
+		found = append(found, page...)
+		query, ok := link.Next(resp.Header)
+		if !ok {
+			return found, nil
 		}
 		if size += len(text); size > maxReferrers || next == first+"?"+query {
 			break
 		}
 		next = first + "?" + query
 	}
-	return nil, problem.New(problem.ExitError, "%s lists referrers of %s without end", r.Host, digest)
+	return nil, problem.New(problem.ExitError, "the list of referrers of %[2]s at %[1]s does not end", r.Host, digest)
 }
 
-// readReferrers reads an index. It reports false if it is none, or too long.
+// readReferrers reads an index. It returns false if text is not an index or is too long.
 func readReferrers(text []byte) ([]referrer, bool) {
 	var index struct {
 		SchemaVersion int        `json:"schemaVersion"`
@@ -118,7 +125,8 @@ func readReferrers(text []byte) ([]referrer, bool) {
 	return index.Manifests, true
 }
 
-// noted returns what is noted at the tag of a manifest: nothing, if there is none.
+// noted returns the list of referrers at the tag of a manifest, or nil if there is no
+// tag.
 func (r Repo) noted(ctx context.Context, digest string) ([]referrer, error) {
 	resp, err := r.do(ctx, call{method: http.MethodHead, path: r.Name + "/manifests/" + tagOf(digest), scope: r.pull(),
 		header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK, http.StatusNotFound}})
@@ -133,48 +141,50 @@ func (r Repo) noted(ctx context.Context, digest string) ([]referrer, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, ok := readReferrers(text)
+	found, ok := readReferrers(text)
 	if !ok {
 		return nil, problem.New(problem.ExitError, "%s of %s/%s does not list referrers", tagOf(digest), r.Host, r.Name)
 	}
-	return all, nil
+	return found, nil
 }
 
 // indexOf returns an index of referrers.
-func indexOf(all []referrer) ([]byte, error) {
-	return json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": all})
+func indexOf(referrers []referrer) ([]byte, error) {
+	return json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": referrers})
 }
 
-// note adds referrers to those that are noted at the tag of a manifest, for a registry that does not list them itself.
+// note adds referrers to the list at the tag of a manifest, for a registry that does not
+// list them itself.
 func (c *Copier) note(ctx context.Context, digest string, unlisted []referrer) error {
 	if len(unlisted) == 0 || c.DryRun {
 		return nil
 	}
-	all, err := c.To.noted(ctx, digest)
+	listed, err := c.To.noted(ctx, digest)
 	if err != nil {
 		return err
 	}
-	before := len(all)
+	before := len(listed)
 	for _, d := range unlisted {
-		if !slices.ContainsFunc(all, func(there referrer) bool { return there.Digest == d.Digest }) {
-			all = append(all, d)
+		if !slices.ContainsFunc(listed, func(r referrer) bool { return r.Digest == d.Digest }) {
+			listed = append(listed, d)
 		}
 	}
-	if len(all) == before {
+	if len(listed) == before {
 		return nil
 	}
-	body, err := indexOf(all)
+	body, err := indexOf(listed)
 	if len(body) > maxManifest {
-		for i := range all {
-			all[i].Annotations = nil // they are in its manifest, too
+		for i := range listed {
+			listed[i].Annotations = nil // the manifest of the referrer contains them
 		}
-		body, err = indexOf(all)
+		body, err = indexOf(listed)
 	}
 	if err != nil {
 		return err
 	}
 	if len(body) > maxManifest {
-		return problem.New(problem.ExitError, "%s cannot list the referrers of %s: they are too many for its tag", c.To.Host, digest)
+		return problem.New(problem.ExitError, "%s cannot list the referrers of %s: there are too many for one list",
+			c.To.Host, digest)
 	}
 	_, err = c.put(ctx, tagOf(digest), indexType, body)
 	return err

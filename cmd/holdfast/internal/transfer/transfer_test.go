@@ -16,12 +16,13 @@ func digestOf(s string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([
 
 const imageType = "application/vnd.oci.image.manifest.v1+json"
 
-// image is a manifest of one blob.
+// image returns a manifest with one blob.
 func image(layer string) string {
-	return fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"layers":[{"mediaType":"x","digest":%q,"size":%d}]}`, imageType, digestOf(layer), len(layer))
+	return fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"layers":[{"mediaType":"x","digest":%q,"size":%d}]}`,
+		imageType, digestOf(layer), len(layer))
 }
 
-// A hostile registry answers as its handler does, and notes what it was sent.
+// A hostile is a registry that answers with its handler and records the requests.
 type hostile struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -42,7 +43,7 @@ func newHostile(t *testing.T, h http.HandlerFunc) *hostile {
 	return s
 }
 
-// wrote returns the paths that something was put to.
+// wrote returns the paths of PUT requests.
 func (s *hostile) wrote() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +52,7 @@ func (s *hostile) wrote() []string {
 
 func (s *hostile) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// sink takes everything, if it arrives whole.
+// sink returns a registry that accepts every complete upload.
 func sink(t *testing.T) *hostile {
 	return newHostile(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
@@ -65,7 +66,7 @@ func sink(t *testing.T) *hostile {
 			for {
 				if _, err := r.Body.Read(buf); err != nil {
 					if err.Error() != "EOF" {
-						panic(http.ErrAbortHandler) // it did not arrive whole
+						panic(http.ErrAbortHandler) // the upload is incomplete
 					}
 					break
 				}
@@ -75,7 +76,8 @@ func sink(t *testing.T) *hostile {
 	})
 }
 
-// TestHostileSources: nothing that is not what its digest says arrives, and nothing is endless.
+// TestHostileSources checks that only content with the right digest arrives, and that
+// endless answers are refused.
 func TestHostileSources(t *testing.T) {
 	layer := strings.Repeat("layer", 1000)
 	serve := func(manifest, blob string) http.HandlerFunc {
@@ -91,23 +93,28 @@ func TestHostileSources(t *testing.T) {
 	for name, tt := range map[string]struct {
 		h         http.HandlerFunc
 		reference string
-		want      string // "" is none
+		want      string // if "", no error
 	}{
-		"an honest one":             {serve(image(layer), layer), "v1", ""},
-		"another manifest":          {serve(image(layer), layer), digestOf("other"), "is not " + digestOf("other")},
-		"another blob":              {serve(image(layer), strings.Repeat("LAYER", 1000)), "v1", "what was sent is not"},
-		"a blob that ends early":    {serve(image(layer), layer[:100]), "v1", "ended early"},
-		"a blob with more":          {serve(image(layer), layer+"x"), "v1", "what was sent is not"},
-		"a page":                    {serve("<html>", layer), "v1", "is not a manifest"},
-		"a manifest without end":    {serve(strings.Repeat(" ", maxManifest+1), layer), "v1", "is too large"},
-		"a digest of another kind":  {serve(`{"layers":[{"digest":"md5:x","size":1}]}`, layer), "v1", "is not a digest"},
-		"a digest that is a path":   {serve(`{"layers":[{"digest":"sha256:../../x","size":1}]}`, layer), "v1", "is not a digest"},
+		"an honest one":            {serve(image(layer), layer), "v1", ""},
+		"another manifest":         {serve(image(layer), layer), digestOf("other"), "is not " + digestOf("other")},
+		"another blob":             {serve(image(layer), strings.Repeat("LAYER", 1000)), "v1", "the content is not"},
+		"a blob that ends early":   {serve(image(layer), layer[:100]), "v1", "ended early"},
+		"a blob with more":         {serve(image(layer), layer+"x"), "v1", "the content is not"},
+		"a page":                   {serve("<html>", layer), "v1", "is not a manifest"},
+		"a manifest without end":   {serve(strings.Repeat(" ", maxManifest+1), layer), "v1", "is too large"},
+		"a digest of another kind": {serve(`{"layers":[{"digest":"md5:x","size":1}]}`, layer), "v1", "is not a digest"},
+		"a digest that is a path": {
+			serve(`{"layers":[{"digest":"sha256:../../x","size":1}]}`, layer), "v1", "is not a digest",
+		},
 		"a child that is elsewhere": {serve(`{"manifests":[{"digest":"sha256:../x"}]}`, layer), "v1", "is not a digest"},
 		"a lie about its digest": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Docker-Content-Digest", digestOf("lie"))
 			serve(image(layer), layer)(w, r)
 		}, "v1", "is not " + digestOf("lie")},
-		"redirects without end": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, "v1", "too many redirects"},
+		"redirects without end": {
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, "v1",
+			"too many redirects",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, to := newHostile(t, tt.h), sink(t)
@@ -132,7 +139,8 @@ func TestHostileSources(t *testing.T) {
 	}
 }
 
-// TestPasswordsStayHome: a password goes to its registry alone, and to no realm or redirect elsewhere.
+// TestPasswordsStayHome checks that a password is sent only to its registry, not to
+// realms or redirects elsewhere.
 func TestPasswordsStayHome(t *testing.T) {
 	thief := newHostile(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -160,14 +168,16 @@ func TestPasswordsStayHome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := Repo{New(newHostile(t, h).host(), "user", "secret"), "a/b"}
 			if _, _, _, err := r.manifest(t.Context(), "v1"); err == nil && name == "a realm elsewhere" {
-				t.Error("it went on")
+				t.Error("the request succeeded")
 			}
 		})
 	}
 	own := &Registry{base: "https://registry-1.docker.io"}
 	for realm, want := range map[string]bool{
-		"https://auth.docker.io/token": true, "https://registry-1.docker.io/token": true, "http://auth.docker.io/token": false,
-		"https://auth.docker.io.evil.com/": false, "https://evildocker.io/": false, "https://1.2.3.4/": false, "https://docker.io/": true,
+		"https://auth.docker.io/token": true, "https://registry-1.docker.io/token": true,
+		"http://auth.docker.io/token":      false,
+		"https://auth.docker.io.evil.com/": false, "https://evildocker.io/": false, "https://1.2.3.4/": false,
+		"https://docker.io/": true,
 	} {
 		u, err := url.Parse(realm)
 		if err != nil {
@@ -179,18 +189,19 @@ func TestPasswordsStayHome(t *testing.T) {
 	}
 }
 
-// TestTagsEnd: a list of tags whose pages never end is given up.
+// TestTagsEnd checks that a list of tags whose pages never end is an error.
 func TestTagsEnd(t *testing.T) {
 	r := Repo{New(newHostile(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", `<https://elsewhere.example/v2/x?last=a>; rel="next"`)
 		fmt.Fprint(w, `{"tags":["v1"]}`)
 	}).host(), "", ""), "a/b"}
-	if _, err := r.Tags(t.Context(), "v*"); err == nil || !strings.Contains(err.Error(), "without end") {
+	if _, err := r.Tags(t.Context(), "v*"); err == nil || !strings.Contains(err.Error(), "does not end") {
 		t.Errorf("error = %v", err)
 	}
 }
 
-// TestHostileReferrers: a list of referrers that cannot be read to its end is an error, and leads nowhere else.
+// TestHostileReferrers checks that a list of referrers that cannot be read completely is
+// an error, and that no link leads to another host.
 func TestHostileReferrers(t *testing.T) {
 	layer := "layer"
 	elsewhere := newHostile(t, func(http.ResponseWriter, *http.Request) { t.Error("a link was followed elsewhere") })
@@ -203,26 +214,35 @@ func TestHostileReferrers(t *testing.T) {
 	pages := 0
 	for name, tt := range map[string]struct {
 		h    http.HandlerFunc
-		want string // "" is none
+		want string // if "", no error
 	}{
-		"none":               {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, ""},
-		"not as a method":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, ""},
-		"a page that is one": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "does not list referrers as it should"},
-		"something else":     {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }, "does not list referrers as it should"},
-		"too long":           {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", maxManifest+1)) }, "does not list referrers as it should"},
-		"a tag":              {list("v1", ""), "does not list referrers as it should"},
-		"a path":             {list("sha256:../../x", ""), "does not list referrers as it should"},
-		"a loop":             {list(digestOf(image(layer)), `<?last=a>; rel="next"`), "without end"},
+		"none": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, ""},
+		"not as a method": {
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, "",
+		},
+		"a page that is one": {
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "sends an invalid list of referrers",
+		},
+		"something else": {
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }, "sends an invalid list of referrers",
+		},
+		"too long": {
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", maxManifest+1)) },
+			"sends an invalid list of referrers",
+		},
+		"a tag":  {list("v1", ""), "sends an invalid list of referrers"},
+		"a path": {list("sha256:../../x", ""), "sends an invalid list of referrers"},
+		"a loop": {list(digestOf(image(layer)), `<?last=a>; rel="next"`), "does not end"},
 		"without end": {func(w http.ResponseWriter, r *http.Request) {
 			pages++
 			list(digestOf(image(layer)), fmt.Sprintf(`<?last=%d>; rel="next"`, pages))(w, r)
-		}, "without end"},
+		}, "does not end"},
 		"long pages without end": {func(w http.ResponseWriter, r *http.Request) {
 			pages++
 			w.Header().Set("Link", fmt.Sprintf(`<?last=%d>; rel="next"`, pages))
 			fmt.Fprintf(w, `{"schemaVersion":2,"x":%q}`, strings.Repeat("x", maxManifest/2))
-		}, "without end"},
-		"elsewhere": {list(digestOf(image(layer)), "<"+elsewhere.URL+`/x?last=a>; rel="next"`), "without end"},
+		}, "does not end"},
+		"elsewhere": {list(digestOf(image(layer)), "<"+elsewhere.URL+`/x?last=a>; rel="next"`), "does not end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pages = 0
@@ -239,7 +259,9 @@ func TestHostileReferrers(t *testing.T) {
 					fmt.Fprint(w, image(layer))
 				}
 			})
-			c := &Copier{From: Repo{New(from.host(), "", ""), "a/b"}, To: Repo{New(sink(t).host(), "", ""), "c/d"}, Referrers: true}
+			c := &Copier{
+				From: Repo{New(from.host(), "", ""), "a/b"}, To: Repo{New(sink(t).host(), "", ""), "c/d"}, Referrers: true,
+			}
 			_, err := c.Copy(t.Context(), "v1", "copy")
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want %q", err, tt.want)
