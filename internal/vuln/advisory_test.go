@@ -46,14 +46,14 @@ func TestRisingChildren(t *testing.T) {
 }
 
 func TestAdvisoryLatest(t *testing.T) {
-	at := func(hour int, kind vuln.AdvisoryEventType, state vuln.ReviewState) vuln.AdvisoryEvent {
+	event := func(hour int, kind vuln.AdvisoryEventType, state vuln.ReviewState) vuln.AdvisoryEvent {
 		return vuln.AdvisoryEvent{CreateTime: time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC), Type: kind,
 			ReviewState: state}
 	}
 	a := vuln.Advisory{Events: []vuln.AdvisoryEvent{
-		at(1, vuln.EventDetection, vuln.ReviewApproved), at(3, vuln.EventFixed, vuln.ReviewApproved),
-		at(2, vuln.EventTruePositive, vuln.ReviewApproved),
-		at(4, vuln.EventFalsePositive, vuln.ReviewPending),
+		event(1, vuln.EventDetection, vuln.ReviewApproved), event(3, vuln.EventFixed, vuln.ReviewApproved),
+		event(2, vuln.EventTruePositive, vuln.ReviewApproved),
+		event(4, vuln.EventFalsePositive, vuln.ReviewPending),
 	}}
 	if latest := a.Latest(); latest == nil || latest.Type != vuln.EventFixed {
 		t.Errorf("the newest approved event is %+v", latest)

@@ -124,7 +124,7 @@ func (s *RuleSet) Over(repo resource.UID) (rules []vuln.PullRule) {
 // NewRuleCache returns a cache of all rules, because every pull needs the rules above
 // its repo.
 func NewRuleCache(s *Store) *store.CachedTable[RuleSet] {
-	const row = 4 // see rulesChanged
+	const row = 4 // ID of the row of table revision that rulesChanged increments
 	return store.NewCachedTable(s.DB, row, func(ctx context.Context) (*RuleSet, error) {
 		stored, err := pullRules.All(ctx, s.Rows, ``)
 		if err != nil {

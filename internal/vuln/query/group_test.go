@@ -71,9 +71,9 @@ type tagGame struct {
 	made    decisions
 }
 
-// TestGroupFindings: after any sequence of pushes, tags, moves, deletions, attachments,
-// imports, retractions and exceptions, each caller gets for each group exactly a join
-// of the tagged images and the advisories that they may see, now and over time.
+// TestGroupFindings: after any sequence of pushes, tags, moves, deletions, attachments, imports, retractions and
+// exceptions, each caller gets for each group exactly a join of the tagged images and the advisories that they may
+// see, now and over time.
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -156,8 +156,7 @@ func (g *tagGame) except(t *testing.T) {
 	}
 }
 
-// attachSBOM attaches an SBOM to an image, and never detaches it, because the history
-// of a detached SBOM is not kept.
+// attachSBOM attaches an SBOM to an image, and never detaches it, because the history of a detached SBOM is not kept.
 func (g *tagGame) attachSBOM(t *testing.T, repo resource.UID, image string) {
 	t.Helper()
 	a := attachment{word: fmt.Sprintf("s%d", g.rng.IntN(9)), by: resource.NewRoot()}

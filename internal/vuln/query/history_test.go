@@ -251,8 +251,8 @@ func (c *chronicle) compareThen(
 // A named is a package, whatever its version, and a name of an advisory.
 type named struct{ pkg, id string }
 
-// checkClosed: a finding is listed as closed exactly if it is not open, and the image
-// of a tag or an earlier image that still exists had it.
+// checkClosed: a finding is listed as closed exactly if it is not open, and the image of a tag or an earlier image
+// that still exists had it.
 func (c *chronicle) checkClosed(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for repo, tags := range c.tags {

@@ -343,9 +343,9 @@ func TestCompareStates(t *testing.T) {
 				}
 			}
 		}
-		one, other := finding.Image{Repo: from.UID, Reference: a}, finding.Image{Repo: to.UID, Reference: b}
-		states(one, other, finding.StateExcepted)
-		states(other, one, finding.StateOpen)
+		first, second := finding.Image{Repo: from.UID, Reference: a}, finding.Image{Repo: to.UID, Reference: b}
+		states(first, second, finding.StateExcepted)
+		states(second, first, finding.StateOpen)
 	})
 }
 

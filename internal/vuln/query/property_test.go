@@ -410,8 +410,8 @@ func (g *game) settle(t *testing.T) {
 	t.Fatal("the queues are not empty after a minute")
 }
 
-// expected joins an image with the advisories that a caller may see. It returns pairs
-// of a package URL and the ID of an advisory.
+// expected joins an image with the advisories that a caller may see. It returns pairs of a package URL and the ID of
+// an advisory.
 func (g *game) expected(repo resource.UID, d, word string, sees []resource.UID) (pairs []string) {
 	for _, p := range g.has(repo, d, word) {
 		for uid, a := range g.advisories {

@@ -107,9 +107,9 @@ func TestConditions(t *testing.T) {
 			if err != nil || third.Changed || string(third.State) != string(first.State) {
 				t.Errorf("the third time: changed %v, %s, %v", third.Changed, third.State, err)
 			}
-			other, err := f.Fetch(t.Context(), address+"?other", first.State)
-			if err != nil || !other.Changed || ids(t, other) != "A-1" {
-				t.Errorf("another address, the same state: changed %v, %v", other.Changed, err)
+			moved, err := f.Fetch(t.Context(), address+"?other", first.State)
+			if err != nil || !moved.Changed || ids(t, moved) != "A-1" {
+				t.Errorf("another address, the same state: changed %v, %v", moved.Changed, err)
 			}
 		})
 	}

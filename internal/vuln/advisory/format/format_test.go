@@ -526,8 +526,8 @@ func TestDigest(t *testing.T) {
 	if slices.Sort(digests); digests[0] == "" || len(slices.Compact(digests)) != 1 {
 		t.Errorf("digests: %x", slices.Compact(digests))
 	}
-	other := records(t, "f", []byte(osv("A-2")), format.Limits{})[0].Advisory.Source.Digest
-	if string(other) == digests[0] {
+	digest := records(t, "f", []byte(osv("A-2")), format.Limits{})[0].Advisory.Source.Digest
+	if string(digest) == digests[0] {
 		t.Error("another record has the same digest")
 	}
 }
@@ -535,23 +535,23 @@ func TestDigest(t *testing.T) {
 // TestRelated checks that the CVEs under "related" become aliases for AlmaLinux and Rocky Linux, which list the fixed
 // CVEs there, but not for databases that list other vulnerabilities there.
 func TestRelated(t *testing.T) {
-	record := func(id, more string) vuln.Advisory {
+	record := func(id, fields string) vuln.Advisory {
 		text := strings.Replace(osv(id), "{",
-			`{"related": ["CVE-2024-0727", "RHSA-2024:2447", "CVE-2023-5678"], `+more, 1)
+			`{"related": ["CVE-2024-0727", "RHSA-2024:2447", "CVE-2023-5678"], `+fields, 1)
 		return records(t, "f", []byte(text), format.Limits{})[0].Advisory
 	}
 	for _, tt := range []struct {
-		id, more string
-		want     []string
+		id, fields string
+		want       []string
 	}{
 		{"ALSA-2024:2447", "", []string{"CVE-2023-5678", "CVE-2024-0727"}},
 		{"RLSA-2024:2447", "", []string{"CVE-2023-5678", "CVE-2024-0727"}},
 		{"RLSA-2024:2447", `"upstream": ["CVE-2024-1"], `, []string{"CVE-2024-1"}},
 		{"GHSA-aaaa-bbbb-cccc", "", nil},
 	} {
-		got := slices.Sorted(slices.Values(record(tt.id, tt.more).Aliases))
+		got := slices.Sorted(slices.Values(record(tt.id, tt.fields).Aliases))
 		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s %s has the aliases %v, want %v", tt.id, tt.more, got, tt.want)
+			t.Errorf("%s %s has the aliases %v, want %v", tt.id, tt.fields, got, tt.want)
 		}
 	}
 }

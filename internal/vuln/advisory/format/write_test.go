@@ -62,8 +62,8 @@ func everything(t testing.TB) []vuln.Advisory {
 	return stored
 }
 
-// same ignores the source of an advisory, and the fields that the store sets.
-var same = diff.Options{
+// ignoreSource ignores the source of an advisory, and the fields that the store sets.
+var ignoreSource = diff.Options{
 	cmpopts.IgnoreFields(vuln.AdvisorySource{}, "Digest", "Name", "Format"),
 	cmpopts.IgnoreFields(vuln.Advisory{}, "UpdateTime"),
 	cmpopts.IgnoreFields(vuln.AdvisoryEvent{}, "UID"),
@@ -80,7 +80,7 @@ func TestOSVComesBackTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := written(t, format.OSV, o, everything(t))
 			got := advisories(t, "f", text)
-			if d := diff.Diff(want, got, same); d != "" {
+			if d := diff.Diff(want, got, ignoreSource); d != "" {
 				t.Errorf("(-written +read)\n%s", d)
 			}
 			if again := written(t, format.OSV, o, got); name == "lines" && !bytes.Equal(text, again) {
@@ -146,7 +146,7 @@ func TestSecDBGivesTheSameAnswers(t *testing.T) {
 			if len(once) == 0 || len(answers(t, once)) == 0 {
 				t.Fatalf("no advisories were read from %s", text)
 			}
-			if d := diff.Diff(once, again, same); d != "" {
+			if d := diff.Diff(once, again, ignoreSource); d != "" {
 				t.Errorf("(-once +twice)\n%s", d)
 			}
 			var source []vuln.Advisory // advisories that a secdb can represent
@@ -170,7 +170,7 @@ func TestOpenVEXGivesTheSameAnswers(t *testing.T) {
 		if d := diff.Diff(answers(t, want), answers(t, got)); d != "" {
 			t.Errorf("%s: (-written +read)\n%s", name, d)
 		}
-		if d := diff.Diff(want, got, same, cmpopts.IgnoreFields(vuln.Advisory{}, "Summary", "ComponentType"),
+		if d := diff.Diff(want, got, ignoreSource, cmpopts.IgnoreFields(vuln.Advisory{}, "Summary", "ComponentType"),
 			cmpopts.SortSlices(strings.Compare)); d != "" {
 			t.Errorf("%s: (-written +read)\n%s", name, d)
 		}

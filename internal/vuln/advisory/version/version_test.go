@@ -122,9 +122,9 @@ func TestVersionsThatHaveNoPlace(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, other := range []string{tt.version, "1.0"} {
-				if _, err := version.Compare(tt.ecosystem, other, tt.version); !errors.Is(err, fault.InvalidArgument) {
-					t.Errorf("Compare(%q, %q) = %v, want InvalidArgument", other, tt.version, err)
+			for _, left := range []string{tt.version, "1.0"} {
+				if _, err := version.Compare(tt.ecosystem, left, tt.version); !errors.Is(err, fault.InvalidArgument) {
+					t.Errorf("Compare(%q, %q) = %v, want InvalidArgument", left, tt.version, err)
 				}
 			}
 		})
