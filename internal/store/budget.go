@@ -264,7 +264,7 @@ func (t *Tx) counted(ctx context.Context, key counterKey) (n int64, err error) {
 
 // OverBudget returns the error for a request that needs n more than a budget leaves.
 func (s *DB) OverBudget(ctx context.Context, b resource.Budget, m resource.Metric, used, n int64) *fault.Error {
-	return fault.OverQuota(s.Quota(ctx, b, m, used, fmt.Sprintf(", and this needs %d", n)))
+	return fault.OverQuota(s.Quota(ctx, b, m, used, fmt.Sprintf(", and this request needs %d more", n)))
 }
 
 // Quota counts a refusal, and describes the budget that is its reason. The description
@@ -277,10 +277,10 @@ func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, us
 	q := fault.Quota{Metric: string(m)}
 	if s.BudgetHooks.Visible == nil || !s.BudgetHooks.Visible(ctx, b.UID) {
 		q.Description = "a budget of " + m.Unit() +
-			" that holds here is used up; an administrator of a group above can tell more"
+			" that applies here is used up; ask an administrator of a group above for details"
 		return q
 	}
-	who := "whoever may update the group above it, " + string(b.UID.Parent()) + ","
+	who := "people who may update the group above it, " + string(b.UID.Parent()) + ","
 	if b.UID.IsRoot() {
 		who = "the operator of the installation"
 	}

@@ -343,8 +343,8 @@ func TestOverBudget(t *testing.T) {
 		s.BudgetHooks.Visible = func(_ context.Context, g resource.UID) bool { return g == team }
 		err = s.InsertRepo(t.Context(), newRepo(team, "r"))
 		f := fault.From(err)
-		want := fmt.Sprintf("Precondition failed: the group %s has used 0 of its budget of 0 repos, and this needs 1; "+
-			"whoever may update the group above it, %s, can raise it", team, org)
+		want := fmt.Sprintf("Precondition failed: the group %s has used 0 of its budget of 0 repos, "+
+			"and this request needs 1 more; people who may update the group above it, %s, can raise it", team, org)
 		if f.Message != want || f.Metadata["used"] != "0" || f.Metadata["limit"] != "0" {
 			t.Errorf("to a member: %+v, want %s", f, want)
 		}

@@ -98,7 +98,7 @@ func TestAttackRaiseBudget(t *testing.T) {
 			}
 		}
 		w.allowed(t, administrator, &registrypb.CreateRepoRequest{Parent: below, Repo: &registrypb.Repo{Name: "one"}})
-		w.overBudget(t, administrator, below, "repos", "whoever may update the group above it, "+above+", can raise it")
+		w.overBudget(t, administrator, below, "repos", "people who may update the group above it, "+above+", can raise it")
 		w.operate(t, "budgets", "set", "dev", "repos=1")
 		w.overBudget(t, owner, w.a, "repos", "the operator of the installation can raise it")
 		if shown := w.operate(t, "budgets", "show", "dev"); !strings.Contains(shown, "repos                1     1\n") {
@@ -216,8 +216,8 @@ func TestAttackBudgetBytes(t *testing.T) {
 				w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location"), big),
 		}
 		for how, r := range over {
-			want := "the group " + w.folder + " has used 1000 of its budget of 1500 stored bytes, and this needs 600; " +
-				"whoever may update the group above it, " + w.a + ", can raise it"
+			want := "the group " + w.folder + " has used 1000 of its budget of 1500 stored bytes, " +
+				"and this request needs 600 more; people who may update the group above it, " + w.a + ", can raise it"
 			if r.status != http.StatusForbidden || !strings.Contains(r.body, want) || !strings.Contains(r.body, `"DENIED"`) {
 				t.Errorf("%s: %d %s", how, r.status, r.body)
 			}
