@@ -48,39 +48,59 @@ func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 	start := r.now()
 	unfinished := map[resource.UID]retentiondb.RetentionTurn{} // by organization
 	for {
-		due, err := r.store.RetentionDue(ctx, start, retentionRound)
+		due, err := r.takeDue(ctx, start, unfinished)
 		if err != nil {
 			return images, err
 		}
-		for _, place := range due {
-			if _, ok := unfinished[place.Root()]; ok {
-				continue
-			}
-			turn, err := r.store.TakeRetention(ctx, place, start)
-			if err != nil {
-				return images, err
-			}
-			if turn.Repo != "" {
-				unfinished[place.Root()] = turn
-			}
-		}
-		if len(due)+len(unfinished) == 0 {
+		if due+len(unfinished) == 0 {
 			return images, nil
 		}
 		for root, turn := range unfinished {
-			plan, err := r.Apply(ctx, turn.Repo, retentiondb.RetentionOrder{Planned: turn.Rules})
+			deleted, more := r.applyTurn(ctx, turn)
 			if ctx.Err() != nil {
 				return images, ctx.Err()
 			}
-			if err != nil && !errors.Is(err, fault.NotFound) { // the repo or the rules may have been deleted
-				r.log.WarnContext(ctx, "retention was not applied", "repo", turn.Repo, "err", err)
-			}
-			if err != nil || !plan.More {
+			images += deleted
+			if !more {
 				delete(unfinished, root)
-			}
-			if err == nil {
-				images += len(plan.Going)
 			}
 		}
 	}
+}
+
+// takeDue claims a turn for each organization that has rules due at start and none in turns, and adds it to turns. It
+// returns the number of places whose rules are due, which includes places that another replica has claimed.
+func (r *Retention) takeDue(
+	ctx context.Context, start time.Time, turns map[resource.UID]retentiondb.RetentionTurn,
+) (int, error) {
+	due, err := r.store.RetentionDue(ctx, start, retentionRound)
+	if err != nil {
+		return 0, err
+	}
+	for _, place := range due {
+		if _, ok := turns[place.Root()]; ok {
+			continue
+		}
+		turn, err := r.store.TakeRetention(ctx, place, start)
+		if err != nil {
+			return 0, err
+		}
+		if turn.Repo != "" {
+			turns[place.Root()] = turn
+		}
+	}
+	return len(due), nil
+}
+
+// applyTurn applies the rules of one repo. It returns the number of deleted images, and whether the repo needs another
+// turn. A failure is logged and ends the repo's turns.
+func (r *Retention) applyTurn(ctx context.Context, turn retentiondb.RetentionTurn) (deleted int, more bool) {
+	plan, err := r.Apply(ctx, turn.Repo, retentiondb.RetentionOrder{Planned: turn.Rules})
+	if err == nil {
+		return len(plan.Going), plan.More
+	}
+	if !errors.Is(err, fault.NotFound) && ctx.Err() == nil { // the repo or the rules may have been deleted
+		r.log.WarnContext(ctx, "retention was not applied", "repo", turn.Repo, "err", err)
+	}
+	return 0, false
 }
