@@ -359,7 +359,7 @@ func TestUnanswered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := get(ctx, c); !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 0)
 	defer cancel()

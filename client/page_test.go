@@ -108,7 +108,7 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-func TestCancelledWalk(t *testing.T) {
+func TestCanceledWalk(t *testing.T) {
 	_, groups := startPages(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

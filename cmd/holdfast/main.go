@@ -81,12 +81,12 @@ func root(a *noun.App) *cobra.Command {
 	f.StringVar(a.Flag("api"), "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
 	var profile string
 	f.StringVar(&profile, "profile", "", "`NAME` of the settings and session to use: see holdfast config profiles")
-	var expression, colour string
+	var expression, color string
 	f.StringVar(&expression, "jq", "", "print the result of the jq `EXPRESSION` for the JSON; strings without quotes")
-	f.StringVar(&colour, "color", output.Colours[0], "`WHEN` to use colors: auto (on a terminal), always or never")
-	noun.CompleteWords(root, "color", output.Colours)
+	f.StringVar(&color, "color", output.Colors[0], "`WHEN` to use colors: auto (on a terminal), always or never")
+	noun.CompleteWords(root, "color", output.Colors)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(a.SetColour(colour), query(a, cmd, expression)); err != nil {
+		if err := errors.Join(a.SetColor(color), query(a, cmd, expression)); err != nil {
 			return err
 		}
 		if profile != "" {

@@ -148,7 +148,7 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-func TestCancelled(t *testing.T) {
+func TestCanceled(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -168,9 +168,9 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// TestCancelledInTheQueue cancels a write that waits for its turn: it was
+// TestCanceledInTheQueue cancels a write that waits for its turn: it was
 // promised to run to its end, and its caller learns how that was.
-func TestCancelledInTheQueue(t *testing.T) {
+func TestCanceledInTheQueue(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")
 	release := s.Hold(t.Context())
@@ -186,8 +186,8 @@ func TestCancelledInTheQueue(t *testing.T) {
 	must(t, err)
 }
 
-// TestCancelledBeforeTheQueue cancels a write that has not found room yet.
-func TestCancelledBeforeTheQueue(t *testing.T) {
+// TestCanceledBeforeTheQueue cancels a write that has not found room yet.
+func TestCanceledBeforeTheQueue(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")
 	release := s.Hold(t.Context())

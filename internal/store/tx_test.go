@@ -53,10 +53,10 @@ func TestCommitOfAFailedTransaction(t *testing.T) {
 	wantExact(t, s)
 }
 
-// TestCancelledBeforeTheCommit cancels writes that have changed something, and
+// TestCanceledBeforeTheCommit cancels writes that have changed something, and
 // one that waits for a lock. The connections are returned, and none of them
 // with a transaction open.
-func TestCancelledBeforeTheCommit(t *testing.T) {
+func TestCanceledBeforeTheCommit(t *testing.T) {
 	address := storetest.Postgres(t)
 	s := storetest.Open(t, address)
 	org := addGroup(t, s, "", "org")

@@ -275,7 +275,7 @@ func (p *proc) logged(text string) string {
 
 // TestFailoverAsynchronous promotes a standby that has not received the last
 // changes. One replica sleeps meanwhile, and wakes when the numbers of the revisions
-// that were lost have been given to others: a grant that is gone is honoured by
+// that were lost have been given to others: a grant that is gone is honored by
 // nobody, and both say what was lost.
 func TestFailoverAsynchronous(t *testing.T) {
 	t.Parallel()
@@ -320,7 +320,7 @@ func TestFailoverAsynchronous(t *testing.T) {
 	procUntil(t, "a replica follows the new history", func() bool {
 		got := status(a, lost)
 		if got == http.StatusOK {
-			t.Fatal("a grant that is gone is honoured")
+			t.Fatal("a grant that is gone is honored")
 		}
 		return got == http.StatusForbidden
 	})

@@ -35,7 +35,7 @@ func TestParseOrder(t *testing.T) {
 		"as answers spell it":    {in: "createTime", want: page.Order{Field: "create_time"}},
 		"spaces":                 {in: "  name   desc ", want: page.Order{Field: "name", Desc: true}},
 		"nothing but spaces":     {in: "  ", err: fault.InvalidArgument},
-		"unknown field":          {in: "colour", err: fault.InvalidArgument},
+		"unknown field":          {in: "color", err: fault.InvalidArgument},
 		"a column":               {in: "create_ms", err: fault.InvalidArgument},
 		"two fields":             {in: "name,created_at", err: fault.InvalidArgument},
 		"not a direction":        {in: "name up", err: fault.InvalidArgument},
@@ -164,7 +164,7 @@ func TestTokenCarriesList(t *testing.T) {
 		"fewer of many":          {given: filter{IDs: []string{"1"}}, err: fault.InvalidArgument},
 		"the other way round":    {order: "created_at", err: fault.InvalidArgument},
 		"another order":          {order: "name", err: fault.InvalidArgument},
-		"an order there is none": {order: "colour", err: fault.InvalidArgument},
+		"an order there is none": {order: "color", err: fault.InvalidArgument},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

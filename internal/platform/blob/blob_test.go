@@ -153,7 +153,7 @@ var promises = map[string]func(t *testing.T, s blob.Storage){
 			wantNothing(t, s)
 		}
 	},
-	"what is cancelled is gone": func(t *testing.T, s blob.Storage) {
+	"what is canceled is gone": func(t *testing.T, s blob.Storage) {
 		for _, steps := range [][]int{{10}, {9 * mib}, {17 * mib}, {10, 10}, {6 * mib, 10, 6 * mib}} {
 			done := 0
 			for i, n := range steps {

@@ -91,7 +91,7 @@ func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.T
 }
 
 // SaveUpload records the progress of an upload session and ends the lease. It returns fault.NotFound if the
-// session was cancelled or has another holder, and fault.FailedPrecondition if a budget has no room for its
+// session was canceled or has another holder, and fault.FailedPrecondition if a budget has no room for its
 // bytes.
 func (s *Store) SaveUpload(ctx context.Context, u registry.Upload, holder string) error {
 	return s.write(ctx, func(t Tx) error {

@@ -181,7 +181,7 @@ func storageFailed(operation string, err error) error {
 }
 
 // pause makes the bytes durable and then stores the state of the upload. It returns
-// fault.NotFound if the upload was cancelled. If a budget has no room for it, it ends
+// fault.NotFound if the upload was canceled. If a budget has no room for it, it ends
 // the upload and returns fault.FailedPrecondition.
 func (s *Session) pause(ctx context.Context) (err error) {
 	if err := s.file.Pause(ctx); err != nil {
@@ -204,7 +204,7 @@ func (s *Session) pause(ctx context.Context) (err error) {
 func (s *Session) interrupt(ctx context.Context, cause error) error {
 	if _, ok := errors.AsType[*oci.Problem](cause); ok && !s.monolithic && !blob.Missing(cause) {
 		err := s.pause(ctx)
-		if !errors.Is(err, fault.NotFound) { // otherwise it was cancelled
+		if !errors.Is(err, fault.NotFound) { // otherwise it was canceled
 			return err
 		}
 		return s.uploads.DiscardUpload(ctx, s.ID)

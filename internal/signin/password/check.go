@@ -10,7 +10,7 @@ import (
 const (
 	minScore      = 3  // lowest accepted score, from 0 to 4; takes more than 10⁸ guesses
 	maxEstimated  = 64 // bytes that are estimated, because longer passwords take much longer
-	guessedEasily = "is easy to guess: it consists of common or leaked passwords, words, names, dates or neighbouring " +
+	guessedEasily = "is easy to guess: it consists of common or leaked passwords, words, names, dates or neighboring " +
 		"keys. A few unrelated words make a good password"
 )
 

@@ -111,7 +111,7 @@ func spellings(password string) []string {
 	return variants
 }
 
-// keysIn returns the sequences of three or more neighbouring keys of a keyboard.
+// keysIn returns the sequences of three or more neighboring keys of a keyboard.
 func keysIn(password string, keyboard adjacency.Graph) (found []match.Match) {
 	for i := 0; i < len(password)-1; {
 		j, turns, shifted, last := i+1, 0, 0, -1
@@ -137,9 +137,9 @@ func keysIn(password string, keyboard adjacency.Graph) (found []match.Match) {
 	return found
 }
 
-// nextKey returns the index of the neighbour of a key that types char, or -1, and whether char needs shift.
-func nextKey(neighbours []string, char string) (direction int, shift bool) {
-	for i, key := range neighbours {
+// nextKey returns the index of the neighbor of a key that types char, or -1, and whether char needs shift.
+func nextKey(neighbors []string, char string) (direction int, shift bool) {
+	for i, key := range neighbors {
 		if position := strings.Index(key, char); position >= 0 {
 			return i, position == 1
 		}

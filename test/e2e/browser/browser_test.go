@@ -164,7 +164,7 @@ func (b *tab) fill(label, text string) {
 	find := fmt.Sprintf(`(e => { e?.focus(); e?.select(); return !!e })([...document.querySelectorAll("label")].find(l => l.innerText.trim() === %s)?.control)`, quoted)
 	b.run(fmt.Sprintf("find %q", label), chromedp.Evaluate(find, &found))
 	if !found {
-		b.t.Fatalf("no field is labelled %q\n%s", label, b.shown())
+		b.t.Fatalf("no field is labeled %q\n%s", label, b.shown())
 	}
 	b.keys(text)
 }
@@ -263,7 +263,7 @@ func (b *tab) shootTo(file string, width int64, scheme string) {
 	}
 }
 
-// shrink writes a picture with at most 256 colours, which pages like ours have:
+// shrink writes a picture with at most 256 colors, which pages like ours have:
 // it takes a quarter of the space.
 func shrink(t *testing.T, picture []byte) []byte {
 	t.Helper()

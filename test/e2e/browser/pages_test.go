@@ -179,7 +179,7 @@ func (b *tab) loadRules() {
 }
 
 // obeys fails the test if the page breaks a rule of accessibility. In the dark only
-// contrast is checked: the other rules do not depend on colours.
+// contrast is checked: the other rules do not depend on colors.
 func (b *tab) obeys(name string, width int64, scheme string) {
 	b.t.Helper()
 	options := `{resultTypes: ["violations"]}`

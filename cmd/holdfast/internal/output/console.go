@@ -29,7 +29,7 @@ type Console struct {
 	Width    int
 	file     *os.File // the file that Out writes to
 	query    *query   // transforms the results; nil if there is no query
-	colour   bool     // whether to color Out
+	color    bool     // whether to color Out
 	paints   bool     // whether to color Err
 	warned   sync.Map // warnings that were already printed
 }
@@ -37,7 +37,7 @@ type Console struct {
 // NewConsole returns a Console with a buffer for out.
 func NewConsole(in, out, err *os.File) *Console {
 	c := &Console{In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err, file: out, Terminal: IsTerminal(out)}
-	c.colour, c.paints = wantsColour(c.Terminal, os.Getenv), wantsColour(IsTerminal(err), os.Getenv)
+	c.color, c.paints = wantsColor(c.Terminal, os.Getenv), wantsColor(IsTerminal(err), os.Getenv)
 	if c.Width = usualWidth; c.Terminal {
 		if width, _, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
 			c.Width = width
@@ -49,22 +49,22 @@ func NewConsole(in, out, err *os.File) *Console {
 // usualWidth is the width of a terminal of unknown size.
 const usualWidth = 100
 
-// Colours are the arguments of SetColour. The first is the default.
-var Colours = []string{"auto", "always", "never"}
+// Colors are the arguments of SetColor. The first is the default.
+var Colors = []string{"auto", "always", "never"}
 
-// SetColour sets when to use colors: auto (on a terminal that supports them), always or
+// SetColor sets when to use colors: auto (on a terminal that supports them), always or
 // never.
-func (c *Console) SetColour(when string) error {
-	if !slices.Contains(Colours, when) {
-		return problem.Usage("--color must be one of %s", strings.Join(Colours, ", "))
+func (c *Console) SetColor(when string) error {
+	if !slices.Contains(Colors, when) {
+		return problem.Usage("--color must be one of %s", strings.Join(Colors, ", "))
 	}
 	if when != "auto" {
-		c.colour, c.paints = when == "always", when == "always"
+		c.color, c.paints = when == "always", when == "always"
 	}
 	return nil
 }
 
-func wantsColour(terminal bool, getenv func(string) string) bool {
+func wantsColor(terminal bool, getenv func(string) string) bool {
 	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
@@ -93,7 +93,7 @@ func (c *Console) Warn(text string) {
 
 // Paint returns text in a style, if the terminal supports colors.
 func (c *Console) Paint(style, text string) string {
-	if !c.colour || text == "" {
+	if !c.color || text == "" {
 		return text
 	}
 	return painted(style, text)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestColour(t *testing.T) {
+func TestColor(t *testing.T) {
 	tests := map[string]struct {
 		terminal bool
 		env      map[string]string
@@ -19,8 +19,8 @@ func TestColour(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := wantsColour(tt.terminal, func(k string) string { return tt.env[k] }); got != tt.want {
-				t.Errorf("colour = %v, want %v", got, tt.want)
+			if got := wantsColor(tt.terminal, func(k string) string { return tt.env[k] }); got != tt.want {
+				t.Errorf("color = %v, want %v", got, tt.want)
 			}
 		})
 	}
@@ -28,7 +28,7 @@ func TestColour(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	c := &Console{Out: bufio.NewWriter(&out), colour: true}
+	c := &Console{Out: bufio.NewWriter(&out), color: true}
 	table := &Table{Console: c, Header: []string{"NAME", "TEXT"}}
 	for _, page := range [][][]string{
 		{{"short", "plain"}, {"much longer", "with \x1b[31mred\u202e in it"}},

@@ -145,7 +145,7 @@ func (f *Fetcher) unnamedFile() (*os.File, error) {
 // that sends a byte now and then is also stalled.
 const minProgress = 64 << 10
 
-// errStalled is returned for a download that a watchdog has cancelled.
+// errStalled is returned for a download that a watchdog has canceled.
 var errStalled = errors.New("the server sends no data, or sends too slowly")
 
 // A watchdog cancels a download if less than minProgress is written to it within a time.

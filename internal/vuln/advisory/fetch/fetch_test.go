@@ -396,7 +396,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestCancelled(t *testing.T) {
+func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	address, f := serve(t, fetch.Config{}, func(_ http.ResponseWriter, r *http.Request) {
 		cancel()

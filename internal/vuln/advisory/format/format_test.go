@@ -643,14 +643,14 @@ func TestStopping(t *testing.T) {
 	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
 }
 
-// TestCancelledWithNothingToYield checks that reading a long feed without records ends when the context ends.
-func TestCancelledWithNothingToYield(t *testing.T) {
+// TestCanceledWithNothingToYield checks that reading a long feed without records ends when the context ends.
+func TestCanceledWithNothingToYield(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	licence := archive(t, file{name: "LICENSE"})
+	license := archive(t, file{name: "LICENSE"})
 	for name, records := range map[string]iter.Seq[format.Record]{
 		"a record without an end": format.Read(ctx, "f", endless{`{"id": "`}, 1<<40, format.Limits{}),
-		"an archive": format.Read(ctx, "f", bytes.NewReader(licence), int64(len(licence)),
+		"an archive": format.Read(ctx, "f", bytes.NewReader(license), int64(len(license)),
 			format.Limits{}),
 		"a folder": format.ReadFS(ctx, fstest.MapFS{"LICENSE": {}}, format.Limits{}),
 	} {

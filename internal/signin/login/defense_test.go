@@ -28,7 +28,7 @@ import (
 )
 
 // Each test in this file is an attack from RFC 9700 or a related document. It fails without
-// the defence.
+// the defense.
 
 func TestOpenRedirect(t *testing.T) {
 	x := sqlite(t)
