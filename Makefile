@@ -1,5 +1,5 @@
-# `make` alone lists the targets. ARGS is handed to what run, bench, escalation, soak, dist and
-# image start.
+# `make` alone lists the targets. ARGS is passed to the program that run, lint, bench, escalation, soak,
+# dist or image starts.
 
 GO       ?= go
 ARGS     ?=
@@ -144,16 +144,21 @@ reproduce: ## Build a whole release twice, without a shared cache, and compare; 
 	cd release && $(GO) test -count=1 -timeout 3h -v -run TestSameBytes . -every-platform
 
 .PHONY: lint
-lint: bin/.tools ## Run the linters on all but gen/
-	scripts/lint bin
+lint: bin/golangci-lint bin/actionlint ## Run the linters on every Go module and on the workflows; ARGS=--fix repairs findings
+	@scripts/lint $(ARGS)
 
 .PHONY: clean
 clean: ## Remove what the other targets built
 	rm -rf bin dist
 
-# The linters have a module of their own: their dependencies are not the server's.
-bin/.tools: tools/go.mod tools/go.sum
-	cd tools && GOBIN=$(CURDIR)/bin $(GO) install tool
+# Each linter has a module of its own, because its dependencies are not the server's. A linter must be built with the
+# version of Go that the server uses, or a newer one.
+bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum go.mod
+	cd tools/lint && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install tool
+	@touch $@
+
+bin/actionlint: tools/actionlint/go.mod tools/actionlint/go.sum
+	cd tools/actionlint && CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install tool
 	@touch $@
 
 .PHONY: generated

@@ -67,7 +67,7 @@ type roleBindings struct {
 
 func bindingOf(b resource.BoundRole) *pb.RoleBinding {
 	p := &pb.RoleBinding{Id: string(b.UID), Identity: string(b.Identity), Role: string(b.RoleBinding.Role)}
-	p.Group = string(b.Group()) //lint:ignore SA1019 deprecated, but clients still read it
+	p.Group = string(b.Group()) //nolint:staticcheck // deprecated, but clients still read it
 	return p
 }
 

@@ -772,7 +772,7 @@ func walkAccount(t *testing.T, s *site) {
 	b.open(s.BaseURL + "/console/account") // it is kept
 	b.read(time.Now().Format("Jan 2006"))
 	var back string
-	b.run("look at the colour", chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &back))
+	b.run("look at the color", chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &back))
 	if back != "rgb(12, 18, 17)" {
 		t.Errorf("in the dark the page is %s", back)
 	}
