@@ -1,4 +1,4 @@
-# `make` alone lists the targets. ARGS is passed to the program that run, lint, bench, escalation, soak,
+# `make` alone lists the targets. ARGS is passed to the program that run, watch, quick, lint, bench, escalation, soak,
 # dist or image starts.
 
 GO       ?= go
@@ -31,6 +31,14 @@ build: ## Build the server and the command into bin/, without C
 .PHONY: run
 run: build ## Start the server in dev mode, on SQLite; it prints a curl line to try
 	bin/holdfastd --dev $(ARGS)
+
+.PHONY: watch
+watch: ## Start the server in dev mode; build and restart it, and build the console, when a file changes
+	@scripts/watch $(ARGS)
+
+.PHONY: quick
+quick: ## Check the format of the packages that differ from main, vet them, and run their tests on SQLite
+	@scripts/quick $(ARGS)
 
 .PHONY: test
 test: ## Run every test, on SQLite and on a throwaway PostgreSQL; installs what the tests need
