@@ -10,9 +10,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
+// Limits of the specification, in bytes.
 const (
-	MaxName = 255 // bytes of the name of a repository, or of a media type
-	MaxTag  = 128 // bytes of a tag
+	MaxName = 255 // name of a repository, or media type
+	MaxTag  = 128 // tag
 )
 
 // ValidName reports whether name can be the name of a repository: the names of its groups and its own, separated by

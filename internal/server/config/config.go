@@ -163,6 +163,7 @@ func (c Config) IsPlaintext() bool {
 // OnPostgres reports whether the database is PostgreSQL, which replicas can share.
 func (c Config) OnPostgres() bool { return strings.Contains(c.Database, "://") }
 
+// InteropEvents reports whether event types have the prefix that receivers built for the public API expect.
 func (c Config) InteropEvents() bool { return c.EventNames == "interop" }
 
 // ListenAddr returns the address that a server with these settings binds, for

@@ -24,6 +24,7 @@ func (c Config) First() FirstOrganization {
 		Person: c.OwnerName}
 }
 
+// Owner returns the identity of the owner of o, without a UID.
 func (o FirstOrganization) Owner() resource.Identity {
 	return resource.Identity{
 		Name:         resource.PersonName(o.Person, "owner"),

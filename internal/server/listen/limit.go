@@ -12,17 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
+// Limits of HTTP/2. Requests need memory, too: with MaxStreams requests on every connection, one address could have
+// 12,800 requests at the same time. So only the first uncrowdedConns connections of an address may have MaxStreams
+// requests, and further connections may have CrowdedStreams.
 const (
-	// Requests need memory, too: with MaxStreams requests on every HTTP/2
-	// connection, one address could have 12,800 requests at the same time. So only
-	// the first uncrowdedConns connections of an address may have MaxStreams
-	// requests, and further connections may have CrowdedStreams.
 	uncrowdedConns = 4
 	MaxStreams     = 100
 	CrowdedStreams = 8
-
-	warnEvery = time.Minute // minimum interval of log messages about refused connections
 )
+
+const warnEvery = time.Minute // minimum interval of log messages about refused connections
 
 // An AddrCounter limits the number of units, such as connections, of each address. It
 // is safe for concurrent use.
@@ -77,6 +76,7 @@ func Limit(l net.Listener, most int, proxies api.Proxies, log *slog.Logger) *Lim
 	}
 }
 
+// Accept returns the next connection that the limits allow, and closes the others.
 func (d *LimitListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()

@@ -1,3 +1,4 @@
+// Package listen serves gRPC and HTTP, with or without TLS, on one port, and limits the connections of each client.
 package listen
 
 import (
@@ -166,6 +167,7 @@ func (h *Queue) deliver(conn net.Conn) {
 	}
 }
 
+// Accept returns the next delivered connection, or net.ErrClosed after Close.
 func (h *Queue) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
@@ -175,8 +177,10 @@ func (h *Queue) Accept() (net.Conn, error) {
 	}
 }
 
+// Addr returns the address of the port.
 func (h *Queue) Addr() net.Addr { return h.addr }
 
+// Close ends Accept. Connections that are delivered later are closed.
 func (h *Queue) Close() error {
 	h.close()
 	return nil

@@ -1,3 +1,5 @@
+// Package maintenance contains the commands of holdfastd that need no running server: back-up, restore, doctor and the
+// reset of keys.
 package maintenance
 
 import (
