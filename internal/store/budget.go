@@ -133,13 +133,13 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	last, cleared := s.budgets.state()
 	b := last
 	var version int64
-	if err := s.Row(ctx, `SELECT rev FROM revision WHERE id = 3`, nil, &version); err != nil {
+	if err := s.Row(ctx, `SELECT rev FROM revision WHERE id = $1`, []any{RevisionBudgets}, &version); err != nil {
 		return nil, fmt.Errorf("read the version of budgets: %w", err)
 	}
 	if last == nil || last.version != version {
 		var err error // one statement, so that the version belongs to the budgets
 		if b, err = readBudgets(ctx, s.Rows, `SELECT r.rev, coalesce(b.detail, '') FROM revision AS r
-			LEFT JOIN budgets AS b ON b.uid <> '' WHERE r.id = 3`); err != nil {
+			LEFT JOIN budgets AS b ON b.uid <> '' WHERE r.id = $1`, RevisionBudgets); err != nil {
 			return nil, fmt.Errorf("read budgets: %w", err)
 		}
 	}
@@ -164,8 +164,7 @@ func readBudgets(ctx context.Context, read Reader, text string, args ...any) (*B
 
 // BudgetsChanged makes every replica read budgets again.
 func (t *Tx) BudgetsChanged(ctx context.Context) error {
-	t.changed(GrantChange{})
-	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 3`)
+	return t.TableChanged(ctx, RevisionBudgets)
 }
 
 // keepBudgets returns fault.FailedPrecondition if the transaction adds more to a counter

@@ -13,7 +13,7 @@ import (
 // reads the rows again only if the version differs. It is safe for concurrent use.
 type CachedTable[T any] struct {
 	db   *DB
-	row  int64 // id of the row of the table revision that counts the changes
+	row  RevisionRow // counts the changes
 	read func(context.Context) (*T, error)
 
 	current atomic.Pointer[T] // nil if the content may be outdated
@@ -30,9 +30,9 @@ type tableVersion[T any] struct {
 }
 
 // NewCachedTable returns a cache of the table that read reads. The value that read
-// returns must not be changed afterwards. row is the id of the row of the table
-// revision that counts the changes of the table.
-func NewCachedTable[T any](db *DB, row int64, read func(context.Context) (*T, error)) *CachedTable[T] {
+// returns must not be changed afterwards. A write to the table calls
+// Tx.TableChanged with the same row.
+func NewCachedTable[T any](db *DB, row RevisionRow, read func(context.Context) (*T, error)) *CachedTable[T] {
 	c := &CachedTable[T]{db: db, row: row, read: read}
 	db.OnRevision(c.clear)
 	return c

@@ -54,7 +54,7 @@ func (s *DB) Inspect(ctx context.Context) (h Health, err error) {
 		r.Age = time.Duration(age) * time.Millisecond
 		return r, err
 	}, fmt.Sprintf(`SELECT r.id, %s - r.renew_ms, v.rev - r.grants_at FROM replicas AS r, revision AS v
-		WHERE v.id = 1 ORDER BY r.id`, s.Engine.Clock))
+		WHERE v.id = $1 ORDER BY r.id`, s.Engine.Clock), RevisionGrants)
 	return h, err
 }
 

@@ -9,6 +9,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/replica"
 )
 
+// A RevisionRow is the id of a row of the table revision. Each row counts the changes of
+// something that replicas keep in memory.
+type RevisionRow int64
+
+// The rows of the table revision. Row 2 counted the changes of groups and no longer exists.
+const (
+	RevisionGrants    RevisionRow = replica.GrantsRow // every change that replicas apply; it moves with each of the others
+	RevisionBudgets   RevisionRow = 3
+	RevisionPullRules RevisionRow = 4
+	RevisionUpstreams RevisionRow = 40
+)
+
 // How many changes to grants are kept for replicas that are behind, and after how many
 // changes older ones are deleted.
 const changesKept, changesPruned = 10_000, 1_000
@@ -51,6 +63,28 @@ func (t *Tx) RoleChanged(role resource.UID) { t.changed(GrantChange{Role: role})
 // another repo than before, or to none.
 func (t *Tx) PathsChanged() { t.changed(GrantChange{}) }
 
+// TableChanged makes every replica read a cached table again: see CachedTable.
+func (t *Tx) TableChanged(ctx context.Context, row RevisionRow) error {
+	t.changed(GrantChange{})
+	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = $1`, row)
+}
+
+// LockRevision locks the revision until the commit, so that transactions that call it, and
+// transactions that change grants, run one after the other.
+func (t *Tx) LockRevision(ctx context.Context) error {
+	var one int
+	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = $1`+t.DB.Engine.ForUpdate, []any{RevisionGrants}, &one)
+}
+
+// RevisionLocked reports whether a transaction that runs has locked the revision, because
+// it changes grants. Only PostgreSQL can tell.
+func (s *DB) RevisionLocked(ctx context.Context) (locked bool, err error) {
+	err = s.Row(ctx, `SELECT EXISTS
+		(SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'transactionid' AND l.transactionid = t.xmax)
+		FROM revision AS t WHERE t.id = $1`, []any{RevisionGrants}, &locked)
+	return locked, err
+}
+
 // changed adds a change to the changes of the transaction, once.
 func (t *Tx) changed(c GrantChange) {
 	if !slices.Contains(t.changes, c) {
@@ -65,8 +99,8 @@ func (t *Tx) writeRevision(ctx context.Context) error {
 	if len(t.changes) == 0 {
 		return nil
 	}
-	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1, actor = $2 WHERE id = 1 RETURNING rev`,
-		[]any{len(t.changes), string(resource.ActorFrom(ctx).Subject)}, &t.revision)
+	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1, actor = $2 WHERE id = $3 RETURNING rev`,
+		[]any{len(t.changes), string(resource.ActorFrom(ctx).Subject), RevisionGrants}, &t.revision)
 	if err != nil {
 		return err
 	}

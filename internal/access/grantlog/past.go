@@ -51,11 +51,8 @@ func (s *Store) awaitRevision(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maxRevisionWait)
 	defer cancel()
 	for {
-		var held bool
-		err := s.Row(ctx, `SELECT EXISTS
-			(SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'transactionid' AND l.transactionid = t.xmax)
-			FROM revision AS t WHERE t.id = 1`, nil, &held)
-		if err != nil || !held {
+		locked, err := s.RevisionLocked(ctx)
+		if err != nil || !locked {
 			return err
 		}
 		select {

@@ -39,7 +39,7 @@ func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
 // or does not exist. If several replicas call it at the same time, one of them wins.
 func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.serialize(ctx); err != nil {
+		if err := t.LockRevision(ctx); err != nil {
 			return err
 		}
 		n, err := t.Exec(ctx, `INSERT INTO paired_keys (id, pair, algorithm, sealed, create_ms)
@@ -53,12 +53,6 @@ func (s *Store) PairSigningKey(ctx context.Context, id string, p SigningKey) err
 	})
 }
 
-// serialize locks a row until the commit, so that transactions that call it run one after the other.
-func (t Tx) serialize(ctx context.Context) error {
-	var one int
-	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+t.DB.Engine.ForUpdate, nil, &one)
-}
-
 func (t Tx) insertSigningKey(ctx context.Context, k SigningKey, createMS int64) error {
 	_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
 		k.ID, k.Algorithm, k.Sealed, createMS)
@@ -69,7 +63,7 @@ func (t Tx) insertSigningKey(ctx context.Context, k SigningKey, createMS int64) 
 // start at the same time, one of them wins.
 func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.serialize(ctx); err != nil {
+		if err := t.LockRevision(ctx); err != nil {
 			return err
 		}
 		var n int
@@ -87,7 +81,7 @@ func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		added = false
-		if err := t.serialize(ctx); err != nil {
+		if err := t.LockRevision(ctx); err != nil {
 			return err
 		}
 		var id string

@@ -94,7 +94,7 @@ func (s *Store) Roles(
 // Replicas that start at the same time do it one after the other.
 func (s *Store) SetManagedRoles(ctx context.Context, managed []resource.Role) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.serialize(ctx); err != nil {
+		if err := t.LockRevision(ctx); err != nil {
 			return err
 		}
 		found, err := roles.All(ctx, t.Rows, ` WHERE t.parent IS NULL`)

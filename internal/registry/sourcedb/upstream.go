@@ -62,8 +62,7 @@ func (s *Store) InsertUpstream(ctx context.Context, u registry.Upstream) error {
 
 // upstreamsChanged makes every replica read the upstreams again.
 func (t Tx) upstreamsChanged(ctx context.Context) error {
-	t.PathsChanged()
-	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 40`)
+	return t.TableChanged(ctx, store.RevisionUpstreams)
 }
 
 // Upstream returns an upstream, or fault.NotFound.
@@ -187,8 +186,7 @@ func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 
 // NewUpstreamCache returns a cache of all upstreams, because every pull must know whether its group has one.
 func NewUpstreamCache(s *Store) *store.CachedTable[UpstreamSet] {
-	const row = 40 // see upstreamsChanged
-	return store.NewCachedTable(s.DB, row, func(ctx context.Context) (*UpstreamSet, error) {
+	return store.NewCachedTable(s.DB, store.RevisionUpstreams, func(ctx context.Context) (*UpstreamSet, error) {
 		rows, err := upstreams.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read upstreams: %w", err)

@@ -155,9 +155,9 @@ func (r *Replica) Start(ctx context.Context) error {
 func (r *Replica) record(ctx context.Context, found history) (age time.Duration, _ error) {
 	clock := engine.Postgres.Clock
 	_, err := r.db.ExecContext(ctx, `
-		INSERT INTO history (id, name, rev, since_ms) SELECT 1, $1, rev, 0 FROM revision WHERE id = 1
+		INSERT INTO history (id, name, rev, since_ms) SELECT 1, $1, rev, 0 FROM revision WHERE id = $2
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, rev = excluded.rev, since_ms = `+clock+`
-		WHERE history.name <> excluded.name`, string(found))
+		WHERE history.name <> excluded.name`, string(found), GrantsRow)
 	var ms int64
 	if err == nil {
 		err = r.db.QueryRowContext(ctx, `SELECT `+clock+` - since_ms FROM history WHERE id = 1`).Scan(&ms)

@@ -11,6 +11,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +36,12 @@ const (
 	replicaConns = 2                // one of them listens
 )
 
+// GrantsRow is the id of the row of the table revision that counts the changes that replicas
+// apply. The package store names the other rows.
+const GrantsRow = 1
+
 // RevisionQuery selects the newest revision.
-const RevisionQuery = `SELECT rev FROM revision WHERE id = 1`
+var RevisionQuery = `SELECT rev FROM revision WHERE id = ` + strconv.Itoa(GrantsRow)
 
 // A Lease is the time during which a process may rely on its caches of a database that
 // other processes write to. It begins when Renew is called, and ends by itself.

@@ -55,8 +55,7 @@ func (s *Store) InsertPullRule(ctx context.Context, r vuln.PullRule) error {
 
 // rulesChanged makes every replica read the rules again.
 func (t Tx) rulesChanged(ctx context.Context) error {
-	t.judgementsChanged()
-	return t.Later(ctx, `UPDATE revision SET rev = rev + 1 WHERE id = 4`)
+	return t.TableChanged(ctx, store.RevisionPullRules) // it also clears the verdicts of the gate
 }
 
 // PullRule returns a rule, or fault.NotFound.
@@ -124,8 +123,7 @@ func (s *RuleSet) Over(repo resource.UID) (rules []vuln.PullRule) {
 // NewRuleCache returns a cache of all rules, because every pull needs the rules above
 // its repo.
 func NewRuleCache(s *Store) *store.CachedTable[RuleSet] {
-	const row = 4 // ID of the row of table revision that rulesChanged increments
-	return store.NewCachedTable(s.DB, row, func(ctx context.Context) (*RuleSet, error) {
+	return store.NewCachedTable(s.DB, store.RevisionPullRules, func(ctx context.Context) (*RuleSet, error) {
 		stored, err := pullRules.All(ctx, s.Rows, ``)
 		if err != nil {
 			return nil, fmt.Errorf("read rules: %w", err)
