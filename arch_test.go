@@ -64,8 +64,10 @@ var mayImport = []struct{ pkg, imports string }{
 	{"events/eventdb", "core/fault core/page core/resource store"},
 	{"platform/mail/maildb", "core/resource store"},
 	{"store/plantest", "store"},
-	{"access/admission", "access/iamdb core/fault core/resource platform/secret registry registry/sourcedb " +
-		"signin/signindb store"},
+	{"access/admission", "access/grantlog access/iamdb core/fault core/resource events/eventdb " +
+		"platform/mail/maildb platform/secret registry registry/imagedb registry/registrydb " +
+		"registry/retentiondb registry/signerdb registry/sourcedb signin/signindb store " +
+		"vuln/advisory/advisorydb vuln/findingdb"},
 	{"events/denials", "core/resource store"},
 	{"store/storetest", "access/admission access/grantlog access/iamdb events/eventdb registry/gcdb " +
 		"registry/imagedb registry/pulldb registry/registrydb registry/retentiondb registry/signerdb " +

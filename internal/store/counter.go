@@ -74,22 +74,11 @@ func counterStatement(all []increment, shard int) engine.Statement {
 	}
 }
 
-// DropCounters deletes the counters of a deleted group, except the kinds in kept. It also
-// deletes the partitions (the table advisory_shelves) and the generations (advisory_eras) of
-// its advisories.
+// DropCounters deletes the counters of a deleted group, except the kinds in kept.
 func (t *Tx) DropCounters(ctx context.Context, group resource.UID, kept ...string) error {
 	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool {
 		return c.key.group == Segment(group) && !slices.Contains(kept, c.key.kind)
 	})
-	for _, text := range []string{
-		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
-		`DELETE FROM advisory_shelves WHERE grp = $1`,
-		`DELETE FROM advisory_eras WHERE grp = $1`,
-	} {
-		if err := t.Later(ctx, text, string(group)); err != nil {
-			return err
-		}
-	}
 	for _, kind := range slices.Concat(kinds, subsets, []string{BytesCounter}) {
 		if slices.Contains(kept, kind) {
 			continue
@@ -99,6 +88,12 @@ func (t *Tx) DropCounters(ctx context.Context, group resource.UID, kept ...strin
 		}
 	}
 	return nil
+}
+
+// DropKeyCounters deletes the counters of a kind that are by key and not by group. keys is a
+// query for the keys; arg is its parameter $2.
+func (t *Tx) DropKeyCounters(ctx context.Context, kind, keys string, arg any) error {
+	return t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp IN (`+keys+`)`, kind, arg)
 }
 
 // kinds are the tables of resources, and the kinds of counters.
@@ -126,6 +121,9 @@ func CounterKinds() []string { return slices.Concat(kinds, subsets) }
 func TagCounter(c resource.TagClass) string {
 	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
 }
+
+// TrashCounter is the kind of counter of the entries in the trash.
+const TrashCounter = "trash"
 
 // PushCounter is the kind of counter that counts the pushes among the pulls.
 const PushCounter = "pulls.push"

@@ -181,7 +181,7 @@ func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
 	if err != nil {
 		return err
 	}
-	return s.store.DeleteGroup(ctx, uid, c.Identity)
+	return s.people.DeleteGroup(ctx, uid, c.Identity)
 }
 
 // ListGroups returns a page of the groups on which the caller holds groups.list.

@@ -336,16 +336,9 @@ func (t Tx) returnBinding(ctx context.Context, uid resource.UID, currentTime tim
 	return t.endBinding(ctx, b, currentTime)
 }
 
-// closeRequests deletes the access rules of a group that is about to be deleted, and closes its open requests. Requests
-// stay stored until the organization is deleted.
+// closeRequests closes the open requests for roles in a group that is about to be deleted. Requests stay stored until
+// the organization is deleted.
 func (t Tx) closeRequests(ctx context.Context, group resource.UID) error {
-	n, err := t.Exec(ctx, `DELETE FROM access_rules WHERE parent = $1`, store.Segment(group))
-	if err == nil && n > 0 {
-		err = t.Count(ctx, "access_rules", group.NewChild(), -int(n))
-	}
-	if err != nil {
-		return err
-	}
 	if group.IsRoot() {
 		_, err := t.Exec(ctx, `DELETE FROM role_requests WHERE a1 = $1`, store.Segment(group))
 		return err

@@ -143,139 +143,57 @@ func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (
 	return after, err
 }
 
-// DeleteGroup removes an empty group. It returns fault.FailedPrecondition,
-// naming the kinds, while the group contains anything. Expired bindings do not
-// count, and neither do the bindings of caller on an organization; they are
-// deleted with the group. DeleteGroup returns fault.NotFound if there is no such group.
-func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
-	return s.write(ctx, func(t Tx) error {
-		g, err := store.Lock(ctx, t.Tx, &groups, uid, s.Engine.ForDelete)
-		if err != nil {
-			return err
-		}
-		if err := t.deleteExpired(ctx, `t.parent = $1`, store.Segment(uid)); err != nil {
-			return err
-		}
-		if uid.IsRoot() {
-			if err := t.deleteOwnBindings(ctx, uid, caller); err != nil {
-				return err
-			}
-		}
-		children, err := t.ReferencedBy(ctx, uid, groupChildren)
-		if err != nil {
-			return err
-		}
-		if len(children) > 0 {
-			return fault.NotEmpty("group", children...)
-		}
-		if err := t.deleteGroupData(ctx, uid); err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
-			return err
-		}
-		t.PathsChanged()
-		if err := t.Removed(ctx, "groups", resource.GroupDeleted, uid, uid.Parent(), g); err != nil {
-			return err
-		}
-		return t.DropCounters(ctx, uid)
-	})
-}
-
-// deleteGroupData removes the data of a group that does not prevent its deletion.
-func (t Tx) deleteGroupData(ctx context.Context, group resource.UID) error {
-	for _, text := range []string{
-		`DELETE FROM registry_settings WHERE grp = $1`,
-		`DELETE FROM retention WHERE place = $1`,
-	} {
-		if _, err := t.Exec(ctx, text, store.Segment(group)); err != nil {
-			return err
-		}
-	}
-	for _, remove := range []func(context.Context, resource.UID) error{
-		t.deleteInventory, t.deleteBudget, t.deleteUploads, t.deleteJudgements, t.deleteTrash, t.closeRequests,
-	} {
-		if err := remove(ctx, group); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// deleteInventory removes the records of where the images of a group run.
-func (t Tx) deleteInventory(ctx context.Context, group resource.UID) error {
-	for _, text := range []string{
-		`DELETE FROM inventory_entries WHERE place IN (SELECT seq FROM inventory_places WHERE grp = $1)`,
-		`DELETE FROM inventory_places WHERE grp = $1`,
-	} {
-		if _, err := t.Exec(ctx, text, store.Segment(group)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// deleteUploads removes the unfinished uploads to a group, and subtracts their bytes from the counters of the group and
-// its ancestors.
-func (t Tx) deleteUploads(ctx context.Context, group resource.UID) error {
-	sizes, err := store.ReadColumn[int64](ctx, t.Rows, `DELETE FROM uploads WHERE grp = $1 RETURNING size`, string(group))
-	if err != nil || len(sizes) == 0 {
-		return err
-	}
-	bytes := 0
-	for _, size := range sizes {
-		bytes += int(size)
-	}
-	return t.Count(ctx, store.BytesCounter, group.NewChild(), -bytes)
-}
-
-// deleteTrash removes the repos in the trash of a group.
-func (t Tx) deleteTrash(ctx context.Context, group resource.UID) error {
-	repos, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM trash_repos WHERE parent = $1 ORDER BY seg`,
-		store.Segment(group))
+// DeleteGroup removes an empty group; rules says what each table does with the rows of the group. It returns
+// fault.FailedPrecondition, naming the kinds, while the group contains anything. Expired bindings do not count, and
+// neither do the bindings of caller on an organization; they are deleted with the group. DeleteGroup returns
+// fault.NotFound if there is no such group.
+func (t Tx) DeleteGroup(ctx context.Context, uid, caller resource.UID, rules []store.GroupRule) error {
+	g, err := store.Lock(ctx, t.Tx, &groups, uid, t.DB.Engine.ForDelete)
 	if err != nil {
 		return err
 	}
-	for _, repo := range repos {
-		if err := t.DropTrash(ctx, repo); err != nil {
+	if err := t.deleteExpired(ctx, `t.parent = $1`, store.Segment(uid)); err != nil {
+		return err
+	}
+	if uid.IsRoot() {
+		if err := t.deleteOwnBindings(ctx, uid, caller); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// deleteJudgements removes the exceptions, pull rules and signers of a group. The group has no images left, so nothing
-// depends on them.
-func (t Tx) deleteJudgements(ctx context.Context, group resource.UID) error {
-	for _, kind := range []string{"exceptions", "pull_rules", "signers"} {
-		n, err := t.Exec(ctx, `DELETE FROM `+kind+` WHERE parent = $1`, store.Segment(group))
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			if err := t.Count(ctx, kind, group.NewChild(), -int(n)); err != nil {
-				return err
-			}
-		}
+	if err := t.ClearGroup(ctx, uid, rules); err != nil {
+		return err
 	}
-	return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
+	if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
+		return err
+	}
+	t.PathsChanged()
+	if err := t.Removed(ctx, "groups", resource.GroupDeleted, uid, uid.Parent(), g); err != nil {
+		return err
+	}
+	return t.DropCounters(ctx, uid)
 }
 
-// groupChildren are the resources that prevent the deletion of a group.
-var groupChildren = []store.Reference{
-	{Table: "groups", Column: "parent", Label: "groups"},
-	{Table: "identities", Column: "parent", Label: "identities"},
-	{Table: "roles", Column: "parent", Label: "roles"},
-	{Table: "role_bindings", Column: "parent", Label: "role bindings"}, // DeleteGroup removes expired bindings first
-	{Table: "identity_providers", Column: "parent", Label: "identity providers"},
-	{Table: "account_associations", Column: "seg", Label: "account associations"},
-	{Table: "group_invites", Column: "parent", Label: "group invites"},
-	{Table: "repos", Column: "parent", Label: "repos"},
-	{Table: "advisories", Column: "parent", Label: "advisories"},
-	{Table: "advisory_feeds", Column: "parent", Label: "advisory feeds"},
-	{Table: "accounts", Column: "parent", Label: "accounts"},
-	{Table: "subscriptions", Column: "parent", Label: "subscriptions"},
-	{Table: "registry_upstreams", Column: "parent", Label: "upstreams"},
+// GroupRules returns what happens to the rows of this package's tables when their group is deleted.
+func GroupRules() []store.GroupRule {
+	return []store.GroupRule{
+		store.BlocksGroup("groups", "parent", "groups"),
+		store.BlocksGroup("identities", "parent", "identities"),
+		store.BlocksGroup("roles", "parent", "roles"),
+		store.BlocksGroup("role_bindings", "parent", "role bindings"), // DeleteGroup removes expired bindings first
+		store.BlocksGroup("identity_providers", "parent", "identity providers"),
+		store.BlocksGroup("account_associations", "seg", "account associations"),
+		store.BlocksGroup("group_invites", "parent", "group invites"),
+		store.DeletedWithGroup("budgets", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+			return In(t).deleteBudget(ctx, group)
+		}),
+		store.DeletedKindWithGroup("access_rules"),
+		store.DeletedWithGroup("role_requests", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+			return In(t).closeRequests(ctx, group)
+		}),
+		store.DeletedByForeignKey("joins"),
+		store.DeletedByForeignKey("members"),
+		store.KeptAfterGroup("budget_days", "the counts of a day are deleted some days later"),
+	}
 }
 
 // deleteOwnBindings removes the caller's bindings on an organization if no other identity

@@ -67,7 +67,7 @@ func (s *Store) sweepRepo(ctx context.Context, repo resource.UID) (removed int, 
 			return nil
 		}
 		removed = 1
-		if err := t.DropTrash(ctx, repo); err != nil {
+		if err := registrydb.In(t.Tx).DropTrash(ctx, repo); err != nil {
 			return err
 		}
 		return t.dropGoneCounters(ctx, repo)

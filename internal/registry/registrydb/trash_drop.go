@@ -1,22 +1,17 @@
-package store
+package registrydb
 
 import (
 	"context"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
 )
-
-// TrashCounter is the kind of counter of the entries in the trash.
-const TrashCounter = "trash"
 
 // DropTrash removes the trash of a repo that no longer exists, and the repo itself if it is
 // in the trash, with the counters that a repo in the trash keeps. Nothing of it can be
 // restored. The garbage collector removes its blobs.
-//
-// It is part of the kernel because a repo in the trash is deleted with its group, which
-// belongs to another domain.
-func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
-	entries, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1`, Segment(repo))
+func (t Tx) DropTrash(ctx context.Context, repo resource.UID) error {
+	entries, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1`, store.Segment(repo))
 	if err != nil {
 		return err
 	}
@@ -26,7 +21,7 @@ func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
 		`DELETE FROM trash_blobs WHERE repo = $1
 			RETURNING coalesce((SELECT b.size FROM blobs AS b WHERE b.digest = trash_blobs.digest), 0)`,
 	} {
-		sizes, err := ReadColumn[int64](ctx, t.Rows, text, Segment(repo))
+		sizes, err := store.ReadColumn[int64](ctx, t.Rows, text, store.Segment(repo))
 		if err != nil {
 			return err
 		}
@@ -38,7 +33,7 @@ func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
 		`DELETE FROM trash_refs WHERE repo = $1`, `DELETE FROM trash_tags WHERE parent = $1`,
 		`DELETE FROM trash_tag_history WHERE repo = $1`, `DELETE FROM trash_repos WHERE seg = $1`,
 	} {
-		if _, err := t.Exec(ctx, text, Segment(repo)); err != nil {
+		if _, err := t.Exec(ctx, text, store.Segment(repo)); err != nil {
 			return err
 		}
 	}
@@ -46,10 +41,10 @@ func (t *Tx) DropTrash(ctx context.Context, repo resource.UID) error {
 	if _, err := t.Exec(ctx, `DELETE FROM retention WHERE uid = $1`, string(repo)); err != nil {
 		return err
 	}
-	if err := t.Count(ctx, TrashCounter, repo.NewChild(), -int(entries)); err != nil {
+	if err := t.Count(ctx, store.TrashCounter, repo.NewChild(), -int(entries)); err != nil {
 		return err
 	}
-	if err := t.Count(ctx, BytesCounter, repo.NewChild(), -int(bytes)); err != nil {
+	if err := t.Count(ctx, store.BytesCounter, repo.NewChild(), -int(bytes)); err != nil {
 		return err
 	}
 	return t.DropCounters(ctx, repo)

@@ -1,0 +1,10 @@
+package maildb
+
+import (
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// GroupRules returns what happens to the rows of this package's tables when their group is deleted.
+func GroupRules() []store.GroupRule {
+	return []store.GroupRule{store.KeptAfterGroup("mails", "a message is deleted a day after it was sent or has expired")}
+}

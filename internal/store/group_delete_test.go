@@ -1,0 +1,178 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/access/admission"
+	"github.com/holdfast-dev/holdfast/internal/core/fault"
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/storetest"
+)
+
+// groupColumns are the names of columns that hold a group.
+var groupColumns = []string{"parent", "grp", "org", "organization", "root", "place"}
+
+// A catalogColumn is a column of a table, as the catalog of SQLite describes it.
+type catalogColumn struct {
+	name, kind string
+	required   bool   // has neither a default nor NULL
+	refers     string // the table of its foreign key, or ""
+}
+
+// readCatalog returns the columns of every table.
+func readCatalog(t *testing.T) map[string][]catalogColumn {
+	t.Helper()
+	s := storetest.Open(t, storetest.SQLite(t))
+	tables := map[string][]catalogColumn{}
+	must(t, s.Rows(t.Context(), `
+		SELECT m.name, c.name, c.type, c."notnull" = 1 AND c.dflt_value IS NULL OR c.pk > 0,
+			coalesce((SELECT max(f."table") FROM pragma_foreign_key_list(m.name) AS f WHERE f."from" = c.name), '')
+		FROM sqlite_master AS m, pragma_table_info(m.name) AS c
+		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name NOT LIKE 'goose_%' ORDER BY m.name, c.cid`, nil,
+		func(row store.Scanner) (bool, error) {
+			var table string
+			var c catalogColumn
+			err := row.Scan(&table, &c.name, &c.kind, &c.required, &c.refers)
+			tables[table] = append(tables[table], c)
+			return false, err
+		}))
+	return tables
+}
+
+// TestGroupRulesAreComplete: a table with a column for a group declares what happens when the group is deleted.
+func TestGroupRulesAreComplete(t *testing.T) {
+	tables, rules := readCatalog(t), map[string]store.GroupRule{}
+	for _, r := range admission.GroupRules() {
+		if rules[r.Table].Table != "" {
+			t.Errorf("two rules for the table %s", r.Table)
+		}
+		if tables[r.Table] == nil {
+			t.Errorf("a rule for %s, which is no table", r.Table)
+		}
+		rules[r.Table] = r
+	}
+	for table, columns := range tables {
+		for _, c := range columns {
+			group := c.refers == "groups" || c.refers == "" && slices.Contains(groupColumns, c.name)
+			if group && rules[table].Table == "" {
+				t.Errorf("the table %s has the column %s for a group, and no rule: add one to GroupRules of its package", table,
+					c.name)
+			}
+		}
+	}
+	for _, r := range rules {
+		if r.Action == store.WithOwner && rules[r.Owner].Table == "" {
+			t.Errorf("%s belongs to %s, which has no rule", r.Table, r.Owner)
+		}
+		if r.Action == store.KeepRows && r.Reason == "" {
+			t.Errorf("no reason to keep the rows of %s", r.Table)
+		}
+	}
+}
+
+// TestGroupRules: for every table, the deletion of a group does what the table's package declares.
+func TestGroupRules(t *testing.T) {
+	tables := readCatalog(t)
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
+		for _, r := range admission.GroupRules() {
+			if r.Action == store.WithOwner {
+				continue
+			}
+			t.Run(r.Table, func(t *testing.T) { checkGroupRule(t, s, r, tables[r.Table]) })
+		}
+	})
+}
+
+// checkGroupRule puts a row into the table of a rule and deletes its group.
+func checkGroupRule(t *testing.T, s *storetest.Store, r store.GroupRule, columns []catalogColumn) {
+	org := addGroup(t, s, "", "rule-"+strings.ReplaceAll(r.Table, "_", "-")).UID
+	where, key := addRow(t, s, r, columns, org)
+	rows := func() (n int) {
+		must(t, s.Row(t.Context(), `SELECT count(*) FROM `+r.Table+where, []any{key}, &n))
+		return n
+	}
+	before := rows()
+	if before == 0 {
+		t.Fatal("the row is missing")
+	}
+	err := s.DeleteGroup(t.Context(), org, "")
+	if r.Action == store.BlockGroup {
+		want := fault.NotEmpty("group", r.Label)
+		if err == nil || err.Error() != want.Error() || rows() != before {
+			t.Fatalf("error = %v with %d rows, want %v with %d", err, rows(), want, before)
+		}
+		_, err = s.Exec(t.Context(), `DELETE FROM `+r.Table+where, key)
+		must(t, err)
+		must(t, s.DeleteGroup(t.Context(), org, ""))
+		return
+	}
+	must(t, err)
+	if after := rows(); r.Action == store.DeleteRows && after != 0 || r.Action == store.KeepRows && after < before {
+		t.Errorf("%d of %d rows are left", after, before)
+	}
+}
+
+// addRow adds a row for a group to a table, with a value for every column that needs one. It returns a condition that
+// selects the rows of the group, and its parameter.
+func addRow(
+	t *testing.T, s *storetest.Store, r store.GroupRule, columns []catalogColumn, org resource.UID,
+) (where string, key any) {
+	uid, asGroup := org.NewChild(), r.Column == "seg" || r.Table == "budgets"
+	if asGroup {
+		uid = org
+	}
+	var names, places []string
+	var args []any
+	for _, c := range columns {
+		value, ok := rowValue(r.Table, c, org, uid)
+		if !ok {
+			continue
+		}
+		args = append(args, value)
+		names, places = append(names, c.name), append(places, fmt.Sprintf("$%d", len(args)))
+		if where == "" && (c.refers == "groups" || slices.Contains(groupColumns, c.name) || asGroup && c.name == "seg") {
+			where, key = ` WHERE `+c.name+` = $1`, value
+		}
+	}
+	_, err := s.Exec(t.Context(), `INSERT INTO `+r.Table+` (`+strings.Join(names, ", ")+`) VALUES (`+
+		strings.Join(places, ", ")+`)`, args...)
+	must(t, err)
+	return where, key
+}
+
+// rowValue returns the value of a column in a row with a uid in an organization. ok is false if the column needs none.
+func rowValue(table string, c catalogColumn, org, uid resource.UID) (value any, ok bool) {
+	isGroup := c.refers == "groups" || c.refers == "" && slices.Contains(groupColumns, c.name) || c.name == "a1"
+	switch {
+	case c.name == "seq" || uid == org && (c.name == "parent" || c.name == "a1"):
+		return nil, false
+	case c.name == "seg":
+		return store.Segment(uid), true
+	case c.name == "uid":
+		return string(uid), true
+	case isGroup && c.kind == "TEXT":
+		return string(org), true
+	case isGroup:
+		return store.Segment(org), true
+	case !c.required:
+		return nil, false
+	case c.refers == "roles":
+		return store.Segment(ownerRole.UID), true
+	case table == "counters" && c.name == "kind":
+		return "repos", true
+	}
+	switch c.kind {
+	case "TEXT":
+		return `{}`, true
+	case "BLOB":
+		return []byte{1}, true
+	case "BOOLEAN":
+		return false, true
+	}
+	return int64(1), true
+}

@@ -1,0 +1,37 @@
+package findingdb
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/store"
+)
+
+// GroupRules returns what happens to the rows of this package's tables when their group is deleted.
+func GroupRules() []store.GroupRule {
+	rules := []store.GroupRule{
+		store.DeletedWithGroup("inventory_places", deleteInventory),
+		store.DeletedKindWithGroup("exceptions"), // no image is left that they are about
+		store.DeletedKindWithGroup("pull_rules"),
+		store.DeletedWithGroup("past_exceptions", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+			return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
+		}),
+		store.KeptAfterGroup("matches", "the matcher removes them when it handles the changes of the advisories"),
+		store.KeptAfterGroup("past_matches", "the history of findings"),
+	}
+	return append(append(rules, store.BelongsTo("inventory_places", "inventory_entries")...),
+		store.BelongsTo("images", "image_news")...)
+}
+
+// deleteInventory removes the records of where the images of a group run.
+func deleteInventory(ctx context.Context, t *store.Tx, group resource.UID) error {
+	for _, text := range []string{
+		`DELETE FROM inventory_entries WHERE place IN (SELECT seq FROM inventory_places WHERE grp = $1)`,
+		`DELETE FROM inventory_places WHERE grp = $1`,
+	} {
+		if _, err := t.Exec(ctx, text, store.Segment(group)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
