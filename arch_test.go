@@ -55,11 +55,12 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/gcdb", "core/fault core/resource registry registry/registrydb store"},
 	{"registry/imagedb", "core/fault core/resource registry registry/registrydb store store/bitmap " +
 		"store/engine"},
-	{"registry/pulldb", "core/resource store"},
+	{"registry/pulldb", "core/resource registry/imagedb registry/registrydb store"},
 	{"registry/retentiondb", "core/fault core/resource registry registry/registrydb store"},
-	{"registry/signerdb", "core/fault core/page core/resource registry store"},
+	{"registry/signerdb", "core/fault core/page core/resource registry registry/registrydb store"},
 	{"registry/sourcedb", "core/fault core/page core/resource registry registry/registrydb store"},
-	{"vuln/findingdb", "core/fault core/page core/resource registry store store/bitmap store/engine vuln"},
+	{"vuln/findingdb", "core/fault core/page core/resource registry registry/imagedb registry/registrydb " +
+		"store store/bitmap store/engine vuln vuln/advisory/advisorydb"},
 	{"vuln/advisory/advisorydb", "core/fault core/page core/resource platform/metric store store/engine vuln"},
 	{"events/eventdb", "core/fault core/page core/resource store"},
 	{"platform/mail/maildb", "core/resource store"},
@@ -135,8 +136,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"vuln/exception", "core/resource registry vuln vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/images registry/signerdb " +
 		"store vuln/advisory/version vuln/findingdb vuln/inspect"},
-	{"vuln/match", "core/fault core/resource registry registry/imagedb store vuln vuln/advisory/advisorydb " +
-		"vuln/advisory/version vuln/finding vuln/findingdb"},
+	{"vuln/match", "access/iamdb core/fault core/resource registry registry/imagedb store vuln " +
+		"vuln/advisory/advisorydb vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/policy", "access/authz core/fault core/page core/resource platform/metric registry " +
 		"registry/imagedb registry/metadata registry/pulldb registry/registrydb store vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/format vuln/advisory/version vuln/exception vuln/finding " +

@@ -90,6 +90,32 @@ func (t *Tx) DropCounters(ctx context.Context, group resource.UID, kept ...strin
 	return nil
 }
 
+// CountKeys adds sign*by[key] to the counter of each key, for kinds whose counters are by key
+// and not by group. It locks the counters in the order of their keys, so that two writers
+// cannot deadlock. If sign is negative, it deletes counters that become 0.
+func (t *Tx) CountKeys(ctx context.Context, kind string, by map[int64]int, sign int) error {
+	var rows [][]any
+	for _, k := range slices.Sorted(maps.Keys(by)) {
+		rows = append(rows, []any{kind, k, t.Shard, sign * by[k], 0})
+	}
+	err := t.InsertRows(ctx, `INSERT INTO counters (kind, grp, shard, n, children)`, rows,
+		` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n`)
+	if err != nil || sign > 0 {
+		return err
+	}
+	for _, row := range rows {
+		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`,
+			row[:3]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CounterRows is the relation of counters that packages may read in their queries, followed
+// by AS and a name. grp is the segment of a group, or the key of a kind with counters by key.
+const CounterRows = `(SELECT kind, grp, n, children FROM counters)`
+
 // DropKeyCounters deletes the counters of a kind that are by key and not by group. keys is a
 // query for the keys; arg is its parameter $2.
 func (t *Tx) DropKeyCounters(ctx context.Context, kind, keys string, arg any) error {

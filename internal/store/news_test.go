@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/store"
@@ -368,7 +369,7 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 			want, now = append(want, b.Identity), now.Add(time.Second)
 		}
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			got, err := tx.Owners(ctx, l.folder, owner, 2)
+			got, err := iamdb.In(tx.Tx).Holders(ctx, l.folder, owner, 2)
 			if diff := cmp.Diff(want[1:3], got); diff != "" {
 				t.Error(diff)
 			}

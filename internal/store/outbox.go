@@ -11,6 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
+// LastEvent is a query for the number of the newest event.
+const LastEvent = `SELECT coalesce(max(seq), 0) FROM outbox`
+
 // Emit adds an event to the outbox, in the transaction of the change. before and after are
 // the versions of the resource, or nil if it did not or does not exist.
 func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {

@@ -65,6 +65,18 @@ func (t *Tx) RequireGroup(ctx context.Context, group resource.UID) error {
 	return t.Require(ctx, "groups", "group", group)
 }
 
+// LockGroup locks a group until the commit, so that transactions that call it for the same
+// group run one after the other. It returns fault.NotFound if there is no such group.
+func (t *Tx) LockGroup(ctx context.Context, group resource.UID) error {
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.ForUpdate, []any{string(group)}, &one)
+	return Missing(err, "group", group)
+}
+
+// GroupRows is the relation of groups that packages may read in their queries, followed by
+// AS and a name. The table belongs to iamdb.
+const GroupRows = `(SELECT seg, uid, parent, name FROM groups)`
+
 // RequireRole is Require for a role.
 func (t *Tx) RequireRole(ctx context.Context, role resource.UID) error {
 	return t.Require(ctx, "roles", "role", role)

@@ -369,7 +369,7 @@ func (s *Store) PastGroups(
 	if err := s.Row(ctx, `SELECT count(*) FROM group_history AS t WHERE `+where, q.Args, &out.Total); err != nil {
 		return out, err
 	}
-	text := `SELECT t.uid, t.name, NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.uid)
+	text := `SELECT t.uid, t.name, NOT EXISTS (SELECT 1 FROM ` + store.GroupRows + ` AS g WHERE g.uid = t.uid)
 		FROM group_history AS t WHERE ` + where +
 		q.After() + ` ORDER BY ` + q.Order() + q.Limit(r.Size+1) + ` OFFSET ` + q.Arg(r.Skip)
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {

@@ -51,7 +51,7 @@ func recordUse(ctx context.Context, t *store.Tx, u Use, lastUse time.Time) error
 	slices.Sort(caps) // a fixed order, so that two replicas cannot deadlock
 	text := `INSERT INTO binding_uses (binding, capability, last_ms)
 		SELECT t.seg, s.v, CAST(` + q.Arg(store.MS(lastUse)) + ` AS BIGINT)
-		FROM role_bindings AS t CROSS JOIN ` + t.DB.Engine.Unnest(&q, caps) + ` AS s
+		FROM ` + iamdb.BindingRows + ` AS t CROSS JOIN ` + t.DB.Engine.Unnest(&q, caps) + ` AS s
 		WHERE t.parent = ` + q.Arg(store.Segment(u.Group)) + ` AND t.identity = ` + q.Arg(string(u.Identity)) + `
 			AND t.role = ` + q.Arg(store.Segment(u.Role)) + `
 			AND t.expire_ms = ` + q.Arg(u.ExpireMS) + ` AND t.start_ms = ` + q.Arg(u.StartMS) + `
@@ -84,7 +84,7 @@ func (s *Store) UsesOf(
 	}
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT b.uid, u.capability, u.last_ms FROM ` + s.Engine.Unnest(&q, distinct(bindings)) + ` AS s
-		CROSS JOIN role_bindings AS b CROSS JOIN binding_uses AS u WHERE b.uid = s.v AND u.binding = b.seg`
+		CROSS JOIN ` + iamdb.BindingRows + ` AS b CROSS JOIN binding_uses AS u WHERE b.uid = s.v AND u.binding = b.seg`
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var number, last int64

@@ -494,3 +494,17 @@ func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource
 	})
 	return joined, err
 }
+
+// Holders returns up to n identities that hold a role in a group at this moment, the oldest binding first.
+func (t Tx) Holders(ctx context.Context, group, role resource.UID, n int) ([]resource.UID, error) {
+	now, err := t.Clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT identity FROM role_bindings WHERE parent = $1 AND role = $2
+		AND start_ms <= $4 AND end_ms = 0 AND (expire_ms = 0 OR expire_ms > $4)
+		ORDER BY create_ms, seg LIMIT $3`, store.Segment(group), store.Segment(role), n, store.MS(now))
+}
+
+// BindingRows is the relation of bindings that packages may read in their queries, followed by AS and a name.
+const BindingRows = `(SELECT seg, uid, parent, identity, role, start_ms, expire_ms FROM role_bindings)`

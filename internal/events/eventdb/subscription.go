@@ -35,7 +35,7 @@ func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription)
 			return err
 		}
 		_, err := t.Exec(ctx,
-			`UPDATE subscriptions SET cursor_seq = (SELECT coalesce(max(seq), 0) FROM outbox) WHERE seg = $1`,
+			`UPDATE subscriptions SET cursor_seq = (`+store.LastEvent+`) WHERE seg = $1`,
 			store.Segment(v.UID))
 		if err != nil {
 			return err

@@ -10,13 +10,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
 // TagAt returns the digest that a tag of a repo pointed to at a time. It returns fault.NotFound if there was no
 // such tag at that time, or if there is no such repo.
 func (s *Store) TagAt(ctx context.Context, repo resource.UID, name string, asOf time.Time) (digest string, _ error) {
-	err := s.Row(ctx, `SELECT h.digest FROM repos AS r JOIN tag_history AS h ON h.repo = r.seg
+	err := s.Row(ctx, `SELECT h.digest FROM `+registrydb.RepoRows+` AS r JOIN `+registrydb.TagHistoryRows+` AS h
+		ON h.repo = r.seg
 		WHERE r.uid = $1 AND h.name = $2 AND h.at_ms <= $3 ORDER BY h.seq DESC LIMIT 1`,
 		[]any{string(repo), name, store.MS(asOf)}, &digest)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && digest == "" {
@@ -27,9 +29,12 @@ func (s *Store) TagAt(ctx context.Context, repo resource.UID, name string, asOf 
 
 // TagsAt returns the tags that pointed to an image of a repo, or to an index that lists it, at a time.
 func (s *Store) TagsAt(ctx context.Context, repo resource.UID, digest string, asOf time.Time) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT DISTINCT h.name FROM tag_history AS h WHERE h.repo = $1
-		AND (h.digest = $2 OR h.digest IN (SELECT r.digest FROM manifest_refs AS r WHERE r.repo = $1 AND r.child = $2))
-		AND h.at_ms <= $3 AND NOT EXISTS (SELECT 1 FROM tag_history AS x WHERE x.repo = h.repo AND x.name = h.name
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT DISTINCT h.name FROM `+registrydb.TagHistoryRows+` AS h
+		WHERE h.repo = $1
+		AND (h.digest = $2 OR h.digest IN (SELECT r.digest FROM `+registrydb.ManifestRefRows+` AS r WHERE r.repo = $1
+		AND r.child = $2))
+		AND h.at_ms <= $3 AND NOT EXISTS (SELECT 1 FROM `+registrydb.TagHistoryRows+` AS x WHERE x.repo = h.repo
+		AND x.name = h.name
 		AND x.seq > h.seq AND x.at_ms <= $3)`, store.Segment(repo), digest, store.MS(asOf))
 }
 
@@ -43,12 +48,14 @@ func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]regi
 	text := fmt.Sprintf(`SELECT h.number, h.name, h.at_ms, h.until_ms FROM (
 		SELECT p.number, p.name, p.at_ms, p.until_ms,
 			row_number() OVER (PARTITION BY p.number ORDER BY p.until_ms DESC, p.seq DESC) AS n
-		FROM (SELECT d.number, t.name, t.at_ms, t.seq, (SELECT x.at_ms FROM tag_history AS x WHERE x.repo = t.repo
+		FROM (SELECT d.number, t.name, t.at_ms, t.seq, (SELECT x.at_ms FROM `+registrydb.TagHistoryRows+` AS x
+		WHERE x.repo = t.repo
 			AND x.name = t.name AND x.seq > t.seq ORDER BY x.seq LIMIT 1) AS until_ms
 			FROM (SELECT i.number, i.repo, i.digest FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v
-				UNION SELECT i.number, i.repo, r.digest FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
+				UNION SELECT i.number, i.repo, r.digest FROM %s AS s CROSS JOIN images AS i
+				CROSS JOIN `+registrydb.ManifestRefRows+` AS r
 				WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest) AS d
-			CROSS JOIN tag_history AS t WHERE t.repo = d.repo AND t.digest = d.digest) AS p
+			CROSS JOIN `+registrydb.TagHistoryRows+` AS t WHERE t.repo = d.repo AND t.digest = d.digest) AS p
 		WHERE p.until_ms IS NOT NULL) AS h WHERE h.n <= %s ORDER BY h.number, h.n`,
 		s.Engine.Unnest(&q, numbers), s.Engine.Unnest(&q, numbers), q.Arg(maxPastTags))
 	tags := map[int64][]registry.PastTag{}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
@@ -94,10 +95,11 @@ func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (images []N
 // selectImageTags returns the statement of tagsOfImages.
 func selectImageTags(e engine.Engine, numbers []int64) (text string, args []any) {
 	q := store.Query{Engine: e}
-	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
+	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN `+registrydb.TagRows+` AS t
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
-		UNION ALL SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN manifest_refs AS r
-		CROSS JOIN tags AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
+		UNION ALL SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN `+registrydb.ManifestRefRows+` AS r
+		CROSS JOIN `+registrydb.TagRows+` AS t WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest
+		AND t.digest = r.digest
 		AND t.parent = r.repo LIMIT %s`, e.Unnest(&q, numbers), e.Unnest(&q, numbers), q.Arg(maxImageTags))
 	return text, q.Args
 }
@@ -120,8 +122,10 @@ func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]
 func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string) (map[string][]string, error) {
 	q := store.Query{Engine: s.Engine}
 	seg := q.Arg(store.Segment(repo))
-	text := fmt.Sprintf(`SELECT s.v, t.name FROM %s AS s CROSS JOIN tags AS t WHERE t.digest = s.v AND t.parent = %s
-		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN manifest_refs AS r CROSS JOIN tags AS t
+	text := fmt.Sprintf(`SELECT s.v, t.name FROM %s AS s CROSS JOIN `+registrydb.TagRows+` AS t WHERE t.digest = s.v
+		AND t.parent = %s
+		UNION SELECT s.v, t.name FROM %s AS s CROSS JOIN `+registrydb.ManifestRefRows+` AS r
+		CROSS JOIN `+registrydb.TagRows+` AS t
 		WHERE r.repo = %s AND r.child = s.v AND t.digest = r.digest AND t.parent = r.repo LIMIT %s`,
 		s.Engine.Unnest(&q, digests), seg, s.Engine.Unnest(&q, digests), seg, q.Arg(maxImageTags+1))
 	tags, n := map[string][]string{}, 0
@@ -140,13 +144,15 @@ func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string)
 
 // ListedBy returns up to n digests of the manifests that an index of a repo lists.
 func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM manifest_refs WHERE repo = $1 AND digest = $2
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM `+registrydb.ManifestRefRows+` AS manifest_refs
+		WHERE repo = $1 AND digest = $2
 		AND child IS NOT NULL ORDER BY child LIMIT $3`, store.Segment(repo), index, n)
 }
 
 // IndexesWith returns up to n digests of the indexes of a repo that list a manifest, the last pushed first.
 func (s *Store) IndexesWith(ctx context.Context, repo resource.UID, child string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifest_refs AS r CROSS JOIN manifests AS m
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRefRows+` AS r
+		CROSS JOIN `+registrydb.ManifestRows+` AS m
 		WHERE r.repo = $1 AND r.child = $2 AND m.repo = r.repo AND m.digest = r.digest
 		ORDER BY m.push_ms DESC, m.digest LIMIT $3`, store.Segment(repo), child, n)
 }
@@ -155,6 +161,6 @@ func (s *Store) IndexesWith(ctx context.Context, repo resource.UID, child string
 func (s *Store) Pushers(ctx context.Context, repo resource.UID, digests []string) (map[string]resource.UID, error) {
 	q := store.Query{Engine: s.Engine}
 	return store.ReadMap[string, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT m.digest, m.actor FROM %s AS s
-		CROSS JOIN manifests AS m WHERE m.repo = %s AND m.digest = s.v`, s.Engine.Unnest(&q, digests),
+		CROSS JOIN `+registrydb.ManifestRows+` AS m WHERE m.repo = %s AND m.digest = s.v`, s.Engine.Unnest(&q, digests),
 		q.Arg(store.Segment(repo))), q.Args...)
 }

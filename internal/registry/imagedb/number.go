@@ -115,3 +115,14 @@ func (t Tx) ImageNumber(ctx context.Context, q QueuedImage) (number *int64, stat
 		[]any{store.Segment(q.Repo), q.Digest}, &number, &state)
 	return number, state, err
 }
+
+// LockChunk locks a chunk of images until the commit.
+func (t Tx) LockChunk(ctx context.Context, chunk int64) error {
+	var one int
+	return t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.ForDelete, []any{chunk}, &one)
+}
+
+// MarkSwept records that no bitmap of packages has images of a chunk that are gone.
+func (t Tx) MarkSwept(ctx context.Context, chunk int64) error {
+	return t.Later(ctx, `UPDATE image_chunks SET gone = 0 WHERE chunk = $1`, chunk)
+}

@@ -40,7 +40,8 @@ func (s *Store) TagPeriods(ctx context.Context, under []resource.UID, since int6
 	for _, root := range under {
 		_, above := registrydb.Below(root)
 		if err := s.Rows(ctx, `SELECT r.uid, h.seq, h.name, h.digest, h.at_ms, i.state, i.indexed_ms, i.number
-			FROM repos AS r CROSS JOIN tag_history AS h LEFT JOIN images AS i ON i.repo = h.repo AND i.digest = h.digest
+			FROM `+registrydb.RepoRows+` AS r CROSS JOIN `+registrydb.TagHistoryRows+` AS h LEFT JOIN images AS i
+			ON i.repo = h.repo AND i.digest = h.digest
 			WHERE r.uid >= $1 AND r.uid < $2 AND h.repo = r.seg ORDER BY r.uid, h.name, h.seq`,
 			[]any{string(root), above},
 			func(row store.Scanner) (bool, error) { return false, p.scan(row) }); err != nil {
@@ -121,7 +122,7 @@ func (s *Store) addChildren(ctx context.Context, periods []TagPeriod) error {
 	}
 	q := store.Query{Engine: s.Engine}
 	return s.Rows(ctx, fmt.Sprintf(`SELECT h.seq, i.digest, i.state, i.indexed_ms, i.number FROM %s AS s
-		CROSS JOIN tag_history AS h CROSS JOIN manifest_refs AS r CROSS JOIN images AS i
+		CROSS JOIN `+registrydb.TagHistoryRows+` AS h CROSS JOIN `+registrydb.ManifestRefRows+` AS r CROSS JOIN images AS i
 		WHERE h.seq = s.v AND r.repo = h.repo AND r.digest = h.digest
 		AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`, s.Engine.Unnest(&q, keys)), q.Args,
 		func(row store.Scanner) (bool, error) {

@@ -108,20 +108,14 @@ func (t Tx) SettleImage(
 //
 // All transactions lock in one order: manifest, image, inspection, chunks in rising order.
 func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
-	for _, text := range []string{
-		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2` + t.DB.Engine.ForShare,
-		`SELECT 1 FROM images AS t WHERE t.repo = $1 AND t.digest = $2` + t.DB.Engine.ForDelete,
-	} {
-		var one int
-		err := t.Row(ctx, text, []any{store.Segment(q.Repo), q.Digest}, &one)
-		if errors.Is(err, sql.ErrNoRows) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
+	held, err := registrydb.In(t.Tx).HoldManifest(ctx, q.Repo, q.Digest)
+	if err != nil || !held {
+		return false, err
 	}
-	return true, nil
+	images, err := store.ReadColumn[int](ctx, t.Rows,
+		`SELECT 1 FROM images AS t WHERE t.repo = $1
+			AND t.digest = $2`+t.DB.Engine.ForDelete, store.Segment(q.Repo), q.Digest)
+	return len(images) > 0, err
 }
 
 // QueueLength returns the number of images in the queue, at most 10,000.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
@@ -24,7 +25,8 @@ func (s *Store) RepoImages(ctx context.Context, numbers []int64) (map[resource.U
 			return err
 		}
 		q := store.Query{Engine: s.Engine}
-		return read(ctx, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s CROSS JOIN repos AS r WHERE r.seg = s.v`,
+		return read(ctx, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s CROSS JOIN `+registrydb.RepoRows+` AS r
+			WHERE r.seg = s.v`,
 			s.Engine.Unnest(&q, slices.Collect(maps.Keys(byRepo)))), q.Args, func(row store.Scanner) (bool, error) {
 			var repo int64
 			var uid resource.UID
@@ -132,10 +134,11 @@ type ImageTag struct {
 // tag of an index that lists several of the images is returned once.
 func (s *Store) ImageTags(ctx context.Context, numbers []int64) ([]ImageTag, error) {
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i CROSS JOIN tags AS t
+	text := fmt.Sprintf(`SELECT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i
+		CROSS JOIN `+registrydb.TagRows+` AS t
 		WHERE i.number = s.v AND t.digest = i.digest AND t.parent = i.repo
 		UNION ALL SELECT DISTINCT i.uid, t.name, t.digest FROM %s AS s CROSS JOIN images AS i
-		CROSS JOIN manifest_refs AS r CROSS JOIN tags AS t
+		CROSS JOIN `+registrydb.ManifestRefRows+` AS r CROSS JOIN `+registrydb.TagRows+` AS t
 		WHERE i.number = s.v AND r.repo = i.repo AND r.child = i.digest AND t.digest = r.digest
 		AND t.parent = r.repo`, s.Engine.Unnest(&q, numbers), s.Engine.Unnest(&q, numbers))
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (t ImageTag, err error) {

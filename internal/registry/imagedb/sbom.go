@@ -17,11 +17,13 @@ import (
 // queue.
 
 // attachedTo is the SQL condition that documents may be attached to an image. $3 to $5 are the tags that attach them.
-const attachedTo = `(EXISTS (SELECT 1 FROM manifests AS a WHERE a.repo = images.repo AND a.subject = images.digest
+const attachedTo = `(EXISTS (SELECT 1 FROM ` + registrydb.ManifestRows + ` AS a WHERE a.repo = images.repo
+	AND a.subject = images.digest
 	AND a.subject <> '')
-	OR EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = images.repo AND r.child = images.digest)
+	OR EXISTS (SELECT 1 FROM ` + registrydb.ManifestRefRows + ` AS r WHERE r.repo = images.repo
+	AND r.child = images.digest)
 	OR EXISTS (SELECT 1 FROM image_sboms AS s WHERE s.repo = images.repo AND s.image = images.digest)
-	OR EXISTS (SELECT 1 FROM tags AS g WHERE g.parent = images.repo AND g.name IN ($3, $4, $5)))`
+	OR EXISTS (SELECT 1 FROM ` + registrydb.TagRows + ` AS g WHERE g.parent = images.repo AND g.name IN ($3, $4, $5)))`
 
 // queueAttached queues the documents of an image that was just inspected, if there are any. Documents that were
 // attached before the image was known could not be queued, and reading them depends on the packages of the

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -78,7 +79,7 @@ func firstInReach(found []RepoManifest, r store.Reach, n int) []RepoManifest {
 func imagesBeginning(org int64, prefix string) (args []any, text string) {
 	return []any{org, prefix, prefix + "g", maxCandidates}, `SELECT i.uid, i.digest FROM images AS i
 		WHERE i.root = $1 AND i.digest >= $2 AND i.digest < $3
-		AND EXISTS (SELECT 1 FROM manifests AS m WHERE m.repo = i.repo AND m.digest = i.digest)
+		AND EXISTS (SELECT 1 FROM ` + registrydb.ManifestRows + ` AS m WHERE m.repo = i.repo AND m.digest = i.digest)
 		ORDER BY i.digest LIMIT $4`
 }
 
@@ -89,12 +90,12 @@ func nextDigest(after, prefix string, first bool) (args []any, text string) {
 	if first {
 		than = ">="
 	}
-	return []any{after, prefix + "g"}, `SELECT digest FROM manifests WHERE digest ` + than + ` $1 AND digest < $2
-		ORDER BY digest LIMIT 1`
+	return []any{after, prefix + "g"}, `SELECT digest FROM ` + registrydb.ManifestRows + ` AS manifests
+		WHERE digest ` + than + ` $1 AND digest < $2 ORDER BY digest LIMIT 1`
 }
 
 // holdersOf selects repos that have a manifest.
 func holdersOf(digest string) (args []any, text string) {
-	return []any{digest, maxCandidates}, `SELECT (SELECT r.uid FROM repos AS r WHERE r.seg = m.repo)
-		FROM manifests AS m WHERE m.digest = $1 LIMIT $2`
+	return []any{digest, maxCandidates}, `SELECT (SELECT r.uid FROM ` + registrydb.RepoRows + ` AS r WHERE r.seg = m.repo)
+		FROM ` + registrydb.ManifestRows + ` AS m WHERE m.digest = $1 LIMIT $2`
 }

@@ -29,7 +29,8 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 	for _, root := range under {
 		var indexes []int64 // segments of the tags that point to no image, but perhaps to an index
 		below, above := registrydb.Below(root)
-		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number FROM tags AS t LEFT JOIN images AS i
+		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number FROM `+registrydb.TagRows+` AS t
+			LEFT JOIN images AS i
 			ON i.repo = t.parent AND i.digest = t.digest WHERE t.uid > $1 AND t.uid < $2`, []any{below, above},
 			func(row store.Scanner) (bool, error) {
 				var tag int64
@@ -43,8 +44,9 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 			return nil, err
 		}
 		q := store.Query{Engine: s.Engine}
-		err = s.Rows(ctx, fmt.Sprintf(`SELECT t.seg, i.repo, i.digest, i.state, i.number FROM %s AS s CROSS JOIN tags AS t
-			CROSS JOIN manifest_refs AS r CROSS JOIN images AS i WHERE t.seg = s.v AND r.repo = t.parent
+		err = s.Rows(ctx, fmt.Sprintf(`SELECT t.seg, i.repo, i.digest, i.state, i.number FROM %s AS s
+			CROSS JOIN `+registrydb.TagRows+` AS t
+			CROSS JOIN `+registrydb.ManifestRefRows+` AS r CROSS JOIN images AS i WHERE t.seg = s.v AND r.repo = t.parent
 			AND r.digest = t.digest AND r.child IS NOT NULL AND i.repo = r.repo AND i.digest = r.child`,
 			s.Engine.Unnest(&q, indexes)), q.Args, func(row store.Scanner) (bool, error) {
 			var tag int64
@@ -62,7 +64,8 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 func (s *Store) nameRepos(ctx context.Context, t taggedImages) error {
 	q := store.Query{Engine: s.Engine}
 	repos, err := store.ReadMap[int64, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s
-		CROSS JOIN repos AS r WHERE r.seg = s.v`, s.Engine.Unnest(&q, slices.Collect(maps.Keys(t.repos)))), q.Args...)
+		CROSS JOIN `+registrydb.RepoRows+` AS r
+		WHERE r.seg = s.v`, s.Engine.Unnest(&q, slices.Collect(maps.Keys(t.repos)))), q.Args...)
 	for repo, indexes := range t.repos {
 		for _, i := range indexes {
 			t.images[i].Repo = repos[repo]

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -14,7 +16,8 @@ import (
 // the last pull of each. Anonymous pulls have the identity "".
 func (s *Store) Pullers(ctx context.Context, numbers []int64, since time.Time) (map[resource.UID]time.Time, error) {
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT p.identity, max(p.create_ms) FROM %s AS s CROSS JOIN images AS i CROSS JOIN pulls AS p
+	text := fmt.Sprintf(`SELECT p.identity, max(p.create_ms) FROM %s AS s CROSS JOIN `+imagedb.ImageRows+` AS i
+		CROSS JOIN `+registrydb.PullRows+` AS p
 		WHERE i.number = s.v AND p.digest = i.digest AND p.uid >= i.uid || '/' AND p.uid < i.uid || '0' AND NOT p.push
 		AND p.create_ms >= %s GROUP BY p.identity`, s.Engine.Unnest(&q, numbers), q.Arg(store.MS(since)))
 	last := map[resource.UID]time.Time{}
@@ -68,8 +71,9 @@ func (s *Store) SearchPullers(
 // pullersFrom returns the identities that have ever pulled from an organization. It takes one index lookup for each.
 func (s *Store) pullersFrom(ctx context.Context, f PullerSearch) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `WITH RECURSIVE who (identity) AS (
-			SELECT min(identity) FROM pulls WHERE a1 = $1
-			UNION ALL SELECT (SELECT min(p.identity) FROM pulls AS p WHERE p.a1 = $1 AND p.identity > w.identity)
+			SELECT min(identity) FROM `+registrydb.PullRows+` AS pulls WHERE a1 = $1
+			UNION ALL SELECT (SELECT min(p.identity) FROM `+registrydb.PullRows+` AS p WHERE p.a1 = $1
+			AND p.identity > w.identity)
 			FROM who AS w WHERE w.identity IS NOT NULL)
 		SELECT identity FROM who WHERE identity IS NOT NULL LIMIT $2`, store.Segment(f.Root), f.Most)
 }
@@ -77,7 +81,8 @@ func (s *Store) pullersFrom(ctx context.Context, f PullerSearch) ([]string, erro
 // newest is the number of pulls of each identity that lastPulls reads.
 const newest = 16
 
-const pullsOfIdentity = ` FROM pulls AS p JOIN images AS i ON i.repo = p.parent AND i.digest = p.digest
+const pullsOfIdentity = ` FROM ` + registrydb.PullRows + ` AS p JOIN ` + imagedb.ImageRows + ` AS i
+	ON i.repo = p.parent AND i.digest = p.digest
 	WHERE p.a1 = $1 AND p.create_ms >= $2 AND NOT p.push AND p.identity = `
 
 // lastPulls searches the newest pulls of identities, and adds to found. It returns the identities that were not
@@ -152,7 +157,7 @@ func (s *Store) allPulls(
 // that the pulled images are not known.
 func (s *Store) MixedPulls(ctx context.Context, repos []resource.UID, since time.Time) (n int, _ error) {
 	q := store.Query{Engine: s.Engine}
-	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM pulls AS p
+	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM `+registrydb.PullRows+` AS p
 		WHERE p.digest = '' AND p.uid >= s.v || '/' AND p.uid < s.v || '0' AND NOT p.push AND p.create_ms >= %s)`,
 		s.Engine.Unnest(&q, repos), q.Arg(store.MS(since))), q.Args, &n)
 	return n, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -19,7 +20,8 @@ func (s *Store) CountPulls(
 ) (n int64, last time.Time, _ error) {
 	var ms int64
 	err := s.Row(ctx, `SELECT coalesce(sum(1 + more), 0), coalesce(max(create_ms), 0) FROM (
-			SELECT more, create_ms FROM pulls WHERE parent = $1 AND digest = $2 AND create_ms >= $3 AND NOT push
+			SELECT more, create_ms FROM `+registrydb.PullRows+` AS pulls WHERE parent = $1 AND digest = $2 AND create_ms >= $3
+			AND NOT push
 			ORDER BY create_ms DESC LIMIT $4) AS x`,
 		[]any{store.Segment(repo), digest, store.MS(since), countedPulls}, &n, &ms)
 	if ms > 0 {
@@ -48,7 +50,7 @@ func (s *Store) PullSums(ctx context.Context, target resource.UID, since time.Ti
 		where = fmt.Sprintf(`uid > %s AND uid < %s`, q.Arg(string(target)+"/"), q.Arg(string(target)+"0"))
 	}
 	text := fmt.Sprintf(`SELECT min(uid), digest, identity, CAST(count(*) + sum(more) AS BIGINT), max(create_ms)
-		FROM pulls WHERE %s AND create_ms >= %s AND NOT push AND digest <> ''
+		FROM `+registrydb.PullRows+` AS pulls WHERE %s AND create_ms >= %s AND NOT push AND digest <> ''
 		GROUP BY parent, digest, identity LIMIT %s`, where, q.Arg(store.MS(since)), q.Arg(n))
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p PullSum, err error) {
 		var uid resource.UID
@@ -72,7 +74,7 @@ func (s *Store) PulledBy(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
 ) (repos []PulledRepo, complete bool, _ error) {
 	indexes, rows := map[resource.UID]int{}, 0 // in repos
-	err := s.Rows(ctx, `SELECT uid, more, create_ms FROM pulls
+	err := s.Rows(ctx, `SELECT uid, more, create_ms FROM `+registrydb.PullRows+` AS pulls
 			WHERE a1 = $1 AND identity = $2 AND create_ms >= $3 AND NOT push ORDER BY create_ms DESC LIMIT $4`,
 		[]any{store.Segment(org), string(identity), store.MS(since), n + 1},
 		func(row store.Scanner) (bool, error) {

@@ -472,3 +472,11 @@ func (s *Store) Referrers(
 		WHERE repo = $1 AND subject = $2 AND subject <> '' AND digest > $3 AND ($4 = '' OR artifact_type = $4)
 		ORDER BY digest LIMIT $5`, store.Segment(repo), subject, last, artifactType, n)
 }
+
+// HoldManifest locks a manifest of a repo, so that it is not deleted before the commit. It reports whether there is
+// such a manifest.
+func (t Tx) HoldManifest(ctx context.Context, repo resource.UID, digest string) (bool, error) {
+	rows, err := store.ReadColumn[int](ctx, t.Rows,
+		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForShare, store.Segment(repo), digest)
+	return len(rows) > 0, err
+}

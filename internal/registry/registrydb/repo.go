@@ -3,6 +3,7 @@ package registrydb
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -301,7 +302,7 @@ func (s *Store) GroupAt(ctx context.Context, names []string) (uid resource.UID, 
 		return "", fault.Missing("group", strings.Join(names, "/"))
 	}
 	args, group := store.GroupNamed(names)
-	err := s.Row(ctx, `SELECT uid FROM groups WHERE seg = `+group, args, &uid)
+	err := s.Row(ctx, `SELECT uid FROM `+store.GroupRows+` AS groups WHERE seg = `+group, args, &uid)
 	return uid, store.Missing(err, "group", resource.UID(strings.Join(names, "/")))
 }
 
@@ -352,4 +353,26 @@ func (t Tx) createMissing(ctx context.Context, ref RepoRef, uid resource.UID, er
 		r.UID, _, err = t.findRepo(ctx, ref)
 	}
 	return r.UID, err
+}
+
+// ChangeSync applies change to the stored sync settings of a repo, and writes them if change returns true. It adds no
+// event and keeps the version of the repo, because no caller has changed the repo.
+func (t Tx) ChangeSync(ctx context.Context, repo resource.UID, change func(*registry.Repo) bool) error {
+	var detail string
+	if err := t.Row(ctx, `SELECT detail FROM repos WHERE uid = $1`, []any{string(repo)}, &detail); err != nil {
+		return err
+	}
+	var r registry.Repo
+	if err := json.Unmarshal([]byte(detail), &r); err != nil {
+		return err
+	}
+	if !change(&r) {
+		return nil
+	}
+	detail, err := store.Encode(r)
+	if err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, `UPDATE repos SET detail = $2 WHERE uid = $1`, string(repo), detail)
+	return err
 }

@@ -56,10 +56,8 @@ func (s *Store) UpdateRegistrySettings(
 	ctx context.Context, group resource.UID, change func(*registry.Settings) error,
 ) (set registry.Settings, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		var one int
-		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.ForUpdate, []any{string(group)},
-			&one); err != nil {
-			return store.Missing(err, "group", group)
+		if err := t.LockGroup(ctx, group); err != nil {
+			return err
 		}
 		before, err := s.settingsAbove(ctx, group, t.Row)
 		if err != nil {

@@ -46,7 +46,7 @@ func (s *Store) MeasureTrash(ctx context.Context, place resource.UID, before tim
 	below, above := Below(place)
 	var exists int64
 	err := s.Row(ctx, `SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT),
-		(SELECT count(*) FROM groups WHERE uid = $4) + (SELECT count(*) FROM repos WHERE uid = $4)
+		(SELECT count(*) FROM `+store.GroupRows+` AS groups WHERE uid = $4) + (SELECT count(*) FROM repos WHERE uid = $4)
 		FROM trash WHERE uid > $1 AND uid < $2 AND create_ms <= $3`,
 		[]any{below, above, store.MS(before), string(place)}, &n, &bytes, &exists)
 	if err == nil && exists+n == 0 {

@@ -97,7 +97,7 @@ func (s *Store) SaveUpload(ctx context.Context, u registry.Upload, holder string
 	return s.write(ctx, func(t Tx) error {
 		var before int64 // the lock delays a concurrent deletion of the group, which deletes its uploads
 		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3
-			AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = t.grp)`+s.Engine.ForUpdate,
+			AND EXISTS (SELECT 1 FROM `+store.GroupRows+` AS g WHERE g.uid = t.grp)`+s.Engine.ForUpdate,
 			[]any{u.ID, holder, string(u.Group)}, &before)
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(u.ID))

@@ -59,7 +59,8 @@ func (s *Store) judge(
 // readNodes reads the manifests of a repo, their tags, and the manifests that indexes list.
 func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 	args := []any{store.Segment(repo)}
-	err := t.Rows(ctx, `SELECT digest, media_type, artifact_type, subject, size, push_ms FROM manifests
+	err := t.Rows(ctx, `SELECT digest, media_type, artifact_type, subject, size, push_ms
+		FROM `+registrydb.ManifestRows+` AS manifests
 		WHERE repo = $1`, args,
 		func(row store.Scanner) (bool, error) {
 			n := &node{}
@@ -73,7 +74,7 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 	if err != nil {
 		return err
 	}
-	const selectTags = `SELECT name, digest, update_ms FROM tags WHERE parent = $1`
+	const selectTags = `SELECT name, digest, update_ms FROM ` + registrydb.TagRows + ` AS tags WHERE parent = $1`
 	err = t.Rows(ctx, selectTags, args, func(row store.Scanner) (bool, error) {
 		var name, digest string
 		var updated int64
@@ -88,7 +89,8 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 	if err != nil {
 		return err
 	}
-	return t.Rows(ctx, `SELECT DISTINCT digest, child FROM manifest_refs WHERE repo = $1 AND child IS NOT NULL`, args,
+	return t.Rows(ctx, `SELECT DISTINCT digest, child FROM `+registrydb.ManifestRefRows+` AS manifest_refs
+		WHERE repo = $1 AND child IS NOT NULL`, args,
 		func(row store.Scanner) (bool, error) {
 			var digest, child string
 			if err := row.Scan(&digest, &child); err != nil {
@@ -117,7 +119,7 @@ func (t Tx) keepRecorded(
 ) error {
 	q := store.Query{Engine: t.DB.Engine}
 	each := t.DB.Engine.Unnest(&q, j.undecided())
-	text := `SELECT s.v FROM ` + each + ` AS s WHERE EXISTS (SELECT 1 FROM pulls AS p
+	text := `SELECT s.v FROM ` + each + ` AS s WHERE EXISTS (SELECT 1 FROM ` + registrydb.PullRows + ` AS p
 		WHERE p.parent = ` + q.Arg(store.Segment(repo)) + ` AND p.digest = s.v
 		AND p.create_ms > ` + q.Arg(store.MS(j.now.Add(-days(within)))) + ` AND p.push = ` + q.Arg(push) + `)`
 	return t.keepDigests(ctx, j, why, text, q.Args...)
@@ -174,7 +176,8 @@ const baseDigest = "org.opencontainers.image.base.digest"
 func (t Tx) keepNeeded(ctx context.Context, j *judge, repo resource.UID) error {
 	below, above := registrydb.Below(repo.Root())
 	based := 0
-	err := t.Rows(ctx, `SELECT m.digest, m.annotations FROM repos AS r CROSS JOIN manifests AS m
+	err := t.Rows(ctx, `SELECT m.digest, m.annotations FROM `+registrydb.RepoRows+` AS r
+		CROSS JOIN `+registrydb.ManifestRows+` AS m
 		WHERE r.uid > $1 AND r.uid < $2 AND m.repo = r.seg
 		AND replace(m.annotations, '`+baseDigest+`', '') <> m.annotations`, []any{below, above},
 		func(row store.Scanner) (bool, error) {
@@ -218,7 +221,8 @@ func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
 	}
 	q := store.Query{Engine: t.DB.Engine}
 	each, repo := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(plan.Repo))
-	err := t.Rows(ctx, `SELECT s.v, b.size FROM `+each+` AS s CROSS JOIN manifest_refs AS r CROSS JOIN blobs AS b
+	err := t.Rows(ctx, `SELECT s.v, b.size FROM `+each+` AS s CROSS JOIN `+registrydb.ManifestRefRows+` AS r
+		CROSS JOIN `+registrydb.BlobRows+` AS b
 		WHERE r.repo = `+repo+` AND r.digest = s.v AND b.digest = r.blob`, q.Args, func(row store.Scanner) (bool, error) {
 		var digest string
 		var size int64
@@ -242,9 +246,10 @@ func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int6
 	q := store.Query{Engine: t.DB.Engine}
 	each, in := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(repo))
 	err := t.Row(ctx, `SELECT CAST(coalesce(sum(b.size), 0) AS BIGINT) FROM (
-			SELECT DISTINCT r.blob FROM `+each+` AS s CROSS JOIN manifest_refs AS r
+			SELECT DISTINCT r.blob FROM `+each+` AS s CROSS JOIN `+registrydb.ManifestRefRows+` AS r
 			WHERE r.repo = `+in+` AND r.digest = s.v AND r.blob IS NOT NULL) AS f
-		CROSS JOIN blobs AS b WHERE b.digest = f.blob AND NOT EXISTS (SELECT 1 FROM manifest_refs AS o
+		CROSS JOIN `+registrydb.BlobRows+` AS b WHERE b.digest = f.blob AND NOT EXISTS (SELECT 1
+		FROM `+registrydb.ManifestRefRows+` AS o
 			WHERE o.repo = `+in+` AND o.blob = f.blob
 			AND o.digest NOT IN (SELECT v FROM `+t.DB.Engine.Unnest(&q, gone)+` AS g))`,
 		q.Args, &n)
@@ -255,8 +260,10 @@ func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int6
 func (t Tx) lastPulls(ctx context.Context, plan *RetentionPlan, gone []string, owner map[string]int) error {
 	q := store.Query{Engine: t.DB.Engine}
 	each, repo := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(plan.Repo))
-	return t.Rows(ctx, `SELECT p.uid, p.digest, p.tag, p.identity, p.create_ms FROM `+each+` AS s CROSS JOIN pulls AS p
-		WHERE p.seg = (SELECT l.seg FROM pulls AS l WHERE l.parent = `+repo+` AND l.digest = s.v AND NOT l.push
+	return t.Rows(ctx, `SELECT p.uid, p.digest, p.tag, p.identity, p.create_ms FROM `+each+` AS s
+		CROSS JOIN `+registrydb.PullRows+` AS p
+		WHERE p.seg = (SELECT l.seg FROM `+registrydb.PullRows+` AS l WHERE l.parent = `+repo+` AND l.digest = s.v
+		AND NOT l.push
 		ORDER BY l.parent DESC, l.digest DESC, l.create_ms DESC LIMIT 1)`, q.Args, func(row store.Scanner) (bool, error) {
 		var p registry.Pull
 		var ms int64

@@ -179,7 +179,7 @@ func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.
 // there is none.
 func (s *Store) nextRepo(ctx context.Context, t Tx, place, after resource.UID) (resource.UID, error) {
 	_, above := registrydb.Below(place)
-	next, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM repos
+	next, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT uid FROM `+registrydb.RepoRows+` AS repos
 		WHERE uid > $1 AND uid >= $2 AND uid < $3 ORDER BY uid LIMIT 1`, string(after), string(place), above)
 	if err != nil || len(next) == 0 {
 		return "", err

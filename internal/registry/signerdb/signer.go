@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -126,7 +127,7 @@ func (s *Store) SignaturesAbout(
 		m := registry.Manifest{Subject: subject}
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Body)
 		return m, err
-	}, `SELECT digest, media_type, size, artifact_type, body FROM manifests
+	}, `SELECT digest, media_type, size, artifact_type, body FROM `+registrydb.ManifestRows+` AS manifests
 		WHERE repo = $1 AND subject = $2 AND subject <> '' AND size <= $3
 			AND (artifact_type LIKE 'application/vnd.dev.sigstore.bundle%'
 				OR artifact_type LIKE 'application/vnd.dev.cosign.%')
@@ -138,11 +139,13 @@ func (s *Store) SignaturesAbout(
 // SignedIndexes returns up to n digests of the indexes of a repo that list a manifest and have something attached to
 // them, the oldest first.
 func (s *Store) SignedIndexes(ctx context.Context, repo resource.UID, digest string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifest_refs AS r JOIN manifests AS m
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRefRows+` AS r
+		JOIN `+registrydb.ManifestRows+` AS m
 			ON m.repo = r.repo AND m.digest = r.digest
 		WHERE r.repo = $1 AND r.child = $2 AND r.child IS NOT NULL AND (
-			EXISTS (SELECT 1 FROM manifests AS a WHERE a.repo = r.repo AND a.subject = r.digest AND a.subject <> '')
-			OR EXISTS (SELECT 1 FROM tags AS t WHERE t.parent = r.repo AND t.name IN
+			EXISTS (SELECT 1 FROM `+registrydb.ManifestRows+` AS a WHERE a.repo = r.repo AND a.subject = r.digest
+			AND a.subject <> '')
+			OR EXISTS (SELECT 1 FROM `+registrydb.TagRows+` AS t WHERE t.parent = r.repo AND t.name IN
 				(replace(r.digest, ':', '-'), replace(r.digest, ':', '-') || '.sig')))
 		ORDER BY m.push_ms, m.digest LIMIT $3`, store.Segment(repo), digest, n)
 }

@@ -86,7 +86,8 @@ func (t Tx) refuseLoop(ctx context.Context, repo, source resource.UID) error {
 	if _, err := t.Exec(ctx, `UPDATE follow_cursor SET seq = seq WHERE id = 1`); err != nil {
 		return err
 	}
-	const text = `SELECT f.source_uid FROM follows AS f CROSS JOIN repos AS t WHERE ` + registrydb.FollowRow +
+	const text = `SELECT f.source_uid FROM follows AS f CROSS JOIN ` + registrydb.RepoRows + ` AS t
+		WHERE ` + registrydb.FollowRow +
 		` AND f.uid = $1`
 	for current, n := source, 0; ; n++ {
 		if current == repo {
@@ -119,7 +120,8 @@ const followColumns = `t.uid, t.detail, f.source_uid, f.identity, f.set_ms, f.du
 	f.success_ms, f.fail_ms, f.error, f.failed, f.tags`
 
 // selectFollows selects followColumns of repos t.
-const selectFollows = `SELECT ` + followColumns + ` FROM repos AS t LEFT JOIN follows AS f ON ` + registrydb.FollowRow
+const selectFollows = `SELECT ` + followColumns + ` FROM ` + registrydb.RepoRows + ` AS t
+	LEFT JOIN follows AS f ON ` + registrydb.FollowRow
 
 // Follow returns the sync status of a repo. It returns fault.NotFound if there is no such repo, or if it has no
 // source.
@@ -148,7 +150,8 @@ func (s *Store) Follows(
 		return out, err
 	}
 	below, above := registrydb.Below(group)
-	if err := s.Row(ctx, `SELECT count(*) FROM repos AS t WHERE `+hasSource+` AND t.uid > $1 AND t.uid < $2`,
+	if err := s.Row(ctx, `SELECT count(*) FROM `+registrydb.RepoRows+` AS t WHERE `+hasSource+` AND t.uid > $1
+		AND t.uid < $2`,
 		[]any{below, above}, &out.Total); err != nil {
 		return out, err
 	}
@@ -224,7 +227,7 @@ func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.D
 	return s.write(ctx, func(t Tx) error {
 		var due sql.NullInt64
 		var begun int64
-		err := t.Row(ctx, `SELECT f.due_ms, f.begin_ms FROM follows AS f CROSS JOIN repos AS t
+		err := t.Row(ctx, `SELECT f.due_ms, f.begin_ms FROM follows AS f CROSS JOIN `+registrydb.RepoRows+` AS t
 			WHERE `+registrydb.FollowRow+` AND f.uid = $1`, []any{string(repo)}, &due, &begun)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):

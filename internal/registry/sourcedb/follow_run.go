@@ -3,7 +3,6 @@ package sourcedb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -114,8 +113,9 @@ type FollowedTag struct {
 // FollowWanted returns up to n tags of the source, after last in the order of their names, that the repo does
 // not have or that point to another digest there.
 func (s *Store) FollowWanted(ctx context.Context, run FollowRun, last string, n int) ([]FollowedTag, error) {
-	return store.ReadAll(ctx, s.Rows, scanFollowed, `SELECT s.name, s.digest, coalesce(f.digest, '') FROM tags AS s
-		LEFT JOIN tags AS f ON f.parent = $2 AND f.name = s.name
+	return store.ReadAll(ctx, s.Rows, scanFollowed, `SELECT s.name, s.digest, coalesce(f.digest, '')
+		FROM `+registrydb.TagRows+` AS s
+		LEFT JOIN `+registrydb.TagRows+` AS f ON f.parent = $2 AND f.name = s.name
 		WHERE s.parent = $1 AND s.name > $3 AND (f.digest IS NULL OR f.digest <> s.digest) ORDER BY s.name LIMIT $4`,
 		store.Segment(run.Source), store.Segment(run.Repo), last, n)
 }
@@ -128,10 +128,10 @@ func scanFollowed(row store.Scanner) (g FollowedTag, _ error) {
 // FollowReferrers returns up to n digests after last of manifests that the source has and the repo lacks, and whose
 // subject is in the repo.
 func (s *Store) FollowReferrers(ctx context.Context, run FollowRun, last string, n int) ([]string, error) {
-	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM manifests AS m
+	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRows+` AS m
 		WHERE m.repo = $1 AND m.subject <> '' AND m.digest > $3
-		AND EXISTS (SELECT 1 FROM manifests AS h WHERE h.repo = $2 AND h.digest = m.subject)
-		AND NOT EXISTS (SELECT 1 FROM manifests AS f WHERE f.repo = $2 AND f.digest = m.digest)
+		AND EXISTS (SELECT 1 FROM `+registrydb.ManifestRows+` AS h WHERE h.repo = $2 AND h.digest = m.subject)
+		AND NOT EXISTS (SELECT 1 FROM `+registrydb.ManifestRows+` AS f WHERE f.repo = $2 AND f.digest = m.digest)
 		ORDER BY m.digest LIMIT $4`, store.Segment(run.Source), store.Segment(run.Repo), last, n)
 }
 
@@ -185,8 +185,8 @@ func (s *Store) DropFollowed(
 
 // FollowSurplus reports whether the repo of a run has a tag that the source does not have.
 func (s *Store) FollowSurplus(ctx context.Context, run FollowRun) (surplus bool, err error) {
-	err = s.Row(ctx, `SELECT EXISTS (SELECT 1 FROM tags AS t WHERE t.parent = $1 AND NOT EXISTS
-		(SELECT 1 FROM tags AS s WHERE s.parent = $2 AND s.name = t.name))`,
+	err = s.Row(ctx, `SELECT EXISTS (SELECT 1 FROM `+registrydb.TagRows+` AS t WHERE t.parent = $1 AND NOT EXISTS
+		(SELECT 1 FROM `+registrydb.TagRows+` AS s WHERE s.parent = $2 AND s.name = t.name))`,
 		[]any{store.Segment(run.Repo), store.Segment(run.Source)}, &surplus)
 	return surplus, err
 }
@@ -246,7 +246,7 @@ func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) err
 		}
 		if _, err := t.Exec(ctx, `UPDATE follows SET holder = '', until_ms = 0, due_ms = $2, again = $3, tries = $4,
 			fail_ms = $5, ran_ms = $6, success_ms = $7, error = $8, failed = $9,
-			tags = (SELECT count(*) FROM tags AS g WHERE g.parent = follows.repo) WHERE uid = $1`,
+			tags = (SELECT count(*) FROM `+registrydb.TagRows+` AS g WHERE g.parent = follows.repo) WHERE uid = $1`,
 			string(run.Repo), store.MS(due), false, tries, fail, ran, success, end.Error,
 			strings.Join(end.Failed[:min(len(end.Failed), maxFailedTags)], " ")); err != nil {
 			return err
@@ -261,22 +261,11 @@ func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) err
 // extend stores the time until which a repo follows its source, at most once a day. Because no caller has changed the
 // repo, it adds no event and keeps the version of the repo.
 func (t Tx) extend(ctx context.Context, run FollowRun, until time.Time) error {
-	var detail string
-	err := t.Row(ctx, `SELECT detail FROM repos WHERE uid = $1`, []any{string(run.Repo)}, &detail)
-	if err != nil {
-		return err
-	}
-	var r registry.Repo
-	if err := json.Unmarshal([]byte(detail), &r); err != nil {
-		return err
-	}
-	if r.Sync == nil || r.Sync.Source != string(run.Source) || until.Sub(r.Sync.ExpirationTime) < 24*time.Hour {
-		return nil
-	}
-	r.Sync.ExpirationTime = until
-	if detail, err = store.Encode(r); err != nil {
-		return err
-	}
-	_, err = t.Exec(ctx, `UPDATE repos SET detail = $2 WHERE uid = $1`, string(run.Repo), detail)
-	return err
+	return registrydb.In(t.Tx).ChangeSync(ctx, run.Repo, func(r *registry.Repo) bool {
+		if r.Sync == nil || r.Sync.Source != string(run.Source) || until.Sub(r.Sync.ExpirationTime) < 24*time.Hour {
+			return false
+		}
+		r.Sync.ExpirationTime = until
+		return true
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (s *Store) InsertUpstream(ctx context.Context, u registry.Upstream) error {
 		var have string
 		var repos int
 		err := t.Row(ctx, `SELECT coalesce((SELECT name FROM registry_upstreams WHERE parent = $1), ''),
-			(SELECT count(*) FROM (SELECT 1 FROM repos WHERE uid > $2 AND uid < $3 LIMIT 1) AS r)`,
+			(SELECT count(*) FROM (SELECT 1 FROM `+registrydb.RepoRows+` AS repos WHERE uid > $2 AND uid < $3 LIMIT 1) AS r)`,
 			[]any{store.Segment(u.Group()), string(u.Group()) + "/", string(u.Group()) + "0"}, &have, &repos)
 		if err != nil {
 			return err
@@ -89,7 +90,8 @@ func (s *Store) UpdateUpstream(
 		if before.Address != after.Address {
 			group := string(after.Group())
 			if err := t.Later(ctx, `DELETE FROM upstream_tags
-				WHERE repo IN (SELECT seg FROM repos WHERE uid > $1 AND uid < $2)`, group+"/", group+"0"); err != nil {
+				WHERE repo IN (SELECT seg FROM `+registrydb.RepoRows+` AS repos WHERE uid > $1
+				AND uid < $2)`, group+"/", group+"0"); err != nil {
 				return err
 			}
 		}

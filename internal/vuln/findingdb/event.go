@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -85,7 +86,8 @@ func (i Images) Numbers(n int) (numbers []int64) {
 
 // ImagesIn returns the images in a group and below it.
 func (t Tx) ImagesIn(ctx context.Context, group resource.UID) (Images, error) {
-	found, err := sets(ctx, t.Rows, t.DB.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
+	found, err := sets(ctx, t.Rows, t.DB.Engine, `SELECT b.chunk, b.bits FROM %s AS s
+		CROSS JOIN `+imagedb.GroupImageRows+` AS b
 		WHERE b.grp = s.v`, []int64{store.Segment(group)})
 	return found, err
 }
@@ -224,19 +226,9 @@ func (t Tx) ImagesByNumber(ctx context.Context, numbers []int64) ([]ImageNumber,
 	return store.ReadAll(ctx, t.Rows, func(row store.Scanner) (i ImageNumber, err error) {
 		err = row.Scan(&i.Number, &i.Repo, &i.Digest)
 		return i, err
-	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest FROM %s AS s CROSS JOIN images AS i WHERE i.number = s.v
+	}, fmt.Sprintf(`SELECT i.number, i.uid, i.digest FROM %s AS s CROSS JOIN `+imagedb.ImageRows+` AS i
+		WHERE i.number = s.v
 		ORDER BY i.number DESC`, t.DB.Engine.Unnest(&q, numbers)), q.Args...)
-}
-
-// Owners returns at most n identities that currently hold a role in a group.
-func (t Tx) Owners(ctx context.Context, group, role resource.UID, n int) ([]resource.UID, error) {
-	asOf, err := t.Clock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT identity FROM role_bindings WHERE parent = $1 AND role = $2
-		AND start_ms <= $4 AND end_ms = 0 AND (expire_ms = 0 OR expire_ms > $4)
-		ORDER BY create_ms, seg LIMIT $3`, store.Segment(group), store.Segment(role), n, store.MS(asOf))
 }
 
 // A ChangedImage is an image whose packages have changed since its last event.
@@ -288,7 +280,7 @@ func (t Tx) DropChangedImage(ctx context.Context, number int64) error {
 func (t Tx) MarkChanging(ctx context.Context, numbers, announced []int64, quiet bool) error {
 	for _, n := range numbers {
 		if err := t.Later(ctx, `INSERT INTO image_news (number, root, told, quiet)
-			SELECT i.number, i.root, $2, $3 FROM images AS i WHERE i.number = $1 ON CONFLICT (number) DO NOTHING`,
+			SELECT i.number, i.root, $2, $3 FROM `+imagedb.ImageRows+` AS i WHERE i.number = $1 ON CONFLICT (number) DO NOTHING`,
 			n, encodeIDs(announced), quiet); err != nil {
 			return err
 		}
@@ -304,7 +296,8 @@ func (t Tx) Content(ctx context.Context, i vuln.NewsImage) (ids []int64, matched
 	if err != nil {
 		return nil, false, err
 	}
-	texts, err := store.ReadColumn[[]byte](ctx, t.Rows, `SELECT n.packages FROM images AS i JOIN inspections AS n
+	texts, err := store.ReadColumn[[]byte](ctx, t.Rows, `SELECT n.packages FROM `+imagedb.ImageRows+` AS i
+		JOIN inspections AS n
 		ON n.digest = i.digest WHERE i.repo = $1 AND i.digest = $2 AND i.state = $3`, store.Segment(i.Repo), i.Digest,
 		int(registry.ImageIndexed))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
@@ -79,9 +80,7 @@ func (t Tx) replaceInventory(ctx context.Context, p vuln.InventoryPlace, entries
 // lockPlaces returns the places of an organization, and locks them against concurrent
 // changes.
 func (t Tx) lockPlaces(ctx context.Context, root resource.UID) ([]Place, error) {
-	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.ForUpdate, []any{string(root)},
-		&one); err != nil {
+	if err := t.LockGroup(ctx, root); err != nil {
 		return nil, err
 	}
 	return store.ReadAll(ctx, t.Rows, scanPlace, `SELECT `+placeColumns+` FROM inventory_places AS p WHERE p.root = $1`,
@@ -148,7 +147,8 @@ func (s *Store) places(ctx context.Context, read store.Reader, reach []resource.
 	slices.Sort(roots)
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM %s AS s CROSS JOIN inventory_places AS p WHERE p.root = s.v
-		AND EXISTS (SELECT 1 FROM groups AS g WHERE g.uid = p.uid)`, placeColumns, s.Engine.Unnest(&q, slices.Compact(roots)))
+		AND EXISTS (SELECT 1 FROM `+store.GroupRows+` AS g
+		WHERE g.uid = p.uid)`, placeColumns, s.Engine.Unnest(&q, slices.Compact(roots)))
 	places, err := store.ReadAll(ctx, read, scanPlace, text, q.Args...)
 	places = slices.DeleteFunc(places, func(p Place) bool { return !store.Covered(reach, p.Group) })
 	slices.SortFunc(places, func(a, b Place) int { return cmp.Compare(a.key(), b.key()) })
@@ -213,7 +213,8 @@ func (f InventoryFilter) matching(q *store.Query) (text string) {
 		text += ` AND e.digest = ` + q.Arg(f.Digest)
 	}
 	if f.Repo != "" {
-		text += ` AND EXISTS (SELECT 1 FROM manifests AS m WHERE m.repo = ` + q.Arg(store.Segment(f.Repo)) +
+		text += ` AND EXISTS (SELECT 1 FROM ` + registrydb.ManifestRows + ` AS m
+			WHERE m.repo = ` + q.Arg(store.Segment(f.Repo)) +
 			` AND m.digest = e.digest)`
 	}
 	return text

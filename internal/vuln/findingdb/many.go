@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 )
 
 // The number of keys that one statement looks up.
@@ -134,7 +135,7 @@ func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) e
 	for batch := range slices.Chunk(keys, keyBatch) {
 		q := store.Query{Engine: s.Engine}
 		text := fmt.Sprintf(`SELECT n.advisory, a.uid, n.names FROM %s AS s CROSS JOIN matched_advisories AS n
-			CROSS JOIN advisories AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Unnest(&q, batch))
+			CROSS JOIN `+advisorydb.AdvisoryRows+` AS a WHERE n.advisory = s.v AND a.seg = s.v`, s.Engine.Unnest(&q, batch))
 		err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var key int64
 			var a NamedAdvisory

@@ -13,6 +13,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
@@ -195,7 +197,7 @@ func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.
 	if err != nil || len(holders) == 0 {
 		return nil, err
 	}
-	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN group_images AS b
+	return sets(ctx, read, s.Engine, `SELECT b.chunk, b.bits FROM %s AS s CROSS JOIN `+imagedb.GroupImageRows+` AS b
 		WHERE b.grp = s.v`, holders)
 }
 
@@ -207,8 +209,9 @@ func (s *Store) holders(ctx context.Context, read store.Reader, groups []resourc
 		texts[i] = string(g)
 	}
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN groups AS g WHERE g.uid = s.v
-		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN repos AS r WHERE r.uid = s.v`, s.Engine.Unnest(&q, texts),
+	text := fmt.Sprintf(`SELECT g.seg FROM %s AS s CROSS JOIN `+store.GroupRows+` AS g WHERE g.uid = s.v
+		UNION ALL SELECT r.seg FROM %s AS s CROSS JOIN `+registrydb.RepoRows+` AS r
+		WHERE r.uid = s.v`, s.Engine.Unnest(&q, texts),
 		s.Engine.Unnest(&q, texts))
 	return store.ReadColumn[int64](ctx, read, text, q.Args...)
 }
@@ -426,7 +429,8 @@ func sets(
 // returns the number of rows that it has read.
 func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
 	const many = bitmap.Size / 8
-	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM image_chunks WHERE gone >= $1
+	chunks, err := store.ReadColumn[int64](ctx, s.Rows, `SELECT chunk FROM `+imagedb.ChunkRows+` AS image_chunks
+		WHERE gone >= $1
 		OR gone > 0 AND gone = used`, many)
 	if err != nil {
 		return 0, err
@@ -441,18 +445,17 @@ func (s *Store) SweepChunks(ctx context.Context) (n int, _ error) {
 			return n, err
 		}
 	}
-	gone, err := s.Exec(ctx, `DELETE FROM inspections WHERE NOT EXISTS (SELECT 1 FROM images AS i
+	gone, err := s.Exec(ctx, `DELETE FROM inspections WHERE NOT EXISTS (SELECT 1 FROM `+imagedb.ImageRows+` AS i
 		WHERE i.digest = inspections.digest)`)
 	return n + int(gone), err
 }
 
 func (t Tx) sweepChunk(ctx context.Context, chunk int64) (int, error) {
-	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.ForDelete, []any{chunk},
-		&one); err != nil {
+	if err := imagedb.In(t.Tx).LockChunk(ctx, chunk); err != nil {
 		return 0, err
 	}
-	numbers, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT number FROM images WHERE number >= $1 AND number < $2`,
+	numbers, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT number FROM `+imagedb.ImageRows+` AS images
+		WHERE number >= $1 AND number < $2`,
 		chunk*bitmap.Size, (chunk+1)*bitmap.Size)
 	if err != nil {
 		return 0, err
@@ -469,5 +472,5 @@ func (t Tx) sweepChunk(ctx context.Context, chunk int64) (int, error) {
 	if err := t.changeImages(ctx, chunk, packages, func(s *bitmap.Set) { s.And(&alive) }); err != nil {
 		return 0, err
 	}
-	return len(packages), t.Later(ctx, `UPDATE image_chunks SET gone = 0 WHERE chunk = $1`, chunk)
+	return len(packages), imagedb.In(t.Tx).MarkSwept(ctx, chunk)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
@@ -51,7 +53,7 @@ func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]r
 		}
 		return b, err
 	}, `SELECT s.manifest, s.actor, s.push_ms, s.format, s.tool, s.warnings, s.packages FROM image_sboms AS s
-		WHERE s.repo = $1 AND s.image = $2 AND EXISTS (SELECT 1 FROM manifests AS m WHERE m.repo = s.repo
+		WHERE s.repo = $1 AND s.image = $2 AND EXISTS (SELECT 1 FROM `+registrydb.ManifestRows+` AS m WHERE m.repo = s.repo
 		AND m.digest = s.manifest) ORDER BY s.push_ms DESC, s.manifest`, store.Segment(repo), image)
 }
 
@@ -113,7 +115,8 @@ func union(texts [][]byte) (united []int64, _ error) {
 // because on PostgreSQL it would not see this change.
 func (t Tx) TakePackages(ctx context.Context, digest string, numbers, packages []int64) error {
 	claims := map[int64][]int64{} // image numbers by package
-	err := t.Rows(ctx, `SELECT i.number, s.packages FROM image_sboms AS s CROSS JOIN images AS i WHERE s.image = $1
+	err := t.Rows(ctx, `SELECT i.number, s.packages FROM image_sboms AS s CROSS JOIN `+imagedb.ImageRows+` AS i
+		WHERE s.image = $1
 		AND i.repo = s.repo AND i.digest = s.image AND i.number IS NOT NULL`, []any{digest},
 		func(row store.Scanner) (bool, error) {
 			var number int64
@@ -159,7 +162,7 @@ func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int
 	q := store.Query{Engine: s.Engine}
 	indexed := q.Arg(int(registry.ImageIndexed))
 	found := map[int64][]int64{}
-	err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, n.packages FROM %s AS s CROSS JOIN images AS i
+	err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, n.packages FROM %s AS s CROSS JOIN `+imagedb.ImageRows+` AS i
 		LEFT JOIN inspections AS n ON n.digest = i.digest AND i.state = %s WHERE i.number = s.v
 		AND EXISTS (SELECT 1 FROM image_sboms AS b WHERE b.repo = i.repo AND b.image = i.digest)`,
 		s.Engine.Unnest(&q, numbers), indexed), q.Args, func(row store.Scanner) (bool, error) {
@@ -204,7 +207,8 @@ func (s *Store) Claims(ctx context.Context, numbers []int64) (map[int64][]Claim,
 	claims := map[int64][]Claim{}
 	for batch := range slices.Chunk(numbers, keyBatch) {
 		q := store.Query{Engine: s.Engine}
-		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, b.push_ms, b.packages FROM %s AS s CROSS JOIN images AS i
+		err := s.Rows(ctx, fmt.Sprintf(`SELECT i.number, b.push_ms, b.packages FROM %s AS s
+			CROSS JOIN `+imagedb.ImageRows+` AS i
 			CROSS JOIN image_sboms AS b WHERE i.number = s.v AND b.repo = i.repo AND b.image = i.digest`,
 			s.Engine.Unnest(&q, batch)), q.Args, func(row store.Scanner) (bool, error) {
 			var number, pushed int64

@@ -7,9 +7,12 @@ import (
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
+	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 )
 
 // A Spread has the images that contain the packages of a query.
@@ -74,11 +77,13 @@ func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(
 	const digests = `(SELECT DISTINCT e.digest FROM inventory_entries AS e WHERE e.root = $1 AND e.digest <> '') AS d`
 	found := map[string]bool{}
 	for _, text := range []string{
-		`SELECT d.digest, i.number FROM ` + digests + ` JOIN images AS i ON i.root = $1 AND i.digest = d.digest
+		`SELECT d.digest, i.number FROM ` + digests + ` JOIN ` + imagedb.ImageRows + ` AS i
+			ON i.root = $1 AND i.digest = d.digest
 			WHERE i.number IS NOT NULL`,
-		`SELECT d.digest, i.number FROM ` + digests + ` JOIN manifests AS m ON m.digest = d.digest
-			JOIN manifest_refs AS r ON r.repo = m.repo AND r.digest = m.digest AND r.child IS NOT NULL
-			JOIN images AS i ON i.repo = r.repo AND i.digest = r.child WHERE i.root = $1 AND i.number IS NOT NULL`,
+		`SELECT d.digest, i.number FROM ` + digests + ` JOIN ` + registrydb.ManifestRows + ` AS m ON m.digest = d.digest
+			JOIN ` + registrydb.ManifestRefRows + ` AS r ON r.repo = m.repo AND r.digest = m.digest AND r.child IS NOT NULL
+			JOIN ` + imagedb.ImageRows + ` AS i ON i.repo = r.repo AND i.digest = r.child WHERE i.root = $1
+			AND i.number IS NOT NULL`,
 	} {
 		err := s.Rows(ctx, text, []any{store.Segment(root)}, func(row store.Scanner) (bool, error) {
 			var digest string
@@ -138,7 +143,7 @@ func (s *Store) ChangesPending(ctx context.Context, roots []resource.UID) (bool,
 	}
 	q := store.Query{Engine: s.Engine}
 	var n int
-	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM advisory_changes AS c
+	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM `+advisorydb.ChangeRows+` AS c
 		WHERE c.root = s.v)`, s.Engine.Unnest(&q, keys)), q.Args, &n)
 	return n > 0, err
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -410,7 +411,7 @@ func (w *eventWriter) ownersOf(ctx context.Context, group, home resource.UID) (o
 		return uids, nil
 	}
 	for g := group; home.Covers(g) && len(owners) == 0; g = g.Parent() {
-		if owners, err = w.db().Owners(ctx, g, resource.OwnerRole, maxListed); err != nil {
+		if owners, err = iamdb.In(w.db().Tx).Holders(ctx, g, resource.OwnerRole, maxListed); err != nil {
 			return nil, err
 		}
 	}

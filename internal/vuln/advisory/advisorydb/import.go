@@ -206,10 +206,10 @@ func (t Tx) index(ctx context.Context, group resource.UID, g generation, drafts 
 	if err := t.InsertRows(ctx, `INSERT INTO advisory_aliases (key, seg)`, aliases, ``); err != nil {
 		return err
 	}
-	if err := t.addToCounters(ctx, store.PartitionCounter, parts, 1); err != nil {
+	if err := t.CountKeys(ctx, store.PartitionCounter, parts, 1); err != nil {
 		return err
 	}
-	return t.addToCounters(ctx, store.NameCounter, named, 1)
+	return t.CountKeys(ctx, store.NameCounter, named, 1)
 }
 
 // unindex deletes the rows that index inserted for an advisory.
@@ -229,29 +229,8 @@ func (t Tx) unindex(ctx context.Context, g generation, d draft) error {
 			return err
 		}
 	}
-	if err := t.addToCounters(ctx, store.PartitionCounter, map[int64]int{d.partition: 1}, -1); err != nil {
+	if err := t.CountKeys(ctx, store.PartitionCounter, map[int64]int{d.partition: 1}, -1); err != nil {
 		return err
 	}
-	return t.addToCounters(ctx, store.NameCounter, named, -1)
-}
-
-// addToCounters adds sign*by[key] to the counter of each key. It locks the counters in the order of their keys, so that
-// two writers cannot deadlock. If sign is negative, it deletes counters that become 0.
-func (t Tx) addToCounters(ctx context.Context, kind string, by map[int64]int, sign int) error {
-	var rows [][]any
-	for _, k := range slices.Sorted(maps.Keys(by)) {
-		rows = append(rows, []any{kind, k, t.Shard, sign * by[k], 0})
-	}
-	err := t.InsertRows(ctx, `INSERT INTO counters (kind, grp, shard, n, children)`, rows,
-		` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n`)
-	if err != nil || sign > 0 {
-		return err
-	}
-	for _, row := range rows {
-		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`,
-			row[:3]...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.CountKeys(ctx, store.NameCounter, named, -1)
 }

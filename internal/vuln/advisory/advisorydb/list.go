@@ -279,7 +279,7 @@ func (l *advisoryList) countRanges(ctx context.Context, in indexRanges) error {
 		keys = append(keys, n.key)
 	}
 	kindArg := q.Arg(kind)
-	text := fmt.Sprintf(`SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c
+	text := fmt.Sprintf(`SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM `+store.CounterRows+` AS c
 		WHERE c.kind = %s AND c.grp = s.v) FROM %s AS s`, column, kindArg, q.Engine.Unnest(&q, keys))
 	return l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var i int

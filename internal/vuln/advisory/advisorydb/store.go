@@ -5,6 +5,7 @@ import (
 	"context"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/holdfast-dev/holdfast/internal/core/page"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/store"
