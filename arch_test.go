@@ -94,7 +94,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"access/iam", "access/admission access/authz access/grantlog access/iamdb core/fault core/page " +
 		"core/resource platform/mail platform/secret signin/signindb store"},
 	{"access/simulation", "access/authz access/grantlog access/iam access/iamdb core/fault core/resource " +
-		"platform/fairlimit store"},
+		"platform/fairlimit registry store"},
 	{"signin/token", "access/authz access/iamdb core/fault core/resource platform/metric platform/secret " +
 		"platform/trace store"},
 	{"signin/issuers", "platform/metric platform/outbound platform/trace"},
@@ -127,7 +127,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/mirror registry/pulldb registry/registrydb registry/reposync registry/retentiondb " +
 		"registry/signature registry/signerdb registry/sourcedb registry/upkeep store"},
 	{"registry/assembly", "access/authz access/iamdb core/page core/resource events/denials platform/blob " +
-		"platform/metric platform/outbound platform/secret registry registry/imagecopy registry/images " +
+		"platform/metric platform/outbound platform/secret registry/imagecopy registry/images " +
 		"registry/metadata registry/mirror registry/protocol registry/pulllog registry/registrydb " +
 		"registry/reposync registry/retentiondb registry/upkeep registry/upload registry/upstream " +
 		"signin/token store"},

@@ -21,3 +21,12 @@ type Pull struct {
 
 // Repo returns the UID of the repo.
 func (p Pull) Repo() resource.UID { return p.UID.Parent() }
+
+// A PulledRepo is a repo from which an identity has pulled.
+type PulledRepo struct {
+	Repo   resource.UID
+	Path   string // names of its groups and its own name
+	Public bool   // anybody can pull from it
+	Count  int64  // number of pulls
+	Last   time.Time
+}

@@ -1,13 +1,12 @@
 package server
 
 import (
-	"context"
-
 	"github.com/holdfast-dev/holdfast/internal/api/v2/vulnapi"
 	"github.com/holdfast-dev/holdfast/internal/core/page"
-	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
+	"github.com/holdfast-dev/holdfast/internal/registry/images"
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 	"github.com/holdfast-dev/holdfast/internal/vuln/blast"
@@ -20,14 +19,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// openGate builds the gate that refuses pulls of images with findings and of unsigned
-// images. The registry calls the gate, and the gate calls the registry, which exists
-// before the first pull.
-func (s *Server) openGate() *policy.Gate {
-	signed := func(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, err error) {
-		return s.registry.Images.SignedBy(ctx, repo, digest, group)
-	}
-	return policy.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), signed, s.counts)
+// newGate returns the gate that refuses pulls of images with findings and of unsigned
+// images. It finds signatures with the reader of the registry.
+func (s *Server) newGate(signatures *images.Reader) protocol.Gate {
+	return policy.NewGate(findingdb.New(s.store), imagedb.New(s.store), advisorydb.New(s.store), signatures, s.counts)
 }
 
 // openFindings builds the indexer, which inspects images, and the matcher, which

@@ -14,12 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/holdfast-dev/holdfast/internal/access/simulation"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
-	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
 	"github.com/holdfast-dev/holdfast/internal/registry/upkeep"
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
@@ -76,7 +74,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	out.PerHost = mirror.MaxFetches
 	s.registry = assembly.New(s.store, s.checker, s.issuer, blobs, assembly.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
-		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, Gate: s.openGate().Check,
+		Assume: s.assumeForRegistry, Admit: s.budgets.Admit, CountPull: s.budgets.Pull, NewGate: s.newGate,
 		KeepTrash: s.cfg.KeepTrash, KeepPulls: s.cfg.KeepPulls, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
 		Upstreams: upstream.New(upstream.Config{Outbound: out, Now: s.cfg.Now}), Outbound: out, Key: s.key,
 		Dir:         s.cfg.DataDir,
@@ -212,18 +210,3 @@ func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// pulledBy returns the function that reads pulls for simulations.
-func pulledBy(images *metadata.Service) func(
-	ctx context.Context, org, identity resource.UID, since time.Time, n int,
-) ([]simulation.PulledRepo, bool, error) {
-	return func(
-		ctx context.Context, org, identity resource.UID, since time.Time, n int,
-	) (all []simulation.PulledRepo, complete bool, _ error) {
-		repos, complete, err := images.PulledBy(ctx, org, identity, since, n)
-		for _, r := range repos {
-			all = append(all, simulation.PulledRepo(r))
-		}
-		return all, complete, err
-	}
-}

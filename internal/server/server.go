@@ -224,7 +224,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Registry: images, Advisory: s.advisory, Findings: findings.Findings, Events: events,
 	})
 	s.operator = status.New(s.store, s.issuer, s.state, s.cfg.Operators)
-	simulations := simulation.New(s.store, s.checker, s.iam, simulation.Config{Now: s.cfg.Now, Pulls: pulledBy(images)})
+	simulations := simulation.New(s.store, s.checker, s.iam, simulation.Config{Now: s.cfg.Now, Pulls: images})
 	s.api = api.New(api.Services{
 		IAM: s.iam, Simulation: simulations, Budgets: s.budgets, Registry: images, STS: s.sts,
 		Advisory: s.advisory, Login: s.login, Accounts: s.accounts, Events: events,

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/grantlog"
 	"github.com/holdfast-dev/holdfast/internal/access/iam"
 	"github.com/holdfast-dev/holdfast/internal/platform/fairlimit"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
@@ -42,11 +43,16 @@ const (
 type Config struct {
 	Now func() time.Time // nil is time.Now
 
-	// Pulls returns the repos of an organization from which an identity has pulled since a time. It considers the newest n
-	// pulls; complete is false if there are more. If Pulls is nil, the result has no pulls.
-	Pulls func(
+	Pulls PullRecords // if it is nil, the result has no pulls
+}
+
+// PullRecords are the records of pulls from the registry.
+type PullRecords interface {
+	// PulledBy returns the repos of an organization from which an identity has pulled since a time. It considers the
+	// newest n pulls; complete is false if there are more.
+	PulledBy(
 		ctx context.Context, org, identity resource.UID, since time.Time, n int,
-	) (_ []PulledRepo, complete bool, _ error)
+	) (repos []registry.PulledRepo, complete bool, _ error)
 }
 
 // A Service simulates changes to access control. It is safe for concurrent use.
@@ -66,15 +72,6 @@ func New(db *store.DB, a *authz.Checker, i *iam.Service, cfg Config) *Service {
 	}
 	return &Service{store: iamdb.New(db), past: grantlog.New(db), iam: i, authz: a, cfg: cfg,
 		limiter: fairlimit.YieldToWriters()}
-}
-
-// A PulledRepo is a repo from which an identity has pulled.
-type PulledRepo struct {
-	Repo   resource.UID
-	Path   string // names of its groups and its own name
-	Public bool   // anybody can pull from it
-	Count  int64  // number of pulls
-	Last   time.Time
 }
 
 // Consequences are the effects that changes would have.
@@ -117,7 +114,7 @@ type EndedSessions struct {
 // RefusedPulls are the pulls of an identity from a repo in the last 30 days that would have been refused.
 type RefusedPulls struct {
 	Identity resource.IdentityInfo
-	PulledRepo
+	registry.PulledRepo
 }
 
 // Changes are the changes to simulate.

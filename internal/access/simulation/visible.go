@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/authz"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
 // nameChanges counts changes, and describes the first changes that the caller may see.
@@ -220,7 +221,7 @@ func (s *Service) refusedPulls(
 		if d.late() {
 			break
 		}
-		repos, complete, err := s.cfg.Pulls(ctx, p.org, p.identity, since, maxPullsOfUser)
+		repos, complete, err := s.cfg.Pulls.PulledBy(ctx, p.org, p.identity, since, maxPullsOfUser)
 		if err != nil {
 			return out, err
 		}
@@ -243,7 +244,7 @@ func (s *side) mayPull(identity, repo resource.UID) bool {
 
 // addPulls counts refused pulls from a repo, and adds them if the caller may list them.
 func (s *Service) addPulls(
-	ctx context.Context, d *difference, out *Affected[RefusedPulls], identity resource.UID, r PulledRepo,
+	ctx context.Context, d *difference, out *Affected[RefusedPulls], identity resource.UID, r registry.PulledRepo,
 ) {
 	out.Total += int(r.Count)
 	if !s.authz.Sees(ctx, resource.RepoList, r.Repo) || !s.authz.Sees(ctx, resource.IdentityList, r.Repo) {

@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 	"github.com/holdfast-dev/holdfast/internal/platform/secret"
-	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagecopy"
 	"github.com/holdfast-dev/holdfast/internal/registry/images"
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
@@ -42,9 +41,12 @@ type Config struct {
 	Assume    func(ctx context.Context, identity resource.UID, credential string) (string, error)
 	Admit     func(context.Context) error
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
-	Gate      func(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (why string, err error)
 	Sparse    bool
 	Redirect  bool
+
+	// NewGate returns the gate for pulls. It finds signatures with the reader of images. If NewGate is nil, nothing is
+	// refused.
+	NewGate func(signatures *images.Reader) protocol.Gate
 
 	TrustedRoot []byte // Sigstore's trusted_root.json, for signers without a root; may be nil
 
@@ -94,12 +96,16 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	rules.KeepPulls = max(0, c.KeepPulls)
 	s.RepoLookups = c.Metrics.Cache("repos")
 	uploads := upload.New(s, upload.Storage{Storage: b}, c.Log, c.Now)
-	copier := &imagecopy.Copier{Store: s, Sparse: c.Sparse, CountPull: c.CountPull, Gate: c.Gate}
 	r := &Registry{
 		Pulls:     pulllog.New(s, c.Log),
 		Images:    images.New(s, uploads.Storage, c.TrustedRoot, c.Metrics),
 		Retention: upkeep.NewRetention(rules, c.Log, c.Now),
 	}
+	var gate protocol.Gate
+	if c.NewGate != nil {
+		gate = c.NewGate(r.Images)
+	}
+	copier := &imagecopy.Copier{Store: s, Sparse: c.Sparse, CountPull: c.CountPull, Gate: gate}
 	r.Mirror = mirror.New(s, iam, uploads, mirror.Config{
 		Upstreams: c.Upstreams, Issuer: i, Key: c.Key, Dir: c.Dir, Metrics: c.Metrics, Log: c.Log, Now: c.Now,
 	})
@@ -112,7 +118,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	r.Sync = reposync.New(s, a, copier, r.Mirror, c.Metrics, c.Log)
 	r.Registry = protocol.New(protocol.Config{
 		Host: c.Host, Realm: c.Realm, Store: s, IAM: iam, Authz: a, Issuer: i, Uploads: uploads, Mirror: r.Mirror,
-		Images: r.Images, Pulls: r.Pulls, Assume: c.Assume, Admit: c.Admit, CountPull: c.CountPull, Gate: c.Gate,
+		Images: r.Images, Pulls: r.Pulls, Assume: c.Assume, Admit: c.Admit, CountPull: c.CountPull, Gate: gate,
 		Sparse: c.Sparse, Redirect: c.Redirect, Metrics: c.Metrics, Refusals: c.Refusals, Log: c.Log, Now: c.Now,
 	})
 	r.metadata = metadata.Config{

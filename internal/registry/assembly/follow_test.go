@@ -23,7 +23,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/assembly"
+	"github.com/holdfast-dev/holdfast/internal/registry/images"
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
+	"github.com/holdfast-dev/holdfast/internal/registry/protocol"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
@@ -307,11 +309,13 @@ func TestFollowFails(t *testing.T) {
 			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 				late := sha(nil)
 				r := newFollowRig(t, s, assembly.Config{
-					Gate: func(_ context.Context, _ resource.UID, m registry.Manifest, _ bool) (string, error) {
-						if refuse["late"] && m.Digest == late {
-							return "a secret finding", nil
-						}
-						return "", nil
+					NewGate: func(*images.Reader) protocol.Gate {
+						return gateFunc(func(m registry.Manifest) string {
+							if refuse["late"] && m.Digest == late {
+								return "a secret finding"
+							}
+							return ""
+						})
 					},
 					CountPull: func(context.Context, resource.UID, bool) error {
 						if limited {
@@ -556,4 +560,11 @@ func TestFollowTurns(t *testing.T) {
 			t.Errorf("%d of %d repos of one organization came before the one of another", before, len(all.Items))
 		}
 	})
+}
+
+// A gateFunc is a gate that returns a reason for a manifest.
+type gateFunc func(m registry.Manifest) (why string)
+
+func (f gateFunc) Check(_ context.Context, _ resource.UID, m registry.Manifest, _ bool) (string, error) {
+	return f(m), nil
 }

@@ -40,8 +40,14 @@ type Copier struct {
 	// may pull only because the repo is public.
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 
-	// Gate returns the reason why a rule refuses the pull of a manifest, or "". It may be nil.
-	Gate func(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (why string, err error)
+	Gate Gate // nil refuses nothing
+}
+
+// A Gate enforces the rules for pulls.
+type Gate interface {
+	// Check returns the reason why a rule refuses the pull of a manifest to the caller, or "". public is true if the
+	// caller may pull only because the repo is public.
+	Check(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (why string, err error)
 }
 
 // A Set is the content of one copy. In Manifests, a manifest follows the manifests to which it refers.
@@ -202,7 +208,7 @@ func (s *Set) checkGate(ctx context.Context, m registry.Manifest) error {
 	if s.copier.Gate == nil {
 		return nil
 	}
-	why, err := s.copier.Gate(ctx, s.from, m, s.public)
+	why, err := s.copier.Gate.Check(ctx, s.from, m, s.public)
 	if err == nil && why != "" {
 		err = fault.Unmet(pullRefused, "pulls of %s are refused: %s", m.Digest, why)
 	}

@@ -5,22 +5,14 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
+	"github.com/holdfast-dev/holdfast/internal/registry"
 )
-
-// A PulledRepo is a repo that an identity has pulled from.
-type PulledRepo struct {
-	Repo   resource.UID
-	Path   string // names of its groups and its own name
-	Public bool   // everybody may pull from it
-	Count  int64
-	Last   time.Time
-}
 
 // PulledBy returns the repos of an organization from which an identity has pulled since a time, most recently pulled
 // first. It considers the newest n pulls; complete is false if there are older ones. It does not authorize the caller.
 func (s *Service) PulledBy(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
-) (all []PulledRepo, complete bool, _ error) {
+) (all []registry.PulledRepo, complete bool, _ error) {
 	found, complete, err := s.pullRecords.PulledBy(ctx, org, identity, since, n)
 	if err != nil {
 		return nil, false, err
@@ -43,7 +35,9 @@ func (s *Service) PulledBy(
 			}
 			public[group] = set.Public
 		}
-		all = append(all, PulledRepo{r.Repo, paths[r.Repo], public[group], r.Count, r.Last})
+		all = append(all, registry.PulledRepo{
+			Repo: r.Repo, Path: paths[r.Repo], Public: public[group], Count: r.Count, Last: r.Last,
+		})
 	}
 	return all, complete, nil
 }

@@ -63,7 +63,7 @@ func (r *Registry) passGate(ctx context.Context, t target, m registry.Manifest) 
 	if r.config.Gate == nil || t.method != http.MethodGet {
 		return nil
 	}
-	why, err := r.config.Gate(ctx, t.repo, m, t.public)
+	why, err := r.config.Gate.Check(ctx, t.repo, m, t.public)
 	if err != nil || why == "" {
 		return err
 	}

@@ -47,8 +47,7 @@ type Config struct {
 	Admit     func(context.Context) error
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 
-	// Gate returns the reason why a rule refuses the pull of a manifest, or "". It may be nil.
-	Gate func(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (why string, err error)
+	Gate Gate // nil refuses nothing
 
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled completely.
@@ -61,6 +60,13 @@ type Config struct {
 	Refusals *denials.Recorder // nil discards them
 	Log      *slog.Logger
 	Now      func() time.Time
+}
+
+// A Gate enforces the rules for pulls.
+type Gate interface {
+	// Check returns the reason why a rule refuses the pull of a manifest to the caller, or "". public is true if the
+	// caller may pull only because the repo is public.
+	Check(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (why string, err error)
 }
 
 // A Registry is an http.Handler for /v2/.

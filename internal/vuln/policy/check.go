@@ -126,7 +126,7 @@ func (s *Service) refusedOf(
 		return nil, err
 	}
 	reasons := map[finding.ImageKey]string{}
-	j := judge{s.packages, s.images, s.advisories, s.registry.SignedBy}
+	j := judge{s.packages, s.images, s.advisories, s.registry}
 	for batch := range slices.Chunk(keys, checkBatch) {
 		verdicts, err := j.judgements(ctx, batch, []vuln.PullRule{rule}, asOf)
 		if err != nil {

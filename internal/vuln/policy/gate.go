@@ -38,17 +38,19 @@ type Gate struct {
 	verdicts *verdictCache
 }
 
-// A Signed returns which signer of a group has signed an image. If nobody has, signer
-// is "" and why is the reason. Both are "" if the image needs no signature.
-type Signed func(
-	ctx context.Context, repo resource.UID, digest string, group resource.UID,
-) (signer, why string, err error)
+// Signatures finds signatures of images. The registry implements it.
+type Signatures interface {
+	// SignedBy returns the first signer of an image that a group trusts, or "" and the reason why there is none. Both are
+	// "" for content that needs no signature.
+	SignedBy(ctx context.Context, repo resource.UID, digest string, group resource.UID) (signer, why string, err error)
+}
 
 // NewGate returns a Gate over a database.
 func NewGate(
-	packages *findingdb.Store, images *imagedb.Store, advisories *advisorydb.Store, signed Signed, m metric.Metrics,
+	packages *findingdb.Store, images *imagedb.Store, advisories *advisorydb.Store, signatures Signatures,
+	m metric.Metrics,
 ) *Gate {
-	g := &Gate{judge: judge{packages, images, advisories, signed}, rules: findingdb.NewRuleCache(packages),
+	g := &Gate{judge: judge{packages, images, advisories, signatures}, rules: findingdb.NewRuleCache(packages),
 		verdicts: newVerdictCache(m.Cache("verdicts"))}
 	packages.OnRevision(g.verdicts.clear)
 	return g

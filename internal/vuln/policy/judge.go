@@ -33,7 +33,7 @@ type judge struct {
 	packages   *findingdb.Store
 	images     *imagedb.Store
 	advisories *advisorydb.Store
-	signed     Signed
+	signatures Signatures
 }
 
 // refuses reports whether a rule refuses a finding at a time, without regard to
@@ -100,7 +100,7 @@ func (j judge) judgements(
 // signed it. As for exceptions, only signers in the group of the rule or above it
 // count, so that nobody below can lift the rule.
 func (j judge) judgeSigned(ctx context.Context, key finding.ImageKey, r vuln.PullRule, v *verdict) error {
-	signer, why, err := j.signed(ctx, key.Repo, key.Digest, r.Home())
+	signer, why, err := j.signatures.SignedBy(ctx, key.Repo, key.Digest, r.Home())
 	if errors.Is(err, fault.NotFound) {
 		why, err = "it was deleted a moment ago", nil
 	}
