@@ -275,7 +275,8 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 		org, _ := addOrganization(t, s, "org", alice)
 		_, err = s.SignIn(t.Context(), resource.SignIn{
-			Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new", Register: true, Invite: &resource.Presented{UID: org.UID.NewChild(), Digest: []byte("x")},
+			Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new", Register: true,
+			Invite: &resource.Presented{UID: org.UID.NewChild(), Digest: []byte("x")},
 		})
 		wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
 		_, err = s.Identity(t.Context(), resource.UserUID("https://issuer.test", "new"))
@@ -305,10 +306,14 @@ func accountTold(t *testing.T, s *storetest.Store) {
 			resource.AccountRecord{HasPassword: true}, resource.AccountRecord{HasPassword: true, HasTOTP: true}},
 		{"a passkey", func() {
 			must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte("k1"), Name: "hush", Detail: []byte(`"hush"`)}))
-		}, resource.AccountRecord{HasPassword: true, HasTOTP: true}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}},
+		}, resource.AccountRecord{HasPassword: true, HasTOTP: true}, resource.AccountRecord{
+			HasPassword: true, HasTOTP: true, Keys: 1,
+		}},
 		{"another", func() {
 			must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte("k2"), Name: "hush", Detail: []byte(`"hush"`)}))
-		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}},
+		}, resource.AccountRecord{
+			HasPassword: true, HasTOTP: true, Keys: 1,
+		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}},
 		{"one fewer", func() { must(t, s.DropPasskey(t.Context(), a.UID, []byte("k1"))) },
 			resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}, resource.AccountRecord{HasPassword: true,
 				HasTOTP: true, Keys: 1}},
@@ -316,7 +321,9 @@ func accountTold(t *testing.T, s *storetest.Store) {
 			update(func(a *resource.Account) {
 				a.Link = resource.Link{Digest: []byte("hush"), Expires: s.Now().Add(time.Hour), Factors: true}
 			})
-		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}},
+		}, resource.AccountRecord{
+			HasPassword: true, HasTOTP: true, Keys: 1,
+		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}},
 		{"the link followed", func() {
 			_, err := s.FollowLink(t.Context(), []byte("hush"), func(*resource.Account) error { return nil })
 			must(t, err)

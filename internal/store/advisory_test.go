@@ -46,7 +46,8 @@ func addAdvisory(t *testing.T, s *storetest.Store, group resource.UID, id string
 
 func newFeed(group resource.UID, name string) vuln.AdvisoryFeed {
 	return vuln.AdvisoryFeed{
-		UID: group.NewChild(), Name: name, Address: "https://feeds.test/" + name, Interval: time.Hour, CreateTime: epoch, UpdateTime: epoch,
+		UID: group.NewChild(), Name: name, Address: "https://feeds.test/" + name, Interval: time.Hour, CreateTime: epoch,
+		UpdateTime: epoch,
 	}
 }
 
@@ -167,7 +168,8 @@ func TestImport(t *testing.T) {
 		changed := newAdvisory("A-1")
 		changed.Summary, changed.Source.Digest = "Reads far past the end", []byte("2")
 		changed.Events = append(changed.Events, vuln.AdvisoryEvent{
-			CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: vuln.ReviewApproved, Type: vuln.EventFixed, Fixed: &vuln.Fix{Version: "1.2.3"},
+			CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: vuln.ReviewApproved, Type: vuln.EventFixed,
+			Fixed: &vuln.Fix{Version: "1.2.3"},
 		})
 		if done := importAll(t, s, org.UID, changed); done != (vuln.ImportResult{Updated: 1}) {
 			t.Errorf("changed: %+v", done)

@@ -107,9 +107,11 @@ var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if diff := cmp.Diff(map[resource.UID]int{one.UID: 2, two.UID: 4}, got); diff != "" {
 			t.Error(diff)
 		}
-		_, err = s.Exec(t.Context(), `INSERT INTO images (repo, digest, root, uid, number, state, reason, extractors, tries, rank, update_ms)
+		_, err = s.Exec(t.Context(), `INSERT INTO images
+			(repo, digest, root, uid, number, state, reason, extractors, tries, rank, update_ms)
 			SELECT repo, digest || ':' || n.x, root, uid, n.x, state, reason, extractors, tries, rank, update_ms FROM images,
-			(WITH RECURSIVE r (x) AS (SELECT 10 UNION ALL SELECT x + 1 FROM r WHERE x < 1200) SELECT x FROM r) AS n WHERE number = 0`)
+			(WITH RECURSIVE r (x) AS (SELECT 10 UNION ALL SELECT x + 1 FROM r WHERE x < 1200)
+				SELECT x FROM r) AS n WHERE number = 0`)
 		must(t, err)
 		many := slices.Concat(a, b)
 		for n := int64(10); n <= 1200; n += 2 {

@@ -241,7 +241,8 @@ func TestCopyDuels(t *testing.T) {
 	})
 }
 
-// TestCopyManyAtOnce copies as much as fits into a transaction while others record later pulls: each pull is one of its own.
+// TestCopyManyAtOnce copies as much as fits into a transaction while concurrent writers record pulls. Each pull has
+// its own record.
 func TestCopyManyAtOnce(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")

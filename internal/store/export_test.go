@@ -151,7 +151,8 @@ func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
 	tables := []string{"counters", "outbox", "revision", "history", "grant_changes", "replicas", "settings",
 		"signing_keys", "paired_keys", "revocations", "access_requests",
-		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "retention", "deployments", "inventory_places", "inventory_entries",
+		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "retention",
+		"deployments", "inventory_places", "inventory_entries",
 		"trash_repos", "trash_tags", "trash_tag_history", "trash_manifests", "trash_refs", "trash_blobs",
 		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
 		"leases", "follows", "follow_cursor"}
@@ -240,7 +241,8 @@ func (s *DB) OpenEvent(t testing.TB) *OpenEvent {
 func (o *OpenEvent) Record(t testing.TB, id string) {
 	t.Helper()
 	_, err := o.on.ExecContext(t.Context(), `
-		INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json) VALUES ($1, 'x.v1', 'x', '/', '{}', 0, '', '')`, id)
+		INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json) 
+			VALUES ($1, 'x.v1', 'x', '/', '{}', 0, '', '')`, id)
 	if err != nil {
 		t.Fatal(err)
 	}

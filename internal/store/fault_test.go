@@ -213,7 +213,8 @@ func TestCanceledBeforeTheQueue(t *testing.T) {
 }
 
 // killed ends the other sessions, and counts them.
-const killed = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+const killed = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+	WHERE datname = current_database() AND pid <> pg_backend_pid()`
 
 // until asks until the answer is want.
 func until(t *testing.T, on *pgx.Conn, query string, want int) {

@@ -109,7 +109,8 @@ func addProvider(t *testing.T, s *storetest.Store, parent, role resource.UID, na
 
 func newAssociation(group resource.UID, name string) resource.AccountAssociation {
 	return resource.AccountAssociation{
-		UID: group, Name: name, Amazon: &resource.AmazonAccount{Account: "123456789012"}, CreateTime: epoch, UpdateTime: epoch,
+		UID: group, Name: name, Amazon: &resource.AmazonAccount{Account: "123456789012"}, CreateTime: epoch,
+		UpdateTime: epoch,
 	}
 }
 

@@ -156,10 +156,12 @@ func TestUpgradeGrantHistory(t *testing.T) {
 			VALUES ($1, $2, $3, $4, $5, $6, 'acme', '', $7, 0, 0, 0)`, append(store.Place(org), false)...)
 		old.Exec(`INSERT INTO roles (seg, uid, parent, a1, a2, a3, name, description, capabilities, create_ms, update_ms)
 			VALUES ($1, $2, $3, $4, $5, $6, 'r', '', '["groups.list"]', 0, 0)`, store.Place(role)...)
-		old.Exec(`INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company, relationship, detail,
+		old.Exec(`INSERT INTO identities
+			(seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company, relationship, detail,
 				metadata, issuer, subject, last_seen_ms, create_ms, update_ms)
 			VALUES ($1, $2, $3, $4, $5, $6, 'robot', '', '', '', '', 1, '{}', '', '', '', 0, 0, 0)`, store.Place(robot)...)
-		old.Exec(`INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms, expire_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0)`,
+		old.Exec(`INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms, expire_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0)`,
 			append(store.Place(binding), string(robot), store.Place(role)[0])...)
 		old.Close()
 		s := storetest.Open(t, url)

@@ -78,7 +78,8 @@ func inviteChanges(t *testing.T, s *storetest.Store) {
 	})
 	must(t, err)
 	want := i
-	want.Role, want.Email, want.ExpirationTime, want.UpdateTime = other.UID, "b@c.test", epoch.Add(time.Hour), got.UpdateTime
+	want.Role, want.Email = other.UID, "b@c.test"
+	want.ExpirationTime, want.UpdateTime = epoch.Add(time.Hour), got.UpdateTime
 	want.RoleInfo = resource.Role{UID: other.UID, Name: "other", Capabilities: other.Capabilities}
 	if diff := cmp.Diff(want, got); diff != "" || !got.UpdateTime.After(i.UpdateTime) {
 		t.Errorf("changed at %v, after %v\n%s", got.UpdateTime, i.UpdateTime, diff)

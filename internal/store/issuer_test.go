@@ -17,7 +17,8 @@ import (
 
 func newDenial(identity resource.UID, at time.Time, request string) resource.Denial {
 	return resource.Denial{
-		Identity: identity, Time: at, RequestID: request, Message: "Permission denied: invalid \"sub\"", Remote: "192.0.2.1", Verified: true,
+		Identity: identity, Time: at, RequestID: request, Message: "Permission denied: invalid \"sub\"",
+		Remote: "192.0.2.1", Verified: true,
 		Checks: []resource.Check{{Claim: "sub", Expected: "a", Received: "b", Cause: "c"}},
 	}
 }

@@ -151,7 +151,8 @@ func TestEveryFieldIsKept(t *testing.T) {
 			return err
 		}, s.Invite, s.Invites, org))
 		t.Run("accounts", kept(func(a *resource.Account) {
-			a.UID, a.Identity, a.Passkeys, a.RecoveryCodes = org.NewChild(), resource.NewRoot(), nil, 0 // these have tables of their own
+			// these have tables of their own
+			a.UID, a.Identity, a.Passkeys, a.RecoveryCodes = org.NewChild(), resource.NewRoot(), nil, 0
 		}, func(ctx context.Context, a resource.Account) error {
 			return s.InsertAccount(ctx, a, resource.Identity{UID: a.Identity, CreateTime: epoch, UpdateTime: epoch,
 				LastSeenTime: epoch})

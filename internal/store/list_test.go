@@ -172,7 +172,8 @@ func (f *forest) addIdentity(t *testing.T) {
 	}
 	must(t, f.s.InsertIdentity(t.Context(), i))
 	f.identities.rows = append(f.identities.rows, row{
-		uid: i.UID, name: i.Name, created: i.CreateTime.UnixMilli(), updated: i.UpdateTime.UnixMilli(), relationship: i.Relationship.Type(),
+		uid: i.UID, name: i.Name, created: i.CreateTime.UnixMilli(), updated: i.UpdateTime.UnixMilli(),
+		relationship: i.Relationship.Type(),
 	})
 }
 

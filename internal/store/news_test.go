@@ -354,7 +354,8 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		must(t, err)
 		content(l.packages[:2], false)
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
-			return tx.MatchPackages(ctx, []findingdb.StoredPackage{{ID: l.packages[0]}, {ID: l.packages[1]}}, findingdb.NewMatches(), nil)
+			return tx.MatchPackages(ctx, []findingdb.StoredPackage{{ID: l.packages[0]}, {ID: l.packages[1]}},
+				findingdb.NewMatches(), nil)
 		})
 		content(l.packages[:2], true)
 	},

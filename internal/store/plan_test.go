@@ -42,9 +42,11 @@ func (tr tree) query(e engine.Engine, kind, col string, p page.Request) store.Qu
 // planned are the kinds with lists, and whether they have names.
 var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
-	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
-	"repos": true, "tags": true, "pulls": false,
-	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false, "trash": false, "access_rules": false,
+	"identity_providers": true, "account_associations": true, "group_invites": false,
+	"external_group_role_mappings": false,
+	"repos":                        true, "tags": true, "pulls": false,
+	"subscriptions": false, "budgets": false, "exceptions": false, "pull_rules": false, "trash": false,
+	"access_rules":  false,
 	"role_requests": false, "signers": true,
 }
 

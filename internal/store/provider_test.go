@@ -132,7 +132,8 @@ func providerUsers(t *testing.T, s *storetest.Store) {
 	r, i := addRole(t, s, org.UID, "r"), addIdentity(t, s, org.UID, "i")
 	p := addProvider(t, s, org.UID, r.UID, "p")
 	m := addMapping(t, s, p.UID, r.UID, "m")
-	const mapped, came = "cannot delete identity provider used by external group role mappings", "cannot delete identity provider used by identities"
+	const mapped = "cannot delete identity provider used by external group role mappings"
+	const came = "cannot delete identity provider used by identities"
 	wantUsers(t, s.DeleteProvider(t.Context(), p.UID), mapped)
 	must(t, s.CameThrough(t.Context(), i.UID, p.UID))
 	wantUsers(t, s.DeleteProvider(t.Context(), p.UID), mapped, came)

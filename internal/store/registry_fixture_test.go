@@ -62,7 +62,8 @@ func addBlob(t *testing.T, s *storetest.Store, r registry.Repo, word string) str
 // newImage is a manifest of one blob named by a word.
 func newImage(word string) registry.Manifest {
 	return registry.Manifest{
-		Digest: digest("manifest " + word), MediaType: "application/vnd.oci.image.manifest.v1+json", Size: int64(len(word)), Body: []byte(word),
+		Digest: digest("manifest " + word), MediaType: "application/vnd.oci.image.manifest.v1+json", Size: int64(len(word)),
+		Body:  []byte(word),
 		Needs: []registry.Need{{Digest: digest(word)}},
 	}
 }

@@ -60,7 +60,8 @@ func (s shelf) names(t *testing.T, f resource.Filter, order string) []string {
 var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a repo keeps what it was given": func(t *testing.T, s shelf) {
 		r := registry.Repo{
-			UID: s.org.UID.NewChild(), Name: "full", Description: "ünï", Tier: 3, Bundles: []string{"fips"}, Aliases: []string{"a:b"},
+			UID: s.org.UID.NewChild(), Name: "full", Description: "ünï", Tier: 3, Bundles: []string{"fips"},
+			Aliases:    []string{"a:b"},
 			ActiveTags: []string{"latest"}, Sync: &registry.SyncConfig{Source: "x",
 				ExpirationTime: epoch}, CreateTime: epoch, UpdateTime: epoch.Add(time.Second),
 		}

@@ -25,7 +25,8 @@ func previousSchema(t *testing.T) int64 {
 }
 
 // tightens matches statements after which a program may fail that worked before.
-var tightens = regexp.MustCompile(`(?is)\b(DROP\s+(TABLE|COLUMN|CONSTRAINT)|RENAME|SET\s+NOT\s+NULL|ALTER\s+COLUMN|ADD\s+(CONSTRAINT|CHECK|FOREIGN|UNIQUE))\b`)
+var tightens = regexp.MustCompile(`(?is)\b(DROP\s+(TABLE|COLUMN|CONSTRAINT)|RENAME|` +
+	`SET\s+NOT\s+NULL|ALTER\s+COLUMN|ADD\s+(CONSTRAINT|CHECK|FOREIGN|UNIQUE))\b`)
 
 // unused matches the comment that says since which schema nothing uses what a
 // statement takes away.

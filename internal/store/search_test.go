@@ -97,7 +97,8 @@ func uidsOf(all []resource.Info) (uids []resource.UID) {
 
 func TestAfterPrefix(t *testing.T) {
 	for prefix, want := range map[string]string{
-		"a": "b", "ab": "ac", "z": "{", "\x7f": "\u0080", "é": "ê", "\ud7ff": "\ue000", "a\U0010ffff": "b", "\U0010ffff": "", "": "",
+		"a": "b", "ab": "ac", "z": "{", "\x7f": "\u0080", "é": "ê", "\ud7ff": "\ue000", "a\U0010ffff": "b",
+		"\U0010ffff": "", "": "",
 	} {
 		got := store.AfterPrefix(prefix)
 		if got != want || got != "" && got <= prefix+"\U0010ffff\U0010ffff" {
@@ -149,12 +150,14 @@ func TestSearchManifests(t *testing.T) {
 		digest := func(start string) string { return "sha256:" + start + strings.Repeat("0", 64-len(start)) }
 		put := func(repo resource.UID, digest string, image bool) {
 			err := s.Write(t.Context(), func(x *store.Tx) error {
-				_, err := x.Exec(t.Context(), `INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)
+				_, err := x.Exec(t.Context(), `INSERT INTO manifests
+					(repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)
 					VALUES ($1, $2, '', 0, '', '', '', 0, $3)`, store.Segment(repo), digest, []byte{})
 				if err != nil || !image {
 					return err
 				}
-				_, err = x.Exec(t.Context(), `INSERT INTO images (repo, digest, root, uid, state, reason, extractors, tries, rank, update_ms)
+				_, err = x.Exec(t.Context(), `INSERT INTO images
+					(repo, digest, root, uid, state, reason, extractors, tries, rank, update_ms)
 					VALUES ($1, $2, $3, $4, 0, '', 0, 0, 0, 0)`, store.Segment(repo), digest, store.Segment(repo.Root()), string(repo))
 				return err
 			})

@@ -15,7 +15,8 @@ import (
 
 // iamWrites are the writes that consequences are asked about.
 var iamWrites = []string{
-	"InsertGroup", "UpdateGroup", "DeleteGroup", "InsertIdentity", "UpdateIdentity", "DeleteIdentity", "InsertRole", "UpdateRole",
+	"InsertGroup", "UpdateGroup", "DeleteGroup", "InsertIdentity", "UpdateIdentity", "DeleteIdentity", "InsertRole",
+	"UpdateRole",
 	"DeleteRole", "InsertBinding", "InsertBindings", "UpdateBinding", "DeleteBinding", "InsertProvider", "UpdateProvider",
 	"DeleteProvider", "InsertMapping", "DeleteMapping", "DeleteMappings", "InsertInvite", "UpdateInvite", "DeleteInvite",
 	"InsertAssociation", "UpdateAssociation", "DeleteAssociation",

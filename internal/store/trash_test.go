@@ -441,7 +441,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		must(t, s.DeleteRepo(ctx, s.repo.UID))
 		must(t, s.DeleteManifest(ctx, other.UID, newImage("two").Digest, nil))
 		for _, text := range []string{
-			`DELETE FROM tag_history`, `DELETE FROM repo_blobs`, `DELETE FROM repos`, `DELETE FROM counters WHERE kind = 'repos'`,
+			`DELETE FROM tag_history`, `DELETE FROM repo_blobs`, `DELETE FROM repos`,
+			`DELETE FROM counters WHERE kind = 'repos'`,
 		} {
 			_, err := s.Exec(ctx, text)
 			must(t, err)
@@ -702,7 +703,8 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Re
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	// A tag would hold the repo by its history. Without one, binOf alone keeps both from copying the manifest to the trash.
+	// The history of a tag would lock the repo. Without a tag, only binOf prevents both from copying the manifest
+	// to the trash.
 	"delete a repo and a manifest of it that has no tag": func(t *testing.T, s *storetest.Store, r registry.Repo,
 		word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)

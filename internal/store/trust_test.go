@@ -13,7 +13,8 @@ import (
 // arrival is the sign-in of a person with a provider.
 func arrival(p resource.IdentityProvider, subject string) resource.SignIn {
 	return resource.SignIn{
-		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Name: subject, UpdateRoles: true, Register: true,
+		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Name: subject, UpdateRoles: true,
+		Register: true,
 	}
 }
 

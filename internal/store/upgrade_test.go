@@ -68,7 +68,8 @@ func TestUpgradePeople(t *testing.T) {
 			VALUES ($1, $2, $3, $4, $5, $6, 'r', '', '[]', 0, 0)`, store.Place(role)...)
 		provider := func(group resource.UID) resource.UID {
 			uid := group.NewChild()
-			old.Exec(`INSERT INTO identity_providers (seg, uid, parent, a1, a2, a3, name, description, default_role, detail, secret, create_ms, update_ms)
+			old.Exec(`INSERT INTO identity_providers
+				(seg, uid, parent, a1, a2, a3, name, description, default_role, detail, secret, create_ms, update_ms)
 				VALUES ($1, $2, $3, $4, $5, $6, 'p', '', $7, '{"issuer":"https://issuer.test","clientId":"c"}', $8, 0, 0)`,
 				append(store.Place(uid), store.Place(role)[0], []byte{})...)
 			return uid
@@ -76,19 +77,22 @@ func TestUpgradePeople(t *testing.T) {
 		ofA, ofB, ofFolder := provider(a), provider(b), provider(folder)
 		person := func(subject string, holds []resource.UID, through ...resource.UID) resource.UID {
 			uid := resource.UserUID(issuer, subject)
-			old.Exec(`INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company, relationship, detail,
+			old.Exec(`INSERT INTO identities
+				(seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company, relationship, detail,
 					metadata, issuer, subject, last_seen_ms, create_ms, update_ms)
 				VALUES ($1, $2, $3, $4, $5, $6, 'n', '', '', '', '', 1, $7, '', $8, $9, 0, 0, 0)`,
 				append(store.Place(uid), `{"claimMatch":{"issuer":"`+issuer+`","subject":"`+subject+`"}}`, issuer, subject)...)
 			for _, group := range holds {
-				old.Exec(`INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`,
+				old.Exec(`INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
+					VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`,
 					append(store.Place(group.NewChild()), string(uid), store.Place(role)[0])...)
 			}
 			for _, p := range through {
 				old.Exec(`INSERT INTO arrivals (identity, provider, first_ms, last_ms) VALUES ($1, $2, 0, 0)`, string(uid),
 					store.Place(p)[0])
 			}
-			old.Exec(`INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms) VALUES ($1, $2, 'null', '', '', '', 0, 0, 99999999999999)`,
+			old.Exec(`INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms)
+				VALUES ($1, $2, 'null', '', '', '', 0, 0, 99999999999999)`,
 				subject, string(uid))
 			return uid
 		}

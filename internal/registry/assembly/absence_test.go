@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// counted returns how many requests to upstreams had an outcome.
+// counted returns the number of requests to upstreams with an outcome.
 func counted(t *testing.T, all *prometheus.Registry, outcome string) (n float64) {
 	t.Helper()
 	families, err := all.Gather()
@@ -35,8 +35,8 @@ func counted(t *testing.T, all *prometheus.Registry, outcome string) (n float64)
 	return n
 }
 
-// TestMirrorAbsences: who asks again and again for what an upstream does not have makes us ask it once in a while, and
-// when it has been changed.
+// TestMirrorAbsences checks that repeated pulls of content that an upstream lacks are sent to the upstream only
+// once in a while, and after the upstream was changed.
 func TestMirrorAbsences(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		counters := prometheus.NewRegistry()
@@ -56,7 +56,8 @@ func TestMirrorAbsences(t *testing.T) {
 				t.Errorf("%d times %s %s asked the upstream %d times", pulls, tt.method, tt.path, n)
 			}
 		}
-		if gone, again := counted(t, counters, metric.Missing), counted(t, counters, metric.Remembered); gone != 4 || again != 4*(pulls-1) {
+		if gone, again := counted(t, counters, metric.Missing), counted(t, counters, metric.Remembered); gone != 4 ||
+			again != 4*(pulls-1) {
 			t.Errorf("counted as missing: %v, as remembered: %v", gone, again) // HEAD of a blob is not counted
 		}
 
@@ -72,13 +73,15 @@ func TestMirrorAbsences(t *testing.T) {
 		m.get(t, at+"/app/manifests/v3", http.StatusNotFound)
 		o.image("app", "v3", "layer")
 		ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
-		_, err := m.service.UpdateUpstream(ctx, u.UID, func(u *registry.Upstream) error { u.FreshFor = time.Minute; return nil })
+		_, err := m.service.UpdateUpstream(ctx, u.UID,
+			func(u *registry.Upstream) error { u.FreshFor = time.Minute; return nil })
 		must(t, err)
 		m.get(t, at+"/app/manifests/v3", http.StatusOK)
 	})
 }
 
-// TestUpstreamFailure: what an upstream failed with is told until it gives something, or is changed.
+// TestUpstreamFailure checks that the last failure of an upstream is reported until a request succeeds or the
+// upstream is changed.
 func TestUpstreamFailure(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -91,19 +94,22 @@ func TestUpstreamFailure(t *testing.T) {
 		now, err := m.service.GetUpstream(ctx, u.UID)
 		must(t, err)
 		got, ok := m.service.UpstreamFailure(now)
-		if got.Reason != want && ok || ok != (want != "") || ok && !got.Time.Equal(m.now()) && m.now().Sub(got.Time) > time.Hour {
+		if got.Reason != want && ok || ok != (want != "") || ok && !got.Time.Equal(m.now()) &&
+			m.now().Sub(got.Time) > time.Hour {
 			t.Errorf("failure = %+v, %v, want %q", got, ok, want)
 		}
 	}
 	want("")
 	for answer, reason := range map[int]string{
-		http.StatusInternalServerError: "it answers with status 500", http.StatusForbidden: "it refuses the request, or does not have it",
+		http.StatusInternalServerError: "it answers with status 500",
+		http.StatusForbidden:           "it refuses the request, or does not have it",
 	} {
 		o.behave(status(answer))
-		m.want(t, call{method: "GET", path: "/v2/" + at + "/app/manifests/none", who: "registry.pull"}, map[int]int{500: 502, 403: 403}[answer])
+		m.want(t, call{method: "GET", path: "/v2/" + at + "/app/manifests/none", who: "registry.pull"},
+			map[int]int{500: 502, 403: 403}[answer])
 		want(reason)
 		o.behave(nil)
-		m.get(t, at+"/app/manifests/none", http.StatusNotFound) // that is an answer
+		m.get(t, at+"/app/manifests/none", http.StatusNotFound) // a missing manifest is not a failure
 		want("")
 		m.pass(time.Minute)
 	}
@@ -113,13 +119,14 @@ func TestUpstreamFailure(t *testing.T) {
 	if f, ok := m.service.UpstreamFailure(other); ok {
 		t.Errorf("another upstream has failed: %+v", f)
 	}
-	_, err := m.service.UpdateUpstream(ctx, u.UID, func(u *registry.Upstream) error { u.FreshFor = time.Minute; return nil })
+	_, err := m.service.UpdateUpstream(ctx, u.UID,
+		func(u *registry.Upstream) error { u.FreshFor = time.Minute; return nil })
 	must(t, err)
 	want("")
 }
 
-// TestMirrorOfGoneTag: a tag that the upstream does not have any more is served from here, and the upstream not asked by
-// every pull.
+// TestMirrorOfGoneTag checks that a tag which the upstream has deleted is served from the storage, and that not
+// every pull asks the upstream.
 func TestMirrorOfGoneTag(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	m, o := newMirrorRig(t, s, nil), newOrigin(t)

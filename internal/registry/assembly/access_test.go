@@ -65,7 +65,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 						t.Errorf("%s %s = %d", who, repo, a.status)
 					}
 				}
-				for _, who := range []string{"", "api"} { // no token, or one for the API
+				for _, who := range []string{"", "api"} { // no token, or a token for the API
 					a := r.do(t, call{method: tt.method, path: "/v2/" + repo + "/" + tt.path, who: who})
 					if a.status != 401 ||
 						!strings.Contains(a.header.Get("Www-Authenticate"), `scope="repository:`+repo) {
@@ -176,7 +176,7 @@ func TestPushCreatesTheRepo(t *testing.T) {
 	}
 	r.want(t, call{method: "POST", path: "/v2/other/app/blobs/uploads/", who: "owner"}, 403)
 	r.want(t, call{method: "POST", path: "/v2/app/blobs/uploads/", who: "owner"}, 403)
-	r.pushImage(t, "acme/first", "v1", "layer") // an organization's own
+	r.pushImage(t, "acme/first", "v1", "layer") // a custom role of the organization
 	r.settings(t, r.folder.UID, func(s *registry.Settings) { s.NoCreateOnPush = true })
 	a = r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "owner"}, 403)
 	if a.code() != "DENIED" || !strings.Contains(string(a.body), "does not create one on push") {
@@ -186,7 +186,7 @@ func TestPushCreatesTheRepo(t *testing.T) {
 	must(t, s.InsertRepo(t.Context(),
 		registry.Repo{UID: r.folder.UID.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}))
 	r.pushImage(t, "acme/team/app", "v1", "layer")
-	// Who may push, but not create a repo, may not.
+	// A caller that may push, but not create repos, is refused.
 	caps := resource.CapabilitySet("manifest.create", "tag.create", "repo.blobs.get", "manifest.list")
 	role := resource.Role{UID: r.org.UID.NewChild(), Name: "pusher", Capabilities: caps, CreateTime: now,
 		UpdateTime: now}
@@ -211,7 +211,7 @@ func TestImmutableTags(t *testing.T) {
 		if a.code() != "DENIED" || !strings.Contains(string(a.body), "tag v1 is immutable here") {
 			t.Errorf("body = %s", a.body)
 		}
-		r.want(t, r.putting("acme/team/app", "v1", m), 201) // where it is
+		r.want(t, r.putting("acme/team/app", "v1", m), 201) // the tag already names this image
 		for _, tag := range []string{"latest", "dev-1", "v2"} {
 			r.want(t, r.putting("acme/team/app", tag, m), 201)
 		}
@@ -228,7 +228,7 @@ func TestImmutableTags(t *testing.T) {
 	})
 }
 
-// TestMountNeedsPull tries to read another's blob by mounting it.
+// TestMountNeedsPull tries to read a blob of another organization by mounting it.
 func TestMountNeedsPull(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -275,7 +275,7 @@ func TestCatalogShowsWhatTheCallerMaySee(t *testing.T) {
 	}
 }
 
-// TestCreateGroupsOnPush pushes to paths whose groups are not there.
+// TestCreateGroupsOnPush pushes to paths whose groups do not exist.
 func TestCreateGroupsOnPush(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
@@ -298,7 +298,7 @@ func TestCreateGroupsOnPush(t *testing.T) {
 		r.settings(t, r.org.UID, on)
 		now := s.Now()
 		role := resource.Role{UID: r.org.UID.NewChild(), Name: "pusher", CreateTime: now, UpdateTime: now,
-			Capabilities: resource.CapabilitySet("manifest.create", "tag.create", "repo.create")} // and not groups.create
+			Capabilities: resource.CapabilitySet("manifest.create", "tag.create", "repo.create")} // but not groups.create
 		must(t, s.InsertRole(t.Context(), role))
 		_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{
 			{UID: r.org.UID.NewChild(), Identity: r.uids["stranger"], Role: role.UID, CreateTime: now},
@@ -323,7 +323,8 @@ func TestCreateGroupsOnPush(t *testing.T) {
 		}
 		r.pushImage(t, "acme/image/of/blobs", "v1", "layer")
 		for name, path := range map[string]string{
-			"no organization": "none/new/app", "another's": "other/new/app", "too deep": "acme" + strings.Repeat("/d", 16) + "/app",
+			"no organization": "none/new/app", "another's": "other/new/app",
+			"too deep": "acme" + strings.Repeat("/d", 16) + "/app",
 		} {
 			if a := push("owner", path); a.status != 403 && a.status != 400 {
 				t.Errorf("%s: %d %s", name, a.status, a.body)
@@ -341,7 +342,7 @@ func TestCreateGroupsOnPush(t *testing.T) {
 	})
 }
 
-// TestCreateGroupsOnPushAtOnce: first pushes below the same new groups do not fail each other.
+// TestCreateGroupsOnPushAtOnce checks that concurrent first pushes below the same new groups succeed.
 func TestCreateGroupsOnPushAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})

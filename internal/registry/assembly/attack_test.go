@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// pushAbout pushes a manifest about another, or about nothing, with a note in its
-// annotations, and returns its digest.
+// pushAbout pushes a manifest with or without a subject, with a note in its annotations, and returns its digest.
 func (r *rig) pushAbout(t *testing.T, repo, subject, note string) string {
 	t.Helper()
 	config := r.pushBlob(t, repo, []byte("{}"))
@@ -33,8 +32,8 @@ func (r *rig) pushAbout(t *testing.T, repo, subject, note string) string {
 	return sha(m)
 }
 
-// noteReferrers notes digests as referrers of a subject as clients do where a
-// registry does not list them.
+// noteReferrers pushes a tag that lists referrers of a subject, as clients do if a registry does not list
+// referrers.
 func (r *rig) noteReferrers(t *testing.T, repo, subject string, digests ...string) {
 	t.Helper()
 	var list []string
@@ -49,8 +48,8 @@ func (r *rig) noteReferrers(t *testing.T, repo, subject string, digests ...strin
 	r.want(t, c, 201)
 }
 
-// referrers follows the pages of referrers to their end, and returns how often
-// each is listed and how many bytes the largest page has.
+// referrers reads all pages of referrers, and returns how often each is listed and the size of the largest page in
+// bytes.
 func (r *rig) referrers(t *testing.T, repo, subject string) (listed map[string]int, pages, largest int) {
 	t.Helper()
 	listed = map[string]int{}
@@ -67,10 +66,9 @@ func (r *rig) referrers(t *testing.T, repo, subject string) (listed map[string]i
 	return listed, pages, largest
 }
 
-// TestAttackReferrers pushes manifests about another whose annotations are as
-// long as manifests may be, and one that is noted thousands of times: no answer
-// is larger than a manifest, which clients could not read, nothing is listed
-// twice, and all of it is found.
+// TestAttackReferrers pushes referrers with annotations of the maximum size, and a referrer that a tag lists
+// thousands of times. No answer may be larger than a manifest, because clients could not read it. Each referrer is
+// listed exactly once.
 func TestAttackReferrers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
@@ -101,8 +99,7 @@ func TestAttackReferrers(t *testing.T) {
 	})
 }
 
-// TestManyReferrers lists those that name their subject and those that are noted
-// elsewhere, in pages, each once.
+// TestManyReferrers checks that referrers with a subject and referrers from tags are listed in pages, each once.
 func TestManyReferrers(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -125,7 +122,7 @@ func TestManyReferrers(t *testing.T) {
 	}
 }
 
-// pushTags gives an image n tags.
+// pushTags adds n tags to an image.
 func (r *rig) pushTags(t *testing.T, repo string, m []byte, n int) {
 	t.Helper()
 	const atOnce = 100
@@ -139,8 +136,8 @@ func (r *rig) pushTags(t *testing.T, repo string, m []byte, n int) {
 	}
 }
 
-// TestAttackManyTags deletes an image with thousands of tags: the writes of
-// others get in between. Where one of the tags may not go, all stay.
+// TestAttackManyTags deletes an image with thousands of tags. Other writes are not blocked by it. If one of the
+// tags may not be deleted, all of them stay.
 func TestAttackManyTags(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const repo, n = "acme/team/app", 2000
@@ -190,8 +187,8 @@ func TestAttackManyTags(t *testing.T) {
 	})
 }
 
-// TestAttackManyVariants asks what an index can run as that has one large image
-// hundreds of times: not all of that is held in memory.
+// TestAttackManyVariants reads the variants of an index that lists one large image hundreds of times. They must not
+// all be in memory.
 func TestAttackManyVariants(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -219,8 +216,7 @@ func TestAttackManyVariants(t *testing.T) {
 	}
 }
 
-// TestAttackManyRanges asks for thousands of ranges of a blob, each of which would
-// be a request to an object store.
+// TestAttackManyRanges requests thousands of ranges of a blob. Each range would be a request to an object store.
 func TestAttackManyRanges(t *testing.T) {
 	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
 	content := strings.Repeat("0123456789", 10_000)

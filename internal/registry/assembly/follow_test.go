@@ -30,7 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A followRig has a repo acme/team/app, and acme/prod/copy, which follows it in the name of the pusher.
+// A followRig has a repo acme/team/app, and acme/prod/copy, which syncs from it with the permissions of the pusher.
 type followRig struct {
 	*rig
 	service      *metadata.Service
@@ -57,7 +57,8 @@ func following(name, source string) registry.Repo {
 }
 
 func (r *followRig) as(t *testing.T, role string) context.Context {
-	return resource.WithActor(authz.WithCaller(t.Context(), authz.Caller{Identity: r.uids[role]}), resource.Actor{Subject: r.uids[role]})
+	return resource.WithActor(authz.WithCaller(t.Context(), authz.Caller{Identity: r.uids[role]}),
+		resource.Actor{Subject: r.uids[role]})
 }
 
 func (r *rig) repo(t *testing.T, path string) registry.Repo {
@@ -86,7 +87,7 @@ func (r *rig) tags(t *testing.T, repo resource.UID) map[string]string {
 	return all
 }
 
-// run makes all repos due, and does it.
+// run makes the syncs of all repos due, and runs them.
 func (r *followRig) run(t *testing.T) {
 	t.Helper()
 	must(t, r.store.TellFollowers(t.Context(), nil, 1))
@@ -94,7 +95,7 @@ func (r *followRig) run(t *testing.T) {
 	must(t, err)
 }
 
-// equal runs, and checks that the copy has the tags of the source, and that all of it can be pulled.
+// equal runs all syncs, and checks that the copy has the tags of the source and that all of them can be pulled.
 func (r *followRig) equal(t *testing.T) {
 	t.Helper()
 	r.run(t)
@@ -140,7 +141,7 @@ func (r *followRig) deleteTag(t *testing.T, tag string) {
 	r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/" + tag, who: "owner"}, http.StatusAccepted)
 }
 
-// setSource lets the copy follow another repo, or none.
+// setSource sets or removes the source of the copy.
 func (r *followRig) setSource(t *testing.T, role, source string) error {
 	_, err := r.service.UpdateRepo(r.as(t, role), r.copy.UID, func(repo *registry.Repo) error {
 		if repo.Sync = nil; source != "" {
@@ -151,7 +152,8 @@ func (r *followRig) setSource(t *testing.T, role, source string) error {
 	return err
 }
 
-// TestFollow: what comes to the source comes to the repo that follows it, and what goes, goes to the trash.
+// TestFollow checks that tags of the source are copied to the repo that syncs from it, and that deleted tags go to
+// the trash.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -174,16 +176,19 @@ func TestFollow(t *testing.T) {
 		r.pullWhole(t, "acme/prod/copy", sha(late))
 
 		r.deleteTag(t, "v1")
-		r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/" + sha(index), who: "owner"}, http.StatusAccepted)
+		r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/" + sha(index), who: "owner"},
+			http.StatusAccepted)
 		r.equal(t)
-		got, err := r.service.ListTrash(r.as(t, "owner"), resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: r.copy.UID}}, page.Params{})
+		got, err := r.service.ListTrash(r.as(t, "owner"),
+			resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: r.copy.UID}}, page.Params{})
 		if err != nil || len(got.Items) != 2 || got.Items[0].By != r.uids["registry.push"] {
 			t.Errorf("trash = %+v, %v", got.Items, err)
 		}
-		if f := r.stands(t, registry.FollowEqual, ""); f.Tags != 2 || f.Identity != r.uids["registry.push"] || f.Source != r.source.UID {
+		if f := r.stands(t, registry.FollowEqual, ""); f.Tags != 2 || f.Identity != r.uids["registry.push"] ||
+			f.Source != r.source.UID {
 			t.Errorf("it stands %+v", f)
 		}
-		// It is done in the name of whoever set it, and a push from then on.
+		// The sync acts as the identity that set the source, which is also in the history of tags.
 		moves, err := r.service.TagHistory(r.as(t, "owner"), r.copy.UID, "signed", page.Params{})
 		if err != nil || moves.Items[0].Actor.Subject != r.uids["registry.push"] {
 			t.Errorf("moves = %+v, %v", moves.Items, err)
@@ -191,13 +196,14 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// pushIndex pushes an index of images that are there.
+// pushIndex pushes an index of existing images.
 func (r *rig) pushIndex(t *testing.T, repo, tag string, images ...[]byte) []byte {
 	t.Helper()
 	index := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex}
 	index.SchemaVersion = 2
 	for _, m := range images {
-		index.Manifests = append(index.Manifests, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(m), Size: int64(len(m))})
+		index.Manifests = append(index.Manifests,
+			ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(m), Size: int64(len(m))})
 	}
 	b, err := json.Marshal(index)
 	must(t, err)
@@ -207,12 +213,17 @@ func (r *rig) pushIndex(t *testing.T, repo, tag string, images ...[]byte) []byte
 	return b
 }
 
-// attach pushes a manifest about another, by its digest.
+// attach pushes a referrer of a manifest, by its digest.
 func (r *rig) attach(t *testing.T, repo string, about []byte, content string) []byte {
 	t.Helper()
 	layer := r.pushBlob(t, repo, []byte(content))
-	m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x", Config: r.pushBlob(t, repo, []byte("{}")),
-		Layers: []ocispec.Descriptor{layer}, Subject: &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(about), Size: int64(len(about))}}
+	m := ocispec.Manifest{
+		MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x",
+		Config: r.pushBlob(t, repo, []byte("{}")),
+		Layers: []ocispec.Descriptor{layer}, Subject: &ocispec.Descriptor{
+			MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(about), Size: int64(len(about)),
+		},
+	}
 	m.SchemaVersion = 2
 	b, err := json.Marshal(m)
 	must(t, err)
@@ -220,7 +231,8 @@ func (r *rig) attach(t *testing.T, repo string, about []byte, content string) []
 	return b
 }
 
-// TestFollowRefuses: nobody but the source changes the tags of a repo that follows, until it does not any more.
+// TestFollowRefuses checks that only the sync changes the tags of a repo with a source, until the source is
+// removed.
 func TestFollowRefuses(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -232,16 +244,20 @@ func TestFollowRefuses(t *testing.T) {
 			"push":       r.do(t, r.putting("acme/prod/copy", "v2", m)),
 			"by a query": r.do(t, r.putting("acme/prod/copy", sha(m)+"?tag=v2", m)),
 			"delete":     r.do(t, call{method: "DELETE", path: "/v2/acme/prod/copy/manifests/v1", who: "owner"}),
-			"whole":      r.do(t, call{method: "DELETE", path: "/v2/acme/prod/copy/manifests/" + r.tags(t, r.copy.UID)["v1"], who: "owner"}),
+			"whole": r.do(t,
+				call{method: "DELETE", path: "/v2/acme/prod/copy/manifests/" + r.tags(t, r.copy.UID)["v1"], who: "owner"}),
 		} {
-			if got.status != http.StatusConflict && got.status != http.StatusMethodNotAllowed || got.code() == "" || strings.Contains(string(got.body), "team") {
+			if got.status != http.StatusConflict && got.status != http.StatusMethodNotAllowed || got.code() == "" ||
+				strings.Contains(string(got.body), "team") {
 				t.Errorf("%s: %d %s", name, got.status, got.body)
 			}
 		}
-		if got := r.do(t, call{method: "PUT", path: "/v2/acme/prod/copy/manifests/v2", who: "viewer"}); got.status != http.StatusForbidden {
+		if got := r.do(t,
+			call{method: "PUT", path: "/v2/acme/prod/copy/manifests/v2", who: "viewer"}); got.status != http.StatusForbidden {
 			t.Errorf("whoever may not push learns nothing: %d %s", got.status, got.body)
 		}
-		_, err := r.service.CopyImages(r.as(t, "owner"), registry.CopyRequest{Group: r.prod.UID, Repo: "copy", From: r.source.UID, References: []string{"v1"}})
+		_, err := r.service.CopyImages(r.as(t, "owner"),
+			registry.CopyRequest{Group: r.prod.UID, Repo: "copy", From: r.source.UID, References: []string{"v1"}})
 		if !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("copy: %v", err)
 		}
@@ -257,7 +273,8 @@ func TestFollowRefuses(t *testing.T) {
 	})
 }
 
-// TestFollowFails: each reason is told, nothing is done, and all is well when it is gone.
+// TestFollowFails checks for each reason that it is reported, that nothing is copied, and that the sync succeeds
+// once the reason is gone.
 func TestFollowFails(t *testing.T) {
 	t.Parallel()
 	refuse := map[string]bool{}
@@ -265,7 +282,7 @@ func TestFollowFails(t *testing.T) {
 	for name, tt := range map[string]struct {
 		why     string
 		failed  []string
-		partial bool // other tags come
+		partial bool // other tags are copied
 		spoil   func(t *testing.T, r *followRig)
 		mend    func(t *testing.T, r *followRig)
 	}{
@@ -278,8 +295,10 @@ func TestFollowFails(t *testing.T) {
 		"the source is gone": {"source is gone", nil, false, func(t *testing.T, r *followRig) {
 			must(t, r.store.DeleteRepo(t.Context(), r.source.UID))
 		}, nil},
-		"a rule refuses": {"a rule refuses", []string{"late"}, true, func(_ *testing.T, _ *followRig) { refuse["late"] = true },
-			func(_ *testing.T, _ *followRig) { clear(refuse) }},
+		"a rule refuses": {
+			"a rule refuses", []string{"late"}, true, func(_ *testing.T, _ *followRig) { refuse["late"] = true },
+			func(_ *testing.T, _ *followRig) { clear(refuse) },
+		},
 		"the budget is full": {"budget", nil, false, func(t *testing.T, r *followRig) {
 			_, err := r.store.UpdateBudget(t.Context(), resource.Budget{UID: r.org.UID}, resource.Budget{UID: r.org.UID,
 				Limits: map[resource.Metric]int64{resource.StoredBytes: r.used(t) + 1}})
@@ -287,7 +306,8 @@ func TestFollowFails(t *testing.T) {
 		}, func(t *testing.T, r *followRig) {
 			b, err := r.store.Budget(t.Context(), r.org.UID)
 			must(t, err)
-			_, err = r.store.UpdateBudget(t.Context(), b, resource.Budget{UID: r.org.UID, Limits: map[resource.Metric]int64{resource.StoredBytes: 1 << 40}})
+			_, err = r.store.UpdateBudget(t.Context(), b,
+				resource.Budget{UID: r.org.UID, Limits: map[resource.Metric]int64{resource.StoredBytes: 1 << 40}})
 			must(t, err)
 		}},
 		"there are no pulls left": {"no pulls left", nil, false, func(_ *testing.T, _ *followRig) { limited = true },
@@ -335,7 +355,8 @@ func TestFollowFails(t *testing.T) {
 					t.Errorf("it stands %+v", f)
 				}
 				after := r.tags(t, r.copy.UID)
-				if !tt.partial && !maps.Equal(before, after) || tt.partial && (after["later"] == "" || after["v1"] != before["v1"]) {
+				if !tt.partial && !maps.Equal(before, after) || tt.partial &&
+					(after["later"] == "" || after["v1"] != before["v1"]) {
 					t.Errorf("tags before %v, after %v", before, after)
 				}
 				if tt.mend != nil {
@@ -347,10 +368,12 @@ func TestFollowFails(t *testing.T) {
 	}
 }
 
-// rebind takes the role from who follows, and gives it on another group.
+// rebind moves the role of the identity that set the source to another group.
 func (r *followRig) rebind(t *testing.T, to resource.UID) {
 	t.Helper()
-	got, err := r.store.Bindings(t.Context(), store.Reach{Under: []resource.UID{r.org.UID}}, resource.Filter{Identity: r.uids["registry.push"]},
+	got, err := r.store.Bindings(t.Context(), store.Reach{Under: []resource.UID{r.org.UID}}, resource.Filter{
+		Identity: r.uids["registry.push"],
+	},
 		page.Request{Size: 10, Order: page.Order{Field: "uid"}})
 	must(t, err)
 	for _, b := range got.Items {
@@ -366,7 +389,8 @@ func (r *followRig) used(t *testing.T) int64 {
 	return used[resource.StoredBytes]
 }
 
-// TestFollowUnique: where tags are unique, one that is there stays, and that is no failure.
+// TestFollowUnique checks that an existing tag is not moved if the settings demand unique tags, and that this is
+// not a failure.
 func TestFollowUnique(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -386,7 +410,7 @@ func TestFollowUnique(t *testing.T) {
 	})
 }
 
-// TestFollowSetting: who may set a source, and whose name it is done in then.
+// TestFollowSetting checks which roles may set a source, and as which identity the sync then acts.
 func TestFollowSetting(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -394,11 +418,12 @@ func TestFollowSetting(t *testing.T) {
 		source := string(r.source.UID)
 		for role, want := range map[string]error{"owner": nil, "registry.push": nil, "editor": fault.PermissionDenied,
 			"viewer": fault.PermissionDenied, "stranger": fault.PermissionDenied} {
-			if _, err := r.service.CreateRepo(r.as(t, role), r.org.UID, following("by-"+strings.ReplaceAll(role, ".", "-"), source)); !errors.Is(err, want) {
+			if _, err := r.service.CreateRepo(r.as(t, role), r.org.UID,
+				following("by-"+strings.ReplaceAll(role, ".", "-"), source)); !errors.Is(err, want) {
 				t.Errorf("%s creates a repo that follows: %v, want %v", role, err, want)
 			}
 		}
-		// Whoever may not pull from the source is told what others are told about none.
+		// A caller that may not pull from the source gets the same error as for a source that does not exist.
 		other := r.group(t, "", "other")
 		r.bind(t, r.uids["stranger"], "owner", other.UID)
 		_, hidden := r.service.CreateRepo(r.as(t, "stranger"), other.UID, following("x", source))
@@ -406,7 +431,7 @@ func TestFollowSetting(t *testing.T) {
 		if !errors.Is(hidden, fault.InvalidArgument) || hidden.Error() != none.Error() {
 			t.Errorf("hidden: %v, none: %v", hidden, none)
 		}
-		// The same again: in the name of who may, and as before by who may not.
+		// Setting the same source again changes the identity of the sync only if the caller may set it.
 		must(t, r.setSource(t, "editor", source))
 		if f := r.stands(t, registry.FollowQueued, ""); f.Identity != r.uids["registry.push"] {
 			t.Errorf("it is done in the name of %s", f.Identity)
@@ -415,7 +440,7 @@ func TestFollowSetting(t *testing.T) {
 		if f := r.stands(t, registry.FollowQueued, ""); f.Identity != r.uids["owner"] {
 			t.Errorf("it is done in the name of %s", f.Identity)
 		}
-		// What does not touch the source leaves it.
+		// Updates of other fields keep the source.
 		_, err := r.service.UpdateRepo(r.as(t, "registry.push"), r.copy.UID, func(repo *registry.Repo) error {
 			repo.Description = "new"
 			repo.Sync.Google = "gcr.example/x"
@@ -437,7 +462,8 @@ func TestFollowSetting(t *testing.T) {
 	})
 }
 
-// TestFollowMany: tags by the hundred come in several turns, between which other organizations have theirs.
+// TestFollowMany checks that hundreds of tags are copied in several turns, between which other organizations have
+// theirs.
 func TestFollowMany(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -464,7 +490,7 @@ func TestFollowMany(t *testing.T) {
 			r.attachEmpty(t, "acme/team/app", config, two, fmt.Sprint("more ", i))
 		}
 		r.pushImage(t, "acme/team/app", "three", "three")
-		r.equal(t) // what is attached comes by itself
+		r.equal(t) // referrers are copied without a tag
 		must(t, r.store.DeleteTagNamed(t.Context(), r.source.UID, "two", nil))
 		r.equal(t)
 		r.want(t, r.putting("acme/team/app", "again", two), http.StatusCreated)
@@ -480,11 +506,16 @@ func TestFollowMany(t *testing.T) {
 	})
 }
 
-// attachEmpty pushes a manifest about another that has no layers of its own.
+// attachEmpty pushes a referrer that has no layers.
 func (r *rig) attachEmpty(t *testing.T, repo string, config ocispec.Descriptor, about []byte, note string) {
 	t.Helper()
-	m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x", Config: config, Layers: []ocispec.Descriptor{config},
-		Annotations: map[string]string{"note": note}, Subject: &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(about), Size: int64(len(about))}}
+	m := ocispec.Manifest{
+		MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x",
+		Config: config, Layers: []ocispec.Descriptor{config},
+		Annotations: map[string]string{"note": note}, Subject: &ocispec.Descriptor{
+			MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(about), Size: int64(len(about)),
+		},
+	}
 	m.SchemaVersion = 2
 	b, err := json.Marshal(m)
 	must(t, err)
@@ -498,8 +529,8 @@ func numbers(n int) (all []string) {
 	return all
 }
 
-// TestFollowRuns lets two replicas follow what events tell, while the source changes, and checks that all ends equal: the
-// repo, and one that follows that.
+// TestFollowRuns runs the syncs of two replicas while the source changes, and checks that the repo, and a repo that
+// syncs from it, become equal.
 func TestFollowRuns(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -525,13 +556,14 @@ func TestFollowRuns(t *testing.T) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("the source has %v, the copy %v, what follows that %v", want, r.tags(t, r.copy.UID), r.tags(t, chained.UID))
+				t.Fatalf("the source has %v, the copy %v, the copy of the copy %v", want, r.tags(t, r.copy.UID),
+					r.tags(t, chained.UID))
 			}
 		}
 	})
 }
 
-// TestFollowTurns: an organization with many repos that are due does not keep the one of another waiting.
+// TestFollowTurns checks that an organization with many due repos does not delay the repo of another organization.
 func TestFollowTurns(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

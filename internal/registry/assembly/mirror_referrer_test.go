@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// about returns the types of what a repo lists about a manifest, and the warning with it.
+// about returns the types of the referrers of a manifest in a repo, and the warning of the answer.
 func (m *mirrorRig) about(t testing.TB, repo string, subject []byte) (all []string, warning string) {
 	t.Helper()
 	for query := ""; ; {
@@ -34,7 +34,8 @@ func (m *mirrorRig) about(t testing.TB, repo string, subject []byte) (all []stri
 	}
 }
 
-// TestMirrorReferrers: signatures and SBOMs come with the image, and are asked for again when they are not fresh.
+// TestMirrorReferrers checks that signatures and SBOMs are fetched with the image, and fetched again when they are
+// not fresh.
 func TestMirrorReferrers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -67,7 +68,8 @@ func TestMirrorReferrers(t *testing.T) {
 	})
 }
 
-// TestMirrorReferrerPages: all pages of a list are read, up to a limit, and whoever lists them is told if there are more.
+// TestMirrorReferrerPages checks that all pages of a list are read up to a limit, and that the answer warns if
+// there are more.
 func TestMirrorReferrerPages(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -84,8 +86,9 @@ func TestMirrorReferrerPages(t *testing.T) {
 			o.about("app", img, fmt.Sprint("later ", i))
 		}
 		m.pass(2 * time.Hour)
-		for range 2 { // also when it is fresh
-			if all, warning := m.about(t, at+"/app", img); len(all) < 64 || len(all) >= 85 || !strings.Contains(warning, "origin lists more than 64 referrers") {
+		for range 2 { // even while it is fresh
+			if all, warning := m.about(t, at+"/app", img); len(all) < 64 || len(all) >= 85 ||
+				!strings.Contains(warning, "origin lists more than 64 referrers") {
 				t.Errorf("%d referrers, %q", len(all), warning)
 			}
 		}
@@ -95,7 +98,7 @@ func TestMirrorReferrerPages(t *testing.T) {
 	})
 }
 
-// TestMirrorReferrerLoops: a list without end is given up, and no link leads anywhere else.
+// TestMirrorReferrerLoops checks that an endless list is given up, and that links to other hosts are not followed.
 func TestMirrorReferrerLoops(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, other := newMirrorRig(t, s, nil), newOrigin(t)
@@ -142,7 +145,7 @@ func TestMirrorReferrerLoops(t *testing.T) {
 	})
 }
 
-// TestMirrorReferrersOfHoldfast reads the pages of another Holdfast, which are as long as they can be.
+// TestMirrorReferrersOfHoldfast reads the pages of another Holdfast server, which have the maximum size.
 func TestMirrorReferrersOfHoldfast(t *testing.T) {
 	far := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
 	img := far.pushImage(t, "acme/team/app", "v1", "from afar")
@@ -158,7 +161,7 @@ func TestMirrorReferrersOfHoldfast(t *testing.T) {
 	}
 }
 
-// TestMirrorReferrersByTag: where a registry cannot list referrers, those count that clients have noted at a tag.
+// TestMirrorReferrersByTag checks that the referrers of a tag are used if a registry cannot list referrers.
 func TestMirrorReferrersByTag(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -176,7 +179,8 @@ func TestMirrorReferrersByTag(t *testing.T) {
 				t.Errorf("referrers %v, %q", all, warning)
 			}
 			gone := o.about("elsewhere", img, "gone")
-			o.index("app", strings.Replace(sha(img), ":", "-", 1), o.about("app", img, "signature"), gone, o.about("app", img, "sbom"))
+			o.index("app", strings.Replace(sha(img), ":", "-", 1), o.about("app", img, "signature"), gone,
+				o.about("app", img, "sbom"))
 			m.pass(2 * time.Hour)
 			if all, warning := m.about(t, at+"/app", img); len(all) != 2 || warning != "" {
 				t.Errorf("referrers %v, %q", all, warning)

@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestMirror pulls through: what was asked for once is here, and a tag is asked about again when it is not fresh, without
-// a pull.
+// TestMirror pulls through a mirror. Content is fetched once, and a tag is checked again when it is not fresh,
+// without fetching the manifest.
 func TestMirror(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -35,7 +35,7 @@ func TestMirror(t *testing.T) {
 		amd, arm := o.image("library/app", "", "layer of amd64"), o.image("library/app", "", "layer of arm64")
 		index := o.index("library/app", "v1", amd, arm)
 		app := at + "/library/app"
-		for range 2 { // once from there, once from here
+		for range 2 { // first from the upstream, then from the storage
 			got := m.get(t, app+"/manifests/v1", http.StatusOK)
 			if !bytes.Equal(got.body, index) || got.header.Get("Docker-Content-Digest") != sha(index) ||
 				got.header.Get("Content-Type") != ocispec.MediaTypeImageIndex || got.header.Get("Warning") != "" {
@@ -44,8 +44,10 @@ func TestMirror(t *testing.T) {
 			if got := m.get(t, app+"/manifests/"+sha(amd), http.StatusOK); !bytes.Equal(got.body, amd) {
 				t.Errorf("the image is %s", got.body)
 			}
-			if got := m.get(t, app+"/blobs/"+sha([]byte("layer of amd64")), http.StatusOK); string(got.body) != "layer of amd64" ||
-				got.header.Get("Content-Length") != "14" || got.header.Get("Docker-Content-Digest") != sha([]byte("layer of amd64")) {
+			if got := m.get(t, app+"/blobs/"+sha([]byte("layer of amd64")),
+				http.StatusOK); string(got.body) != "layer of amd64" ||
+				got.header.Get("Content-Length") != "14" ||
+				got.header.Get("Docker-Content-Digest") != sha([]byte("layer of amd64")) {
 				t.Errorf("the layer is %q %v", got.body, got.header)
 			}
 		}
@@ -77,14 +79,16 @@ func TestMirror(t *testing.T) {
 		repo, err := s.RepoAt(t.Context(), strings.Split(app, "/"))
 		must(t, err)
 		var pulls int
-		must(t, s.Row(t.Context(), `SELECT count(*) FROM pulls WHERE uid LIKE $1 AND NOT push`, []any{string(repo) + "/%"}, &pulls))
+		must(t,
+			s.Row(t.Context(), `SELECT count(*) FROM pulls WHERE uid LIKE $1 AND NOT push`, []any{string(repo) + "/%"}, &pulls))
 		if pulls != 8 {
 			t.Errorf("%d pulls are recorded, want 8", pulls)
 		}
 	})
 }
 
-// TestMirrorOfMovingTag: a tag that moves while it is pulled is what it was when the upstream was asked about it.
+// TestMirrorOfMovingTag checks that a tag which moves during a pull has the digest that the upstream first
+// reported.
 func TestMirrorOfMovingTag(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -101,13 +105,15 @@ func TestMirrorOfMovingTag(t *testing.T) {
 			return true
 		})
 		m.pass(2 * time.Hour)
-		if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, second) || got.header.Get("Docker-Content-Digest") != sha(second) {
+		if got := m.get(t, at+"/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, second) ||
+			got.header.Get("Docker-Content-Digest") != sha(second) {
 			t.Errorf("the tag is %s", got.body)
 		}
 	})
 }
 
-// TestMirrorIsReadOnly: nothing can be pushed, tagged or copied there, and what was fetched can be deleted.
+// TestMirrorIsReadOnly checks that nothing can be pushed, tagged or copied to a mirror, and that fetched content
+// can be deleted.
 func TestMirrorIsReadOnly(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -116,7 +122,8 @@ func TestMirrorIsReadOnly(t *testing.T) {
 		m.get(t, at+"/app/manifests/v1", http.StatusOK)
 		for path, method := range map[string]string{"/blobs/uploads/": "POST", "/manifests/v2": "PUT"} {
 			for _, repo := range []string{"/app", "/new", "/deep/new"} {
-				got := m.want(t, call{method: method, path: "/v2/" + at + repo + path, who: "owner", body: bytes.NewReader(img)}, http.StatusForbidden)
+				got := m.want(t, call{method: method, path: "/v2/" + at + repo + path, who: "owner", body: bytes.NewReader(img)},
+					http.StatusForbidden)
 				if !strings.Contains(string(got.body), "mirror of origin") {
 					t.Errorf("%s %s: %s", method, repo, got.body)
 				}
@@ -125,20 +132,23 @@ func TestMirrorIsReadOnly(t *testing.T) {
 		ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
 		repo, err := s.RepoAt(t.Context(), []string{"acme", "mirror", "app"})
 		must(t, err)
-		if _, err := m.service.CreateTag(ctx, repo, registry.Tag{Name: "mine", Digest: sha(img)}); !errors.Is(err, fault.FailedPrecondition) {
+		if _, err := m.service.CreateTag(ctx, repo,
+			registry.Tag{Name: "mine", Digest: sha(img)}); !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("a tag: %v", err)
 		}
 		m.pushImage(t, "acme/team/app", "v1", "pushed")
 		from, err := s.RepoAt(t.Context(), []string{"acme", "team", "app"})
 		must(t, err)
-		_, err = m.service.CopyImages(ctx, registry.CopyRequest{From: from, Group: u.Group(), Repo: "app", References: []string{"v1"}})
+		_, err = m.service.CopyImages(ctx,
+			registry.CopyRequest{From: from, Group: u.Group(), Repo: "app", References: []string{"v1"}})
 		if !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("a copy: %v", err)
 		}
 		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/v1", who: "owner"}, http.StatusAccepted)
 		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
 		m.get(t, at+"/app/manifests/v1", http.StatusOK) // it is fetched again
-		if _, err := m.service.CreateUpstream(ctx, m.folder.UID, registry.Upstream{Name: "x", Address: o.URL}); !errors.Is(err, fault.FailedPrecondition) {
+		if _, err := m.service.CreateUpstream(ctx, m.folder.UID,
+			registry.Upstream{Name: "x", Address: o.URL}); !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("an upstream of a group with repos: %v", err)
 		}
 		must(t, m.service.DeleteUpstream(ctx, u.UID))
@@ -147,7 +157,7 @@ func TestMirrorIsReadOnly(t *testing.T) {
 	})
 }
 
-// faults are what an upstream may do, and how a pull of what is not here is answered then.
+// faults are failures of an upstream, and the answers to pulls of content that is not stored.
 var faults = map[string]struct {
 	status int
 	do     func(w http.ResponseWriter, r *http.Request) bool
@@ -181,7 +191,7 @@ var faults = map[string]struct {
 	"a manifest of 100 MB": {http.StatusBadGateway, func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 		if r.Method == http.MethodGet {
-			_, _ = io.CopyN(w, endless{}, 100<<20) // ends when nobody reads any more
+			_, _ = io.CopyN(w, endless{}, 100<<20) // ends when the client closes the connection
 		}
 		return true
 	}},
@@ -225,8 +235,8 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestMirrorFaults: whatever an upstream does, what is here is served with a warning; what is not here is refused, with
-// nothing stored.
+// TestMirrorFaults checks for every fault that stored content is served with a warning, that other pulls are
+// refused, and that nothing is stored.
 func TestMirrorFaults(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -243,14 +253,16 @@ func TestMirrorFaults(t *testing.T) {
 				m.get(t, at+"/app/manifests/v1", http.StatusOK)
 				m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusOK)
 				o.behave(tt.do)
-				if name == "no answer" { // from here on only what is stored must come
+				if name == "no answer" { // from now on only stored content must be served
 					m.stored(t, sha([]byte("layer")))
 					m = m.replicaThatWaits(t, time.Second, patience)
 				}
 				m.pass(2 * time.Hour)
 				for _, method := range []string{"GET", "HEAD"} {
-					got := m.want(t, call{method: method, path: "/v2/" + at + "/app/manifests/v1", who: "registry.pull"}, http.StatusOK)
-					if method == "GET" && !bytes.Equal(got.body, img) || !strings.HasPrefix(got.header.Get("Warning"), `299 - "this is what was fetched before: origin `) {
+					got := m.want(t, call{method: method, path: "/v2/" + at + "/app/manifests/v1", who: "registry.pull"},
+						http.StatusOK)
+					if method == "GET" && !bytes.Equal(got.body, img) ||
+						!strings.HasPrefix(got.header.Get("Warning"), `299 - "this is what was fetched before: origin `) {
 						t.Errorf("%s: %s, Warning %q", method, got.body, got.header.Get("Warning"))
 					}
 				}
@@ -275,8 +287,8 @@ func TestMirrorFaults(t *testing.T) {
 	})
 }
 
-// TestMirrorLimits: an upstream that asks us to wait is left alone for so long, and one that fails is not asked about
-// what is here for some time.
+// TestMirrorLimits checks that an upstream gets no requests for the time that it demands, and that a failing
+// upstream is not asked about stored content for some time.
 func TestMirrorLimits(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -314,7 +326,7 @@ func TestMirrorLimits(t *testing.T) {
 		if n := o.total(); n != 1 {
 			t.Errorf("%d requests to an upstream that fails, want 1", n)
 		}
-		m.get(t, at+"/app/manifests/v3", http.StatusBadGateway) // what is not here is worth a try
+		m.get(t, at+"/app/manifests/v3", http.StatusBadGateway) // content that is not stored is requested again
 		if n := o.total(); n != 1 {
 			t.Errorf("%d requests for what is not here, want 1", n)
 		}
@@ -326,12 +338,13 @@ func TestMirrorLimits(t *testing.T) {
 	})
 }
 
-// TestMirrorAccess: an upstream is asked only for those who may pull, for names that it is for, and for everybody only if
-// it says so.
+// TestMirrorAccess checks that an upstream is asked only for callers that may pull, for names that match its
+// patterns, and for anonymous callers only if its settings allow it.
 func TestMirrorAccess(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
-		at, u := m.mirrors(t, "mirror", o.URL, func(u *registry.Upstream) { u.Names = []string{"library/*", "!library/secret"} })
+		at, u := m.mirrors(t, "mirror", o.URL,
+			func(u *registry.Upstream) { u.Names = []string{"library/*", "!library/secret"} })
 		img := o.image("library/app", "v1", "layer")
 		o.image("library/secret", "v1", "layer")
 		o.image("other/app", "v1", "layer")
@@ -339,11 +352,16 @@ func TestMirrorAccess(t *testing.T) {
 			t.Helper()
 			m.want(t, call{method: "GET", path: "/v2/" + at + path, who: who}, want)
 		}
-		for path := range map[string]bool{"/library/app/manifests/v1": true, "/library/app/blobs/" + sha([]byte("layer")): true, "/library/app/referrers/" + sha(img): true} {
+		for path := range map[string]bool{
+			"/library/app/manifests/v1": true, "/library/app/blobs/" + sha([]byte("layer")): true,
+			"/library/app/referrers/" + sha(img): true,
+		} {
 			ask("stranger", path, http.StatusForbidden)
 			ask("", path, http.StatusUnauthorized)
 		}
-		for _, path := range []string{"/library/secret/manifests/v1", "/other/app/manifests/v1", "/library/secret/blobs/" + sha([]byte("layer"))} {
+		for _, path := range []string{
+			"/library/secret/manifests/v1", "/other/app/manifests/v1", "/library/secret/blobs/" + sha([]byte("layer")),
+		} {
 			ask("registry.pull", path, http.StatusNotFound)
 		}
 		m.settings(t, u.Group(), func(s *registry.Settings) { s.Public = true })
@@ -368,8 +386,8 @@ func TestMirrorAccess(t *testing.T) {
 	})
 }
 
-// TestMirrorSignsIn: credentials get to the upstream and to nobody else: not where it redirects to, not to a realm that
-// the upstream does not name, and not to another address.
+// TestMirrorSignsIn checks that credentials are sent only to the upstream: not to the targets of redirects, not to
+// a realm that the settings do not name, and not to another address.
 func TestMirrorSignsIn(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, other := newMirrorRig(t, s, nil), newOrigin(t)
@@ -380,7 +398,7 @@ func TestMirrorSignsIn(t *testing.T) {
 			o.image("app", "v1", "layer of "+auth)
 			at, u := m.mirrors(t, auth, o.URL, secret)
 			m.get(t, at+"/app/manifests/v1", http.StatusOK)
-			o.behave(func(w http.ResponseWriter, r *http.Request) bool { // as those do who keep blobs in a bucket
+			o.behave(func(w http.ResponseWriter, r *http.Request) bool { // like registries that store blobs in a bucket
 				if strings.Contains(r.URL.Path, "/blobs/") && r.Header.Get("Authorization") != "" {
 					other.blob("layer of " + auth)
 					http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
@@ -388,11 +406,13 @@ func TestMirrorSignsIn(t *testing.T) {
 				}
 				return false
 			})
-			if got := m.get(t, at+"/app/blobs/"+sha([]byte("layer of "+auth)), http.StatusOK); string(got.body) != "layer of "+auth {
+			if got := m.get(t, at+"/app/blobs/"+sha([]byte("layer of "+auth)),
+				http.StatusOK); string(got.body) != "layer of "+auth {
 				t.Errorf("the layer is %q", got.body)
 			}
 			ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: m.uids["owner"]})
-			u, err := m.service.UpdateUpstream(ctx, u.UID, func(u *registry.Upstream) error { u.FreshFor = time.Minute; return nil })
+			u, err := m.service.UpdateUpstream(ctx, u.UID,
+				func(u *registry.Upstream) error { u.FreshFor = time.Minute; return nil })
 			must(t, err)
 			if u.Credentials.Empty() {
 				t.Error("the credentials are gone, at the same address")
@@ -440,7 +460,7 @@ func TestMirrorSignsIn(t *testing.T) {
 	})
 }
 
-// TestMirrorOfHoldfast pulls through from another Holdfast, whose realm wants a token for a password.
+// TestMirrorOfHoldfast mirrors another Holdfast server, whose realm returns tokens for a password.
 func TestMirrorOfHoldfast(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		far := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
@@ -452,14 +472,15 @@ func TestMirrorOfHoldfast(t *testing.T) {
 		if got := m.get(t, at+"/acme/team/app/manifests/v1", http.StatusOK); !bytes.Equal(got.body, img) {
 			t.Errorf("the image is %s", got.body)
 		}
-		if got := m.get(t, at+"/acme/team/app/blobs/"+sha([]byte("from afar")), http.StatusOK); string(got.body) != "from afar" {
+		if got := m.get(t, at+"/acme/team/app/blobs/"+sha([]byte("from afar")),
+			http.StatusOK); string(got.body) != "from afar" {
 			t.Errorf("the layer is %s", got.body)
 		}
 		m.get(t, at+"/acme/none/manifests/v1", http.StatusNotFound)
 	})
 }
 
-// slow makes an origin send a blob in two halves, the second when it is let.
+// slow makes an origin send a blob in two halves. The second half waits for the test.
 func (o *origin) slow(content string) (release func()) {
 	gate := make(chan struct{})
 	o.behave(func(w http.ResponseWriter, r *http.Request) bool {
@@ -491,8 +512,8 @@ func (m *mirrorRig) stream(t testing.TB, path string) *http.Response {
 	return resp
 }
 
-// TestMirrorStreams: however many ask for a blob, it is fetched once, and all get it as it arrives, but for the last byte
-// until it is known to be right.
+// TestMirrorStreams checks that concurrent pulls of a blob fetch it once, and that all clients get it as it
+// arrives, except for the last byte, which is held back until the digest is verified.
 func TestMirrorStreams(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -515,7 +536,7 @@ func TestMirrorStreams(t *testing.T) {
 			}
 			bodies = append(bodies, resp.Body)
 		}
-		bodies[0].Close() // one that leaves changes nothing for others
+		bodies[0].Close() // a client that leaves does not affect others
 		release()
 		for _, body := range bodies[1:] {
 			rest, err := io.ReadAll(body)
@@ -532,8 +553,8 @@ func TestMirrorStreams(t *testing.T) {
 	})
 }
 
-// TestMirrorWrongBlobs: who pulls a blob that is not what it should be never gets all of it, nothing is stored, and the
-// right one arrives afterwards.
+// TestMirrorWrongBlobs checks that clients never get all of a blob with a wrong digest, that nothing is stored, and
+// that the right blob can be pulled afterwards.
 func TestMirrorWrongBlobs(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("x", 100_000)
@@ -566,7 +587,11 @@ func TestMirrorWrongBlobs(t *testing.T) {
 			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 			return true
 		},
-		"a byte, and then nothing":     func(w http.ResponseWriter, r *http.Request) bool { stall(w, r, content); return true },
+		"a byte, and then nothing": func(w http.ResponseWriter,
+			r *http.Request) bool {
+			stall(w, r, content)
+			return true
+		},
 		"a part that is not asked for": func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(206); return true },
 	}
 	digest := sha([]byte(content))
@@ -579,7 +604,7 @@ func TestMirrorWrongBlobs(t *testing.T) {
 			at, _ := patient.mirrors(t, fmt.Sprint("m", n), o.URL, nil)
 			path := at + "/app/blobs/" + digest
 			t.Run(name, func(t *testing.T) {
-				t.Parallel() // some take as long as an upstream is waited for
+				t.Parallel() // some last until the timeout of an upstream
 				m := patient
 				if strings.HasSuffix(name, "and then nothing") {
 					m = m.replicaThatWaits(t, patience, 2*time.Second)
@@ -614,7 +639,8 @@ func stall(w http.ResponseWriter, r *http.Request, content string) {
 	}
 }
 
-// TestMirrorResumes: a download that breaks off goes on where it was, with a registry that can, and with one that cannot.
+// TestMirrorResumes checks that an interrupted download continues, with registries that support ranges and with
+// registries that do not.
 func TestMirrorResumes(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -658,7 +684,7 @@ func TestMirrorBudget(t *testing.T) {
 		path := at + "/app/blobs/" + sha([]byte(strings.Repeat("layer", 1000)))
 		m.get(t, path, http.StatusForbidden)
 		sent := make(chan int64, 1)
-		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // of unknown length, and without end
+		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // unknown length, and endless
 			w.(http.Flusher).Flush()
 			n, _ := io.CopyN(w, endless{}, 1<<30)
 			sent <- n
@@ -676,7 +702,8 @@ func TestMirrorBudget(t *testing.T) {
 	})
 }
 
-// TestMirrorCollect: what was fetched stays as long as a manifest needs it, in whichever order they came, and goes with it.
+// TestMirrorCollect checks that a fetched blob stays while a manifest needs it, whichever arrived first, and is
+// collected with the manifest.
 func TestMirrorCollect(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -687,7 +714,7 @@ func TestMirrorCollect(t *testing.T) {
 		m.get(t, at+"/app/blobs/"+layers[0], http.StatusOK)
 		m.get(t, at+"/app/blobs/"+layers[1], http.StatusOK)
 		m.get(t, at+"/app/manifests/v2", http.StatusOK)
-		for _, layer := range layers { // a collector hours later would take what is not stored yet for garbage
+		for _, layer := range layers { // hours later, the collector would remove blobs that are not stored yet
 			m.stored(t, layer)
 		}
 		o.behave(status(http.StatusInternalServerError))
@@ -704,7 +731,8 @@ func TestMirrorCollect(t *testing.T) {
 			m.get(t, at+"/app/blobs/"+layer, http.StatusOK)
 		}
 		for _, img := range [][]byte{first, second} {
-			m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
+			m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"},
+				http.StatusAccepted)
 		}
 		collect()
 		for _, layer := range layers {
@@ -716,8 +744,8 @@ func TestMirrorCollect(t *testing.T) {
 	})
 }
 
-// TestMirrorIsRenamed: what arrives after another group has taken the path is stored below the group of the upstream, and
-// nothing of the other group is given out.
+// TestMirrorIsRenamed checks that content which arrives after another group has taken the path is stored below the
+// group of the upstream, and that nothing of the other group is served.
 func TestMirrorIsRenamed(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -725,7 +753,8 @@ func TestMirrorIsRenamed(t *testing.T) {
 		img := o.image("app", "v1", "layer")
 		o.behave(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1") {
-				_, err := store.Edit(t.Context(), u.Group(), s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "moved"; return nil })
+				_, err := store.Edit(t.Context(), u.Group(), s.Group, s.UpdateGroup,
+					func(g *resource.Group) error { g.Name = "moved"; return nil })
 				if err != nil {
 					t.Error(err)
 				}
@@ -744,7 +773,7 @@ func TestMirrorIsRenamed(t *testing.T) {
 	})
 }
 
-// TestMirrorOfItself: an upstream that is this server ends where the name does.
+// TestMirrorOfItself checks that a mirror of this server ends when the name is used up.
 func TestMirrorOfItself(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m := newMirrorRig(t, s, nil)
@@ -759,7 +788,7 @@ func TestMirrorOfItself(t *testing.T) {
 	})
 }
 
-// TestMirrorReplicas: two servers that fetch the same blob store it once.
+// TestMirrorReplicas checks that two servers that fetch the same blob store it once.
 func TestMirrorReplicas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -784,7 +813,7 @@ func TestMirrorReplicas(t *testing.T) {
 		if n := o.count("GET blobs"); n != 2 {
 			t.Errorf("it was fetched %d times, want once by each", n)
 		}
-		// It is stored, and the second copy goes, when both have what they asked for.
+		// When both clients have their answers, the blob is stored and the second copy is removed.
 		until(t, "one blob in one file", func() bool {
 			var blobs int
 			must(t, s.Row(t.Context(), `SELECT count(*) FROM blobs`, nil, &blobs))
@@ -793,8 +822,8 @@ func TestMirrorReplicas(t *testing.T) {
 	})
 }
 
-// TestMirrorHeals: a blob that was damaged comes back from the upstream: in a scrub, and when somebody pulls it that a scrub
-// could not repair.
+// TestMirrorHeals checks that a damaged blob is fetched again from the upstream: in a scrub, and in a pull if the
+// scrub could not repair it.
 func TestMirrorHeals(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)

@@ -30,35 +30,37 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// An origin is a registry that others run, which can be made to misbehave.
+// An origin is an external registry, which tests can make fail.
 type origin struct {
 	*httptest.Server
 	mu        sync.Mutex
 	manifests map[string][]byte // by repo and reference
-	types     map[string]string // of manifests, by digest
+	types     map[string]string // media types of manifests, by digest
 	blobs     map[string][]byte
 	asked     map[string]int // requests by method and kind
-	passwords []string       // Authorization headers that came, of any kind
-	auth      string         // basic or token; "" is nobody's
-	perPage   int            // of referrers; 0 is all
+	passwords []string       // received Authorization headers
+	auth      string         // basic or token; "" needs no credentials
+	perPage   int            // referrers in a page; 0 means all
 	hostile   func(w http.ResponseWriter, r *http.Request) (done bool)
 }
 
 func newOrigin(t testing.TB) *origin {
-	o := &origin{manifests: map[string][]byte{}, types: map[string]string{}, blobs: map[string][]byte{}, asked: map[string]int{}}
+	o := &origin{
+		manifests: map[string][]byte{}, types: map[string]string{}, blobs: map[string][]byte{}, asked: map[string]int{},
+	}
 	o.Server = httptest.NewServer(o)
 	t.Cleanup(o.Close)
 	return o
 }
 
-// behave sets what answers requests before the origin does.
+// behave sets a function that can answer requests instead of the origin.
 func (o *origin) behave(f func(w http.ResponseWriter, r *http.Request) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.hostile = f
 }
 
-// count returns how many requests of a kind came, such as "GET blobs", and forgets them.
+// count returns the number of requests of a kind, such as "GET blobs", and resets it.
 func (o *origin) count(kind string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,14 +68,14 @@ func (o *origin) count(kind string) int {
 	return o.asked[kind]
 }
 
-// arrived returns how many requests of a kind came.
+// arrived returns the number of requests of a kind.
 func (o *origin) arrived(kind string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.asked[kind]
 }
 
-// total returns how many requests came, and forgets them.
+// total returns the number of all requests, and resets it.
 func (o *origin) total() (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +159,7 @@ func (o *origin) serveContent(w http.ResponseWriter, r *http.Request, repo, kind
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(content)))
 }
 
-// referrers returns the index of what is about a digest, or a page of it.
+// referrers returns the index of the referrers of a digest, or a page of it.
 func (o *origin) referrers(w http.ResponseWriter, r *http.Request, subject string) []byte {
 	index := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
 	index.SchemaVersion = 2
@@ -166,12 +168,15 @@ func (o *origin) referrers(w http.ResponseWriter, r *http.Request, subject strin
 		var m ocispec.Manifest
 		if json.Unmarshal(body, &m) == nil && m.Subject != nil && m.Subject.Digest.String() == subject && !seen[sha(body)] {
 			seen[sha(body)] = true
-			index.Manifests = append(index.Manifests, ocispec.Descriptor{MediaType: m.MediaType, Digest: digestOf(body), Size: int64(len(body))})
+			index.Manifests = append(index.Manifests,
+				ocispec.Descriptor{MediaType: m.MediaType, Digest: digestOf(body), Size: int64(len(body))})
 		}
 	}
-	slices.SortFunc(index.Manifests, func(a, b ocispec.Descriptor) int { return strings.Compare(string(a.Digest), string(b.Digest)) })
+	slices.SortFunc(index.Manifests,
+		func(a, b ocispec.Descriptor) int { return strings.Compare(string(a.Digest), string(b.Digest)) })
 	last := r.URL.Query().Get("last")
-	index.Manifests = slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool { return string(d.Digest) <= last })
+	index.Manifests = slices.DeleteFunc(index.Manifests,
+		func(d ocispec.Descriptor) bool { return string(d.Digest) <= last })
 	if n := o.perPage; n > 0 && len(index.Manifests) > n {
 		index.Manifests = index.Manifests[:n]
 		w.Header().Set("Link", `<`+r.URL.Path+`?last=`+string(index.Manifests[n-1].Digest)+`>; rel="next"`)
@@ -180,24 +185,30 @@ func (o *origin) referrers(w http.ResponseWriter, r *http.Request, subject strin
 	return b
 }
 
-// about puts an artifact about a manifest there.
+// about adds a referrer of a manifest.
 func (o *origin) about(repo string, subject []byte, word string) []byte {
-	a := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x-" + word, Config: o.blob("{}"),
-		Layers: []ocispec.Descriptor{o.blob(word)}, Subject: &ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(subject), Size: int64(len(subject))}}
+	a := ocispec.Manifest{
+		MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x-" + word, Config: o.blob("{}"),
+		Layers: []ocispec.Descriptor{o.blob(word)}, Subject: &ocispec.Descriptor{
+			MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(subject), Size: int64(len(subject)),
+		},
+	}
 	a.SchemaVersion = 2
 	b, _ := json.Marshal(a)
 	return o.put(repo, "", ocispec.MediaTypeImageManifest, b)
 }
 
-// blob puts a blob there.
+// blob adds a blob.
 func (o *origin) blob(content string) ocispec.Descriptor {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.blobs[sha([]byte(content))] = []byte(content)
-	return ocispec.Descriptor{MediaType: "application/octet-stream", Digest: digestOf([]byte(content)), Size: int64(len(content))}
+	return ocispec.Descriptor{
+		MediaType: "application/octet-stream", Digest: digestOf([]byte(content)), Size: int64(len(content)),
+	}
 }
 
-// put puts a manifest there under a tag, or none.
+// put adds a manifest with or without a tag.
 func (o *origin) put(repo, tag, mediaType string, body []byte) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -209,19 +220,21 @@ func (o *origin) put(repo, tag, mediaType string, body []byte) []byte {
 	return body
 }
 
-// image puts an image of one layer there.
+// image adds an image with one layer.
 func (o *origin) image(repo, tag, layer string) []byte {
 	m := image(o.blob(`{"os":"linux","architecture":"amd64"}`), o.blob(layer))
 	return o.put(repo, tag, ocispec.MediaTypeImageManifest, m)
 }
 
-// index puts an index of images there.
+// index adds an index of images.
 func (o *origin) index(repo, tag string, images ...[]byte) []byte {
 	i := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex}
 	i.SchemaVersion = 2
 	for n, m := range images {
-		i.Manifests = append(i.Manifests, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(m), Size: int64(len(m)),
-			Platform: &ocispec.Platform{OS: "linux", Architecture: []string{"amd64", "arm64"}[n%2]}})
+		i.Manifests = append(i.Manifests, ocispec.Descriptor{
+			MediaType: ocispec.MediaTypeImageManifest, Digest: digestOf(m), Size: int64(len(m)),
+			Platform: &ocispec.Platform{OS: "linux", Architecture: []string{"amd64", "arm64"}[n%2]},
+		})
 	}
 	b, _ := json.Marshal(i)
 	return o.put(repo, tag, ocispec.MediaTypeImageIndex, b)
@@ -259,7 +272,7 @@ func (m *mirrorRig) replica(t testing.TB) *mirrorRig {
 	return m.replicaThatWaits(t, patience, patience)
 }
 
-// replicaThatWaits returns a replica. It waits so long for an answer of an upstream, and so long for more of a blob.
+// replicaThatWaits returns a replica with timeouts for the answer of an upstream and for the next bytes of a blob.
 func (m *mirrorRig) replicaThatWaits(t testing.TB, timeout, stall time.Duration) *mirrorRig {
 	t.Helper()
 	other, r := *m, *m.rig
@@ -276,7 +289,7 @@ func (m *mirrorRig) replicaThatWaits(t testing.TB, timeout, stall time.Duration)
 	return &other
 }
 
-// files returns how many files the storage of blobs has.
+// files returns the number of files in the storage of blobs.
 func (m *mirrorRig) files(t testing.TB) (n int) {
 	t.Helper()
 	must(t, filepath.WalkDir(m.blobs, func(_ string, d fs.DirEntry, err error) error {
@@ -288,7 +301,7 @@ func (m *mirrorRig) files(t testing.TB) (n int) {
 	return n
 }
 
-// stored waits until a blob is stored, which is after it was passed on.
+// stored waits until a blob is stored, which happens after clients have received it.
 func (m *mirrorRig) stored(t testing.TB, digest string) {
 	t.Helper()
 	until(t, digest+" is stored", func() bool {
@@ -297,8 +310,10 @@ func (m *mirrorRig) stored(t testing.TB, digest string) {
 	})
 }
 
-// mirrors makes a group whose upstream is an address, and returns the path of the group.
-func (m *mirrorRig) mirrors(t testing.TB, name, address string, change func(*registry.Upstream)) (string, registry.Upstream) {
+// mirrors creates a group with an upstream, and returns the path of the group.
+func (m *mirrorRig) mirrors(
+	t testing.TB, name, address string, change func(*registry.Upstream),
+) (string, registry.Upstream) {
 	t.Helper()
 	g := m.group(t, m.org.UID, name)
 	u := registry.Upstream{Name: "origin", Address: address}
@@ -311,7 +326,7 @@ func (m *mirrorRig) mirrors(t testing.TB, name, address string, change func(*reg
 	return "acme/" + name, u
 }
 
-// get pulls something as somebody who may only pull.
+// get sends a pull with the role registry.pull.
 func (m *mirrorRig) get(t testing.TB, path string, status int) answer {
 	t.Helper()
 	return m.want(t, call{method: "GET", path: "/v2/" + path, who: "registry.pull"}, status)

@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestConformance runs the suite of the Open Container Initiative: all of
-// version 1.1 and what its next version has, with sha256 and sha512.
+// TestConformance runs the suite of the Open Container Initiative: all of version 1.1 and the additions of its next
+// version, with sha256 and sha512.
 func TestConformance(t *testing.T) {
 	suite := testprogram.Path(t, "conformance")
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -90,8 +90,7 @@ func (r *rig) files(t *testing.T) (n int) {
 	return n
 }
 
-// TestBadInput sends what must be refused, in the protocol's words, and leaves
-// nothing behind.
+// TestBadInput sends invalid requests, which must be refused with errors of the protocol and store nothing.
 func TestBadInput(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -201,7 +200,7 @@ func manyTags(n int) string {
 	return strings.Join(all, "&")
 }
 
-// everyRow is a line that changes when anything is stored.
+// everyRow is a text that changes when anything is stored.
 func everyRow(t *testing.T, s *storetest.Store) string {
 	t.Helper()
 	all, err := s.Events(t.Context(), 0, 1_000_000)
@@ -236,7 +235,7 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-// raw sends a path as it is: http.Client would tidy it.
+// raw sends a path unchanged, because http.Client would clean it.
 func (r *rig) raw(t *testing.T, method, path string) (int, string) {
 	t.Helper()
 	var d net.Dialer
@@ -254,14 +253,14 @@ func (r *rig) raw(t *testing.T, method, path string) (int, string) {
 	return status, answer{body: []byte(body)}.code()
 }
 
-// TestInterruptedUploadsGoOn ends requests in the middle, and goes on.
+// TestInterruptedUploadsGoOn interrupts requests of an upload, and continues it.
 func TestInterruptedUploadsGoOn(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		content := bytes.Repeat([]byte("0123456789"), 100_000)
 		a := r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "owner"}, 202)
 		at := a.header.Get("Location")
-		// The client promises more than it sends, and goes away.
+		// The client announces more than it sends, and disconnects.
 		var d net.Dialer
 		conn, err := d.DialContext(t.Context(), "tcp", r.host)
 		must(t, err)
@@ -280,7 +279,7 @@ func TestInterruptedUploadsGoOn(t *testing.T) {
 			}
 		}
 		size++
-		// A chunk that does not begin there is refused, once the request that broke off has ended.
+		// A chunk with another start is refused once the interrupted request has ended.
 		for a.status = http.StatusConflict; a.status == http.StatusConflict; {
 			a = r.do(t, call{method: "PATCH", path: at, who: "owner", body: bytes.NewReader(content[:9]),
 				headers: []string{"Content-Range", "0-8"}})
@@ -311,7 +310,7 @@ func TestInterruptedUploadsGoOn(t *testing.T) {
 	})
 }
 
-// TestWrongLengthsAreRefused sends fewer bytes than it says.
+// TestWrongLengthsAreRefused sends fewer bytes than announced.
 func TestWrongLengthsAreRefused(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -337,7 +336,7 @@ func TestWrongLengthsAreRefused(t *testing.T) {
 	}
 }
 
-// TestFallbackTagsAreAdopted lists what a client noted under a tag.
+// TestFallbackTagsAreAdopted checks that referrers which a client has listed in a tag are returned as referrers.
 func TestFallbackTagsAreAdopted(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -366,9 +365,8 @@ func TestFallbackTagsAreAdopted(t *testing.T) {
 	}
 }
 
-// TestPullsAreRecorded looks for who fetched and pushed what. No two of its
-// moments are of one millisecond: those have no order where the clock of another
-// test is ahead.
+// TestPullsAreRecorded checks the records of pulls and pushes. Its requests are in different milliseconds, because
+// records of the same millisecond have no order.
 func TestPullsAreRecorded(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		var moments atomic.Int64

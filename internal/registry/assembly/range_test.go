@@ -19,7 +19,7 @@ import (
 
 const lazySize = 3 << 20
 
-// lazyLayer returns a layer of that size, as zstd has compressed it.
+// lazyLayer returns a layer of a size that is compressed with zstd.
 func lazyLayer() []byte {
 	content := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuv"), lazySize/32)
 	copy(content, []byte{0x28, 0xb5, 0x2f, 0xfd})
@@ -29,28 +29,42 @@ func lazyLayer() []byte {
 // A lazyPull is a request for parts of a layer, and the answer to it.
 type lazyPull struct {
 	header string // Range
-	ifIs   string // If-Range; TAG is the tag of the layer
+	ifIs   string // If-Range; TAG means the entity tag of the layer
 	status int
 	spans  [][2]int // first and last
 }
 
 var whole = [][2]int{{0, lazySize - 1}}
 
-// lazyPulls are the requests of clients that read parts of layers: those that resume a pull, and snapshotters that mount an
-// image before they have it.
+// lazyPulls are requests of clients that read parts of layers: clients that resume a pull, and snapshotters that
+// mount an image before it is complete.
 var lazyPulls = map[string]lazyPull{
-	"eStargz: is the size known, and do ranges work?":     {"bytes=0-0", "", 206, [][2]int{{0, 0}}},
-	"eStargz: the footer":                                 {"bytes=-51", "", 206, [][2]int{{lazySize - 51, lazySize - 1}}},
-	"zstd:chunked: the footer":                            {"bytes=-72", "", 206, [][2]int{{lazySize - 72, lazySize - 1}}},
-	"eStargz: the table of contents":                      {"bytes=3000000-3145727", "", 206, [][2]int{{3000000, 3145727}}},
-	"eStargz: chunks of several files at once":            {"bytes=0-99,4096-8191,1048576-1048999", "", 206, [][2]int{{0, 99}, {4096, 8191}, {1048576, 1048999}}},
-	"eStargz: chunks beyond the end":                      {"bytes=100-200,9000000-9000001", "", 206, [][2]int{{100, 200}}},
-	"SOCI: a span between checkpoints":                    {"bytes=1048576-2097151", "", 206, [][2]int{{1 << 20, 2<<20 - 1}}},
-	"SOCI: a span that ends with the layer":               {"bytes=2097152-9999999", "", 206, [][2]int{{2 << 20, lazySize - 1}}},
-	"containerd: the rest of a layer":                     {"bytes=1000000-", "", 206, [][2]int{{1000000, lazySize - 1}}},
-	"containerd: the last byte":                           {fmt.Sprintf("bytes=%d-", lazySize-1), "", 206, [][2]int{{lazySize - 1, lazySize - 1}}},
-	"containerd: resuming what is complete":               {fmt.Sprintf("bytes=%d-", lazySize), "", 416, nil},
-	"resuming what is still the same":                     {"bytes=1000000-", "TAG", 206, [][2]int{{1000000, lazySize - 1}}},
+	"eStargz: is the size known, and do ranges work?": {"bytes=0-0", "", 206, [][2]int{{0, 0}}},
+	"eStargz: the footer":                             {"bytes=-51", "", 206, [][2]int{{lazySize - 51, lazySize - 1}}},
+	"zstd:chunked: the footer":                        {"bytes=-72", "", 206, [][2]int{{lazySize - 72, lazySize - 1}}},
+	"eStargz: the table of contents": {
+		"bytes=3000000-3145727", "", 206, [][2]int{{3000000, 3145727}},
+	},
+	"eStargz: chunks of several files at once": {
+		"bytes=0-99,4096-8191,1048576-1048999", "", 206, [][2]int{{0, 99}, {4096, 8191}, {1048576, 1048999}},
+	},
+	"eStargz: chunks beyond the end": {
+		"bytes=100-200,9000000-9000001", "", 206, [][2]int{{100, 200}},
+	},
+	"SOCI: a span between checkpoints": {
+		"bytes=1048576-2097151", "", 206, [][2]int{{1 << 20, 2<<20 - 1}},
+	},
+	"SOCI: a span that ends with the layer": {
+		"bytes=2097152-9999999", "", 206, [][2]int{{2 << 20, lazySize - 1}},
+	},
+	"containerd: the rest of a layer": {"bytes=1000000-", "", 206, [][2]int{{1000000, lazySize - 1}}},
+	"containerd: the last byte": {
+		fmt.Sprintf("bytes=%d-", lazySize-1), "", 206, [][2]int{{lazySize - 1, lazySize - 1}},
+	},
+	"containerd: resuming what is complete": {fmt.Sprintf("bytes=%d-", lazySize), "", 416, nil},
+	"resuming what is still the same": {
+		"bytes=1000000-", "TAG", 206, [][2]int{{1000000, lazySize - 1}},
+	},
 	"resuming what has another tag":                       {"bytes=1000000-", `"sha256:other"`, 200, whole},
 	"resuming what is of some day":                        {"bytes=1000000-", "Wed, 21 Oct 2015 07:28:00 GMT", 200, whole},
 	"all of it":                                           {"", "", 200, whole},
@@ -93,7 +107,7 @@ func (p lazyPull) check(t *testing.T, r *rig, who, path string, content []byte) 
 	}
 }
 
-// TestLazyPulls reads parts of a layer that is here.
+// TestLazyPulls reads parts of a stored layer.
 func TestLazyPulls(t *testing.T) {
 	content := lazyLayer()
 	for kind, storage := range map[string]blob.Storage{
@@ -111,17 +125,18 @@ func TestLazyPulls(t *testing.T) {
 	}
 }
 
-// head asks how long a layer is, as clients do before they read parts of it.
+// head requests the size of a layer, as clients do before they read parts of it.
 func (r *rig) head(t *testing.T, who, path string, content []byte) {
 	t.Helper()
 	h := r.want(t, call{method: "HEAD", path: path, who: who}, http.StatusOK).header
-	if h.Get("Content-Length") != fmt.Sprint(len(content)) || h.Get("Accept-Ranges") != "bytes" || h.Get("Etag") != `"`+sha(content)+`"` {
+	if h.Get("Content-Length") != fmt.Sprint(len(content)) || h.Get("Accept-Ranges") != "bytes" ||
+		h.Get("Etag") != `"`+sha(content)+`"` {
 		t.Errorf("HEAD: %v", h)
 	}
 }
 
-// TestLazyPullsThrough reads parts of a layer that only the upstream has. The first request brings it here, and each
-// answer is as if it had been here.
+// TestLazyPullsThrough reads parts of a layer that only the upstream has. The first request fetches it, and each
+// answer is the same as for a stored layer.
 func TestLazyPullsThrough(t *testing.T) {
 	content := lazyLayer()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -131,7 +146,7 @@ func TestLazyPullsThrough(t *testing.T) {
 		n := 0
 		for name, pull := range lazyPulls {
 			n++
-			path := fmt.Sprintf("/v2/%s/app%d/blobs/%s", at, n, sha(content)) // a repo in which it is not
+			path := fmt.Sprintf("/v2/%s/app%d/blobs/%s", at, n, sha(content)) // a repo without the layer
 			t.Run(name, func(t *testing.T) {
 				m.head(t, "registry.pull", path, content)
 				if all := o.count("GET blobs"); all != 0 {
@@ -140,7 +155,7 @@ func TestLazyPullsThrough(t *testing.T) {
 				pull.check(t, m.rig, "registry.pull", path, content)
 				m.head(t, "registry.pull", path, content)
 				pull.check(t, m.rig, "registry.pull", path, content)
-				if all := o.count("GET blobs"); all > 2 { // all of it is passed on before it is stored
+				if all := o.count("GET blobs"); all > 2 { // clients receive all of it before it is stored
 					t.Errorf("it was fetched %d times", all)
 				}
 			})
@@ -148,8 +163,8 @@ func TestLazyPullsThrough(t *testing.T) {
 	})
 }
 
-// TestLazyPullsAtOnce reads many parts of a layer while it arrives. It is fetched once, and if it is not what it should be,
-// nobody gets a part of it: a part has no digest that a client could compare.
+// TestLazyPullsAtOnce reads many parts of a layer while it arrives. It is fetched once. If its digest is wrong, no
+// client gets a part of it, because clients cannot verify a part.
 func TestLazyPullsAtOnce(t *testing.T) {
 	content := lazyLayer()
 	m, o := newMirrorRig(t, storetest.Open(t, storetest.SQLite(t)), nil), newOrigin(t)

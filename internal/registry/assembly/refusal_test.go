@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A push that is refused is in the audit log of the organization, with who, what
-// and how often, and in the log; a token that is not good is in the log alone,
-// without the token. A client that is only asked to log in is not refused.
+// TestRegistryRefusals checks that a refused push is in the audit log of the organization, with its identity,
+// capability and count, and in the log. An invalid token is only in the log, without the token itself. A challenge
+// to log in is not a refusal.
 func TestRegistryRefusals(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	var log bytes.Buffer
@@ -65,7 +65,8 @@ func TestRegistryRefusals(t *testing.T) {
 	if len(counts) != 2 || counts[r.uids["viewer"]] != 3 || counts[r.uids["stranger"]] != 1 {
 		t.Errorf("the refusals are %v", counts)
 	}
-	if text := log.String(); strings.Count(text, `"reason":"wrong_token","count":1,`) != 1 || strings.Contains(text, "not.a.token") {
+	if text := log.String(); strings.Count(text, `"reason":"wrong_token","count":1,`) != 1 ||
+		strings.Contains(text, "not.a.token") {
 		t.Errorf("the log is %s", text)
 	}
 }

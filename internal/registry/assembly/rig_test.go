@@ -27,15 +27,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A rig is a registry that serves, with an organization acme in it, a folder
-// acme/team, and people who hold one role each on acme.
+// A rig is a running registry with an organization acme, a folder acme/team, and people who each hold one role on
+// acme.
 type rig struct {
 	*assembly.Registry
 	store  *storetest.Store
 	issuer *token.Issuer
 	url    string // without a slash at the end
 	host   string
-	blobs  string // the folder they are in
+	blobs  string // the folder of the blobs
 	org    resource.Group
 	folder resource.Group
 	tokens map[string]string       // by role
@@ -85,7 +85,7 @@ func newRigOn(t testing.TB, s *storetest.Store, blobs blob.Storage, cfg assembly
 	return r
 }
 
-const patience = 90 * time.Second // for what must come
+const patience = 90 * time.Second // timeout for expected events
 
 // until waits for a condition.
 func until(t testing.TB, what string, done func() bool) {
@@ -137,7 +137,7 @@ func (r *rig) mint(t testing.TB, identity resource.UID, audience string) string 
 	return raw
 }
 
-// An answer is what came back.
+// An answer is a response.
 type answer struct {
 	status int
 	header http.Header
@@ -155,7 +155,7 @@ func (a answer) code() string {
 	return p.Errors[0].Code
 }
 
-// A call is a request to be made. Headers are in pairs.
+// A call describes a request. Headers are in pairs.
 type call struct {
 	method, path string
 	who          string // a role of the rig; "" for no token at all
@@ -213,7 +213,7 @@ func (r *rig) pushBlob(t testing.TB, repo string, content []byte) ocispec.Descri
 		Size: int64(len(content))}
 }
 
-// image is a manifest of a config and layers that are there.
+// image returns a manifest of a stored config and stored layers.
 func image(config ocispec.Descriptor, layers ...ocispec.Descriptor) []byte {
 	m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: config, Layers: layers}
 	m.SchemaVersion = 2
@@ -246,7 +246,7 @@ func (r *rig) putting(repo, reference string, m []byte) call {
 	}
 }
 
-// settings changes the rules of a group.
+// settings changes the registry settings of a group.
 func (r *rig) settings(t testing.TB, group resource.UID, change func(*registry.Settings)) {
 	t.Helper()
 	_, err := r.store.UpdateRegistrySettings(t.Context(), group,

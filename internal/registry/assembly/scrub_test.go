@@ -29,7 +29,7 @@ func (r *rig) scrub(t *testing.T) upkeep.Scrubbed {
 	return all
 }
 
-// file returns where the bytes of a blob are.
+// file returns the path of the file of a blob.
 func (r *rig) file(t *testing.T, digest string) string {
 	t.Helper()
 	b, err := r.store.StoredBlob(t.Context(), digest)
@@ -37,7 +37,7 @@ func (r *rig) file(t *testing.T, digest string) string {
 	return filepath.Join(r.blobs, b.Path)
 }
 
-// damages are what can happen to the file of a blob whose content is "layer".
+// damages are kinds of damage to the file of a blob with the content "layer".
 var damages = map[string]func(name string) error{
 	"a changed byte":   func(name string) error { return os.WriteFile(name, []byte("lager"), 0o600) },
 	"a lost end":       func(name string) error { return os.Truncate(name, 3) },
@@ -46,7 +46,8 @@ var damages = map[string]func(name string) error{
 	"a file that went": os.Remove,
 }
 
-// TestScrub damages a blob. A scrub finds it, it is not served any more, and a client that pushes the image again heals it.
+// TestScrub damages a blob. A scrub finds it, after which it is no longer served. A client that pushes the image
+// again repairs it.
 func TestScrub(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
@@ -60,7 +61,7 @@ func TestScrub(t *testing.T) {
 		for name, damage := range damages {
 			t.Run(name, func(t *testing.T) {
 				must(t, damage(r.file(t, digest)))
-				for range 2 { // the second time it is known
+				for range 2 { // the second scrub finds it marked
 					if got := r.scrub(t); len(got.Rotten) != 1 || got.Rotten[0] != digest || got.Repaired != 0 {
 						t.Errorf("scrubbed %+v", got)
 					}
@@ -71,7 +72,9 @@ func TestScrub(t *testing.T) {
 						t.Errorf("%s", a.body)
 					}
 				}
-				r.want(t, call{method: "POST", path: "/v2/acme/new/blobs/uploads/?mount=" + digest + "&from=acme/other", who: "owner"},
+				r.want(t, call{
+					method: "POST", path: "/v2/acme/new/blobs/uploads/?mount=" + digest + "&from=acme/other", who: "owner",
+				},
 					http.StatusAccepted)
 				if n, err := s.RottenBlobs(t.Context()); n != 1 || err != nil {
 					t.Errorf("%d are rotten, %v", n, err)
@@ -88,7 +91,8 @@ func TestScrub(t *testing.T) {
 	})
 }
 
-// TestScrubMistaken takes the mark away if the bytes are back, and condemns nothing if there is no storage at all.
+// TestScrubMistaken checks that a scrub removes the mark if the bytes are back, and marks nothing if the storage is
+// unavailable.
 func TestScrubMistaken(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -119,7 +123,7 @@ func TestScrubMistaken(t *testing.T) {
 	}
 }
 
-// TestScrubRepairs has a blob repaired from elsewhere, if what comes from there is that blob.
+// TestScrubRepairs checks that a blob is repaired from another source, if the source has the right bytes.
 func TestScrubRepairs(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	digest := sha([]byte("layer"))
@@ -158,7 +162,7 @@ func TestScrubRepairs(t *testing.T) {
 	}
 }
 
-// TestScrubHealsRace pushes a blob while it is judged: it is sound in the end, whoever comes first.
+// TestScrubHealsRace pushes a blob while a scrub checks it. The blob must be valid in the end, in either order.
 func TestScrubHealsRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})

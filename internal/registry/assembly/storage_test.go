@@ -22,13 +22,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// upload pushes a blob in chunks of these sizes, the last of which ends it.
+// upload pushes a blob in chunks of the given sizes. The last chunk completes it.
 func (r *rig) upload(t testing.TB, repo string, content []byte, chunks ...int) answer {
 	t.Helper()
 	a := r.want(t, call{method: "POST", path: "/v2/" + repo + "/blobs/uploads/", who: "owner"}, http.StatusAccepted)
 	at := 0
 	for _, n := range chunks[:len(chunks)-1] {
-		a = r.want(t, call{method: "PATCH", path: a.header.Get("Location"), who: "owner", body: bytes.NewReader(content[at : at+n]),
+		a = r.want(t, call{
+			method: "PATCH", path: a.header.Get("Location"), who: "owner", body: bytes.NewReader(content[at : at+n]),
 			headers: []string{"Content-Range", fmt.Sprintf("%d-%d", at, at+n-1)}}, http.StatusAccepted)
 		at += n
 	}
@@ -36,7 +37,7 @@ func (r *rig) upload(t testing.TB, repo string, content []byte, chunks ...int) a
 		body: bytes.NewReader(content[at:])})
 }
 
-// TestBucket pushes to a bucket and pulls from it, in all ways that clients have.
+// TestBucket pushes to a bucket and pulls from it, in all ways that clients use.
 func TestBucket(t *testing.T) {
 	server := blobtest.Start(t)
 	c := newClock()
@@ -66,7 +67,7 @@ func TestBucket(t *testing.T) {
 		t.Errorf("chunks should have %q bytes", got)
 	}
 
-	// A server that was killed while it received a blob leaves parts that no row names.
+	// A server that was killed during an upload leaves parts without a row.
 	w, err := storage.Create(t.Context(), "/blobs/ab/ab-killed")
 	must(t, err)
 	_, err = w.Write(content)
@@ -102,12 +103,12 @@ func TestBucketRedirect(t *testing.T) {
 	r.want(t, call{method: "GET", path: path, who: "stranger"}, http.StatusForbidden)
 }
 
-// A full storage has no room from some operation on.
+// A full storage has no space after a number of operations.
 type full struct {
 	blob.Storage
 
 	mu   sync.Mutex
-	left int // operations; negative means that there is room
+	left int // operations until it is full; negative means never
 }
 
 func (f *full) use() error {
@@ -162,8 +163,8 @@ func (w *fullWriter) Commit(ctx context.Context) error {
 	return errors.Join(w.full.use(), w.Writer.Commit(ctx))
 }
 
-// TestFullStorage lets the disk be full at each operation of a push. The client is told, nothing is left, and the push
-// succeeds once there is room.
+// TestFullStorage fills the disk at each operation of a push. The client gets an error, nothing is left behind, and
+// the push succeeds once there is space.
 func TestFullStorage(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "blobs")
 	storage := &full{Storage: blob.NewFolder(folder), left: -1}
@@ -183,7 +184,7 @@ func TestFullStorage(t *testing.T) {
 				a = r.do(t, call{method: "PUT", path: at + "?digest=" + sha(content), who: "owner",
 					body: bytes.NewReader(content[200_000:])})
 			}
-			if a.status != http.StatusCreated { // what is left of it
+			if a.status != http.StatusCreated { // remove the rest of the upload
 				r.do(t, call{method: "DELETE", path: at, who: "owner"})
 			}
 			return a
@@ -200,7 +201,8 @@ func TestFullStorage(t *testing.T) {
 					break
 				}
 				failures++
-				if a.status != http.StatusServiceUnavailable || a.code() != "UNAVAILABLE" || bytes.Contains(a.body, []byte("secret")) {
+				if a.status != http.StatusServiceUnavailable || a.code() != "UNAVAILABLE" ||
+					bytes.Contains(a.body, []byte("secret")) {
 					t.Errorf("full at %d: %d %s", n, a.status, a.body)
 				}
 				r.want(t, call{method: "HEAD", path: "/v2/acme/app/blobs/" + sha(content), who: "owner"}, http.StatusNotFound)

@@ -21,36 +21,51 @@ import (
 
 const image = "sha256:aaaa"
 
-const spdx = `{"spdxVersion":"SPDX-2.3","name":"app","comment":"c","creationInfo":{"created":"2026-01-02T03:04:05Z","creators":["Tool: syft-1.2","Organization: acme"]},
- "packages":[{"SPDXID":"SPDXRef-a","name":"a","versionInfo":"1-r0","licenseConcluded":"NOASSERTION","licenseDeclared":"MIT","summary":"s",
-  "externalRefs":[{"referenceType":"cpe23Type","referenceLocator":"cpe:x"},{"referenceType":"purl","referenceLocator":"pkg:apk/wolfi/a-dev@1-r0?arch=x86_64&origin=a"}]}],
+const spdx = `{"spdxVersion":"SPDX-2.3","name":"app","comment":"c","creationInfo":{"created":"2026-01-02T03:04:05Z",
+"creators":["Tool: syft-1.2","Organization: acme"]},
+ "packages":[{"SPDXID":"SPDXRef-a","name":"a","versionInfo":"1-r0","licenseConcluded":"NOASSERTION",
+"licenseDeclared":"MIT","summary":"s",
+  "externalRefs":[{"referenceType":"cpe23Type","referenceLocator":"cpe:x"},{"referenceType":"purl",
+"referenceLocator":"pkg:apk/wolfi/a-dev@1-r0?arch=x86_64&origin=a"}]}],
  "files":[{"SPDXID":"SPDXRef-f","fileName":"/f","fileTypes":["BINARY"]}],
  "relationships":[{"spdxElementId":"SPDXRef-DOCUMENT","relatedSpdxElement":"SPDXRef-a","relationshipType":"DESCRIBES"},
   {"spdxElementId":"SPDXRef-f","relatedSpdxElement":"SPDXRef-a","relationshipType":"CONTAINED_BY"},
   {"spdxElementId":"SPDXRef-f","relatedSpdxElement":"SPDXRef-a","relationshipType":"OTHER"}]}`
 
-const cycloneDX = `{"bomFormat":"CycloneDX","specVersion":"1.5","version":1,"metadata":{"timestamp":"2026-01-02T03:04:05Z","tools":{"components":[{"name":"trivy","version":"0.5"}]},
+const cycloneDX = `{"bomFormat":"CycloneDX","specVersion":"1.5","version":1,
+"metadata":{"timestamp":"2026-01-02T03:04:05Z","tools":{"components":[{"name":"trivy","version":"0.5"}]},
   "authors":[{"name":"ada"}],"component":{"type":"container","bom-ref":"root","name":"app"}},
- "components":[{"type":"library","bom-ref":"a","group":"g","name":"a","version":"1","purl":"pkg:npm/g/a@1","licenses":[{"license":{"id":"MIT"}},{"license":{"name":"Own"}}],
+ "components":[{"type":"library","bom-ref":"a","group":"g","name":"a","version":"1","purl":"pkg:npm/g/a@1",
+"licenses":[{"license":{"id":"MIT"}},{"license":{"name":"Own"}}],
    "components":[{"type":"file","bom-ref":"f","name":"/f"}]}],
  "dependencies":[{"ref":"root","dependsOn":["a"]}]}`
 
-const grype = `{"matches":[{"vulnerability":{"id":"GHSA-1","dataSource":"https://x","namespace":"github:go","severity":"High","urls":["https://u"],
+const grype = `{"matches":[{"vulnerability":{"id":"GHSA-1","dataSource":"https://x","namespace":"github:go",
+"severity":"High","urls":["https://u"],
    "cvss":[{"version":"3.1","metrics":{"baseScore":7.5}}],"fix":{"versions":["2"],"state":"fixed"}},
   "relatedVulnerabilities":[{"id":"CVE-2026-1","description":"bad"}],
-  "artifact":{"id":"p","name":"a","version":"1","purl":"pkg:golang/a@1","cpes":["cpe:a"],"locations":[{"path":"/bin/a"}]}}],
- "descriptor":{"name":"grype","version":"0.8","timestamp":"2026-01-02T03:04:05.123456Z","db":{"status":{"built":"2026-01-01T00:00:00Z"}}}}`
+  "artifact":{"id":"p","name":"a","version":"1","purl":"pkg:golang/a@1","cpes":["cpe:a"],
+"locations":[{"path":"/bin/a"}]}}],
+ "descriptor":{"name":"grype","version":"0.8","timestamp":"2026-01-02T03:04:05.123456Z",
+"db":{"status":{"built":"2026-01-01T00:00:00Z"}}}}`
 
-const trivy = `{"SchemaVersion":2,"CreatedAt":"2026-01-02T03:04:05Z","ArtifactName":"app","Trivy":{"Version":"0.5"},"Results":[{"Target":"app (wolfi)","Vulnerabilities":[
-  {"VulnerabilityID":"CVE-2026-2","PkgID":"b@1","PkgName":"b","InstalledVersion":"1","FixedVersion":"1.1, 1.2","Title":"t","Description":"d","Severity":"CRITICAL",
-   "References":["https://r"],"PkgIdentifier":{"PURL":"pkg:apk/wolfi/b@1"},"DataSource":{"ID":"wolfi"},"CVSS":{"nvd":{"V3Score":9.8},"redhat":{"V3Score":9.8,"V2Score":7}}}]}]}`
+const trivy = `{"SchemaVersion":2,"CreatedAt":"2026-01-02T03:04:05Z","ArtifactName":"app","Trivy":{"Version":"0.5"},
+"Results":[{"Target":"app (wolfi)","Vulnerabilities":[
+  {"VulnerabilityID":"CVE-2026-2","PkgID":"b@1","PkgName":"b","InstalledVersion":"1","FixedVersion":"1.1, 1.2",
+"Title":"t","Description":"d","Severity":"CRITICAL",
+   "References":["https://r"],"PkgIdentifier":{"PURL":"pkg:apk/wolfi/b@1"},"DataSource":{"ID":"wolfi"},
+"CVSS":{"nvd":{"V3Score":9.8},"redhat":{"V3Score":9.8,"V2Score":7}}}]}]}`
 
-const sarif = `{"version":"2.1.0","runs":[{"tool":{"driver":{"name":"Snyk","semanticVersion":"1.0","rules":[{"id":"CVE-2026-3","helpUri":"https://h","shortDescription":{"text":"s"},
-   "properties":{"security-severity":"5.5","purls":["pkg:apk/c@1"]}}]}},"invocations":[{"endTimeUtc":"2026-01-02T03:04:05Z"}],
-  "results":[{"ruleId":"CVE-2026-3","message":{"text":"m"},"locations":[{"physicalLocation":{"artifactLocation":{"uri":"c.apk"}}}]},{"ruleId":"other","level":"error"}]}]}`
+const sarif = `{"version":"2.1.0","runs":[{"tool":{"driver":{"name":"Snyk","semanticVersion":"1.0",
+"rules":[{"id":"CVE-2026-3","helpUri":"https://h","shortDescription":{"text":"s"},
+   "properties":{"security-severity":"5.5","purls":["pkg:apk/c@1"]}}]}},
+"invocations":[{"endTimeUtc":"2026-01-02T03:04:05Z"}],
+  "results":[{"ruleId":"CVE-2026-3","message":{"text":"m"},
+"locations":[{"physicalLocation":{"artifactLocation":{"uri":"c.apk"}}}]},{"ruleId":"other","level":"error"}]}]}`
 
 func statement(predicate string) string {
-	return `{"_type":"https://in-toto.io/Statement/v1","predicateType":"p","subject":[{"name":"x","digest":{"sha256":"aaaa"}}],"predicate":` + predicate + `}`
+	return `{"_type":"https://in-toto.io/Statement/v1","predicateType":"p",` +
+		`"subject":[{"name":"x","digest":{"sha256":"aaaa"}}],"predicate":` + predicate + `}`
 }
 
 func dsse(payload string) string {
@@ -77,7 +92,10 @@ func TestOpen(t *testing.T) {
 		"a statement":              {body: statement(spdx), format: evidence.SPDX, subjects: []string{image}},
 		"a statement in a DSSE": {body: dsse(statement(cycloneDX)), format: evidence.CycloneDX,
 			subjects: []string{image}},
-		"a Sigstore bundle": {body: `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","dsseEnvelope":` + dsse(statement(spdx)) + `}`, format: evidence.SPDX, subjects: []string{image}},
+		"a Sigstore bundle": {
+			body:   `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","dsseEnvelope":` + dsse(statement(spdx)) + `}`,
+			format: evidence.SPDX, subjects: []string{image},
+		},
 		"cosign's old predicate": {body: statement(`{"Data":` + strconv.Quote(spdx) + `,"Timestamp":"x"}`),
 			format: evidence.SPDX, subjects: []string{image}},
 		"a predicate that is a text": {body: statement(strconv.Quote(spdx)), format: evidence.SPDX,
@@ -235,7 +253,8 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	elsewhere := `{"descriptor":{},"matches":[{"vulnerability":{"id":"RHSA-1"},"relatedVulnerabilities":[{"id":"CVE-1","cvss":[{"version":"3.1","metrics":{"baseScore":6.5}}]}]}]}`
+	elsewhere := `{"descriptor":{},"matches":[{"vulnerability":{"id":"RHSA-1"},` +
+		`"relatedVulnerabilities":[{"id":"CVE-1","cvss":[{"version":"3.1","metrics":{"baseScore":6.5}}]}]}]}`
 	if got, err := open(t, elsewhere).Report(); err != nil ||
 		!cmp.Equal(got.Matches[0].Scores, []evidence.Score{{Score: "6.5", Version: "3.1"}}) {
 		t.Errorf("a score of the record it is about: %+v, %v", got, err)
@@ -288,8 +307,10 @@ func bomb(t *testing.T) []byte {
 	return append(zip(header.Bytes()), bytes.Repeat(zip(make([]byte, size)), times)...)
 }
 
-const chart = `{"name":"redis","version":"1.0","appVersion":"7","description":"d","dependencies":[{"name":"common","version":"2","repository":"oci://x"}],
- "annotations":{"images":"- name: redis\n  image: cgr.example/acme/redis:7@sha256:ab\n- name: exporter\n  image: exporter\n"}}`
+const chart = `{"name":"redis","version":"1.0","appVersion":"7","description":"d","dependencies":[{"name":"common",
+"version":"2","repository":"oci://x"}],
+ "annotations":{"images":` +
+	`"- name: redis\n  image: cgr.example/acme/redis:7@sha256:ab\n- name: exporter\n  image: exporter\n"}}`
 
 func TestChart(t *testing.T) {
 	got, err := evidence.ReadChart([]byte(chart))
@@ -305,7 +326,8 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is a chart", bad)
 		}
 	}
-	if odd, err := evidence.ReadChart([]byte(`{"name":"x","version":"1","annotations":{"images":"a: b"}}`)); err != nil || odd.Images != nil {
+	if odd, err := evidence.ReadChart([]byte(`{"name":"x","version":"1","annotations":{"images":"a: b"}}`)); err != nil ||
+		odd.Images != nil {
 		t.Errorf("images that are no list: %v, %v", odd.Images, err)
 	}
 }
@@ -399,11 +421,15 @@ func TestAttackChartImages(t *testing.T) {
 		images string
 		want   int
 	}{
-		"a hundred images":   {strings.Repeat("- {name: a, image: registry.example/acme/a:1.0}\n", 100), 100},
-		"100,000 images":     {strings.Repeat("- {name: a, image: b}\n", 100_000), 0},
-		"keys without end":   {"- {" + strings.Repeat("a: b, ", 700_000) + "}", 0},
-		"lists without end":  {strings.Repeat("[", 1<<20), 0},
-		"aliases of aliases": {"- &a [x,x,x,x,x,x,x,x]\n- &b [*a,*a,*a,*a,*a,*a,*a,*a]\n- &c [*b,*b,*b,*b,*b,*b,*b,*b]\n- [*c,*c,*c,*c,*c,*c,*c,*c]\n", 0},
+		"a hundred images":  {strings.Repeat("- {name: a, image: registry.example/acme/a:1.0}\n", 100), 100},
+		"100,000 images":    {strings.Repeat("- {name: a, image: b}\n", 100_000), 0},
+		"keys without end":  {"- {" + strings.Repeat("a: b, ", 700_000) + "}", 0},
+		"lists without end": {strings.Repeat("[", 1<<20), 0},
+		"aliases of aliases": {
+			"- &a [x,x,x,x,x,x,x,x]\n- &b [*a,*a,*a,*a,*a,*a,*a,*a]\n" +
+				"- &c [*b,*b,*b,*b,*b,*b,*b,*b]\n- [*c,*c,*c,*c,*c,*c,*c,*c]\n",
+			0,
+		},
 	} {
 		got, err := evidence.ReadChart(chart(tt.images))
 		if err != nil || len(got.Images) != tt.want {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 )
 
-// TestAbsences: what one upstream does not have says nothing about another with the same settings, another repo or another
-// kind, and no more is remembered than there is room for.
+// TestAbsences checks that missing content is remembered separately for each upstream, repo and kind, and that the
+// number of entries is bounded.
 func TestAbsences(t *testing.T) {
 	now := time.Now()
 	of := func(uid resource.UID, repo string) *Source {

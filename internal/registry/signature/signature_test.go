@@ -20,7 +20,9 @@ const (
 	subject = "release@example.test"
 )
 
-var image = signature.Subject{Digest: signaturetest.Digest([]byte(`{"schemaVersion":2}`)), Body: []byte(`{"schemaVersion":2}`)}
+var image = signature.Subject{
+	Digest: signaturetest.Digest([]byte(`{"schemaVersion":2}`)), Body: []byte(`{"schemaVersion":2}`),
+}
 
 func must[T any](t *testing.T) func(v T, err error) T {
 	t.Helper()
@@ -41,7 +43,8 @@ func TestKeys(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			k := must[signaturetest.Key](t)(signaturetest.NewKey(kind))
 			payload := signaturetest.Payload("any.example/repo", image.Digest)
-			classic := must[*signature.Signature](t)(signature.ParseCosign(payload, must[map[string]string](t)(k.Cosign(payload)), image.Digest))
+			classic := must[*signature.Signature](t)(signature.ParseCosign(payload,
+				must[map[string]string](t)(k.Cosign(payload)), image.Digest))
 			statement := signaturetest.Statement(image.Digest, signaturetest.SignPredicate)
 			bundle := must[*signature.Signature](t)(signature.ParseBundle(must[[]byte](t)(k.Bundle(statement))))
 			for name, s := range map[string]*signature.Signature{"cosign": classic, "a bundle": bundle} {
@@ -64,9 +67,10 @@ func TestBundleOfAnotherImage(t *testing.T) {
 	key := must[*signature.Key](t)(signature.ParseKey(k.PEM()))
 	other := signaturetest.Digest([]byte("other"))
 	for name, statement := range map[string][]byte{
-		"about another image":  signaturetest.Statement(other, signaturetest.SignPredicate),
-		"that is an SBOM":      signaturetest.Statement(image.Digest, "https://spdx.dev/Document"),
-		"about nothing":        []byte(`{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"` + signaturetest.SignPredicate + `"}`),
+		"about another image": signaturetest.Statement(other, signaturetest.SignPredicate),
+		"that is an SBOM":     signaturetest.Statement(image.Digest, "https://spdx.dev/Document"),
+		"about nothing": []byte(`{"_type":"https://in-toto.io/Statement/v1","subject":[],` +
+			`"predicateType":"` + signaturetest.SignPredicate + `"}`),
 		"that is no statement": []byte(`{}`),
 	} {
 		s := must[*signature.Signature](t)(signature.ParseBundle(must[[]byte](t)(k.Bundle(statement))))
@@ -76,11 +80,14 @@ func TestBundleOfAnotherImage(t *testing.T) {
 	}
 }
 
-// TestIdentities: whom an authority has certified is who signed, if a log or a timestamp authority vouches for the time.
+// TestIdentities checks that the certified identity is the signer, if a log or a timestamp authority confirms the
+// time.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
-	ours, theirs := must[*signaturetest.Sigstore](t)(signaturetest.NewSigstore()), must[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
-	statement, payload := signaturetest.Statement(image.Digest, signaturetest.SignPredicate), signaturetest.Payload("r", image.Digest)
+	ours := must[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
+	theirs := must[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
+	statement := signaturetest.Statement(image.Digest, signaturetest.SignPredicate)
+	payload := signaturetest.Payload("r", image.Digest)
 	tests := map[string]struct {
 		by      *signaturetest.Sigstore
 		without string // part that the root lacks
@@ -92,9 +99,11 @@ func TestIdentities(t *testing.T) {
 		"without the log":                      {ours, "", signaturetest.Proof{NoLog: true}, false},
 		"with a timestamp, and no log trusted": {ours, "log", signaturetest.Proof{NoLog: true}, true},
 		"with neither":                         {ours, "log", signaturetest.Proof{NoLog: true, NoStamp: true}, false},
-		"after the certificate was over":       {ours, "timestamps", signaturetest.Proof{At: time.Now().Add(20 * time.Minute), NoStamp: true}, false},
-		"in the log of others":                 {ours, "", signaturetest.Proof{OtherLogs: theirs}, false},
-		"certified by others":                  {theirs, "", signaturetest.Proof{}, false},
+		"after the certificate has expired": {
+			ours, "timestamps", signaturetest.Proof{At: time.Now().Add(20 * time.Minute), NoStamp: true}, false,
+		},
+		"in the log of others": {ours, "", signaturetest.Proof{OtherLogs: theirs}, false},
+		"certified by others":  {theirs, "", signaturetest.Proof{}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +134,9 @@ func TestCosignTampered(t *testing.T) {
 	another := signaturetest.Payload("r", signaturetest.Digest([]byte("other")))
 	tests := map[string]func(a map[string]string) (payload []byte, digest string){
 		"a payload about another image": func(map[string]string) ([]byte, string) { return another, image.Digest },
-		"for another image":             func(map[string]string) ([]byte, string) { return payload, signaturetest.Digest([]byte("other")) },
+		"for another image": func(map[string]string) ([]byte, string) {
+			return payload, signaturetest.Digest([]byte("other"))
+		},
 		"a payload that was changed": func(map[string]string) ([]byte, string) {
 			return signaturetest.Payload("changed", image.Digest), image.Digest
 		},
@@ -185,7 +196,8 @@ func TestCosignTampered(t *testing.T) {
 func TestPayloadOfAnotherType(t *testing.T) {
 	t.Parallel()
 	k := must[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
-	payload := []byte(strings.Replace(string(signaturetest.Payload("r", image.Digest)), "container image signature", "receipt", 1))
+	payload := []byte(strings.Replace(string(signaturetest.Payload("r", image.Digest)), "container image signature",
+		"receipt", 1))
 	if _, err := signature.ParseCosign(payload, must[map[string]string](t)(k.Cosign(payload)), image.Digest); err == nil {
 		t.Error("it is one")
 	}
@@ -221,18 +233,21 @@ func TestTrustIsChecked(t *testing.T) {
 	}
 }
 
-// TestLargeKeyInEntry: the key in the entry of a log is used before anybody vouches for it, so it cannot be so large that
-// this takes long.
+// TestLargeKeyInEntry checks that a large key in the entry of a log is refused, because the key is used before it
+// is trusted.
 func TestLargeKeyInEntry(t *testing.T) {
 	t.Parallel()
 	body := largeEntry(t, 1<<16)
 	text, err := json.Marshal(map[string]any{
 		"mediaType": signaturetest.BundleType,
 		"verificationMaterial": map[string]any{"publicKey": map[string]any{"hint": "x"}, "tlogEntries": []any{map[string]any{
-			"logIndex": "1", "logId": map[string]any{"keyId": "AAAA"}, "kindVersion": map[string]any{"kind": "hashedrekord", "version": "0.0.1"},
+			"logIndex": "1", "logId": map[string]any{"keyId": "AAAA"},
+			"kindVersion":      map[string]any{"kind": "hashedrekord", "version": "0.0.1"},
 			"inclusionPromise": map[string]any{"signedEntryTimestamp": "AAAA"}, "canonicalizedBody": body,
 		}}},
-		"messageSignature": map[string]any{"messageDigest": map[string]any{"algorithm": "SHA2_256", "digest": "AAAA"}, "signature": "AAAA"},
+		"messageSignature": map[string]any{
+			"messageDigest": map[string]any{"algorithm": "SHA2_256", "digest": "AAAA"}, "signature": "AAAA",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +257,7 @@ func TestLargeKeyInEntry(t *testing.T) {
 	}
 }
 
-// largeEntry returns what a log says it has recorded, in base64: a signature by a key of RSA with so many bits.
+// largeEntry returns the entry of a log in base64, with a signature by an RSA key of the given number of bits.
 func largeEntry(t *testing.T, bits uint) string {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), bits)
@@ -283,12 +298,14 @@ func fuzzRoots(f *testing.F) (*signature.Root, *signaturetest.Sigstore) {
 // FuzzBundle: whatever is pushed as a bundle verifies nothing, and breaks nothing.
 func FuzzBundle(f *testing.F) {
 	root, theirs := fuzzRoots(f)
-	seed, err := theirs.Bundle(subject, issuer, signaturetest.Statement(image.Digest, signaturetest.SignPredicate), signaturetest.Proof{})
+	seed, err := theirs.Bundle(subject, issuer, signaturetest.Statement(image.Digest, signaturetest.SignPredicate),
+		signaturetest.Proof{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(seed)
-	f.Add([]byte(`{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{"tlogEntries":[null,{}]}}`))
+	f.Add([]byte(`{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json",` +
+		`"verificationMaterial":{"tlogEntries":[null,{}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		sig, err := signature.ParseBundle(text)
 		if err != nil {
@@ -308,10 +325,14 @@ func FuzzCosign(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	names := []string{"dev.cosignproject.cosign/signature", "dev.sigstore.cosign/certificate", "dev.sigstore.cosign/bundle", "dev.sigstore.cosign/rfc3161timestamp"}
+	names := []string{
+		"dev.cosignproject.cosign/signature", "dev.sigstore.cosign/certificate", "dev.sigstore.cosign/bundle",
+		"dev.sigstore.cosign/rfc3161timestamp",
+	}
 	f.Add(payload, a[names[0]], a[names[1]], a[names[2]], a[names[3]])
 	f.Fuzz(func(t *testing.T, payload []byte, sig, certificate, bundle, stamp string) {
-		parsed, err := signature.ParseCosign(payload, map[string]string{names[0]: sig, names[1]: certificate, names[2]: bundle, names[3]: stamp}, image.Digest)
+		parsed, err := signature.ParseCosign(payload,
+			map[string]string{names[0]: sig, names[1]: certificate, names[2]: bundle, names[3]: stamp}, image.Digest)
 		if err != nil {
 			return
 		}

@@ -35,8 +35,8 @@ func clientThatWaits(stall time.Duration) *upstream.Client {
 
 func signIn(context.Context) (user, password string, err error) { return "robot", "secret", nil }
 
-// TestSignIn: the password is sent to the host of the registry and to the realm that the settings name, and a token to the
-// registry alone.
+// TestSignIn checks that the password is sent only to the host of the registry and to the realm in the settings,
+// and a token only to the registry.
 func TestSignIn(t *testing.T) {
 	var got []string // Authorization headers, with the server that got them
 	note := func(who string, r *http.Request) {
@@ -68,7 +68,8 @@ func TestSignIn(t *testing.T) {
 		}
 	})
 	c := client()
-	if _, err := c.Stat(t.Context(), upstream.Registry{Key: "a", Address: registry, SignIn: signIn}, "app", "v1"); !upstream.Refused(err) {
+	if _, err := c.Stat(t.Context(), upstream.Registry{Key: "a", Address: registry, SignIn: signIn}, "app",
+		"v1"); !upstream.Refused(err) {
 		t.Errorf("a realm that nobody named: %v", err)
 	}
 	if len(got) != 0 {
@@ -112,7 +113,8 @@ func TestTokensAreKept(t *testing.T) {
 	c := upstream.New(upstream.Config{Outbound: out, Now: func() time.Time { return now }})
 	stat := func(key, repo string, want int32) {
 		t.Helper()
-		if _, err := c.Stat(t.Context(), upstream.Registry{Key: key, Address: address}, repo, "v1"); err != nil || tokens.Load() != want {
+		if _, err := c.Stat(t.Context(), upstream.Registry{Key: key, Address: address}, repo, "v1"); err != nil ||
+			tokens.Load() != want {
 			t.Errorf("%d tokens, want %d: %v", tokens.Load(), want, err)
 		}
 	}
@@ -143,12 +145,16 @@ func TestAnswers(t *testing.T) {
 	if err := at(http.StatusForbidden, "X", ""); !upstream.Refused(err) {
 		t.Error(err)
 	}
-	for text, want := range map[string]time.Duration{"": time.Minute, "7": 7 * time.Second, "-1": time.Second, "99999": time.Hour, "soon": time.Minute} {
+	for text, want := range map[string]time.Duration{
+		"": time.Minute, "7": 7 * time.Second, "-1": time.Second, "99999": time.Hour, "soon": time.Minute,
+	} {
 		if wait, ok := upstream.Limited(at(http.StatusTooManyRequests, "Retry-After", text)); !ok || wait != want {
 			t.Errorf("Retry-After %q: %s, %v", text, wait, ok)
 		}
 	}
-	for _, status := range []int{http.StatusInternalServerError, http.StatusNoContent, http.StatusPartialContent, http.StatusTeapot} {
+	for _, status := range []int{
+		http.StatusInternalServerError, http.StatusNoContent, http.StatusPartialContent, http.StatusTeapot,
+	} {
 		e, ok := errors.AsType[*upstream.Error](at(status, "X", ""))
 		if !ok || e.Status != status {
 			t.Errorf("status %d: %v", status, e)

@@ -49,7 +49,8 @@ func Payload(repo, digest string) []byte {
 // Statement returns a statement about a digest, in the form of in-toto.
 func Statement(digest, predicate string) []byte {
 	algorithm, value, _ := strings.Cut(digest, ":")
-	return fmt.Appendf(nil, `{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{%q:%q}}],"predicateType":%q,"predicate":{}}`,
+	return fmt.Appendf(nil, `{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{%q:%q}}],`+
+		`"predicateType":%q,"predicate":{}}`,
 		algorithm, value, predicate)
 }
 
@@ -135,7 +136,8 @@ func NewSigstore() (*Sigstore, error) {
 // Root returns its trusted_root.json, without a log of certificates: its certificates are in none. With a part, it is
 // without that: log, timestamps or authority.
 func (s *Sigstore) Root(without ...string) (string, error) {
-	authorities, stamps, logs := s.ca.FulcioCertificateAuthorities(), s.ca.TimestampingAuthorities(), map[string]*root.TransparencyLog{}
+	authorities, stamps := s.ca.FulcioCertificateAuthorities(), s.ca.TimestampingAuthorities()
+	logs := map[string]*root.TransparencyLog{}
 	for id, log := range s.ca.RekorLogs() {
 		log.ID, _ = hex.DecodeString(id)
 		logs[id] = log
@@ -168,11 +170,11 @@ type Proof struct {
 
 // Bundle returns a bundle with a statement, signed by the subject of an issuer.
 func (s *Sigstore) Bundle(subject, issuer string, statement []byte, proof Proof) ([]byte, error) {
-	at := proof.At
-	if at.IsZero() {
-		at = time.Now()
+	signTime := proof.At
+	if signTime.IsZero() {
+		signTime = time.Now()
 	}
-	e, err := s.ca.AttestAtTime(subject, issuer, statement, at, true)
+	e, err := s.ca.AttestAtTime(subject, issuer, statement, signTime, true)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +182,7 @@ func (s *Sigstore) Bundle(subject, issuer string, statement []byte, proof Proof)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.material(e, at, proof)
+	m, err := s.material(e, signTime, proof)
 	if err != nil {
 		return nil, err
 	}
@@ -243,11 +245,11 @@ func (s *Sigstore) entry(e *ca.TestEntity, at time.Time, proof Proof) (*rekorpb.
 
 // Cosign returns the annotations with which cosign signs a payload as the subject of an issuer.
 func (s *Sigstore) Cosign(subject, issuer string, payload []byte, proof Proof) (map[string]string, error) {
-	at := proof.At
-	if at.IsZero() {
-		at = time.Now()
+	signTime := proof.At
+	if signTime.IsZero() {
+		signTime = time.Now()
 	}
-	e, err := s.ca.SignAtTime(subject, issuer, payload, at)
+	e, err := s.ca.SignAtTime(subject, issuer, payload, signTime)
 	if err != nil {
 		return nil, err
 	}
@@ -255,11 +257,11 @@ func (s *Sigstore) Cosign(subject, issuer string, payload []byte, proof Proof) (
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.material(e, at, proof)
+	m, err := s.material(e, signTime, proof)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{
+	annotations := map[string]string{
 		"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(content.Signature()),
 		"dev.sigstore.cosign/certificate": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 			Bytes: m.GetCertificate().GetRawBytes()})),
@@ -268,22 +270,22 @@ func (s *Sigstore) Cosign(subject, issuer string, payload []byte, proof Proof) (
 		entry := m.GetTlogEntries()[0]
 		text, err := json.Marshal(map[string]any{
 			"SignedEntryTimestamp": entry.GetInclusionPromise().GetSignedEntryTimestamp(),
-			"Payload": map[string]any{"body": entry.GetCanonicalizedBody(), "integratedTime": at.Unix(),
+			"Payload": map[string]any{"body": entry.GetCanonicalizedBody(), "integratedTime": signTime.Unix(),
 				"logIndex": entry.GetLogIndex(), "logID": hex.EncodeToString(entry.GetLogId().GetKeyId())},
 		})
 		if err != nil {
 			return nil, err
 		}
-		all["dev.sigstore.cosign/bundle"] = string(text)
+		annotations["dev.sigstore.cosign/bundle"] = string(text)
 	}
 	if stamps := m.GetTimestampVerificationData().GetRfc3161Timestamps(); len(stamps) > 0 {
 		text, err := json.Marshal(map[string][]byte{"SignedRFC3161Timestamp": stamps[0].GetSignedTimestamp()})
 		if err != nil {
 			return nil, err
 		}
-		all["dev.sigstore.cosign/rfc3161timestamp"] = string(text)
+		annotations["dev.sigstore.cosign/rfc3161timestamp"] = string(text)
 	}
-	return all, nil
+	return annotations, nil
 }
 
 // Digest returns the digest of a body.

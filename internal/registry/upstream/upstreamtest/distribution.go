@@ -120,9 +120,11 @@ func (d *Distribution) Token(scope string) string {
 	if len(parts) == 3 {
 		access = append(access, map[string]any{"type": parts[0], "name": parts[1], "actions": strings.Split(parts[2], ",")})
 	}
-	now := time.Now()
-	claims, _ := json.Marshal(map[string]any{"iss": "realm", "sub": User, "aud": "distribution", "exp": now.Add(time.Hour).Unix(),
-		"nbf": now.Add(-time.Minute).Unix(), "iat": now.Unix(), "jti": "x", "access": access})
+	issued := time.Now()
+	claims, _ := json.Marshal(map[string]any{
+		"iss": "realm", "sub": User, "aud": "distribution", "exp": issued.Add(time.Hour).Unix(),
+		"nbf": issued.Add(-time.Minute).Unix(), "iat": issued.Unix(), "jti": "x", "access": access,
+	})
 	b64 := base64.RawURLEncoding.EncodeToString
 	text := b64([]byte(`{"alg":"RS256","typ":"JWT","kid":"one"}`)) + "." + b64(claims)
 	sum := sha256.Sum256([]byte(text))
