@@ -16,21 +16,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// justNow returns the time, once it is over. What was changed before is dated no later, and what is changed
-// afterwards is dated later.
+// justNow returns a time that lies between two changes: earlier changes have this date or an
+// earlier one, later changes have a later date. It waits until that time has passed.
 func justNow() *timestamppb.Timestamp {
-	// dates are rounded, and two changes have two of them
-	at := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond)
-	for time.Since(at) < 2*time.Millisecond {
+	// Dates are rounded to milliseconds. Two milliseconds give two changes different dates.
+	asOf := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond)
+	for time.Since(asOf) < 2*time.Millisecond {
 		time.Sleep(time.Millisecond)
 	}
-	return timestamppb.New(at)
+	return timestamppb.New(asOf)
 }
 
-// pastQuery is justNow as a query has it.
+// pastQuery returns justNow in the form of a query parameter.
 func pastQuery() string { return url.QueryEscape(justNow().AsTime().Format(time.RFC3339Nano)) }
 
-// pastAccesses are the methods about what was granted in the past.
+// pastAccesses returns the methods that read past grants, by name.
 func (h *hierarchy) pastAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	return map[string]access{
@@ -47,7 +47,8 @@ func (h *hierarchy) pastAccesses() map[string]access {
 	}
 }
 
-// A pastStory is a folder in which somebody held a role, and a group of it that is gone.
+// A pastStory is a folder in which a person and a workload held a role, and a deleted group of that
+// folder.
 type pastStory struct {
 	*hierarchy
 	person, robot, gone            string
@@ -84,8 +85,8 @@ func newPastStory(t *testing.T, w *world) pastStory {
 	return s
 }
 
-// TestApiAccessHistory asks about a group, a binding and a workload that are gone, as those who may see the folder they
-// were in, and as others.
+// TestApiAccessHistory reads past grants of a deleted group, a deleted binding and a deleted
+// workload: as callers who may see the folder that contained them, and as callers who may not.
 func TestApiAccessHistory(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -98,21 +99,21 @@ func TestApiAccessHistory(t *testing.T) {
 	})
 }
 
-func (s pastStory) check(at *timestamppb.Timestamp) *accesspb.CheckAccessRequest {
-	return &accesspb.CheckAccessRequest{IdentityUid: s.person, Capability: "groups.list", PlaceUid: s.gone, AsOf: at}
+func (s pastStory) check(asOf *timestamppb.Timestamp) *accesspb.CheckAccessRequest {
+	return &accesspb.CheckAccessRequest{IdentityUid: s.person, Capability: "groups.list", PlaceUid: s.gone, AsOf: asOf}
 }
 
 func (s pastStory) answers(t *testing.T, call caller) {
 	for _, bearer := range []string{s.inFolder, s.ofTheWhole} {
-		for at, want := range map[*timestamppb.Timestamp]bool{s.before: false, s.held: true, s.after: false, nil: false} {
-			if got := must[*accesspb.CheckAccessResponse](t, call, bearer, s.check(at)); got.GetAllowed() != want {
-				t.Errorf("as of %v: %v, want %t", at, got, want)
+		for asOf, want := range map[*timestamppb.Timestamp]bool{s.before: false, s.held: true, s.after: false, nil: false} {
+			if got := must[*accesspb.CheckAccessResponse](t, call, bearer, s.check(asOf)); got.GetAllowed() != want {
+				t.Errorf("access as of %v: %v, want allowed = %t", asOf, got, want)
 			}
 		}
 		got := must[*accesspb.CheckAccessResponse](t, call, bearer, s.check(s.held))
 		if len(got.GetGrants()) != 1 || got.GetGrants()[0].GetGroup().GetName() != "secret-project" ||
 			got.GetGrants()[0].GetBindingUid() != s.binding {
-			t.Errorf("through %v", got.GetGrants())
+			t.Errorf("grants = %v, want the binding in secret-project", got.GetGrants())
 		}
 		who := must[*accesspb.ListAccessResponse](t, call, bearer, &accesspb.ListAccessRequest{
 			Capability: "groups.list", PlaceUid: s.gone, AsOf: s.held, PageSize: 200,
@@ -124,36 +125,37 @@ func (s pastStory) answers(t *testing.T, call caller) {
 		if !slices.Contains(names, s.person) || !slices.Contains(names, s.robot+"deployer") ||
 			who.GetTotalCount() != int64(len(names)) ||
 			who.GetIncomplete() != (bearer == s.inFolder) {
-			t.Errorf("who can: %v, incomplete %t", names, who.GetIncomplete())
+			t.Errorf("identities with access: %v, incomplete = %t", names, who.GetIncomplete())
 		}
 		groups := must[*accesspb.ListPastGroupsResponse](t, call, bearer, &accesspb.ListPastGroupsRequest{
 			Uid: s.folder, AsOf: s.held,
 		})
 		if len(groups.GetGroups()) != 1 || !groups.GetGroups()[0].GetDeleted() ||
 			groups.GetGroups()[0].GetName() != "secret-project" {
-			t.Errorf("groups: %v", groups)
+			t.Errorf("past groups: %v, want the deleted secret-project", groups)
 		}
 		held := must[*accesspb.ListPastGrantsResponse](t, call, bearer, &accesspb.ListPastGrantsRequest{
 			IdentityUid: s.person, AsOf: s.held,
 		})
 		if len(held.GetGrants()) != 1 || held.GetTotalCount() != 1 {
-			t.Errorf("the person held %v", held)
+			t.Errorf("past grants of the person: %v, want one", held)
 		}
 		diff := must[*accesspb.DiffAccessResponse](t, call, bearer, &accesspb.DiffAccessRequest{
 			PlaceUid: s.folder, FromTime: s.held, ToTime: s.after,
 		})
 		if len(diff.GetChanges()) != 2 {
-			t.Errorf("difference: %v", diff)
+			t.Errorf("changes: %v, want two", diff)
 		}
 		for _, c := range diff.GetChanges() {
 			if c.GetKind() != accesspb.GrantChangeKind_GRANT_CHANGE_KIND_REVOKED || c.GetActorUid() != string(s.Owner) {
-				t.Errorf("change: %v", c)
+				t.Errorf("change %v, want one revoked by the owner", c)
 			}
 		}
 	}
 }
 
-// refuses asks as those who must not know that the group was there, or what it was called.
+// refuses reads past access as callers who must not learn that the group existed or what its name
+// was.
 func (s pastStory) refuses(t *testing.T, call caller) {
 	questions := map[string]proto.Message{
 		"check":      s.check(s.held),
@@ -170,7 +172,7 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 	for who, bearer := range askers {
 		for what, in := range questions {
 			if who == "who was there" && what == "check" {
-				continue // about oneself
+				continue // identities may read their own past access
 			}
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
 				t.Errorf("%s by %s: %v", what, who, st)
@@ -184,7 +186,7 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 		})
 		if len(everything.GetGrants()) != 0 || everything.GetTotalCount() != 0 ||
 			len(changes.GetChanges()) != 0 || changes.GetTotalCount() != 0 {
-			t.Errorf("%s sees %v and %v", who, everything, changes)
+			t.Errorf("%s reads the grants %v and the changes %v, want none", who, everything, changes)
 		}
 	}
 	for what, in := range questions {
@@ -192,47 +194,47 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 			t.Errorf("%s without a token: %v", what, st)
 		}
 	}
-	own := must[*accesspb.CheckAccessResponse](t, call, s.wasThere, s.check(s.held))
-	if !own.GetAllowed() || len(own.GetGrants()) != 0 || !own.GetIncomplete() {
-		t.Errorf("who was there is told of themselves: %v", own)
+	self := must[*accesspb.CheckAccessResponse](t, call, s.wasThere, s.check(s.held))
+	if !self.GetAllowed() || len(self.GetGrants()) != 0 || !self.GetIncomplete() {
+		t.Errorf("a past member asks about their own access: %v", self)
 	}
-	// Who may not list identities is not told what a workload was called.
+	// Without identity.list, a caller does not see the names of workloads.
 	nameless := s.lacking["identity.list"]
 	list := &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.folder, AsOf: s.held, PageSize: 200}
 	diff := &accesspb.DiffAccessRequest{PlaceUid: s.folder, FromTime: s.held, ToTime: s.after}
-	told := must[*accesspb.ListAccessResponse](t, call, nameless, list).GetGrants()
+	grants := must[*accesspb.ListAccessResponse](t, call, nameless, list).GetGrants()
 	for _, c := range must[*accesspb.DiffAccessResponse](t, call, nameless, diff).GetChanges() {
-		told = append(told, c.GetGrant())
+		grants = append(grants, c.GetGrant())
 	}
-	if len(told) < 2 ||
-		slices.ContainsFunc(told, func(g *accesspb.Grant) bool { return g.GetIdentity().GetName() != "" }) {
-		t.Errorf("without identity.list: %v", told)
+	if len(grants) < 2 ||
+		slices.ContainsFunc(grants, func(g *accesspb.Grant) bool { return g.GetIdentity().GetName() != "" }) {
+		t.Errorf("without identity.list: %v", grants)
 	}
-	// A segment of another's group below one's own, and below nothing.
+	// The last segment of the deleted group, below a group of another organization.
 	stray := s.other + s.gone[len(s.gone)-17:]
 	who := must[*accesspb.ListAccessResponse](t, call, s.elsewhere, &accesspb.ListAccessRequest{
 		Capability: "groups.list", PlaceUid: stray, AsOf: s.held,
 	})
 	for _, g := range who.GetGrants() {
 		if g.GetGroup().GetUid() != s.other {
-			t.Errorf("below one's own group there is another's: %v", g)
+			t.Errorf("the list holds a grant of another organization's group: %v", g)
 		}
 	}
 	check := s.check(s.held)
 	check.PlaceUid = stray
 	if got := must[*accesspb.CheckAccessResponse](t, call, s.elsewhere, check); got.GetAllowed() {
-		t.Errorf("below one's own group somebody could: %v", got)
+		t.Errorf("access below another organization's group: %v", got)
 	}
 	groups := must[*accesspb.ListPastGroupsResponse](t, call, s.elsewhere, &accesspb.ListPastGroupsRequest{
 		Uid: s.other + s.folder[len(s.folder)-17:], AsOf: s.held,
 	})
 	if len(groups.GetGroups()) != 0 {
-		t.Errorf("below one's own group there are another's: %v", groups)
+		t.Errorf("the list holds groups of another organization: %v", groups)
 	}
 }
 
-// refusesTimes asks about times that cannot be asked about. Some of them JSON cannot even write; TestAccessRefuses has
-// those that it can.
+// refusesTimes sends times that the API rejects. JSON cannot express some of them, so any says
+// whether to send those too. TestAccessRefuses sends the other bad times.
 func (s pastStory) refusesTimes(t *testing.T, call caller, any bool) {
 	for name, tt := range map[string]struct {
 		at   *timestamppb.Timestamp
@@ -265,14 +267,14 @@ func (s pastStory) refusesTimes(t *testing.T, call caller, any bool) {
 		} {
 			want := tt.code
 			if what == "difference to" {
-				want = codes.InvalidArgument // it is not after the other, or not over
+				want = codes.InvalidArgument // not after from_time, or in the future
 			}
 			_, st := call(t, s.ofTheWhole, in)
 			if st.Code() != want {
 				t.Errorf("%s as of %s: %v, want %s", what, name, st, want)
 			}
 			if _, st := call(t, s.elsewhere, in); want != codes.InvalidArgument && st.Code() != codes.PermissionDenied {
-				t.Errorf("%s as of %s by another: %v", what, name, st)
+				t.Errorf("%s as of %s by another organization: %v", what, name, st)
 			}
 		}
 	}

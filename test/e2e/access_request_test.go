@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// requestable lets the viewer be asked for on a group, and returns the group.
+// requestable adds a rule that lets people request the viewer role on a group. It returns the
+// group.
 func (w *world) requestable(t *testing.T, group string) string {
 	t.Helper()
 	must[*accesspb.AccessRule](t, w.overGRPC, w.Token, &accesspb.CreateAccessRuleRequest{
@@ -37,7 +38,7 @@ func (w *world) robotIn(t *testing.T, group string) string {
 
 func rand8() string { uid := string(resource.NewRoot()); return uid[:8] }
 
-// asked has a workload ask for the viewer on a group.
+// asked creates a request of a new workload for the viewer role on a group and returns its UID.
 func (w *world) asked(t *testing.T, group string) string {
 	t.Helper()
 	return must[*accesspb.AccessRequest](t, w.overGRPC, w.robotIn(t, group), &accesspb.CreateAccessRequestRequest{
@@ -46,7 +47,7 @@ func (w *world) asked(t *testing.T, group string) string {
 	}).GetUid()
 }
 
-// requestAccesses are the methods of rules and requests that act on one place.
+// requestAccesses returns the methods that act on one access rule or access request, by name.
 func (h *hierarchy) requestAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	rule := func(t *testing.T) string {
@@ -89,7 +90,7 @@ func (h *hierarchy) requestAccesses() map[string]access {
 	}
 }
 
-// requestExamples are of rules and requests.
+// requestExamples returns example calls for access rules and access requests.
 func requestExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	group := w.requestable(t, w.child(t, x.org, "requestable"))
@@ -119,7 +120,7 @@ func requestExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestApiAccessRequests: who can ask, and who sees what can be asked for and what was asked.
+// TestApiAccessRequests checks who may request access, and who sees which rules and requests.
 func TestApiAccessRequests(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -151,7 +152,7 @@ func TestApiAccessRequests(t *testing.T) {
 				&accesspb.ListAccessRequestsRequest{}, &accesspb.ListAccessRequestsRequest{Mine: true},
 			} {
 				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-					t.Errorf("%T of a stranger: %v", in, st)
+					t.Errorf("%T without a token: %v", in, st)
 				}
 			}
 			must[proto.Message](t, call, asker, &accesspb.GetAccessRequestRequest{Uid: made.GetUid()})
@@ -164,13 +165,13 @@ func TestApiAccessRequests(t *testing.T) {
 			} {
 				for i, in := range []proto.Message{&accesspb.ListAccessRulesRequest{}, &accesspb.ListAccessRequestsRequest{}} {
 					if uids, total := listed(must[proto.Message](t, call, bearer, in)); len(uids) != want[i] || int(total) != want[i] {
-						t.Errorf("%T over %s: %d, and a total of %d, want %d", in, protocol, len(uids), total, want[i])
+						t.Errorf("%T over %s: %d results and a total of %d, want %d", in, protocol, len(uids), total, want[i])
 					}
 				}
 			}
 			uids, _ := listed(must[proto.Message](t, call, asker, &accesspb.ListAccessRequestsRequest{Mine: true}))
 			if len(uids) != 1 {
-				t.Errorf("of one's own over %s: %v", protocol, uids)
+				t.Errorf("the caller's own requests over %s: %v, want one", protocol, uids)
 			}
 			if _, st := call(t, narrowed, &accesspb.ListAccessRequestsRequest{Mine: true}); st.Code() != codes.PermissionDenied {
 				t.Errorf("a narrowed token lists its own over %s: %v", protocol, st)
@@ -179,7 +180,7 @@ func TestApiAccessRequests(t *testing.T) {
 	})
 }
 
-// TestApiBadAccessRequests sends bad values. Each is refused with the error of its field.
+// TestApiBadAccessRequests sends bad values. Each is refused with an error that names its field.
 func TestApiBadAccessRequests(t *testing.T) {
 	t.Parallel()
 	h := newHierarchy(t, serve(t, storetest.SQLite(t), server.Config{}, nil))
@@ -216,8 +217,8 @@ func TestApiBadAccessRequests(t *testing.T) {
 	})
 }
 
-// requestSteps has ada, who owns the group, ask and hand back, and the owner of the organization
-// decide.
+// requestSteps lets ada, who owns the group, request access and hand it back. The owner of the
+// organization decides.
 func requestSteps() []step {
 	group := func(s *story) string { return s.uid("requestable") }
 	ask := func(reason string) func(*story) proto.Message {

@@ -25,8 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// osv is a record of a public database. Those before the tenth are old enough to
-// have no fix.
+// osv returns one record of a public database. Records below number 10 have no fix.
 func osv(i int) string {
 	events := `{"introduced":"0"},{"fixed":"1.` + fmt.Sprint(i) + `.0"}`
 	if i < 10 {
@@ -38,13 +37,13 @@ func osv(i int) string {
 		`"events":[%s]}]}]}`, i, i, i, i%50, events)
 }
 
-// osvZip is an archive of records.
+// osvZip returns an archive of the records from to to.
 func osvZip(t *testing.T, from, to int) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for i := from; i < to; i++ {
-		// to deflate takes long with the race detector
+		// Compression is slow under the race detector.
 		f, err := z.CreateHeader(&zip.FileHeader{Name: fmt.Sprintf("T-%05d.json", i), Method: zip.Store})
 		if err != nil {
 			t.Fatal(err)
@@ -75,8 +74,8 @@ func doc(name string, size int) *advisoriespb.ImportAdvisoriesRequest_Document {
 	return &advisoriespb.ImportAdvisoriesRequest_Document{Name: name, Size: int64(size)}
 }
 
-// takeIn sends the parts of an import and returns the last answer with all
-// problems, and the status it ended with.
+// takeIn sends the parts of an import. It returns the last response, with the problems of all
+// responses, and the final status.
 func (w *world) takeIn(
 	t *testing.T, bearer string, parts ...any,
 ) (last *advisoriespb.ImportAdvisoriesResponse, _ *status.Status) {
@@ -87,7 +86,7 @@ func (w *world) takeIn(
 	}
 	for _, p := range parts {
 		if err := stream.Send(part(p)); err != nil {
-			break // the answer says why
+			break // the response has the reason
 		}
 	}
 	if err := stream.CloseSend(); err != nil {
@@ -108,8 +107,8 @@ func (w *world) takeIn(
 	}
 }
 
-// TestApiImport takes in what others publish: all of it once, what is broken
-// with its name and its reason.
+// TestApiImport imports published records. Each is imported once, and each broken record is
+// reported with its name and the reason.
 func TestApiImport(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -149,7 +148,7 @@ func TestApiImport(t *testing.T) {
 		for _, p := range last.GetProblems() {
 			named = append(named, p.GetName())
 			if p.GetReason() == "" {
-				t.Errorf("%s was not taken, for no reason", p.GetName())
+				t.Errorf("%s was refused without a reason", p.GetName())
 			}
 		}
 		if diff := cmp.Diff([]string{"broken.json", "no.json", "empty.json"}, named); diff != "" {
@@ -159,12 +158,12 @@ func TestApiImport(t *testing.T) {
 			AdvisoryIds: []string{"T-00007"},
 		})
 		if len(got.GetAdvisories()) != 1 || got.GetAdvisories()[0].GetDeleteTime() == nil {
-			t.Errorf("withdrawn: %v", got)
+			t.Errorf("advisory T-00007 is %v, want it withdrawn", got)
 		}
 	})
 }
 
-// TestApiImportRefused sends imports that are none.
+// TestApiImportRefused sends malformed imports.
 func TestApiImportRefused(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -211,13 +210,13 @@ func TestApiImportRefused(t *testing.T) {
 		}
 		got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{})
 		if got.GetTotalCount() != 0 {
-			t.Errorf("%d advisories came of it", got.GetTotalCount())
+			t.Errorf("%d advisories were created", got.GetTotalCount())
 		}
 	})
 }
 
-// TestApiRoundTrip imports what another group exports, in each format, and asks
-// both the same questions.
+// TestApiRoundTrip exports the advisories of one group in each format, imports them into another
+// group, and sends both the same queries.
 func TestApiRoundTrip(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -242,22 +241,22 @@ func TestApiRoundTrip(t *testing.T) {
 						Package: &advisoriespb.PackageVersion{Ecosystem: "npm", Name: fmt.Sprintf("p%d", i), Version: "1.30.0"},
 					}
 					in.Uidp = under(group)
-					all := must[*advisoriespb.QueryAdvisoriesResponse](t, w.overGRPC, w.Token, in).GetMatches()
-					for _, m := range all {
+					matches := must[*advisoriespb.QueryAdvisoriesResponse](t, w.overGRPC, w.Token, in).GetMatches()
+					for _, m := range matches {
 						m.Uid = ""
 					}
-					return all
+					return matches
 				}
 				if diff := cmp.Diff(ask(first), ask(second), protocmp.Transform()); diff != "" {
-					t.Fatalf("%s: about p%d\n%s", query, i, diff)
+					t.Fatalf("%s: the answers for package p%d differ:\n%s", query, i, diff)
 				}
 			}
 		}
 		streamed := w.export(t, &advisoriespb.ExportAdvisoriesRequest{
 			Format: "osv", Filter: &vulnpb.ListAdvisoriesRequest{Uidp: under(first)},
 		})
-		over := w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&uidp.descendants_of="+first, "").body
-		if streamed != over {
+		overHTTP := w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&uidp.descendants_of="+first, "").body
+		if streamed != overHTTP {
 			t.Error("an export differs over gRPC and HTTP")
 		}
 	})
@@ -282,7 +281,7 @@ func (w *world) export(t *testing.T, in *advisoriespb.ExportAdvisoriesRequest) s
 	}
 }
 
-// TestApiSecdb reads the view for scanners, as a scanner does.
+// TestApiSecdb reads the secdb view like a scanner.
 func TestApiSecdb(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -318,10 +317,10 @@ func TestApiSecdb(t *testing.T) {
 		}
 		if len(db.Packages) != 1 || db.Packages[0].Pkg.Name != "openssl" ||
 			len(db.Packages[0].Pkg.Secfixes["3.3.2-r1"]) != 1 {
-			t.Errorf("the view is %s", r.body)
+			t.Errorf("secdb view: %s", r.body)
 		}
 		if st := get("").fault(t); st.Code() != codes.Unauthenticated {
-			t.Errorf("as nobody: %v", st)
+			t.Errorf("without a token: %v", st)
 		}
 		stranger := get(w.mint(t, resource.NewRoot(), token.Claims{}))
 		if stranger.status != http.StatusOK || strings.Contains(stranger.body, "openssl") {
@@ -334,15 +333,15 @@ func TestApiSecdb(t *testing.T) {
 	})
 }
 
-// TestCrashImport kills the server in the middle of imports. What it told of is
-// there, nothing is there by halves, and the next import goes on.
+// TestCrashImport kills the server in the middle of imports. Every record that the server reported
+// is stored, no record is stored in part, and the next import continues.
 func TestCrashImport(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		const records = 9000
 		env := []string{"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_DATABASE=" + url}
 		archive := osvZip(t, 0, records)
-		told := int64(0)
+		reported := int64(0)
 		for range 3 {
 			p := procStart(t, env...)
 			w := worldOf(t, p)
@@ -356,7 +355,7 @@ func TestCrashImport(t *testing.T) {
 				}
 			}
 			if m, err := stream.Recv(); err == nil {
-				told = max(told, m.GetCounts().GetCreated()+m.GetCounts().GetUnchanged())
+				reported = max(reported, m.GetCounts().GetCreated()+m.GetCounts().GetUnchanged())
 			}
 			p.kill()
 			drifts(t, url)
@@ -365,39 +364,39 @@ func TestCrashImport(t *testing.T) {
 		w := worldOf(t, p)
 		if got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{
 			PageSize: 1,
-		}); got.GetTotalCount() < told {
-			t.Errorf("%d advisories after the kill, and %d were told of", got.GetTotalCount(), told)
+		}); got.GetTotalCount() < reported {
+			t.Errorf("%d advisories after the kill, but the server had reported %d", got.GetTotalCount(), reported)
 		}
 		last, st := w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(archive)), archive)
 		if st != nil || last.GetCounts().GetCreated()+last.GetCounts().GetUnchanged() != records ||
-			last.GetCounts().GetUnchanged() < told {
-			t.Errorf("going on: %v %v, after %d", last, st, told)
+			last.GetCounts().GetUnchanged() < reported {
+			t.Errorf("continued import: %v %v, want at least %d unchanged records", last, st, reported)
 		}
 		got := must[*vulnpb.ListAdvisoriesResponse](t, w.overGRPC, w.Token, &vulnpb.ListAdvisoriesRequest{
 			PageSize: 1, Query: "t-0",
 		})
 		if got.GetTotalCount() != records {
-			t.Errorf("%d of %d advisories can be found", got.GetTotalCount(), records)
+			t.Errorf("search finds %d advisories, want %d", got.GetTotalCount(), records)
 		}
 		p.stop()
 		drifts(t, url)
 	})
 }
 
-// drifts fails the test if a counter of the database is wrong.
+// drifts fails the test if a counter in the database is wrong.
 func drifts(t *testing.T, url string) {
 	t.Helper()
 	s := storetest.Open(t, url)
-	all, err := s.Drifts(t.Context())
-	if err != nil || len(all) > 0 {
-		t.Errorf("counters: %v %v", all, err)
+	wrong, err := s.Drifts(t.Context())
+	if err != nil || len(wrong) > 0 {
+		t.Errorf("wrong counters: %v, error %v", wrong, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// worldOf is a server in a process of its own, to be called like any other.
+// worldOf returns a world whose server is the separate process p.
 func worldOf(t *testing.T, p *proc) *world {
 	t.Helper()
 	w := &world{BaseURL: "http://" + p.address, Organization: p.dev.Organization, Token: p.dev.Token}

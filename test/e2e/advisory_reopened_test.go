@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// reopenedYAML is a file of a distribution. Its advisory was fixed, and then found again.
+// reopenedYAML is a file of a distribution. Its advisory was fixed once and then detected again.
 const reopenedYAML = `package:
   name: lines
 advisories:
@@ -19,16 +19,16 @@ advisories:
       - {timestamp: 2024-05-02T08:00:00Z, type: fixed, data: {fixed-version: 1.0.0-r1}}
 `
 
-// TestApiReopened imports an advisory that is fixed and then, as its distribution publishes it anew, is not: every
-// answer follows.
+// TestApiReopened imports an advisory that is fixed, and then a newer version of it that is not.
+// Every format reflects the change.
 func TestApiReopened(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		file := reopenedYAML
 		steps := []struct {
-			more                     string // of the file
-			affected, osv, vex, secs string // what the answers have
+			more                     string // lines added to the file
+			affected, osv, vex, secs string // text that each answer contains
 		}{
 			{"", `[]`, `{"fixed":"1.0.0-r1"}`, `"status":"fixed"}]}`, `{"1.0.0-r1":["CVE-2024-3001 CGA-2222-3333-4444"]}`},
 			{"{timestamp: 2024-05-03T08:00:00Z, type: detection, data: {type: manual}}", `"advisoryId":"CGA-2222-3333-4444"`,

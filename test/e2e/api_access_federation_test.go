@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// federateIn makes one of each resource that ties a group to the world around
-// it. The association is that of a new group below.
+// federateIn creates one resource of each federated kind in a group: identity provider, mapping,
+// invite and account association. The association belongs to a new child group.
 func (h *hierarchy) federateIn(t *testing.T, group string) {
 	t.Helper()
 	h.mapped(t, h.idp(t, group, h.name()), h.name())
@@ -23,8 +23,8 @@ func (h *hierarchy) federateIn(t *testing.T, group string) {
 	h.associate(t, h.child(t, group, h.name()))
 }
 
-// federatedAccesses are the methods that act on one place, of what ties an
-// organization to the world around it, and of the questions about access.
+// federatedAccesses returns the methods for federated resources and for access queries that act on
+// one place, by name.
 func (h *hierarchy) federatedAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	group := func(t *testing.T) string { return h.child(t, h.folder, h.name()) }
@@ -99,7 +99,7 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 	}
 }
 
-// mapping is the making of a mapping, in a provider in the folder.
+// mapping describes the creation of a mapping in an identity provider of the folder.
 func (h *hierarchy) mapping() access {
 	return access{
 		"identity_providers.create", func(t *testing.T) string {
@@ -110,8 +110,8 @@ func (h *hierarchy) mapping() access {
 	}
 }
 
-// maps makes mappings. They give a role on the organization, so whoever rules
-// over the folder alone has nothing to give.
+// maps creates mappings. A mapping grants a role on the organization, so a caller with rights on
+// the folder alone may not create one.
 func (h *hierarchy) maps(t *testing.T, call caller) {
 	a := h.mapping()
 	h.denies(t, call, a)
@@ -122,9 +122,9 @@ func (h *hierarchy) maps(t *testing.T, call caller) {
 	}
 }
 
-// needsBoth calls the methods that promise a role: with either of the two
-// capabilities alone they are denied, for something and for nothing, and with
-// both they are denied a role that can do more than the caller.
+// needsBoth calls the methods that promise a role. A caller with one of the two required
+// capabilities is denied, for an existing and for a missing place. A caller with both may not grant
+// a role that has more capabilities than the caller.
 func (h *hierarchy) needsBoth(t *testing.T, call caller, all map[string]access) {
 	for name, a := range map[string]access{
 		"CreateIdentityProvider": all["CreateIdentityProvider"], "UpdateIdentityProvider": all["UpdateIdentityProvider"],
@@ -143,13 +143,13 @@ func (h *hierarchy) needsBoth(t *testing.T, call caller, all map[string]access) 
 			checkDenied(t, name+" with role_bindings.create alone", st, a.capability, place)
 		}
 		if out, st := call(t, both, a.request(there)); st.Code() != codes.PermissionDenied {
-			t.Errorf("%s of a role with more than the caller has: %v, %v", name, out, st)
+			t.Errorf("%s with a role that exceeds the caller's own: %v, %v", name, out, st)
 		}
 	}
 }
 
-// answers asks about access. Everybody may ask about themselves, and everybody
-// may ask what there is.
+// answers calls the access queries. Every identity may ask about itself and may list the
+// capabilities.
 func (h *hierarchy) answers(t *testing.T, call caller) {
 	person := h.person()
 	h.bind(t, h.folder, person, h.viewer())
@@ -164,17 +164,17 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 	} {
 		got := check(place)
 		if got.GetAllowed() != want || (len(got.GetGrants()) == 1) != want || got.GetIncomplete() {
-			t.Errorf("about oneself on %s: %v, want %t", place, got, want)
+			t.Errorf("the caller's own access on %s: %v, want %t", place, got, want)
 		}
 		verdict := &accesspb.CheckAccessRequest{
 			IdentityUid: person, Capability: "groups.list", PlaceUid: place, VerdictOnly: true,
 		}
 		if got := must[*accesspb.CheckAccessResponse](t, call, bearer, verdict); got.GetAllowed() != want ||
 			len(got.GetGrants()) != 0 {
-			t.Errorf("the verdict alone on %s: %v, want %t", place, got, want)
+			t.Errorf("verdict without grants on %s: %v, want %t", place, got, want)
 		}
 		if _, st := call(t, h.full["other"], verdict); place != h.other && st.Code() != codes.PermissionDenied {
-			t.Errorf("the verdict about another organization's on %s: %v", place, st)
+			t.Errorf("verdict about an identity of another organization on %s: %v", place, st)
 		}
 	}
 	inside := must[*accesspb.ListAccessResponse](t, call, h.full["folder"], &accesspb.ListAccessRequest{
@@ -182,18 +182,18 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 	})
 	for _, g := range inside.GetGrants() {
 		if g.GetGroup().GetUid() != h.folder {
-			t.Errorf("with a grant on the folder the answer holds a binding on %s", g.GetGroup().GetUid())
+			t.Errorf("with a grant on the folder the list holds a binding on %s", g.GetGroup().GetUid())
 		}
 	}
 	if len(inside.GetGrants()) == 0 || !inside.GetIncomplete() {
 		t.Errorf("with a grant on the folder: %d grants, incomplete %t", len(inside.GetGrants()), inside.GetIncomplete())
 	}
-	all := must[*accesspb.ListAccessResponse](t, call, h.full["org"], &accesspb.ListAccessRequest{
+	everywhere := must[*accesspb.ListAccessResponse](t, call, h.full["org"], &accesspb.ListAccessRequest{
 		Capability: "groups.list", PlaceUid: h.folder,
 	})
-	if all.GetIncomplete() ||
-		all.GetTotalCount() <= inside.GetTotalCount() {
-		t.Errorf("with a grant on the organization: %d grants, incomplete %t", all.GetTotalCount(), all.GetIncomplete())
+	if everywhere.GetIncomplete() || everywhere.GetTotalCount() <= inside.GetTotalCount() {
+		t.Errorf("with a grant on the organization: %d grants, incomplete %t",
+			everywhere.GetTotalCount(), everywhere.GetIncomplete())
 	}
 	nobody := h.mint(t, resource.UID(h.person()), token.Claims{})
 	h.resolves(t, call, nobody)
@@ -201,8 +201,8 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 	must[*accesspb.Version](t, call, nobody, &accesspb.GetVersionRequest{})
 }
 
-// resolves asks for paths. They are found by whoever may get what is at their end, and for
-// everybody else they are what they would be if nothing were there.
+// resolves looks paths up. A caller finds a path if the caller may get the resource at its end. For
+// all other callers a hidden path gives the same error as a path that does not exist.
 func (h *hierarchy) resolves(t *testing.T, call caller, nobody string) {
 	org := must[*iampb.Group](t, call, h.full["org"], &iampb.GetGroupRequest{Uid: h.org}).GetName()
 	for name, tt := range map[string]struct {
@@ -216,14 +216,14 @@ func (h *hierarchy) resolves(t *testing.T, call caller, nobody string) {
 		out, there := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/folder"})
 		_, gone := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/nowhere"})
 		if gone.Code() != codes.NotFound {
-			t.Errorf("a path to nothing with a grant %s: %v", name, gone)
+			t.Errorf("missing path with a grant %s: %v", name, gone)
 		}
 		if got, ok := out.(*accesspb.ResolvePathResponse); tt.found && (!ok || len(got.GetResources()) != 1 ||
 			got.GetResources()[0].GetUid() != h.folder || got.GetResources()[0].GetPath() != "/"+org+"/folder") {
-			t.Errorf("a path with a grant %s: %v, %v", name, out, there)
+			t.Errorf("existing path with a grant %s: %v, %v", name, out, there)
 		}
 		if !tt.found && strings.ReplaceAll(fmt.Sprint(there.Proto()), "/folder", "/nowhere") != fmt.Sprint(gone.Proto()) {
-			t.Errorf("a hidden path with a grant %s: %v, want as %v", name, there, gone)
+			t.Errorf("hidden path with a grant %s: %v, want the same as %v", name, there, gone)
 		}
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// registryCapabilities are those the registry asks for.
+// registryCapabilities are the capabilities that the registry API checks.
 var registryCapabilities = []string{
 	"repo.create", "repo.update", "repo.list", "repo.delete", "tag.create", "tag.list", "tag.delete",
 	"manifest.metadata.list", "referrers.list", "registry.settings.list", "manifest.create", "manifest.delete",
 	"manifest.list", "repo.blobs.get",
 }
 
-// registryAccesses are the methods that act on one place of the registry.
+// registryAccesses returns the methods that act on one place of the registry, by name.
 func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	t.Helper()
 	folder := func(*testing.T) string { return h.folder }
@@ -130,8 +130,8 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	}
 }
 
-// TestApiRegistryLists lists the registry as everybody. Each sees what is in
-// reach, and counts nothing else.
+// TestApiRegistryLists lists the registry as every caller. Each caller sees and counts only the
+// resources that the caller may list.
 func TestApiRegistryLists(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -146,19 +146,20 @@ func TestApiRegistryLists(t *testing.T) {
 				h.trash(t, repo, digest)
 			}
 		}
-		all := h.registryAccesses(t)
+		accesses := h.registryAccesses(t)
 		for protocol, call := range w.protocols() {
-			for _, name := range []string{"GetArchitectures", "GetSize", "GetImage"} { // they need two capabilities
-				uid := all[name].place(t)
-				_, st := call(t, h.lacking["manifest.metadata.list"], all[name].request(uid))
+			// These methods need two capabilities.
+			for _, name := range []string{"GetArchitectures", "GetSize", "GetImage"} {
+				uid := accesses[name].place(t)
+				_, st := call(t, h.lacking["manifest.metadata.list"], accesses[name].request(uid))
 				checkDenied(t, name, st, "manifest.metadata.list", uid)
 			}
-			uid := all["GetReferrers"].place(t)
-			_, st := call(t, h.lacking["referrers.list"], all["GetReferrers"].request(uid))
+			uid := accesses["GetReferrers"].place(t)
+			_, st := call(t, h.lacking["referrers.list"], accesses["GetReferrers"].request(uid))
 			checkDenied(t, "GetReferrers", st, "referrers.list", uid)
 			_, st = call(t, h.lacking["referrers.list"], &ocipb.GetSignaturesRequest{RepoUid: uid, Reference: "v1"})
 			checkDenied(t, "GetSignatures", st, "referrers.list", uid)
-			_, st = call(t, h.lacking["manifest.metadata.list"], all["SummarizeImages"].request(uid))
+			_, st = call(t, h.lacking["manifest.metadata.list"], accesses["SummarizeImages"].request(uid))
 			checkDenied(t, "SummarizeImages", st, "manifest.metadata.list", uid)
 			t.Run(protocol, func(t *testing.T) { h.listsRegistry(t, call) })
 		}
@@ -166,7 +167,8 @@ func TestApiRegistryLists(t *testing.T) {
 }
 
 func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
-	below := map[string]int{"org": 4, "folder": 2, "sibling": 1, "other": 1} // the folder has a repo more
+	// the folder has one repo more than its sibling
+	below := map[string]int{"org": 4, "folder": 2, "sibling": 1, "other": 1}
 	places := map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other}
 	for name, tt := range map[string]struct {
 		capability string
@@ -183,7 +185,7 @@ func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
 				}
 			}
 			if len(uids) != below[who] || total != int64(below[who]) {
-				t.Errorf("%s: with a grant on %s it holds %d, total %d, want %d", name, who, len(uids), total, below[who])
+				t.Errorf("%s: with a grant on %s the list holds %d, total %d, want %d", name, who, len(uids), total, below[who])
 			}
 		}
 		uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in))

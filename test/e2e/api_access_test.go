@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// iamCapabilities are those the API asks for.
+// iamCapabilities are the capabilities that the IAM API checks.
 var iamCapabilities = []string{
 	"groups.create", "groups.update", "groups.list", "groups.delete",
 	"roles.create", "roles.update", "roles.list", "roles.delete",
@@ -41,14 +41,14 @@ func capabilities(names ...string) []capabilitiespb.Capability {
 	return all
 }
 
-// A hierarchy is an organization with two folders, another organization beside
-// it, and callers with the same rights on each of these.
+// A hierarchy is an organization with two folders, a second organization, and for each of these
+// four places a caller with every right on it.
 type hierarchy struct {
 	*world
 	org, folder, sibling, other string
-	full                        map[string]string // tokens that may do anything, by where
-	lacking                     map[string]string // tokens that may do anything in org but one thing
-	n                           int               // of what has been made so far
+	full                        map[string]string // tokens of callers with every right, by place
+	lacking                     map[string]string // tokens with every capability in org except the key
+	n                           int               // number of names and people so far
 }
 
 func newHierarchy(t *testing.T, w *world) *hierarchy {
@@ -59,15 +59,15 @@ func newHierarchy(t *testing.T, w *world) *hierarchy {
 	for name, place := range map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other} {
 		h.full[name] = h.caller(t, place, string(resource.OwnerRole))
 	}
-	all := slices.Concat(iamCapabilities, registryCapabilities, eventCapabilities, judgementCapabilities)
-	for _, missing := range all {
-		rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
+	names := slices.Concat(iamCapabilities, registryCapabilities, eventCapabilities, judgementCapabilities)
+	for _, missing := range names {
+		rest := slices.DeleteFunc(slices.Clone(names), func(c string) bool { return c == missing })
 		h.lacking[missing] = h.caller(t, h.org, w.role(t, h.org, "without "+missing, capabilities(rest...)...))
 	}
 	return h
 }
 
-// caller makes a person with a role on a place and returns a token of theirs.
+// caller creates a person with a role on a place and returns a token for that person.
 func (h *hierarchy) caller(t *testing.T, place, role string) string {
 	t.Helper()
 	person := h.person()
@@ -75,7 +75,7 @@ func (h *hierarchy) caller(t *testing.T, place, role string) string {
 	return h.mint(t, resource.UID(person), token.Claims{})
 }
 
-// person is somebody who has not been seen yet.
+// person returns the UID of a new person.
 func (h *hierarchy) person() string {
 	h.n++
 	return string(resource.UserUID("https://people.example", fmt.Sprint(h.n)))
@@ -86,15 +86,14 @@ func (h *hierarchy) name() string {
 	return fmt.Sprint("n", h.n)
 }
 
-// An access is a method, the capability it needs, and a request of it for a
-// place.
+// An access describes a method: the capability it needs, and how to make a request for a place.
 type access struct {
 	capability string
-	place      func(t *testing.T) string // something in the folder to ask it for
+	place      func(t *testing.T) string // returns the UID of a new target in the folder
 	request    func(uid string) proto.Message
 }
 
-// accesses are the methods that act on one place.
+// accesses returns the methods that act on one place, by name.
 func (h *hierarchy) accesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	group := func(t *testing.T) string { return h.child(t, h.folder, h.name()) }
@@ -156,32 +155,32 @@ func (h *hierarchy) accesses() map[string]access {
 	}
 }
 
-// viewer is a role that every caller here may grant.
+// viewer returns the UID of a role that every caller of the hierarchy may grant.
 func (h *hierarchy) viewer() string { return string(resource.ManagedRoleUID("console_viewer")) }
 
-// TestApiAccess asks for everything, as everybody, over both protocols.
+// TestApiAccess calls every method as every caller, over both protocols.
 func TestApiAccess(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
-		all := h.accesses()
-		maps.Copy(all, h.federatedAccesses())
-		maps.Copy(all, h.registryAccesses(t))
-		maps.Copy(all, h.advisoryAccesses())
-		maps.Copy(all, h.exploitedAccesses())
-		maps.Copy(all, h.signInAccesses())
-		maps.Copy(all, h.eventAccesses())
-		maps.Copy(all, h.judgementAccesses())
-		maps.Copy(all, h.signerAccesses(t))
-		maps.Copy(all, h.requestAccesses())
-		maps.Copy(all, h.pastAccesses())
-		for _, name := range slices.Sorted(maps.Keys(all)) {
+		accesses := h.accesses()
+		maps.Copy(accesses, h.federatedAccesses())
+		maps.Copy(accesses, h.registryAccesses(t))
+		maps.Copy(accesses, h.advisoryAccesses())
+		maps.Copy(accesses, h.exploitedAccesses())
+		maps.Copy(accesses, h.signInAccesses())
+		maps.Copy(accesses, h.eventAccesses())
+		maps.Copy(accesses, h.judgementAccesses())
+		maps.Copy(accesses, h.signerAccesses(t))
+		maps.Copy(accesses, h.requestAccesses())
+		maps.Copy(accesses, h.pastAccesses())
+		for _, name := range slices.Sorted(maps.Keys(accesses)) {
 			for protocol, call := range w.protocols() {
-				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
+				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, accesses[name]) })
 			}
 		}
 		for protocol, call := range w.protocols() {
-			t.Run("two capabilities over "+protocol, func(t *testing.T) { h.needsBoth(t, call, all) })
+			t.Run("two capabilities over "+protocol, func(t *testing.T) { h.needsBoth(t, call, accesses) })
 			t.Run("mappings over "+protocol, func(t *testing.T) { h.maps(t, call) })
 			t.Run("questions over "+protocol, func(t *testing.T) { h.answers(t, call) })
 			t.Run("lists over "+protocol, func(t *testing.T) { h.lists(t, call) })
@@ -211,15 +210,15 @@ func TestApiAccess(t *testing.T) {
 				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage
 				"ListSubscriptions ListDeliveries GetDelivery ListEntries"
 			for _, m := range methods {
-				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
-					t.Errorf("%s is not tested", m.Name())
+				if _, ok := accesses[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
+					t.Errorf("%s has no access test", m.Name())
 				}
 			}
 		})
 	})
 }
 
-// allows calls a method as callers who may not, and then as callers who may.
+// allows calls a method as callers without the right, and then as callers with it.
 func (h *hierarchy) allows(t *testing.T, call caller, a access) {
 	h.denies(t, call, a)
 	h.strays(t, call, a)
@@ -230,7 +229,7 @@ func (h *hierarchy) allows(t *testing.T, call caller, a access) {
 	}
 }
 
-// denies calls a method as callers who may not, for something and for nothing.
+// denies calls a method as callers without the right, for an existing and for a missing target.
 func (h *hierarchy) denies(t *testing.T, call caller, a access) {
 	there := a.place(t)
 	gone := h.folder + "/0123456789abcdef"
@@ -246,8 +245,8 @@ func (h *hierarchy) denies(t *testing.T, call caller, a access) {
 	}
 }
 
-// strays calls a method for the last segment of something, below an organization
-// of the caller's own. It is answered as if there were no such segment at all.
+// strays calls a method with a UID that joins the caller's own organization and the last segment of
+// a foreign resource. The answer is the same as for a segment that does not exist.
 func (h *hierarchy) strays(t *testing.T, call caller, a access) {
 	there := a.place(t)
 	answer := func(uid string) string {
@@ -255,13 +254,14 @@ func (h *hierarchy) strays(t *testing.T, call caller, a access) {
 		return strings.ReplaceAll(fmt.Sprintf("%v %v %v", out, st.Code(), st.Message()), uid, "UID")
 	}
 	astray, gone := answer(h.other+there[len(there)-17:]), answer(h.other+"/0123456789abcdef")
-	if diff := cmp.Diff(strings.Fields(gone), strings.Fields(astray)); diff != "" { // protobuf varies its spaces
-		t.Errorf("another's segment is not as good as none:\n%s", diff)
+	// Fields ignores white space, because protobuf varies it.
+	if diff := cmp.Diff(strings.Fields(gone), strings.Fields(astray)); diff != "" {
+		t.Errorf("the answer for a foreign segment differs from the answer for a missing one:\n%s", diff)
 	}
 }
 
-// checkDenied fails the test unless st denies a capability on a place, and says
-// no more than that.
+// checkDenied fails the test unless st denies exactly one capability on one place and reveals
+// nothing else.
 func checkDenied(t *testing.T, who string, st *status.Status, capability, place string) {
 	t.Helper()
 	if want := "Permission denied: " + capability + " on " + place; st.Code() != codes.PermissionDenied ||
@@ -272,12 +272,12 @@ func checkDenied(t *testing.T, who string, st *status.Status, capability, place 
 	checkInfo(t, st)
 	want := map[string]string{"capability": capability, "scope": place}
 	if info := st.Details()[0].(*errdetails.ErrorInfo); len(st.Details()) != 1 || !maps.Equal(info.GetMetadata(), want) {
-		t.Errorf("%s: details %v, want the metadata %v alone", who, st.Details(), want)
+		t.Errorf("%s: details %v, want only the metadata %v", who, st.Details(), want)
 	}
 }
 
-// lists lists everything as everybody. Each sees what is in reach, and counts
-// nothing else.
+// lists calls every list method as every caller. Each caller sees and counts only the resources
+// that the caller may list.
 func (h *hierarchy) lists(t *testing.T, call caller) {
 	places := map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other}
 	for _, place := range places {
@@ -312,7 +312,8 @@ func (h *hierarchy) lists(t *testing.T, call caller) {
 				}
 			}
 			if seen == 0 || total != int64(len(uids)) {
-				t.Errorf("%s: with a grant on %s it holds %d of its own; total %d of %d", name, place, seen, total, len(uids))
+				t.Errorf("%s: with a grant on %s the list holds %d visible resources, total %d, items %d",
+					name, place, seen, total, len(uids))
 			}
 		}
 		uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in))
@@ -322,7 +323,7 @@ func (h *hierarchy) lists(t *testing.T, call caller) {
 	}
 }
 
-// listed returns the uids in the answer of a list, and its total.
+// listed returns the UIDs in the response of a list method, and its total count.
 func listed(m proto.Message) (uids []resource.UID, total int64) {
 	r := m.ProtoReflect()
 	items := r.Get(r.Descriptor().Fields().ByNumber(1)).List()

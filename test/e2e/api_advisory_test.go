@@ -17,7 +17,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// theAdvisory is one about a package that was fixed.
+// theAdvisory returns an advisory for a package with a fix.
 func theAdvisory() *vulnpb.Advisory {
 	return &vulnpb.Advisory{
 		Author: "ann", ArtifactName: "openssl", ArtifactType: "apk", Aliases: []string{"CVE-2026-1"}, Summary: "Ünï ✓ <b>&",
@@ -44,7 +44,7 @@ func theFeed(name string) *advisoriespb.AdvisoryFeed {
 	}
 }
 
-// advise makes an advisory as the owner and returns its uid.
+// advise creates an advisory as the owner and returns its UID.
 func (w *world) advise(t *testing.T, group string, a *vulnpb.Advisory) string {
 	t.Helper()
 	return must[*vulnpb.Advisory](t, w.overGRPC, w.Token, &advisoriespb.CreateAdvisoryRequest{
@@ -52,7 +52,7 @@ func (w *world) advise(t *testing.T, group string, a *vulnpb.Advisory) string {
 	}).GetUid()
 }
 
-// advisorySteps are about advisories, their events and their feeds.
+// advisorySteps covers advisories, their events and their feeds.
 func advisorySteps() []step {
 	list := func(r *vulnpb.ListAdvisoriesRequest) func(*story) proto.Message {
 		return func(*story) proto.Message { return r }
@@ -200,7 +200,7 @@ func advisorySteps() []step {
 	)
 }
 
-// advisoryAccesses are the methods that act on one advisory or feed.
+// advisoryAccesses returns the methods that act on one advisory or feed, by name.
 func (h *hierarchy) advisoryAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	advisory := func(t *testing.T) string { return h.advise(t, h.folder, theAdvisory()) }
@@ -258,8 +258,8 @@ func (h *hierarchy) advisoryAccesses() map[string]access {
 	}
 }
 
-// TestApiReview gives events their states as people who may write, and as people
-// who may approve.
+// TestApiReview changes the review states of events as callers who may write, and as callers who
+// may approve.
 func TestApiReview(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -282,19 +282,19 @@ func TestApiReview(t *testing.T) {
 				Parent: uid, Event: fixedIn("1"),
 			})
 			if e.GetReviewState() != vulnpb.ReviewState_REVIEW_STATE_PENDING || e.GetAuthor() == "" {
-				t.Errorf("%s: a new event is %v", protocol, e)
+				t.Errorf("%s: new event %v, want it pending, with an author", protocol, e)
 			}
 			approve := &advisoriespb.UpdateAdvisoryEventRequest{Event: &vulnpb.AdvisoryEvent{Uid: e.GetUid(), ReviewState: 2}}
 			_, st := call(t, writer, approve)
 			checkDenied(t, protocol+": approval", st, "advisories.approve", e.GetUid())
 			approved := must[*vulnpb.AdvisoryEvent](t, call, h.full["folder"], approve)
 			if approved.GetReviewState() != 2 || approved.GetReviewer() == "" || approved.GetAuthor() != e.GetAuthor() {
-				t.Errorf("%s: approved is %v", protocol, approved)
+				t.Errorf("%s: approved event %v", protocol, approved)
 			}
 			if _, st := call(t, h.full["folder"], &advisoriespb.UpdateAdvisoryEventRequest{
 				Event: &vulnpb.AdvisoryEvent{Uid: e.GetUid(), Author: "x"},
 			}); st.Code() != codes.FailedPrecondition {
-				t.Errorf("%s: a change of what is approved: %v", protocol, st)
+				t.Errorf("%s: change of an approved event: %v", protocol, st)
 			}
 		}
 	})
@@ -481,7 +481,7 @@ func badQuestions(things) map[string]badRequest {
 	}
 }
 
-// advisoryExamples are of advisories, events, feeds and questions.
+// advisoryExamples returns example calls for advisories, events, feeds and queries.
 func advisoryExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	nothing := x.org + "/0123456789abcdef"

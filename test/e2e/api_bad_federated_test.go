@@ -11,7 +11,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// badFederatedUIDs gives every request that has a uid what no uid may be.
+// badFederatedUIDs puts bad UIDs into every request that has a UID.
 func badFederatedUIDs(x things) map[string]badRequest {
 	table := map[string]badRequest{}
 	for value, uid := range badUIDValues(x) {
@@ -62,7 +62,8 @@ func badFederatedUIDs(x things) map[string]badRequest {
 			IdentityUid: x.identity, Capability: "groups.list", PlaceUid: uid,
 		})
 		add("list place", "place_uid", &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: uid})
-		if uid == "" { // what may be left out
+		// The remaining fields are optional.
+		if uid == "" {
 			continue
 		}
 		add("mapped scope", "scope", &iampb.CreateExternalGroupRoleMappingRequest{
@@ -77,7 +78,7 @@ func badFederatedUIDs(x things) map[string]badRequest {
 	return table
 }
 
-// addPlaces adds lists that look in places that are none.
+// addPlaces adds list requests whose filters name bad places.
 func addPlaces(table map[string]badRequest, value, uid string, x things) {
 	for field, u := range map[string]*commonpb.UIDPFilter{
 		"uidp.descendants_of": {DescendantsOf: uid}, "uidp.children_of": {ChildrenOf: uid},

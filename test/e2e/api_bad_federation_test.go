@@ -68,7 +68,7 @@ func roled(role string) *iampb.IdentityProvider {
 	return p
 }
 
-// badOIDC has every bad value twice: for a new provider, and for one there is.
+// badOIDC sends every bad value twice: when creating a provider, and when updating one.
 func badOIDC(x things) map[string]badRequest {
 	type client = iampb.IdentityProvider_OIDC
 	table := map[string]badRequest{}
@@ -190,8 +190,8 @@ func badAssociations(x things) map[string]badRequest {
 	return table
 }
 
-// addAssociation adds a bad value twice: for a new association, and for the one
-// there is.
+// addAssociation adds a bad value twice: when creating an association, and when updating the
+// existing one.
 func addAssociation(
 	table map[string]badRequest, x things, name, field, path string, change func(*iampb.AccountAssociation),
 ) {
@@ -352,7 +352,7 @@ func badMappings(x things) map[string]badRequest {
 	return table
 }
 
-// refusesFederatedRaw sends what only HTTP can say.
+// refusesFederatedRaw sends bad requests that only HTTP can express.
 func (w *world) refusesFederatedRaw(t *testing.T, x things) {
 	const base = "/iam/v2beta1/"
 	providers, associations, invites := base+"identityProviders/"+x.folder, base+"accountAssociations/"+

@@ -137,10 +137,10 @@ func badClaims(x things) map[string]badRequest {
 			"claim_match.claims", claims(map[string]string{"x": strings.Repeat("x", 2049)}, nil),
 		},
 	}
-	for _, all := range []string{
+	for _, pattern := range []string{
 		".*", ".+", "(.*)", "^.*$", "(?s:.*)", `[\s\S]*`, "a|.*", ".{1,}", `\A.*\z`, "(?:)|.+", ".*.*",
 	} {
-		table["all subjects as "+all] = badRequest{"claim_match.subject_pattern", subjects(all)}
+		table["all subjects as "+pattern] = badRequest{"claim_match.subject_pattern", subjects(pattern)}
 	}
 	return table
 }

@@ -19,7 +19,7 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// A shelf is a repo with one image and a tag, in the folder of things.
+// A shelf is a repo with one image and one tag, in the folder of things.
 type shelf struct {
 	things
 	repo, tag, digest string
@@ -34,7 +34,7 @@ func (w *world) stock(t *testing.T, x things) shelf {
 	return y
 }
 
-// shelves is everything the owner can see of the registry.
+// shelves returns everything in the registry that the owner can see.
 func (w *world) shelves(t *testing.T, y shelf) string {
 	t.Helper()
 	var b strings.Builder
@@ -48,9 +48,8 @@ func (w *world) shelves(t *testing.T, y shelf) string {
 	return b.String()
 }
 
-// TestApiBadRegistryInput sends every field of the registry its bad values, over
-// both protocols. Each is refused with the typed error of a bad field, and
-// nothing changes.
+// TestApiBadRegistryInput puts bad values into every field of the registry API, over both
+// protocols. Each is refused with the typed error for a bad field, and nothing changes.
 func TestApiBadRegistryInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(shelf) map[string]badRequest{
@@ -130,7 +129,8 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 			return badRequest{"uid", &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: uid, Public: true}}}
 		},
 	}
-	within := map[string]func(uid string) badRequest{ // paths that go on after the uid
+	// Here the path continues after the UID.
+	within := map[string]func(uid string) badRequest{
 		"get readme": func(uid string) badRequest { return badRequest{"uid", &registrypb.GetRepoReadmeRequest{Uid: uid}} },
 		"update readme": func(uid string) badRequest {
 			return badRequest{
@@ -187,7 +187,7 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 	return table
 }
 
-// badRepoNames are what no repo may be called.
+// badRepoNames are invalid names for a repo.
 var badRepoNames = map[string]string{
 	"no name":            "",
 	"capitals":           "App",
@@ -314,7 +314,7 @@ func badReadmes(y shelf) map[string]badRequest {
 	return table
 }
 
-// What no tag and no digest may be.
+// Invalid tags and digests.
 var (
 	badTagNames = map[string]string{
 		"no name":             "",
@@ -381,12 +381,14 @@ func badImages(y shelf) map[string]badRequest {
 			"digests", &ocipb.SummarizeImagesRequest{RepoUid: y.repo, Digests: []string{digest}},
 		}
 		table["referrers of "+value] = badRequest{"digest", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: digest}}
-		if digest != "" { // without one they begin with the first
+		// An empty value means the first page.
+		if digest != "" {
 			table["referrers after "+value] = badRequest{
 				"after", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: y.digest, After: digest},
 			}
 		}
-		if value != "a word" && value != "no algorithm" { // those may be tags
+		// These two values are valid tags.
+		if value != "a word" && value != "no algorithm" {
 			table["image of "+value] = badRequest{"reference", &ocipb.GetImageRequest{RepoUid: y.repo, Reference: digest}}
 		}
 	}
@@ -514,7 +516,8 @@ func badCopies(y shelf) map[string]badRequest {
 		add("to "+value, "repo", func(r *ocipb.CopyImagesRequest) { r.Repo = name })
 	}
 	for value, digest := range badDigests {
-		if value != "a word" && value != "no algorithm" { // those may be tags
+		// These two values are valid tags.
+		if value != "a word" && value != "no algorithm" {
 			add("reference of "+value, "references", func(r *ocipb.CopyImagesRequest) { r.References = []string{digest} })
 		}
 	}
@@ -589,7 +592,7 @@ func badRegistryLists(y shelf) map[string]badRequest {
 	return table
 }
 
-// refusesRegistryRaw sends what only one of the protocols can say.
+// refusesRegistryRaw sends bad requests that only one of the protocols can express.
 func (w *world) refusesRegistryRaw(t *testing.T, y shelf) {
 	repos, folder, repo := "/registry/v2beta1/repos", "/registry/v2beta1/repos/"+
 		y.folder, "/registry/v2beta1/repos/"+y.repo
@@ -611,7 +614,7 @@ func (w *world) refusesRegistryRaw(t *testing.T, y shelf) {
 		"a patch of two words":    {"update_mask", "PATCH", repo + "?updateMask=name%20description", `{"name":"x"}`},
 	}
 	w.refusesAsSent(t, tests)
-	// no JSON says it
+	// JSON cannot express this time.
 	_, st := w.overGRPC(t, w.Token, &registrypb.ListTagsRequest{UpdatedSince: &timestamppb.Timestamp{Seconds: -1 << 40}})
 	checkInvalid(t, st, "updated_since")
 	for _, in := range []proto.Message{

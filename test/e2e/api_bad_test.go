@@ -22,12 +22,11 @@ import (
 
 const domain = "iam.127.0.0.1"
 
-// maxError is how large an error may be: clients of gRPC take a few kilobytes of
-// headers, and an error is two of them.
+// maxError is the largest size of an error, in bytes. gRPC clients accept only a few kilobytes of
+// headers, and a gRPC response repeats the error in two of them.
 const maxError = 8 << 10
 
-// checkInvalid fails the test unless st is the error of a request that names a
-// bad field.
+// checkInvalid fails the test unless st is the error for a bad request and names field.
 func checkInvalid(t *testing.T, st *status.Status, field string) {
 	t.Helper()
 	if st.Code() != codes.InvalidArgument {
@@ -51,7 +50,7 @@ func checkInvalid(t *testing.T, st *status.Status, field string) {
 	}
 }
 
-// checkInfo fails the test unless the first detail is the ErrorInfo of the code.
+// checkInfo fails the test unless the first detail is the ErrorInfo for the code.
 func checkInfo(t *testing.T, st *status.Status) {
 	t.Helper()
 	reasons := map[codes.Code]string{
@@ -74,14 +73,14 @@ func checkInfo(t *testing.T, st *status.Status) {
 	}
 }
 
-// things are one of each resource. The last four are there once federate has
-// made them; the folder then also has an account association.
+// things holds the UID of one resource of each kind. federate creates the last four, and an account
+// association for the folder.
 type things struct {
 	org, folder, identity, role, binding string
 	service, provider, mapping, invite   string
 }
 
-// makeThings creates one of each resource, for bad requests to leave alone.
+// makeThings creates one resource of each kind. Bad requests must leave them unchanged.
 func (w *world) makeThings(t *testing.T) things {
 	t.Helper()
 	org := string(w.Organization)
@@ -90,7 +89,7 @@ func (w *world) makeThings(t *testing.T) things {
 	return things{org: org, folder: folder, identity: robot, role: role, binding: w.bind(t, folder, robot, role)}
 }
 
-// snapshot is everything the owner can see.
+// snapshot returns everything that the owner can see.
 func (w *world) snapshot(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -111,8 +110,8 @@ type badRequest struct {
 	in    proto.Message
 }
 
-// TestApiBadInput sends every field its bad values, over both protocols. Each is
-// refused with the typed error of a bad field, and nothing changes.
+// TestApiBadInput puts bad values into every field, over both protocols. Each is refused with the
+// typed error for a bad field, and nothing changes.
 func TestApiBadInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(things) map[string]badRequest{
@@ -163,9 +162,11 @@ func TestApiBadInput(t *testing.T) {
 			if diff := cmp.Diff(before, w.snapshot(t)); diff != "" {
 				t.Errorf("something changed:\n%s", diff)
 			}
-			all := w.events(t)
-			if len(all) != 4+4+5 { // the first organization, its owner, that binding and the owner's account; then one of each
-				t.Errorf("%d events, want those of the start alone: %v", len(all), all)
+			events := w.events(t)
+			// Four events for the first organization, its owner, the binding and the owner's account; the
+			// rest for one resource of each kind.
+			if len(events) != 4+4+5 {
+				t.Errorf("%d events, want only those of the setup: %v", len(events), events)
 			}
 		})
 	})
@@ -178,9 +179,9 @@ func (w *world) refuses(t *testing.T, table map[string]badRequest) {
 			t.Run(fmt.Sprintf("%s over %s", name, protocol), func(t *testing.T) {
 				switch verb, target, _ := asHTTPOrSkip(t, protocol, tt.in); {
 				case verb == "GET" && strings.HasSuffix(target, "/"):
-					t.Skip("this path is the list")
+					t.Skip("without a UID this path is the list method")
 				case strings.Contains(target, "/:"):
-					t.Skip("this path is none")
+					t.Skip("without a UID there is no such path")
 				}
 				out, st := call(t, w.Token, tt.in)
 				if st == nil {
@@ -192,7 +193,7 @@ func (w *world) refuses(t *testing.T, table map[string]badRequest) {
 	}
 }
 
-// asHTTPOrSkip is asHTTP, but nothing for a call over gRPC.
+// asHTTPOrSkip is like asHTTP, but returns empty strings for gRPC.
 func asHTTPOrSkip(t *testing.T, protocol string, in proto.Message) (verb, target, body string) {
 	t.Helper()
 	if protocol == "gRPC" {
@@ -201,7 +202,7 @@ func asHTTPOrSkip(t *testing.T, protocol string, in proto.Message) (verb, target
 	return asHTTP(t, in)
 }
 
-// badUIDValues are what no uid may be.
+// badUIDValues are invalid UIDs, by name.
 func badUIDValues(x things) map[string]string {
 	hex40 := strings.Repeat("0123456789", 4)
 	return map[string]string{
@@ -298,7 +299,7 @@ func badUIDs(x things) map[string]badRequest {
 	table := map[string]badRequest{}
 	for request, with := range requests {
 		for value, uid := range values {
-			// over HTTP the parent of a group may be left out, but of nothing else
+			// Over HTTP, only the parent of a group is optional.
 			if uid == "" && strings.HasPrefix(request, "create") {
 				table[request+" with no parent"] = with("")
 				continue
@@ -323,7 +324,7 @@ func badUIDs(x things) map[string]badRequest {
 
 var someCapabilities = []capabilitiespb.Capability{capabilitiespb.Capability_CAP_IAM_GROUPS_LIST}
 
-// What no name and no description may be.
+// Invalid names and descriptions.
 var (
 	badNames = map[string]string{
 		"no name":              "",
@@ -452,7 +453,7 @@ func badBindings(x things) map[string]badRequest {
 		b.Uid = x.binding
 		return &iampb.UpdateRoleBindingRequest{RoleBinding: b, UpdateMask: mask(paths...)}
 	}
-	one := func(b *iampb.RoleBinding, parent string) []*iampb.CreateRoleBindingRequest {
+	single := func(b *iampb.RoleBinding, parent string) []*iampb.CreateRoleBindingRequest {
 		return []*iampb.CreateRoleBindingRequest{{Parent: parent, RoleBinding: b}}
 	}
 	return map[string]badRequest{
@@ -467,15 +468,15 @@ func badBindings(x things) map[string]badRequest {
 		"batch of 26":           {"requests", batch(26)},
 		"batch of empty ones": {
 			"requests[0].role_binding.identity_uid",
-			&iampb.BatchCreateRoleBindingsRequest{Parent: x.folder, Requests: one(nil, "")},
+			&iampb.BatchCreateRoleBindingsRequest{Parent: x.folder, Requests: single(nil, "")},
 		},
 		"batch in two groups": {"requests[0].parent", &iampb.BatchCreateRoleBindingsRequest{
-			Parent: x.folder, Requests: one(&iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}, x.org),
+			Parent: x.folder, Requests: single(&iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}, x.org),
 		}},
 		"batch of two roles": {"requests[0].role_binding.role_uid", &iampb.BatchCreateRoleBindingsRequest{
 			Parent:   x.folder,
 			RoleUid:  string(resource.OwnerRole),
-			Requests: one(&iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}, ""),
+			Requests: single(&iampb.RoleBinding{IdentityUid: x.identity, RoleUid: x.role}, ""),
 		}},
 	}
 }

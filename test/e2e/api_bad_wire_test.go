@@ -19,7 +19,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// badPaths are what no mask may hold.
+// badPaths are invalid paths of an update mask.
 var badPaths = map[string][]string{
 	"an unknown path":         {"nmae"},
 	"an empty path":           {"name", ""},
@@ -58,14 +58,14 @@ func badMasks(x things) map[string]badRequest {
 	return table
 }
 
-// A badPage is a request for a page with one field that is wrong.
+// A badPage is a request for a page with one bad field.
 type badPage struct {
 	field        string
 	size, skip   int32
 	token, order string
 }
 
-// badPages are what no request for a page may ask for.
+// badPages are invalid requests for a page.
 var badPages = map[string]badPage{
 	"a negative size":      {field: "page_size", size: -1},
 	"the least size":       {field: "page_size", size: -1 << 31},
@@ -112,10 +112,10 @@ func badLists(x things) map[string]badRequest {
 	return table
 }
 
-// A rawRequest is refused because of a field, over HTTP alone.
+// A rawRequest is an HTTP request that is refused because of a field.
 type rawRequest struct{ field, verb, target, body string }
 
-// refusesRaw sends what only HTTP can say.
+// refusesRaw sends bad requests that only HTTP can express.
 func (w *world) refusesRaw(t *testing.T, x things) {
 	groups, folder, robots := "/iam/v2beta1/groups", "/iam/v2beta1/groups/"+x.folder, "/iam/v2beta1/identities/"+x.folder
 	deep := strings.Repeat(`{"claimMatch":`, 20_000)
@@ -184,7 +184,7 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 	w.refusesPaths(t, x)
 }
 
-// refusesBodyOf sends a body that is not JSON, as a header says.
+// refusesBodyOf sends a body that is not JSON, with a header that says so.
 func (w *world) refusesBodyOf(t *testing.T, target, header, value, why string) {
 	t.Helper()
 	t.Run("a body of "+value, func(t *testing.T) {
@@ -197,7 +197,7 @@ func (w *world) refusesBodyOf(t *testing.T, target, header, value, why string) {
 		st := w.roundTrip(t, r).fault(t)
 		checkInvalid(t, st, "body")
 		if !strings.Contains(st.Message(), why) {
-			t.Errorf("%v, want it to say %q", st, why)
+			t.Errorf("%v, want a message with %q", st, why)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
 	}
 }
 
-// refusesPaths asks for what is not there.
+// refusesPaths requests paths that do not exist.
 func (w *world) refusesPaths(t *testing.T, x things) {
 	tests := map[string]struct {
 		verb, target string
@@ -252,8 +252,8 @@ func (w *world) refusesPaths(t *testing.T, x things) {
 	}
 }
 
-// refusesEmpty sends what only gRPC can say: a method there is none of, and
-// updates of nothing.
+// refusesEmpty sends bad requests that only gRPC can express: an unknown method, and updates
+// without a resource.
 func (w *world) refusesEmpty(t *testing.T) {
 	t.Run("no such method", func(t *testing.T) {
 		_, st := invoke(t, w.conn, "/holdfast.iam.v2beta1.GroupsService/Nothing", w.Token, &iampb.ListGroupsRequest{})
@@ -274,7 +274,7 @@ func (w *world) refusesEmpty(t *testing.T) {
 	}
 }
 
-// refusesDurations sends an invite durations that JSON cannot write.
+// refusesDurations creates invites with durations that JSON cannot express.
 func (w *world) refusesDurations(t *testing.T, x things) {
 	for name, ttl := range map[string]*durationpb.Duration{
 		"two signs":            {Seconds: 3600, Nanos: -1},
@@ -293,14 +293,14 @@ func (w *world) refusesDurations(t *testing.T, x things) {
 	}
 }
 
-// A rawCodec sends bytes as they are.
+// A rawCodec sends bytes unchanged.
 type rawCodec struct{ encoding.Codec }
 
 func (rawCodec) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
 func (rawCodec) Unmarshal([]byte, any) error   { return nil }
 func (rawCodec) Name() string                  { return "proto" }
 
-// refusesBytes sends bytes that are no message.
+// refusesBytes sends bytes that are not a valid message.
 func (w *world) refusesBytes(t *testing.T, x things) {
 	group, err := proto.Marshal(&iampb.Group{Name: "x"})
 	if err != nil {

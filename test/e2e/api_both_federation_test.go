@@ -16,16 +16,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// federationSteps are about what ties an organization to the world around it,
-// and about who may do what.
+// federationSteps covers the federated resources of an organization and the access queries.
 func federationSteps() []step {
 	return slices.Concat(providerSteps(), mappingSteps(), inviteSteps(),
 		associationSteps(), accessSteps(), dependencySteps())
 }
 
-// refusals are the errors that every method on one place has: nobody calls it, a
-// stranger does, it is for nonsense, and for what is not there. The last of
-// these has the code gone, which is OK for what may be gone already.
+// refusals returns the errors that every method on one place has: without a token, as a stranger,
+// for a malformed UID, and for a missing resource. The last one has the code gone, which is OK for
+// methods that accept a missing resource.
 func refusals(name string, gone codes.Code, in func(uid string) proto.Message) []step {
 	missing := func(s *story) proto.Message { return in(s.org() + "/0123456789abcdef") }
 	return []step{
@@ -335,14 +334,16 @@ func associationSteps() []step {
 			ProjectId: "my-project", ProjectNumber: "123",
 		}
 		a.Azure = &iampb.AccountAssociation_Azure{TenantId: id, ClientIds: map[string]string{"b": id, "a": id}}
-		a.Github = &iampb.AccountAssociation_GitHub{AppInstallations: map[int64]*iampb.AccountAssociation_GitHubAppInstallations{
-			10: {
-				Installations: []*iampb.AccountAssociation_GitHubInstallation{
-					{InstallationId: 2, Name: "two"}, {InstallationId: 1},
+		a.Github = &iampb.AccountAssociation_GitHub{
+			AppInstallations: map[int64]*iampb.AccountAssociation_GitHubAppInstallations{
+				10: {
+					Installations: []*iampb.AccountAssociation_GitHubInstallation{
+						{InstallationId: 2, Name: "two"}, {InstallationId: 1},
+					},
 				},
+				9: {},
 			},
-			9: {},
-		}}
+		}
 		return withServices(a, map[string]string{"INGESTER": s.uid("service")})
 	}
 	create := func(group string, a *iampb.AccountAssociation) func(*story) proto.Message {
@@ -467,9 +468,11 @@ func accessSteps() []step {
 	is := func(m proto.Message) func(*story) proto.Message { return func(*story) proto.Message { return m } }
 	remove := func(step string) func(*story) proto.Message {
 		return func(s *story) proto.Message {
-			return &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{Change: &accesspb.SimulatedChange_DeleteIdentity{
-				DeleteIdentity: &iampb.DeleteIdentityRequest{Uid: s.uid(step)},
-			}}}}
+			return &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{
+				{Change: &accesspb.SimulatedChange_DeleteIdentity{
+					DeleteIdentity: &iampb.DeleteIdentityRequest{Uid: s.uid(step)},
+				}},
+			}}
 		}
 	}
 	return slices.Concat([]step{
@@ -620,7 +623,7 @@ func accessSteps() []step {
 	)
 }
 
-// dependencySteps take away what others hold on to, and then what held on to it.
+// dependencySteps deletes resources that others depend on, which fails, and then the dependents.
 func dependencySteps() []step {
 	role := func(s *story) proto.Message { return &iampb.DeleteRoleRequest{Uid: s.uid("role")} }
 	return []step{

@@ -30,15 +30,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A story is what happened to a world so far: the answers of its steps by name.
+// A story records the calls to one server so far: the answer of each step, by its name.
 type story struct {
 	t       *testing.T
 	w       *world
 	answers map[string]proto.Message
-	pushed  map[string]string // digests of images by name
+	pushed  map[string]string // digests of images, by name
 }
 
-// once returns what push has returned the first time for a name.
+// once calls push the first time it is called with a name, and returns that first result every
+// time.
 func (s *story) once(name string, push func() string) string {
 	if _, ok := s.pushed[name]; !ok {
 		s.pushed[name] = push()
@@ -46,18 +47,18 @@ func (s *story) once(name string, push func() string) string {
 	return s.pushed[name]
 }
 
-// uid is that of what a step made.
+// uid returns the UID of the resource that a step created.
 func (s *story) uid(step string) string {
 	m, ok := s.answers[step].(interface{ GetUid() string })
 	if !ok {
-		panic("no step made " + step)
+		panic("no step created a resource: " + step)
 	}
 	return m.GetUid()
 }
 
 func (s *story) org() string { return string(s.w.Organization) }
 
-// A step is one call. as names the caller: the owner unless it says otherwise.
+// A step is one call. as names the caller; it is the owner if as is empty.
 type step struct {
 	name string
 	code codes.Code
@@ -68,10 +69,10 @@ type step struct {
 // ada is a person whose address belongs to a verified organization.
 var ada = resource.UserUID("https://people.example", "ada")
 
-// peopleProvider is the word of that organization's provider.
+// peopleProvider is the voucher of that organization's identity provider.
 var peopleProvider = resource.NewVoucher(resource.DerivedUID("people")+"/0123456789abcdef", 0)
 
-// seedAda makes ada, and the organization named like the domain of her address.
+// seedAda creates ada, and an organization that has the name of her address's domain.
 func seedAda(t *testing.T) func(*storetest.Store) {
 	return func(s *storetest.Store) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
@@ -119,29 +120,30 @@ func seedAda(t *testing.T) func(*storetest.Store) {
 	}
 }
 
-// TestApiBothProtocols tells the same story to two equal servers, to one over
-// gRPC and to the other as JSON, and expects the same answers.
+// TestApiBothProtocols runs the same steps on two equal servers, over gRPC on one and over HTTP on
+// the other, and expects the same answers.
 func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
-	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(),
-		repoSteps(), tagSteps(),
-		advisorySteps(), eventSteps(), budgetSteps(), requestSteps(), deleteSteps())
+	steps := slices.Concat(
+		openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), repoSteps(),
+		tagSteps(), advisorySteps(), eventSteps(), budgetSteps(), requestSteps(), deleteSteps(),
+	)
 	databases := map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres}
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
 		t.Run(engine, func(t *testing.T) {
-			told := map[string]string{}
+			transcripts := map[string]string{}
 			for _, protocol := range []string{"gRPC", "HTTP"} {
 				w := serve(t, databases[engine](t), server.Config{Now: ticking()}, seedAda(t))
-				told[protocol] = tell(t, w, w.protocols()[protocol], steps)
+				transcripts[protocol] = tell(t, w, w.protocols()[protocol], steps)
 			}
-			if diff := cmp.Diff(strings.Split(told["gRPC"], "\n"), strings.Split(told["HTTP"], "\n")); diff != "" {
+			if diff := cmp.Diff(strings.Split(transcripts["gRPC"], "\n"), strings.Split(transcripts["HTTP"], "\n")); diff != "" {
 				t.Errorf("the protocols differ (-gRPC +HTTP):\n%s", diff)
 			}
 		})
 	}
 }
 
-// tell makes the calls and returns a transcript.
+// tell runs the steps and returns a transcript of their answers.
 func tell(t *testing.T, w *world, call caller, steps []step) string {
 	t.Helper()
 	s := &story{t, w, map[string]proto.Message{}, map[string]string{}}
@@ -178,13 +180,13 @@ func tell(t *testing.T, w *world, call caller, steps []step) string {
 	return normalize(b.String())
 }
 
-var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,` +
-	`128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,` +
-	`}|"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
+var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|` +
+	`127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|` +
+	`"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
 
-// normalize replaces what differs from one world to the next: a uid by the order
-// of its appearance, a digest, an address, a time, a token or the id of a key or an event by
-// that word, how long something took, and how a repo stands that follows another, which comes and goes.
+// normalize replaces text that differs between servers: a UID by the order of its appearance;
+// digests, addresses, times, tokens, IDs of keys and events, durations and the state of a sync by a
+// fixed word. The state of a sync changes at any time.
 func normalize(text string) string {
 	uids := map[string]string{}
 	return varying.ReplaceAllStringFunc(text, func(s string) string {
@@ -215,23 +217,25 @@ func normalize(text string) string {
 	})
 }
 
-// checkCoverage fails the test if a method never succeeded, or a class of error
-// that can be brought about was not.
+// checkCoverage fails the test if a method never succeeded, or if a kind of error that a client can
+// cause never occurred.
 func checkCoverage(t *testing.T, succeeded map[protoreflect.FullName]bool, failed map[codes.Code]bool) {
 	t.Helper()
 	for input, m := range methods {
 		switch m.ParentFile() {
-		// signsIn calls these over both
+		// signsIn calls these over both protocols.
 		case authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto:
 			continue
-		case operatorpb.File_holdfast_operator_v1_operator_proto: // and TestOperator this
+		// TestOperator calls this one over both protocols.
+		case operatorpb.File_holdfast_operator_v1_operator_proto:
 			continue
 		}
-		// and TestImageFindings these
+		// TestImageFindings calls these over both protocols.
 		if m.ParentFile().Package() == findingspb.File_holdfast_findings_v1_findings_proto.Package() {
 			continue
 		}
-		if !succeeded[input] && m.Name() != "GetDelivery" { // it takes a day until there is one
+		// The first delivery exists only after a day.
+		if !succeeded[input] && m.Name() != "GetDelivery" {
 			t.Errorf("no step succeeds with %s", m.Name())
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"google.golang.org/genproto/googleapis/api/annotations"
-	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // to read the details of errors
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // registers the types of error details
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -41,11 +41,12 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// methods are the API's, by the type of their request, which is each one's own.
+// methods holds the methods of the API by the type of their request. No two methods share a request
+// type.
 var methods = apiMethods()
 
 func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
-	all := map[protoreflect.FullName]protoreflect.MethodDescriptor{}
+	byRequest := map[protoreflect.FullName]protoreflect.MethodDescriptor{}
 	for _, file := range []protoreflect.FileDescriptor{
 		iampb.File_holdfast_iam_v2beta1_groups_proto, iampb.File_holdfast_iam_v2beta1_identities_proto,
 		iampb.File_holdfast_iam_v2beta1_roles_proto, iampb.File_holdfast_iam_v2beta1_role_bindings_proto,
@@ -78,23 +79,23 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 			ms := file.Services().Get(s).Methods()
 			for m := range ms.Len() {
 				if m := ms.Get(m); !m.IsStreamingClient() && !m.IsStreamingServer() {
-					all[m.Input().FullName()] = m
+					byRequest[m.Input().FullName()] = m
 				}
 			}
 		}
 	}
-	return all
+	return byRequest
 }
 
 func methodOf(in proto.Message) protoreflect.MethodDescriptor {
 	return methods[in.ProtoReflect().Descriptor().FullName()]
 }
 
-// A caller sends one request and returns the answer, or the status of the
-// error: its way through one of the protocols.
+// A caller sends one request over one of the protocols. It returns the answer, or the status of the
+// error.
 type caller func(t *testing.T, bearer string, in proto.Message) (proto.Message, *status.Status)
 
-// protocols are both ways to call w.
+// protocols returns a caller for each protocol.
 func (w *world) protocols() map[string]caller {
 	return map[string]caller{"gRPC": w.overGRPC, "HTTP": w.overHTTP}
 }
@@ -116,8 +117,8 @@ func invoke(
 	return out, nil
 }
 
-// bearing returns a context for calls over gRPC with a token, or without if there
-// is none.
+// bearing returns a context for gRPC calls with a token. If bearer is empty, the calls have no
+// token.
 func bearing(t *testing.T, bearer string) context.Context {
 	if bearer == "" {
 		return t.Context()
@@ -144,35 +145,35 @@ func (w *world) overHTTP(t *testing.T, bearer string, in proto.Message) (proto.M
 	out := newOutput(t, methodOf(in))
 	if verb == http.MethodDelete {
 		if r.body != "" {
-			t.Errorf("%s %s: the answer is %q, want nothing", verb, target, r.body)
+			t.Errorf("%s %s: body %q, want an empty body", verb, target, r.body)
 		}
 		return out, nil
 	}
 	if err := protojson.Unmarshal([]byte(r.body), out); err != nil {
-		t.Fatalf("%s %s: the answer cannot be read: %v\n%s", verb, target, err, r.body)
+		t.Fatalf("%s %s: cannot decode the answer: %v\n%s", verb, target, err, r.body)
 	}
 	return out, nil
 }
 
-// httpStatus is the status each code travels with.
+// httpStatus maps each code to its HTTP status.
 var httpStatus = map[codes.Code]int{
 	codes.InvalidArgument: 400, codes.FailedPrecondition: 400, codes.Unauthenticated: 401, codes.PermissionDenied: 403,
 	codes.NotFound: 404, codes.AlreadyExists: 409, codes.Aborted: 409, codes.ResourceExhausted: 429,
 	codes.Unimplemented: 405, codes.Internal: 500, codes.Unavailable: 503,
 }
 
-// fault reads an error, and fails the test if it does not have the form of one.
+// fault decodes an error. It fails the test if the body is not a well-formed error.
 func (r reply) fault(t *testing.T) *status.Status {
 	t.Helper()
 	st := &statuspb.Status{}
 	if err := protojson.Unmarshal([]byte(r.body), st); err != nil {
-		t.Fatalf("HTTP status %d with a body that is no error: %v\n%.300s", r.status, err, r.body)
+		t.Fatalf("HTTP status %d, and the body is not an error: %v\n%.300s", r.status, err, r.body)
 	}
 	if want := httpStatus[codes.Code(st.GetCode())]; r.status != want {
 		t.Errorf("HTTP status %d with code %d, want %d", r.status, st.GetCode(), want)
 	}
 	if got := r.header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("an error of content type %q", got)
+		t.Errorf("an error with content type %q", got)
 	}
 	if challenge := r.header.Get("WWW-Authenticate"); (challenge != "") != (r.status == http.StatusUnauthorized) {
 		t.Errorf("HTTP status %d with WWW-Authenticate %q", r.status, challenge)
@@ -182,8 +183,8 @@ func (r reply) fault(t *testing.T) *status.Status {
 
 var pathVariable = regexp.MustCompile(`\{([a-z_.]+)(=\*\*?)?\}`)
 
-// asHTTP writes a request as its http option says: some of it in the path, some
-// in the body, the rest in the query.
+// asHTTP encodes a request according to its http option: fields of the path, fields of the body,
+// and all other fields in the query.
 func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
 	t.Helper()
 	rule, _ := proto.GetExtension(methodOf(in).Options(), annotations.E_Http).(*annotations.HttpRule)
@@ -211,7 +212,8 @@ func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
 	}
 	query := url.Values{}
 	field := rest.Descriptor().Fields().ByName("update_mask")
-	if field != nil && rest.Has(field) { // its paths stay as they are
+	// The paths of a mask keep their spelling.
+	if field != nil && rest.Has(field) {
 		query.Set("updateMask", strings.Join(rest.Get(field).Message().Interface().(*fieldmaskpb.FieldMask).GetPaths(), ","))
 		rest.Clear(field)
 	}
@@ -222,7 +224,7 @@ func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
 	return verb, path, body
 }
 
-// escape writes a value into a path. A uid keeps its slashes.
+// escape escapes a value for a path. A UID keeps its slashes.
 func escape(value string) string {
 	if strings.Contains(value, "..") || strings.Contains(value, "//") {
 		return url.PathEscape(value)
@@ -255,7 +257,7 @@ func marshal(t *testing.T, m proto.Message) string {
 	return string(b)
 }
 
-// addQuery adds what is set in m to a query.
+// addQuery adds the fields that are set in m to a query.
 func addQuery(t *testing.T, query url.Values, m proto.Message) {
 	t.Helper()
 	var tree map[string]any
@@ -282,7 +284,7 @@ func addQuery(t *testing.T, query url.Values, m proto.Message) {
 	add("", tree)
 }
 
-// must returns the answer to a call that has to succeed.
+// must returns the answer to a call. It fails the test if the call fails.
 func must[T proto.Message](t *testing.T, call caller, bearer string, in proto.Message) T {
 	t.Helper()
 	out, st := call(t, bearer, in)
@@ -292,7 +294,7 @@ func must[T proto.Message](t *testing.T, call caller, bearer string, in proto.Me
 	return out.(T)
 }
 
-// child makes a group as the owner and returns its uid.
+// child creates a group as the owner and returns its UID.
 func (w *world) child(t *testing.T, parent, name string) string {
 	t.Helper()
 	return must[*iampb.Group](t, w.overGRPC, w.Token, &iampb.CreateGroupRequest{
@@ -300,7 +302,7 @@ func (w *world) child(t *testing.T, parent, name string) string {
 	}).GetUid()
 }
 
-// robot makes an identity as the owner and returns its uid.
+// robot creates an identity as the owner and returns its UID.
 func (w *world) robot(t *testing.T, parent, name string) string {
 	t.Helper()
 	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{
@@ -308,16 +310,15 @@ func (w *world) robot(t *testing.T, parent, name string) string {
 	}).GetUid()
 }
 
-// role makes a role as the owner and returns its uid.
-func (w *world) role(t *testing.T, parent, name string, of ...capabilitiespb.Capability) string {
+// role creates a role as the owner and returns its UID.
+func (w *world) role(t *testing.T, parent, name string, capabilities ...capabilitiespb.Capability) string {
 	t.Helper()
 	return must[*iampb.Role](t, w.overGRPC, w.Token, &iampb.CreateRoleRequest{
-		Parent: parent, Role: &iampb.Role{Name: name, Capabilities: of},
+		Parent: parent, Role: &iampb.Role{Name: name, Capabilities: capabilities},
 	}).GetUid()
 }
 
-// bind gives an identity a role in a group as the owner and returns the uid of
-// the binding.
+// bind gives an identity a role in a group, as the owner, and returns the UID of the binding.
 func (w *world) bind(t *testing.T, group, identity, role string) string {
 	t.Helper()
 	return must[*iampb.RoleBinding](t, w.overGRPC, w.Token, &iampb.CreateRoleBindingRequest{

@@ -13,9 +13,8 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// TestApiRegistryDryRuns tries every change of the registry, over both
-// protocols: each is answered as if it were done, or refused as it would be, and
-// nothing comes of it.
+// TestApiRegistryDryRuns makes every change of the registry as a dry run, over both protocols. Each
+// answer is the same as for the real change, and nothing changes.
 func TestApiRegistryDryRuns(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -66,7 +65,7 @@ func TestApiRegistryDryRuns(t *testing.T) {
 					t.Errorf("%s over %s: %v, want code %d", name, protocol, st, tt.code)
 				}
 				if diff := cmp.Diff(before, w.shelves(t, y)); diff != "" {
-					t.Fatalf("%s over %s: something came of it:\n%s", name, protocol, diff)
+					t.Fatalf("%s over %s: the dry run changed something:\n%s", name, protocol, diff)
 				}
 			}
 		}

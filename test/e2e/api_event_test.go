@@ -76,12 +76,12 @@ func eventSteps() []step {
 	}
 }
 
-// eventCapabilities are those that subscriptions ask for.
+// eventCapabilities are the capabilities that the subscriptions API checks.
 var eventCapabilities = []string{
 	"subscriptions.create", "subscriptions.list", "subscriptions.update", "subscriptions.delete",
 }
 
-// eventAccesses are the methods that act on one subscription.
+// eventAccesses returns the methods that act on one subscription, by name.
 func (h *hierarchy) eventAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	subscription := func(t *testing.T) string { return h.subscribe(t, h.folder) }
@@ -106,8 +106,8 @@ func (h *hierarchy) eventAccesses() map[string]access {
 	}
 }
 
-// TestApiAudit has callers look at what happened: each sees what the caller could
-// list, where the caller may know about people.
+// TestApiAudit lists audit entries as several callers. A caller sees entries about resources that
+// the caller may list, in groups where the caller may list identities.
 func TestApiAudit(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -145,16 +145,16 @@ func TestApiAudit(t *testing.T) {
 		})
 		if len(got) != 2 || got[0].GetAfter().GetFields()["name"].GetStringValue() != "last" ||
 			got[0].GetBefore() != nil || got[0].GetActor().GetRemoteAddress() == "" {
-			t.Errorf("groups made in the folder: %v", got)
+			t.Errorf("entries for the groups created in the folder: %v", got)
 		}
 		future := &auditpb.ListEntriesRequest{Since: timestamppb.New(got[0].GetTime().AsTime().AddDate(1, 0, 0))}
 		if n := len(h.audit(t, w.overGRPC, w.Token, future)); n != 0 {
-			t.Errorf("%d entries of the future", n)
+			t.Errorf("%d entries with a future date", n)
 		}
 	})
 }
 
-// audit walks all pages.
+// audit returns the entries of all pages.
 func (h *hierarchy) audit(
 	t *testing.T, call caller, bearer string, in *auditpb.ListEntriesRequest,
 ) (all []*auditpb.Entry) {
@@ -169,7 +169,7 @@ func (h *hierarchy) audit(
 	}
 }
 
-// TestApiBadEventInput sends every field its bad values, over both protocols.
+// TestApiBadEventInput puts bad values into every field, over both protocols.
 func TestApiBadEventInput(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -204,9 +204,11 @@ func TestApiBadEventInput(t *testing.T) {
 		}
 		for value, uid := range badUIDValues(x) {
 			maps.Copy(table, map[string]badRequest{
-				"get with " + value:          {"uid", &eventspb.GetSubscriptionRequest{Uid: uid}},
-				"delete with " + value:       {"uid", &eventspb.DeleteSubscriptionRequest{Uid: uid}},
-				"create with " + value:       {"parent", &eventspb.CreateSubscriptionRequest{Parent: uid, Subscription: &eventspb.Subscription{Sink: "https://sink.example"}}},
+				"get with " + value:    {"uid", &eventspb.GetSubscriptionRequest{Uid: uid}},
+				"delete with " + value: {"uid", &eventspb.DeleteSubscriptionRequest{Uid: uid}},
+				"create with " + value: {"parent", &eventspb.CreateSubscriptionRequest{
+					Parent: uid, Subscription: &eventspb.Subscription{Sink: "https://sink.example"},
+				}},
 				"get delivery with " + value: {"uid", &deliveriespb.GetDeliveryRequest{Uid: uid}},
 				"replay with " + value:       {"uid", &deliveriespb.ReplayDeliveriesRequest{Uid: uid}},
 				"test with " + value:         {"uid", &deliveriespb.TestSubscriptionRequest{Uid: uid}},
@@ -224,7 +226,7 @@ func TestApiBadEventInput(t *testing.T) {
 		n := must[*eventspb.ListSubscriptionsResponse](t, w.overGRPC,
 			w.Token, &eventspb.ListSubscriptionsRequest{}).GetTotalCount()
 		if n != 0 {
-			t.Errorf("%d subscriptions were made", n)
+			t.Errorf("%d subscriptions were created", n)
 		}
 	})
 }

@@ -22,19 +22,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// An attack is a token that must not be taken, and what the sender is told.
+// An attack is a token that must be refused, and the expected error.
 type attack struct {
 	token func(f *fakeIssuer) string
 	code  codes.Code
-	says  string // in the message
-	asks  bool   // the issuer is asked for its keys
+	says  string // contained in the message
+	asks  bool   // whether the server fetches the issuer's keys
 }
 
-// attacks are tokens for an identity that trusts the issuer's subject job whose
-// claim env is prod. Who is not known is Unauthenticated; who is known and is
-// not meant is denied.
+// attacks are tokens for an identity that trusts the subject job of an issuer if the claim env is
+// prod. A token that cannot be verified gives Unauthenticated. A verified token that does not match
+// the identity gives PermissionDenied.
 var attacks = map[string]attack{
-	// How it is signed.
+	// Signature.
 	"no algorithm":          {header(`{"alg":"none"}`, nothing), codes.Unauthenticated, `"alg"`, false},
 	"no algorithm, capital": {header(`{"alg":"None","kid":"rsa"}`, nothing), codes.Unauthenticated, `"alg"`, false},
 	"an empty algorithm":    {header(`{"alg":"","kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false},
@@ -68,7 +68,7 @@ var attacks = map[string]attack{
 		return f.token(nil) + ".x"
 	}, codes.Unauthenticated, "not a signed token", false},
 
-	// Where its key is said to be.
+	// Location of the key.
 	"kid is a path": {
 		header(`{"alg":"RS256","kid":"../../../../etc/passwd"}`, withRSA), codes.Unauthenticated, `"kid"`, true,
 	},
@@ -95,7 +95,7 @@ var attacks = map[string]attack{
 		header(`{"alg":"RS256","kid":"rsa","b64":false}`, withRSA), codes.Unauthenticated, `"b64"`, false,
 	},
 
-	// Whom it is for.
+	// Audience.
 	"another audience":       {claim("aud", "https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},
 	"no audience":            {claim("aud", nil), codes.Unauthenticated, `"aud"`, false},
 	"an empty audience":      {claim("aud", ""), codes.PermissionDenied, `"aud"`, true},
@@ -116,7 +116,7 @@ var attacks = map[string]attack{
 		claim("aud", "http://issuer.test,https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true,
 	},
 
-	// Who it is from.
+	// Issuer.
 	"issuer with more":       {issuer("%s.evil.example"), codes.PermissionDenied, `"iss"`, false},
 	"issuer with a slash":    {issuer("%s/"), codes.PermissionDenied, `"iss"`, false},
 	"issuer with a path":     {issuer("%s/x/.."), codes.PermissionDenied, `"iss"`, false},
@@ -140,7 +140,7 @@ var attacks = map[string]attack{
 	"we as the issuer":        {claim("iss", "http://issuer.test"), codes.PermissionDenied, `"iss"`, false},
 	"an issuer that is a map": {claim("iss", map[string]any{}), codes.Unauthenticated, `"iss"`, false},
 
-	// When it is good.
+	// Validity period.
 	"expired":                 {claim("exp", time.Now().Add(-time.Second).Unix()), codes.Unauthenticated, `"exp"`, true},
 	"expired long ago":        {claim("exp", 1), codes.Unauthenticated, `"exp"`, true},
 	"no end":                  {claim("exp", nil), codes.Unauthenticated, `"exp"`, false},
@@ -155,7 +155,7 @@ var attacks = map[string]attack{
 	"made in words":           {claim("iat", true), codes.Unauthenticated, `"iat"`, false},
 	"an end that is infinite": {payload(`"exp":1e999`), codes.Unauthenticated, "", false},
 
-	// Whom it is about.
+	// Subject and other claims.
 	"another subject":        {claim("sub", "other"), codes.PermissionDenied, `"sub"`, true},
 	"subject in capitals":    {claim("sub", "JOB"), codes.PermissionDenied, `"sub"`, true},
 	"subject with more":      {claim("sub", "job\n"), codes.PermissionDenied, `"sub"`, true},
@@ -184,7 +184,7 @@ var attacks = map[string]attack{
 		return f.token(map[string]any{"ENV": "prod"})
 	}, codes.PermissionDenied, `"env"`, true},
 
-	// What it looks like.
+	// Format.
 	"nothing":  {text("x"), codes.Unauthenticated, "", false},
 	"two dots": {text(".."), codes.Unauthenticated, "", false},
 	"a nested token": {func(f *fakeIssuer) string {
@@ -215,23 +215,23 @@ var attacks = map[string]attack{
 
 var prod = map[string]any{"env": "prod"}
 
-// header is a token with another header and signature.
+// header returns a token with this header and signature.
 func header(h string, sign signer) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string { return jws(h, f.claims(prod), sign) }
 }
 
-// pointing is a token whose header has an address of the issuer in it.
+// pointing returns a token whose header contains an address of the issuer.
 func pointing(name, format string) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
-		at := fmt.Sprintf(format, f.url)
+		address := fmt.Sprintf(format, f.url)
 		if name == "kid" {
-			return jws(fmt.Sprintf(`{"alg":"RS256","kid":%q}`, at), f.claims(prod), withRSA)
+			return jws(fmt.Sprintf(`{"alg":"RS256","kid":%q}`, address), f.claims(prod), withRSA)
 		}
-		return jws(fmt.Sprintf(`{"alg":"RS256","kid":"rsa",%q:%q}`, name, at), f.claims(prod), withRSA)
+		return jws(fmt.Sprintf(`{"alg":"RS256","kid":"rsa",%q:%q}`, name, address), f.claims(prod), withRSA)
 	}
 }
 
-// claim is a token with another claim.
+// claim returns a token with one changed claim.
 func claim(name string, value any) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
 		change := map[string]any{"env": "prod"}
@@ -240,15 +240,15 @@ func claim(name string, value any) func(*fakeIssuer) string {
 	}
 }
 
-// issuer is a token of an issuer whose address is almost the right one.
+// issuer returns a token whose issuer differs slightly from the trusted one.
 func issuer(format string) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
 		return f.token(map[string]any{"env": "prod", "iss": fmt.Sprintf(format, f.url)})
 	}
 }
 
-// payload is a token with more in its claims, as it is written; a claim that was
-// there stays if it is another's.
+// payload returns a token with more appended to its claims as raw JSON. It removes the original exp
+// claim if more begins with another one.
 func payload(more string) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
 		change := map[string]any{"env": "prod"}
@@ -259,7 +259,7 @@ func payload(more string) func(*fakeIssuer) string {
 	}
 }
 
-// whole is a token with other claims altogether.
+// whole returns a token with exactly these claims.
 func whole(claims string) func(*fakeIssuer) string {
 	return func(*fakeIssuer) string { return jws(rsaHeader, claims, withRSA) }
 }
@@ -314,15 +314,15 @@ func withStranger(in []byte) []byte {
 	return sig
 }
 
-// swapped has the signature of other claims.
+// swapped returns a token with the signature of another token.
 func swapped(f *fakeIssuer) string {
 	good := strings.Split(f.token(map[string]any{"sub": "other", "env": "prod"}), ".")
 	want := strings.Split(f.token(prod), ".")
 	return good[0] + "." + want[1] + "." + good[2]
 }
 
-// loose is a good token whose last letter is another that means the same: of its
-// six bits the last four are not part of the signature.
+// loose returns a valid token with another last letter that decodes to the same signature: of its
+// six bits, the last four are padding.
 func loose(f *fakeIssuer) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	good := f.token(prod)
@@ -330,7 +330,7 @@ func loose(f *fakeIssuer) string {
 	return good[:len(good)-1] + letters[last+1:last+2]
 }
 
-// ownKey brings the key that it is signed with.
+// ownKey returns a token whose header contains the key that signed it.
 func ownKey(f *fakeIssuer) string {
 	r, _ := fakeKeys()
 	n := base64.RawURLEncoding.EncodeToString(r.N.Bytes())
@@ -344,8 +344,8 @@ func asJSON(f *fakeIssuer) string {
 
 var requestOf = regexp.MustCompile(` \(request [^)]*\)$`)
 
-// TestAttacks presents every attack over both protocols, each to an issuer of
-// its own, which tells whether it was asked.
+// TestAttacks presents every attack over both protocols. Each has its own issuer, which counts the
+// requests for its keys.
 func TestAttacks(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
 	prepare := func(t *testing.T) (*fakeIssuer, string) {
@@ -354,14 +354,15 @@ func TestAttacks(t *testing.T) {
 	}
 	t.Run("a good token", func(t *testing.T) {
 		f, identity := prepare(t)
-		deep := payload(`"x":` + strings.Repeat("[", 4000) + strings.Repeat("]", 4000)) // is as good as any, and does no harm
+		// A deeply nested claim is harmless.
+		deep := payload(`"x":` + strings.Repeat("[", 4000) + strings.Repeat("]", 4000))
 		for _, good := range []string{
 			f.token(prod), jws(ecHeader, f.claims(prod), withEC), jws(`{"alg":"ES256"}`, f.claims(prod), withEC), deep(f),
 		} {
 			w.exchange(t, good, identity)
 		}
 		if n := f.asked.Load(); n != 2 {
-			t.Errorf("the issuer was asked %d times for four tokens, want twice for the first", n)
+			t.Errorf("%d requests to the issuer for four tokens, want two, both for the first", n)
 		}
 	})
 	for name, a := range attacks {
@@ -370,7 +371,7 @@ func TestAttacks(t *testing.T) {
 			bearer := a.token(f)
 			_, st := w.exchangeHTTP(t, bearer, w.wish(identity))
 			if st.Code() != a.code || !strings.Contains(st.Message(), a.says) {
-				t.Errorf("HTTP: %v, want %v of %s", st, a.code, a.says)
+				t.Errorf("HTTP: %v, want %v with %s in the message", st, a.code, a.says)
 			}
 			_, again := w.exchangeGRPC(t, bearer, w.wish(identity))
 			if again.Code() != st.Code() ||
@@ -378,14 +379,14 @@ func TestAttacks(t *testing.T) {
 				t.Errorf("gRPC: %v, HTTP: %v", again, st)
 			}
 			if n := f.asked.Load(); (n == 2) != a.asks || n != 0 && n != 2 {
-				t.Errorf("the issuer was asked %d times", n)
+				t.Errorf("%d requests to the issuer, want 0 or 2", n)
 			}
 			if n := f.strayed.Load(); n != 0 {
-				t.Errorf("%d requests went where the token pointed", n)
+				t.Errorf("%d requests went to the address in the token", n)
 			}
 			for _, secret := range []string{f.url, "prod", "elsewhere"} {
 				if strings.Contains(st.Message(), secret) {
-					t.Errorf("the message tells %q: %s", secret, st.Message())
+					t.Errorf("the message reveals %q: %s", secret, st.Message())
 				}
 			}
 		})

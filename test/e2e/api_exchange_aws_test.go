@@ -40,8 +40,8 @@ func hexSum(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// awsSign is version 4 of the signature of AWS, of a POST of / with these
-// headers, in lower case.
+// awsSign returns the AWS version 4 signature of a POST to / with these headers, whose names are in
+// lower case.
 func awsSign(secret, stamp string, headers map[string]string, signed []string, body string) string {
 	canonical := "POST\n/\n\n"
 	for _, name := range signed {
@@ -53,10 +53,10 @@ func awsSign(secret, stamp string, headers map[string]string, signed []string, b
 	return hex.EncodeToString(mac(key, "AWS4-HMAC-SHA256\n"+stamp+"\n"+scope+"\n"+hexSum([]byte(canonical))))
 }
 
-// An awsService tells who signed a request, as AWS does, and counts who asks.
+// An awsService returns the signer of a request, like AWS, and counts the requests.
 type awsService struct {
 	asked  atomic.Int32
-	answer func(w http.ResponseWriter) // to a good request
+	answer func(w http.ResponseWriter) // writes the answer to a valid request
 }
 
 func (a *awsService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +77,8 @@ func (a *awsService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.answer(w)
 }
 
-// awsProof is a bearer that proves to w who its holder is in AWS; change sees the
-// headers that are signed, and tamper what is sent.
+// awsProof returns a bearer that proves an AWS identity to w. change may edit the headers before
+// they are signed, and tamper the request afterwards.
 func (w *world) awsProof(identity, secret string, change func(map[string]string), tamper func(string) string) string {
 	stamp := time.Now().UTC().Format(awsStamp)
 	headers := map[string]string{
@@ -113,18 +113,19 @@ func (w *world) awsProof(identity, secret string, change func(map[string]string)
 func asXML(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/xml")
 	fmt.Fprint(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
-		<Arn>arn:aws:sts::123456789012:assumed-role/deploy/i-1</Arn><UserId>AROAEXAMPLE:i-1</UserId><Account>123456789012</Account>
+		<Arn>arn:aws:sts::123456789012:assumed-role/deploy/i-1</Arn>`+
+		`<UserId>AROAEXAMPLE:i-1</UserId><Account>123456789012</Account>
 		</GetCallerIdentityResult><ResponseMetadata><RequestId>x</RequestId></ResponseMetadata></GetCallerIdentityResponse>`)
 }
 
 func asAWSJSON(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprint(w, `{"GetCallerIdentityResponse":{"GetCallerIdentityResult":{"Account":"123456789012",
-		"Arn":"arn:aws:sts::123456789012:assumed-role/deploy/i-1","UserId":"AROAEXAMPLE:i-1"},"ResponseMetadata":{"RequestId":"x"}}}`)
+		"Arn":"arn:aws:sts::123456789012:assumed-role/deploy/i-1","UserId":"AROAEXAMPLE:i-1"},`+
+		`"ResponseMetadata":{"RequestId":"x"}}}`)
 }
 
-// TestAWS exchanges proofs that a service like that of AWS verifies, and
-// tampers with them.
+// TestAWS exchanges proofs that a service like AWS verifies, and proofs that were tampered with.
 func TestAWS(t *testing.T) {
 	aws := &awsService{answer: asXML}
 	endpoint := httptest.NewServer(aws)
@@ -150,7 +151,7 @@ func TestAWS(t *testing.T) {
 		claims := said(t, w.exchange(t, w.awsProof(identity, awsSecret, nil, nil), identity))
 		act, _ := claims["act"].(map[string]any)
 		if act["sub"] != "arn:aws:sts::123456789012:assumed-role/deploy/i-1" || claims["sub"] != identity {
-			t.Errorf("%s: the token says %v", name, claims)
+			t.Errorf("%s: token claims %v", name, claims)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -199,10 +200,10 @@ func TestAWS(t *testing.T) {
 			before := aws.asked.Load()
 			_, st := w.exchangeHTTP(t, tt.bearer, w.wish(tt.identity))
 			if st.Code() != tt.code || !strings.Contains(st.Message(), tt.says) {
-				t.Errorf("%v, want %v of %s", st, tt.code, tt.says)
+				t.Errorf("%v, want %v with %s in the message", st, tt.code, tt.says)
 			}
 			if asked := aws.asked.Load() > before; asked != tt.asks {
-				t.Errorf("AWS was asked: %v", asked)
+				t.Errorf("request to AWS = %v", asked)
 			}
 			if _, again := w.exchangeGRPC(t, tt.bearer, w.wish(tt.identity)); again.Code() != tt.code {
 				t.Errorf("gRPC: %v", again)
@@ -223,13 +224,13 @@ func TestAWS(t *testing.T) {
 		aws.answer = answer
 		_, st := w.exchangeHTTP(t, w.awsProof(identity, awsSecret, nil, nil), w.wish(identity))
 		if st.Code() != codes.Unavailable {
-			t.Errorf("AWS answers with %s: %v", name, st)
+			t.Errorf("AWS returns %s: %v", name, st)
 		}
 	}
 	aws.answer = func(w http.ResponseWriter) {
 		http.Redirect(w, &http.Request{}, "http://127.0.0.1:1/", http.StatusFound)
 	}
 	if _, st := w.exchangeHTTP(t, w.awsProof(identity, awsSecret, nil, nil), w.wish(identity)); st == nil {
-		t.Error("a redirect was taken for an answer")
+		t.Error("the server accepted a redirect as an answer")
 	}
 }

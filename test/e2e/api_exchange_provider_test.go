@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestExchangeThroughProvider has people exchange what their organization's
-// provider gave them, by its uid.
+// TestExchangeThroughProvider exchanges tokens that the identity provider of an organization issued
+// to people. The exchange names the provider's UID.
 func TestExchangeThroughProvider(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -33,11 +33,11 @@ func TestExchangeThroughProvider(t *testing.T) {
 		bySubject := keep("subjects", iampb.IdentityProvider_OIDC_CORRELATION_RULE_UNSPECIFIED)
 		byObject := keep("objects", iampb.IdentityProvider_OIDC_CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID)
 		claims := func(sub, aud string, more ...string) map[string]any {
-			all := map[string]any{"sub": sub, "aud": aud}
+			claims := map[string]any{"sub": sub, "aud": aud}
 			for i := 0; i+1 < len(more); i += 2 {
-				all[more[i]] = more[i+1]
+				claims[more[i]] = more[i+1]
 			}
-			return all
+			return claims
 		}
 		invite := must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{
 			Parent: folder, GroupInvite: invitation(),
@@ -66,19 +66,19 @@ func TestExchangeThroughProvider(t *testing.T) {
 				said := said(t, got.GetToken())
 				act, _ := said["act"].(map[string]any)
 				if said["sub"] != tt.person || said["aud"] != w.BaseURL || act["iss"] != f.url {
-					t.Errorf("%s over %s: the token says %v", way, name, said)
+					t.Errorf("%s over %s: token claims %v", way, name, said)
 				}
 				in, out := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+folder), w.status(t,
 					got.GetToken(), "/iam/v2beta1/groups/"+string(w.Organization))
 				if in != http.StatusOK || out != http.StatusForbidden {
-					t.Errorf("%s over %s: what it may is answered %d, what it may not %d", way, name, in, out)
+					t.Errorf("%s over %s: status %d for an allowed request, %d for a forbidden one", way, name, in, out)
 				}
 			}
 			narrow, st := exchange(t, f.token(claims("pat", "subjects")), url.Values{
 				"aud": {w.BaseURL}, "identity_provider": {bySubject}, "cap": {"roles.list"},
 			})
 			if st != nil || w.status(t, narrow.GetToken(), "/iam/v2beta1/groups/"+folder) != http.StatusForbidden {
-				t.Errorf("narrowed, over %s: %v", name, st)
+				t.Errorf("narrowed token over %s: %v", name, st)
 			}
 			for way, tt := range map[string]struct {
 				idp, token string
@@ -105,7 +105,7 @@ func TestExchangeThroughProvider(t *testing.T) {
 			} {
 				_, st := exchange(t, tt.token, url.Values{"aud": {w.BaseURL}, "identity_provider": {tt.idp}})
 				if st.Code() != tt.code || !strings.Contains(st.Message(), tt.says) {
-					t.Errorf("a token %s, over %s: %v, want %v of %s", way, name, st, tt.code, tt.says)
+					t.Errorf("a token %s, over %s: %v, want %v with %s in the message", way, name, st, tt.code, tt.says)
 				}
 			}
 		}
@@ -117,7 +117,7 @@ func TestExchangeThroughProvider(t *testing.T) {
 			"aud": {w.BaseURL}, "identity_provider": {bySubject},
 		})
 		if st.Code() != codes.PermissionDenied {
-			t.Errorf("a provider that is switched off: %v", st)
+			t.Errorf("a disabled provider: %v", st)
 		}
 	})
 }

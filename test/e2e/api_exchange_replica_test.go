@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// order runs holdfastd with a command for the server of a data folder, and
-// returns what it prints.
+// order runs a holdfastd command for the server of a data folder and returns its output.
 func order(t *testing.T, data, database string, key secret.Key, args ...string) string {
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
@@ -35,7 +34,7 @@ func order(t *testing.T, data, database string, key secret.Key, args ...string) 
 	return strings.TrimSpace(string(out))
 }
 
-// exchangeAt exchanges a token at a server and returns the answer.
+// exchangeAt exchanges a token at one server and returns the answer.
 func exchangeAt(ctx context.Context, p *proc, bearer string, identity resource.UID) (status int, issued string) {
 	path := "/sts/exchange?" + url.Values{"aud": {procBase}, "identity": {string(identity)}}.Encode()
 	a, err := procDial(p.address, bearer).call(ctx, http.MethodPost, path, nil)
@@ -43,21 +42,21 @@ func exchangeAt(ctx context.Context, p *proc, bearer string, identity resource.U
 		return 0, ""
 	}
 	var raw struct{ Token string }
-	_ = json.Unmarshal(a.body, &raw) // an error has none
+	_ = json.Unmarshal(a.body, &raw) // the body of an error has no token
 	return a.status, raw.Token
 }
 
-// atOnce fails the test unless ok: what one replica has answered, the other
-// knows.
+// atOnce fails the test unless ok returns true: a change that one replica has confirmed takes
+// effect on the other replica immediately.
 func atOnce(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	if !ok() {
-		t.Errorf("not at once: %s", what)
+		t.Errorf("not in effect immediately: %s", what)
 	}
 }
 
-// TestReplicaExchange changes and deletes an identity on one replica, and
-// exchanges tokens for it on the other; then it does so with signing keys.
+// TestReplicaExchange changes and deletes an identity on one replica while the other replica
+// exchanges tokens for it. Then it rotates and deletes signing keys.
 func TestReplicaExchange(t *testing.T) {
 	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
@@ -92,7 +91,8 @@ func TestReplicaExchange(t *testing.T) {
 		set := procMust[struct{ Keys []struct{ Kid, Alg string } }](t,
 			on.owner(), http.MethodGet, "/.well-known/jwks.json", nil)
 		for _, k := range set.Keys {
-			if k.Alg == "ES256" { // each has a pair for RS256
+			// Every replica also publishes a pair for RS256.
+			if k.Alg == "ES256" {
 				ids = append(ids, k.Kid)
 			}
 		}
@@ -102,7 +102,7 @@ func TestReplicaExchange(t *testing.T) {
 	next := order(t, a.data(), database, key, "keys", "rotate")
 	atOnce(t, "the new key is published by the other", func() bool { return len(keys(b)) == 2 })
 	if _, again := exchangeAt(t.Context(), b, f.token(nil), i.UID); keyOf(t, again) != old {
-		t.Errorf("the new key signs at once, before others can have read it")
+		t.Errorf("the new key signs before other servers can have read it")
 	}
 	atOnce(t, "a token of the old key is still good", use(b, http.StatusOK))
 	list := order(t, b.data(), database, key, "keys", "list")
@@ -113,7 +113,7 @@ func TestReplicaExchange(t *testing.T) {
 	atOnce(t, "a token of the key that was dropped is void where it was dropped", use(a, http.StatusUnauthorized))
 	atOnce(t, "a token of the key that was dropped is void at the other", use(b, http.StatusUnauthorized))
 	if _, again := exchangeAt(t.Context(), b, f.token(nil), i.UID); keyOf(t, again) != next {
-		t.Error("the only key left does not sign")
+		t.Error("the only remaining key does not sign")
 	}
 	s := storetest.Open(t, database)
 	if err := s.DeleteIdentity(t.Context(), i.UID); err != nil {
@@ -122,15 +122,14 @@ func TestReplicaExchange(t *testing.T) {
 	atOnce(t, "the deletion is known", tries(http.StatusForbidden))
 }
 
-// TestVerifyOrder has the operator say that an organization's name is its own:
-// the owner cannot.
+// TestVerifyOrder lets the operator verify the name of an organization. The owner may not.
 func TestVerifyOrder(t *testing.T) {
 	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
 	path := "/iam/v2beta1/groups/" + string(a.dev.Organization)
 	code := a.owner().code(t.Context(), http.MethodPatch, path, map[string]any{"verified": true})
 	if code != http.StatusBadRequest {
-		t.Errorf("the owner says so: %d", code)
+		t.Errorf("the owner verifies the name: status %d", code)
 	}
 	type organization struct {
 		Name     string
@@ -139,7 +138,7 @@ func TestVerifyOrder(t *testing.T) {
 	is := func(want bool) {
 		t.Helper()
 		if g := procMust[organization](t, b.owner(), http.MethodGet, path, nil); g.Verified != want {
-			t.Errorf("verified at the other replica: %v", g.Verified)
+			t.Errorf("on the other replica verified = %v", g.Verified)
 		}
 	}
 	is(false)
@@ -150,7 +149,8 @@ func TestVerifyOrder(t *testing.T) {
 	is(true)
 	order(t, b.data(), database, key, "organizations", "unverify", string(a.dev.Organization))
 	is(false)
-	order(t, t.TempDir(), database, key, "organizations", "verify", name) // by itself: no server has that folder
+	// This command runs without a server, because no server uses that folder.
+	order(t, t.TempDir(), database, key, "organizations", "verify", name)
 	is(true)
 	binary := testprogram.Holdfastd(t)
 	for bad, want := range map[string]string{
@@ -166,7 +166,7 @@ func TestVerifyOrder(t *testing.T) {
 	}
 }
 
-// keyOf is the id of the key that a token is signed with.
+// keyOf returns the ID of the key that signed a token.
 func keyOf(t *testing.T, raw string) string {
 	t.Helper()
 	head, _, _ := strings.Cut(raw, ".")
@@ -174,7 +174,7 @@ func keyOf(t *testing.T, raw string) string {
 	return kid
 }
 
-// data is the data folder of a server.
+// data returns the data folder of a server.
 func (p *proc) data() string {
 	for _, line := range p.cmd.Env {
 		if value, ok := strings.CutPrefix(line, "HOLDFAST_DATA_DIR="); ok {

@@ -36,7 +36,7 @@ func said(t *testing.T, raw string) map[string]any {
 	t.Helper()
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
-		t.Fatalf("this is no token: %q", raw)
+		t.Fatalf("not a token: %q", raw)
 	}
 	body, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
@@ -49,13 +49,13 @@ func said(t *testing.T, raw string) map[string]any {
 	return claims
 }
 
-// status is what a GET with a token is answered with.
+// status returns the HTTP status of a GET with a token.
 func (w *world) status(t *testing.T, bearer, target string) int {
 	t.Helper()
 	return w.send(t, bearer, http.MethodGet, target, "").status
 }
 
-// TestExchange exchanges tokens in every way there is, and uses what it gets.
+// TestExchange exchanges tokens through every endpoint and uses the results.
 func TestExchange(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -96,25 +96,26 @@ func TestExchange(t *testing.T) {
 			}
 		}
 		if len(ways) != 7 {
-			t.Errorf("%d ways to exchange, want 7: the service goes by two names", len(ways))
+			t.Errorf("%d endpoints for exchanges, want 7: the service has two names", len(ways))
 		}
 		for name, way := range ways {
 			t.Run(name, func(t *testing.T) {
 				got := way()
 				claims := said(t, got.GetToken())
 				act, _ := claims["act"].(map[string]any)
-				life := claims["exp"].(float64) - claims["iat"].(float64) // not longer than the credential's, which is an hour
+				// The credential expires in an hour, so the token does too.
+				life := claims["exp"].(float64) - claims["iat"].(float64)
 				if claims["iss"] != w.AuthURL || claims["sub"] != identity ||
 					claims["aud"] != w.BaseURL || got.GetRefreshToken() != "" ||
 					life < 3590 || life > 3600 || act["iss"] != f.url || act["sub"] != "job" {
-					t.Errorf("the token says %v", claims)
+					t.Errorf("token claims %v", claims)
 				}
 				if code := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+folder); code != http.StatusOK {
-					t.Errorf("where it may: %d", code)
+					t.Errorf("status of an allowed request: %d", code)
 				}
 				code := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+string(w.Organization))
 				if code != http.StatusForbidden {
-					t.Errorf("where it may not: %d", code)
+					t.Errorf("status of a forbidden request: %d", code)
 				}
 			})
 		}
@@ -124,19 +125,19 @@ func TestExchange(t *testing.T) {
 				t.Fatal(st)
 			}
 			if said(t, got.GetToken())["aud"] != w.RegistryHost {
-				t.Errorf("the token says %v", said(t, got.GetToken()))
+				t.Errorf("token claims %v", said(t, got.GetToken()))
 			}
 			if code := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+folder); code != http.StatusUnauthorized {
-				t.Errorf("the API takes it: %d", code)
+				t.Errorf("the API accepts a token for the registry: %d", code)
 			}
 			if _, st := w.exchangeHTTP(t, got.GetToken(), url.Values{"aud": {w.BaseURL}}); st.Code() != codes.Unauthenticated {
-				t.Errorf("a token of the registry was exchanged for one of the API: %v", st)
+				t.Errorf("a token for the registry was exchanged for an API token: %v", st)
 			}
 		})
 	})
 }
 
-// TestExchangeRefuses has wishes that cannot be fulfilled.
+// TestExchangeRefuses sends invalid exchange requests.
 func TestExchangeRefuses(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	f := newFakeIssuer(t, w)
@@ -181,7 +182,7 @@ func TestExchangeRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, st := w.exchangeHTTP(t, tt.bearer, tt.form)
 			if st.Code() != tt.code || !strings.Contains(st.Message(), tt.says) {
-				t.Errorf("HTTP: %v, want %v of %s", st, tt.code, tt.says)
+				t.Errorf("HTTP: %v, want %v with %s in the message", st, tt.code, tt.says)
 			}
 			_, again := w.exchangeGRPC(t, tt.bearer, tt.form)
 			if again.Code() != tt.code {
@@ -203,12 +204,12 @@ func TestExchangeRefuses(t *testing.T) {
 		}
 	}
 	if n := f.asked.Load(); n != 0 {
-		t.Errorf("the issuer was asked %d times, and no identity that was named trusts it", n)
+		t.Errorf("%d requests to an issuer that no named identity trusts", n)
 	}
 }
 
-// TestStaticKeys has an identity with keys of its own, an end to them, and
-// perhaps an audience.
+// TestStaticKeys exchanges tokens for identities with their own keys, which expire, and with an
+// optional audience.
 func TestStaticKeys(t *testing.T) {
 	clock := newClock()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: clock.now}, nil)
@@ -220,44 +221,44 @@ func TestStaticKeys(t *testing.T) {
 				ExpirationTime: timestamppb.New(clock.now().Add(life)),
 			}}})
 	}
-	usual, own := keep(30*time.Minute), keep(time.Hour, "me")
-	of := func(change map[string]any) string {
-		all := map[string]any{"iss": "https://unreachable.example", "exp": time.Now().Add(2 * time.Hour).Unix()}
-		maps.Copy(all, change)
-		return f.token(all)
+	plain, audience := keep(30*time.Minute), keep(time.Hour, "me")
+	sign := func(change map[string]any) string {
+		claims := map[string]any{"iss": "https://unreachable.example", "exp": time.Now().Add(2 * time.Hour).Unix()}
+		maps.Copy(claims, change)
+		return f.token(claims)
 	}
-	w.exchange(t, of(nil), usual)
-	w.exchange(t, of(map[string]any{"aud": "me"}), own)
+	w.exchange(t, sign(nil), plain)
+	w.exchange(t, sign(map[string]any{"aud": "me"}), audience)
 	for name, tt := range map[string]struct {
 		identity string
 		change   map[string]any
 		says     string
 	}{
-		"another subject":           {usual, map[string]any{"sub": "x"}, `"sub"`},
-		"another issuer":            {usual, map[string]any{"iss": f.url}, `"iss"`},
-		"another audience":          {usual, map[string]any{"aud": "me"}, `"aud"`},
-		"the usual, but it has one": {own, nil, `"aud"`},
+		"another subject":           {plain, map[string]any{"sub": "x"}, `"sub"`},
+		"another issuer":            {plain, map[string]any{"iss": f.url}, `"iss"`},
+		"another audience":          {plain, map[string]any{"aud": "me"}, `"aud"`},
+		"the usual, but it has one": {audience, nil, `"aud"`},
 	} {
-		_, st := w.exchangeHTTP(t, of(tt.change), w.wish(tt.identity))
+		_, st := w.exchangeHTTP(t, sign(tt.change), w.wish(tt.identity))
 		if st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), tt.says) {
 			t.Errorf("%s: %v", name, st)
 		}
 	}
-	_, st := w.exchangeHTTP(t, jws(rsaHeader, said2(of(nil)), withStranger), w.wish(usual))
+	_, st := w.exchangeHTTP(t, jws(rsaHeader, said2(sign(nil)), withStranger), w.wish(plain))
 	if st.Code() != codes.Unauthenticated {
 		t.Errorf("a stranger's key: %v", st)
 	}
 	clock.advance(31 * time.Minute)
-	if _, st := w.exchangeHTTP(t, of(nil), w.wish(usual)); st.Code() != codes.PermissionDenied ||
+	if _, st := w.exchangeHTTP(t, sign(nil), w.wish(plain)); st.Code() != codes.PermissionDenied ||
 		!strings.Contains(st.Message(), `"key"`) {
-		t.Errorf("keys past their time: %v", st)
+		t.Errorf("expired keys: %v", st)
 	}
 	if f.asked.Load()+f.strayed.Load() != 0 {
-		t.Error("somebody was asked for keys that are given")
+		t.Error("the server requested keys of an identity that has its own")
 	}
 }
 
-// said2 is the claims of a token as they are written.
+// said2 returns the claims of a token as JSON text.
 func said2(raw string) string {
 	b, err := base64.RawURLEncoding.DecodeString(strings.Split(raw, ".")[1])
 	if err != nil {
@@ -266,7 +267,7 @@ func said2(raw string) string {
 	return string(b)
 }
 
-// TestPeople exchange tokens without naming an identity, or through a provider.
+// TestPeople exchanges tokens of people: without an identity, and through a provider.
 func TestPeople(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	r := w.send(t, "", http.MethodPost, "/dev/issuer/token", fmt.Sprintf(`{"sub":"owner","aud":%q}`, w.AuthURL))
@@ -274,7 +275,7 @@ func TestPeople(t *testing.T) {
 	strictly(t, r.body, &minted)
 	got := w.exchange(t, minted.Token, "")
 	if said(t, got)["sub"] != string(w.Owner) {
-		t.Errorf("the token says %v", said(t, got))
+		t.Errorf("token claims %v", said(t, got))
 	}
 	if code := w.status(t, got, "/iam/v2beta1/groups/"+string(w.Organization)); code != http.StatusOK {
 		t.Errorf("the owner is refused: %d", code)
@@ -291,7 +292,7 @@ func TestPeople(t *testing.T) {
 		return st
 	}
 	if st := through(map[string]any{"aud": "client"}); st.Code() != codes.NotFound {
-		t.Errorf("a person nobody has registered: %v", st)
+		t.Errorf("an unregistered person: %v", st)
 	}
 	if st := through(nil); st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), `"aud"`) {
 		t.Errorf("a token for another client: %v", st)
@@ -302,7 +303,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// TestNarrowing asks for less than an identity may, and gets that.
+// TestNarrowing requests tokens with fewer rights than the identity has.
 func TestNarrowing(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	f := newFakeIssuer(t, w)
@@ -325,7 +326,7 @@ func TestNarrowing(t *testing.T) {
 		for _, target := range []string{"/groups/" + a, "/groups/" + b, "/groups/" + below, "/identities/" + other} {
 			code := w.status(t, bearer, "/iam/v2beta1"+target)
 			if code != http.StatusOK && code != http.StatusForbidden {
-				t.Errorf("%s: %d", target, code)
+				t.Errorf("%s: status %d, want 200 or 403", target, code)
 			}
 			all = append(all, code == http.StatusOK)
 		}
@@ -344,7 +345,7 @@ func TestNarrowing(t *testing.T) {
 		"by what it lacks": {narrowed(url.Values{"cap": {"groups.delete"}}), []bool{false, false, false, false}},
 	} {
 		if got := can(tt.bearer); !slices.Equal(got, tt.want) {
-			t.Errorf("narrowed %s: may %v, want %v", name, got, tt.want)
+			t.Errorf("narrowed %s: allowed %v, want %v", name, got, tt.want)
 		}
 	}
 	again := func(bearer string, more url.Values) (string, *status.Status) {
@@ -371,28 +372,28 @@ func TestNarrowing(t *testing.T) {
 	} {
 		raw, st := again(tt.bearer, tt.more)
 		if (st == nil) != (tt.want != nil) {
-			t.Errorf("again, %s: %v", name, st)
+			t.Errorf("second exchange, %s: %v", name, st)
 			continue
 		}
 		if st != nil {
 			continue
 		}
 		if got := can(raw); !slices.Equal(got, tt.want) {
-			t.Errorf("again, %s: may %v, want %v", name, got, tt.want)
+			t.Errorf("second exchange, %s: allowed %v, want %v", name, got, tt.want)
 		}
 		if before, after := said(t, tt.bearer)["exp"].(float64), said(t, raw)["exp"].(float64); after > before {
-			t.Errorf("again, %s: lives until %v, not %v", name, after, before)
+			t.Errorf("second exchange, %s: expires at %v, after the original %v", name, after, before)
 		}
 	}
 	short := w.mint(t, resource.UID(identity), token.Claims{Life: time.Minute})
 	raw, st := again(short, nil)
 	if st != nil || said(t, raw)["exp"].(float64) > said(t, short)["exp"].(float64) {
-		t.Errorf("a token of a minute lives on: %v", st)
+		t.Errorf("a token exchanged for a one-minute token lives longer: %v", st)
 	}
 }
 
-// TestOwnIssuer has an identity that trusts our own tokens: one that is narrowed
-// does not stand for it.
+// TestOwnIssuer exchanges tokens of this server for an identity that trusts this server. A narrowed
+// token is refused.
 func TestOwnIssuer(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	robot := w.robot(t, string(w.Organization), "robot")
@@ -414,12 +415,12 @@ func TestOwnIssuer(t *testing.T) {
 		}
 	}
 	if _, st := w.exchangeHTTP(t, w.Token, w.wish(target)); st.Code() != codes.PermissionDenied {
-		t.Errorf("another's: %v", st)
+		t.Errorf("a token of another identity: %v", st)
 	}
 }
 
-// TestChangesCount changes and deletes an identity, and expects the very next
-// exchange to know.
+// TestChangesCount changes and deletes an identity. The next exchange takes the change into
+// account.
 func TestChangesCount(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -454,7 +455,7 @@ func TestChangesCount(t *testing.T) {
 	})
 }
 
-// TestLastSeen notes an exchange at most once a minute.
+// TestLastSeen checks that the time of the last exchange is recorded at most once a minute.
 func TestLastSeen(t *testing.T) {
 	clock := newClock()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: clock.now}, nil)
@@ -472,22 +473,22 @@ func TestLastSeen(t *testing.T) {
 	use()
 	first := seen()
 	if !first.After(created) {
-		t.Errorf("seen at %v, created at %v", first, created)
+		t.Errorf("last seen at %v, created at %v", first, created)
 	}
 	clock.advance(30 * time.Second)
 	use()
 	if again := seen(); !again.Equal(first) {
-		t.Errorf("noted again after half a minute: %v", again)
+		t.Errorf("recorded again after half a minute: %v", again)
 	}
 	clock.advance(31 * time.Second)
 	use()
 	if later := seen(); !later.After(first) {
-		t.Errorf("not noted after a minute: %v", later)
+		t.Errorf("not recorded after a minute: %v", later)
 	}
 }
 
-// TestRefresh follows a sign-in through its refresh tokens, and one that was
-// copied.
+// TestRefresh uses the refresh tokens of a session one after the other, and then one that was used
+// before.
 func TestRefresh(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		form := url.Values{"aud": {w.BaseURL}}
@@ -507,42 +508,43 @@ func TestRefresh(t *testing.T) {
 			var answer map[string]map[string]string
 			strictly(t, r.body, &answer)
 			if len(answer) != 2 || len(answer["token"]) != 3 || len(answer["refreshToken"]) != 3 {
-				t.Fatalf("an answer of another form: %s", r.body)
+				t.Fatalf("unexpected form of the answer: %s", r.body)
 			}
 			return answer["token"]["token"], answer["refreshToken"]["token"]
 		}
 		text, err := base64.StdEncoding.DecodeString(w.RefreshToken)
 		if err != nil || !strings.Contains(string(text), `"exp":`) {
-			t.Errorf("a refresh token of another form: %q, %v", text, err)
+			t.Errorf("unexpected form of the refresh token: %q, %v", text, err)
 		}
-		one, second := pair(use(w.RefreshToken))
-		two, third := pair(use(second))
-		for _, access := range []string{one, two} {
+		firstAccess, secondRefresh := pair(use(w.RefreshToken))
+		secondAccess, thirdRefresh := pair(use(secondRefresh))
+		for _, access := range []string{firstAccess, secondAccess} {
 			if code := w.status(t, access, "/iam/v2beta1/groups"); code != http.StatusOK {
 				t.Errorf("a token of the session: %d", code)
 			}
 		}
-		if st := use(w.RefreshToken).refusal(t); st.Code() != codes.Unauthenticated { // whoever has copied the first
-			t.Errorf("a token that was used: %v", st)
+		// The first refresh token was used before, so somebody may have copied it.
+		if st := use(w.RefreshToken).refusal(t); st.Code() != codes.Unauthenticated {
+			t.Errorf("a used refresh token: %v", st)
 		}
-		for _, access := range []string{one, two} {
+		for _, access := range []string{firstAccess, secondAccess} {
 			if code := w.status(t, access, "/iam/v2beta1/groups"); code != http.StatusUnauthorized {
-				t.Errorf("a token of a session that was copied: %d", code)
+				t.Errorf("a token of a revoked session: status %d", code)
 			}
 		}
-		for _, refresh := range []string{third, second, "x", "e30=", w.Token} {
+		for _, refresh := range []string{thirdRefresh, secondRefresh, "x", "e30=", w.Token} {
 			if st := use(refresh).refusal(t); st.Code() != codes.Unauthenticated {
 				t.Errorf("%.12s: %v", refresh, st)
 			}
 		}
 		if code := w.status(t, w.Token, "/iam/v2beta1/groups"); code != http.StatusOK {
-			t.Errorf("a token of no session: %d", code)
+			t.Errorf("a token without a session: status %d", code)
 		}
 	})
 }
 
-// TestWarnsOfOneForm creates identities for GitHub that cover one form of its
-// subjects, or both.
+// TestWarnsOfOneForm creates identities for GitHub whose patterns match one of the two forms of
+// GitHub subjects, or both.
 func TestWarnsOfOneForm(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for subject, warns := range map[string]bool{
@@ -554,13 +556,13 @@ func TestWarnsOfOneForm(t *testing.T) {
 		body := `{"name":"gh","claimMatch":{"issuer":"https://token.actions.githubusercontent.com",` + subject + `}}`
 		r := w.send(t, w.Token, http.MethodPost, "/iam/v2beta1/identities/"+string(w.Organization), body)
 		if got := r.header.Get("Holdfast-Warning"); r.status != http.StatusOK || (got != "") != warns {
-			t.Errorf("%s: %d, warned %q", subject, r.status, got)
+			t.Errorf("%s: status %d, warning %q", subject, r.status, got)
 		}
 	}
 }
 
-// TestExplains tells those who may read an identity why a token is refused, and
-// nobody else.
+// TestExplains explains why a token is refused. Only callers who may read the identity get the
+// explanation.
 func TestExplains(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -599,29 +601,29 @@ func TestExplains(t *testing.T) {
 				t.Errorf("%s: %v", name, e)
 			}
 		}
-		all, err := explain(w.Token, "", f.token(map[string]any{"sub": "Job"}))
-		if err != nil || len(all.GetExplanations()) == 0 || all.GetExplanations()[0].GetIdentityUid() != identity {
-			t.Errorf("over all identities: %v, %v", all, err)
+		got, err := explain(w.Token, "", f.token(map[string]any{"sub": "Job"}))
+		if err != nil || len(got.GetExplanations()) == 0 || got.GetExplanations()[0].GetIdentityUid() != identity {
+			t.Errorf("explanations for all identities: %v, %v", got, err)
 		}
 		if _, err := explain(stranger, identity, f.token(nil)); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a stranger: %v", err)
 		}
 		if got, err := explain(stranger, "", f.token(nil)); err != nil && status.Code(err) != codes.PermissionDenied ||
 			len(got.GetExplanations()) != 0 {
-			t.Errorf("a stranger over all identities: %v, %v", got, err)
+			t.Errorf("explanations to a stranger for all identities: %v, %v", got, err)
 		}
 		w.tellsDenials(t, f, identity, stranger)
 		w.tellsExchanges(t, f, identity, stranger)
 	})
 }
 
-// tellsDenials has an exchange refused, and reads about it.
+// tellsDenials lets an exchange fail and reads the recorded denial.
 func (w *world) tellsDenials(t *testing.T, f *fakeIssuer, identity, stranger string) {
 	t.Helper()
 	_, st := w.exchangeHTTP(t, f.token(map[string]any{"sub": "Job"}), w.wish(identity))
 	_, request, _ := strings.Cut(strings.TrimSuffix(st.Message(), ")"), "(request ")
 	if request == "" || strings.Contains(st.Message(), "Job") || strings.Contains(st.Message(), "job") {
-		t.Errorf("the caller is told %q", st.Message())
+		t.Errorf("message to the caller: %q", st.Message())
 	}
 	client := federationpb.NewFederationServiceClient(w.conn)
 	list := func(bearer string) (*federationpb.ListDenialsResponse, error) {
@@ -650,7 +652,7 @@ func (w *world) tellsDenials(t *testing.T, f *fakeIssuer, identity, stranger str
 	}
 }
 
-// tellsExchanges has exchanges succeed, and reads about them.
+// tellsExchanges exchanges tokens and reads the recorded exchanges.
 func (w *world) tellsExchanges(t *testing.T, f *fakeIssuer, identity, stranger string) {
 	t.Helper()
 	for range 3 {
@@ -662,32 +664,32 @@ func (w *world) tellsExchanges(t *testing.T, f *fakeIssuer, identity, stranger s
 	list := func(bearer string) (*federationpb.ListExchangesResponse, error) {
 		return client.ListExchanges(bearing(t, bearer), &federationpb.ListExchangesRequest{IdentityUid: identity})
 	}
-	told := 0
+	recorded := 0
 	procUntil(t, "the exchanges are kept", func() bool {
 		got, err := list(w.Token)
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = 0
+		recorded = 0
 		for _, e := range got.GetExchanges() {
-			told += int(e.GetCount())
+			recorded += int(e.GetCount())
 			if e.GetIssuer() != f.url || e.GetSubject() != "job" ||
 				e.GetRemoteAddress() != "127.0.0.1" || e.GetRequestId() == "" || len(e.GetAudience()) != 1 {
 				t.Errorf("the exchange is %v", e)
 			}
 		}
-		return told >= 3
+		return recorded >= 3
 	})
-	if told != 3 {
-		t.Errorf("%d exchanges are told, want 3", told)
+	if recorded != 3 {
+		t.Errorf("%d exchanges are recorded, want 3", recorded)
 	}
 	if _, err := list(stranger); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a stranger reads exchanges: %v", err)
 	}
 }
 
-// TestIssuerWatch looks at issuers by itself, the dead among them, and says who
-// depends on them.
+// TestIssuerWatch waits until the server has checked its issuers, one of which is down, and lists
+// the identities that depend on them.
 func TestIssuerWatch(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{IssuerWatch: time.Second}, nil)
 	f := newFakeIssuer(t, w)
@@ -707,11 +709,11 @@ func TestIssuerWatch(t *testing.T) {
 	good, bad := by[f.url], by["http://127.0.0.1:1"]
 	if good.GetProblem() != "" || len(good.GetKeys()) != 2 || good.GetIdentityCount() != 1 ||
 		good.GetSuccessTime() == nil || len(good.GetEndangered()) != 0 {
-		t.Errorf("the good one: %v", good)
+		t.Errorf("working issuer: %v", good)
 	}
 	if bad.GetReachable() || bad.GetSuccessTime() != nil ||
 		len(bad.GetEndangered()) != 1 || bad.GetEndangered()[0].GetIdentityUid() != dead {
-		t.Errorf("the dead one: %v", bad)
+		t.Errorf("unreachable issuer: %v", bad)
 	}
 	w.exchange(t, f.token(nil), live)
 	stranger := w.mint(t, resource.UID(w.robot(t, string(w.Organization), "stranger")), token.Claims{})
@@ -721,7 +723,8 @@ func TestIssuerWatch(t *testing.T) {
 	}
 }
 
-// TestOwnIssuerWatch: the server does not call itself, because it may not reach its own public address.
+// TestOwnIssuerWatch checks that the server does not call itself, because it may not be able to
+// reach its own public address.
 func TestOwnIssuerWatch(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{IssuerWatch: time.Second, AuthURL: "http://127.0.0.1:1"}, nil)
 	w.workload(t, w.AuthURL, nil)
@@ -740,8 +743,7 @@ func TestOwnIssuerWatch(t *testing.T) {
 	})
 }
 
-// TestDeadIssuer has one issuer that never answers: tokens of others are
-// exchanged meanwhile.
+// TestDeadIssuer uses an issuer that never answers. Tokens of other issuers are still exchanged.
 func TestDeadIssuer(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	hang := newHangingIssuer(t)
@@ -758,12 +760,11 @@ func TestDeadIssuer(t *testing.T) {
 	w.exchange(t, f.token(nil), good)
 	close(hang.release)
 	if st := <-refused; st.Code() != codes.Unavailable || strings.Contains(st.Message(), hang.url) {
-		t.Errorf("the dead one's: %v", st)
+		t.Errorf("token of the unresponsive issuer: %v", st)
 	}
 }
 
-// TestSilentLog runs exchanges of every kind at the level debug, and looks for
-// what must not be in the log.
+// TestSilentLog runs every kind of exchange at log level debug and searches the log for secrets.
 func TestSilentLog(t *testing.T) {
 	var log syncBuffer
 	w := serve(t, storetest.SQLite(t), server.Config{LogLevel: slog.LevelDebug, Stderr: &log}, nil)
@@ -801,11 +802,12 @@ func TestSilentLog(t *testing.T) {
 	text := log.String()
 	for _, line := range []string{"SecurityTokenService/Exchange", "ExplainToken", `"level":"DEBUG"`} {
 		if !strings.Contains(text, line) {
-			t.Errorf("the log says nothing of %s: %.400s", line, text)
+			t.Errorf("the log does not mention %s: %.400s", line, text)
 		}
 	}
 	for name, secret := range secrets {
-		for _, part := range strings.Split(secret, ".") { // neither whole nor in part
+		// The log contains neither the whole secret nor a part of it.
+		for _, part := range strings.Split(secret, ".") {
 			if len(part) > 20 && !strings.HasPrefix(part, "eyJhbGci") && strings.Contains(text, part) {
 				t.Errorf("%s is in the log", name)
 			}
@@ -816,7 +818,7 @@ func TestSilentLog(t *testing.T) {
 	}
 }
 
-// A syncBuffer is written to by many.
+// A syncBuffer is a buffer for concurrent writers.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// consoleViewer is a role that anybody here who may grant at all may grant.
+// consoleViewer is the UID of a role that every caller with the right to grant may grant.
 var consoleViewer = string(resource.ManagedRoleUID("console_viewer"))
 
-// provider is an identity provider with nothing wrong about it.
+// provider returns a valid identity provider.
 func provider(name string) *iampb.IdentityProvider {
 	return &iampb.IdentityProvider{Name: name, DefaultRole: consoleViewer,
 		Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
@@ -22,23 +22,23 @@ func provider(name string) *iampb.IdentityProvider {
 		}}}
 }
 
-// account is an account association with nothing wrong about it.
+// account returns a valid account association.
 func account(name string) *iampb.AccountAssociation {
 	return &iampb.AccountAssociation{Name: name, Amazon: &iampb.AccountAssociation_Amazon{Account: "123456789012"}}
 }
 
-// invitation is an invite with nothing wrong about it.
+// invitation returns a valid invite.
 func invitation() *iampb.GroupInvite {
 	return &iampb.GroupInvite{RoleUid: consoleViewer, Ttl: durationpb.New(time.Hour)}
 }
 
-// mapping gives a role to a group that a provider knows.
+// mapping returns a mapping that gives a role to a group of the provider.
 func mapping(group string) *iampb.ExternalGroupRoleMapping {
 	return &iampb.ExternalGroupRoleMapping{ExternalGroupId: group, RoleUid: consoleViewer}
 }
 
-// withServices sets which identities services act as. The field has the name
-// that clients know, and here only its number.
+// withServices sets the identities that services act as. The field has the name that existing
+// clients use, so this code names it by its number.
 func withServices(a *iampb.AccountAssociation, identities map[string]string) *iampb.AccountAssociation {
 	m := a.ProtoReflect()
 	b := &iampb.AccountAssociation_ServiceBindings{ServiceBindings: identities}
@@ -46,7 +46,7 @@ func withServices(a *iampb.AccountAssociation, identities map[string]string) *ia
 	return a
 }
 
-// idp makes an identity provider as the owner and returns its uid.
+// idp creates an identity provider as the owner and returns its UID.
 func (w *world) idp(t *testing.T, parent, name string) string {
 	t.Helper()
 	return must[*iampb.IdentityProvider](t, w.overGRPC, w.Token, &iampb.CreateIdentityProviderRequest{
@@ -54,7 +54,7 @@ func (w *world) idp(t *testing.T, parent, name string) string {
 	}).GetUid()
 }
 
-// mapped makes a mapping of a provider as the owner and returns its uid.
+// mapped creates a mapping of a provider as the owner and returns its UID.
 func (w *world) mapped(t *testing.T, idp, group string) string {
 	t.Helper()
 	return must[*iampb.ExternalGroupRoleMapping](t, w.overGRPC, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
@@ -62,7 +62,7 @@ func (w *world) mapped(t *testing.T, idp, group string) string {
 	}).GetUid()
 }
 
-// invite makes an invite as the owner and returns its uid.
+// invite creates an invite as the owner and returns its UID.
 func (w *world) invite(t *testing.T, group string) string {
 	t.Helper()
 	return must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{
@@ -70,7 +70,7 @@ func (w *world) invite(t *testing.T, group string) string {
 	}).GetUid()
 }
 
-// associate gives a group an association as the owner and returns its uid.
+// associate creates the account association of a group as the owner and returns its UID.
 func (w *world) associate(t *testing.T, group string) string {
 	t.Helper()
 	return must[*iampb.AccountAssociation](t, w.overGRPC, w.Token, &iampb.CreateAccountAssociationRequest{
@@ -78,8 +78,7 @@ func (w *world) associate(t *testing.T, group string) string {
 	}).GetUid()
 }
 
-// service makes an identity of a service, the ingester, as the owner and returns
-// its uid.
+// service creates an identity for the ingester service as the owner and returns its UID.
 func (w *world) service(t *testing.T, group, name string) string {
 	t.Helper()
 	return must[*iampb.Identity](t, w.overGRPC, w.Token,
@@ -89,8 +88,7 @@ func (w *world) service(t *testing.T, group, name string) string {
 		}}).GetUid()
 }
 
-// federate adds to x one of each resource that ties an organization to the world
-// around it.
+// federate creates one resource of each federated kind and adds their UIDs to x.
 func (w *world) federate(t *testing.T, x things) things {
 	t.Helper()
 	x.service, x.provider, x.invite = w.service(t, x.folder, "ingester"), w.idp(t, x.folder, "idp"), w.invite(t, x.folder)

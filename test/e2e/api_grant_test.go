@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestApiGrants has somebody who may bind roles try to give away more than they
-// hold, in every way there is.
+// TestApiGrants lets a caller who may bind roles try to grant more than the caller holds, with
+// every method that grants.
 func TestApiGrants(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -154,12 +154,12 @@ func TestApiLastOwner(t *testing.T) {
 		unmet("delete the heir's binding", heir, &iampb.DeleteRoleBindingRequest{Uid: second})
 		unmet("delete the heir", heir, &iampb.DeleteIdentityRequest{Uid: robot})
 		if _, st := w.overGRPC(t, w.Token, &iampb.GetGroupRequest{Uid: org}); st.Code() != codes.PermissionDenied {
-			t.Errorf("who is no owner any more: %v", st)
+			t.Errorf("a former owner: %v", st)
 		}
 	})
 }
 
-// TestApiRevocation takes rights away and asks at once.
+// TestApiRevocation revokes rights. The next request is denied.
 func TestApiRevocation(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -216,7 +216,7 @@ func (w *world) revokes(t *testing.T, write, read caller, folder string, x thing
 	expect("the identity is gone", codes.Unauthenticated)
 }
 
-// TestApiTokens calls with tokens that say less, or are not good here.
+// TestApiTokens calls with narrowed and with invalid tokens.
 func TestApiTokens(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -283,7 +283,7 @@ func TestApiTokens(t *testing.T) {
 	})
 }
 
-// TestApiTokenExpiry lets a token grow old.
+// TestApiTokenExpiry lets a token expire.
 func TestApiTokenExpiry(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -298,7 +298,7 @@ func TestApiTokenExpiry(t *testing.T) {
 	clock.advance(time.Hour + time.Second)
 	for protocol, call := range w.protocols() {
 		if _, st := call(t, bearer, in); st.Code() != codes.Unauthenticated {
-			t.Errorf("after its hour over %s: %v", protocol, st)
+			t.Errorf("after an hour over %s: %v", protocol, st)
 		}
 	}
 }

@@ -36,20 +36,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// otherNames returns the names a package of ours goes by, as the server itself
-// tells them through reflection: every package that has the same services.
+// otherNames returns the full names of a service. The server lists them through reflection: one for
+// each package that contains the service.
 func otherNames(t *testing.T, w *world, service string) []string {
 	t.Helper()
-	var all []string
+	var names []string
 	for _, name := range w.listServices(t) {
 		if strings.HasSuffix(name, "."+service) {
-			all = append(all, name)
+			names = append(names, name)
 		}
 	}
-	return all
+	return names
 }
 
-// reflect asks the server about itself, without a token.
+// reflect sends a reflection request without a token.
 func (w *world) reflect(t *testing.T, in *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
 	t.Helper()
 	stream, err := reflectionpb.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context())
@@ -77,7 +77,7 @@ func (w *world) listServices(t *testing.T) []string {
 	return all
 }
 
-// TestApiNames calls one method of every service under each of its names.
+// TestApiNames calls one method of every service under each of the service's names.
 func TestApiNames(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -95,10 +95,10 @@ func TestApiNames(t *testing.T) {
 		_, isPing := in.(*pingpb.PingRequest)
 		count := 4
 		if isPing {
-			count = 6 // version 1 has it too, under the same name
+			count = 6 // version 1 has this service too
 		}
 		if len(names) != count {
-			t.Errorf("%s goes by %q, want %d names", m.Parent().Name(), names, count)
+			t.Errorf("%s has the names %q, want %d names", m.Parent().Name(), names, count)
 		}
 		for _, name := range names {
 			t.Run(name, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestApiNames(t *testing.T) {
 	}
 }
 
-// describe asks for the descriptor of a service, and fails the test if it lacks
-// the method or its types do not exist in its package.
+// describe fetches the descriptor of a service. It fails the test if the method or its types are
+// missing from the service's package.
 func (w *world) describe(t *testing.T, service, method string) {
 	t.Helper()
 	out := w.reflect(t, &reflectionpb.ServerReflectionRequest{
@@ -142,7 +142,7 @@ func (w *world) describe(t *testing.T, service, method string) {
 	t.Errorf("reflection does not describe %s/%s: %v", service, method, out.GetErrorResponse())
 }
 
-// TestApiHealthAndReflection need no token, and mind none that is bad.
+// TestApiHealthAndReflection calls health and reflection, which need no token and ignore a bad one.
 func TestApiHealthAndReflection(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -165,7 +165,7 @@ func TestApiHealthAndReflection(t *testing.T) {
 	}
 }
 
-// TestApiCredentials sends tokens in the ways that clients have of sending them.
+// TestApiCredentials sends tokens in all the ways that clients send them.
 func TestApiCredentials(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -224,13 +224,13 @@ func TestApiCredentials(t *testing.T) {
 	}
 }
 
-// TestApiPaths reaches one thing by all the ways to write its path and query.
+// TestApiPaths requests the same resource with every valid spelling of its path and query.
 func TestApiPaths(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	x := w.makeThings(t)
 	below, org := url.QueryEscape(x.org), x.org
-	same := map[string][]string{
+	spellings := map[string][]string{
 		"get": {
 			"/iam/v2beta1/groups/" + x.folder, "/iam/v2/groups/" + x.folder, "/iam/v2beta1/groups/" + x.folder + "/",
 			"/iam/v2beta1/groups/" + strings.ReplaceAll(x.folder, "/", "%2F"),
@@ -248,7 +248,7 @@ func TestApiPaths(t *testing.T) {
 		},
 		"ping": {"/ping/v2beta1/ping", "/ping/v2/ping", "/ping/v2/ping/"},
 	}
-	for name, targets := range same {
+	for name, targets := range spellings {
 		t.Run(name, func(t *testing.T) {
 			first := w.send(t, w.Token, "GET", targets[0], "")
 			if first.status != http.StatusOK {
@@ -256,7 +256,7 @@ func TestApiPaths(t *testing.T) {
 			}
 			for _, target := range targets[1:] {
 				if r := w.send(t, w.Token, "GET", target, ""); r.status != first.status || r.body != first.body {
-					t.Errorf("%s: HTTP status %d\n%s, want what %s has\n%s", target, r.status, r.body, targets[0], first.body)
+					t.Errorf("%s: HTTP status %d\n%s, want the answer to %s\n%s", target, r.status, r.body, targets[0], first.body)
 				}
 			}
 		})
@@ -280,7 +280,7 @@ func TestApiPaths(t *testing.T) {
 	})
 }
 
-// TestApiTransports calls over every transport the one port takes.
+// TestApiTransports calls the API over every transport that the port accepts.
 func TestApiTransports(t *testing.T) {
 	t.Parallel()
 	cert, key, roots := selfSigned(t)
@@ -319,7 +319,7 @@ func TestApiTransports(t *testing.T) {
 	}
 }
 
-// speaks lists groups and expects the answer in a version of HTTP.
+// speaks lists groups and checks the HTTP version of the response.
 func (w *world) speaks(t *testing.T, client *http.Client, version string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/iam/v2beta1/groups", nil)
@@ -337,7 +337,7 @@ func (w *world) speaks(t *testing.T, client *http.Client, version string) {
 	}
 }
 
-// selfSigned makes a certificate of the loopback address.
+// selfSigned creates a certificate for the loopback address.
 func selfSigned(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

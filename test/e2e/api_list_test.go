@@ -21,9 +21,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-const walked = 500 // groups that stay while others come and go
+// walked is the number of groups that exist during the whole test, while others are created and
+// deleted.
+const walked = 500
 
-// makeGroups makes groups whose names do not follow the order of their creation.
+// makeGroups creates groups whose names are not in the order of their creation.
 func (w *world) makeGroups(t *testing.T, parent string) map[string]bool {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -43,14 +45,14 @@ func (w *world) makeGroups(t *testing.T, parent string) map[string]bool {
 	}
 	close(next)
 	wg.Wait()
-	all := map[string]bool{}
+	names := map[string]bool{}
 	for i := range walked {
-		all[fmt.Sprintf("g%03d", i)] = true
+		names[fmt.Sprintf("g%03d", i)] = true
 	}
-	return all
+	return names
 }
 
-// orders are what groups can be sorted by, and the comparison that each means.
+// orders maps each sort order of groups to its comparison function.
 var orders = map[string]func(a, b *iampb.Group) int{
 	"uid":         func(a, b *iampb.Group) int { return cmp.Compare(a.GetUid(), b.GetUid()) },
 	"name":        func(a, b *iampb.Group) int { return cmp.Compare(a.GetName(), b.GetName()) },
@@ -59,8 +61,8 @@ var orders = map[string]func(a, b *iampb.Group) int{
 	"update_time": func(a, b *iampb.Group) int { return a.GetUpdateTime().AsTime().Compare(b.GetUpdateTime().AsTime()) },
 }
 
-// TestApiListWalk pages through a folder in every order while other groups come
-// and go: no group that stays is missed or comes twice, and all are in order.
+// TestApiListWalk reads all pages of a folder in every order while other groups are created and
+// deleted. No remaining group is missing or listed twice, and the order is right.
 func TestApiListWalk(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -73,14 +75,14 @@ func TestApiListWalk(t *testing.T) {
 					if sign < 0 {
 						call = w.overHTTP
 					}
-					all := w.pages(t, call, folder, order+direction)
-					if !slices.IsSortedFunc(all, func(a, b *iampb.Group) int { return sign * compare(a, b) }) {
+					groups := w.pages(t, call, folder, order+direction)
+					if !slices.IsSortedFunc(groups, func(a, b *iampb.Group) int { return sign * compare(a, b) }) {
 						t.Error("not in order")
 					}
 					seen := map[string]bool{}
-					for _, g := range all {
+					for _, g := range groups {
 						if seen[g.GetUid()] {
-							t.Errorf("%s comes twice", g.GetName())
+							t.Errorf("%s is listed twice", g.GetName())
 						}
 						seen[g.GetUid()] = true
 						if names[g.GetName()] {
@@ -89,7 +91,7 @@ func TestApiListWalk(t *testing.T) {
 					}
 					for name := range names {
 						if !seen[name] {
-							t.Errorf("%s is missed", name)
+							t.Errorf("%s is missing", name)
 						}
 					}
 				})
@@ -98,12 +100,12 @@ func TestApiListWalk(t *testing.T) {
 	})
 }
 
-// pages reads a whole list by its cursors, with something new and something gone
-// before each page, at either end of every order.
+// pages reads all pages of a list. Before each page it creates a group at one end of the order, and
+// after the page it deletes that group.
 func (w *world) pages(t *testing.T, call caller, folder, order string) []*iampb.Group {
 	t.Helper()
 	in := &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: folder}, OrderBy: order, PageSize: 97}
-	var all []*iampb.Group
+	var groups []*iampb.Group
 	for n := 0; ; n++ {
 		passing := w.child(t, folder, fmt.Sprintf("%c passing %d", "az"[n%2], n))
 		p := must[*iampb.ListGroupsResponse](t, call, w.Token, in)
@@ -111,12 +113,12 @@ func (w *world) pages(t *testing.T, call caller, folder, order string) []*iampb.
 		if p.GetTotalCount() != walked+1 {
 			t.Errorf("page %d: total %d, want %d", n, p.GetTotalCount(), walked+1)
 		}
-		all = append(all, p.GetGroups()...)
+		groups = append(groups, p.GetGroups()...)
 		if in.PageToken = p.GetNextPageToken(); in.PageToken == "" {
-			return all
+			return groups
 		}
 		if n > walked {
-			t.Fatal("the pages do not end")
+			t.Fatal("the list does not end")
 		}
 	}
 }
@@ -151,11 +153,11 @@ func TestApiListSizes(t *testing.T) {
 				p := must[*iampb.ListGroupsResponse](t, call, w.Token, in)
 				if len(p.GetGroups()) != tt.want || p.GetTotalCount() != walked ||
 					p.GetSkipped() != tt.skip || (p.GetNextPageToken() == "") != tt.last {
-					t.Errorf("%d groups of %d, skipped %d, next %q", len(p.GetGroups()),
+					t.Errorf("%d groups, total %d, skipped %d, next %q", len(p.GetGroups()),
 						p.GetTotalCount(), p.GetSkipped(), p.GetNextPageToken())
 				}
 				if tt.want > 0 && p.GetGroups()[0].GetName() != fmt.Sprintf("g%03d", tt.skip) {
-					t.Errorf("begins with %s", p.GetGroups()[0].GetName())
+					t.Errorf("the first group is %s", p.GetGroups()[0].GetName())
 				}
 			})
 		}
@@ -166,12 +168,12 @@ func TestApiListSizes(t *testing.T) {
 		in.Skip = 5
 		p := must[*iampb.ListGroupsResponse](t, w.overHTTP, w.Token, in)
 		if p.GetGroups()[0].GetName() != "g015" || p.GetSkipped() != 5 {
-			t.Errorf("begins with %s, skipped %d", p.GetGroups()[0].GetName(), p.GetSkipped())
+			t.Errorf("the first group is %s, skipped %d", p.GetGroups()[0].GetName(), p.GetSkipped())
 		}
 	})
 }
 
-// TestApiPageTokens uses tokens where they do not belong, and when they are old.
+// TestApiPageTokens sends page tokens with other requests, and after they have expired.
 func TestApiPageTokens(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -186,7 +188,7 @@ func TestApiPageTokens(t *testing.T) {
 			return &iampb.ListGroupsRequest{OrderBy: "name", PageSize: 2, Uidp: &commonpb.UIDPFilter{DescendantsOf: org}}
 		}
 		first := must[*iampb.ListGroupsResponse](t, w.overGRPC, w.Token, list())
-		others := must[*iampb.ListIdentitiesResponse](t, w.overGRPC, w.Token, &iampb.ListIdentitiesRequest{
+		identities := must[*iampb.ListIdentitiesResponse](t, w.overGRPC, w.Token, &iampb.ListIdentitiesRequest{
 			OrderBy: "name", PageSize: 2, Uidp: &commonpb.UIDPFilter{DescendantsOf: org},
 		})
 		tok := first.GetNextPageToken()
@@ -204,7 +206,7 @@ func TestApiPageTokens(t *testing.T) {
 				r.Uidp = &commonpb.UIDPFilter{InRoot: true}
 			})},
 			"with another name":     {"page_token", with(tok, func(r *iampb.ListGroupsRequest) { r.Name = "g1" })},
-			"of another list":       {"page_token", with(others.GetNextPageToken(), as)},
+			"of another list":       {"page_token", with(identities.GetNextPageToken(), as)},
 			"cut short":             {"page_token", with(tok[:len(tok)-1], as)},
 			"cut to almost nothing": {"page_token", with(tok[:20], as)},
 			"with a letter changed": {"page_token", with("A"+tok[1:len(tok)-4]+"AAAA", as)},
@@ -218,20 +220,20 @@ func TestApiPageTokens(t *testing.T) {
 	})
 }
 
-// restarts presents a token before and after its three days.
+// restarts sends a page token before and after its three days.
 func (w *world) restarts(t *testing.T, clock *clock, in *iampb.ListGroupsRequest, first *iampb.ListGroupsResponse) {
 	t.Helper()
 	in.PageToken = first.GetNextPageToken()
 	clock.advance(3*24*time.Hour - time.Minute)
 	bearer := w.mint(t, w.Owner, token.Claims{})
 	if p := must[*iampb.ListGroupsResponse](t, w.overHTTP, bearer, in); p.GetGroups()[0].GetName() != "g2" {
-		t.Errorf("a minute before its end the token leads to %s", p.GetGroups()[0].GetName())
+		t.Errorf("a minute before it expires, the token returns %s", p.GetGroups()[0].GetName())
 	}
 	clock.advance(2 * time.Minute)
 	var header metadata.MD
 	got, st := invoke(t, w.conn, "/holdfast.iam.v2beta1.GroupsService/ListGroups", bearer, in, grpc.Header(&header))
 	if st != nil || got.(*iampb.ListGroupsResponse).GetGroups()[0].GetName() != "g0" {
-		t.Errorf("after its end the token leads to %v %v", got, st)
+		t.Errorf("the expired token returns %v %v", got, st)
 	}
 	if h := header.Get("holdfast-page-token"); !slices.Equal(h, []string{"expired"}) {
 		t.Errorf("over gRPC the header is %q", h)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// subscribe adds a subscription whose sink nobody listens at.
+// subscribe creates a subscription whose sink does not exist.
 func (w *world) subscribe(t *testing.T, group string) string {
 	t.Helper()
 	r := w.send(t, w.Token, "POST", "/events/v2beta1/subscriptions/"+group, `{"sink":"http://127.0.0.1:9/sink"}`)
@@ -16,7 +16,7 @@ func (w *world) subscribe(t *testing.T, group string) string {
 	return made.UID
 }
 
-// eventExamples are of where events are sent, of the audit log, and of budgets.
+// eventExamples returns example calls for subscriptions, the audit log and budgets.
 func eventExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	group := w.child(t, x.org, "subscribed")

@@ -2,7 +2,7 @@ package e2e_test
 
 import "net/url"
 
-// exchangeExamples are of the token service, and of how it judges.
+// exchangeExamples returns example calls for the token service and its explanations.
 func exchangeExamples(w *world, x things) map[string][]example {
 	aud := "aud=" + url.QueryEscape(w.BaseURL)
 	exchange := []example{

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// post makes something as the owner and returns its uid.
+// post creates a resource as the owner and returns its UID.
 func (w *world) post(t *testing.T, target, body string) string {
 	t.Helper()
 	r := w.send(t, w.Token, "POST", target, body)
@@ -22,8 +22,8 @@ func (w *world) post(t *testing.T, target, body string) string {
 	return made.UID
 }
 
-// federationExamples are of what ties an organization to the world around it,
-// and of the questions about access.
+// federationExamples returns example calls for the federated resources of an organization and for
+// access queries.
 func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	const base = "/iam/v2beta1/"

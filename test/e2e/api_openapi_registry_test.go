@@ -6,7 +6,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
-// registryExamples are of what the registry holds, in a folder of its own.
+// registryExamples returns example calls for the registry, in a new folder.
 func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	shelf := w.child(t, x.org, "shelf")

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A document is the part of an OpenAPI description this test reads.
+// A document is the part of an OpenAPI description that this test reads.
 type document struct {
 	Paths      map[string]map[string]operation `json:"paths"`
 	Components struct {
@@ -44,18 +44,18 @@ type response struct {
 	Content map[string]struct{} `json:"content"`
 }
 
-// An example is a request for an operation: the uid of its path, if it has one,
-// and its body. all sends every query value that is documented.
+// An example is a request for an operation: the UID in its path, if the path has one, and its body.
+// If all is set, the request has every documented query parameter.
 type example struct {
 	uid, query, body string
-	digest           string // of its path, if it has one
+	digest           string // the digest in its path, if the path has one
 	all              bool
 	fails            bool
-	as               string // a token other than the owner's
+	as               string // token of the caller; the owner's if empty
 }
 
-// TestApiOpenAPI calls every operation that the server's own description
-// documents, and holds each answer against its schema.
+// TestApiOpenAPI calls every operation in the server's OpenAPI description and validates each
+// answer against its schema.
 func TestApiOpenAPI(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{InspectWorkers: 1}, seedAda(t))
@@ -85,11 +85,12 @@ func TestApiOpenAPI(t *testing.T) {
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {
-				t.Errorf("%s (%s %s) is documented, and no example calls it", op.ID, verb, path)
+				t.Errorf("%s (%s %s) is documented, but has no example", op.ID, verb, path)
 			}
 		}
 	}
-	order := slices.SortedFunc(maps.Keys(examples), func(a, b string) int { // what deletes comes last
+	// Operations that delete come last.
+	order := slices.SortedFunc(maps.Keys(examples), func(a, b string) int {
 		if last := strings.Contains(a, "_Delete"); last != strings.Contains(b, "_Delete") {
 			return map[bool]int{true: 1, false: -1}[last]
 		}
@@ -99,7 +100,7 @@ func TestApiOpenAPI(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			path, verb, op, ok := doc.find(id)
 			if !ok {
-				t.Fatal("is not documented")
+				t.Fatal("the operation is not documented")
 			}
 			fails := false
 			for _, e := range examples[id] {
@@ -160,9 +161,9 @@ func (w *world) try(
 		key = "default"
 	}
 	documented, ok := op.Responses[key]
-	at := []string{"paths", path, verb, "responses", key}
+	pointer := []string{"paths", path, verb, "responses", key}
 	if name, shared := strings.CutPrefix(documented.Ref, "#/components/responses/"); shared {
-		documented, at = doc.Components.Responses[name], []string{"components", "responses", name}
+		documented, pointer = doc.Components.Responses[name], []string{"components", "responses", name}
 	}
 	media := r.header.Get("Content-Type")
 	switch _, known := documented.Content[media]; {
@@ -170,16 +171,16 @@ func (w *world) try(
 		t.Errorf("%s %s: HTTP status %d is not documented", verb, target, r.status)
 	case len(documented.Content) == 0:
 		if r.body != "" {
-			t.Errorf("%s %s: body %q, and none is documented", verb, target, r.body)
+			t.Errorf("%s %s: body %q, but no body is documented", verb, target, r.body)
 		}
 	case !known:
 		t.Errorf("%s %s: content type %q is not documented", verb, target, media)
 	default:
-		check(t, append(at, "content", media, "schema"), r.body)
+		check(t, append(pointer, "content", media, "schema"), r.body)
 	}
 }
 
-// everyParameter is a query of every documented value.
+// everyParameter returns a query with every documented parameter.
 func everyParameter(t *testing.T, op operation, x things) string {
 	t.Helper()
 	values := map[string]string{
@@ -240,15 +241,15 @@ func everyParameter(t *testing.T, op operation, x things) string {
 		}
 		value, ok := values[p.Name]
 		if !ok {
-			t.Errorf("parameter %s is documented, and this test has no value for it", p.Name)
+			t.Errorf("parameter %s is documented, but this test has no value for it", p.Name)
 		}
 		query.Set(p.Name, value)
 	}
 	return query.Encode()
 }
 
-// schemas returns a function that holds a body against the schema at a place of
-// an OpenAPI document.
+// schemas returns a function that validates a body against the schema at a JSON pointer of the
+// OpenAPI document text.
 func schemas(t *testing.T, text string) func(t *testing.T, pointer []string, body string) {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
@@ -263,11 +264,11 @@ func schemas(t *testing.T, text string) func(t *testing.T, pointer []string, bod
 	escaped := strings.NewReplacer("~", "~0", "/", "~1")
 	return func(t *testing.T, pointer []string, body string) {
 		t.Helper()
-		at := "http://holdfast.test/openapi.json#"
+		address := "http://holdfast.test/openapi.json#"
 		for _, p := range pointer {
-			at += "/" + url.PathEscape(escaped.Replace(p))
+			address += "/" + url.PathEscape(escaped.Replace(p))
 		}
-		schema, err := c.Compile(at)
+		schema, err := c.Compile(address)
 		if err != nil {
 			t.Fatal(err)
 		}

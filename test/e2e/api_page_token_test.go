@@ -32,24 +32,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// pagedMethods returns every method of the API whose answer has pages.
-func pagedMethods() (all []protoreflect.MethodDescriptor) {
+// pagedMethods returns every method of the API whose answers have pages.
+func pagedMethods() (paged []protoreflect.MethodDescriptor) {
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
 		for s := range f.Services().Len() {
 			for m := range f.Services().Get(s).Methods().Len() {
 				m := f.Services().Get(s).Methods().Get(m)
 				if strings.HasPrefix(string(f.Package()), "holdfast.") && m.Input().Fields().ByName("page_token") != nil {
-					all = append(all, m)
+					paged = append(paged, m)
 				}
 			}
 		}
 		return true
 	})
-	return all
+	return paged
 }
 
-// TestApiPageTokensAlone walks every list there is twice: with its filter and order on each page, and with the page
-// token alone. Both find the same.
+// TestApiPageTokensAlone reads all pages of every list twice: once with the filter and order on
+// each page, and once with only the page token. Both return the same items.
 func TestApiPageTokensAlone(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -61,11 +61,12 @@ func TestApiPageTokensAlone(t *testing.T) {
 				tested != findingspb.File_holdfast_findings_v1_exceptions_proto.Path() &&
 				tested != findingspb.File_holdfast_findings_v1_rules_proto.Path() ||
 				m.Name() == "CheckRule" || m.Name() == "ListUnusedAccess" {
-				// TestFindingsPages, which has images that were inspected; and TestListUnusedPages of iam, where time passes
+				// TestFindingsPages tests these, because it has inspected images. TestListUnusedPages of
+				// package iam tests ListUnusedAccess, because it controls the clock.
 				continue
 			}
 			if in == nil {
-				t.Errorf("%s has pages and no row here", m.FullName())
+				t.Errorf("%s has pages, but no row in this test", m.FullName())
 				continue
 			}
 			t.Run(string(m.FullName()), func(t *testing.T) {
@@ -76,8 +77,8 @@ func TestApiPageTokensAlone(t *testing.T) {
 	})
 }
 
-// tokenGivesNothing presents the tokens of lists of one place as somebody who may not see it, and with another
-// filter than theirs.
+// tokenGivesNothing sends page tokens as a caller who may not see the listed place, and with
+// another filter than the token's.
 func (w *world) tokenGivesNothing(t *testing.T, rows map[protoreflect.FullName]proto.Message) {
 	t.Helper()
 	stranger := w.mint(t, resource.UID(w.robot(t, w.child(t, "", "elsewhere"), "stranger")), token.Claims{})
@@ -103,17 +104,17 @@ func (w *world) tokenGivesNothing(t *testing.T, rows map[protoreflect.FullName]p
 			"page_token", &accesspb.ListAccessRequest{PlaceUid: string(w.Organization), PageToken: access},
 		},
 	})
-	// Over HTTP the repo is part of the path, and the tag comes from the token.
+	// Over HTTP, the path contains the repo. The tag comes from the token.
 	out := must[*ocipb.ListTagHistoryResponse](t, w.overHTTP, w.Token, &ocipb.ListTagHistoryRequest{
 		RepoUid: history.RepoUid, PageToken: moves,
 	})
 	for _, c := range out.GetChanges() {
 		if c.GetTag() != history.Tag {
-			t.Errorf("the token of %s leads to %s", history.Tag, c.GetTag())
+			t.Errorf("the token for tag %s returns a change of %s", history.Tag, c.GetTag())
 		}
 	}
 	if len(out.GetChanges()) == 0 {
-		t.Error("over HTTP there is no second page")
+		t.Error("no second page over HTTP")
 	}
 }
 
@@ -130,14 +131,15 @@ func (w *world) walksAlone(t *testing.T, m protoreflect.MethodDescriptor, in pro
 		return next
 	})
 	if !slices.Equal(got, want) {
-		t.Errorf("with the token alone:\n%s\nwith everything:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("with only the token:\n%s\nwith all fields:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if _, skipped := in.(*deliveriespb.ListDeliveriesRequest); !skipped && len(want) < 2 {
-		t.Errorf("there are only %d, so there is no second page", len(want))
+		t.Errorf("only %d items, so there is no second page", len(want))
 	}
 }
 
-// walkPages returns the items on all pages of one item, as JSON. next makes the request of a page after the first.
+// walkPages returns the items on all pages of one item, as JSON. next returns the request for a
+// page after the first.
 func (w *world) walkPages(
 	t *testing.T, m protoreflect.MethodDescriptor, in proto.Message, next func(token string) proto.Message,
 ) (items []string) {
@@ -147,7 +149,7 @@ func (w *world) walkPages(
 		out := newOutput(t, m)
 		method := fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())
 		if err := w.conn.Invoke(bearing(t, w.Token), method, in, out); err != nil {
-			t.Fatalf("after %d: %v", len(items), status.Convert(err))
+			t.Fatalf("after %d items: %v", len(items), status.Convert(err))
 		}
 		r := out.ProtoReflect()
 		for i := range m.Output().Fields().Len() {
@@ -155,7 +157,7 @@ func (w *world) walkPages(
 				for k := range r.Get(f).List().Len() {
 					items = append(items, protojson.Format(r.Get(f).List().Get(k).Message().Interface()))
 				}
-				break // the items are the first list
+				break // the first list holds the items
 			}
 		}
 		token := r.Get(m.Output().Fields().ByName("next_page_token")).String()
@@ -166,7 +168,7 @@ func (w *world) walkPages(
 	}
 }
 
-// setField sets a field of a message that has one of that name.
+// setField sets a field of a message, if the message has a field of that name.
 func setField[T string | int](m proto.Message, name protoreflect.Name, value T) {
 	f := m.ProtoReflect().Descriptor().Fields().ByName(name)
 	var v protoreflect.Value
@@ -182,8 +184,8 @@ func setField[T string | int](m proto.Message, name protoreflect.Name, value T) 
 	m.ProtoReflect().Set(f, v)
 }
 
-// filteredLists makes several of everything and returns a request for each list, with a filter that leaves some out
-// and an order that is not the usual one, where there is another.
+// filteredLists creates several resources of each kind. It returns a request for each list, with a
+// filter that excludes some resources and, where possible, with an order other than the default.
 func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Message {
 	t.Helper()
 	org := string(w.Organization)
@@ -238,7 +240,8 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		in := &ocipb.ListPullsRequest{Uidp: repo}
 		return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, in).GetTotalCount() >= 4
 	})
-	procUntil(t, "the syncs have ended", func() bool { // a running one differs between two lists
+	// The state of a running sync differs between two lists.
+	procUntil(t, "the syncs have ended", func() bool {
 		in := &ocipb.ListSyncsRequest{GroupUid: folder}
 		list := must[*ocipb.ListSyncsResponse](t, w.overGRPC, w.Token, in)
 		return !slices.ContainsFunc(list.GetSyncs(), func(s *ocipb.Sync) bool {
@@ -248,7 +251,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 	return rows
 }
 
-// fillLists makes three of everything in a folder that has the repos app and tool.
+// fillLists creates three resources of each kind in a folder that has the repos app and tool.
 func (w *world) fillLists(t *testing.T, org, folder, app string) {
 	t.Helper()
 	feed := theFeed("feed")

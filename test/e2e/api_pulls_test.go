@@ -31,8 +31,8 @@ func (w *world) pull(t *testing.T, bearer, repo, reference string) {
 	}
 }
 
-// TestApiPulls pushes and pulls, and asks who did: by repo, digest and identity,
-// as everybody, over both protocols.
+// TestApiPulls pushes and pulls, and lists the records by repo, digest and identity, as every
+// caller, over both protocols.
 func TestApiPulls(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -45,25 +45,26 @@ func TestApiPulls(t *testing.T) {
 		digest := w.pushImage(t, "dev/folder/app", "1.0", "amd64", "layer")
 		w.pushImage(t, "other/app", "1.0", "amd64", "other")
 		w.pull(t, w.mint(t, resource.UID(robot), token.Claims{Audience: []string{w.RegistryHost}}), "dev/folder/app", "1.0")
-		w.pull(t, "anonymous", "dev/folder/app", digest) // what the registry gives to who has no token
+		// The registry gives this token to clients that have none.
+		w.pull(t, "anonymous", "dev/folder/app", digest)
 		list := func(call caller, bearer string, in *ocipb.ListPullsRequest) []*ocipb.Pull {
 			t.Helper()
 			out := must[*ocipb.ListPullsResponse](t, call, bearer, in)
 			if out.GetTotalCount() != int64(len(out.GetPulls())) {
-				t.Errorf("%d pulls of %d", len(out.GetPulls()), out.GetTotalCount())
+				t.Errorf("%d pulls, total %d", len(out.GetPulls()), out.GetTotalCount())
 			}
 			return out.GetPulls()
 		}
 		procUntil(t, "four records", func() bool {
 			return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, &ocipb.ListPullsRequest{}).GetTotalCount() == 4
 		})
-		of := &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: app}}
+		byRepo := &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: app}}
 		for protocol, call := range w.protocols() {
-			all := list(call, h.full["folder"], of)
-			if len(all) != 3 {
-				t.Fatalf("over %s: %v, want three of the repo", protocol, all)
+			pulls := list(call, h.full["folder"], byRepo)
+			if len(pulls) != 3 {
+				t.Fatalf("over %s: %v, want three records of the repo", protocol, pulls)
 			}
-			anonymous, byRobot, push := all[0], all[1], all[2] // the newest first
+			anonymous, byRobot, push := pulls[0], pulls[1], pulls[2] // the newest first
 			if anonymous.GetIdentityUid() != "" || anonymous.GetTag() != "" ||
 				anonymous.GetDigest() != digest || anonymous.GetRemoteAddress() != "127.0.0.1" {
 				t.Errorf("over %s: the anonymous pull is %v", protocol, anonymous)
@@ -83,12 +84,12 @@ func TestApiPulls(t *testing.T) {
 			}{
 				"of a digest":              {w.Token, &ocipb.ListPullsRequest{Digest: digest}, 3},
 				"of an identity":           {w.Token, &ocipb.ListPullsRequest{IdentityUid: robot}, 1},
-				"of an identity in a repo": {w.Token, &ocipb.ListPullsRequest{IdentityUid: string(w.Owner), Uidp: of.Uidp}, 1},
+				"of an identity in a repo": {w.Token, &ocipb.ListPullsRequest{IdentityUid: string(w.Owner), Uidp: byRepo.Uidp}, 1},
 				"pulls of a repo": {
-					w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PULL}, 2,
+					w.Token, &ocipb.ListPullsRequest{Uidp: byRepo.Uidp, Direction: ocipb.Direction_DIRECTION_PULL}, 2,
 				},
 				"pushes of a repo": {
-					w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PUSH}, 1,
+					w.Token, &ocipb.ListPullsRequest{Uidp: byRepo.Uidp, Direction: ocipb.Direction_DIRECTION_PUSH}, 1,
 				},
 				"pushes": {w.Token, &ocipb.ListPullsRequest{Direction: ocipb.Direction_DIRECTION_PUSH}, 2},
 				"pulls for a sibling": {
@@ -106,16 +107,16 @@ func TestApiPulls(t *testing.T) {
 					t.Errorf("over %s: %s: %v, want %d", protocol, name, got, tt.want)
 				}
 			}
-			if _, st := call(t, "", of); st.Code() != codes.Unauthenticated {
-				t.Errorf("over %s: of nobody: %v", protocol, st)
+			if _, st := call(t, "", byRepo); st.Code() != codes.Unauthenticated {
+				t.Errorf("over %s, without a token: %v", protocol, st)
 			}
 		}
 	})
 }
 
-// TestPullTokenExpires pulls with the password of an identity that has keys of
-// its own, until the password or the keys are past their time: then it is no
-// better than none, and a client is told to log in.
+// TestPullTokenExpires pulls with the password of an identity that has its own keys, until the
+// password or the keys expire. From then on the registry asks the client to log in, as if there
+// were no password.
 func TestPullTokenExpires(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -154,7 +155,8 @@ func TestPullTokenExpires(t *testing.T) {
 	} {
 		clock.advance(step.after)
 		if a, b := pull(short), pull(long); a != step.short || b != step.long {
-			t.Errorf("%s later: HTTP status %d and %d, want %d and %d", step.after, a, b, step.short, step.long)
+			t.Errorf("after %s: HTTP status %d with the short password and %d with the long one, want %d and %d",
+				step.after, a, b, step.short, step.long)
 		}
 	}
 }

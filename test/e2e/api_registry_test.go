@@ -18,7 +18,7 @@ const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
-// A descriptor is how one document of the registry refers to another.
+// A descriptor is a reference from one document of the registry to another.
 type descriptor struct {
 	MediaType string            `json:"mediaType"`
 	Digest    string            `json:"digest"`
@@ -32,8 +32,8 @@ func describe(mediaType, content string) descriptor {
 
 func digestOf(content string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content))) }
 
-// put sends something to the registry as the owner, and fails the test if that
-// is not what the registry is there for.
+// put sends content to the registry as the owner. It fails the test unless the registry creates
+// something.
 func (w *world) put(t *testing.T, verb, target, contentType, content string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+"/v2/"+target, strings.NewReader(content))
@@ -47,8 +47,8 @@ func (w *world) put(t *testing.T, verb, target, contentType, content string) {
 	}
 }
 
-// pushImage pushes an image of one layer to a repo, given by its path, under a
-// tag, and returns its digest.
+// pushImage pushes an image with one layer and a tag to a repo, given by its path. It returns the
+// digest of the image.
 func (w *world) pushImage(t *testing.T, repo, tag, architecture, layer string) string {
 	t.Helper()
 	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","created":"2026-01-02T03:04:05Z",`+
@@ -89,7 +89,7 @@ func (w *world) pushManifest(t *testing.T, repo, tag, mediaType string, content 
 	return digestOf(string(text))
 }
 
-// repo makes a repo as the owner and returns its uid.
+// repo creates a repo as the owner and returns its UID.
 func (w *world) repo(t *testing.T, parent, name string) string {
 	t.Helper()
 	return must[*registrypb.Repo](t, w.overGRPC, w.Token, &registrypb.CreateRepoRequest{
@@ -97,7 +97,7 @@ func (w *world) repo(t *testing.T, parent, name string) string {
 	}).GetUid()
 }
 
-// tag gives an image of a repo a tag as the owner and returns its uid.
+// tag creates a tag for an image as the owner and returns its UID.
 func (w *world) tag(t *testing.T, repo, name, digest string) string {
 	t.Helper()
 	return must[*registrypb.Tag](t, w.overGRPC, w.Token, &registrypb.CreateTagRequest{

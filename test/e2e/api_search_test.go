@@ -27,13 +27,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A hit is a result of a search that a test expects: kind, match, path and uid or digest.
+// A hit is an expected search result: kind, match, path, and UID or digest.
 type hit struct {
 	query      string
 	kind       accesspb.SearchKind
 	match      accesspb.SearchMatch
 	path, id   string
-	capability string // without which it is not found
+	capability string // capability that the caller needs to find it
 }
 
 func (h hit) String() string {
@@ -43,20 +43,21 @@ func (h hit) String() string {
 		" ")
 }
 
-// searched returns what a caller finds, as hits are written.
-func searched(t *testing.T, call caller, bearer, query string) (all []string) {
+// searched returns the results of a search in the form of hit.String.
+func searched(t *testing.T, call caller, bearer, query string) (found []string) {
 	t.Helper()
 	for _, r := range must[*accesspb.SearchResponse](t, call, bearer, &accesspb.SearchRequest{Query: query}).GetResults() {
 		id := r.GetUid()
 		if id == "" {
 			id = r.GetDigest()
 		}
-		all = append(all, hit{kind: r.GetKind(), match: r.GetMatch(), path: r.GetPath(), id: id}.String())
+		found = append(found, hit{kind: r.GetKind(), match: r.GetMatch(), path: r.GetPath(), id: id}.String())
 	}
-	return all
+	return found
 }
 
-// hits makes one thing of every kind in the folder, beside the image of the gallery, and returns how each is found.
+// hits creates one resource of every kind in the folder and returns the expected hit for each of
+// them, and for the image of the gallery.
 func (g *gallery) hits(t *testing.T) map[string]hit {
 	t.Helper()
 	const (
@@ -184,13 +185,14 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 	}
 }
 
-// TestApiSearch searches for everything as everybody, over both protocols. Each finds what is in their reach and of
-// kinds that they may list. For everybody else there is nothing, as if nothing were there.
+// TestApiSearch searches for every resource as every caller, over both protocols. A caller finds a
+// resource if the caller may list its kind at its place. For other callers the result is the same
+// as if the resource did not exist.
 func TestApiSearch(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
-		all := g.hits(t)
+		hits := g.hits(t)
 		nobody := g.mint(t, resource.UID(g.person()), token.Claims{})
 		repos, groups := resource.CapabilitySet("repo.list", "tag.list"), []resource.UID{resource.UID(g.sibling)}
 		strangers := map[string]string{
@@ -198,12 +200,12 @@ func TestApiSearch(t *testing.T) {
 			"narrowed to a sibling": g.mint(t, g.Owner, token.Claims{Scopes: groups}),
 		}
 		for protocol, call := range g.protocols() {
-			for _, name := range slices.Sorted(maps.Keys(all)) {
-				t.Run(name+" over "+protocol, func(t *testing.T) { g.searches(t, call, all[name], strangers) })
+			for _, name := range slices.Sorted(maps.Keys(hits)) {
+				t.Run(name+" over "+protocol, func(t *testing.T) { g.searches(t, call, hits[name], strangers) })
 			}
 			t.Run("narrowed over "+protocol, func(t *testing.T) {
 				narrow := g.mint(t, g.Owner, token.Claims{Caps: &repos})
-				for name, h := range all {
+				for name, h := range hits {
 					found := slices.Contains(searched(t, call, narrow, h.query), h.String())
 					want := h.capability == "repo.list" && h.kind == accesspb.SearchKind_SEARCH_KIND_REPO || h.capability == "tag.list"
 					if found != want {
@@ -219,7 +221,7 @@ func TestApiSearch(t *testing.T) {
 	})
 }
 
-// searches looks for one thing as those who may find it and as those who may not.
+// searches looks for one resource as callers who may find it, and as callers who may not.
 func (g *gallery) searches(t *testing.T, call caller, h hit, strangers map[string]string) {
 	for _, who := range []string{"org", "folder"} {
 		got := searched(t, call, g.full[who], h.query)
@@ -234,7 +236,7 @@ func (g *gallery) searches(t *testing.T, call caller, h hit, strangers map[strin
 	}
 	without := g.lacking[h.capability]
 	if without == "" {
-		t.Fatalf("nobody lacks %s", h.capability)
+		t.Fatalf("no caller lacks %s", h.capability)
 	}
 	for _, got := range searched(t, call, without, h.query) {
 		if strings.HasPrefix(got, strings.TrimPrefix(h.kind.String(), "SEARCH_KIND_")+" ") {
@@ -246,7 +248,7 @@ func (g *gallery) searches(t *testing.T, call caller, h hit, strangers map[strin
 	}
 }
 
-// searchesRequests finds changes by the ids of requests, which two organizations have used.
+// searchesRequests finds audit entries by a request ID that two organizations have used.
 func (g *gallery) searchesRequests(t *testing.T, call caller) {
 	request := g.name() + "-request/1"
 	make := func(parent string) string {
@@ -287,11 +289,12 @@ func (g *gallery) searchesRequests(t *testing.T, call caller) {
 	}
 	got := searched(t, call, g.full["org"], request[:5])
 	if slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "AUDIT") }) {
-		t.Errorf("by the beginning of an id: %q", got)
+		t.Errorf("a prefix of a request ID finds %q", got)
 	}
 }
 
-// searchesPeople finds people by their e-mail addresses, of which two organizations have the same.
+// searchesPeople finds people by their e-mail addresses. Two organizations have an account with the
+// same address.
 func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 	email := "zoe." + protocol + "@people.example"
 	made := map[string]*signinpb.Account{}
@@ -312,11 +315,11 @@ func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 		}
 		want.match = accesspb.SearchMatch_SEARCH_MATCH_NAME_PREFIX
 		if got := searched(t, call, g.full[name], email[:8]); !slices.Equal(got, []string{want.String()}) {
-			t.Errorf("the beginning, with a grant on %s: %q, want %s", name, got, want)
+			t.Errorf("by a prefix of the address, with a grant on %s: %q, want %s", name, got, want)
 		}
 		want.match = accesspb.SearchMatch_SEARCH_MATCH_UID
 		if got := searched(t, call, g.full[name], made[name].GetUid()); !slices.Equal(got, []string{want.String()}) {
-			t.Errorf("the uid, with a grant on %s: %q, want %s", name, got, want)
+			t.Errorf("by the UID, with a grant on %s: %q, want %s", name, got, want)
 		}
 	}
 	for _, bearer := range []string{g.full["folder"], g.lacking["identity.list"]} {
@@ -326,7 +329,7 @@ func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 			}
 		}
 	}
-	// Once there is a binding that shows the person, they are found, where the binding is.
+	// Once a binding in the folder names the person, the person is found there.
 	g.bind(t, g.folder, made["org"].GetIdentityUid(), g.viewer())
 	want := hit{
 		kind:  accesspb.SearchKind_SEARCH_KIND_IDENTITY,
@@ -335,14 +338,14 @@ func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 	}
 	got := searched(t, call, g.full["folder"], made["org"].GetIdentityUid())
 	if !slices.Equal(got, []string{want.String()}) {
-		t.Errorf("by the person's uid: %q, want %s", got, want)
+		t.Errorf("by the person's UID: %q, want %s", got, want)
 	}
 	if got := searched(t, call, g.full["other"], made["org"].GetIdentityUid()); len(got) != 0 {
-		t.Errorf("by the uid of another organization's person: %q", got)
+		t.Errorf("by the UID of a person of another organization: %q", got)
 	}
 }
 
-// searchesMany finds a few of many.
+// searchesMany checks how many of many matches a search returns.
 func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 	text := "many-" + protocol
 	for i := range 8 {
@@ -351,17 +354,17 @@ func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 	}
 	g.child(t, g.folder, text)
 	count := func(size int32) map[accesspb.SearchKind]int {
-		all := map[accesspb.SearchKind]int{}
+		counts := map[accesspb.SearchKind]int{}
 		got := must[*accesspb.SearchResponse](t, call, g.full["org"], &accesspb.SearchRequest{
 			Query: text, PageSize: size,
 		}).GetResults()
 		if len(got) > 0 && (got[0].GetName() != text || got[0].GetMatch() != accesspb.SearchMatch_SEARCH_MATCH_NAME) {
-			t.Errorf("the first of %d is %v", size, got[0])
+			t.Errorf("with page size %d, the first result is %v", size, got[0])
 		}
 		for _, r := range got {
-			all[r.GetKind()]++
+			counts[r.GetKind()]++
 		}
-		return all
+		return counts
 	}
 	const group, identity = accesspb.SearchKind_SEARCH_KIND_GROUP, accesspb.SearchKind_SEARCH_KIND_IDENTITY
 	for size, want := range map[int32]map[accesspb.SearchKind]int{
@@ -377,7 +380,8 @@ func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 	}
 }
 
-// searchesNonsense sends texts that mean something to databases, and texts that are refused.
+// searchesNonsense sends queries that have a special meaning for databases, and queries that are
+// invalid.
 func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 	for _, query := range []string{
 		"%", "_", "%quartz%", "quartz%", "q_artz", `\`, `quartz\`, "'", "' OR '1'='1",
@@ -416,22 +420,23 @@ func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 		"a negative size": {"page_size", &accesspb.SearchRequest{Query: "quartz", PageSize: -1}},
 	}
 	g.refuses(t, table)
-	for name, bad := range table { // whoever may find nothing is told the same
+	// A caller who may find nothing gets the same errors.
+	for name, bad := range table {
 		_, owner := call(t, g.full["org"], bad.in)
 		if _, st := call(t, nobody, bad.in); st.Code() != codes.InvalidArgument || !proto.Equal(st.Proto(), owner.Proto()) {
-			t.Errorf("%s: nobody is told %v, the owner %v", name, st, owner)
+			t.Errorf("%s: a caller without rights gets %v, the owner %v", name, st, owner)
 		}
 		if _, st := call(t, "", bad.in); st.Code() != codes.Unauthenticated {
 			t.Errorf("%s without a token: %v", name, st)
 		}
 	}
 	if r := g.send(t, g.Token, "GET", "/access/v1/search?query=%ff", ""); r.status != 400 {
-		t.Errorf("what is not UTF-8: %d %s", r.status, r.body)
+		t.Errorf("a query that is not UTF-8: %d %s", r.status, r.body)
 	}
 }
 
-// TestApiCountChildren counts as everybody. The counts are the totals of lists, and kinds that the caller may not
-// list are absent.
+// TestApiCountChildren counts children as every caller. The counts are equal to the totals of
+// lists. Kinds that the caller may not list are absent.
 func TestApiCountChildren(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -442,15 +447,15 @@ func TestApiCountChildren(t *testing.T) {
 		h.repo(t, h.folder, "app")
 		h.robot(t, a, "bot")
 		h.role(t, deep, "role", someCapabilities...)
-		one := func(direct, all int64) *accesspb.ChildCount { return &accesspb.ChildCount{Direct: direct, All: all} }
+		count := func(direct, all int64) *accesspb.ChildCount { return &accesspb.ChildCount{Direct: direct, All: all} }
 		empty := &accesspb.ChildCounts{
-			Groups: one(0, 0), Repos: one(0, 0), Identities: one(0, 0), Roles: one(0, 0), RoleBindings: one(0, 0),
+			Groups: count(0, 0), Repos: count(0, 0), Identities: count(0, 0), Roles: count(0, 0), RoleBindings: count(0, 0),
 		}
 		inA := &accesspb.ChildCounts{
-			Groups: one(1, 1), Repos: one(0, 1), Identities: one(1, 1), Roles: one(0, 1), RoleBindings: one(0, 0),
+			Groups: count(1, 1), Repos: count(0, 1), Identities: count(1, 1), Roles: count(0, 1), RoleBindings: count(0, 0),
 		}
 		inFolder := &accesspb.ChildCounts{
-			Groups: one(2, 3), Repos: one(1, 2), Identities: one(0, 1), Roles: one(0, 1), RoleBindings: one(1, 1),
+			Groups: count(2, 3), Repos: count(1, 2), Identities: count(0, 1), Roles: count(0, 1), RoleBindings: count(1, 1),
 		}
 		groups := []*accesspb.CountedGroup{{Uid: b, Name: "a", Counts: empty}, {Uid: a, Name: "b", Counts: inA}}
 		without := func(c *accesspb.ChildCounts) *accesspb.ChildCounts {
@@ -493,7 +498,7 @@ func TestApiCountChildren(t *testing.T) {
 			}
 			_, st := call(t, h.full["folder"], &accesspb.CountChildrenRequest{Uid: h.folder + "/0123456789abcdef"})
 			if st.Code() != codes.NotFound {
-				t.Errorf("of nothing: %v", st)
+				t.Errorf("children of a missing group: %v", st)
 			}
 			counts := must[*accesspb.CountChildrenResponse](t, call, h.full["org"], &accesspb.CountChildrenRequest{
 				Uid: h.org,

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// signInExamples are of how people sign in.
+// signInExamples returns example calls for sign-in.
 func signInExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	account := func(email string) string {
@@ -131,7 +131,7 @@ func badSignIn(x things) map[string]badRequest {
 	return table
 }
 
-// signInAccesses are the methods of sign-in that act on one place.
+// signInAccesses returns the sign-in methods that act on one place, by name.
 func (h *hierarchy) signInAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	return map[string]access{
@@ -144,8 +144,8 @@ func (h *hierarchy) signInAccesses() map[string]access {
 	}
 }
 
-// signsIn asks for what is the organization's: it is denied to those who rule
-// only a part of it, or lack the capability, whether or not there is such a thing.
+// signsIn calls the sign-in methods of an organization. Callers with rights on only a part of it,
+// or without the capability, are denied, whether or not the resource exists.
 func (h *hierarchy) signsIn(t *testing.T, call caller) {
 	made := must[*signinpb.CreateAccountResponse](t, call, h.full["org"], &signinpb.CreateAccountRequest{
 		Parent: h.org, Account: &signinpb.Account{Email: h.name() + "@example.test"},
@@ -182,7 +182,7 @@ func (h *hierarchy) signsIn(t *testing.T, call caller) {
 			&signinpb.EndSessionRequest{Id: "-", IdentityUid: made.GetIdentityUid()},
 		} {
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
-				t.Errorf("sessions of somebody else, an owner %s: %v", who, st)
+				t.Errorf("sessions of another person, as an owner %s: %v", who, st)
 			}
 		}
 	}
@@ -191,12 +191,12 @@ func (h *hierarchy) signsIn(t *testing.T, call caller) {
 	})
 	seen := must[*signinpb.ListAccountsResponse](t, call, h.full["other"], &signinpb.ListAccountsRequest{})
 	if len(seen.GetAccounts()) > 0 {
-		t.Errorf("an owner of another organization sees %v", seen)
+		t.Errorf("an owner of another organization lists the accounts %v", seen)
 	}
 	if seen := must[*signinpb.ListAccountsResponse](t, call, h.full["org"], &signinpb.ListAccountsRequest{
 		Email: made.GetEmail(),
 	}); len(seen.GetAccounts()) != 1 ||
 		seen.GetTotalCount() != 1 {
-		t.Errorf("the owner sees %v", seen)
+		t.Errorf("the owner lists %v, want one account", seen)
 	}
 }

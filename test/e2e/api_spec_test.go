@@ -17,13 +17,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// A visit is one request of the walk through the API's documents. The target
-// and the body may name what earlier visits made: {folder} is the uid in the
-// answer of the visit called folder.
+// A visit is one request of the walk through the API documentation. The target and the body may
+// refer to resources that earlier visits created: {folder} is the UID in the answer of the visit
+// with the name folder.
 type visit struct{ name, verb, target, body string }
 
-// walk is every endpoint, parameter and error that the documents show, in an
-// order in which each has what it needs.
+// walk has every documented endpoint, parameter and error, in an order in which each finds the
+// resources it needs.
 var walk = []visit{
 	{"create a group", "POST", "/iam/v2beta1/groups/{org}", `{"name":"staging","description":"Before production"}`},
 	{"create another", "POST", "/iam/v2beta1/groups/{org}", `{"name":"production"}`},
@@ -62,14 +62,13 @@ var walk = []visit{
 	{"delete the group", "DELETE", "/iam/v2beta1/groups/{create a group}", ``},
 }
 
-// TestApiSpec makes the walk on every engine, and compares it with what was
-// agreed on.
+// TestApiSpec makes the walk on every engine and compares the result with the golden file.
 func TestApiSpec(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) { checkGolden(t, "spec.txt", w.walk(t, walk)) })
 }
 
-// checkGolden compares a text with a file of testdata, or with -update writes it.
+// checkGolden compares a text with a file of testdata. With -update it writes the file.
 func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
 	golden := filepath.Join("testdata", name)
@@ -83,12 +82,12 @@ func checkGolden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("this is not %s (-want +got); -update writes it anew:\n%s", golden, diff)
+		t.Errorf("the text differs from %s (-want +got); -update rewrites the file:\n%s", golden, diff)
 	}
 }
 
-// walk makes visits and returns what was said. names are pairs of what else a
-// visit may name.
+// walk makes visits and returns a transcript. names are pairs of further placeholders and their
+// values.
 func (w *world) walk(t *testing.T, visits []visit, names ...string) string {
 	t.Helper()
 	names = append(names, "{org}", string(w.Organization), "{viewer}", string(resource.ManagedRoleUID("viewer")))
@@ -105,7 +104,7 @@ func (w *world) walk(t *testing.T, visits []visit, names ...string) string {
 			b.WriteString("\n")
 			continue
 		}
-		var made struct{ UID, ID string } // version 1 says id
+		var made struct{ UID, ID string } // version 1 has the field id
 		if err := json.Unmarshal([]byte(r.body), &made); err != nil {
 			t.Fatalf("%s: %v\n%s", v.name, err, r.body)
 		}

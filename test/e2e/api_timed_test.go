@@ -15,7 +15,8 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// TestApiTimedBinding gives a workload a role for some seconds, and looks at everything that depends on it.
+// TestApiTimedBinding gives a workload a role for a few seconds and checks everything that depends
+// on the binding.
 func TestApiTimedBinding(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -33,7 +34,7 @@ func TestApiTimedBinding(t *testing.T) {
 			}})
 		if !b.GetExpireTime().AsTime().Equal(end) || b.GetReason() != "incident 7" ||
 			b.GetState() != iampb.RoleBindingState_ROLE_BINDING_STATE_ACTIVE {
-			t.Errorf("created: %v", b)
+			t.Errorf("created binding: %v", b)
 		}
 		tokens := map[string]string{}
 		for name, wish := range map[string]url.Values{
@@ -51,28 +52,29 @@ func TestApiTimedBinding(t *testing.T) {
 		ask := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: "groups.list", PlaceUid: folder}
 		got := must[*accesspb.CheckAccessResponse](t, w.overGRPC, w.Token, ask)
 		if !got.GetAllowed() || len(got.GetGrants()) != 1 || !got.GetGrants()[0].GetExpireTime().AsTime().Equal(end) {
-			t.Errorf("while it counts: %v", got)
+			t.Errorf("access before the binding expires: %v", got)
 		}
 		if code := w.status(t, tokens["API"], "/iam/v2beta1/groups/"+folder); code != http.StatusOK {
-			t.Errorf("while it counts: %d", code)
+			t.Errorf("HTTP status before the binding expires: %d", code)
 		}
 		w.awaitOver(t, b.GetUid(), ask)
 		if code := w.status(t, tokens["API"], "/iam/v2beta1/groups/"+folder); code != http.StatusUnauthorized {
-			t.Errorf("its token afterwards: %d", code)
+			t.Errorf("HTTP status with its token after the binding has expired: %d", code)
 		}
 		update := &iampb.UpdateRoleBindingRequest{
 			RoleBinding: &iampb.RoleBinding{Uid: b.GetUid()}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"expire_time"}},
 		}
 		for protocol, call := range w.protocols() {
 			if _, st := call(t, w.Token, update); st.Code() != codes.FailedPrecondition {
-				t.Errorf("reviving it over %s: %v", protocol, st)
+				t.Errorf("update of an expired binding over %s: %v", protocol, st)
 			}
 		}
 		must[*iampb.ListRoleBindingsResponse](t, w.overHTTP, w.Token, &iampb.ListRoleBindingsRequest{Group: folder})
 	})
 }
 
-// awaitOver waits until a binding is over: at once for checks, and then in the audit log, once.
+// awaitOver waits until a binding has expired: first for access checks, and then until the audit
+// log has exactly one entry about it.
 func (w *world) awaitOver(t *testing.T, uid string, ask *accesspb.CheckAccessRequest) {
 	t.Helper()
 	procUntil(t, "it counts no more", func() bool {
@@ -80,13 +82,13 @@ func (w *world) awaitOver(t *testing.T, uid string, ask *accesspb.CheckAccessReq
 	})
 	b := must[*iampb.RoleBinding](t, w.overGRPC, w.Token, &iampb.GetRoleBindingRequest{Uid: uid})
 	if b.GetState() != iampb.RoleBindingState_ROLE_BINDING_STATE_OVER {
-		t.Fatalf("a binding that counts no more is %v", b.GetState())
+		t.Fatalf("the state of an expired binding is %v", b.GetState())
 	}
 	entries := &auditpb.ListEntriesRequest{Subject: uid, Type: "iam.rolebindings.expired.v1"}
 	procUntil(t, "the audit log says that the binding has expired", func() bool {
 		got := must[*auditpb.ListEntriesResponse](t, w.overGRPC, w.Token, entries)
 		if len(got.GetEntries()) > 1 {
-			t.Errorf("the audit log: %v", got)
+			t.Errorf("the audit log has more than one entry: %v", got)
 		}
 		return len(got.GetEntries()) > 0
 	})

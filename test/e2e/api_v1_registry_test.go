@@ -26,7 +26,7 @@ import (
 
 const emptyType = "application/vnd.oci.empty.v1+json"
 
-// spdxOf is an SBOM of one package.
+// spdxOf returns an SBOM with one package.
 func spdxOf(name string) string {
 	return `{"spdxVersion":"SPDX-2.3","name":"` + name +
 		`","creationInfo":{"created":"2026-01-02T03:04:05Z","creators":["Tool: test"]},"packages":[{"SPDXID":"p","name":"` +
@@ -34,14 +34,14 @@ func spdxOf(name string) string {
 		`"referenceLocator":"pkg:apk/` + name + `@1"}]}]}`
 }
 
-// grypeOf is a report of one vulnerability.
-func grypeOf(id, severity, at string) string {
+// grypeOf returns a report with one vulnerability.
+func grypeOf(id, severity, timestamp string) string {
 	return `{"matches":[{"vulnerability":{"id":"` + id + `","severity":"` + severity +
 		`","fix":{"state":"not-fixed"}},"artifact":{"name":"a","version":"1","purl":"pkg:apk/a@1"}}],` +
-		`"descriptor":{"name":"grype","version":"0.8","timestamp":"` + at + `"}}`
+		`"descriptor":{"name":"grype","version":"0.8","timestamp":"` + timestamp + `"}}`
 }
 
-// attest puts a predicate into cosign's envelopes.
+// attest wraps a predicate in the envelopes that cosign uses.
 func attest(digest, predicate string) string {
 	statement := `{"_type":"https://in-toto.io/Statement/v1","predicateType":"x",` +
 		`"subject":[{"digest":{"sha256":"` + strings.TrimPrefix(digest, "sha256:") + `"}}],"predicate":` + predicate + `}`
@@ -49,8 +49,8 @@ func attest(digest, predicate string) string {
 		base64.StdEncoding.EncodeToString([]byte(statement)) + `","signatures":[]}`
 }
 
-// attach pushes a document as the only layer of a manifest under a reference; ""
-// is its digest. With a subject, the manifest says whom it is about.
+// attach pushes a document as the only layer of a manifest. An empty reference means the digest of
+// the manifest. If subject is not empty, the manifest refers to that digest.
 func (w *world) attach(t *testing.T, repo, reference, subject, mediaType, content string) string {
 	t.Helper()
 	for _, blob := range []string{"{}", content} {
@@ -105,8 +105,8 @@ func (w *world) pushChart(t *testing.T, repo, tag string) string {
 	})
 }
 
-// attachedV1Examples are of what version 1 of the registry tells of images, and
-// of what it has no data for.
+// attachedV1Examples returns example calls for the image data of version 1 of the registry, and for
+// methods that have no data.
 func attachedV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	shelf := w.child(t, x.org, "oldattached")
@@ -226,7 +226,7 @@ func attachedV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// fetch reads what is at a path as JSON into v.
+// fetch decodes the JSON answer to a GET into v.
 func (w *world) fetch(t *testing.T, path string, v any) {
 	t.Helper()
 	r := w.send(t, w.Token, "GET", path, "")
@@ -238,7 +238,7 @@ func (w *world) fetch(t *testing.T, path string, v any) {
 	}
 }
 
-// TestApiV1Attached finds SBOMs and reports wherever clients put them.
+// TestApiV1Attached finds SBOMs and reports in every place where clients store them.
 func TestApiV1Attached(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -362,7 +362,7 @@ func (w *world) tryReports(t *testing.T, repo, path string) {
 	}
 	w.fetch(t, "/registry/v1/repos/"+repo+"/digests/"+digests[0]+"/vulnreport", &newest)
 	if len(newest.VulnerabilityMatches) != 1 || newest.VulnerabilityMatches[0].Vulnerability.ID != "CVE-first" {
-		t.Errorf("the newest: %+v", newest)
+		t.Errorf("the newest report: %+v", newest)
 	}
 	var counts struct {
 		Items []struct {
@@ -387,8 +387,8 @@ func (w *world) tryReports(t *testing.T, repo, path string) {
 	}
 }
 
-// TestApiV1RegistryDenied asks for what version 1 tells of images without the
-// right to: nobody learns whether anything is there.
+// TestApiV1RegistryDenied requests image data of version 1 without the required right. The answer
+// does not depend on whether the resource exists.
 func TestApiV1RegistryDenied(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -396,7 +396,7 @@ func TestApiV1RegistryDenied(t *testing.T) {
 	digest := w.pushImage(t, "dev/app", "latest", "amd64", "x")
 	w.attach(t, "dev/app", "", digest, "application/spdx+json", spdxOf("a"))
 	stranger := w.mint(t, resource.UserUID("https://people.test", "stranger"), token.Claims{})
-	none := string(w.Organization) + "/0123456789abcdef"
+	missing := string(w.Organization) + "/0123456789abcdef"
 	for target, capability := range map[string]string{
 		"GET repocountbysource/{uid}":             "repo.list",
 		"GET repos/{uid}/digests/{d}/sbom":        "sboms.list",
@@ -422,7 +422,7 @@ func TestApiV1RegistryDenied(t *testing.T) {
 	} {
 		verb, path, _ := strings.Cut(target, " ")
 		var answers []string
-		for _, uid := range []string{repo, none} {
+		for _, uid := range []string{repo, missing} {
 			body := ""
 			if verb != "GET" {
 				body = "{}"
@@ -434,7 +434,7 @@ func TestApiV1RegistryDenied(t *testing.T) {
 			answers = append(answers, strings.ReplaceAll(r.body, uid, "UID"))
 		}
 		if strip(answers[0]) != strip(answers[1]) {
-			t.Errorf("%s: what is there is told by\n%s\n%s", target, answers[0], answers[1])
+			t.Errorf("%s: the answers for an existing and a missing resource differ:\n%s\n%s", target, answers[0], answers[1])
 		}
 	}
 	for path, want := range map[string]int{
@@ -449,7 +449,7 @@ func TestApiV1RegistryDenied(t *testing.T) {
 	}
 }
 
-// strip takes out of an error what differs from one request to the next.
+// strip returns the message of an error, without the parts that differ between requests.
 func strip(body string) string {
 	var e struct {
 		Code    int
@@ -461,9 +461,9 @@ func strip(body string) string {
 	return e.Message
 }
 
-// TestApiV1RegistryNonsense fills the fields of every request of version 1 of the
-// registry with nonsense, one after the other. Each is answered or refused, and
-// what needs a uid names the field.
+// TestApiV1RegistryNonsense puts invalid values into the string fields of every request of version
+// 1 of the registry, one field at a time. Each request succeeds or is refused, and an error about a
+// missing UID names the field.
 func TestApiV1RegistryNonsense(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -500,7 +500,8 @@ func (w *world) tryNonsense(t *testing.T, m protoreflect.MethodDescriptor, repo,
 			"", "nonsense", "a\x00b", "dev/a\x00b", "../..", strings.Repeat("x", 100_000), "sha256:" + strings.Repeat("g", 64),
 		} {
 			in := kind.New()
-			for j := range fields.Len() { // the rest is sound
+			// All other fields have valid values.
+			for j := range fields.Len() {
 				switch f := fields.Get(j); {
 				case f.Kind() != protoreflect.StringKind || f.IsList():
 				case f.Name() == "digest":
@@ -518,7 +519,7 @@ func (w *world) tryNonsense(t *testing.T, m protoreflect.MethodDescriptor, repo,
 				t.Errorf("%s with %s %.20q: %v", m.FullName(), bad.Name(), nonsense, st)
 			case codes.InvalidArgument:
 				if len(st.Details()) < 2 {
-					t.Errorf("%s with %s %.20q: no field is named: %v", m.FullName(), bad.Name(), nonsense, st)
+					t.Errorf("%s with %s %.20q: the error names no field: %v", m.FullName(), bad.Name(), nonsense, st)
 				}
 			}
 		}

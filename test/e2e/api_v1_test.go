@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// v1Examples are of version 1 of IAM.
+// v1Examples returns example calls for version 1 of IAM.
 func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	const base = "/iam/v1/"
@@ -74,7 +74,8 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 		"V1_Groups_LookupGroup":      {{as: adas}, {fails: true}},
 		"V1_Groups_CheckEligibility": {{}, {as: "nonsense", fails: true}},
 		"V1_Groups_RequestGroupAccess": {
-			{uid: string(resource.DerivedUID("people")), body: `{}`, as: adas, fails: true}, // once is enough for a while
+			// a second request within a short time is refused
+			{uid: string(resource.DerivedUID("people")), body: `{}`, as: adas, fails: true},
 		},
 		"V1_Groups_Delete": {{uid: w.child(t, folder, "gone")}, {uid: folder, fails: true}, {uid: nothing, fails: true}},
 
@@ -155,9 +156,8 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestApiV1 checks what is special about version 1: what it writes the other
-// versions read, an update resets what it leaves out, and answers say that it
-// has been superseded.
+// TestApiV1 checks the special properties of version 1: other versions can read its resources, an
+// update resets fields that it omits, and its answers have a deprecation header.
 func TestApiV1(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, database string) {
@@ -182,11 +182,11 @@ func TestApiV1(t *testing.T) {
 		}
 		if r := w.send(t, w.Token, "PUT", "/iam/v1/groups/"+g.ID,
 			`{"name":"old"}`); !strings.Contains(r.body, `"description":""`) {
-			t.Errorf("after an update that leaves it out: %s", r.body)
+			t.Errorf("after an update without a description: %s", r.body)
 		}
 		if r := w.send(t, w.Token, "GET", "/iam/v1/groups?id="+g.ID,
 			""); !strings.HasPrefix(r.body, `{"items":[{"id":"`+g.ID) {
-			t.Errorf("listed: %s", r.body)
+			t.Errorf("list: %s", r.body)
 		}
 		w.tryV1OverGRPC(t, g.ID)
 	})
@@ -204,11 +204,11 @@ func (w *world) tryV1OverGRPC(t *testing.T, group string) {
 	}
 	_, err := iamv1pb.NewGroupsClient(w.conn).Delete(ctx, &iamv1pb.DeleteGroupRequest{Id: string(w.Organization)})
 	if status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("delete of what has children: %v", err)
+		t.Errorf("deletion of a group with children: %v", err)
 	}
 }
 
-// registryV1Examples are of version 1 of the registry.
+// registryV1Examples returns example calls for version 1 of the registry.
 func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	shelf := w.child(t, x.org, "oldshelf")
@@ -266,7 +266,7 @@ func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// advisoryV1Examples are of version 1 of the advisories.
+// advisoryV1Examples returns example calls for version 1 of the advisories.
 func advisoryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	made := func(target, body string) string {
@@ -281,14 +281,14 @@ func advisoryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 		return `{"parentId":"` + x.org + `","advisory":{"artifactName":"` + name +
 			`","artifactType":"apk","componentName":"c","aliases":["CVE-2026-1"]}}`
 	}
-	one, spare := made("", text("one")), made("", text("spare"))
-	event := made("/"+one+"/events", `{"advisoryEvent":{"status":"PENDING","detection":{"manual":{}}}}`)
+	first, spare := made("", text("one")), made("", text("spare"))
+	event := made("/"+first+"/events", `{"advisoryEvent":{"status":"PENDING","detection":{"manual":{}}}}`)
 	nothing := x.org + "/0123456789abcdef"
 	return map[string][]example{
 		"V1_Advisories_Create": {{body: text("new")}, {body: `{"parentId":"` + x.org + `"}`, fails: true}},
 		"V1_Advisories_List": {
 			{},
-			{query: "id=" + one},
+			{query: "id=" + first},
 			{
 				query: "artifact_name=one&artifact_name=two&page_size=1&order_by=UPDATED_AT_DESC&event_statuses=PENDING&" +
 					"latest_event_type=EVENT_TYPE_FILTER_FIXED",
@@ -296,14 +296,14 @@ func advisoryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 			{query: "order_by=ALIASES_ASC", fails: true}, {query: "page_size=-5", fails: true},
 		},
 		"V1_Advisories_Update": {
-			{uid: one, body: `{"artifactName":"one","artifactType":"apk"}`}, {uid: one, body: `{}`, fails: true},
+			{uid: first, body: `{"artifactName":"one","artifactType":"apk"}`}, {uid: first, body: `{}`, fails: true},
 		},
 		"V1_Advisories_Delete": {{uid: spare}, {uid: spare, fails: true}},
 		"V1_Advisories_CreateAdvisoryEvent": {
-			{uid: one, body: `{"advisoryEvent":{"status":"PENDING","fixed":{"fixedVersion":"1.2"}}}`},
-			{uid: one, body: `{"advisoryEvent":{"status":"PENDING","componentLocationChanged":{}}}`, fails: true},
+			{uid: first, body: `{"advisoryEvent":{"status":"PENDING","fixed":{"fixedVersion":"1.2"}}}`},
+			{uid: first, body: `{"advisoryEvent":{"status":"PENDING","componentLocationChanged":{}}}`, fails: true},
 		},
-		"V1_Advisories_ListAdvisoryEvents": {{uid: one}, {uid: nothing, fails: true}},
+		"V1_Advisories_ListAdvisoryEvents": {{uid: first}, {uid: nothing, fails: true}},
 		"V1_Advisories_UpdateAdvisoryEvent": {
 			{uid: event, body: `{"status":"PENDING","truePositiveDetermination":{"note":"n"}}`},
 			{uid: nothing, body: `{}`, fails: true},

@@ -28,8 +28,7 @@ type signInBrowser struct {
 	w *world
 }
 
-// signInBrowser returns a new browser whose requests come from an address of
-// this machine.
+// signInBrowser returns a new browser whose requests come from the given address of this machine.
 func (w *world) signInBrowser(t *testing.T, address string) *signInBrowser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -45,7 +44,7 @@ func (w *world) signInBrowser(t *testing.T, address string) *signInBrowser {
 	return &signInBrowser{&http.Client{Jar: jar, Transport: transport, CheckRedirect: stay}, t, w}
 }
 
-// A shownPage is what a browser got.
+// A shownPage is the response that a browser received.
 type shownPage struct {
 	status         int
 	body, location string
@@ -57,7 +56,7 @@ func (b *signInBrowser) get(path string) shownPage {
 	return b.request(http.MethodGet, path, nil)
 }
 
-// post sends a form of names and values.
+// post sends a form with these pairs of names and values.
 func (b *signInBrowser) post(path string, fields ...string) shownPage {
 	b.t.Helper()
 	form := url.Values{}
@@ -88,19 +87,19 @@ func (b *signInBrowser) request(method, path string, form url.Values) shownPage 
 	return shownPage{resp.StatusCode, string(body), resp.Header.Get("Location"), resp.Header}
 }
 
-// begin starts a sign-in and returns its flow.
+// begin starts a sign-in and returns the ID of its flow.
 func (b *signInBrowser) begin() string {
 	b.t.Helper()
 	page := b.get("/signin")
 	_, flow, ok := strings.Cut(page.location, "flow=")
 	if !ok {
-		b.t.Fatalf("no sign-in began: %d %s\n%s", page.status, page.location, page.body)
+		b.t.Fatalf("no sign-in started: %d %s\n%s", page.status, page.location, page.body)
 	}
 	return flow
 }
 
-// try begins a sign-in and sends a password. If organization is not empty, the
-// person names it on the page first.
+// try starts a sign-in and sends a password. If organization is not empty, it first enters the
+// organization on the page.
 func (b *signInBrowser) try(organization, email, password string) shownPage {
 	b.t.Helper()
 	flow := b.begin()
@@ -110,16 +109,17 @@ func (b *signInBrowser) try(organization, email, password string) shownPage {
 	return b.post("/signin/password", "flow", flow, "email", email, "password", password)
 }
 
-// in reports whether the page leads into the account.
+// in reports whether the page redirects into the account.
 func (p shownPage) in() bool {
-	return p.location == "/account" || strings.HasPrefix(p.location, "/account/welcome?") // who has joined
+	// new members see the welcome page
+	return p.location == "/account" || strings.HasPrefix(p.location, "/account/welcome?")
 }
 
 // A localPerson has an account with a password.
 type localPerson struct{ uid, email, password string }
 
-// ownedOrg makes an organization and returns its uid and a token of an owner who
-// owns nothing else.
+// ownedOrg creates an organization. It returns its UID and a token of an owner who owns no other
+// organization.
 func (w *world) ownedOrg(t *testing.T, name string) (uid, owner string) {
 	t.Helper()
 	uid = w.child(t, "", name)
@@ -128,7 +128,7 @@ func (w *world) ownedOrg(t *testing.T, name string) (uid, owner string) {
 	return uid, w.mint(t, person, token.Claims{})
 }
 
-// personIn makes an account in an organization and follows its link.
+// personIn creates an account in an organization and sets its password through the one-time link.
 func (w *world) personIn(t *testing.T, bearer, org, email, password string) localPerson {
 	t.Helper()
 	made := must[*signinpb.CreateAccountResponse](t, w.overGRPC, bearer, &signinpb.CreateAccountRequest{
@@ -145,13 +145,13 @@ func (w *world) followLink(t *testing.T, link, password string) *signInBrowser {
 	_, query, _ := strings.Cut(link, "?")
 	b.get("/link?" + query)
 	if page := b.post("/link", "password", password); !page.in() {
-		t.Fatalf("the link leads to %d %s\n%s", page.status, page.location, page.body)
+		t.Fatalf("the link leads to status %d, location %s\n%s", page.status, page.location, page.body)
 	}
 	return b
 }
 
-// An organization cannot find out which e-mail addresses have accounts in
-// others, by asking, by creating, or with the form of an invite.
+// An organization cannot find out which e-mail addresses have accounts in other organizations:
+// neither by creating accounts, nor by a dry run, nor with the form of an invite.
 func TestAttackAccountEnumeration(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		other, owner := w.ownedOrg(t, "other")
@@ -171,13 +171,13 @@ func TestAttackAccountEnumeration(t *testing.T) {
 					}
 				}
 			}
-			// Within the organization itself, an address has one account.
+			// Within one organization, an address has at most one account.
 			for _, dryRun := range []bool{true, false} {
 				_, st := call(t, w.Token, &signinpb.CreateAccountRequest{
 					Parent: string(w.Organization), Account: &signinpb.Account{Email: victim.email}, ValidateOnly: dryRun,
 				})
 				if st.Code() != codes.AlreadyExists {
-					t.Errorf("%s: a second account of an address in one organization: %v", protocol, st)
+					t.Errorf("%s: a second account for an address in one organization: %v", protocol, st)
 				}
 			}
 		}
@@ -188,16 +188,16 @@ func TestAttackAccountEnumeration(t *testing.T) {
 		_, flow, _ := strings.Cut(b.get("/join?code="+invite.GetCode()).location, "flow=")
 		page := b.post("/signin/join", "flow", flow, "email", victim.email, "name", "N", "password", "another yellow anchor")
 		if !page.in() {
-			t.Errorf("the form of an invite tells who has an account elsewhere: %d\n%s", page.status, page.body)
+			t.Errorf("the form of an invite reveals accounts in other organizations: %d\n%s", page.status, page.body)
 		}
 		if !w.signInBrowser(t, "127.0.0.1").try("", victim.email, victim.password).in() {
-			t.Error("the person cannot sign in any more")
+			t.Error("the person can no longer sign in")
 		}
 	})
 }
 
-// Accounts that other organizations have made for somebody's address, before or
-// after, do not keep that person out, and open nothing of theirs.
+// Accounts that other organizations create for a person's address, before or after the person's own
+// account, neither lock the person out nor give access to that account.
 func TestAttackAccountSquatting(t *testing.T) {
 	const email = "ann@example.test"
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -213,12 +213,12 @@ func TestAttackAccountSquatting(t *testing.T) {
 		name := organizationName(t, w)
 		b := w.signInBrowser(t, "127.0.0.1")
 		if page := b.try(name, email, honest.password); !page.in() {
-			t.Fatalf("naming the organization does not work: %d\n%s", page.status, page.body)
+			t.Fatalf("sign-in with the name of the organization fails: %d\n%s", page.status, page.body)
 		}
 		if page := b.get("/account"); !strings.Contains(page.body, "<dd>"+name+"</dd>") {
 			t.Errorf("signed in to another organization:\n%s", page.body)
 		}
-		// This browser is known by now: its account comes before those of others.
+		// The server recognizes this browser now, so the account that it used comes first.
 		b.Jar = withoutCookie(t, b, "hf_session")
 		if page := b.try("", email, honest.password); !page.in() {
 			t.Errorf("a browser that has signed in before: %d\n%s", page.status, page.body)
@@ -232,10 +232,10 @@ func TestAttackAccountSquatting(t *testing.T) {
 	})
 }
 
-// withoutCookie returns the cookies of a browser without one.
+// withoutCookie returns the cookies of a browser without the named one.
 func withoutCookie(t *testing.T, b *signInBrowser, name string) http.CookieJar {
 	t.Helper()
-	here, err := url.Parse(b.w.BaseURL)
+	base, err := url.Parse(b.w.BaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,10 +243,10 @@ func withoutCookie(t *testing.T, b *signInBrowser, name string) http.CookieJar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range b.Jar.Cookies(here) {
+	for _, c := range b.Jar.Cookies(base) {
 		if c.Name != name {
 			c.Path = "/"
-			jar.SetCookies(here, []*http.Cookie{c})
+			jar.SetCookies(base, []*http.Cookie{c})
 		}
 	}
 	return jar

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A page that many write to: the log of a server, what a sink received.
+// An attackText is a text with concurrent writers: the log of a server, or the requests to a sink.
 type attackText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -40,8 +40,8 @@ func (x *attackText) String() string {
 	return x.text.String()
 }
 
-// newSink starts a sink that keeps all that it is sent, headers and bodies, under
-// a line with the type and the subject of each event.
+// newSink starts a sink that records the headers and bodies of all requests, each after a line with
+// the type and the subject of the event.
 func newSink(t *testing.T) (address string, received *attackText) {
 	t.Helper()
 	received = &attackText{}
@@ -56,10 +56,10 @@ func newSink(t *testing.T) (address string, received *attackText) {
 	return s.URL, received
 }
 
-// TestAttackSecretsInAddresses makes a feed and a subscription whose addresses
-// hold a secret in their query, as signed addresses of object stores do, and
-// which fail. The secret is in no log, no event of another subscription, no audit
-// entry and no error, and only those who may change the thing are shown it.
+// TestAttackSecretsInAddresses creates a feed and a subscription whose addresses fail and have a
+// secret in their query, like the signed addresses of object stores. The secret appears in no log,
+// no event to another subscription, no audit entry and no error. Only callers who may change the
+// resource see it.
 func TestAttackSecretsInAddresses(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -82,7 +82,7 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 			return strings.Contains(w.send(t, bearer, "GET", "/advisories/v1/feeds/"+feed, "").body, "404 Not Found") &&
 				strings.Contains(log.String(), "a sink is down")
 		})
-		told := addressAnswers(t, w, bearer, feed, sub)
+		answers := addressAnswers(t, w, bearer, feed, sub)
 		w.send(t, w.Token, "PATCH", "/advisories/v1/feeds/"+feed, `{"interval":"7200s"}`)
 		w.send(t, w.Token, "DELETE", "/advisories/v1/feeds/"+feed, "")
 		w.send(t, w.Token, "DELETE", "/events/v2beta1/subscriptions/"+sub, "")
@@ -91,7 +91,7 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 				strings.Contains(received.String(), "feed.deleted.v1 of "+feed)
 		})
 		for where, text := range map[string]string{
-			"the log": log.String(), "a sink": received.String(), "answers": told,
+			"the log": log.String(), "a sink": received.String(), "answers": answers,
 			"the audit log": w.send(t, w.Token, "GET", "/audit/v1/entries", "").body,
 		} {
 			if i := strings.Index(text, secret); i >= 0 {
@@ -104,24 +104,24 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 	})
 }
 
-// addressAnswers is what the API answers a reader about a feed and a
-// subscription. It checks that the owner is shown the whole addresses.
+// addressAnswers returns the answers of the API to a reader about a feed and a subscription. It
+// checks that the owner sees the whole addresses.
 func addressAnswers(t *testing.T, w *world, reader, feed, sub string) string {
 	t.Helper()
-	var told strings.Builder
+	var answers strings.Builder
 	for protocol, call := range w.protocols() {
 		for _, in := range []proto.Message{
 			&advisoriespb.GetAdvisoryFeedRequest{Uid: feed}, &advisoriespb.ListAdvisoryFeedsRequest{},
 			&eventspb.GetSubscriptionRequest{Uid: sub}, &eventspb.ListSubscriptionsRequest{},
 		} {
-			fmt.Fprintln(&told, prototext.Format(must[proto.Message](t, call, reader, in)))
-			if own := prototext.Format(must[proto.Message](t, call, w.Token, in)); !strings.Contains(own, "?sig=") {
-				t.Errorf("over %s the owner is shown %s", protocol, own)
+			fmt.Fprintln(&answers, prototext.Format(must[proto.Message](t, call, reader, in)))
+			if shown := prototext.Format(must[proto.Message](t, call, w.Token, in)); !strings.Contains(shown, "?sig=") {
+				t.Errorf("over %s the owner gets %s, without the secret", protocol, shown)
 			}
 		}
 	}
 	for _, target := range []string{"/events/v1/subscriptions", "/deliveries/v1/deliveries"} {
-		fmt.Fprintln(&told, w.send(t, reader, "GET", target, "").body)
+		fmt.Fprintln(&answers, w.send(t, reader, "GET", target, "").body)
 	}
 	for _, wrong := range []string{
 		"https://u:s3cr3t-signature@feeds.example/", "https://feeds example/?s3cr3t-signature",
@@ -134,8 +134,8 @@ func addressAnswers(t *testing.T, w *world, reader, feed, sub string) string {
 			if got.status != http.StatusBadRequest {
 				t.Errorf("%s as %s: HTTP status %d", wrong, field, got.status)
 			}
-			fmt.Fprintln(&told, got.body)
+			fmt.Fprintln(&answers, got.body)
 		}
 	}
-	return told.String()
+	return answers.String()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// deployRole is an identity of whoever has the role deploy in AWS.
+// deployRole creates an identity for every holder of the AWS role deploy.
 func (w *world) deployRole(t *testing.T) string {
 	t.Helper()
 	return w.identify(t,
@@ -25,7 +25,7 @@ func (w *world) deployRole(t *testing.T) string {
 		}}})
 }
 
-// presented exchanges a bearer over both protocols, which must agree.
+// presented exchanges a bearer over both protocols. It fails the test if their results differ.
 func (w *world) presented(t *testing.T, bearer, identity string) *status.Status {
 	t.Helper()
 	_, http := w.exchangeHTTP(t, bearer, w.wish(identity))
@@ -36,9 +36,9 @@ func (w *world) presented(t *testing.T, bearer, identity string) *status.Status 
 	return grpc
 }
 
-// TestAttackReplayedProof has somebody copy the proof of an AWS role. It is good
-// for the identity that it names, at this server, for 15 minutes, and for nothing
-// else; AWS is not asked about it then.
+// TestAttackReplayedProof replays a copied proof of an AWS role. The proof is valid only for the
+// identity that it names, only at this server, and only for 15 minutes. After that the server
+// refuses it without a request to AWS.
 func TestAttackReplayedProof(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		aws := &awsService{answer: asXML}
@@ -46,7 +46,8 @@ func TestAttackReplayedProof(t *testing.T) {
 		t.Cleanup(endpoint.Close)
 		clock := newClock()
 		w := serve(t, url, server.Config{AWSEndpoint: endpoint.URL, Now: clock.now}, nil)
-		identity, twin, gone := w.deployRole(t), w.deployRole(t), w.deployRole(t) // each would take the role
+		// Each of these identities accepts the role.
+		identity, twin, gone := w.deployRole(t), w.deployRole(t), w.deployRole(t)
 		bearer := w.awsProof(identity, awsSecret, nil, nil)
 		left := w.awsProof(gone, awsSecret, nil, nil)
 		if st := w.presented(t, left, gone); st.Code() != codes.OK {
@@ -88,12 +89,12 @@ func TestAttackReplayedProof(t *testing.T) {
 			t.Errorf("after 16 minutes: %v", st)
 		}
 		if n := aws.asked.Load() - asked; n != 0 {
-			t.Errorf("AWS was asked %d times about a proof that is too old", n)
+			t.Errorf("%d requests to AWS about an expired proof", n)
 		}
 	})
 }
 
-// retold is a proof with a part of its text replaced.
+// retold returns a proof with a part of its text replaced.
 func retold(bearer, old, replacement string) string {
 	text, err := base64.URLEncoding.DecodeString(bearer)
 	if err != nil {
@@ -102,8 +103,8 @@ func retold(bearer, old, replacement string) string {
 	return base64.URLEncoding.EncodeToString([]byte(strings.Replace(string(text), old, replacement, 1)))
 }
 
-// TestAttackProofForAnotherServer presents proofs that were made for a server
-// whose address resembles ours. AWS would vouch for each of them.
+// TestAttackProofForAnotherServer presents proofs for servers whose addresses resemble this
+// server's. AWS would confirm each of them.
 func TestAttackProofForAnotherServer(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		aws := &awsService{answer: asXML}
@@ -131,7 +132,7 @@ func TestAttackProofForAnotherServer(t *testing.T) {
 				t.Errorf("for %s: %v, want %v", audience, st, code)
 			}
 			if n := aws.asked.Load() - asked; (n > 0) != (code == codes.OK) {
-				t.Errorf("for %s: AWS was asked %d times", audience, n)
+				t.Errorf("for %s: %d requests to AWS", audience, n)
 			}
 		}
 	})

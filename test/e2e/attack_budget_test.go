@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// operate runs a command of the operator beside the server.
+// operate runs an operator command for the running server.
 func (w *world) operate(t *testing.T, words ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -35,7 +35,7 @@ func (w *world) operate(t *testing.T, words ...string) string {
 	return out.String()
 }
 
-// limits is a request that limits the repos of a group.
+// limits returns a request that limits the number of repos in a group.
 func limits(group string, repos int64) *budgetspb.UpdateBudgetRequest {
 	return &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: group, Repos: &repos}}
 }
@@ -50,9 +50,9 @@ func quotaOf(st *status.Status) *errdetails.QuotaFailure_Violation {
 	return nil
 }
 
-// TestAttackRaiseBudget has everybody but those above raise the budget of a group:
-// its own administrators, owners of other organizations, narrowed tokens, strangers.
-// Whoever may update the group above can, and the operator for an organization.
+// TestAttackRaiseBudget tries to raise the budget of a group as its own administrators, as owners
+// of other organizations, with narrowed tokens and as strangers. Only callers who may update the
+// parent group can, and for an organization the operator.
 func TestAttackRaiseBudget(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		above := w.child(t, w.folder, "above")
@@ -102,7 +102,7 @@ func TestAttackRaiseBudget(t *testing.T) {
 		w.operate(t, "budgets", "set", "dev", "repos=1")
 		w.overBudget(t, owner, w.a, "repos", "the operator of the installation can raise it")
 		if shown := w.operate(t, "budgets", "show", "dev"); !strings.Contains(shown, "repos                1     1\n") {
-			t.Errorf("the operator sees\n%s", shown)
+			t.Errorf("the operator's output is\n%s", shown)
 		}
 		w.operate(t, "budgets", "set", w.a, "repos=unlimited")
 		w.allowed(t, owner, &registrypb.CreateRepoRequest{Parent: w.a, Repo: &registrypb.Repo{Name: "two"}})
@@ -110,8 +110,8 @@ func TestAttackRaiseBudget(t *testing.T) {
 	})
 }
 
-// overBudget checks that a group can have no further repo, what its members are told,
-// and that a dry run is told the same.
+// overBudget checks that a group cannot get another repo, which error its members get, and that a
+// dry run gives the same error.
 func (w *tenants) overBudget(t *testing.T, bearer, group, metric, end string) {
 	t.Helper()
 	for _, dry := range []bool{false, true} {
@@ -129,8 +129,8 @@ func (w *tenants) overBudget(t *testing.T, bearer, group, metric, end string) {
 	}
 }
 
-// TestAttackBudgetUsage asks for what others use: by the API, by the list, by events,
-// and by the text of a refusal.
+// TestAttackBudgetUsage tries to read the usage of other groups: with the get and list methods,
+// from events, and from the text of an error.
 func TestAttackBudgetUsage(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.operate(t, "budgets", "set", w.a, "repos=1", "stored_bytes=5000")
@@ -167,19 +167,19 @@ func TestAttackBudgetUsage(t *testing.T) {
 			q := quotaOf(st)
 			if st.Code() != codes.FailedPrecondition || q.GetSubject() != "" || q.GetQuotaValue() != 0 ||
 				strings.ContainsAny(st.Message()+fmt.Sprint(st.Details()), "0123456789") && strings.Contains(fmt.Sprint(st), w.a) {
-				t.Errorf("over %s, a pusher learns %v", name, st)
+				t.Errorf("over %s, a pusher gets %v", name, st)
 			}
 		}
 		pushing := w.mint(t, pusher, token.Claims{Audience: []string{w.RegistryHost}})
 		got := w.oci(t, pushing, "POST", "/v2/dev/folder/new/blobs/uploads/?digest="+digestOf("x"), "x")
 		if got.status != http.StatusForbidden || !strings.Contains(got.body, `"DENIED"`) || strings.Contains(got.body, w.a) {
-			t.Errorf("the registry answers %d %s", got.status, got.body)
+			t.Errorf("answer of the registry: %d %s", got.status, got.body)
 		}
 	})
 }
 
-// TestAttackBudgetBytes stores more bytes than a group may: with pushes, mounts from
-// elsewhere, uploads that are sent and not finished; and has others pay for it.
+// TestAttackBudgetBytes tries to store more bytes than a group may have: with pushes, with mounts
+// from another repo, and with unfinished uploads. It also checks that no other group is charged.
 func TestAttackBudgetBytes(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		layer := strings.Repeat("layer", 200)
@@ -201,13 +201,13 @@ func TestAttackBudgetBytes(t *testing.T) {
 		}
 		got := []int{mount("folder/app"), mount("folder/app"), mount("folder/more")}
 		if !slices.Equal(got, []int{201, 201, 403}) {
-			t.Errorf("mounts: %v", got)
+			t.Errorf("HTTP status of the mounts: %v", got)
 		}
 		if got := used(w.folder); got != int64(len(layer)) {
-			t.Errorf("the folder uses %d bytes after a mount of %d", got, len(layer))
+			t.Errorf("the folder uses %d bytes after a mount of %d bytes", got, len(layer))
 		}
 		if got := used(w.a) - before; got != int64(len(layer)) {
-			t.Errorf("the organization uses %d bytes more after a mount of %d", got, len(layer))
+			t.Errorf("the organization uses %d bytes more after a mount of %d bytes", got, len(layer))
 		}
 		big := strings.Repeat("x", 600)
 		over := map[string]reply{
@@ -222,16 +222,16 @@ func TestAttackBudgetBytes(t *testing.T) {
 				t.Errorf("%s: %d %s", how, r.status, r.body)
 			}
 		}
-		at := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
-		if got := w.oci(t, w.RegistryToken, "PATCH", at, big[:400]).status; got != http.StatusAccepted ||
+		first := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
+		if got := w.oci(t, w.RegistryToken, "PATCH", first, big[:400]).status; got != http.StatusAccepted ||
 			used(w.folder) != 1400 {
-			t.Errorf("after an unfinished upload, %d, the folder uses %d bytes", got, used(w.folder))
+			t.Errorf("after an unfinished upload (status %d) the folder uses %d bytes", got, used(w.folder))
 		}
 		second := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
 		if got := w.oci(t, w.RegistryToken, "PATCH", second, big[:400]).status; got != http.StatusForbidden {
 			t.Errorf("a second unfinished upload: %d", got)
 		}
-		if got := w.oci(t, w.RegistryToken, "DELETE", at, "").status; got != http.StatusNoContent {
+		if got := w.oci(t, w.RegistryToken, "DELETE", first, "").status; got != http.StatusNoContent {
 			t.Errorf("cancel an upload: %d", got)
 		}
 		if got := used(w.folder); got != int64(len(layer)) {
@@ -240,13 +240,13 @@ func TestAttackBudgetBytes(t *testing.T) {
 		if got := w.oci(t, w.RegistryToken, "DELETE",
 			"/v2/dev/folder/app/blobs/"+digestOf(layer), ""); got.status != http.StatusAccepted ||
 			used(w.folder) != 0 {
-			t.Errorf("after a delete, %d, the folder uses %d bytes", got.status, used(w.folder))
+			t.Errorf("after a deletion (status %d) the folder uses %d bytes", got.status, used(w.folder))
 		}
 	})
 }
 
-// TestAttackBudgetPulls uses up the pulls of a group: strangers those of strangers
-// alone, and members get an error that says when to come back.
+// TestAttackBudgetPulls uses up the pulls of a group. Anonymous clients can use up only the
+// anonymous pulls. Members get an error with the time to wait.
 func TestAttackBudgetPulls(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.repo(t, w.folder, "app")
@@ -260,7 +260,7 @@ func TestAttackBudgetPulls(t *testing.T) {
 			pull("")
 		}
 		if got := pull(""); got.status != http.StatusTooManyRequests || strings.Contains(got.body, w.a) {
-			t.Errorf("a stranger's sixth pull: %d %s", got.status, got.body)
+			t.Errorf("the sixth anonymous pull: %d %s", got.status, got.body)
 		}
 		for i := range 3 {
 			if got := pull(w.RegistryToken); got.status != http.StatusOK {
@@ -274,7 +274,7 @@ func TestAttackBudgetPulls(t *testing.T) {
 			t.Errorf("a member's fourth pull: %d %v %s", got.status, got.header, got.body)
 		}
 		if got := w.oci(t, w.RegistryToken, "HEAD", "/v2/dev/folder/app/manifests/1.0", ""); got.status != http.StatusOK {
-			t.Errorf("a question whether it is there: %d", got.status)
+			t.Errorf("HEAD request: %d", got.status)
 		}
 		b := must[*budgetspb.Budget](t, w.overGRPC, w.Token, &budgetspb.GetBudgetRequest{Uid: w.a})
 		if u := b.GetUsage(); u.GetPullsToday() != 3 || u.GetPublicPullsToday() != 3 {
@@ -287,8 +287,9 @@ func TestAttackBudgetPulls(t *testing.T) {
 	})
 }
 
-// TestAttackBudgetRequests makes requests as fast as it can. It slows down its own
-// organization, and nobody else: not people, nor other organizations, nor the target.
+// TestAttackBudgetRequests sends requests as fast as it can. It slows down only its own
+// organization: not people, not other organizations, and not the organization that receives the
+// requests.
 func TestAttackBudgetRequests(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -305,7 +306,7 @@ func TestAttackBudgetRequests(t *testing.T) {
 			_, st := call(t, bearer, proto.Message(&iampb.ListGroupsRequest{}))
 			return st
 		}
-		clock.hold() // it is fast, on a slow machine too
+		clock.hold() // so that the requests are fast even on a slow machine
 		refused := 0
 		for _, call := range w.protocols() {
 			for range 50 {
@@ -321,7 +322,7 @@ func TestAttackBudgetRequests(t *testing.T) {
 				}
 				if refused++; st.Code() != codes.ResourceExhausted ||
 					quotaOf(st).GetQuotaMetric() != "requests_per_second" || retry <= 0 || retry > time.Second {
-					t.Fatalf("error = %v", st)
+					t.Fatalf("refusal = %v", st)
 				}
 			}
 			for who, bearer := range map[string]string{"another organization's": quiet, "a person's": w.mallory} {
@@ -331,11 +332,11 @@ func TestAttackBudgetRequests(t *testing.T) {
 			}
 		}
 		if refused < 50 {
-			t.Errorf("%d of 100 requests were refused", refused)
+			t.Errorf("%d of 100 requests were refused, want at least 50", refused)
 		}
 		got := w.oci(t, w.mint(t, resource.UID(noisy), token.Claims{Audience: []string{w.RegistryHost}}), "GET", "/v2/", "")
 		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
-			t.Errorf("the registry answers %d %s", got.status, got.body)
+			t.Errorf("answer of the registry: %d %s", got.status, got.body)
 		}
 		metrics := w.send(t, "", "GET", "/metrics", "").body
 		if !strings.Contains(metrics, `holdfast_budget_refusals_total{budget="requests_per_second"}`) ||
@@ -345,8 +346,8 @@ func TestAttackBudgetRequests(t *testing.T) {
 	})
 }
 
-// TestBudgetEvents: every change of a budget is in the audit log of its group, with
-// what was there before.
+// TestBudgetEvents checks that the audit log of a group has every change of its budget, with the
+// previous values.
 func TestBudgetEvents(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, limits(w.folder, 3))
@@ -363,7 +364,7 @@ func TestBudgetEvents(t *testing.T) {
 	})
 }
 
-// budgetSteps are the steps of TestApiBothProtocols about budgets.
+// budgetSteps are the budget steps of TestApiBothProtocols.
 func budgetSteps() []step {
 	update := func(b *budgetspb.Budget, paths ...string) func(*story) proto.Message {
 		return func(s *story) proto.Message {
@@ -375,11 +376,11 @@ func budgetSteps() []step {
 	get := func(s *story) proto.Message { return &budgetspb.GetBudgetRequest{Uid: s.uid("images")} }
 	remove := func(s *story) proto.Message { return &budgetspb.DeleteBudgetRequest{Uid: s.uid("images")} }
 	list := func(*story) proto.Message { return &budgetspb.ListBudgetsRequest{OrderBy: "create_time desc"} }
-	none, some, negative := int64(0), int64(50_000_000_000), int64(-1)
+	zero, large, negative := int64(0), int64(50_000_000_000), int64(-1)
 	return []step{
 		{name: "budget there is none of", in: get},
-		{name: "budget", in: update(&budgetspb.Budget{StoredBytes: &some, Webhooks: &none})},
-		{name: "budget of repos", in: update(&budgetspb.Budget{Repos: &none})},
+		{name: "budget", in: update(&budgetspb.Budget{StoredBytes: &large, Webhooks: &zero})},
+		{name: "budget of repos", in: update(&budgetspb.Budget{Repos: &zero})},
 		{name: "repo over it", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
 			return &registrypb.CreateRepoRequest{Parent: s.uid("images"), Repo: &registrypb.Repo{Name: "over"}}
 		}},
@@ -391,7 +392,7 @@ func budgetSteps() []step {
 		{
 			name: "budget by somebody else",
 			code: codes.PermissionDenied,
-			in:   update(&budgetspb.Budget{Repos: &some}),
+			in:   update(&budgetspb.Budget{Repos: &large}),
 			as:   "ada",
 		},
 		{name: "budgets", in: list},

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A wire is a connection over HTTP/2 on which a test writes frames as it likes.
+// A wire is an HTTP/2 connection on which a test writes any frames.
 type wire struct {
 	net.Conn
 	*http2.Framer
@@ -28,8 +28,7 @@ type wire struct {
 	stream uint32
 }
 
-// newWire opens a connection. The server's frames are read and thrown away,
-// unless the client is deaf.
+// newWire opens a connection. If deaf is false, it reads and discards the server's frames.
 func newWire(t *testing.T, address string, deaf bool, settings ...http2.Setting) *wire {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
@@ -44,21 +43,21 @@ func newWire(t *testing.T, address string, deaf bool, settings ...http2.Setting)
 	}
 	_, err = io.WriteString(conn, http2.ClientPreface)
 	if err := errors.Join(err, w.WriteSettings(settings...)); err != nil {
-		return w // shown out already
+		return w // the server has already closed the connection
 	}
 	return w
 }
 
-// headers returns a block of headers for a request.
+// headers returns the encoded header block of a request.
 func (w *wire) headers(fields ...string) []byte {
 	w.block.Reset()
 	for i := 0; i < len(fields); i += 2 {
-		_ = w.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) // to memory
+		_ = w.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}) // a write to memory does not fail
 	}
 	return bytes.Clone(w.block.Bytes())
 }
 
-// call begins a call over gRPC, with all of its message if that is not nil.
+// call starts a gRPC call. If message is not nil, it sends the whole message.
 func (w *wire) call(method string, message []byte) error {
 	block := w.headers(":method", "POST", ":scheme", "http", ":authority", "holdfast.test",
 		":path", method, "content-type", "application/grpc", "te", "trailers")
@@ -70,7 +69,7 @@ func (w *wire) call(method string, message []byte) error {
 	return err
 }
 
-// get makes a request that is not gRPC's.
+// get sends a request that is not gRPC.
 func (w *wire) get(path string) error {
 	err := w.WriteHeaders(http2.HeadersFrameParam{
 		StreamID: w.stream, EndHeaders: true, EndStream: true,
@@ -82,9 +81,10 @@ func (w *wire) get(path string) error {
 
 var emptyMessage = make([]byte, 5)
 
-// TestAttackConnections: one address opens a thousand connections, and does with
-// them what costs the server most. It gets as many as the settings say, and the
-// server stays small; once the connections are closed, the address is served.
+// TestAttackConnections opens a thousand connections from one address and uses each in the way that
+// costs the server most. The address gets only the configured number of connections, and the
+// server's memory stays small. Once the connections are closed, the server accepts the address
+// again.
 func TestAttackConnections(t *testing.T) {
 	const connections = 1000
 	noWindow := http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}
@@ -101,7 +101,7 @@ func TestAttackConnections(t *testing.T) {
 		"of gRPC, with calls that wait for messages": func(t *testing.T, address string) {
 			w := newWire(t, address, false)
 			for range 100 {
-				_ = w.call(callPing, nil) // it may be shown out, here and below
+				_ = w.call(callPing, nil) // the server may close the connection, here and below
 			}
 		},
 		"of gRPC, with answers that are not taken": func(t *testing.T, address string) {
@@ -129,7 +129,7 @@ func TestAttackConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := attacked(t)
 			rest := atRest(t, p)
-			owner := p.owner() // has its connection before the attack
+			owner := p.owner() // connects before the attack
 			procMust[any](t, owner, http.MethodGet, "/iam/v2beta1/groups", nil)
 			var wg sync.WaitGroup
 			for range 8 {
@@ -154,8 +154,8 @@ func TestAttackConnections(t *testing.T) {
 	}
 }
 
-// TestAttackConnectionsEnd: an address that had all its connections can have new
-// ones as soon as it has closed some.
+// TestAttackConnectionsEnd checks that an address at its limit can open new connections as soon as
+// it has closed others.
 func TestAttackConnectionsEnd(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=3")
 	var all []net.Conn
@@ -168,7 +168,7 @@ func TestAttackConnectionsEnd(t *testing.T) {
 	}
 	defer refused.Close()
 	if _, err := refused.Read(make([]byte, 1)); err == nil {
-		t.Fatal("the fourth connection is served")
+		t.Fatal("the server accepts a fourth connection")
 	}
 	all[0].Close()
 	procUntil(t, "the address is served again", func() bool {
@@ -176,8 +176,8 @@ func TestAttackConnectionsEnd(t *testing.T) {
 	})
 }
 
-// TestAttackRapidReset: a client begins calls and gives them up at once, as fast as
-// it can. The server goes on serving others, and stays small.
+// TestAttackRapidReset starts calls and cancels them immediately, as fast as possible. The server
+// continues to serve others, and its memory stays small.
 func TestAttackRapidReset(t *testing.T) {
 	const resets = 50_000
 	for name, begin := range map[string]func(w *wire) error{
@@ -200,7 +200,7 @@ func TestAttackRapidReset(t *testing.T) {
 				for range resets {
 					id := w.stream
 					if err := errors.Join(begin(w), w.WriteRSTStream(id, http2.ErrCodeCancel)); err != nil {
-						break // shown out
+						break // the server has closed the connection
 					}
 				}
 				staysWithin(t, p, rest, strangersMay)
@@ -209,8 +209,8 @@ func TestAttackRapidReset(t *testing.T) {
 	}
 }
 
-// TestAttackRefusals: a client is refused again and again, and nothing of it stays,
-// whatever time it wants to wait.
+// TestAttackRefusals sends calls that are refused, with and without a long timeout. The server
+// keeps no memory for them.
 func TestAttackRefusals(t *testing.T) {
 	const calls = 200_000
 	for name, method := range map[string]string{"that needs a token": callCreate, "that needs none": callPing} {
@@ -230,7 +230,7 @@ func TestAttackRefusals(t *testing.T) {
 					err := w.WriteHeaders(http2.HeadersFrameParam{
 						StreamID: w.stream, BlockFragment: w.headers(fields...), EndHeaders: true, EndStream: true,
 					})
-					if err != nil { // shown out: it comes again
+					if err != nil { // the server has closed the connection, so open another
 						w = newWire(t, p.address, false)
 						continue
 					}
@@ -242,7 +242,7 @@ func TestAttackRefusals(t *testing.T) {
 	}
 }
 
-// TestAttackHeaders: a client sends headers that never end. The server hangs up.
+// TestAttackHeaders sends headers that never end. The server closes the connection.
 func TestAttackHeaders(t *testing.T) {
 	for name, first := range map[string]func(w *wire) error{
 		"on a new connection": func(*wire) error { return nil },
@@ -259,7 +259,7 @@ func TestAttackHeaders(t *testing.T) {
 			block := w.headers(":method", "POST", ":scheme", "http", ":authority",
 				"holdfast.test", ":path", callPing, "content-type", "application/grpc")
 			err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.stream, BlockFragment: block})
-			// A field that is not in the table, and a value of 16,000 bytes.
+			// A field that is not in the HPACK table, with a value of 16,000 bytes.
 			junk := append([]byte{0, 1, 'x', 0x7f, 0x80 | (16000-127)&0x7f, (16000 - 127) >> 7}, make([]byte, 16000)...)
 			_ = w.SetWriteDeadline(time.Now().Add(procPatience))
 			n := 0
@@ -267,7 +267,7 @@ func TestAttackHeaders(t *testing.T) {
 				err = w.WriteContinuation(w.stream, false, junk)
 			}
 			if err == nil || isTimeout(err) {
-				t.Errorf("after %d pieces: %v, want that the server hangs up", n, err)
+				t.Errorf("after %d frames: %v, want a closed connection", n, err)
 			}
 			staysWithin(t, p, rest, strangersMay)
 		})
@@ -279,9 +279,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &netErr) && netErr.Timeout()
 }
 
-// TestAttackBombs: a small message that is a gigabyte once it is inflated is not
-// inflated to more than a message may have, whoever sends it, and on whichever
-// path; that of a stranger not at all.
+// TestAttackBombs sends small messages that decompress to a gigabyte. The server decompresses at
+// most the size limit of a message, for every caller and on every path. It does not decompress
+// messages of strangers at all.
 func TestAttackBombs(t *testing.T) {
 	p := attacked(t)
 	rest := atRest(t, p)
@@ -311,7 +311,7 @@ func TestAttackBombs(t *testing.T) {
 			}
 			tt.header.Del("Grpc-Encoding")
 			if got := callRaw(t, cc, callPing, tt.header, framed(0, nil)); got != "0" {
-				t.Errorf("a message as it is: grpc-status %q", got)
+				t.Errorf("an uncompressed message: grpc-status %q", got)
 			}
 		})
 	}
@@ -334,8 +334,8 @@ func TestAttackBombs(t *testing.T) {
 	}
 }
 
-// gzipBomb is so many zeros, a multiple of a megabyte, compressed: one megabyte
-// again and again, which takes no time to make.
+// gzipBomb returns size zero bytes, compressed. size is a multiple of a megabyte. It repeats one
+// compressed megabyte, which is fast.
 func gzipBomb(t *testing.T, size int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -349,12 +349,13 @@ func gzipBomb(t *testing.T, size int) []byte {
 	return bytes.Repeat(b.Bytes(), size>>20)
 }
 
-// framed is a message with its prefix.
+// framed returns a message with its gRPC prefix.
 func framed(compressed byte, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{compressed}, uint32(len(message))), message...)
 }
 
-// callRaw makes a call and returns its status, "" if the server hung up.
+// callRaw makes a call and returns its status. The status is "" if the server closed the
+// connection.
 func callRaw(t *testing.T, cc *http2.ClientConn, method string, header http.Header, body []byte) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -370,6 +371,6 @@ func callRaw(t *testing.T, cc *http2.ClientConn, method string, header http.Head
 		return ""
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // the trailers come after it
+	_, _ = io.Copy(io.Discard, resp.Body) // the trailers follow the body
 	return resp.Trailer.Get("Grpc-Status") + resp.Header.Get("Grpc-Status")
 }

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// attackRecord is an advisory as a feed has it.
+// attackRecord is an advisory in the form of a feed.
 const attackRecord = `{"id":"ATTACK-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z",` +
 	`"summary":"x",` +
 	`"affected":[{"package":{"ecosystem":"npm","name":"p"},"versions":["1.0.0"]}]}`
 
-// A stallingFeed is a server of feeds: every path below /stall/ sends a byte and
-// then nothing until the test ends, the others send a record.
+// A stallingFeed is a server of feeds. Every path below /stall/ sends one byte and then nothing
+// until the test ends. All other paths send a record.
 type stallingFeed struct {
 	*httptest.Server
 	stalled atomic.Int32
@@ -42,15 +42,15 @@ func newStallingFeed(t *testing.T) *stallingFeed {
 	return f
 }
 
-// feed makes a feed in a group as the owner and returns its uid.
+// feed creates a feed in a group as the owner and returns its UID.
 func (w *world) feed(t *testing.T, group, name, address string) string {
 	t.Helper()
 	return w.post(t, "/advisories/v1/feeds/"+group, `{"name":"`+name+`","address":"`+address+`"}`)
 }
 
-// TestAttackStalledFeeds has an organization fill the queue of feeds with
-// addresses that stall. A feed of another organization is read all the same, and
-// meanwhile only one of the attacker's is being fetched.
+// TestAttackStalledFeeds lets an organization fill the queue of feeds with addresses that stall.
+// The server still reads the feed of another organization, and fetches only one of the attacker's
+// feeds at a time.
 func TestAttackStalledFeeds(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -72,7 +72,7 @@ func TestAttackStalledFeeds(t *testing.T) {
 			return f.Last.Counts.Created == "1"
 		})
 		if n := attacker.stalled.Load(); n != 1 {
-			t.Errorf("%d feeds of one organization are fetched at once, want 1", n)
+			t.Errorf("%d feeds of one organization are fetched at the same time, want 1", n)
 		}
 	})
 }

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestAttackFiles: somebody else on the machine reads what the server keeps. What
-// it makes is its user's alone, and so becomes what it finds, whoever made that.
+// TestAttackFiles checks that other users of the machine cannot read the server's files. The server
+// creates files for its own user only, and restricts the permissions of files that it finds,
+// whoever created them.
 func TestAttackFiles(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, dir string){
 		"a new folder": func(t *testing.T, dir string) {
@@ -58,7 +59,7 @@ func TestAttackFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if seen < 10 {
-				t.Errorf("only %d files and folders were looked at", seen)
+				t.Errorf("only %d files and folders were checked", seen)
 			}
 			p.stop()
 		})
@@ -72,7 +73,7 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 	}
 }
 
-// pushBlob has the server keep a blob.
+// pushBlob creates a repo, if it is missing, and pushes a blob.
 func pushBlob(t *testing.T, p *proc) {
 	t.Helper()
 	owner := p.owner()

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// eachTimedWorld runs f against a new server over every engine, whose clock stands
-// still until it is put forward: on a slow machine no delay passes by itself.
+// eachTimedWorld runs f with a new server on every engine. The clock of the server stands still
+// until the test advances it, so that no delay passes by itself on a slow machine.
 func eachTimedWorld(t *testing.T, f func(t *testing.T, w *world, c *clock)) {
 	t.Helper()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -25,8 +25,8 @@ func eachTimedWorld(t *testing.T, f func(t *testing.T, w *world, c *clock)) {
 	})
 }
 
-// guessFrom sends wrong passwords from one address until it is told to wait, and
-// returns how many were checked.
+// guessFrom sends wrong passwords from one address until the server asks it to wait. It returns the
+// number of passwords that were checked.
 func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 	t.Helper()
 	b := w.signInBrowser(t, address)
@@ -39,15 +39,15 @@ func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 		case http.StatusTooManyRequests:
 			return checked
 		default:
-			t.Fatalf("a guess: %d\n%s", page.status, page.body)
+			t.Fatalf("unexpected answer to a guess: %d\n%s", page.status, page.body)
 		}
 	}
-	t.Fatalf("50 guesses from %s have to wait for nothing", address)
+	t.Fatalf("50 guesses from %s without a delay", address)
 	return 0
 }
 
-// Nobody keeps somebody else out of an account by guessing at it: neither from
-// one address nor from many. Those who guess are slowed down all the same.
+// Guessing passwords does not lock the owner out of an account, neither from one address nor from
+// many. The guesses are slowed down nevertheless.
 func TestAttackLockOut(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
 		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
@@ -58,7 +58,7 @@ func TestAttackLockOut(t *testing.T) {
 		home.Jar = withoutCookie(t, home, "hf_session")
 
 		if n := w.guessFrom(t, "127.0.2.1", ann.email); n != 10 {
-			t.Errorf("one address may guess %d times", n)
+			t.Errorf("one address had %d guesses, want 10", n)
 		}
 		if page := w.signInBrowser(t, "127.0.1.2").try("", ann.email, ann.password); !page.in() {
 			t.Errorf("the owner, in a new browser, after guesses from one address: %d\n%s", page.status, page.body)
@@ -68,14 +68,14 @@ func TestAttackLockOut(t *testing.T) {
 			total += w.guessFrom(t, fmt.Sprintf("127.0.3.%d", i+1), ann.email)
 		}
 		if total > 30 {
-			t.Errorf("eleven addresses may guess %d times", total)
+			t.Errorf("eleven addresses had %d guesses, want at most 30", total)
 		}
-		// From now on strangers wait, and the owner is one in a new browser.
+		// From here on unknown browsers must wait, and a new browser of the owner is unknown.
 		page := w.signInBrowser(t, "127.0.1.3").try("", ann.email, ann.password)
 		if page.status != http.StatusTooManyRequests || page.header.Get("Retry-After") == "" {
 			t.Errorf("a stranger with the right password: %d", page.status)
 		}
-		// Not so in the browser of before, also from where somebody guesses.
+		// A browser that has signed in before need not wait, even at an address that guesses.
 		if page := home.try("", ann.email, ann.password); !page.in() {
 			t.Errorf("the owner, in a browser that has signed in before: %d\n%s", page.status, page.body)
 		}
@@ -83,9 +83,9 @@ func TestAttackLockOut(t *testing.T) {
 		near := w.signInBrowser(t, "127.0.2.1")
 		near.Jar = home.Jar
 		if page := near.try("", ann.email, ann.password); !page.in() {
-			t.Errorf("the owner, at the address of one who guesses: %d\n%s", page.status, page.body)
+			t.Errorf("the owner, at an address that guesses: %d\n%s", page.status, page.body)
 		}
-		// Nor with a link of an administrator.
+		// With a link from an administrator, the owner need not wait either.
 		link := must[*signinpb.AccountLink](t, w.overGRPC, w.Token, &signinpb.CreateAccountLinkRequest{Uid: ann.uid})
 		w.followLink(t, link.GetUrl(), "another yellow anchor of ann")
 		c.advance(time.Hour)
@@ -95,8 +95,8 @@ func TestAttackLockOut(t *testing.T) {
 	})
 }
 
-// The cookie of a browser that has signed in before gives a few tries, at the
-// account that it has signed in to and at no other.
+// The cookie of a browser that has signed in before allows a few more tries, but only at the
+// account that it has signed in to.
 func TestAttackKnownBrowser(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
 		const email = "ann@example.test"
@@ -117,7 +117,7 @@ func TestAttackKnownBrowser(t *testing.T) {
 
 		if page := squatter.try("", email, ann.password); page.in() {
 			if page := squatter.get("/account"); !strings.Contains(page.body, "<dd>other</dd>") {
-				t.Error("who is known to an account of their own tries others without limit")
+				t.Error("a browser known to its own account tries other accounts without limit")
 			}
 		}
 		tries := 0
@@ -128,23 +128,22 @@ func TestAttackKnownBrowser(t *testing.T) {
 			tries++
 		}
 		if tries != 5 {
-			t.Errorf("a stolen cookie gives %d tries", tries)
+			t.Errorf("a stolen cookie allows %d tries, want 5", tries)
 		}
 		forged := w.signInBrowser(t, "127.0.2.1")
-		here, err := url.Parse(w.BaseURL)
+		base, err := url.Parse(w.BaseURL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		forged.Jar.SetCookies(here, []*http.Cookie{{Name: "hf_known", Value: "made-up", Path: "/"}})
+		forged.Jar.SetCookies(base, []*http.Cookie{{Name: "hf_known", Value: "made-up", Path: "/"}})
 		if page := forged.try("", email, ann.password); page.status != http.StatusTooManyRequests {
-			t.Errorf("a cookie that was made up: %d", page.status)
+			t.Errorf("a forged cookie: %d", page.status)
 		}
 	})
 }
 
-// Somebody who has an account of their own of an address cannot use its right
-// password to guess at another account of that address without limit: such a
-// sign-in counts as a guess at the other.
+// The owner of one account cannot use its correct password to guess at another account with the
+// same address without limit. Such a sign-in counts as a guess at the other account.
 func TestAttackGuessBesideRight(t *testing.T) {
 	const email, word = "ann@example.test", "the squatter's password"
 	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
@@ -159,7 +158,7 @@ func TestAttackGuessBesideRight(t *testing.T) {
 			"naming the other organization":              {organizationName(t, w), false},
 			"naming it, in a browser known to their own": {organizationName(t, w), true},
 		} {
-			c.advance(time.Hour) // for the limits
+			c.advance(time.Hour) // resets the limits
 			b := w.signInBrowser(t, "127.0.2.1")
 			for range 10 {
 				if b.Jar = withoutCookie(t, b, "hf_session"); !tt.known {
@@ -171,7 +170,7 @@ func TestAttackGuessBesideRight(t *testing.T) {
 			}
 			page := w.signInBrowser(t, "127.0.2.1").try("", email, "a quiet violet anchor of ann")
 			if page.status != http.StatusTooManyRequests {
-				t.Errorf("%s: ten passwords were tried at the other account, and the next one, too: %d", name, page.status)
+				t.Errorf("%s: the eleventh password for the other account was checked, too: %d", name, page.status)
 			}
 		}
 	})
@@ -179,8 +178,8 @@ func TestAttackGuessBesideRight(t *testing.T) {
 
 var shownFlow = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// Having to wait does not tell whether there is an account: an address that
-// nobody has is treated as one that somebody has, step by step.
+// A delay does not reveal whether an account exists: the answers for an address without an account
+// are the same, step by step.
 func TestAttackLimitTellsNothing(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
 		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
@@ -204,12 +203,12 @@ func TestAttackLimitTellsNothing(t *testing.T) {
 	})
 }
 
-// A browser that has begun many sign-ins is not locked out by its own cookies:
-// its requests stay small, and the sign-in begun last works.
+// Many started sign-ins do not lock a browser out through its own cookies. Its requests stay small,
+// and the most recent sign-ins work.
 func TestAttackFlowCookies(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		b := w.signInBrowser(t, "127.0.0.1")
-		here, err := url.Parse(w.BaseURL)
+		base, err := url.Parse(w.BaseURL)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,10 +220,10 @@ func TestAttackFlowCookies(t *testing.T) {
 				path = long
 			}
 			if page := b.get(path); page.status != http.StatusSeeOther {
-				t.Fatalf("sign-in %d cannot begin: %d", i, page.status)
+				t.Fatalf("sign-in %d does not start: %d", i, page.status)
 			}
 			size := 0
-			for _, c := range b.Jar.Cookies(here) {
+			for _, c := range b.Jar.Cookies(base) {
 				size += len(c.String())
 			}
 			if size > 8<<10 {
@@ -236,7 +235,7 @@ func TestAttackFlowCookies(t *testing.T) {
 			b.begin()
 		}
 		if page := b.post("/signin/password", "flow", first, "email", w.OwnerEmail, "password", w.OwnerPassword); !page.in() {
-			t.Errorf("a sign-in with five younger ones beside it: %d\n%s", page.status, page.body)
+			t.Errorf("a sign-in with five more recent ones: %d\n%s", page.status, page.body)
 		}
 	})
 }
