@@ -120,7 +120,8 @@ func requestExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestApiAccessRequests checks who may request access, and who sees which rules and requests.
+// TestApiAccessRequests checks which callers may request access, and which rules and requests each
+// caller sees.
 func TestApiAccessRequests(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

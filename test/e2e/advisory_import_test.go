@@ -32,9 +32,9 @@ func osv(i int) string {
 		events = `{"introduced":"0"}`
 	}
 	return fmt.Sprintf(`{"schema_version":"1.6.0","id":"T-%05d","modified":"2026-01-02T03:04:05Z",`+
-		`"published":"2026-01-01T00:00:00Z","aliases":["CVE-2026-%d"],`+
-		`"summary":"Record %d","affected":[{"package":{"ecosystem":"npm","name":"p%d"},"ranges":[{"type":"SEMVER",`+
-		`"events":[%s]}]}]}`, i, i, i, i%50, events)
+		`"published":"2026-01-01T00:00:00Z","aliases":["CVE-2026-%d"],"summary":"Record %d",`+
+		`"affected":[{"package":{"ecosystem":"npm","name":"p%d"},"ranges":[{"type":"SEMVER","events":[%s]}]}]}`,
+		i, i, i, i%50, events)
 }
 
 // osvZip returns an archive of the records from to to.
@@ -131,11 +131,14 @@ func TestApiImport(t *testing.T) {
 		took(&advisoriespb.ImportCounts{Created: 120}, nil, doc("all.zip", len(archive)), archive[:half], archive[half:])
 		took(&advisoriespb.ImportCounts{Unchanged: 120}, nil, doc("all.zip", len(archive)), archive)
 		gone := strings.Replace(osv(7), `"published"`, `"withdrawn":"2026-02-01T00:00:00Z","published"`, 1)
-		broken := `{"id":"T-broken","modified":"2026-01-01T00:00:00Z","affected":[{"package":{"ecosystem":"npm",` +
-			`"name":"x"},"ranges":[{"type":"SEMVER","events":[{"introduced":"2.0.0"},{"fixed":"1.0.0"}]}]}]}`
-		last, st := w.takeIn(t, w.Token, org, doc("gone.json", len(gone)), []byte(gone), doc("broken.json", len(broken)),
-			[]byte(broken),
-			doc("no.json", 4), []byte("nope"), doc("empty.json", 0))
+		broken := `{"id":"T-broken","modified":"2026-01-01T00:00:00Z",` +
+			`"affected":[{"package":{"ecosystem":"npm","name":"x"},` +
+			`"ranges":[{"type":"SEMVER","events":[{"introduced":"2.0.0"},{"fixed":"1.0.0"}]}]}]}`
+		last, st := w.takeIn(t, w.Token, org,
+			doc("gone.json", len(gone)), []byte(gone),
+			doc("broken.json", len(broken)), []byte(broken),
+			doc("no.json", 4), []byte("nope"),
+			doc("empty.json", 0))
 		if st != nil {
 			t.Fatal(st)
 		}
@@ -328,8 +331,8 @@ func TestApiSecdb(t *testing.T) {
 		}
 		checkInvalid(t, w.send(t, w.Token, "GET", "/advisories/v1/secdb/x/security.json", "").fault(t), "group")
 		checkInvalid(t, w.send(t, w.Token, "GET", "/advisories/v1/export?format=x", "").fault(t), "format")
-		checkInvalid(t, w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&event_types=x", "").fault(t),
-			"event_types")
+		bad := w.send(t, w.Token, "GET", "/advisories/v1/export?format=osv&event_types=x", "")
+		checkInvalid(t, bad.fault(t), "event_types")
 	})
 }
 

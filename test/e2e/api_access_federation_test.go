@@ -125,16 +125,18 @@ func (h *hierarchy) maps(t *testing.T, call caller) {
 // needsBoth calls the methods that promise a role. A caller with one of the two required
 // capabilities is denied, for an existing and for a missing place. A caller with both may not grant
 // a role that has more capabilities than the caller.
-func (h *hierarchy) needsBoth(t *testing.T, call caller, all map[string]access) {
+func (h *hierarchy) needsBoth(t *testing.T, call caller, accesses map[string]access) {
 	for name, a := range map[string]access{
-		"CreateIdentityProvider": all["CreateIdentityProvider"], "UpdateIdentityProvider": all["UpdateIdentityProvider"],
-		"CreateGroupInvite": all["CreateGroupInvite"], "CreateExternalGroupRoleMapping": h.mapping(),
+		"CreateIdentityProvider":         accesses["CreateIdentityProvider"],
+		"UpdateIdentityProvider":         accesses["UpdateIdentityProvider"],
+		"CreateGroupInvite":              accesses["CreateGroupInvite"],
+		"CreateExternalGroupRoleMapping": h.mapping(),
 	} {
-		there, gone := a.place(t), h.folder+"/0123456789abcdef"
+		existing, missing := a.place(t), h.folder+"/0123456789abcdef"
 		first := h.caller(t, h.org, h.role(t, h.org, h.name(), capabilities(a.capability)...))
 		second := h.caller(t, h.org, h.role(t, h.org, h.name(), capabilities("role_bindings.create")...))
 		both := h.caller(t, h.org, h.role(t, h.org, h.name(), capabilities(a.capability, "role_bindings.create")...))
-		for _, place := range []string{there, gone} {
+		for _, place := range []string{existing, missing} {
 			_, st := call(t, first, a.request(place))
 			checkDenied(t, name+" with "+a.capability+" alone", st, "role_bindings.create", place)
 			_, st = call(t, h.lacking["role_bindings.create"], a.request(place))
@@ -142,7 +144,7 @@ func (h *hierarchy) needsBoth(t *testing.T, call caller, all map[string]access) 
 			_, st = call(t, second, a.request(place))
 			checkDenied(t, name+" with role_bindings.create alone", st, a.capability, place)
 		}
-		if out, st := call(t, both, a.request(there)); st.Code() != codes.PermissionDenied {
+		if out, st := call(t, both, a.request(existing)); st.Code() != codes.PermissionDenied {
 			t.Errorf("%s with a role that exceeds the caller's own: %v, %v", name, out, st)
 		}
 	}
@@ -213,17 +215,17 @@ func (h *hierarchy) resolves(t *testing.T, call caller, nobody string) {
 		"on a sibling": {h.full["sibling"], false}, "on another organization": {h.full["other"], false},
 		"without groups.list": {h.lacking["groups.list"], false}, "with nothing": {nobody, false},
 	} {
-		out, there := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/folder"})
-		_, gone := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/nowhere"})
-		if gone.Code() != codes.NotFound {
-			t.Errorf("missing path with a grant %s: %v", name, gone)
+		out, hidden := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/folder"})
+		_, missing := call(t, tt.bearer, &accesspb.ResolvePathRequest{Kind: "groups", Path: org + "/nowhere"})
+		if missing.Code() != codes.NotFound {
+			t.Errorf("missing path with a grant %s: %v", name, missing)
 		}
 		if got, ok := out.(*accesspb.ResolvePathResponse); tt.found && (!ok || len(got.GetResources()) != 1 ||
 			got.GetResources()[0].GetUid() != h.folder || got.GetResources()[0].GetPath() != "/"+org+"/folder") {
-			t.Errorf("existing path with a grant %s: %v, %v", name, out, there)
+			t.Errorf("existing path with a grant %s: %v, %v", name, out, hidden)
 		}
-		if !tt.found && strings.ReplaceAll(fmt.Sprint(there.Proto()), "/folder", "/nowhere") != fmt.Sprint(gone.Proto()) {
-			t.Errorf("hidden path with a grant %s: %v, want the same as %v", name, there, gone)
+		if !tt.found && strings.ReplaceAll(fmt.Sprint(hidden.Proto()), "/folder", "/nowhere") != fmt.Sprint(missing.Proto()) {
+			t.Errorf("hidden path with a grant %s: %v, want the same as %v", name, hidden, missing)
 		}
 	}
 }

@@ -34,11 +34,11 @@ var iamCapabilities = []string{
 }
 
 func capabilities(names ...string) []capabilitiespb.Capability {
-	var all []capabilitiespb.Capability
+	var caps []capabilitiespb.Capability
 	for _, c := range resource.CapabilitySet(names...).All() {
-		all = append(all, capabilitiespb.Capability(c.Number()))
+		caps = append(caps, capabilitiespb.Capability(c.Number()))
 	}
-	return all
+	return caps
 }
 
 // A hierarchy is an organization with two folders, a second organization, and for each of these
@@ -231,16 +231,16 @@ func (h *hierarchy) allows(t *testing.T, call caller, a access) {
 
 // denies calls a method as callers without the right, for an existing and for a missing target.
 func (h *hierarchy) denies(t *testing.T, call caller, a access) {
-	there := a.place(t)
+	target := a.place(t)
 	gone := h.folder + "/0123456789abcdef"
 	denied := map[string]string{
 		"without the capability": h.lacking[a.capability], "with it on another organization": h.full["other"],
 		"with it on a sibling": h.full["sibling"], "with nothing": h.mint(t, resource.UID(h.person()), token.Claims{}),
 	}
 	for who, bearer := range denied {
-		_, existing := call(t, bearer, a.request(there))
+		_, existing := call(t, bearer, a.request(target))
 		_, missing := call(t, bearer, a.request(gone))
-		checkDenied(t, who, existing, a.capability, there)
+		checkDenied(t, who, existing, a.capability, target)
 		checkDenied(t, who, missing, a.capability, gone)
 	}
 }
@@ -248,12 +248,12 @@ func (h *hierarchy) denies(t *testing.T, call caller, a access) {
 // strays calls a method with a UID that joins the caller's own organization and the last segment of
 // a foreign resource. The answer is the same as for a segment that does not exist.
 func (h *hierarchy) strays(t *testing.T, call caller, a access) {
-	there := a.place(t)
+	target := a.place(t)
 	answer := func(uid string) string {
 		out, st := call(t, h.full["other"], a.request(uid))
 		return strings.ReplaceAll(fmt.Sprintf("%v %v %v", out, st.Code(), st.Message()), uid, "UID")
 	}
-	astray, gone := answer(h.other+there[len(there)-17:]), answer(h.other+"/0123456789abcdef")
+	astray, gone := answer(h.other+target[len(target)-17:]), answer(h.other+"/0123456789abcdef")
 	// Fields ignores white space, because protobuf varies it.
 	if diff := cmp.Diff(strings.Fields(gone), strings.Fields(astray)); diff != "" {
 		t.Errorf("the answer for a foreign segment differs from the answer for a missing one:\n%s", diff)
@@ -264,9 +264,9 @@ func (h *hierarchy) strays(t *testing.T, call caller, a access) {
 // nothing else.
 func checkDenied(t *testing.T, who string, st *status.Status, capability, place string) {
 	t.Helper()
-	if want := "Permission denied: " + capability + " on " + place; st.Code() != codes.PermissionDenied ||
-		st.Message() != want {
-		t.Errorf("%s: %v, want %q", who, st, want)
+	message := "Permission denied: " + capability + " on " + place
+	if st.Code() != codes.PermissionDenied || st.Message() != message {
+		t.Errorf("%s: %v, want %q", who, st, message)
 		return
 	}
 	checkInfo(t, st)

@@ -20,15 +20,25 @@ import (
 // theAdvisory returns an advisory for a package with a fix.
 func theAdvisory() *vulnpb.Advisory {
 	return &vulnpb.Advisory{
-		Author: "ann", ArtifactName: "openssl", ArtifactType: "apk", Aliases: []string{"CVE-2026-1"}, Summary: "Ünï ✓ <b>&",
+		Author:       "ann",
+		ArtifactName: "openssl",
+		ArtifactType: "apk",
+		Aliases:      []string{"CVE-2026-1"},
+		Summary:      "Ünï ✓ <b>&",
 		Severities: []*vulnpb.Severity{
 			{Type: vulnpb.Severity_TYPE_CVSS_V3, Score: "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"},
 		},
 		References: []*vulnpb.Reference{{Type: "WEB", Url: "https://openssl.example"}},
-		Affected: []*vulnpb.Affected{{Ecosystem: "Alpine:v3.20", Name: "openssl",
-			Ranges: []*vulnpb.AffectedRange{{Type: "ECOSYSTEM", Events: []*vulnpb.RangeEvent{
-				{At: &vulnpb.RangeEvent_Introduced{Introduced: "0"}}, {At: &vulnpb.RangeEvent_Fixed{Fixed: "3.3.2-r1"}},
-			}}}}},
+		Affected: []*vulnpb.Affected{{
+			Ecosystem: "Alpine:v3.20",
+			Name:      "openssl",
+			Ranges: []*vulnpb.AffectedRange{{
+				Type: "ECOSYSTEM",
+				Events: []*vulnpb.RangeEvent{
+					{At: &vulnpb.RangeEvent_Introduced{Introduced: "0"}}, {At: &vulnpb.RangeEvent_Fixed{Fixed: "3.3.2-r1"}},
+				},
+			}},
+		}},
 	}
 }
 

@@ -209,10 +209,10 @@ func addAssociation(
 
 func badInstallations(x things) map[string]badRequest {
 	table := map[string]badRequest{}
-	github := func(name string, app int64, of ...*iampb.AccountAssociation_GitHubInstallation) {
+	github := func(name string, app int64, installations ...*iampb.AccountAssociation_GitHubInstallation) {
 		addAssociation(table, x, name, "github.app_installations", "github", func(a *iampb.AccountAssociation) {
 			a.Github = &iampb.AccountAssociation_GitHub{
-				AppInstallations: map[int64]*iampb.AccountAssociation_GitHubAppInstallations{app: {Installations: of}},
+				AppInstallations: map[int64]*iampb.AccountAssociation_GitHubAppInstallations{app: {Installations: installations}},
 			}
 		})
 	}
@@ -242,13 +242,16 @@ func badInstallations(x things) map[string]badRequest {
 	for value, text := range badTexts {
 		github("an installation named by "+value, 1, one(1, text))
 	}
-	services := func(name, field string, of map[string]string) {
+	services := func(name, field string, identities map[string]string) {
 		a := account("x")
 		a.Uid = x.folder
 		table["create with "+name] = badRequest{
-			field, &iampb.CreateAccountAssociationRequest{Parent: x.folder, AccountAssociation: withServices(account("x"), of)},
+			field,
+			&iampb.CreateAccountAssociationRequest{
+				Parent: x.folder, AccountAssociation: withServices(account("x"), identities),
+			},
 		}
-		m := withServices(a, of)
+		m := withServices(a, identities)
 		path := string(m.ProtoReflect().Descriptor().Fields().ByNumber(7).Name())
 		table["update to "+name] = badRequest{
 			field, &iampb.UpdateAccountAssociationRequest{AccountAssociation: m, UpdateMask: mask(path)},

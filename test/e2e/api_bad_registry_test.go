@@ -594,8 +594,8 @@ func badRegistryLists(y shelf) map[string]badRequest {
 
 // refusesRegistryRaw sends bad requests that only one of the protocols can express.
 func (w *world) refusesRegistryRaw(t *testing.T, y shelf) {
-	repos, folder, repo := "/registry/v2beta1/repos", "/registry/v2beta1/repos/"+
-		y.folder, "/registry/v2beta1/repos/"+y.repo
+	const repos = "/registry/v2beta1/repos"
+	folder, repo := repos+"/"+y.folder, repos+"/"+y.repo
 	tests := map[string]rawRequest{
 		"both spellings of a key": {
 			"sync_config", "POST", folder, `{"name":"x","syncConfig":{"source":"a/b"},"sync_config":{"source":"a/b"}}`,

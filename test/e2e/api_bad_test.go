@@ -405,11 +405,11 @@ func badGroups(x things) map[string]badRequest {
 }
 
 func badRoles(x things) map[string]badRequest {
-	create := func(name string, of ...capabilitiespb.Capability) proto.Message {
-		return &iampb.CreateRoleRequest{Parent: x.folder, Role: &iampb.Role{Name: name, Capabilities: of}}
+	create := func(name string, caps ...capabilitiespb.Capability) proto.Message {
+		return &iampb.CreateRoleRequest{Parent: x.folder, Role: &iampb.Role{Name: name, Capabilities: caps}}
 	}
-	update := func(of ...capabilitiespb.Capability) proto.Message {
-		return &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Capabilities: of}, UpdateMask: mask("capabilities")}
+	update := func(caps ...capabilitiespb.Capability) proto.Message {
+		return &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Capabilities: caps}, UpdateMask: mask("capabilities")}
 	}
 	table := map[string]badRequest{
 		"create with no role": {"name", &iampb.CreateRoleRequest{Parent: x.folder}},

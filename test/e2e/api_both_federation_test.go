@@ -381,14 +381,17 @@ func associationSteps() []step {
 		},
 		{name: "second association", code: codes.AlreadyExists, in: create("folder", account("x"))},
 		{name: "association of nothing", code: codes.InvalidArgument, in: create("one letter", &iampb.AccountAssociation{})},
-		{name: "association with nothing right", code: codes.InvalidArgument, in: create("one letter",
-			&iampb.AccountAssociation{
+		{
+			name: "association with nothing right",
+			code: codes.InvalidArgument,
+			in: create("one letter", &iampb.AccountAssociation{
 				Name:        "X",
 				Description: "\n",
 				Amazon:      &iampb.AccountAssociation_Amazon{},
 				Google:      &iampb.AccountAssociation_Google{},
 				Azure:       &iampb.AccountAssociation_Azure{},
-			})},
+			}),
+		},
 		{name: "get association", in: func(s *story) proto.Message {
 			return &iampb.GetAccountAssociationRequest{Uid: s.uid("folder")}
 		}},

@@ -181,10 +181,10 @@ func bindingSteps() []step {
 		}
 	}
 	made := func(step string) func(*story) string { return func(s *story) string { return s.uid(step) } }
-	batch := func(role string, of ...*iampb.RoleBinding) func(*story) proto.Message {
+	batch := func(role string, bindings ...*iampb.RoleBinding) func(*story) proto.Message {
 		return func(s *story) proto.Message {
 			r := &iampb.BatchCreateRoleBindingsRequest{Parent: s.uid("folder"), RoleUid: role}
-			for _, b := range of {
+			for _, b := range bindings {
 				b := proto.Clone(b).(*iampb.RoleBinding)
 				b.IdentityUid = s.uid(b.IdentityUid)
 				r.Requests = append(r.Requests, &iampb.CreateRoleBindingRequest{RoleBinding: b})

@@ -134,7 +134,7 @@ func TestApiBothProtocols(t *testing.T) {
 			transcripts := map[string]string{}
 			for _, protocol := range []string{"gRPC", "HTTP"} {
 				w := serve(t, databases[engine](t), server.Config{Now: ticking()}, seedAda(t))
-				transcripts[protocol] = tell(t, w, w.protocols()[protocol], steps)
+				transcripts[protocol] = transcribe(t, w, w.protocols()[protocol], steps)
 			}
 			if diff := cmp.Diff(strings.Split(transcripts["gRPC"], "\n"), strings.Split(transcripts["HTTP"], "\n")); diff != "" {
 				t.Errorf("the protocols differ (-gRPC +HTTP):\n%s", diff)
@@ -143,8 +143,8 @@ func TestApiBothProtocols(t *testing.T) {
 	}
 }
 
-// tell runs the steps and returns a transcript of their answers.
-func tell(t *testing.T, w *world, call caller, steps []step) string {
+// transcribe runs the steps and returns a transcript of their answers.
+func transcribe(t *testing.T, w *world, call caller, steps []step) string {
 	t.Helper()
 	s := &story{t, w, map[string]proto.Message{}, map[string]string{}}
 	bearers := map[string]string{
@@ -253,14 +253,14 @@ func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMas
 
 func openSteps() []step {
 	is := func(m proto.Message) func(*story) proto.Message { return func(*story) proto.Message { return m } }
-	own := func(s *story) proto.Message { return &iampb.GetGroupRequest{Uid: s.org()} }
+	organization := func(s *story) proto.Message { return &iampb.GetGroupRequest{Uid: s.org()} }
 	return []step{
 		{name: "ping needs no token", in: is(&pingpb.PingRequest{}), as: "nobody"},
 		{name: "ping minds no token", in: is(&pingpb.PingRequest{}), as: "garbage"},
-		{name: "no token", code: codes.Unauthenticated, in: own, as: "nobody"},
-		{name: "no such token", code: codes.Unauthenticated, in: own, as: "garbage"},
-		{name: "token of the registry", code: codes.Unauthenticated, in: own, as: "registry"},
-		{name: "no grant", code: codes.PermissionDenied, in: own, as: "stranger"},
+		{name: "no token", code: codes.Unauthenticated, in: organization, as: "nobody"},
+		{name: "no such token", code: codes.Unauthenticated, in: organization, as: "garbage"},
+		{name: "token of the registry", code: codes.Unauthenticated, in: organization, as: "registry"},
+		{name: "no grant", code: codes.PermissionDenied, in: organization, as: "stranger"},
 		{name: "not eligible", in: is(&iampb.CheckEligibilityRequest{}), as: "stranger"},
 		{name: "eligible", in: is(&iampb.CheckEligibilityRequest{}), as: "ada"},
 		{name: "lookup without an address", code: codes.NotFound, in: is(&iampb.LookupGroupRequest{}), as: "stranger"},

@@ -217,8 +217,8 @@ func TestAWS(t *testing.T) {
 		"without end": func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat("x", 1<<20)) },
 		"half of it": func(w http.ResponseWriter) {
 			fmt.Fprint(w,
-				`<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>a</Arn></GetCallerIdentityResult></`+
-					`GetCallerIdentityResponse>`)
+				`<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>a</Arn></GetCallerIdentityResult>`+
+					`</GetCallerIdentityResponse>`)
 		},
 	} {
 		aws.answer = answer

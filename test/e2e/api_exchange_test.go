@@ -244,7 +244,7 @@ func TestStaticKeys(t *testing.T) {
 			t.Errorf("%s: %v", name, st)
 		}
 	}
-	_, st := w.exchangeHTTP(t, jws(rsaHeader, said2(sign(nil)), withStranger), w.wish(plain))
+	_, st := w.exchangeHTTP(t, jws(rsaHeader, claimsText(sign(nil)), withStranger), w.wish(plain))
 	if st.Code() != codes.Unauthenticated {
 		t.Errorf("a stranger's key: %v", st)
 	}
@@ -258,8 +258,8 @@ func TestStaticKeys(t *testing.T) {
 	}
 }
 
-// said2 returns the claims of a token as JSON text.
-func said2(raw string) string {
+// claimsText returns the claims of a token as JSON text.
+func claimsText(raw string) string {
 	b, err := base64.RawURLEncoding.DecodeString(strings.Split(raw, ".")[1])
 	if err != nil {
 		panic(err)
@@ -322,15 +322,15 @@ func TestNarrowing(t *testing.T) {
 		}
 		return got.GetToken()
 	}
-	can := func(bearer string) (all []bool) {
+	can := func(bearer string) (allowed []bool) {
 		for _, target := range []string{"/groups/" + a, "/groups/" + b, "/groups/" + below, "/identities/" + other} {
 			code := w.status(t, bearer, "/iam/v2beta1"+target)
 			if code != http.StatusOK && code != http.StatusForbidden {
 				t.Errorf("%s: status %d, want 200 or 403", target, code)
 			}
-			all = append(all, code == http.StatusOK)
+			allowed = append(allowed, code == http.StatusOK)
 		}
-		return all
+		return allowed
 	}
 	wide, caps, scope := narrowed(nil), narrowed(url.Values{"cap": {"groups.list"}}), narrowed(url.Values{"scopes": {a}})
 	for name, tt := range map[string]struct {
@@ -612,13 +612,13 @@ func TestExplains(t *testing.T) {
 			len(got.GetExplanations()) != 0 {
 			t.Errorf("explanations to a stranger for all identities: %v, %v", got, err)
 		}
-		w.tellsDenials(t, f, identity, stranger)
-		w.tellsExchanges(t, f, identity, stranger)
+		w.recordsDenials(t, f, identity, stranger)
+		w.recordsExchanges(t, f, identity, stranger)
 	})
 }
 
-// tellsDenials lets an exchange fail and reads the recorded denial.
-func (w *world) tellsDenials(t *testing.T, f *fakeIssuer, identity, stranger string) {
+// recordsDenials lets an exchange fail and reads the recorded denial.
+func (w *world) recordsDenials(t *testing.T, f *fakeIssuer, identity, stranger string) {
 	t.Helper()
 	_, st := w.exchangeHTTP(t, f.token(map[string]any{"sub": "Job"}), w.wish(identity))
 	_, request, _ := strings.Cut(strings.TrimSuffix(st.Message(), ")"), "(request ")
@@ -652,8 +652,8 @@ func (w *world) tellsDenials(t *testing.T, f *fakeIssuer, identity, stranger str
 	}
 }
 
-// tellsExchanges exchanges tokens and reads the recorded exchanges.
-func (w *world) tellsExchanges(t *testing.T, f *fakeIssuer, identity, stranger string) {
+// recordsExchanges exchanges tokens and reads the recorded exchanges.
+func (w *world) recordsExchanges(t *testing.T, f *fakeIssuer, identity, stranger string) {
 	t.Helper()
 	for range 3 {
 		if _, st := w.exchangeHTTP(t, f.token(nil), w.wish(identity)); st != nil {
@@ -688,7 +688,7 @@ func (w *world) tellsExchanges(t *testing.T, f *fakeIssuer, identity, stranger s
 	}
 }
 
-// TestIssuerWatch waits until the server has checked its issuers, one of which is down, and lists
+// TestIssuerWatch waits until the server has checked a working and an unreachable issuer. It lists
 // the identities that depend on them.
 func TestIssuerWatch(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{IssuerWatch: time.Second}, nil)

@@ -93,10 +93,12 @@ func TestApiGrants(t *testing.T) {
 				}
 			}},
 			"how a strong robot is known": {codes.PermissionDenied, func() proto.Message {
-				return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: strong,
-					Relationship: &iampb.Identity_StaticKeys_{
+				return &iampb.UpdateIdentityRequest{
+					Identity: &iampb.Identity{Uid: strong, Relationship: &iampb.Identity_StaticKeys_{
 						StaticKeys: &iampb.Identity_StaticKeys{Issuer: "https://mine.example", Subject: "me", IssuerKeys: publicKeys},
-					}}, UpdateMask: mask("static_keys")}
+					}},
+					UpdateMask: mask("static_keys"),
+				}
 			}},
 			"who a robot is that is strong elsewhere": {codes.PermissionDenied, func() proto.Message {
 				return &iampb.UpdateIdentityRequest{
@@ -226,7 +228,7 @@ func TestApiTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lists, none := resource.CapabilitySet("groups.list"), resource.Capabilities{}
+		lists, nothing := resource.CapabilitySet("groups.list"), resource.Capabilities{}
 		narrow := func(c token.Claims) string { return w.mint(t, w.Owner, c) }
 		folder := []resource.UID{resource.UID(x.folder)}
 		get := func(uid string) proto.Message { return &iampb.GetGroupRequest{Uid: uid} }
@@ -244,7 +246,7 @@ func TestApiTokens(t *testing.T) {
 			"from a key that is not ours":  {forged, get(x.org), codes.Unauthenticated},
 			"narrowed to lists, to list":   {narrow(token.Claims{Caps: &lists}), get(x.org), codes.OK},
 			"narrowed to lists, to create": {narrow(token.Claims{Caps: &lists}), create, codes.PermissionDenied},
-			"narrowed to no capability":    {narrow(token.Claims{Caps: &none}), get(x.org), codes.PermissionDenied},
+			"narrowed to no capability":    {narrow(token.Claims{Caps: &nothing}), get(x.org), codes.PermissionDenied},
 			"narrowed to a folder, in it":  {narrow(token.Claims{Scopes: folder}), get(x.folder), codes.OK},
 			"narrowed to a folder, above":  {narrow(token.Claims{Scopes: folder}), get(x.org), codes.PermissionDenied},
 			"narrowed to no place": {

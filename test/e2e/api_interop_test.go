@@ -69,12 +69,12 @@ func (w *world) reflect(t *testing.T, in *reflectionpb.ServerReflectionRequest) 
 
 func (w *world) listServices(t *testing.T) []string {
 	t.Helper()
-	var all []string
+	var names []string
 	list := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
 	for _, s := range w.reflect(t, list).GetListServicesResponse().GetService() {
-		all = append(all, s.GetName())
+		names = append(names, s.GetName())
 	}
-	return all
+	return names
 }
 
 // TestApiNames calls one method of every service under each of the service's names.

@@ -88,8 +88,8 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 		"ReposService_CreateRepo": {
 			{
 				uid: shelf,
-				body: `{"name":"new","description":"d","catalogTier":"CATALOG_TIER_AI","bundles":["ai"],"aliases":["a:b"],` +
-					`"activeTags":["1"]}`,
+				body: `{"name":"new","description":"d","catalogTier":"CATALOG_TIER_AI",` +
+					`"bundles":["ai"],"aliases":["a:b"],"activeTags":["1"]}`,
 			},
 			{uid: shelf, body: `{"name":"follower","syncConfig":{"source":"dev/shelf/app"}}`},
 			{uid: shelf, body: `{}`, fails: true},

@@ -337,8 +337,8 @@ func openAPIExamples(t *testing.T, w *world, x things) map[string][]example {
 			},
 			{
 				uid: x.folder,
-				body: robot(`"awsIdentity":{"awsAccount":"123456789012","arn":"arn:aws:iam::123456789012:user/x",` +
-					`"userIdPattern":"A.*"}`),
+				body: robot(`"awsIdentity":{"awsAccount":"123456789012",` +
+					`"arn":"arn:aws:iam::123456789012:user/x","userIdPattern":"A.*"}`),
 			},
 			{uid: x.folder, body: robot(`"servicePrincipal":"SERVICE_PRINCIPAL_INGESTER"`)},
 			{uid: x.folder, body: `{"name":"x"}`, fails: true},
@@ -373,8 +373,8 @@ func openAPIExamples(t *testing.T, w *world, x things) map[string][]example {
 		},
 		"RoleBindingsService_BatchCreateRoleBindings": {
 			{
-				body: `{"parent":"` + x.org + `","roleUid":"` + viewer + `","requests":[{"roleBinding":{"identityUid":"` +
-					x.identity + `"}}]}`,
+				body: `{"parent":"` + x.org + `","roleUid":"` + viewer + `",` +
+					`"requests":[{"roleBinding":{"identityUid":"` + x.identity + `"}}]}`,
 			},
 			{body: `{"parent":"` + x.org + `"}`, fails: true},
 		},

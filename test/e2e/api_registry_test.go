@@ -67,15 +67,15 @@ func (w *world) pushImage(t *testing.T, repo, tag, architecture, layer string) s
 // pushIndex pushes an index of images for several architectures.
 func (w *world) pushIndex(t *testing.T, repo, tag string, architectures ...string) string {
 	t.Helper()
-	var all []descriptor
+	var manifests []descriptor
 	for _, a := range architectures {
 		digest := w.pushImage(t, repo, "only-"+a, a, "layer for "+a)
-		all = append(all, descriptor{
+		manifests = append(manifests, descriptor{
 			MediaType: manifestType, Digest: digest, Size: 1, Platform: map[string]string{"architecture": a, "os": "linux"},
 		})
 	}
 	return w.pushManifest(t, repo, tag, indexType, map[string]any{
-		"schemaVersion": 2, "mediaType": indexType, "manifests": all,
+		"schemaVersion": 2, "mediaType": indexType, "manifests": manifests,
 	})
 }
 

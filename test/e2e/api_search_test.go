@@ -37,10 +37,8 @@ type hit struct {
 }
 
 func (h hit) String() string {
-	return strings.Join([]string{
-		h.kind.String()[len("SEARCH_KIND_"):], h.match.String()[len("SEARCH_MATCH_"):], h.path, h.id,
-	},
-		" ")
+	kind, match := h.kind.String()[len("SEARCH_KIND_"):], h.match.String()[len("SEARCH_MATCH_"):]
+	return strings.Join([]string{kind, match, h.path, h.id}, " ")
 }
 
 // searched returns the results of a search in the form of hit.String.

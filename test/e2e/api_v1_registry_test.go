@@ -29,9 +29,9 @@ const emptyType = "application/vnd.oci.empty.v1+json"
 // spdxOf returns an SBOM with one package.
 func spdxOf(name string) string {
 	return `{"spdxVersion":"SPDX-2.3","name":"` + name +
-		`","creationInfo":{"created":"2026-01-02T03:04:05Z","creators":["Tool: test"]},"packages":[{"SPDXID":"p","name":"` +
-		name + `","versionInfo":"1","licenseDeclared":"MIT","externalRefs":[{"referenceType":"purl",` +
-		`"referenceLocator":"pkg:apk/` + name + `@1"}]}]}`
+		`","creationInfo":{"created":"2026-01-02T03:04:05Z","creators":["Tool: test"]},` +
+		`"packages":[{"SPDXID":"p","name":"` + name + `","versionInfo":"1","licenseDeclared":"MIT",` +
+		`"externalRefs":[{"referenceType":"purl","referenceLocator":"pkg:apk/` + name + `@1"}]}]}`
 }
 
 // grypeOf returns a report with one vulnerability.
@@ -93,8 +93,8 @@ func (w *world) pushChart(t *testing.T, repo, tag string) string {
 	if err := errors.Join(files.Close(), zipped.Close()); err != nil {
 		t.Fatal(err)
 	}
-	config := `{"name":"app","version":"1.0","appVersion":"2","description":"d","dependencies":[{"name":"c",` +
-		`"version":"1","repository":"oci://x"}],` +
+	config := `{"name":"app","version":"1.0","appVersion":"2","description":"d",` +
+		`"dependencies":[{"name":"c","version":"1","repository":"oci://x"}],` +
 		`"annotations":{"images":"- name: app\n  image: registry.example/acme/app:2\n"}}`
 	for _, blob := range []string{config, packed.String()} {
 		w.put(t, "POST", repo+"/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)

@@ -180,12 +180,12 @@ func TestApiV1(t *testing.T) {
 		if !strings.Contains(r.body, `"description":"d"`) || r.header.Get("Deprecation") != "" {
 			t.Errorf("in v2beta1: %s %v", r.body, r.header)
 		}
-		if r := w.send(t, w.Token, "PUT", "/iam/v1/groups/"+g.ID,
-			`{"name":"old"}`); !strings.Contains(r.body, `"description":""`) {
+		r = w.send(t, w.Token, "PUT", "/iam/v1/groups/"+g.ID, `{"name":"old"}`)
+		if !strings.Contains(r.body, `"description":""`) {
 			t.Errorf("after an update without a description: %s", r.body)
 		}
-		if r := w.send(t, w.Token, "GET", "/iam/v1/groups?id="+g.ID,
-			""); !strings.HasPrefix(r.body, `{"items":[{"id":"`+g.ID) {
+		r = w.send(t, w.Token, "GET", "/iam/v1/groups?id="+g.ID, "")
+		if !strings.HasPrefix(r.body, `{"items":[{"id":"`+g.ID) {
 			t.Errorf("list: %s", r.body)
 		}
 		w.tryV1OverGRPC(t, g.ID)

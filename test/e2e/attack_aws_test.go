@@ -64,16 +64,16 @@ func TestAttackReplayedProof(t *testing.T) {
 			"for an identity of the same":     {bearer, twin, codes.Unauthenticated},
 			"for its organization":            {bearer, string(w.Organization), codes.PermissionDenied},
 			"for an identity that is deleted": {left, gone, codes.PermissionDenied},
-			"with another identity, unsigned": {retold(bearer, identity, twin), twin, codes.Unauthenticated},
+			"with another identity, unsigned": {replaceInProof(bearer, identity, twin), twin, codes.Unauthenticated},
 			"for another identity after all": {
-				retold(bearer, "holdfast-identity: "+identity, "holdfast-identity: "+twin), twin, codes.Unauthenticated,
+				replaceInProof(bearer, "holdfast-identity: "+identity, "holdfast-identity: "+twin), twin, codes.Unauthenticated,
 			},
 			"with a date of later": {
-				retold(bearer, "x-amz-date:", "date: "+time.Now().UTC().Format(awsStamp)+"\r\nx-amz-date:"),
+				replaceInProof(bearer, "x-amz-date:", "date: "+time.Now().UTC().Format(awsStamp)+"\r\nx-amz-date:"),
 				twin, codes.Unauthenticated,
 			},
 			"in two parts": {
-				retold(bearer, "Content-Length: 43", "Transfer-Encoding: chunked"), identity, codes.Unauthenticated,
+				replaceInProof(bearer, "Content-Length: 43", "Transfer-Encoding: chunked"), identity, codes.Unauthenticated,
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestAttackReplayedProof(t *testing.T) {
 	})
 }
 
-// retold returns a proof with a part of its text replaced.
-func retold(bearer, old, replacement string) string {
+// replaceInProof returns a proof with a part of its text replaced.
+func replaceInProof(bearer, old, replacement string) string {
 	text, err := base64.URLEncoding.DecodeString(bearer)
 	if err != nil {
 		panic(err)

@@ -50,9 +50,9 @@ func quotaOf(st *status.Status) *errdetails.QuotaFailure_Violation {
 	return nil
 }
 
-// TestAttackRaiseBudget tries to raise the budget of a group as its own administrators, as owners
-// of other organizations, with narrowed tokens and as strangers. Only callers who may update the
-// parent group can, and for an organization the operator.
+// TestAttackRaiseBudget tries to raise the budget of a group as its own administrators, as owners of
+// other organizations, with narrowed tokens and as strangers. Only callers who may update the parent
+// group can, and for an organization only the operator.
 func TestAttackRaiseBudget(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		above := w.child(t, w.folder, "above")

@@ -158,9 +158,9 @@ func TestAttackConnections(t *testing.T) {
 // it has closed others.
 func TestAttackConnectionsEnd(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=3")
-	var all []net.Conn
+	var conns []net.Conn
 	for range 3 {
-		all = append(all, newWire(t, p.address, false))
+		conns = append(conns, newWire(t, p.address, false))
 	}
 	refused, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.address)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestAttackConnectionsEnd(t *testing.T) {
 	if _, err := refused.Read(make([]byte, 1)); err == nil {
 		t.Fatal("the server accepts a fourth connection")
 	}
-	all[0].Close()
+	conns[0].Close()
 	procUntil(t, "the address is served again", func() bool {
 		return p.owner().code(t.Context(), http.MethodGet, "/iam/v2beta1/groups", nil) == http.StatusOK
 	})

@@ -11,8 +11,7 @@ import (
 
 // attackRecord is an advisory in the form of a feed.
 const attackRecord = `{"id":"ATTACK-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z",` +
-	`"summary":"x",` +
-	`"affected":[{"package":{"ecosystem":"npm","name":"p"},"versions":["1.0.0"]}]}`
+	`"summary":"x","affected":[{"package":{"ecosystem":"npm","name":"p"},"versions":["1.0.0"]}]}`
 
 // A stallingFeed is a server of feeds. Every path below /stall/ sends one byte and then nothing
 // until the test ends. All other paths send a record.

@@ -32,8 +32,8 @@ func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 	b := w.signInBrowser(t, address)
 	flow := b.begin()
 	for i := range 50 {
-		switch page := b.post("/signin/password", "flow", flow, "email",
-			email, "password", fmt.Sprint("guess number ", i)); page.status {
+		password := fmt.Sprint("guess number ", i)
+		switch page := b.post("/signin/password", "flow", flow, "email", email, "password", password); page.status {
 		case http.StatusUnauthorized:
 			checked++
 		case http.StatusTooManyRequests:

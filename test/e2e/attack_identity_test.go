@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// 1. Nothing that comes through another's provider can use a grant, whatever its
-// issuer says.
+// A person who signs in through the provider of another organization cannot use the grants of this
+// one, whatever the issuer claims.
 func TestAttackTakeover(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "folder admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
@@ -51,17 +51,17 @@ func TestAttackTakeover(t *testing.T) {
 		for name, p := range providers {
 			for _, over := range []string{"HTTP", "gRPC"} {
 				if got := w.through(t, over, p.uid, p.idToken); got != "" {
-					t.Errorf("%s, over %s: somebody nobody let in is %s", name, over, subjectOf(t, got))
+					t.Errorf("%s, over %s: a person without an invite becomes %s", name, over, subjectOf(t, got))
 				}
 			}
 			came := w.join(t, p.bearer, p.group, p.role, p.idToken)
 			if came == w.ann {
-				t.Fatalf("%s: whoever comes through it is ann", name)
+				t.Fatalf("%s: a person of this provider becomes ann", name)
 			}
 			for _, over := range []string{"HTTP", "gRPC"} {
 				got := w.through(t, over, p.uid, p.idToken)
 				if got == "" || subjectOf(t, got) != came || w.ruledBy(t, got, w.a) || w.ruledBy(t, got, w.folder) {
-					t.Errorf("%s, over %s: the token %q rules over a", name, over, got)
+					t.Errorf("%s, over %s: the token %q has rights in a", name, over, got)
 				}
 			}
 		}
@@ -71,15 +71,15 @@ func TestAttackTakeover(t *testing.T) {
 			for _, identity := range []string{"", w.ann} {
 				got, st := w.exchangeHTTP(t, idToken, w.wish(identity))
 				if st == nil && (subjectOf(t, got.GetToken()) == w.ann || w.ruledBy(t, got.GetToken(), w.a)) {
-					t.Errorf("a token of the issuer %s, for %q, is ann", what, identity)
+					t.Errorf("a token of the issuer %s, exchanged for %q, becomes ann", what, identity)
 				}
 			}
 		}
 	})
 }
 
-// The honest counterpart of 1: people work through their own organization's
-// provider, and where they were invited.
+// The honest counterpart of TestAttackTakeover: people work through the provider of their own
+// organization, and in groups that invited them.
 func TestHonestProviders(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		c, carol := w.organization(t, "c", "carol") // it has no provider
@@ -92,16 +92,16 @@ func TestHonestProviders(t *testing.T) {
 			}
 			if over == "HTTP" {
 				if got := w.join(t, carol, c, ownerRole, ann); got != w.ann {
-					t.Errorf("ann was invited, and %s came", got)
+					t.Errorf("ann was invited, but %s joined", got)
 				}
 			}
 			if !w.ruledBy(t, ann, c) {
 				t.Errorf("ann cannot work where she was invited, over %s", over)
 			}
-			other := w.through(t, over, ofB, w.idToken("ann", "client-b"))
-			if other == "" || subjectOf(t, other) != inB || !w.ruledBy(t, other, w.b) ||
-				w.ruledBy(t, other, w.a) || w.ruledBy(t, other, c) {
-				t.Errorf("ann in b through b's provider, over %s: %q", over, other)
+			annInB := w.through(t, over, ofB, w.idToken("ann", "client-b"))
+			if annInB == "" || subjectOf(t, annInB) != inB || !w.ruledBy(t, annInB, w.b) ||
+				w.ruledBy(t, annInB, w.a) || w.ruledBy(t, annInB, c) {
+				t.Errorf("ann in b through b's provider, over %s: %q", over, annInB)
 			}
 		}
 		look := func(bearer, provider string) string {
@@ -116,12 +116,13 @@ func TestHonestProviders(t *testing.T) {
 		}
 		mine, theirs := look(w.Token, ""), look(w.mallory, ofB)
 		if mine != w.ann || theirs != inB || look(w.Token, w.idp) != w.ann || look(w.mallory, w.idp) != "" {
-			t.Errorf("looked up, ann is %s in a and %s in b", mine, theirs)
+			t.Errorf("lookup of ann returns %s in a and %s in b", mine, theirs)
 		}
 	})
 }
 
-// 2. Whoever changes what a provider believes must hold what its mappings give.
+// A caller who changes the trust settings of a provider must hold the roles that the provider's
+// mappings grant.
 func TestAttackProviderEdit(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
@@ -158,17 +159,18 @@ func TestAttackProviderEdit(t *testing.T) {
 	})
 }
 
-// The rest of the rule: what a provider vouched for is void when what it believes
-// changes, and its people are new people until an owner says otherwise (14: and
-// the secret of before is not told to the new issuer).
+// A change of a provider's trust settings revokes the tokens of its people. They become new people
+// unless an owner keeps them. The old client secret is never sent to a new issuer.
 func TestAttackProviderBelief(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		ann := w.through(t, "HTTP", w.idp, w.idToken("ann", "client-a"))
 		rechristen := func(client, secret string, keep bool) *iampb.UpdateIdentityProviderRequest {
-			r := masked(&iampb.IdentityProvider{Uid: w.idp,
+			r := masked(&iampb.IdentityProvider{
+				Uid: w.idp,
 				Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
 					ClientId: client, ClientSecret: secret,
-				}}}, "oidc.client_id")
+				}},
+			}, "oidc.client_id")
 			if secret != "" {
 				r.UpdateMask.Paths = append(r.UpdateMask.Paths, "oidc.client_secret")
 			}
@@ -178,16 +180,17 @@ func TestAttackProviderBelief(t *testing.T) {
 		w.refused(t, "another client with the old secret", w.Token, rechristen("client-2", "", false), codes.InvalidArgument)
 		w.allowed(t, w.Token, rechristen("client-2", "new", false))
 		if w.ruledBy(t, ann, w.a) {
-			t.Error("a token of before is still good")
+			t.Error("a token from before the change is still valid")
 		}
 		if got := w.through(t, "HTTP", w.idp, w.idToken("ann", "client-2")); got != "" {
-			t.Errorf("the new client's ann is %s", subjectOf(t, got))
+			t.Errorf("ann of the new client becomes %s", subjectOf(t, got))
 		}
 		anew := w.join(t, w.Token, w.a, viewer, w.idToken("ann", "client-2"))
 		if anew == w.ann {
-			t.Fatal("the new client's ann is the old one")
+			t.Fatal("ann of the new client is the same person as before")
 		}
-		// Kept is who holds nothing that the caller does not: not who was invited elsewhere.
+		// Only people whose rights do not exceed the caller's are kept. A person who was invited to
+		// another organization is not.
 		elsewhere := w.join(t, w.Token, w.a, viewer, w.idToken("eve", "client-2"))
 		w.join(t, w.mallory, w.b, ownerRole, w.through(t, "HTTP", w.idp, w.idToken("eve", "client-2")))
 		w.allowed(t, w.Token, rechristen("client-3", "newer", true))
@@ -195,12 +198,12 @@ func TestAttackProviderBelief(t *testing.T) {
 			t.Errorf("ann was not kept: %q", got)
 		}
 		if got := w.through(t, "HTTP", w.idp, w.idToken("eve", "client-3")); got != "" {
-			t.Errorf("a's owner has become %s, who owns b", elsewhere)
+			t.Errorf("the owner of a took over %s, who owns b", elsewhere)
 		}
 	})
 }
 
-// 3. What one may become is followed through identities that trust our own issuer.
+// Rights are followed through chains of identities that trust this server as an issuer.
 func TestAttackChain(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		trusting := func(subject string) func(*iampb.Identity_ClaimMatch) {
@@ -217,11 +220,13 @@ func TestAttackChain(t *testing.T) {
 		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE,
 			capabilitiespb.Capability_CAP_IAM_IDENTITY_CREATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_LIST)
 		mine := func(uid string) *iampb.UpdateIdentityRequest {
-			return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: uid,
+			return &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{
+				Uid: uid,
 				Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
 					Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.issuer.url},
 					Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "mine"},
-				}}}}
+				}},
+			}}
 		}
 		for i, uid := range []string{first, second, third} {
 			w.refused(t, fmt.Sprint("editing link ", i), helper, mine(uid), codes.PermissionDenied)
@@ -240,13 +245,13 @@ func TestAttackChain(t *testing.T) {
 		})
 		token := w.exchange(t, w.issuer.token(nil), first)
 		if _, st := w.exchangeHTTP(t, token, w.wish(loose)); st.Code() != codes.PermissionDenied {
-			t.Errorf("a pattern that fits our own issuer: %v", st)
+			t.Errorf("an issuer pattern that matches this server: %v", st)
 		}
 		owner := w.exchange(t, w.exchange(t, token, second), third) // the chain itself works
 		if !w.ruledBy(t, owner, w.a) {
-			t.Error("the chain does not lead to its end")
+			t.Error("the chain of exchanges does not reach the owner identity")
 		}
-		// A link to an account that an owner trusts is a link in the chain, too.
+		// An account that an owner identity trusts is part of the chain, too.
 		account := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{
 			Parent: w.a, Account: &signinpb.Account{Email: "temp@example.test"},
 		})
@@ -256,7 +261,8 @@ func TestAttackChain(t *testing.T) {
 	})
 }
 
-// 4. A one-time link opens what its maker may do when it is followed.
+// A one-time link works only if its creator still holds the rights of the account when the link is
+// used.
 func TestAttackOutlivedLink(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE,
@@ -267,14 +273,14 @@ func TestAttackOutlivedLink(t *testing.T) {
 		uid := made.GetAccount().GetUid()
 		links := map[string]string{"the first": made.GetLink().GetUrl()}
 		if got := w.follow(t, links["the first"]); got != http.StatusOK {
-			t.Errorf("the link of somebody powerless: %d", got)
+			t.Errorf("link to an account without rights: %d", got)
 		}
 		links["another"] = must[*signinpb.AccountLink](t, w.overGRPC, helper, &signinpb.CreateAccountLinkRequest{
 			Uid: uid,
 		}).GetUrl()
 		w.bind(t, w.a, made.GetAccount().GetIdentityUid(), ownerRole)
 		if got := w.follow(t, links["another"]); got != http.StatusBadRequest {
-			t.Errorf("the link of before the promotion: %d", got)
+			t.Errorf("link from before the account became an owner: %d", got)
 		}
 		w.refused(t, "a link of after it", helper, &signinpb.CreateAccountLinkRequest{Uid: uid}, codes.PermissionDenied)
 		got := w.follow(t,
@@ -285,8 +291,8 @@ func TestAttackOutlivedLink(t *testing.T) {
 	})
 }
 
-// follow opens a one-time link in a browser, without setting a password, and
-// returns the status of the page.
+// follow opens a one-time link in a browser, without setting a password. It returns the status of
+// the page.
 func (w *tenants) follow(t *testing.T, link string) int {
 	t.Helper()
 	u, err := url.Parse(link)
@@ -314,7 +320,7 @@ func (w *tenants) follow(t *testing.T, link string) int {
 	return w.roundTrip(t, second).status
 }
 
-// 5. A mapping gives no role where its maker could not.
+// A mapping cannot grant a role at a place where its creator could not grant it.
 func TestAttackMappingScope(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
@@ -334,13 +340,13 @@ func TestAttackMappingScope(t *testing.T) {
 	})
 }
 
-// 6. A folder's provider does not speak for its organization.
+// The provider of a folder is not valid for the whole organization.
 func TestAttackFolderProvider(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.provide(t, w.Token, w.folder, "client-f", func(p *iampb.IdentityProvider) { p.Name = "only the folder" })
 		page := w.send(t, "", http.MethodGet, "/oauth?idp_id=dev", "")
 		if strings.Contains(page.body, "only the folder") {
-			t.Error("it is offered to those who sign in to the organization")
+			t.Error("the sign-in page of the organization offers the provider of the folder")
 		}
 		verified := func(client string) string {
 			return w.issuer.token(map[string]any{"sub": "pat", "aud": client, "email": "boss@a.example", "email_verified": true})
@@ -362,13 +368,14 @@ func TestAttackFolderProvider(t *testing.T) {
 			"the organization's, into itself":     {w.a, verified("client-a"), true},
 		} {
 			if got := redeem(tt.group, tt.idToken); (got == http.StatusOK) != tt.joins {
-				t.Errorf("%s: %d", name, got)
+				t.Errorf("%s: status %d", name, got)
 			}
 		}
 	})
 }
 
-// 7. An e-mail address that anybody's provider has verified is not verified to us.
+// The server does not trust an e-mail address because a provider calls it verified: every
+// organization can add a provider.
 func TestAttackVerifiedEmail(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		idToken := w.issuer.token(map[string]any{
@@ -377,12 +384,12 @@ func TestAttackVerifiedEmail(t *testing.T) {
 		w.join(t, w.Token, w.a, viewer, idToken)
 		claims := said(t, w.through(t, "HTTP", w.idp, idToken))
 		if claims["email_verified"] == true {
-			t.Errorf("our token passes it on: %v", claims)
+			t.Errorf("this server's token repeats the claim: %v", claims)
 		}
 	})
 }
 
-// 8. Another organization cannot keep a workload by making it an owner.
+// Another organization cannot prevent the deletion of a workload by making it an owner.
 func TestAttackUndeletable(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "robot")
@@ -392,7 +399,7 @@ func TestAttackUndeletable(t *testing.T) {
 		r := w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.b,
 			fmt.Sprintf(`{"identity":%q,"role":%q}`, robot, ownerRole))
 		if r.status != http.StatusBadRequest {
-			t.Errorf("over version 1: %d %s", r.status, r.body)
+			t.Errorf("with version 1: %d %s", r.status, r.body)
 		}
 		w.allowed(t, w.mallory, &iampb.CreateRoleBindingRequest{
 			Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: viewer},
@@ -402,7 +409,7 @@ func TestAttackUndeletable(t *testing.T) {
 	})
 }
 
-// 10. A token that was assumed with one of ours ends with it, and with its session.
+// A token that was exchanged for a token of this server ends with that token, and with its session.
 func TestAttackAssumedOutlives(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		assumed := w.workload(t, w.AuthURL, func(m *iampb.Identity_ClaimMatch) {
@@ -427,23 +434,23 @@ func TestAttackAssumedOutlives(t *testing.T) {
 			}
 			if said(t, got)["exp"].(float64) > said(t, session)["exp"].(float64) ||
 				said(t, got)["sid"] != said(t, session)["sid"] {
-				t.Errorf("it lives longer than what it came from: %v", said(t, got))
+				t.Errorf("the token outlives the original token: %v", said(t, got))
 			}
 			defer func() {
 				if w.ruledBy(t, got, w.a) {
-					t.Error("it outlives the session")
+					t.Error("the token outlives the session")
 				}
 			}()
 		}
 		short := w.mint(t, w.Owner, token.Claims{Life: time.Minute})
 		if got := said(t, w.exchange(t, short, assumed)); got["exp"].(float64) > said(t, short)["exp"].(float64) {
-			t.Errorf("it starts a fresh hour: %v", got)
+			t.Errorf("the token gets a new hour: %v", got)
 		}
 		w.allowed(t, session, &signinpb.EndSessionRequest{Id: "current"})
 	})
 }
 
-// refresh uses a refresh token and returns the access token.
+// refresh uses a refresh token and returns the new access token.
 func (w *tenants) refresh(t *testing.T, refresh string) string {
 	t.Helper()
 	r := w.send(t, refresh, http.MethodPost, "/sts/exchange_refresh_token?aud="+url.QueryEscape(w.BaseURL), "")
@@ -454,7 +461,7 @@ func (w *tenants) refresh(t *testing.T, refresh string) string {
 	return got.Token.Token
 }
 
-// 12. What is about the person needs a token that is not narrowed.
+// Methods about the caller's own person need a token that is not narrowed.
 func TestAttackNarrowed(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		var list resource.Capabilities
@@ -488,7 +495,7 @@ func TestAttackNarrowed(t *testing.T) {
 				},
 			} {
 				if got := call(); got != http.StatusForbidden {
-					t.Errorf("a token narrowed %s %s: %d", name, what, got)
+					t.Errorf("a token narrowed %s %s: status %d", name, what, got)
 				}
 			}
 			var who struct {
@@ -500,24 +507,25 @@ func TestAttackNarrowed(t *testing.T) {
 			}
 			for _, c := range who.Capabilities {
 				if name != "to a capability" && c.Group.ID != w.folder {
-					t.Errorf("a token narrowed %s tells of %s", name, c.Group.ID)
+					t.Errorf("a token narrowed %s reveals %s", name, c.Group.ID)
 				}
 			}
 		}
 		if got := w.send(t, whole, http.MethodGet, "/iam/v2beta1/identities/"+w.ann, "").status; got != http.StatusOK {
-			t.Errorf("a whole token reads its own identity: %d", got)
+			t.Errorf("a full token reads its own identity: %d", got)
 		}
 		got := w.send(t, whole, http.MethodPost, "/auth/v1/register", fmt.Sprintf(`{"code":%q}`, invite.GetCode())).status
 		if got != http.StatusOK {
-			t.Errorf("a whole token redeems an invite: %d", got)
+			t.Errorf("a full token redeems an invite: %d", got)
 		}
 		if got := w.send(t, whole, http.MethodDelete, "/auth/v1/delete/"+w.ann, "").status; got != http.StatusOK {
-			t.Errorf("a whole token deletes its identity: %d", got)
+			t.Errorf("a full token deletes its identity: %d", got)
 		}
 	})
 }
 
-// 13. act names no issuer that did not vouch: the identity's own keys did.
+// If the identity's own keys verified a token, the act claim names no issuer, because no issuer
+// confirmed it.
 func TestAttackStaticKeysAct(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		uid := w.identify(t,
@@ -532,7 +540,7 @@ func TestAttackStaticKeysAct(t *testing.T) {
 	})
 }
 
-// 15. A binding shows of its identity what the caller may see anyway.
+// A binding shows only those fields of its identity that the caller may see anyway.
 func TestAttackHydration(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "secret robot")
@@ -542,28 +550,29 @@ func TestAttackHydration(t *testing.T) {
 			t.Helper()
 			for _, s := range secrets {
 				if strings.Contains(r.body, s) {
-					t.Errorf("%s of %s: %s", what, identity, r.body)
+					t.Errorf("%s for %s reveals a secret: %s", what, identity, r.body)
 				}
 			}
 			if r.status != http.StatusOK {
-				t.Errorf("%s of %s: %d %s", what, identity, r.status, r.body)
+				t.Errorf("%s for %s: %d %s", what, identity, r.status, r.body)
 			}
 		}
 		for _, identity := range []string{robot, absent, w.ann, string(w.Owner)} {
 			body := fmt.Sprintf(`{"identityUid":%q,"roleUid":%q}`, identity, viewer)
 			check("a dry run",
-				w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b+"?validate_only=true", body), identity)
+				w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b+"?validate_only=true", body),
+				identity)
 			check("a binding", w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b, body), identity)
 			check("version 1",
 				w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.child2(t, w.b, "g"+segmentOf(identity)[:8]),
 					fmt.Sprintf(`{"identity":%q,"role":%q}`, identity, viewer)),
 				identity)
 		}
-		check("the list", w.send(t, w.mallory, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.b, ""),
-			"all")
+		check("the list",
+			w.send(t, w.mallory, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.b, ""), "all")
 		check("the list of version 1",
 			w.send(t, w.mallory, http.MethodGet, "/iam/v1/rolebindings?uidp.descendantsOf="+w.b, ""), "all")
-		// a's own see their own.
+		// Callers in organization a see their own identities.
 		w.bind(t, w.folder, robot, viewer)
 		list := w.send(t, w.Token, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.a, "").body
 		for _, s := range []string{"secret robot", `"subject":"ann"`, "dev owner"} {
@@ -577,7 +586,7 @@ func TestAttackHydration(t *testing.T) {
 	})
 }
 
-// child2 is child for b's owner.
+// child2 is like child, as the owner of b.
 func (w *tenants) child2(t *testing.T, parent, name string) string {
 	t.Helper()
 	return must[*iampb.Group](t, w.overGRPC, w.mallory, &iampb.CreateGroupRequest{

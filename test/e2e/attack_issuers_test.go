@@ -21,12 +21,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A tarpit is as many issuers as one likes, below one address, none of which
-// answers.
+// A tarpit is a server with any number of issuers below one address. None of them answers.
 type tarpit struct {
 	url     string
-	asked   chan struct{} // one for each question
-	givenUp atomic.Int32  // questions whose asker did not wait any longer
+	asked   chan struct{} // receives one value for each request
+	givenUp atomic.Int32  // requests whose client gave up
 }
 
 func newTarpit(t *testing.T) *tarpit {
@@ -45,17 +44,17 @@ func newTarpit(t *testing.T) *tarpit {
 	return p
 }
 
-// A flood is many exchanges at once.
+// A flood is a set of concurrent exchanges.
 type flood struct {
 	sync.WaitGroup
 	cancel func()
 }
 
-// flood presents tokens that nobody has signed, one of each issuer.
+// flood presents unsigned tokens, one for each issuer.
 func (w *world) flood(t *testing.T, identities []string, issuers []string) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	// its own: a connection has a hundred streams
+	// A separate connection, because a connection has at most a hundred streams.
 	client := oidcpb.NewSecurityTokenServiceClient(w.dial(t, insecure.NewCredentials()))
 	f := &flood{cancel: cancel}
 	for n, issuer := range issuers {
@@ -66,30 +65,30 @@ func (w *world) flood(t *testing.T, identities []string, issuers []string) *floo
 				Aud: []string{w.BaseURL}, Identity: identities[n%len(identities)],
 			})
 			if err == nil {
-				t.Error("a token that nobody has signed was exchanged")
+				t.Error("an unsigned token was exchanged")
 			}
 		})
 	}
 	return f
 }
 
-// wait waits until every exchange has been answered.
+// wait waits until every exchange has an answer.
 func (f *flood) wait() { f.Wait(); f.cancel() }
 
-// stop ends what has not been answered.
+// stop cancels the exchanges that have no answer yet.
 func (f *flood) stop() { f.cancel(); f.Wait() }
 
-func issuersBelow(url string, n int) (all []string) {
+func issuersBelow(url string, n int) (issuers []string) {
 	for i := range n {
-		all = append(all, fmt.Sprintf("%s/%d", url, i))
+		issuers = append(issuers, fmt.Sprintf("%s/%d", url, i))
 	}
-	return all
+	return issuers
 }
 
-// TestAttackHangingIssuers has an organization whose identities lead to hundreds
-// of issuers that never answer, by a loose pattern and by name. The workload of
-// another gets its token meanwhile, whether the keys of its issuer are known or
-// not.
+// TestAttackHangingIssuers floods the server with tokens of an organization whose identities refer
+// to hundreds of issuers that never answer, by a loose pattern or by name. During the flood,
+// workloads of another organization get their tokens, whether or not the keys of their issuer are
+// cached.
 func TestAttackHangingIssuers(t *testing.T) {
 	const many = 200
 	for name, relate := range map[string]func(url string) []resource.Relationship{
@@ -98,11 +97,13 @@ func TestAttackHangingIssuers(t *testing.T) {
 				{ClaimMatch: &resource.ClaimMatch{IssuerPattern: strings.ReplaceAll(url, ".", `\.`) + `/[0-9]+`, Subject: "job"}},
 			}
 		},
-		"by name": func(url string) (all []resource.Relationship) {
+		"by name": func(url string) (relations []resource.Relationship) {
 			for _, issuer := range issuersBelow(url, many) {
-				all = append(all, resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: "job"}})
+				relations = append(relations, resource.Relationship{
+					ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: "job"},
+				})
 			}
-			return all
+			return relations
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,23 +119,22 @@ func TestAttackHangingIssuers(t *testing.T) {
 				defer w.flood(t, other.identities, issuersBelow(pit.url, many)).stop()
 				<-pit.asked
 				before, begin := pit.givenUp.Load(), time.Now()
-				for range 30 { // while the flood comes in
+				for range 30 { // while the flood is running
 					fresh := newFakeIssuer(t, w)
 					w.exchange(t, fresh.token(nil), w.workload(t, fresh.url, nil))
 					w.exchange(t, known.token(nil), warm)
 				}
 				t.Logf("60 exchanges in %v", time.Since(begin))
 				if n := pit.givenUp.Load() - before; n > 0 {
-					t.Errorf("%d issuers of another organization were given up before the token was there", n)
+					t.Errorf("%d requests to issuers of another organization timed out before the exchanges were done", n)
 				}
 			})
 		})
 	}
 }
 
-// TestAttackEvictedKeys has a stranger name more issuers, none of which answers
-// with keys, than keys are remembered of. Those of another organization's issuer
-// are remembered all the same.
+// TestAttackEvictedKeys lets a stranger name more issuers than the cache of keys holds. None of
+// them returns keys. The cached keys of another organization's issuer stay in the cache.
 func TestAttackEvictedKeys(t *testing.T) {
 	const many = 1500
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -156,7 +156,7 @@ func TestAttackEvictedKeys(t *testing.T) {
 		}
 		w.exchange(t, f.token(nil), identity)
 		if n := f.asked.Load(); n != asked {
-			t.Errorf("the issuer was asked for its keys again: %d questions, then %d", asked, n)
+			t.Errorf("the server fetched the issuer's keys again: %d requests before, %d after", asked, n)
 		}
 	})
 }

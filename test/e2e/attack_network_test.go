@@ -8,12 +8,12 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
-// TestAttackProviderTest has the owner of an organization try providers at
-// addresses of our network, and compares what is told.
+// TestAttackProviderTest lets an owner test identity providers at internal addresses. The answers
+// must not differ, so that they reveal nothing about the network.
 func TestAttackProviderTest(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		for protocol, call := range w.protocols() {
-			told := map[string]string{}
+			answers := map[string]string{}
 			for what, issuer := range map[string]string{
 				"a name that does not exist": "https://nobody.invalid",
 				"a private address":          "https://10.0.0.1",
@@ -28,20 +28,20 @@ func TestAttackProviderTest(t *testing.T) {
 				if got.GetReady() || len(got.GetChecks()) != 1 {
 					t.Fatalf("%s, %s: %v", protocol, what, got)
 				}
-				told[strings.ReplaceAll(got.GetChecks()[0].GetDetail(), issuer, "")] = what
+				answers[strings.ReplaceAll(got.GetChecks()[0].GetDetail(), issuer, "")] = what
 			}
-			if len(told) != 1 {
-				t.Errorf("%s: what is told differs: %v", protocol, told)
+			if len(answers) != 1 {
+				t.Errorf("%s: the answers differ: %v", protocol, answers)
 			}
 		}
 	})
 }
 
-// TestAttackIssuerProblems has an owner name issuers at addresses of our network,
-// and compares what explain tells of them.
+// TestAttackIssuerProblems lets an owner name issuers at internal addresses. The explanations must
+// not differ.
 func TestAttackIssuerProblems(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
-		told := map[string]string{}
+		causes := map[string]string{}
 		for what, issuer := range map[string]string{
 			"a name that does not exist": "https://nobody.invalid",
 			"a private address":          "https://10.0.0.1",
@@ -49,15 +49,15 @@ func TestAttackIssuerProblems(t *testing.T) {
 		} {
 			identity := w.workload(t, issuer, nil)
 			tok := jws(rsaHeader, `{"iss":"`+issuer+`","sub":"job","aud":"x","exp":9999999999}`, nothing)
-			told[w.signatureProblem(t, identity, tok)] = what
+			causes[w.signatureProblem(t, identity, tok)] = what
 		}
-		if len(told) != 1 {
-			t.Errorf("what is told differs: %v", told)
+		if len(causes) != 1 {
+			t.Errorf("the explanations differ: %v", causes)
 		}
 	})
 }
 
-// signatureProblem returns what explain tells of the signature of a token.
+// signatureProblem returns the cause that ExplainToken gives for a bad signature.
 func (w *world) signatureProblem(t *testing.T, identity, tok string) string {
 	t.Helper()
 	got, err := federationpb.NewFederationServiceClient(w.conn).ExplainToken(bearing(t, w.Token),
@@ -70,6 +70,6 @@ func (w *world) signatureProblem(t *testing.T, identity, tok string) string {
 			return c.GetCause()
 		}
 	}
-	t.Fatalf("the signature is not to blame: %v", got)
+	t.Fatalf("the explanation does not mention the signature: %v", got)
 	return ""
 }

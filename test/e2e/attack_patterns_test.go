@@ -18,25 +18,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// The two patterns of the attack: the first is run on the issuer of a token that
-// nobody has signed, the second on a claim.
+// The two patterns of the attack. The server would match the first with the issuer of an unsigned
+// token, the second with a claim.
 var (
 	hugeIssuer = "http://" + strings.Repeat("[a-z]{0,999}", 8)
 	hugeClaim  = strings.Repeat(".{0,999}", 16)
 )
 
-// An otherOrganization was stored before the server started, as another version
-// of the service could have stored it.
+// An otherOrganization is stored before the server starts, as an older version of the service could
+// have stored it.
 type otherOrganization struct {
 	uid        resource.UID
 	owner      resource.UID
 	identities []string
 }
 
-// seedOrganization adds an organization with an owner and with one identity for
-// each relationship. Nothing validates them.
+// seedOrganization stores an organization with an owner and one identity for each relationship.
+// Nothing validates them.
 func seedOrganization(
-	t *testing.T, s *storetest.Store, name string, all ...resource.Relationship,
+	t *testing.T, s *storetest.Store, name string, relations ...resource.Relationship,
 ) (o otherOrganization) {
 	t.Helper()
 	now := time.Now()
@@ -62,7 +62,7 @@ func seedOrganization(
 	if _, err := s.InsertBindings(t.Context(), []resource.RoleBinding{bind}); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range all {
+	for _, r := range relations {
 		uid := g.UID.NewChild()
 		add(uid, r)
 		o.identities = append(o.identities, string(uid))
@@ -70,14 +70,14 @@ func seedOrganization(
 	return o
 }
 
-// TestAttackLargePatterns creates and updates identities with patterns that take
-// seconds to match, over both protocols.
+// TestAttackLargePatterns creates and updates identities with patterns that would take seconds to
+// match, over both protocols.
 func TestAttackLargePatterns(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		kept := w.workload(t, "https://issuer.example", nil)
 		for name, tt := range map[string]struct {
 			change func(*iampb.Identity_ClaimMatch)
-			field  string // "" if it is accepted
+			field  string // name of the refused field; empty if the request is accepted
 		}{
 			"an issuer of the attack": {func(m *iampb.Identity_ClaimMatch) {
 				m.Iss = &iampb.Identity_ClaimMatch_IssuerPattern{IssuerPattern: hugeIssuer}
@@ -121,7 +121,7 @@ func TestAttackLargePatterns(t *testing.T) {
 	})
 }
 
-// refusedField checks that a call was refused for one field, or, for "", that it
+// refusedField checks that a call was refused because of one field or, if field is empty, that it
 // was not refused.
 func refusedField(t *testing.T, what string, st *status.Status, field string) {
 	t.Helper()
@@ -133,13 +133,12 @@ func refusedField(t *testing.T, what string, st *status.Status, field string) {
 	}
 	if st.Code() != codes.InvalidArgument || !strings.Contains(st.Message(), field+": ") ||
 		!strings.Contains(st.Message(), "too large") {
-		t.Errorf("%s: %v, want one about %s", what, st, field)
+		t.Errorf("%s: %v, want an error about %s", what, st, field)
 	}
 }
 
-// TestAttackStoredPatterns has identities whose patterns were stored before
-// there was a limit. Nothing is matched with them, and those who may read the
-// identity are told.
+// TestAttackStoredPatterns uses identities whose patterns were stored before there was a limit. The
+// server never matches these patterns, and reports them to callers who may read the identity.
 func TestAttackStoredPatterns(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		var other otherOrganization
@@ -158,16 +157,16 @@ func TestAttackStoredPatterns(t *testing.T) {
 				},
 			)
 		})
-		all := other.identities
+		identities := other.identities
 		f := newFakeIssuer(t, w)
 		unsigned := jws(rsaHeader, f.claims(map[string]any{"iss": "http://" + strings.Repeat("a", 9000) + "!"}), nothing)
 		long := f.token(map[string]any{"x": strings.Repeat("a", 9000) + "\n"})
 		for name, tt := range map[string]struct {
 			identity, bearer, claim string
 		}{
-			"an unsigned token":             {all[0], unsigned, `"identity"`},
-			"a signed token":                {all[1], long, `"identity"`},
-			"an honest pattern, a long one": {all[2], long, `"x"`},
+			"an unsigned token":             {identities[0], unsigned, `"identity"`},
+			"a signed token":                {identities[1], long, `"identity"`},
+			"an honest pattern, a long one": {identities[2], long, `"x"`},
 		} {
 			t.Run(name, func(t *testing.T) {
 				begin := time.Now()
@@ -176,18 +175,18 @@ func TestAttackStoredPatterns(t *testing.T) {
 				_, again := w.exchangeGRPC(t, tt.bearer, w.wish(tt.identity))
 				for _, st := range []*status.Status{st, again} {
 					if st.Code() != codes.PermissionDenied || !strings.Contains(st.Message(), tt.claim) {
-						t.Errorf("%v, want one about %s", st, tt.claim)
+						t.Errorf("%v, want an error about %s", st, tt.claim)
 					}
 				}
 			})
 		}
-		w.exchange(t, f.token(map[string]any{"x": "abc"}), all[2])
+		w.exchange(t, f.token(map[string]any{"x": "abc"}), identities[2])
 		w.explainsLargePattern(t, other)
 	})
 }
 
-// explainsLargePattern reads what is told of an identity whose pattern is over
-// the limit: by explain, and in the list of issuers.
+// explainsLargePattern checks the messages about an identity whose pattern exceeds the limit: in
+// ExplainToken and in ListIssuers.
 func (w *world) explainsLargePattern(t *testing.T, other otherOrganization) {
 	t.Helper()
 	client := federationpb.NewFederationServiceClient(w.conn)
@@ -200,31 +199,30 @@ func (w *world) explainsLargePattern(t *testing.T, other otherOrganization) {
 		!strings.Contains(got.GetExplanations()[0].GetChecks()[0].GetCause(), "too large") {
 		t.Errorf("explain: %v, %v", got, err)
 	}
-	if all, err := client.ExplainToken(owner, &federationpb.ExplainTokenRequest{Token: unsigned}); err != nil ||
-		len(all.GetExplanations()) == 0 {
-		t.Errorf("explain, over all identities: %v, %v", all, err)
+	if got, err := client.ExplainToken(owner, &federationpb.ExplainTokenRequest{Token: unsigned}); err != nil ||
+		len(got.GetExplanations()) == 0 {
+		t.Errorf("explain for all identities: %v, %v", got, err)
 	}
 	issuers, err := client.ListIssuers(owner, &federationpb.ListIssuersRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]string{}
+	reasons := map[string]string{}
 	for _, i := range issuers.GetIssuers() {
 		for _, e := range i.GetEndangered() {
-			told[e.GetIdentityUid()] = e.GetReason()
+			reasons[e.GetIdentityUid()] = e.GetReason()
 		}
 	}
 	for n, want := range []bool{true, true, false} {
-		if got := strings.Contains(told[other.identities[n]], "too large"); got != want {
-			t.Errorf("identity %d: the list of issuers says %q", n, told[other.identities[n]])
+		if got := strings.Contains(reasons[other.identities[n]], "too large"); got != want {
+			t.Errorf("identity %d: ListIssuers has the reason %q", n, reasons[other.identities[n]])
 		}
 	}
 }
 
-// TestAttackUnsignedDenials has strangers present tokens that nobody has signed.
-// What is recorded shows those who may read the identity what came, but no
-// pattern was run on its claims, and no near miss was looked for, until somebody
-// reads it.
+// TestAttackUnsignedDenials presents unsigned tokens. The recorded denial shows the token to
+// callers who may read the identity. The server matches no pattern with its claims and looks for no
+// similar values until a caller reads the denial.
 func TestAttackUnsignedDenials(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -238,8 +236,8 @@ func TestAttackUnsignedDenials(t *testing.T) {
 			bearer   string
 			code     codes.Code
 			verified bool
-			checks   map[string]string // claim and a part of its cause, of those that do not fit
-			absent   string            // a claim that was not looked at
+			checks   map[string]string // failed checks: claim, and a part of the cause
+			absent   string            // a claim that was not checked
 		}{
 			"unsigned": {
 				jws(rsaHeader, f.claims(map[string]any{"sub": "JOB-x", "env": "Prod"}), nothing), codes.Unauthenticated,
@@ -261,12 +259,12 @@ func TestAttackUnsignedDenials(t *testing.T) {
 				}
 				d := w.lastDenial(t, identity, st.Message())
 				if d.GetSignatureVerified() != tt.verified {
-					t.Errorf("verified: %v", d)
+					t.Errorf("signature_verified of the denial %v", d)
 				}
 				got := map[string]string{}
 				for _, c := range d.GetChecks() {
 					if c.GetClaim() == tt.absent {
-						t.Errorf("a pattern was run on %s", c.GetClaim())
+						t.Errorf("a pattern was matched with %s", c.GetClaim())
 					}
 					if !c.GetOk() {
 						got[c.GetClaim()] = c.GetCause()
@@ -280,12 +278,12 @@ func TestAttackUnsignedDenials(t *testing.T) {
 			})
 		}
 		if n := f.asked.Load(); n != asked {
-			t.Errorf("the issuer was asked %d times for what was refused", n-asked)
+			t.Errorf("%d requests to the issuer for refused tokens", n-asked)
 		}
 	})
 }
 
-// lastDenial waits for the denial of that message.
+// lastDenial waits for the denial with this message.
 func (w *world) lastDenial(t *testing.T, identity, message string) (found *federationpb.Denial) {
 	t.Helper()
 	client := federationpb.NewFederationServiceClient(w.conn)

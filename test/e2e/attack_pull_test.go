@@ -17,15 +17,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// pullMany fetches a manifest n times, eight at a time, with the bearer token
-// given, or none.
+// pullMany fetches a manifest n times, eight at a time. An empty bearer means no token.
 func (w *world) pullMany(t *testing.T, n int, bearer, repo, reference string) {
 	t.Helper()
-	var at atomic.Int64
+	var started atomic.Int64
 	var pullers sync.WaitGroup
 	for range 8 {
 		pullers.Go(func() {
-			for i := at.Add(1); i <= int64(n); i = at.Add(1) {
+			for i := started.Add(1); i <= int64(n); i = started.Add(1) {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 					w.BaseURL+"/v2/"+repo+"/manifests/"+reference, nil)
 				if err != nil {
@@ -52,17 +51,17 @@ func (w *world) pullMany(t *testing.T, n int, bearer, repo, reference string) {
 	pullers.Wait()
 }
 
-// recorded stops the server and returns what is recorded of the pulls of a
-// repo, and how many events there are of them.
-func (w *world) recorded(t *testing.T, repo string) (all []registry.Pull, events int) {
+// recorded stops the server. It returns the recorded pulls of a repo and the number of their
+// events.
+func (w *world) recorded(t *testing.T, repo string) (pulls []registry.Pull, events int) {
 	t.Helper()
 	w.stop()
 	s := storetest.Open(t, w.database)
-	told, err := s.Events(t.Context(), 0, 100_000)
+	outbox, err := s.Events(t.Context(), 0, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range told {
+	for _, e := range outbox {
 		if e.Type == resource.RegistryPull && string(e.Subject) == repo {
 			events++
 		}
@@ -76,14 +75,13 @@ func (w *world) recorded(t *testing.T, repo string) (all []registry.Pull, events
 	return got.Items, events
 }
 
-// TestAttackAnonymousPulls pulls from a public repo again and again, without a
-// token and with one of another organization: few rows are written, and they
-// still say how many pulls there were. The pulls of those who hold a role on the
-// repo are recorded one by one.
+// TestAttackAnonymousPulls pulls many times from a public repo, without a token and with a token of
+// another organization. The server writes only a few rows for them, with the number of pulls. It
+// records each pull of a member of the repo separately.
 func TestAttackAnonymousPulls(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
-		const anonymous, foreign, own = 3000, 300, 30
+		const anonymous, foreign, direct = 3000, 300, 30
 		h := newHierarchy(t, w)
 		app := h.repo(t, h.folder, "app")
 		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
@@ -95,31 +93,33 @@ func TestAttackAnonymousPulls(t *testing.T) {
 		registry := token.Claims{Audience: []string{w.RegistryHost}}
 		w.pullMany(t, anonymous, "", "dev/folder/app", "1.0")
 		w.pullMany(t, foreign, w.mint(t, stranger, registry), "dev/folder/app", "1.0")
-		w.pullMany(t, own, w.mint(t, member, registry), "dev/folder/app", "1.0")
-		for protocol, call := range w.protocols() { // the first ones are there at once
+		w.pullMany(t, direct, w.mint(t, member, registry), "dev/folder/app", "1.0")
+		// The first pulls are recorded immediately.
+		for protocol, call := range w.protocols() {
 			procUntil(t, "the member's pulls are recorded, over "+protocol, func() bool {
 				got := must[*ocipb.ListPullsResponse](t, call, w.Token, &ocipb.ListPullsRequest{
 					IdentityUid: string(member), Direction: ocipb.Direction_DIRECTION_PULL,
 				})
-				return got.GetTotalCount() == own && got.GetPulls()[0].GetCount() == 1
+				return got.GetTotalCount() == direct && got.GetPulls()[0].GetCount() == 1
 			})
 		}
-		all, events := w.recorded(t, app)
+		records, events := w.recorded(t, app)
 		rows, pulls := map[resource.UID]int{}, map[resource.UID]int64{}
-		for _, p := range all {
+		for _, p := range records {
 			rows[p.Identity]++
 			pulls[p.Identity] += 1 + p.More
 			if p.Remote != "127.0.0.1" || p.Tag != "1.0" || p.Digest == "" {
-				t.Errorf("a record is %+v", p)
+				t.Errorf("unexpected record %+v", p)
 			}
 		}
-		t.Logf("%d pulls of strangers: %d rows, %d events with the %d of a member",
-			anonymous+foreign, rows[""]+rows[stranger], events, own)
-		const most = 2 * 3 // the first and the rest, in each of the minutes that this takes
-		if rows[""] > most || rows[stranger] > most || rows[member] != own || events != len(all) {
-			t.Errorf("rows: %v, and %d events; want at most %d for each stranger and %d for the member", rows, events, most, own)
+		t.Logf("%d pulls of strangers: %d rows, %d events, including the %d of a member",
+			anonymous+foreign, rows[""]+rows[stranger], events, direct)
+		const most = 2 * 3 // the first pull and the sum of the others, for each minute of the test
+		if rows[""] > most || rows[stranger] > most || rows[member] != direct || events != len(records) {
+			t.Errorf("rows: %v, and %d events; want at most %d for each stranger and %d for the member",
+				rows, events, most, direct)
 		}
-		if want := (map[resource.UID]int64{"": anonymous, stranger: foreign, member: own}); !maps.Equal(pulls, want) {
+		if want := (map[resource.UID]int64{"": anonymous, stranger: foreign, member: direct}); !maps.Equal(pulls, want) {
 			t.Errorf("pulls: %v, want %v", pulls, want)
 		}
 	})

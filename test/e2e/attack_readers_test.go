@@ -25,9 +25,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// readersMay is how much memory answers may hold that the callers of one
-// organization do not read: 32 MiB by the quota, and as much again for the rest of
-// the process.
+// readersMay is the memory, in bytes, that unread answers to the callers of one organization may
+// occupy: 32 MiB by the quota, and as much again for the rest of the process.
 const readersMay = 64 << 20
 
 const (
@@ -35,8 +34,7 @@ const (
 	slowReaders = 8
 )
 
-// A library is a server with a large document that callers of two organizations
-// may read.
+// A library is a server with a large document that callers of two organizations may read.
 type library struct {
 	*world
 	repo, digest string
@@ -68,20 +66,20 @@ func (l *library) path() string {
 	return "/registry/v1/repos/" + l.repo + "/digest/" + l.digest + "/rawsbom"
 }
 
-// calls is how many calls for the document have been answered, well or not.
+// calls returns the number of answered calls for the document, successful or not.
 func (l *library) calls(t *testing.T) int {
 	t.Helper()
 	n := 0
 	for _, m := range regexp.MustCompile(`holdfast_call_duration_seconds_count\{code="[A-Z_]+",`+
 		`method="[^"]*GetRawSbom"\} (\d+)`).FindAllStringSubmatch(
 		l.send(t, "", http.MethodGet, "/metrics", "").body, -1) {
-		more, _ := strconv.Atoi(m[1]) // by the pattern
-		n += more
+		calls, _ := strconv.Atoi(m[1]) // the pattern matches only digits
+		n += calls
 	}
 	return n
 }
 
-// askOverHTTP asks for the document and does not read the answer.
+// askOverHTTP requests the document and does not read the answer.
 func (l *library) askOverHTTP(t *testing.T, bearer string) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(l.BaseURL, "http://"))
@@ -92,15 +90,16 @@ func (l *library) askOverHTTP(t *testing.T, bearer string) net.Conn {
 	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n\r\n",
-		l.path(), bearer); err != nil {
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n\r\n",
+		l.path(), bearer)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return conn
 }
 
-// askOverHTTP2 does so on a stream whose window it does not open, and reads the
-// connection.
+// askOverHTTP2 requests the document on a stream whose flow-control window stays closed, and reads
+// the connection.
 func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(l.BaseURL, "http://"))
@@ -136,8 +135,8 @@ func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
 	return conn
 }
 
-// askOverGRPC asks for the document on a connection of its own, whose window is
-// as small as one can be, and does not read the answer.
+// askOverGRPC requests the document on a separate connection with the smallest possible window, and
+// does not read the answer.
 func (l *library) askOverGRPC(t *testing.T, bearer string) *grpc.ClientConn {
 	t.Helper()
 	conn := l.dial(t, insecure.NewCredentials(), grpc.WithInitialWindowSize(64<<10))
@@ -155,9 +154,9 @@ func (l *library) askOverGRPC(t *testing.T, bearer string) *grpc.ClientConn {
 	return conn
 }
 
-// TestAttackSlowReaders: eight callers of one organization ask for a document of
-// 13 MiB and do not read it. It stays in memory for few of them, others are told
-// to come again, and another organization does not notice.
+// TestAttackSlowReaders lets eight callers of one organization request a document of 13 MiB and not
+// read it. The document stays in memory for only a few of them, the others are asked to retry, and
+// another organization is not affected.
 func TestAttackSlowReaders(t *testing.T) {
 	for name, ask := range map[string]func(*library, *testing.T) io.Closer{
 		"HTTP/1.1": func(l *library, t *testing.T) io.Closer { return l.askOverHTTP(t, l.ours) },
@@ -168,12 +167,12 @@ func TestAttackSlowReaders(t *testing.T) {
 			l := newLibrary(t)
 			got := l.send(t, l.ours, http.MethodGet, l.path(), "")
 			if got.status != http.StatusOK || len(got.body) < largeAnswer {
-				t.Fatalf("the document is %d, %d bytes", got.status, len(got.body))
+				t.Fatalf("the document: status %d, %d bytes", got.status, len(got.body))
 			}
 			rest := heap()
-			var all []io.Closer
+			var readers []io.Closer
 			for range slowReaders {
-				all = append(all, ask(l, t))
+				readers = append(readers, ask(l, t))
 			}
 			procUntil(t, "all have been answered", func() bool { return l.calls(t) == 1+slowReaders })
 			held := int64(heap()) - int64(rest)
@@ -183,9 +182,9 @@ func TestAttackSlowReaders(t *testing.T) {
 			}
 			if got := l.send(t, l.theirs, http.MethodGet, l.path(), ""); got.status != http.StatusOK ||
 				len(got.body) < largeAnswer {
-				t.Errorf("another organization is answered %d %.200s", got.status, got.body)
+				t.Errorf("another organization gets %d %.200s", got.status, got.body)
 			}
-			for _, c := range all {
+			for _, c := range readers {
 				c.Close()
 			}
 			procUntil(t, "the organization can read again", func() bool {
@@ -195,10 +194,10 @@ func TestAttackSlowReaders(t *testing.T) {
 	}
 }
 
-// heap is how many bytes the process keeps.
+// heap returns the number of bytes on the heap after garbage collection.
 func heap() uint64 {
 	var m runtime.MemStats
-	for range 2 { // pools are emptied by the second
+	for range 2 { // the second collection empties the pools
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// oci sends a request to the registry with a bearer token. Headers are in pairs.
+// oci sends a request with a bearer token to the registry. headers are pairs of names and values.
 func (w *world) oci(t *testing.T, bearer, method, path, body string, headers ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, w.BaseURL+path, strings.NewReader(body))
@@ -27,77 +27,79 @@ func (w *world) oci(t *testing.T, bearer, method, path, body string, headers ...
 	return w.roundTrip(t, r)
 }
 
-// statuses has n callers do something at once and counts the statuses they get.
+// statuses runs do concurrently for n callers and counts the statuses they get.
 func statuses(n int, do func(i int) int) map[int]int {
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	var callers sync.WaitGroup
 	got := map[int]int{}
 	for i := range n {
-		all.Go(func() {
+		callers.Go(func() {
 			status := do(i)
 			mu.Lock()
 			defer mu.Unlock()
 			got[status]++
 		})
 	}
-	all.Wait()
+	callers.Wait()
 	return got
 }
 
-// TestAttackRacedUploads has many requests write to one upload and end it at
-// once: one of each does, and the blob is what that one sent.
+// TestAttackRacedUploads lets many requests write to one upload and finish it at the same time. One
+// write and one finish succeed, and the blob has the bytes of that request.
 func TestAttackRacedUploads(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		const racers, size = 8, 100_000
 		w.repo(t, string(w.Organization), "app")
 		for round := range 10 {
-			at := w.oci(t, w.RegistryToken, "POST", "/v2/dev/app/blobs/uploads/", "").header.Get("Location")
+			location := w.oci(t, w.RegistryToken, "POST", "/v2/dev/app/blobs/uploads/", "").header.Get("Location")
 			content := func(i int) string { return strings.Repeat(fmt.Sprintf("%d-%d,", round, i), size)[:size] }
 			patched := statuses(racers, func(i int) int {
-				return w.oci(t, w.RegistryToken, "PATCH", at, content(i), "Content-Range", fmt.Sprintf("0-%d", size-1)).status
+				return w.oci(t, w.RegistryToken, "PATCH", location, content(i), "Content-Range", fmt.Sprintf("0-%d", size-1)).status
 			})
 			if patched[202] != 1 || patched[202]+patched[409]+patched[416] != racers {
-				t.Fatalf("one upload was written to from its start: %v", patched)
+				t.Fatalf("several writes at the start of one upload succeeded: %v", patched)
 			}
 			for _, wrong := range []string{
 				"0-99999", "99999-100000", "100001-100002", "-1-5", "100000-",
 				"100000-99999", "100000-9223372036854775807", "bytes 0-0/1", "x",
 			} {
-				if got := w.oci(t, w.RegistryToken, "PATCH", at, "ab", "Content-Range", wrong).status; got != 400 && got != 416 {
+				got := w.oci(t, w.RegistryToken, "PATCH", location, "ab", "Content-Range", wrong).status
+				if got != 400 && got != 416 {
 					t.Errorf("Content-Range %s: HTTP status %d", wrong, got)
 				}
 			}
-			ended := statuses(racers, func(i int) int { // one of them says what was sent
-				return w.oci(t, w.RegistryToken, "PUT", at+"?digest="+digestOf(content(i)), "").status
+			// The digest of one of them matches the upload.
+			ended := statuses(racers, func(i int) int {
+				return w.oci(t, w.RegistryToken, "PUT", location+"?digest="+digestOf(content(i)), "").status
 			})
 			if ended[201] > 1 || ended[500] > 0 {
-				t.Fatalf("one upload ended as several: %v", ended)
+				t.Fatalf("one upload was finished more than once: %v", ended)
 			}
 			for i := range racers {
 				got := w.oci(t, w.RegistryToken, "GET", "/v2/dev/app/blobs/"+digestOf(content(i)), "")
 				if got.status == http.StatusOK && got.body != content(i) {
-					t.Fatal("a blob is not what its digest says")
+					t.Fatal("a blob does not match its digest")
 				}
 			}
-			got := w.oci(t, w.RegistryToken, "PUT", at+"?digest="+digestOf(content(0)), "").status
+			got := w.oci(t, w.RegistryToken, "PUT", location+"?digest="+digestOf(content(0)), "").status
 			if got != http.StatusNotFound {
-				t.Errorf("an upload that has ended: HTTP status %d", got)
+				t.Errorf("a finished upload: HTTP status %d", got)
 			}
 		}
-		at := w.oci(t, w.RegistryToken, "POST", "/v2/dev/app/blobs/uploads/", "").header.Get("Location")
+		location := w.oci(t, w.RegistryToken, "POST", "/v2/dev/app/blobs/uploads/", "").header.Get("Location")
 		ended := statuses(racers, func(int) int {
-			return w.oci(t, w.RegistryToken, "PUT", at+"?digest="+digestOf("same"), "same").status
+			return w.oci(t, w.RegistryToken, "PUT", location+"?digest="+digestOf("same"), "same").status
 		})
 		if ended[201] != 1 || ended[500] > 0 {
-			t.Errorf("the same bytes by all: %v", ended)
+			t.Errorf("the same bytes from all callers: %v", ended)
 		}
 	})
 }
 
-// TestAttackOtherRegistry has the owner of another organization reach for what is
-// in a private repo: by mounts, uploads, referrers and tokens of other places.
-// Nothing tells them whether it is there.
+// TestAttackOtherRegistry lets the owner of another organization try to reach the contents of a
+// private repo: by mounts, uploads, referrers and tokens for other places. No answer reveals
+// whether something exists.
 func TestAttackOtherRegistry(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -119,7 +121,7 @@ func TestAttackOtherRegistry(t *testing.T) {
 			`,"layers":[],"subject":{"mediaType":"` + manifestType + `","digest":"` + secret + `","size":1}}`
 		got := w.oci(t, bearer, "PUT", "/v2/other/mine/manifests/claim", about, "Content-Type", manifestType)
 		if got.status != http.StatusCreated {
-			t.Fatalf("a manifest about another's: %d %s", got.status, got.body)
+			t.Fatalf("a manifest that refers to a foreign image: %d %s", got.status, got.body)
 		}
 		if got := w.oci(t, w.RegistryToken, "GET", "/v2/dev/folder/app/referrers/"+secret, ""); got.status != 200 ||
 			strings.Contains(got.body, digestOf(about)) {
@@ -139,12 +141,12 @@ func TestAttackOtherRegistry(t *testing.T) {
 			{w.Token, "GET", "/v2/%s/manifests/1.0"},
 			{"anonymous", "GET", "/v2/%s/blobs/" + layer},
 		} {
-			there := w.oci(t, tt.bearer, tt.method, fmt.Sprintf(tt.path, "dev/folder/app"), "")
+			existing := w.oci(t, tt.bearer, tt.method, fmt.Sprintf(tt.path, "dev/folder/app"), "")
 			absent := w.oci(t, tt.bearer, tt.method, fmt.Sprintf(tt.path, "dev/folder/ape"), "")
-			if there.status != 401 && there.status != 403 || there.status != absent.status ||
-				strings.ReplaceAll(there.body, "app", "ape") != absent.body {
-				t.Errorf("%s %s: HTTP status %d %s, of one that is not there %d %s",
-					tt.method, tt.path, there.status, there.body, absent.status, absent.body)
+			if existing.status != 401 && existing.status != 403 || existing.status != absent.status ||
+				strings.ReplaceAll(existing.body, "app", "ape") != absent.body {
+				t.Errorf("%s %s: HTTP status %d %s, for a missing repo %d %s",
+					tt.method, tt.path, existing.status, existing.body, absent.status, absent.body)
 			}
 		}
 		for path, want := range map[string]int{
@@ -158,7 +160,7 @@ func TestAttackOtherRegistry(t *testing.T) {
 			}
 		}
 		if got := w.send(t, bearer, "GET", "/iam/v2beta1/groups", "").status; got != http.StatusUnauthorized {
-			t.Errorf("a token of the registry at the API: HTTP status %d", got)
+			t.Errorf("a token for the registry, used with the API: HTTP status %d", got)
 		}
 		if got := w.oci(t, w.RegistryToken, "GET", "/v2/dev/folder/app/blobs/"+layer, ""); got.body != "secret layer" {
 			t.Errorf("the owner gets %d %s", got.status, got.body)
@@ -166,8 +168,7 @@ func TestAttackOtherRegistry(t *testing.T) {
 	})
 }
 
-// emptyConfig pushes an empty configuration to other/mine, and returns its
-// descriptor.
+// emptyConfig pushes an empty configuration to other/mine and returns its descriptor.
 func (w *world) emptyConfig(t *testing.T, bearer string) string {
 	t.Helper()
 	got := w.oci(t, bearer, "POST", "/v2/other/mine/blobs/uploads/?digest="+digestOf("{}"), "{}")

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// asksAt makes a call at a replica and returns its status and what it answered.
+// asksAt makes a call at a replica and returns its status and answer.
 func asksAt(t *testing.T, p *proc, bearer, verb, path string, body any) (int, map[string]any) {
 	t.Helper()
 	a, err := procDial(p.address, bearer).call(t.Context(), verb, path, body)
@@ -21,12 +21,11 @@ func asksAt(t *testing.T, p *proc, bearer, verb, path string, body any) (int, ma
 		t.Fatal(err)
 	}
 	var got map[string]any
-	_ = json.Unmarshal(a.body, &got) // a delete answers nothing
+	_ = json.Unmarshal(a.body, &got) // the answer to a delete has no body
 	return a.status, got
 }
 
-// refreshAt uses a refresh token at a replica and returns the two tokens that come
-// of it, or "".
+// refreshAt uses a refresh token at a replica. It returns the two new tokens, or "".
 func refreshAt(t *testing.T, p *proc, refresh string) (access, next string) {
 	t.Helper()
 	_, got := asksAt(t, p, refresh, http.MethodPost, "/sts/exchange_refresh_token?aud="+url.QueryEscape(procBase), nil)
@@ -38,17 +37,17 @@ func refreshAt(t *testing.T, p *proc, refresh string) (access, next string) {
 	return word("token"), word("refreshToken")
 }
 
-// replicated are two replicas of a server with an identity provider, whose issuer
-// signs whatever it is asked to.
+// A replicated has two replicas of a server, and an identity provider whose issuer signs every
+// token that a test needs.
 type replicated struct {
 	a, b     *proc
 	database string
 	key      secret.Key
 	issuer   *fakeIssuer
-	provider string // its uid
+	provider string // its UID
 }
 
-// TestAttackReplicas asks one replica for what another has just taken away.
+// TestAttackReplicas uses tokens and rights at one replica that the other replica has just revoked.
 func TestAttackReplicas(t *testing.T) {
 	x := replicated{
 		database: storetest.Postgres(t), key: secret.NewKey(), issuer: newFakeIssuer(t, &world{AuthURL: procBase}),
@@ -69,14 +68,14 @@ func TestAttackReplicas(t *testing.T) {
 	t.Run("the operator's trust", x.operatorsTrust)
 }
 
-// good reports whether a replica takes a token.
+// good reports whether a replica accepts a token.
 func (x replicated) good(t *testing.T, on *proc, bearer string) bool {
 	t.Helper()
 	status, _ := asksAt(t, on, bearer, http.MethodGet, "/iam/v2beta1/groups", nil)
 	return status == http.StatusOK
 }
 
-// invite lets pat in, who comes with a token for a client, and returns who that is.
+// invite lets pat join with a token for a client and returns the UID of the new person.
 func (x replicated) invite(t *testing.T, client string) string {
 	t.Helper()
 	_, invite := asksAt(t, x.a, x.a.dev.Token, http.MethodPost, "/iam/v2beta1/groupInvites/"+string(x.a.dev.Organization),
@@ -88,7 +87,7 @@ func (x replicated) invite(t *testing.T, client string) string {
 	return identity
 }
 
-// exchange returns what pat gets for a token for a client, or "".
+// exchange exchanges pat's token for a client. It returns "" if the replica refuses.
 func (x replicated) exchange(t *testing.T, on *proc, client string) string {
 	t.Helper()
 	path := "/sts/exchange?" + url.Values{"aud": {procBase}, "identity_provider": {x.provider}}.Encode()
@@ -97,7 +96,7 @@ func (x replicated) exchange(t *testing.T, on *proc, client string) string {
 	return text
 }
 
-// believe has the provider take tokens for a client.
+// believe makes the provider accept tokens for a client.
 func (x replicated) believe(t *testing.T, client string) {
 	t.Helper()
 	status, got := asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider,
@@ -107,7 +106,7 @@ func (x replicated) believe(t *testing.T, client string) {
 	}
 }
 
-// trusted returns what a replica says of the operator's trust.
+// trusted returns whether the operator trusts the provider, according to a replica.
 func (x replicated) trusted(t *testing.T, on *proc) any {
 	t.Helper()
 	_, got := asksAt(t, on, on.dev.Token, http.MethodGet, "/iam/v2beta1/identityProviders/"+x.provider, nil)
@@ -115,21 +114,21 @@ func (x replicated) trusted(t *testing.T, on *proc) any {
 }
 
 func (x replicated) copiedRefresh(t *testing.T) {
-	first, second := refreshAt(t, x.a, x.a.dev.RefreshToken)
-	other, third := refreshAt(t, x.b, second)
-	if !x.good(t, x.b, first) || !x.good(t, x.a, other) {
-		t.Fatal("tokens of one replica are not good at the other")
+	accessA, second := refreshAt(t, x.a, x.a.dev.RefreshToken)
+	accessB, third := refreshAt(t, x.b, second)
+	if !x.good(t, x.b, accessA) || !x.good(t, x.a, accessB) {
+		t.Fatal("tokens of one replica are not valid at the other")
 	}
 	if again, _ := refreshAt(t, x.a, second); again != "" {
-		t.Error("it is good a second time, at the other replica")
+		t.Error("the other replica accepts a used refresh token")
 	}
 	for _, on := range []*proc{x.a, x.b} {
-		if x.good(t, on, first) || x.good(t, on, other) {
-			t.Error("its session goes on")
+		if x.good(t, on, accessA) || x.good(t, on, accessB) {
+			t.Error("the session did not end after a refresh token was used twice")
 		}
 	}
 	if again, _ := refreshAt(t, x.b, third); again != "" {
-		t.Error("the one that came of it is still good")
+		t.Error("the next refresh token is still valid")
 	}
 }
 
@@ -137,19 +136,19 @@ func (x replicated) otherBeliefs(t *testing.T) {
 	before := x.invite(t, "c0")
 	token := x.exchange(t, x.b, "c0")
 	if !x.good(t, x.b, token) {
-		t.Fatal("its person cannot work")
+		t.Fatal("the person of the provider has no access")
 	}
 	x.believe(t, "c1")
 	if x.good(t, x.b, token) || x.good(t, x.a, token) || x.exchange(t, x.b, "c0") != "" {
-		t.Error("what it vouched for before is still good")
+		t.Error("tokens from before the change are still valid")
 	}
 	if after := x.invite(t, "c1"); after == before || after == "" {
-		t.Errorf("%s is %s now", before, after)
+		t.Errorf("person %s is %s after the change, want a new person", before, after)
 	}
 }
 
-// racedBeliefs exchanges at one replica while the other changes the provider: no
-// token of before is good after.
+// racedBeliefs exchanges tokens at one replica while the other changes the provider. No token from
+// before the change is valid after it.
 func (x replicated) racedBeliefs(t *testing.T) {
 	x.believe(t, "even")
 	x.invite(t, "even")
@@ -167,7 +166,7 @@ func (x replicated) racedBeliefs(t *testing.T) {
 		racing.Wait()
 		for _, token := range tokens {
 			if x.good(t, x.a, token) || x.good(t, x.b, token) {
-				t.Fatalf("round %d: a token outlives what its provider believed", n)
+				t.Fatalf("round %d: a token is valid after its provider was changed", n)
 			}
 		}
 		x.believe(t, "even")
@@ -181,20 +180,20 @@ func (x replicated) operatorsTrust(t *testing.T) {
 		t.Errorf("trust prints %q", out)
 	}
 	if x.trusted(t, x.b) != true {
-		t.Error("the other replica does not know of it")
+		t.Error("the other replica does not trust the provider")
 	}
 	if identity := x.invite(t, "even"); identity == "" || x.exchange(t, x.b, "even") == "" {
-		t.Error("its people cannot work")
+		t.Error("people of the provider have no access")
 	}
 	order(t, x.b.data(), x.database, x.key, "providers", "untrust", x.provider)
 	if x.trusted(t, x.a) != false {
-		t.Error("after untrust it is trusted")
+		t.Error("the provider is trusted after untrust")
 	}
-	// refused, or without effect
+	// The server refuses this field or ignores it.
 	asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider, map[string]any{
 		"trusted": true,
 	})
 	if x.trusted(t, x.a) != false {
-		t.Error("an owner can say that the operator trusts it")
+		t.Error("an owner can set that the operator trusts the provider")
 	}
 }

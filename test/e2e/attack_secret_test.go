@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestAttackSecretsInEvents makes, changes and deletes everything that has a
-// secret, and looks for each of the secrets in what a subscription on the
-// organization receives, in the audit log and in the server's log.
+// TestAttackSecretsInEvents creates, changes and deletes every kind of resource that has a secret.
+// It searches for each secret in the events to a subscription on the organization, in the audit log
+// and in the server's log.
 func TestAttackSecretsInEvents(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -64,7 +64,7 @@ func TestAttackSecretsInEvents(t *testing.T) {
 		} {
 			for what, secret := range secrets {
 				if len(secret) < 8 {
-					t.Fatalf("%s is %q", what, secret)
+					t.Fatalf("%s is %q, which is too short to search for", what, secret)
 				}
 				if i := strings.Index(text, secret); i >= 0 {
 					t.Errorf("%s is in %s: …%s", what, where, text[max(0, i-300):i+len(secret)])
@@ -74,7 +74,7 @@ func TestAttackSecretsInEvents(t *testing.T) {
 	})
 }
 
-// spillProvider makes, changes and deletes an identity provider.
+// spillProvider creates, changes and deletes an identity provider.
 func (w *world) spillProvider(t *testing.T, call caller, protocol string, secrets map[string]string) {
 	t.Helper()
 	first, second := "first-client-secret-"+protocol, "second-client-secret-"+protocol
@@ -94,8 +94,7 @@ func (w *world) spillProvider(t *testing.T, call caller, protocol string, secret
 	must[proto.Message](t, call, w.Token, &iampb.DeleteIdentityProviderRequest{Uid: made.GetUid()})
 }
 
-// spillPeople makes an account with its link and another link, and invites, one
-// of which is redeemed.
+// spillPeople creates an account with two one-time links, and two invites. One invite is redeemed.
 func (w *world) spillPeople(t *testing.T, call caller, protocol string, secrets map[string]string) {
 	t.Helper()
 	org := string(w.Organization)
@@ -125,7 +124,7 @@ func (w *world) spillPeople(t *testing.T, call caller, protocol string, secrets 
 	}
 }
 
-// spillSubscription makes and deletes a subscription.
+// spillSubscription creates and deletes a subscription.
 func (w *world) spillSubscription(t *testing.T, call caller, protocol string, secrets map[string]string) {
 	t.Helper()
 	secret := "sink-secret-" + protocol
@@ -137,8 +136,8 @@ func (w *world) spillSubscription(t *testing.T, call caller, protocol string, se
 	must[proto.Message](t, call, w.Token, &eventspb.DeleteSubscriptionRequest{Uid: sub.GetUid()})
 }
 
-// spillIdentity makes, changes and deletes an identity with keys of its own.
-// Private keys are not taken, so they cannot be told.
+// spillIdentity creates, changes and deletes an identity with its own keys. The server refuses
+// private keys, so it cannot reveal them.
 func (w *world) spillIdentity(t *testing.T) {
 	t.Helper()
 	keys := func(set string) *iampb.Identity {
@@ -154,7 +153,7 @@ func (w *world) spillIdentity(t *testing.T) {
 	for protocol, call := range w.protocols() {
 		_, st := call(t, w.Token, &iampb.CreateIdentityRequest{Parent: string(w.Organization), Identity: keys(private)})
 		if st == nil {
-			t.Errorf("over %s a private key was taken", protocol)
+			t.Errorf("over %s the server accepted a private key", protocol)
 		}
 	}
 	i := keys(string(fakeKeySet()))
@@ -166,8 +165,8 @@ func (w *world) spillIdentity(t *testing.T) {
 	must[proto.Message](t, w.overGRPC, w.Token, &iampb.DeleteIdentityRequest{Uid: i.GetUid()})
 }
 
-// spillSessions begins sessions with a password and with a refresh token, and has
-// one end because its refresh token comes twice.
+// spillSessions starts sessions with a password and with a refresh token. One of them ends because
+// its refresh token is used twice.
 func (w *world) spillSessions(t *testing.T, secrets map[string]string) {
 	t.Helper()
 	w.signsInWithPassword(t)
@@ -179,5 +178,5 @@ func (w *world) spillSessions(t *testing.T, secrets map[string]string) {
 	if got := w.send(t, w.RefreshToken, http.MethodPost, target, ""); got.status != http.StatusUnauthorized {
 		t.Fatal(got.body)
 	}
-	w.Token = w.mint(t, w.Owner, token.Claims{}) // the one from the file has ended with its session
+	w.Token = w.mint(t, w.Owner, token.Claims{}) // the token from the file has ended with its session
 }

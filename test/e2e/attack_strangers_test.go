@@ -23,25 +23,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// strangersMay is how much more memory than at rest the server may use for
-// callers it does not know, however many of them one address has.
+// strangersMay is the additional memory, in bytes, that the server may use for one address with any
+// number of unknown callers.
 const strangersMay = 50 << 20
 
 const (
 	callCreate   = "/holdfast.iam.v2beta1.GroupsService/CreateGroup" // needs a token
-	callExchange = "/holdfast.oidc.SecurityTokenService/Exchange"    // needs none of ours
+	callExchange = "/holdfast.oidc.SecurityTokenService/Exchange"    // needs no token of this server
 	callPing     = "/holdfast.ping.v2beta1.PingService/Ping"         // needs none
-	callWatch    = "/grpc.health.v1.Health/Watch"                    // needs none, and goes on for ever
+	callWatch    = "/grpc.health.v1.Health/Watch"                    // needs none, and never ends
 
-	endless = 4<<20 - 1<<10 // bytes of a message: almost what the server takes
+	endless = 4<<20 - 1<<10 // bytes of a message, almost the limit of the server
 )
 
-// An endlessMessage says that it is a message of a size that the server takes,
-// sends almost all of it, and then nothing more until it is closed.
+// An endlessMessage announces a message of a size that the server accepts, sends almost all of it,
+// and then nothing until it is closed.
 type endlessMessage struct {
 	left   int
 	begun  bool
-	full   func() // is called once all is sent that will be
+	full   func() // called when the last byte has been sent
 	closed chan struct{}
 	once   sync.Once
 }
@@ -76,7 +76,7 @@ func (e *endlessMessage) Close() error {
 	return nil
 }
 
-// knock opens a connection over HTTP/2 that stays until the test ends.
+// knock opens an HTTP/2 connection that stays open until the test ends.
 func knock(t *testing.T, address string) *http2.ClientConn {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
@@ -91,11 +91,11 @@ func knock(t *testing.T, address string) *http2.ClientConn {
 	return cc
 }
 
-// pour makes calls on a connection whose messages never end, and returns when
-// each has been refused or has sent what it will. It returns how many are over.
+// pour makes calls with endless messages on a connection. It returns when each call has been
+// refused or has sent its last byte. The result counts the calls that have ended.
 func pour(t *testing.T, cc *http2.ClientConn, n int, method string, header http.Header) *atomic.Int64 {
 	t.Helper()
-	over := &atomic.Int64{}
+	ended := &atomic.Int64{}
 	var settled sync.WaitGroup
 	for range n {
 		settled.Add(1)
@@ -109,38 +109,37 @@ func pour(t *testing.T, cc *http2.ClientConn, n int, method string, header http.
 		r.Header.Set("Te", "trailers")
 		go func() {
 			defer done()
-			defer over.Add(1)
+			defer ended.Add(1)
 			resp, err := cc.RoundTrip(r)
 			if err != nil {
-				return // shown out
+				return // the server has closed the connection
 			}
 			defer resp.Body.Close()
 			if method != callWatch {
-				_, _ = io.Copy(io.Discard, resp.Body) // to its end, or until it is reset
+				_, _ = io.Copy(io.Discard, resp.Body) // to its end, or until the stream is reset
 				return
 			}
 			_, _ = io.ReadFull(resp.Body, make([]byte, 5))
 		}()
 	}
-	all := make(chan struct{})
-	go func() { settled.Wait(); close(all) }()
+	finished := make(chan struct{})
+	go func() { settled.Wait(); close(finished) }()
 	select {
-	case <-all:
-	case <-time.After(3 * time.Second): // held up by its window: it sends no more either
+	case <-finished:
+	case <-time.After(3 * time.Second): // blocked by flow control, so it sends nothing either
 	}
-	return over
+	return ended
 }
 
-// TestAttackStrangersMessages: callers without a token, or with one that was
-// made up, send messages that are almost as large as messages may be, and never
-// end. The server does not keep them.
+// TestAttackStrangersMessages sends messages that are almost as large as the limit and never end,
+// without a token or with a forged one. The server does not keep them.
 func TestAttackStrangersMessages(t *testing.T) {
 	const connections, streams = 3, 100
 	forged := http.Header{
 		"Authorization": {"Bearer eyJhbGciOiJFUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJ4In0." + strings.Repeat("A", 86)},
 	}
 	for name, tt := range map[string]struct {
-		mixed  bool // the connection's first request is not gRPC's, as behind some proxies
+		mixed  bool // the connection's first request is not gRPC, as with some proxies
 		method string
 		header http.Header
 	}{
@@ -171,7 +170,7 @@ func TestAttackStrangersMessages(t *testing.T) {
 	}
 }
 
-// askHealth makes a connection one of HTTP, on which gRPC is mixed in.
+// askHealth sends an HTTP request first, so that the connection mixes HTTP and gRPC.
 func askHealth(t *testing.T, cc *http2.ClientConn) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://holdfast.test/healthz", nil)
@@ -185,14 +184,14 @@ func askHealth(t *testing.T, cc *http2.ClientConn) {
 	resp.Body.Close()
 }
 
-// attacked starts a server whose memory is to be looked at. Its collector lets
-// little garbage come together, so that the memory is what the server keeps.
+// attacked starts a server whose memory the test measures. Its garbage collector runs often, so
+// that its memory is close to what the server retains.
 func attacked(t *testing.T) *proc {
 	t.Helper()
 	return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "GOGC=20")
 }
 
-// atRest is the memory of a server that has served.
+// atRest returns the memory of a server after a few requests.
 func atRest(t *testing.T, p *proc) int64 {
 	t.Helper()
 	owner := p.owner()
@@ -203,8 +202,8 @@ func atRest(t *testing.T, p *proc) int64 {
 	return procResident(t, p)
 }
 
-// staysWithin fails the test if the server uses more memory than it may, and if
-// it does not serve its owner.
+// staysWithin fails the test if the server uses more additional memory than may, or does not serve
+// its owner.
 func staysWithin(t *testing.T, p *proc, rest, may int64) {
 	t.Helper()
 	owner := p.owner()
@@ -220,13 +219,13 @@ func staysWithin(t *testing.T, p *proc, rest, may int64) {
 	}
 }
 
-// TestAttackStrangersHonest: what the server refuses strangers it does not refuse
-// others, and strangers learn why they are refused.
+// TestAttackStrangersHonest checks that known callers get the calls that strangers are refused, and
+// that strangers get the reason of a refusal.
 func TestAttackStrangersHonest(t *testing.T) {
 	const unauthenticated, invalid, ok = "16", "3", "0"
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
 	owner := http.Header{"Authorization": {"Bearer " + p.dev.Token}}
-	// a field that there is none of
+	// A field that does not exist.
 	large := protowire.AppendBytes(protowire.AppendTag(nil, 15, protowire.BytesType), make([]byte, endless))
 	for name, tt := range map[string]struct {
 		method  string
@@ -234,7 +233,7 @@ func TestAttackStrangersHonest(t *testing.T) {
 		message []byte
 		want    string
 	}{
-		"a message of almost 4 MiB":          {callCreate, owner, large, invalid}, // for lack of a name
+		"a message of almost 4 MiB":          {callCreate, owner, large, invalid}, // because it has no name
 		"a call without a token":             {callCreate, http.Header{}, nil, unauthenticated},
 		"a call with one that is made up":    {callCreate, http.Header{"Authorization": {"Bearer x"}}, nil, unauthenticated},
 		"a method that needs none":           {callPing, http.Header{}, nil, ok},
@@ -258,8 +257,8 @@ func TestAttackStrangersHonest(t *testing.T) {
 	}
 }
 
-// TestAttackStrangersBurst: a client with a token makes as many calls at once as it
-// likes, on a connection that nobody has been known on before.
+// TestAttackStrangersBurst makes many concurrent calls with a token, on a new connection that has
+// not been authenticated before.
 func TestAttackStrangersBurst(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for range 5 {
@@ -279,9 +278,9 @@ func TestAttackStrangersBurst(t *testing.T) {
 	}
 }
 
-// TestAttackTenantMessages: a caller with a token sends messages that never end,
-// too. So many of its organization are waited for, and the rest are refused long
-// before their time is up; meanwhile who sends what it promises is served.
+// TestAttackTenantMessages sends endless messages with a token. The server waits for a limited
+// number of them per organization and refuses the others long before their timeout. It still serves
+// callers that send complete messages.
 func TestAttackTenantMessages(t *testing.T) {
 	const calls, slow = 90, 16
 	p := attacked(t)
@@ -296,10 +295,10 @@ func TestAttackTenantMessages(t *testing.T) {
 			refused := pour(t, cc, calls, callCreate, header)
 			procUntil(t, "all but few are refused", func() bool { return refused.Load() >= calls-slow })
 			if took := time.Since(start); took > 20*time.Second {
-				t.Errorf("refused after %s, as all are", took)
+				t.Errorf("refused after %s, only with the timeout", took)
 			}
 			if n := refused.Load(); n == calls {
-				t.Errorf("all %d are refused, want that %d are waited for", n, slow)
+				t.Errorf("all %d calls are refused, want the server to wait for %d", n, slow)
 			}
 			if got := callRaw(t, cc, callPing, header, framed(0, nil)); got != "0" {
 				t.Errorf("another call on the connection: %q", got)
@@ -311,8 +310,8 @@ func TestAttackTenantMessages(t *testing.T) {
 	}
 }
 
-// TestAttackStrangersBodies: callers without a token send bodies over HTTP that
-// are almost as large as bodies may be, and never end.
+// TestAttackStrangersBodies sends HTTP bodies without a token that are almost as large as the limit
+// and never end.
 func TestAttackStrangersBodies(t *testing.T) {
 	const connections = 200
 	for name, path := range map[string]string{
@@ -336,7 +335,8 @@ func TestAttackStrangersBodies(t *testing.T) {
 				}
 				t.Cleanup(func() { conn.Close() })
 				wg.Go(func() {
-					_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // the server need not take it all, or any
+					// The server need not read all of it, or any of it.
+					_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 					_, _ = fmt.Fprintf(conn,
 						"POST %s HTTP/1.1\r\nHost: holdfast.test\r\nContent-Type: "+
 							"application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n",

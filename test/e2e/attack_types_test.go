@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TestAttackTokenTypes presents what an issuer has signed for another purpose: a
-// logout token, a security event, a proof of possession. They have the claims of
-// an identity token, and are none.
+// TestAttackTokenTypes presents tokens that an issuer has signed for another purpose: a logout
+// token, a security event, a proof of possession. They have the claims of an identity token, but
+// are not identity tokens.
 func TestAttackTokenTypes(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -21,7 +21,7 @@ func TestAttackTokenTypes(t *testing.T) {
 		logout := map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}
 		for name, tt := range map[string]struct {
 			bearer string
-			claim  string // to blame; "" if the token is exchanged
+			claim  string // the claim that is refused; empty if the token is exchanged
 		}{
 			"no type":                       {jws(`{"alg":"RS256","kid":"rsa"}`, f.claims(nil), withRSA), ""},
 			"JWT":                           {typed(`"JWT"`), ""},
@@ -64,7 +64,7 @@ func TestAttackTokenTypes(t *testing.T) {
 					t.Errorf("refused: %v", grpc)
 				}
 				if tt.claim != "" && (grpc.Code() != codes.Unauthenticated || !strings.Contains(grpc.Message(), tt.claim)) {
-					t.Errorf("%v, want one about %s", grpc, tt.claim)
+					t.Errorf("%v, want an error about %s", grpc, tt.claim)
 				}
 			})
 		}

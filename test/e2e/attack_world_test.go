@@ -18,24 +18,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// The attack_*_test.go files are the attacks that once succeeded, or that somebody
-// thought of since. Each has its honest counterpart, which must go on working.
+// The attack_*_test.go files contain attacks that once succeeded, and attacks that somebody has
+// thought of since. Each has an honest counterpart that must continue to work.
 
 var ownerRole = string(resource.OwnerRole)
 
-// tenants is a server with the organization a, whose people an issuer knows,
-// and the organization b, which belongs to somebody else.
+// tenants is a server with the organization a, whose people have accounts at an issuer, and the
+// organization b, which belongs to somebody else.
 type tenants struct {
 	*world
 	issuer  *fakeIssuer
 	a, b    string // organizations
-	folder  string // of a
-	mallory string // the token of b's owner
-	idp     string // a's provider of the issuer, for the client client-a
-	ann     string // an owner of a, whom the provider knows as ann
+	folder  string // a folder in a
+	mallory string // token of b's owner
+	idp     string // a's identity provider for the issuer, with the client client-a
+	ann     string // an owner of a, with the subject ann at the provider
 }
 
-// eachTenants runs f against a new server over every engine.
+// eachTenants runs f with a new server on every engine.
 func eachTenants(t *testing.T, f func(t *testing.T, w *tenants)) {
 	t.Helper()
 	t.Parallel()
@@ -52,24 +52,24 @@ func newTenants(t *testing.T, server *world) *tenants {
 	return w
 }
 
-// organization makes one that belongs to nobody but a person of that name, and
-// returns it and the person's token.
+// organization creates an organization whose only owner is the named person. It returns the
+// organization's UID and the person's token.
 func (w *tenants) organization(t *testing.T, name, person string) (uid, bearer string) {
 	t.Helper()
 	owner := resource.UserUID("https://people.example", person)
 	uid = w.child(t, "", name)
 	w.bind(t, uid, string(owner), ownerRole)
-	all := must[*iampb.ListRoleBindingsResponse](t, w.overGRPC, w.Token, &iampb.ListRoleBindingsRequest{
+	bindings := must[*iampb.ListRoleBindingsResponse](t, w.overGRPC, w.Token, &iampb.ListRoleBindingsRequest{
 		Group: uid, Identity: string(w.Owner),
 	})
 	bearer = w.mint(t, owner, token.Claims{})
-	for _, b := range all.GetRoleBindings() {
+	for _, b := range bindings.GetRoleBindings() {
 		w.allowed(t, bearer, &iampb.DeleteRoleBindingRequest{Uid: b.GetUid()})
 	}
 	return uid, bearer
 }
 
-// provide makes an identity provider of the issuer in a group.
+// provide creates an identity provider for the issuer in a group.
 func (w *tenants) provide(t *testing.T, bearer, group, client string, change func(*iampb.IdentityProvider)) string {
 	t.Helper()
 	p := provider("idp")
@@ -82,7 +82,8 @@ func (w *tenants) provide(t *testing.T, bearer, group, client string, change fun
 	}).GetUid()
 }
 
-// idToken is what the issuer says of a subject to a client; more are claims.
+// idToken returns a token of the issuer with a subject, for a client. more has pairs of further
+// claims.
 func (w *tenants) idToken(subject, client string, more ...string) string {
 	claims := map[string]any{"sub": subject, "aud": client}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -91,8 +92,8 @@ func (w *tenants) idToken(subject, client string, more ...string) string {
 	return w.issuer.token(claims)
 }
 
-// join invites whoever is behind a token into a group, as bearer, and returns the
-// uid of who came.
+// join invites the person with the token newcomer into a group, as bearer. It returns the UID of
+// the person who joined.
 func (w *tenants) join(t *testing.T, bearer, group, role, newcomer string) string {
 	t.Helper()
 	i := must[*iampb.GroupInvite](t, w.overGRPC, bearer, &iampb.CreateGroupInviteRequest{
@@ -101,13 +102,13 @@ func (w *tenants) join(t *testing.T, bearer, group, role, newcomer string) strin
 	r := w.send(t, newcomer, http.MethodPost, "/auth/v1/register", fmt.Sprintf(`{"code":%q}`, i.GetCode()))
 	var session struct{ Identity string }
 	if err := json.Unmarshal([]byte(r.body), &session); err != nil || session.Identity == "" {
-		t.Fatalf("the invite was not taken: %s", r.body)
+		t.Fatalf("the invite was not redeemed: %s", r.body)
 	}
 	return session.Identity
 }
 
-// through exchanges what the issuer said, by a provider, over a protocol. It
-// returns "" if that is refused.
+// through exchanges a token of the issuer through a provider, over a protocol. It returns "" if the
+// server refuses.
 func (w *tenants) through(t *testing.T, over, provider, idToken string) string {
 	t.Helper()
 	exchange := w.exchangeHTTP
@@ -121,16 +122,16 @@ func (w *tenants) through(t *testing.T, over, provider, idToken string) string {
 	return got.GetToken()
 }
 
-// worker makes a workload of a that holds capabilities on a group, and returns its
+// worker creates a workload of a that holds capabilities on a group. It returns the workload's
 // token.
-func (w *tenants) worker(t *testing.T, on, name string, of ...capabilitiespb.Capability) string {
+func (w *tenants) worker(t *testing.T, group, name string, capabilities ...capabilitiespb.Capability) string {
 	t.Helper()
 	uid := w.robot(t, w.a, name)
-	w.bind(t, on, uid, w.role(t, w.a, "role of "+name, of...))
+	w.bind(t, group, uid, w.role(t, w.a, "role of "+name, capabilities...))
 	return w.mint(t, resource.UID(uid), token.Claims{})
 }
 
-// allowed makes a call that must succeed.
+// allowed makes a call and fails the test if it is refused.
 func (w *tenants) allowed(t *testing.T, bearer string, in proto.Message) {
 	t.Helper()
 	if _, st := w.overGRPC(t, bearer, in); st != nil {
@@ -138,7 +139,7 @@ func (w *tenants) allowed(t *testing.T, bearer string, in proto.Message) {
 	}
 }
 
-// refused makes a call over both protocols that must be refused with the code.
+// refused makes a call over both protocols and fails the test unless each is refused with the code.
 func (w *tenants) refused(t *testing.T, what, bearer string, in proto.Message, code codes.Code) {
 	t.Helper()
 	for name, call := range w.protocols() {
@@ -156,17 +157,17 @@ func (w *tenants) ruledBy(t *testing.T, bearer, group string) bool {
 	return read.status == http.StatusOK || write.status == http.StatusOK
 }
 
-// masked is an update of a provider's fields.
+// masked returns an update of a provider's fields.
 func masked(p *iampb.IdentityProvider, paths ...string) *iampb.UpdateIdentityProviderRequest {
 	return &iampb.UpdateIdentityProviderRequest{IdentityProvider: p, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}}
 }
 
-// subjectOf returns whom a token is about.
+// subjectOf returns the subject of a token.
 func subjectOf(t *testing.T, bearer string) string {
 	t.Helper()
 	sub, _ := said(t, bearer)["sub"].(string)
 	return sub
 }
 
-// segmentOf is the last part of a uid.
+// segmentOf returns the last segment of a UID.
 func segmentOf(uid string) string { return uid[strings.LastIndexByte(uid, '/')+1:] }

@@ -31,9 +31,9 @@ import (
 
 var advisories = flag.Int("advisories", 500, "how many `advisories` TestBackup moves")
 
-// TestBackup makes some of everything that the API can make, backs it up beside the
-// server that serves it, and restores it on each engine. Every method that reads
-// answers as before, images are pulled, and people sign in.
+// TestBackup creates resources of every kind, backs them up while the server runs, and restores
+// them on each engine. Every read method returns the same answer as before, images can be pulled,
+// and people can sign in.
 func TestBackup(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, from string) {
 		w := serve(t, from, server.Config{GCInterval: -1}, seedPeople(t))
@@ -60,10 +60,10 @@ func TestBackup(t *testing.T) {
 				t.Errorf("answers (-before +after):\n%s", diff)
 			}
 			if got := moved.export(t, &advisoriespb.ExportAdvisoriesRequest{Format: "osv"}); got != exported {
-				t.Errorf("the export of advisories differs; it has %d bytes, and had %d", len(got), len(exported))
+				t.Errorf("the export of advisories differs: %d bytes, before %d bytes", len(got), len(exported))
 			}
 			if got := moved.send(t, w.RegistryToken, "GET", "/v2/dev/moved/manifests/"+image, ""); got.status != 200 {
-				t.Errorf("the image: %d %s", got.status, got.body)
+				t.Errorf("pull of the image: %d %s", got.status, got.body)
 			}
 			if page := moved.signInBrowser(t, "127.0.0.1").try("", ann.email, "a quiet violet anchor of ann"); !page.in() {
 				t.Errorf("ann cannot sign in: %d", page.status)
@@ -73,7 +73,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// operate runs a command of holdfastd, and returns what it says.
+// operate runs a holdfastd command and returns its output.
 func operate(t *testing.T, cfg server.Config, words ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -83,15 +83,15 @@ func operate(t *testing.T, cfg server.Config, words ...string) string {
 	return out.String()
 }
 
-// restored restores a back-up and serves it at the address of w, which has ended.
+// restored restores a backup and serves it at the address of w, whose server has stopped.
 func (w *world) restored(t *testing.T, database, from string) *world {
 	t.Helper()
-	at, err := url.Parse(w.BaseURL)
+	base, err := url.Parse(w.BaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := w.config
-	cfg.Database, cfg.DataDir, cfg.Listen = database, t.TempDir(), at.Host
+	cfg.Database, cfg.DataDir, cfg.Listen = database, t.TempDir(), base.Host
 	operate(t, cfg, "restore", from, "verify")
 	moved := *w
 	moved.config, moved.database = cfg, database
@@ -102,10 +102,12 @@ func (w *world) restored(t *testing.T, database, from string) *world {
 	return &moved
 }
 
-// passing are the parts of answers that differ from one moment to the next.
-var passing = regexp.MustCompile(`(?m)(last_seen|server_time|request_id|token|expires?(_in)?|next_page_token|raw_id_token)\w*: *\S+`)
+// passing matches the parts of answers that differ between two calls.
+var passing = regexp.MustCompile(
+	`(?m)(last_seen|server_time|request_id|token|expires?(_in)?|next_page_token|raw_id_token)\w*: *\S+`,
+)
 
-// readAll calls every method that reads, and returns the answers.
+// readAll calls every read method and returns the answers.
 func (w *world) readAll(t *testing.T, examples map[string]example) map[string]string {
 	t.Helper()
 	answers := map[string]string{}
@@ -117,14 +119,16 @@ func (w *world) readAll(t *testing.T, examples map[string]example) map[string]st
 				e, ok := examples[operationOf(m)]
 				name := string(m.Name())
 				if !ok || m.IsStreamingServer() || !strings.HasPrefix(name, "List") && !strings.HasPrefix(name, "Get") ||
-					strings.Contains(name, "Sync") { // how repos stand that follow others changes by itself
+					// The state of a sync changes at any time.
+					strings.Contains(name, "Sync") {
 					continue
 				}
 				out := newOutput(t, m)
 				full := fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())
 				st := status.Convert(w.conn.Invoke(bearing(t, e.bearer(w)), full, e.message(t, m), out))
 				text := prototext.MarshalOptions{Multiline: true}.Format(out)
-				text = strings.ReplaceAll(text, ":  ", ": ") // the package varies its spaces on purpose
+				// The prototext package varies its spaces on purpose.
+				text = strings.ReplaceAll(text, ":  ", ": ")
 				answers[full] = fmt.Sprintf("%s\n%s", st.Code(), passing.ReplaceAllString(text, ""))
 			}
 		}
@@ -133,8 +137,8 @@ func (w *world) readAll(t *testing.T, examples map[string]example) map[string]st
 	return answers
 }
 
-// TestBackupWhileWriting backs up a server that is written to. The back-up is one
-// state of it: counters agree with rows, and no event is without its change.
+// TestBackupWhileWriting backs up a server during writes. The backup is one consistent state:
+// counters are equal to the rows, and every event has its change.
 func TestBackupWhileWriting(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		places := []string{t.TempDir(), t.TempDir() + "/two.tar"}
@@ -168,18 +172,18 @@ func TestBackupWhileWriting(t *testing.T) {
 	})
 }
 
-// wantEventOfEach fails the test unless there are as many groups as were created.
+// wantEventOfEach fails the test unless there is one creation event for each group.
 func wantEventOfEach(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	var groups, created int
 	err := errors.Join(s.Row(t.Context(), `SELECT count(*) FROM groups`, nil, &groups),
 		s.Row(t.Context(), `SELECT count(*) FROM outbox WHERE type = $1`, []any{string(resource.GroupCreated)}, &created))
 	if err != nil || groups != created {
-		t.Errorf("%d groups and %d events of their creation, %v", groups, created, err)
+		t.Errorf("%d groups, %d creation events, error %v", groups, created, err)
 	}
 }
 
-// TestRestoreRefused: a restore says what is in its way, and changes nothing.
+// TestRestoreRefused checks that a refused restore names the reason and changes nothing.
 func TestRestoreRefused(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	to := t.TempDir()
@@ -211,13 +215,14 @@ func TestRestoreRefused(t *testing.T) {
 	} {
 		err := server.RunCommand(t.Context(), tt.cfg, tt.words, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want %s", name, err, tt.says)
+			t.Errorf("%s: %v, want an error with %s", name, err, tt.says)
 		}
 	}
 	w.send(t, w.Token, "GET", "/iam/v2beta1/groups", "")
 }
 
-// TestBackupInBucket backs up a server whose blobs are in a bucket, to a bucket, and restores it into a folder.
+// TestBackupInBucket backs up a server whose blobs are in a bucket, to a bucket, and restores it
+// into a folder.
 func TestBackupInBucket(t *testing.T) {
 	t.Parallel()
 	binary := testprogram.Holdfastd(t)
@@ -234,21 +239,21 @@ func TestBackupInBucket(t *testing.T) {
 		}
 		return string(out)
 	}
-	layer := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // S3 has several parts of it
+	layer := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // large enough for a multipart upload
 	if err := p.registry().push(t.Context(), "dev/app", "v1", layer); err != nil {
 		t.Fatal(err)
 	}
 	run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups")
-	time.Sleep(time.Second) // two back-ups cannot have the same second
+	time.Sleep(time.Second) // the name of a backup has a resolution of one second
 	got := run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups", "--keep", "1")
 	if !strings.Contains(got, "0 of them new") || !strings.Contains(got, "Removed 1 earlier") {
-		t.Errorf("the second back-up says\n%s", got)
+		t.Errorf("output of the second backup:\n%s", got)
 	}
 	p.stop()
 	if err := os.Link(filepath.Join(old, "holdfast.key"), filepath.Join(fresh, "holdfast.key")); err != nil {
 		t.Fatal(err)
 	}
-	in := append(bucket[1:], "HOLDFAST_DATA_DIR="+fresh) // its own blobs are in its folder
+	in := append(bucket[1:], "HOLDFAST_DATA_DIR="+fresh) // the restored server keeps its blobs in its folder
 	run(in, "restore", "s3://blobs/backups", "--verify")
 	moved := procStart(t, in...)
 	if err := moved.registry().pull(t.Context(), "dev/app", "v1"); err != nil {
@@ -256,16 +261,15 @@ func TestBackupInBucket(t *testing.T) {
 	}
 }
 
-// shellBlock matches a block of commands of a page.
+// shellBlock matches a block of shell commands in a page.
 var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// TestBackupPage runs the commands of docs/backup.md with the program itself: a
-// back-up beside the server, a restore into an installation with nothing but the key,
-// and the move to PostgreSQL.
+// TestBackupPage runs the commands of docs/backup.md with the real program: a backup of a running
+// server, a restore into an installation that has only the key, and the move to PostgreSQL.
 func TestBackupPage(t *testing.T) {
 	blocks := shellBlock.FindAllStringSubmatch(readmeText(t, "docs/backup.md"), -1)
 	if len(blocks) != 2 {
-		t.Fatalf("the page has %d blocks of commands, and this test knows 2", len(blocks))
+		t.Fatalf("the page has %d blocks of commands, but this test expects 2", len(blocks))
 	}
 	binary := testprogram.Holdfastd(t)
 	old, fresh, backups := t.TempDir(), t.TempDir(), t.TempDir()

@@ -16,20 +16,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// tell pushes an inventory of one image.
-func (g *gallery) tell(t *testing.T, bearer, group, place, digest string) {
+// pushInventory pushes an inventory with one image.
+func (g *gallery) pushInventory(t *testing.T, bearer, group, place, digest string) {
 	t.Helper()
-	must[*findingspb.InventoryPlace](t, g.overGRPC, bearer, &findingspb.PushInventoryRequest{GroupUid: group, Place: place,
-		Entries: []*findingspb.InventoryEntry{{Namespace: "shop", Workload: "Deployment/web", Digest: digest}}})
+	must[*findingspb.InventoryPlace](t, g.overGRPC, bearer, &findingspb.PushInventoryRequest{
+		GroupUid: group,
+		Place:    place,
+		Entries:  []*findingspb.InventoryEntry{{Namespace: "shop", Workload: "Deployment/web", Digest: digest}},
+	})
 }
 
-// runs returns how many running images a caller is told of.
+// runs returns the number of running images that a caller can list.
 func (g *gallery) runs(t *testing.T, call caller, bearer string) int64 {
 	t.Helper()
 	return must[*findingspb.ListInventoryResponse](t, call, bearer, &findingspb.ListInventoryRequest{}).GetTotalCount()
 }
 
-// TestInventory: what runs is told to a group by those who may, and listed to those who may. A dry run changes nothing.
+// TestInventory checks which callers may push an inventory to a group and which may list it. A dry
+// run changes nothing.
 func TestInventory(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -54,7 +58,7 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 	dry.ValidateOnly = true
 	must[*findingspb.InventoryPlace](t, call, creator, dry)
 	if n := g.runs(t, call, g.full["org"]); n != 0 {
-		t.Errorf("%d run after a dry run", n)
+		t.Errorf("%d running images after a dry run", n)
 	}
 	for who, bearer := range map[string]string{
 		"another organization": g.full["other"],
@@ -64,7 +68,7 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 	} {
 		for _, in := range []proto.Message{push, remove} {
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
-				t.Errorf("%T of %s: %v", in, who, st)
+				t.Errorf("%T as %s: %v", in, who, st)
 			}
 		}
 	}
@@ -72,66 +76,68 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 		push, remove, &findingspb.ListInventoryRequest{}, &findingspb.ListInventoryPlacesRequest{},
 	} {
 		if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-			t.Errorf("%T of a stranger: %v", in, st)
+			t.Errorf("%T without a token: %v", in, st)
 		}
 	}
-	// Another's group below one's own is no group.
+	// The last segment of a foreign group, below the caller's own organization, is not a group.
 	stolen := &findingspb.PushInventoryRequest{
 		GroupUid: g.other + g.folder[strings.LastIndexByte(g.folder, '/'):], Place: "prod",
 	}
 	if _, st := call(t, g.full["other"], stolen); st.Code() != codes.NotFound {
-		t.Errorf("another's group: %v", st)
+		t.Errorf("inventory for a foreign group: %v", st)
 	}
 	p := must[*findingspb.InventoryPlace](t, call, creator, push)
 	if p.GetEntries() != 1 || p.GetIdentityUid() == "" ||
 		p.GetExpireTime().AsTime().Sub(p.GetPushTime().AsTime()) != 7*24*time.Hour {
-		t.Errorf("the place is %v", p)
+		t.Errorf("unexpected place %v", p)
 	}
 	for bearer, want := range map[string]int64{
 		g.full["org"]: 1, g.full["folder"]: 1, viewer: 1, narrow: 1, creator: 0, g.full["sibling"]: 0, g.full["other"]: 0,
 	} {
 		if n := g.runs(t, call, bearer); n != want {
-			t.Errorf("%d are told, want %d", n, want)
+			t.Errorf("%d running images, want %d", n, want)
 		}
 		n := must[*findingspb.ListInventoryPlacesResponse](t, call,
 			bearer, &findingspb.ListInventoryPlacesRequest{}).GetTotalCount()
 		if n != want {
-			t.Errorf("%d places are told, want %d", n, want)
+			t.Errorf("%d places, want %d", n, want)
 		}
 	}
 	_, st := call(t, g.full["other"], &findingspb.ListInventoryRequest{RepoUid: g.repo})
 	if st.Code() != codes.PermissionDenied {
-		t.Errorf("of another's repo: %v", st)
+		t.Errorf("inventory of a foreign repo: %v", st)
 	}
 	try := proto.Clone(remove).(*findingspb.DeleteInventoryRequest)
 	try.ValidateOnly = true
 	if _, st := call(t, creator, try); st != nil || g.runs(t, call, g.full["org"]) != 1 {
-		t.Errorf("a dry run of a deletion: %v", st)
+		t.Errorf("dry run of a deletion: %v", st)
 	}
 	if _, st := call(t, creator, remove); st != nil || g.runs(t, call, g.full["org"]) != 0 {
-		t.Errorf("a deletion: %v", st)
+		t.Errorf("deletion: %v", st)
 	}
 }
 
-// TestBlastRadius leads from an advisory to the people, for each caller within their reach.
+// TestBlastRadius follows an advisory to images, running workloads and people. Each caller sees
+// only the resources that the caller may list.
 func TestBlastRadius(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.3.0"))
-		g.tell(t, g.Token, g.org, "prod", g.digest)
-		g.tell(t, g.full["other"], g.other, "theirs", g.digest) // attaches itself to nothing
+		g.pushInventory(t, g.Token, g.org, "prod", g.digest)
+		g.pushInventory(t, g.full["other"], g.other, "theirs", g.digest) // must not affect this organization
 		g.oci(t, g.RegistryToken, "GET", "/v2/dev/folder/app/manifests/"+g.digest, "")
 		procUntil(t, "the match and the pull are known", func() bool {
-			all := g.radius(t, g.overGRPC, g.Token)
-			return all[0] == 1 && all[4] == 1
+			totals := g.radius(t, g.overGRPC, g.Token)
+			return totals[0] == 1 && totals[4] == 1
 		})
 		caps := resource.NewCapabilities(resource.RepoList, resource.ReportsList, resource.AdvisoriesList)
 		narrow := g.mint(t, g.Owner, token.Claims{Caps: &caps})
 		for protocol, call := range g.protocols() {
-			all := g.radius(t, call, g.full["org"])
-			if diff := cmp.Diff([]int64{1, 1, 1, 1, 1}, all[:5]); diff != "" || all[5] == 0 || all[6] == 0 || all[7] == 0 {
-				t.Errorf("the owner over %s: %v %s", protocol, all, diff)
+			totals := g.radius(t, call, g.full["org"])
+			diff := cmp.Diff([]int64{1, 1, 1, 1, 1}, totals[:5])
+			if diff != "" || totals[5] == 0 || totals[6] == 0 || totals[7] == 0 {
+				t.Errorf("the owner over %s: %v %s", protocol, totals, diff)
 			}
 			for who, tt := range map[string]struct {
 				bearer string
@@ -149,15 +155,15 @@ func TestBlastRadius(t *testing.T) {
 				&findingspb.GetBlastRequest{AdvisoryId: "CVE-3"}, &findingspb.ListBlastStageRequest{AdvisoryId: "CVE-3", Stage: 2},
 			} {
 				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-					t.Errorf("a stranger: %v", st)
+					t.Errorf("without a token: %v", st)
 				}
 			}
 		}
 	})
 }
 
-// radius returns the total of each stage.
-func (g *gallery) radius(t *testing.T, call caller, bearer string) (all []int64) {
+// radius returns the total count of each stage.
+func (g *gallery) radius(t *testing.T, call caller, bearer string) (totals []int64) {
 	t.Helper()
 	for i, s := range must[*findingspb.Blast](t, call, bearer, &findingspb.GetBlastRequest{
 		AdvisoryId: "CVE-3",
@@ -166,19 +172,19 @@ func (g *gallery) radius(t *testing.T, call caller, bearer string) (all []int64)
 			s.GetNextPageToken() == "" && int(s.GetTotalCount()) != len(s.GetItems()) {
 			t.Errorf("stage %d: %v", i, s)
 		}
-		all = append(all, s.GetTotalCount())
+		totals = append(totals, s.GetTotalCount())
 	}
-	return all
+	return totals
 }
 
-// TestBlastPages: a page token alone leads on.
+// TestBlastPages reads further pages with only a page token.
 func TestBlastPages(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
 	g.pushImage(t, "dev/folder/app", "v2", "arm64", bookworm(t))
 	g.await(t, "v2", findingspb.Inspection_STATE_INDEXED)
-	g.tell(t, g.Token, g.org, "a", g.digest)
-	g.tell(t, g.Token, g.org, "b", g.digest)
+	g.pushInventory(t, g.Token, g.org, "a", g.digest)
+	g.pushInventory(t, g.Token, g.org, "b", g.digest)
 	for _, in := range []proto.Message{
 		&findingspb.ListInventoryRequest{GroupUid: g.org, Digest: g.digest, OrderBy: "place desc"},
 		&findingspb.ListInventoryPlacesRequest{GroupUid: g.org, OrderBy: "name desc"},
@@ -191,7 +197,7 @@ func TestBlastPages(t *testing.T) {
 	}
 }
 
-// TestApiBadInventory sends bad values. Each is refused with the error of its field.
+// TestApiBadInventory sends bad values. Each is refused with an error that names its field.
 func TestApiBadInventory(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -199,7 +205,7 @@ func TestApiBadInventory(t *testing.T) {
 	with := func(e *findingspb.InventoryEntry) proto.Message {
 		return &findingspb.PushInventoryRequest{GroupUid: g.org, Place: "a", Entries: []*findingspb.InventoryEntry{e}}
 	}
-	of := func(r *findingspb.ListBlastStageRequest) proto.Message {
+	stage := func(r *findingspb.ListBlastStageRequest) proto.Message {
 		r.Stage = findingspb.BlastStage_NAME_IMAGES
 		return r
 	}
@@ -231,13 +237,13 @@ func TestApiBadInventory(t *testing.T) {
 		"list order":     {"order_by", &findingspb.ListInventoryRequest{OrderBy: "digest"}},
 		"places order":   {"order_by", &findingspb.ListInventoryPlacesRequest{OrderBy: "time"}},
 		"delete nothing": {"place", &findingspb.DeleteInventoryRequest{GroupUid: g.org}},
-		"blast nothing":  {"advisory_id", of(&findingspb.ListBlastStageRequest{})},
-		"blast both":     {"advisory_id", of(&findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1", Purl: "pkg:npm/a"})},
-		"blast long id":  {"advisory_id", of(&findingspb.ListBlastStageRequest{AdvisoryId: long})},
-		"blast purl":     {"purl", of(&findingspb.ListBlastStageRequest{Purl: "a"})},
-		"blast range":    {"range", of(&findingspb.ListBlastStageRequest{Purl: "pkg:npm/a", Range: "<<"})},
-		"blast days":     {"days", of(&findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1", Days: 366})},
-		"blast group":    {"group_uid", of(&findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1", GroupUid: "x"})},
+		"blast nothing":  {"advisory_id", stage(&findingspb.ListBlastStageRequest{})},
+		"blast both":     {"advisory_id", stage(&findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1", Purl: "pkg:npm/a"})},
+		"blast long id":  {"advisory_id", stage(&findingspb.ListBlastStageRequest{AdvisoryId: long})},
+		"blast purl":     {"purl", stage(&findingspb.ListBlastStageRequest{Purl: "a"})},
+		"blast range":    {"range", stage(&findingspb.ListBlastStageRequest{Purl: "pkg:npm/a", Range: "<<"})},
+		"blast days":     {"days", stage(&findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1", Days: 366})},
+		"blast group":    {"group_uid", stage(&findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1", GroupUid: "x"})},
 		"blast stage":    {"stage", &findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1", Stage: 99}},
 		"blast no stage": {"stage", &findingspb.ListBlastStageRequest{AdvisoryId: "CVE-1"}},
 		"blast size":     {"page_size", &findingspb.GetBlastRequest{AdvisoryId: "CVE-1", PageSize: -1}},

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// trixie is what bookworm becomes with another release: openssl is fixed, left is newer and has something new, and
-// right was added.
+// trixie is bookworm with another release: openssl is fixed, left is newer and has a new
+// vulnerability, and right was added.
 func trixie(t *testing.T) string {
 	return layerOf(t, map[string]string{
 		"etc/os-release": "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\nPRETTY_NAME=\"Debian GNU/Linux 13 " +
@@ -31,21 +31,21 @@ func trixie(t *testing.T) string {
 	})
 }
 
-// TestCompareImages compares two images, and what a tag stands for with what it stood for, over both protocols. Who may
-// not see both is refused.
+// TestCompareImages compares two images, and the current image of a tag with a past one, over both
+// protocols. Callers who may not see both images are refused.
 func TestCompareImages(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		before := time.Now()
 		time.Sleep(2 * time.Millisecond)
-		digest := g.pushImage(t, "dev/folder/app", "v1", "amd64", trixie(t)) // v1 moves on
+		digest := g.pushImage(t, "dev/folder/app", "v1", "amd64", trixie(t)) // moves the tag v1
 		g.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
 		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
 		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.9.0"))
 		g.publish(t, g.org, osvOf("GHSA-2", "CVE-5", "npm", "right", "1.0.0"))
-		of := &findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: g.digest, ToReference: digest}
-		then := &findingspb.CompareImagesRequest{
+		byDigest := &findingspb.CompareImagesRequest{FromRepoUid: g.repo, FromReference: g.digest, ToReference: digest}
+		byTime := &findingspb.CompareImagesRequest{
 			FromRepoUid: g.repo, FromReference: "v1", FromTime: timestamppb.New(before), ToReference: "v1",
 		}
 		want := []string{
@@ -54,10 +54,10 @@ func TestCompareImages(t *testing.T) {
 			"KIND_PACKAGE_CHANGED  libssl3 3.0.1-1 > 3.5.0-1", "KIND_PACKAGE_ADDED  right  > 0.1.0",
 		}
 		procUntil(t, "the matches are known", func() bool {
-			return must[*findingspb.CompareImagesResponse](t, g.overGRPC, g.Token, of).GetTotalCount() == 6
+			return must[*findingspb.CompareImagesResponse](t, g.overGRPC, g.Token, byDigest).GetTotalCount() == 6
 		})
 		for protocol, call := range g.protocols() {
-			for name, in := range map[string]*findingspb.CompareImagesRequest{"digests": of, "times": then} {
+			for name, in := range map[string]*findingspb.CompareImagesRequest{"digests": byDigest, "times": byTime} {
 				got := must[*findingspb.CompareImagesResponse](t, call, g.full["org"], in)
 				var told []string
 				for _, c := range got.GetChanges() {
@@ -71,21 +71,21 @@ func TestCompareImages(t *testing.T) {
 					t.Errorf("%s over %s: %s\n%v", name, protocol, diff, got)
 				}
 			}
-			g.comparesForNobodyElse(t, call, of)
+			g.refusesComparison(t, call, byDigest)
 		}
 	})
 }
 
-func versionsOf(all []*findingspb.Package) string {
-	var some []string
-	for _, p := range all {
-		some = append(some, p.GetVersion())
+func versionsOf(packages []*findingspb.Package) string {
+	var versions []string
+	for _, p := range packages {
+		versions = append(versions, p.GetVersion())
 	}
-	return strings.Join(some, ",")
+	return strings.Join(versions, ",")
 }
 
-// comparesForNobodyElse asks as those who may see one image at most.
-func (g *gallery) comparesForNobodyElse(t *testing.T, call caller, in *findingspb.CompareImagesRequest) {
+// refusesComparison compares as callers who may see at most one of the images.
+func (g *gallery) refusesComparison(t *testing.T, call caller, in *findingspb.CompareImagesRequest) {
 	t.Helper()
 	needed := []resource.Capability{
 		resource.RepoList, resource.SBOMsList, resource.ManifestMetadataList, resource.ImageReportsList,
@@ -101,32 +101,32 @@ func (g *gallery) comparesForNobodyElse(t *testing.T, call caller, in *findingsp
 		}
 	}
 	if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-		t.Errorf("a stranger: %v", st)
+		t.Errorf("without a token: %v", st)
 	}
-	// Whoever may see the second image only, or the first only, is told of neither.
-	own := g.repo
+	// A caller who may see only one of the two images learns about neither.
+	repo := g.repo
 	theirs := proto.Clone(in).(*findingspb.CompareImagesRequest)
 	theirs.ToRepoUid = g.other
 	if _, st := call(t, g.full["folder"], theirs); st.Code() != codes.PermissionDenied {
-		t.Errorf("with a second image of others: %v", st)
+		t.Errorf("with a foreign second image: %v", st)
 	}
-	theirs.FromRepoUid, theirs.ToRepoUid = g.other, own
+	theirs.FromRepoUid, theirs.ToRepoUid = g.other, repo
 	if _, st := call(t, g.full["folder"], theirs); st.Code() != codes.PermissionDenied {
-		t.Errorf("with a first image of others: %v", st)
+		t.Errorf("with a foreign first image: %v", st)
 	}
-	all := resource.NewCapabilities(needed...)
-	untagged := g.mint(t, g.Owner, token.Claims{Caps: &all})
+	caps := resource.NewCapabilities(needed...)
+	untagged := g.mint(t, g.Owner, token.Claims{Caps: &caps})
 	if _, st := call(t, untagged, in); st != nil {
-		t.Errorf("with the capabilities alone: %v", st)
+		t.Errorf("with only the required capabilities: %v", st)
 	}
 	past := proto.Clone(in).(*findingspb.CompareImagesRequest)
 	past.FromReference, past.FromTime = "v1", timestamppb.Now()
 	if _, st := call(t, untagged, past); st.Code() != codes.PermissionDenied {
-		t.Errorf("what a tag stood for, without tag.list: %v", st)
+		t.Errorf("past image of a tag, without tag.list: %v", st)
 	}
 }
 
-// TestApiBadComparisons sends bad values. Each is refused with the error of its field.
+// TestApiBadComparisons sends bad values. Each is refused with an error that names its field.
 func TestApiBadComparisons(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// ask sends a request of a script in the browser, with headers as pairs of name and value.
+// ask sends a request like a script in the browser. header has pairs of names and values.
 func (b *signInBrowser) ask(method, path, body string, header ...string) shownPage {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.w.BaseURL+path, strings.NewReader(body))
@@ -41,21 +41,21 @@ func (b *signInBrowser) ask(method, path, body string, header ...string) shownPa
 
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
-// identityOf returns the identity of an account.
+// identityOf returns the UID of an account's identity.
 func (w *world) identityOf(t *testing.T, p localPerson) string {
 	t.Helper()
-	all := must[*signinpb.ListAccountsResponse](t, w.overGRPC, w.Token, &signinpb.ListAccountsRequest{})
-	for _, a := range all.GetAccounts() {
+	accounts := must[*signinpb.ListAccountsResponse](t, w.overGRPC, w.Token, &signinpb.ListAccountsRequest{})
+	for _, a := range accounts.GetAccounts() {
 		if a.GetUid() == p.uid {
 			return a.GetIdentityUid()
 		}
 	}
-	t.Fatalf("there is no account %s", p.uid)
+	t.Fatalf("no account %s", p.uid)
 	return ""
 }
 
-// TestConsoleSession: the session of the sign-in pages counts for the API on requests of the
-// console, and on no other.
+// TestConsoleSession checks that the session cookie of the sign-in pages authenticates the console:
+// its API requests are accepted, and no other requests.
 func TestConsoleSession(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -63,38 +63,38 @@ func TestConsoleSession(t *testing.T) {
 		ann := w.personIn(t, w.Token, org, "ann@example.test", "a quiet violet anchor of ann")
 		b := w.signInBrowser(t, "127.0.0.1")
 		if !b.try("", ann.email, ann.password).in() {
-			t.Fatal("nobody signed in")
+			t.Fatal("sign-in failed")
 		}
 		const groups = "/iam/v2beta1/groups"
-		own := []string{"Holdfast-Console", "1", "Sec-Fetch-Site", "same-origin"}
-		if p := b.ask("GET", groups, "", own...); p.status != 200 || strings.Contains(p.body, org) ||
+		sameOrigin := []string{"Holdfast-Console", "1", "Sec-Fetch-Site", "same-origin"}
+		if p := b.ask("GET", groups, "", sameOrigin...); p.status != 200 || strings.Contains(p.body, org) ||
 			p.header.Get("Cache-Control") != "no-store" {
-			t.Errorf("a person without a role is told: %d %s %v", p.status, p.body, p.header)
+			t.Errorf("answer to a person without a role: %d %s %v", p.status, p.body, p.header)
 		}
 		w.bind(t, org, w.identityOf(t, ann), string(resource.OwnerRole))
-		if p := b.ask("GET", groups, "", own...); p.status != 200 || !strings.Contains(p.body, org) {
-			t.Errorf("the owner is told: %d %s", p.status, p.body)
+		if p := b.ask("GET", groups, "", sameOrigin...); p.status != 200 || !strings.Contains(p.body, org) {
+			t.Errorf("answer to the owner: %d %s", p.status, p.body)
 		}
-		if p := b.ask("POST", groups+"/"+org, `{"name": "made-here"}`, own...); p.status != 200 {
-			t.Errorf("the owner makes a folder: %d %s", p.status, p.body)
+		if p := b.ask("POST", groups+"/"+org, `{"name": "made-here"}`, sameOrigin...); p.status != 200 {
+			t.Errorf("the owner creates a folder: %d %s", p.status, p.body)
 		}
 		w.sessionCountsNot(t, b, org)
 		stranger := w.signInBrowser(t, "127.0.0.1")
-		if p := stranger.ask("GET", groups, "", own...); p.status != 401 || !strings.Contains(p.body, "sign in") {
+		if p := stranger.ask("GET", groups, "", sameOrigin...); p.status != 401 || !strings.Contains(p.body, "sign in") {
 			t.Errorf("without a session: %d %s", p.status, p.body)
 		}
 		stolen := w.signInBrowser(t, "127.0.0.1")
 		stolen.Jar = b.Jar
 		b.post("/signout", "csrf", csrfField.FindStringSubmatch(b.get("/account").body)[1])
 		for _, who := range []*signInBrowser{b, stolen} {
-			if p := who.ask("GET", groups, "", own...); p.status != 401 {
+			if p := who.ask("GET", groups, "", sameOrigin...); p.status != 401 {
 				t.Errorf("after signing out: %d %s", p.status, p.body)
 			}
 		}
 	})
 }
 
-// sessionCountsNot asks as pages of others, forms and programs do.
+// sessionCountsNot sends requests like pages of other sites, forms and programs.
 func (w *world) sessionCountsNot(t *testing.T, b *signInBrowser, org string) {
 	t.Helper()
 	const console = "Holdfast-Console"
@@ -137,8 +137,8 @@ func (w *world) sessionCountsNot(t *testing.T, b *signInBrowser, org string) {
 	}
 }
 
-// TestConsoleReturn: a sign-in leads back to the view that asked for it, and to no other
-// address.
+// TestConsoleReturn checks that a sign-in returns to the console view that requested it, and to no
+// other address.
 func TestConsoleReturn(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
@@ -161,20 +161,20 @@ func TestConsoleReturn(t *testing.T) {
 		_, flow, _ := strings.Cut(b.get("/signin"+query).location, "flow=")
 		p := b.post("/signin/password", "flow", flow, "email", ann.email, "password", ann.password)
 		if p.location != want {
-			t.Errorf("from %.100s a sign-in leads to %d %.100s, want %s", address, p.status, p.location, want)
+			t.Errorf("sign-in with return address %.100s leads to %d %.100s, want %s", address, p.status, p.location, want)
 		}
-		next := b.get("/signin" + query) // signed in by now
+		next := b.get("/signin" + query) // the browser is signed in now
 		if _, flow, ok := strings.Cut(next.location, "flow="); ok {
 			next = b.get("/signin?flow=" + flow)
 		}
 		if next.location != want {
-			t.Errorf("from %.100s somebody who is signed in is led to %.100s, want %s", address, next.location, want)
+			t.Errorf("return address %.100s after the sign-in leads to %.100s, want %s", address, next.location, want)
 		}
 	}
 }
 
-// TestRegistryServesNoPages: a manifest that calls itself a page is none in a browser, where
-// it would act for whoever looks at it.
+// TestRegistryServesNoPages checks that a browser does not run a manifest that claims to be a page,
+// because the page would act with the rights of its reader.
 func TestRegistryServesNoPages(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
@@ -192,6 +192,6 @@ func TestRegistryServesNoPages(t *testing.T) {
 	policy := got.header.Get("Content-Security-Policy")
 	if got.status != 200 || got.header.Get("Content-Type") != "text/html" ||
 		policy != "sandbox; default-src 'none'" {
-		t.Errorf("a page is served: %d %v", got.status, got.header)
+		t.Errorf("the manifest is not sandboxed: %d %v", got.status, got.header)
 	}
 }

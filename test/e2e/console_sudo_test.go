@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestConsoleAsksAgain: what is sensitive needs that the person has signed in lately. What is not,
-// what changes nothing, and callers with a token of theirs are not asked.
+// TestConsoleAsksAgain checks that sensitive changes need a recent sign-in. Other changes, requests
+// that change nothing, and callers with a token do not.
 func TestConsoleAsksAgain(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -23,11 +23,11 @@ func TestConsoleAsksAgain(t *testing.T) {
 	robot := w.robot(t, org, "robot")
 	b := w.signInBrowser(t, "127.0.0.1")
 	if !b.try("", ann.email, ann.password).in() {
-		t.Fatal("nobody signed in")
+		t.Fatal("sign-in failed")
 	}
-	own := []string{"Holdfast-Console", "1", "Sec-Fetch-Site", "same-origin"}
+	sameOrigin := []string{"Holdfast-Console", "1", "Sec-Fetch-Site", "same-origin"}
 	bind := `{"identityUid": "` + robot + `", "roleUid": "` + string(resource.ManagedRoleUID("viewer")) + `"}`
-	if p := b.ask("POST", "/iam/v2beta1/roleBindings/"+folder, bind, own...); p.status != 200 {
+	if p := b.ask("POST", "/iam/v2beta1/roleBindings/"+folder, bind, sameOrigin...); p.status != 200 {
 		t.Errorf("right after signing in: %d %s", p.status, p.body)
 	}
 	clock.advance(11 * time.Minute)
@@ -48,7 +48,7 @@ func TestConsoleAsksAgain(t *testing.T) {
 		"make an account":  {"POST", "/signin/v1/accounts/" + org, `{"email": "eve@example.test", "name": "Eve"}`},
 	}
 	for what, r := range sensitive {
-		if p := b.ask(r[0], r[1], r[2], own...); p.status != 400 || !strings.Contains(p.body, "SIGN_IN_AGAIN") {
+		if p := b.ask(r[0], r[1], r[2], sameOrigin...); p.status != 400 || !strings.Contains(p.body, "SIGN_IN_AGAIN") {
 			t.Errorf("%s with a stale session: %d %s", what, p.status, p.body)
 		}
 	}
@@ -57,7 +57,7 @@ func TestConsoleAsksAgain(t *testing.T) {
 		"make a folder":     {"POST", "/iam/v2beta1/groups/" + folder, `{"name": "below"}`},
 		"see what would be": {"DELETE", "/iam/v2beta1/identities/" + robot + "?validate_only=true", ""},
 	} {
-		if p := b.ask(r[0], r[1], r[2], own...); p.status != 200 {
+		if p := b.ask(r[0], r[1], r[2], sameOrigin...); p.status != 200 {
 			t.Errorf("%s with a stale session: %d %s", what, p.status, p.body)
 		}
 	}
@@ -66,7 +66,7 @@ func TestConsoleAsksAgain(t *testing.T) {
 	}
 	_, flow, _ := strings.Cut(b.get("/signin?again=1").location, "flow=")
 	b.post("/signin/password", "flow", flow, "email", ann.email, "password", ann.password)
-	if p := b.ask("POST", "/iam/v2beta1/roles/"+org, sensitive["make a role"][2], own...); p.status != 200 {
-		t.Errorf("signed in again: %d %s", p.status, p.body)
+	if p := b.ask("POST", "/iam/v2beta1/roles/"+org, sensitive["make a role"][2], sameOrigin...); p.status != 200 {
+		t.Errorf("after another sign-in: %d %s", p.status, p.body)
 	}
 }

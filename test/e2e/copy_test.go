@@ -12,7 +12,8 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// TestCopyImages copies an index with what it lists. Everything of the copy can be pulled, also when the first repo is gone.
+// TestCopyImages copies an index with its images. The whole copy can be pulled, even after the
+// original repo was deleted.
 func TestCopyImages(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -25,12 +26,12 @@ func TestCopyImages(t *testing.T) {
 		dry.ValidateOnly = true
 		tried := must[*ocipb.ImageCopy](t, w.overHTTP, w.Token, dry)
 		if got := w.askRegistry(t, w.RegistryToken, "GET", "dev/prod/app/manifests/1.0"); got != http.StatusNotFound {
-			t.Errorf("after a dry run: %d", got)
+			t.Errorf("HTTP status after a dry run: %d", got)
 		}
 		done := must[*ocipb.ImageCopy](t, w.overGRPC, w.Token, in)
 		if len(done.GetImages()) != 2 || done.GetManifests() != tried.GetManifests() ||
 			done.GetBytes() != tried.GetBytes() || done.GetBytes() == 0 {
-			t.Errorf("tried %v, done %v", tried, done)
+			t.Errorf("dry run %v, copy %v", tried, done)
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &registrypb.DeleteRepoRequest{Uid: repo})
 		for _, target := range []string{
@@ -43,14 +44,15 @@ func TestCopyImages(t *testing.T) {
 	})
 }
 
-// TestCopyAttacks copies out of repos that the caller cannot pull from, and into those that it cannot push to.
+// TestCopyAttacks copies from repos that the caller cannot pull from, and to repos that the caller
+// cannot push to.
 func TestCopyAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		secret := h.repo(t, h.folder, "secret")
 		digest := h.pushImage(t, "dev/folder/secret", "v1", "amd64", "a secret layer")
-		own := h.repo(t, h.other, "own")
+		theirs := h.repo(t, h.other, "own")
 		mine := h.pushImage(t, "other/own", "v1", "amd64", "my layer")
 		open := h.child(t, h.org, "open")
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
@@ -80,22 +82,22 @@ func TestCopyAttacks(t *testing.T) {
 			"out of a sibling": {
 				h.full["sibling"], request(h.sibling, "copy", secret, "v1"), codes.PermissionDenied,
 			},
-			"of another's image, from an own repo": {h.full["other"], request(h.other, "copy", own, digest), codes.NotFound},
+			"of another's image, from an own repo": {h.full["other"], request(h.other, "copy", theirs, digest), codes.NotFound},
 			"out of the segment of another's repo": {
 				h.full["other"], request(h.other, "copy", h.other+segment(secret), "v1"), codes.NotFound,
 			},
 			"out of a public group's name for it": {
 				h.full["other"], request(h.other, "copy", open+segment(secret), "v1"), codes.PermissionDenied,
 			},
-			"into another organization": {h.full["other"], request(h.folder, "secret", own, "v1"), codes.PermissionDenied},
+			"into another organization": {h.full["other"], request(h.folder, "secret", theirs, "v1"), codes.PermissionDenied},
 			"into the segment of another's group": {
-				h.full["other"], request(h.other+segment(h.folder), "secret", own, "v1"), codes.NotFound,
+				h.full["other"], request(h.other+segment(h.folder), "secret", theirs, "v1"), codes.NotFound,
 			},
 			"into the segment of another's group, new": {
-				h.full["other"], request(h.other+segment(h.folder), "new", own, mine), codes.NotFound,
+				h.full["other"], request(h.other+segment(h.folder), "new", theirs, mine), codes.NotFound,
 			},
 			"into what is above": {h.full["folder"], request(h.org, "copy", secret, "v1"), codes.PermissionDenied},
-			"into a public repo": {h.full["other"], request(open, "app", own, "v1"), codes.PermissionDenied},
+			"into a public repo": {h.full["other"], request(open, "app", theirs, "v1"), codes.PermissionDenied},
 			"into a new repo without repo.create": {
 				h.lacking["repo.create"], request(h.folder, "new", public, "v1"), codes.PermissionDenied,
 			},
@@ -105,7 +107,7 @@ func TestCopyAttacks(t *testing.T) {
 			"with referrers, without referrers.list": {h.lacking["referrers.list"], referrers, codes.PermissionDenied},
 			"by a pattern, without tag.list":         {h.lacking["tag.list"], pattern, codes.PermissionDenied},
 			"to nowhere, which must not tell what there": {
-				h.full["other"], request(h.folder+"/0123456789abcdef", "x", own, "v1"), codes.PermissionDenied,
+				h.full["other"], request(h.folder+"/0123456789abcdef", "x", theirs, "v1"), codes.PermissionDenied,
 			},
 		} {
 			for protocol, call := range w.protocols() {
@@ -117,11 +119,14 @@ func TestCopyAttacks(t *testing.T) {
 		for target, want := range map[string]int{
 			"other/copy/manifests/v1":             http.StatusNotFound,
 			"dev/folder/new/manifests/v1":         http.StatusNotFound,
-			"dev/folder/secret/manifests/" + mine: http.StatusNotFound, "dev/open/app/manifests/" + mine: http.StatusNotFound} {
+			"dev/folder/secret/manifests/" + mine: http.StatusNotFound,
+			"dev/open/app/manifests/" + mine:      http.StatusNotFound,
+		} {
 			if got := w.askRegistry(t, w.RegistryToken, "GET", target); got != want && got != http.StatusForbidden {
 				t.Errorf("GET %s: %d", target, got)
 			}
 		}
-		must[proto.Message](t, w.overGRPC, h.full["other"], request(h.other, "copy", public, "v1")) // everybody may pull it
+		// Everybody may pull from this repo.
+		must[proto.Message](t, w.overGRPC, h.full["other"], request(h.other, "copy", public, "v1"))
 	})
 }

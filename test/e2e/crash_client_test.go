@@ -11,23 +11,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// The kinds of resource the clients change, by their names in the API.
+// crashKinds are the kinds of resources that the clients change, by their names in the API.
 var crashKinds = []string{"groups", "identities", "roleBindings"}
 
-const crashGone = "(gone)" // the content of what is not there
+const crashGone = "(gone)" // the content of a deleted resource
 
-// A crashThing is a resource as its only writer knows it.
+// A crashThing is the state of a resource according to its only writer.
 type crashThing struct {
 	kind    string
-	key     string       // what its creation chose: the name, or a binding's identity
-	uid     resource.UID // "" until the server has told
-	content string       // what updates change: the description, or a binding's role
-	bound   bool         // an identity that got its binding
+	key     string       // chosen at creation: the name, or the identity of a binding
+	uid     resource.UID // empty until the server has returned it
+	content string       // changed by updates: the description, or the role of a binding
+	bound   bool         // whether an identity has its binding
 }
 
 func (th *crashThing) path() string { return "/iam/v2beta1/" + th.kind + "/" + string(th.uid) }
 
-// A crashRow is a resource as the server shows it.
+// A crashRow is a resource in an answer of the server.
 type crashRow struct {
 	UID         resource.UID               `json:"uid"`
 	Name        string                     `json:"name"`
@@ -50,8 +50,7 @@ func (r crashRow) content() string {
 	return r.Description
 }
 
-// A crashChange is one request, and what it makes of things: all of it or
-// nothing.
+// A crashChange is one request and its effect on things, which happens completely or not at all.
 type crashChange struct {
 	method, path string
 	body         any
@@ -59,21 +58,20 @@ type crashChange struct {
 	becomes      string
 }
 
-// A crashClient changes things of its own, one after the other, and remembers
-// what was acknowledged. Its groups and bindings are among everybody's.
+// A crashClient changes its own things, one after the other, and records the acknowledged changes.
+// All clients share the lists of groups and bindings.
 type crashClient struct {
 	id      int
 	org     resource.UID
 	serial  int
-	things  []*crashThing // that are there
-	touched []*crashThing // since the last check
-	doubt   *crashChange  // the change that got no answer
+	things  []*crashThing // existing things
+	touched []*crashThing // things changed since the last check
+	doubt   *crashChange  // the change without an answer
 
 	acknowledged, doubtful, happened int
 }
 
-// run makes changes until the server is gone, and tells of each that was
-// acknowledged.
+// run makes changes until the server is gone. It sends a value for each acknowledged change.
 func (k *crashClient) run(t *testing.T, api *procClient, acknowledged chan<- struct{}) {
 	for {
 		c := k.choose()
@@ -99,7 +97,7 @@ func (k *crashClient) run(t *testing.T, api *procClient, acknowledged chan<- str
 	}
 }
 
-// learn takes the uids of what was created from the answer.
+// learn reads the UIDs of the created resources from the answer.
 func (c *crashChange) learn(answer []byte) error {
 	var out struct {
 		crashRow
@@ -118,13 +116,13 @@ func (c *crashChange) learn(answer []byte) error {
 	for i, row := range rows {
 		c.things[i].uid = row.UID
 		if row.key() != c.things[i].key || row.content() != c.becomes {
-			return fmt.Errorf("made %q %q, want %q %q", row.key(), row.content(), c.things[i].key, c.becomes)
+			return fmt.Errorf("created %q %q, want %q %q", row.key(), row.content(), c.things[i].key, c.becomes)
 		}
 	}
 	return nil
 }
 
-// apply notes that a change has happened.
+// apply records that a change has happened.
 func (k *crashClient) apply(c *crashChange) {
 	for _, th := range c.things {
 		if th.content == crashGone {
@@ -138,8 +136,8 @@ func (k *crashClient) apply(c *crashChange) {
 	}
 }
 
-// settle finds out whether the change without an answer has happened. fresh is
-// what was created last, by kind and key.
+// settle finds out whether the change without an answer has happened. fresh has the most recently
+// created resources, by kind and key.
 func (k *crashClient) settle(t *testing.T, api *procClient, fresh map[string]crashRow) {
 	t.Helper()
 	c := k.doubt
@@ -162,7 +160,7 @@ func (k *crashClient) settle(t *testing.T, api *procClient, fresh map[string]cra
 			done++
 		case th.content:
 		default:
-			t.Fatalf("%s %s is %q, which is neither %q nor %q", th.kind, th.key, got, th.content, c.becomes)
+			t.Fatalf("%s %s is %q, want %q or %q", th.kind, th.key, got, th.content, c.becomes)
 		}
 	}
 	switch done {
@@ -171,7 +169,7 @@ func (k *crashClient) settle(t *testing.T, api *procClient, fresh map[string]cra
 		k.apply(c)
 		k.happened++
 	default:
-		t.Fatalf("%s %s happened to %d of %d resources", c.method, c.path, done, len(c.things))
+		t.Fatalf("%s %s changed %d of %d resources", c.method, c.path, done, len(c.things))
 	}
 }
 
@@ -216,12 +214,12 @@ func (k *crashClient) create(kind string, body map[string]any) *crashChange {
 	}
 }
 
-// bind gives an identity, or two in one request, the role viewer.
+// bind gives one or two identities the role viewer, in one request.
 func (k *crashClient) bind() *crashChange {
 	var ids []resource.UID
 	for range 1 + rand.IntN(2) {
 		if i := k.pick(func(th *crashThing) bool { return th.kind == "identities" && !th.bound }); i != nil {
-			i.bound = true // even if this fails: nothing is bound twice
+			i.bound = true // even if the request fails, so that no identity is bound twice
 			ids = append(ids, i.uid)
 		}
 	}
@@ -259,8 +257,7 @@ func (k *crashClient) update() *crashChange {
 	return &crashChange{http.MethodPatch, th.path(), map[string]any{"roleUid": role}, []*crashThing{th}, role}
 }
 
-// remove deletes something that holds nothing. The bindings of an identity go
-// with it.
+// remove deletes a resource without children. Deleting an identity deletes its bindings.
 func (k *crashClient) remove() *crashChange {
 	th := k.pick(func(th *crashThing) bool {
 		return th.kind != "groups" ||
@@ -278,7 +275,7 @@ func (k *crashClient) remove() *crashChange {
 	return c
 }
 
-// pick returns one of the things that suit, nil if there is none.
+// pick returns one of the matching things, or nil.
 func (k *crashClient) pick(suits func(*crashThing) bool) *crashThing {
 	for range 8 {
 		if len(k.things) == 0 {

@@ -23,16 +23,16 @@ import (
 
 const (
 	crashClients = 8
-	crashSurveys = 10 // rounds between looks at everything
-	crashMost    = 80 // changes acknowledged in a round before the kill
+	crashSurveys = 10 // rounds between two surveys
+	crashMost    = 80 // most changes that are acknowledged before the kill
 )
 
-// kills is small in the suite; make soak has many.
+// kills is small in the normal suite. make soak uses many.
 var kills = flag.Int("kills", 20, "how often TestCrash kills the server")
 
-// TestCrash kills the server in the middle of concurrent writes, again and
-// again: what was acknowledged stays, what was not is there whole or not at
-// all, and counters and outbox agree with the rows.
+// TestCrash kills the server repeatedly in the middle of concurrent writes. Acknowledged changes
+// persist, other changes happen completely or not at all, and counters and outbox are consistent
+// with the rows.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
@@ -49,7 +49,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// crashRounds starts, loads and kills the server so many times.
+// crashRounds starts the server, runs the clients and kills the server, the given number of times.
 func crashRounds(t *testing.T, rounds int, env []string) *crashWorld {
 	t.Helper()
 	w := &crashWorld{}
@@ -73,14 +73,13 @@ func crashRounds(t *testing.T, rounds int, env []string) *crashWorld {
 	for _, k := range w.clients {
 		acknowledged, doubtful, happened = acknowledged+k.acknowledged, doubtful+k.doubtful, happened+k.happened
 	}
-	t.Logf("%d rounds: %d changes acknowledged, %d not, of which %d had happened",
+	t.Logf("%d rounds: %d changes acknowledged, %d without an answer, of which %d had happened",
 		rounds, acknowledged, doubtful, happened)
 	return w
 }
 
-// crash lets the clients loose, and kills the server at a random moment: a
-// moment by their progress, not by the clock, so that a busy machine gets as
-// far as an idle one.
+// crash starts the clients and kills the server at a random moment. The moment depends on the
+// clients' progress and not on the clock, so that busy and idle machines make the same progress.
 func (w *crashWorld) crash(t *testing.T, p *proc, api *procClient) {
 	t.Helper()
 	acknowledged := make(chan struct{}, crashMost)
@@ -98,7 +97,8 @@ func (w *crashWorld) crash(t *testing.T, p *proc, api *procClient) {
 		wg.Wait()
 		close(acknowledged)
 	}()
-	for range acknowledged { // those between the decision and the deed
+	// Changes that are acknowledged until the server is dead.
+	for range acknowledged {
 	}
 	<-killed
 }
@@ -117,7 +117,7 @@ func crashAwait(t *testing.T, acknowledged <-chan struct{}, n int) {
 	}
 }
 
-// A crashWorld is what the clients know must be there.
+// A crashWorld is the expected state according to all clients.
 type crashWorld struct {
 	dev     procDev
 	clients []*crashClient
@@ -130,8 +130,8 @@ func (w *crashWorld) begin(dev procDev) {
 	}
 }
 
-// check fails the test if something the clients touched since the last check is
-// not as it should be.
+// check fails the test if a thing that a client changed since the last check does not have the
+// expected state.
 func (w *crashWorld) check(t *testing.T, api *procClient) {
 	t.Helper()
 	fresh := map[string]crashRow{}
@@ -152,8 +152,8 @@ func (w *crashWorld) check(t *testing.T, api *procClient) {
 	}
 }
 
-// survey fails the test if there is anything more, less or else than the
-// clients know of.
+// survey fails the test if the server has resources that no client knows, lacks resources, or shows
+// other values.
 func (w *crashWorld) survey(t *testing.T, api *procClient) {
 	t.Helper()
 	for _, kind := range crashKinds {
@@ -171,7 +171,7 @@ func (w *crashWorld) survey(t *testing.T, api *procClient) {
 				if th := want[row.UID]; th != nil && (th.key != row.key() || th.content != row.content()) {
 					t.Errorf("%s %s is %q %q, want %q %q", kind, row.UID, row.key(), row.content(), th.key, th.content)
 				} else if th == nil && row.Identity.UID != w.dev.Owner {
-					t.Errorf("%s %s %q is there and nobody made it", kind, row.UID, row.key())
+					t.Errorf("%s %s %q exists, but no client created it", kind, row.UID, row.key())
 				}
 				delete(want, row.UID)
 			}
@@ -189,52 +189,52 @@ func (w *crashWorld) survey(t *testing.T, api *procClient) {
 	}
 }
 
-// audit opens the database the server has left, and fails the test if counters
-// or outbox differ from the rows.
+// audit opens the database of the stopped server and fails the test if the counters or the outbox
+// differ from the rows.
 func (w *crashWorld) audit(t *testing.T, url string) {
 	t.Helper()
 	s := storetest.Open(t, url)
 	procNoDrift(t, s)
-	all := crashReplay(t, s)
+	states := crashReplay(t, s)
 	counts := map[resource.EventType]int64{}
-	for uid, state := range all {
+	for uid, state := range states {
 		counts[state.kind]++
 		stored, err := crashStored(t.Context(), s, state.kind, uid)
 		if err != nil {
 			t.Fatalf("%s: %v", uid, err)
 		}
 		if got, err := json.Marshal(stored); err != nil || string(got) != state.content {
-			t.Errorf("%s is %s, by its events %s (%v)", uid, got, state.content, err)
+			t.Errorf("%s is %s, but according to its events %s (%v)", uid, got, state.content, err)
 		}
 	}
-	reach, one := store.Reach{
-		Under: []resource.UID{w.dev.Organization},
-	}, page.Request{Size: 1, Order: page.Order{Field: "uid"}}
-	g, err1 := s.Groups(t.Context(), reach, resource.Filter{}, one)
-	i, err2 := s.Identities(t.Context(), reach, resource.Filter{}, one)
-	b, err3 := s.Bindings(t.Context(), reach, resource.Filter{}, one)
+	reach := store.Reach{Under: []resource.UID{w.dev.Organization}}
+	first := page.Request{Size: 1, Order: page.Order{Field: "uid"}}
+	g, err1 := s.Groups(t.Context(), reach, resource.Filter{}, first)
+	i, err2 := s.Identities(t.Context(), reach, resource.Filter{}, first)
+	b, err3 := s.Bindings(t.Context(), reach, resource.Filter{}, first)
 	if err := cmp.Or(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	// the owner is in no group
+	// The owner is not in a group.
 	if i.Total++; g.Total != counts["iam.group"] ||
 		i.Total != counts["iam.identity"] || b.Total != counts["iam.rolebindings"] {
-		t.Errorf("there are %d groups, %d identities, %d bindings, by the events %v", g.Total, i.Total, b.Total, counts)
+		t.Errorf("the database has %d groups, %d identities and %d bindings; according to the events %v",
+			g.Total, i.Total, b.Total, counts)
 	}
 }
 
-// A crashState is what the events say of a resource: its kind, the first words
-// of its events' type, and its content as JSON.
+// A crashState is the state of a resource according to the events: its kind, which is the first two
+// words of the event type, and its content as JSON.
 type crashState struct {
 	kind    resource.EventType
 	content string
 }
 
-// crashReplay applies every event in turn, and fails the test if one does not
-// follow from those before it.
+// crashReplay applies all events in order. It fails the test if an event contradicts the events
+// before it.
 func crashReplay(t *testing.T, s *storetest.Store) map[resource.UID]crashState {
 	t.Helper()
-	all, ids, n := map[resource.UID]crashState{}, map[string]bool{}, int64(0)
+	states, ids, n := map[resource.UID]crashState{}, map[string]bool{}, int64(0)
 	for {
 		events, err := s.Events(t.Context(), n, 1000)
 		if err != nil {
@@ -242,19 +242,19 @@ func crashReplay(t *testing.T, s *storetest.Store) map[resource.UID]crashState {
 		}
 		for _, e := range events {
 			if ids[e.ID] || e.Seq <= n {
-				t.Errorf("event %d %s comes twice", e.Seq, e.ID)
+				t.Errorf("event %d %s is duplicate or out of order", e.Seq, e.ID)
 			}
 			n, ids[e.ID] = e.Seq, true
-			crashApply(t, all, e)
+			crashApply(t, states, e)
 		}
 		if len(events) == 0 {
 			t.Logf("%d events", len(ids))
-			return all
+			return states
 		}
 	}
 }
 
-func crashApply(t *testing.T, all map[resource.UID]crashState, e resource.Event) {
+func crashApply(t *testing.T, states map[resource.UID]crashState, e resource.Event) {
 	t.Helper()
 	created := map[resource.UID]json.RawMessage{}
 	words := strings.SplitN(string(e.Type), ".", 3) // iam.group.created.v1
@@ -276,21 +276,21 @@ func crashApply(t *testing.T, all map[resource.UID]crashState, e resource.Event)
 			created[row.UID] = item
 		}
 	case "updated.v1", "deleted.v1":
-		if all[e.Subject].content != string(e.Before) {
-			t.Errorf("event %d %s changes %s,\nwhich was %s", e.Seq, e.Type, e.Before, all[e.Subject].content)
+		if states[e.Subject].content != string(e.Before) {
+			t.Errorf("event %d %s has the previous state %s,\nwant %s", e.Seq, e.Type, e.Before, states[e.Subject].content)
 		}
-		all[e.Subject] = state
+		states[e.Subject] = state
 		if what == "deleted.v1" {
-			delete(all, e.Subject)
+			delete(states, e.Subject)
 		}
 	default:
-		t.Errorf("event %d is a %s", e.Seq, e.Type)
+		t.Errorf("event %d has the unexpected type %s", e.Seq, e.Type)
 	}
 	for uid, content := range created {
-		if _, there := all[uid]; there {
+		if _, exists := states[uid]; exists {
 			t.Errorf("event %d creates %s again", e.Seq, uid)
 		}
-		all[uid] = crashState{state.kind, string(content)}
+		states[uid] = crashState{state.kind, string(content)}
 	}
 }
 
@@ -309,10 +309,10 @@ func crashStored(ctx context.Context, s *storetest.Store, kind resource.EventTyp
 		a, err := s.Account(ctx, uid)
 		return a.Record(len(a.Passkeys)), err
 	}
-	return nil, fmt.Errorf("nothing is a %s", kind)
+	return nil, fmt.Errorf("unknown kind %s", kind)
 }
 
-// procNoDrift fails the test if a counter differs from its rows.
+// procNoDrift fails the test if a counter differs from the rows.
 func procNoDrift(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	drifts, err := s.Drifts(t.Context())
@@ -320,11 +320,11 @@ func procNoDrift(t *testing.T, s *storetest.Store) {
 		t.Fatal(err)
 	}
 	for _, d := range drifts {
-		t.Errorf("counter %+v", d)
+		t.Errorf("wrong counter %+v", d)
 	}
 }
 
-// crashIntegrity lets SQLite check its own file.
+// crashIntegrity lets SQLite check its file.
 func crashIntegrity(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(path)+"?mode=ro")
@@ -343,7 +343,7 @@ func crashIntegrity(t *testing.T, path string) {
 	}
 }
 
-// crashList returns a page of resources and the token of the next.
+// crashList returns a page of resources and the token of the next page.
 func crashList(t *testing.T, api *procClient, kind, query string) (rows []crashRow, next string) {
 	t.Helper()
 	answer := procMust[map[string]json.RawMessage](t, api, http.MethodGet, "/iam/v2beta1/"+kind+"?"+query, nil)
@@ -353,7 +353,7 @@ func crashList(t *testing.T, api *procClient, kind, query string) (rows []crashR
 	return rows, next
 }
 
-// crashGet returns the content a resource has now.
+// crashGet returns the current content of a resource.
 func crashGet(t *testing.T, api *procClient, th *crashThing) string {
 	t.Helper()
 	a, err := api.call(t.Context(), http.MethodGet, th.path(), nil)

@@ -17,20 +17,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestDoctor examines a healthy installation, beside its server, and then sick ones.
-// Each sickness is told, with what to do, and by nothing else.
+// TestDoctor runs the doctor command on a healthy installation with a running server, and then on
+// broken ones. Each defect is reported with an advice, and by no other check.
 func TestDoctor(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, database string) {
 		w := serve(t, database, server.Config{GCInterval: -1}, nil)
 		w.pushImage(t, "dev/app", "v1", "amd64", "layer")
-		at, err := url.Parse(w.BaseURL)
+		base, err := url.Parse(w.BaseURL)
 		if err != nil {
 			t.Fatal(err)
 		}
 		well := w.config
-		well.Listen = at.Host
+		well.Listen = base.Host
 		if sick, err := examine(t, well); err != nil {
-			t.Fatalf("a healthy one: %v, %v", sick, err)
+			t.Fatalf("a healthy installation: %v, %v", sick, err)
 		}
 		for name, tt := range map[string]struct {
 			change func(t *testing.T, c *server.Config)
@@ -54,10 +54,10 @@ func TestDoctor(t *testing.T) {
 				tt.change(t, &cfg)
 				sick, err := examine(t, cfg)
 				if len(sick) != 1 || sick[tt.check] != tt.state {
-					t.Errorf("%v, want %s of %s alone", sick, tt.state, tt.check)
+					t.Errorf("%v, want only a %s of the check %s", sick, tt.state, tt.check)
 				}
 				if errors.Is(err, maintenance.ErrWarnings) != (tt.state == "warning") || err == nil {
-					t.Errorf("it ended with %v", err)
+					t.Errorf("the command returned %v", err)
 				}
 			})
 		}
@@ -67,12 +67,12 @@ func TestDoctor(t *testing.T) {
 			cfg.Database = "postgres://127.0.0.1:1/none"
 		}
 		if sick, err := examine(t, cfg); err == nil || sick["database"] == "" {
-			t.Errorf("no database: %v, %v", sick, err)
+			t.Errorf("a missing database: %v, %v", sick, err)
 		}
 	})
 }
 
-// opened returns a folder that others may open, too.
+// opened returns a link to a folder, and makes the folder readable for other users.
 func opened(t *testing.T, like string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "open")
@@ -83,23 +83,23 @@ func opened(t *testing.T, like string) string {
 	return to
 }
 
-// examine runs doctor, and returns the state of each check that is not ok.
+// examine runs doctor and returns the state of each check that is not ok.
 func examine(t *testing.T, cfg server.Config) (sick map[string]string, _ error) {
 	t.Helper()
 	var out bytes.Buffer
 	cfg.Now = time.Now
 	err := server.RunCommand(t.Context(), cfg, []string{"doctor", "json"}, &out)
-	var all []struct{ Check, State, Says, Advice string }
-	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
+	var checks []struct{ Check, State, Says, Advice string }
+	if err := json.Unmarshal(out.Bytes(), &checks); err != nil {
 		t.Fatalf("%v in %s", err, out.Bytes())
 	}
 	sick = map[string]string{}
-	for _, f := range all {
+	for _, f := range checks {
 		if f.State != "ok" {
 			sick[f.Check] = f.State
 		}
 		if f.Says == "" || (f.Advice == "") != (f.State == "ok") {
-			t.Errorf("%+v", f)
+			t.Errorf("a check without a message, or with the wrong advice: %+v", f)
 		}
 	}
 	return sick, err

@@ -12,8 +12,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestDrainDelay stops a server that has a shutdown_delay: health checks fail at
-// once, everything else is served, and clients are asked to connect again.
+// TestDrainDelay stops a server that has a shutdown_delay. Health checks fail immediately, all
+// other requests succeed, and clients are asked to reconnect.
 func TestDrainDelay(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_SHUTDOWN_DELAY=1h")
 	conn, err := grpc.NewClient(p.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -35,7 +35,8 @@ func TestDrainDelay(t *testing.T) {
 	for name, isHTTP2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		client := drainClient(isHTTP2)
 		drainGet(t, p, client, "/healthz", http.StatusOK)
-		procUntil(t, "another connection over "+name, func() bool { // GOAWAY may arrive after the answer
+		// The GOAWAY frame may arrive after the answer.
+		procUntil(t, "another connection over "+name, func() bool {
 			return !drainGet(t, p, client, "/healthz", http.StatusOK)
 		})
 	}
@@ -44,7 +45,7 @@ func TestDrainDelay(t *testing.T) {
 	select {
 	case <-p.ended:
 	case <-time.After(procPatience):
-		t.Fatal("a second signal does not end the process")
+		t.Fatal("the process did not end after a second signal")
 	}
 	p.killed = true
 }
@@ -59,7 +60,7 @@ func drainHealth(
 	}
 }
 
-// drainClient is a client that keeps connections as long as the server does.
+// drainClient returns a client that keeps connections until the server closes them.
 func drainClient(isHTTP2 bool) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(!isHTTP2)
@@ -67,8 +68,8 @@ func drainClient(isHTTP2 bool) *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: &protocols}, Timeout: procPatience}
 }
 
-// drainGet fails the test unless a path has that status, and reports whether the
-// connection was one of an earlier request.
+// drainGet fails the test unless a GET returns the status. It reports whether the connection was
+// reused.
 func drainGet(t *testing.T, p *proc, client *http.Client, path string, status int) (reused bool) {
 	t.Helper()
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -89,8 +90,8 @@ func drainGet(t *testing.T, p *proc, client *http.Client, path string, status in
 	return reused
 }
 
-// TestDrainEnds stops a server whose shutdown_delay passes: it ends well, and not
-// before.
+// TestDrainEnds stops a server with a short shutdown_delay. The server exits without an error, and
+// not before the delay.
 func TestDrainEnds(t *testing.T) {
 	const delay = time.Second
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_SHUTDOWN_DELAY="+delay.String())

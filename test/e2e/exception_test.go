@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// judgementCapabilities are those that exceptions and rules ask for.
+// judgementCapabilities are the capabilities that the APIs of exceptions and rules check.
 var judgementCapabilities = []string{"policies.override.create", "policies.override.list", "policies.override.delete",
 	"policies.policy.create",
 	"policies.policy.update",
@@ -30,7 +30,7 @@ var judgementCapabilities = []string{"policies.override.create", "policies.overr
 	"repo.check_policies",
 }
 
-// except makes an exception as the owner.
+// except creates an exception as the owner.
 func (w *world) except(t *testing.T, parent string, e *findingspb.Exception) *findingspb.Exception {
 	t.Helper()
 	if e.GetReason() == "" {
@@ -41,13 +41,13 @@ func (w *world) except(t *testing.T, parent string, e *findingspb.Exception) *fi
 	})
 }
 
-// ruled makes a rule as the owner.
+// ruled creates a rule as the owner.
 func (w *world) ruled(t *testing.T, parent string, r *findingspb.Rule) *findingspb.Rule {
 	t.Helper()
 	return must[*findingspb.Rule](t, w.overGRPC, w.Token, &findingspb.CreateRuleRequest{Parent: parent, Rule: r})
 }
 
-// judgementAccesses are the methods of exceptions and rules that act on one place.
+// judgementAccesses returns the methods of exceptions and rules that act on one place, by name.
 func (h *hierarchy) judgementAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	exception := func(t *testing.T) string {
@@ -91,7 +91,7 @@ func (h *hierarchy) judgementAccesses() map[string]access {
 	}
 }
 
-// judgementExamples are of exceptions and rules.
+// judgementExamples returns example calls for exceptions and rules.
 func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	repo := w.repo(t, x.org, "judged")
@@ -130,13 +130,13 @@ func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// waitIndexed waits until v1 of a repo is inspected.
+// waitIndexed waits until the tag v1 of a repo has been inspected.
 func waitIndexed(t *testing.T, w *world, repo string) {
 	t.Helper()
 	(&gallery{hierarchy: &hierarchy{world: w}, repo: repo}).await(t, "v1", findingspb.Inspection_STATE_INDEXED)
 }
 
-// states returns the states of the findings of the image, by the first alias.
+// states returns the states of the image's findings, by their first alias.
 func (g *gallery) states(
 	t *testing.T, call caller, bearer string, only ...findingspb.State,
 ) map[string]findingspb.State {
@@ -144,14 +144,14 @@ func (g *gallery) states(
 	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{
 		RepoUid: g.repo, Reference: "v1", States: only,
 	})
-	all := map[string]findingspb.State{}
+	byAlias := map[string]findingspb.State{}
 	for _, f := range m.GetFindings() {
-		all[f.GetAliases()[0]] = f.GetState()
+		byAlias[f.GetAliases()[0]] = f.GetState()
 	}
-	if int(m.GetTotalCount()) != len(all) {
-		t.Errorf("the total is %d of %d", m.GetTotalCount(), len(all))
+	if int(m.GetTotalCount()) != len(byAlias) {
+		t.Errorf("total %d, but %d findings", m.GetTotalCount(), len(byAlias))
 	}
-	return all
+	return byAlias
 }
 
 const (
@@ -159,7 +159,7 @@ const (
 	excepted = findingspb.State_STATE_EXCEPTED
 )
 
-// newJudged returns a gallery with two findings, CVE-1 of openssl and CVE-3 of left.
+// newJudged returns a gallery with two findings: CVE-1 in openssl and CVE-3 in left.
 func newJudged(t *testing.T, url string, cfg server.Config) *gallery {
 	t.Helper()
 	cfg.InspectWorkers = 1
@@ -173,8 +173,8 @@ func newJudged(t *testing.T, url string, cfg server.Config) *gallery {
 	return g
 }
 
-// TestExceptions makes exceptions of every form: each suppresses what it says, from its
-// approval until the second in which it ends, and nothing else.
+// TestExceptions creates exceptions of every form. Each suppresses exactly the findings that it
+// names, from its approval until the second in which it expires.
 func TestExceptions(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -228,19 +228,19 @@ func TestExceptions(t *testing.T) {
 				}
 				for protocol, call := range g.protocols() {
 					if got := g.states(t, call, g.full["org"]); fmt.Sprint(got) != fmt.Sprint(want) {
-						t.Errorf("over %s: %v, want %v", protocol, got, want)
+						t.Errorf("states over %s: %v, want %v", protocol, got, want)
 					}
 				}
 				if n := e.GetMatching().GetFindings(); n == 0 != tt.unmatched && tt.e.GetDigest() != other {
-					t.Errorf("it matches %d findings", n)
+					t.Errorf("the exception matches %d findings", n)
 				}
 				must[proto.Message](t, g.overGRPC, g.Token, &findingspb.DeleteExceptionRequest{Uid: e.GetUid()})
 				if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 0 {
-					t.Errorf("after it was deleted: %v", got)
+					t.Errorf("excepted after the exception was deleted: %v", got)
 				}
 				got := must[*findingspb.Exception](t, g.overGRPC, g.Token, &findingspb.GetExceptionRequest{Uid: e.GetUid()})
 				if got.GetState() != findingspb.ExceptionState_EXCEPTION_STATE_DELETED || got.GetDeleterUid() == "" {
-					t.Errorf("deleted: %v", got)
+					t.Errorf("deleted exception: %v", got)
 				}
 			})
 		}
@@ -251,20 +251,20 @@ func TestExceptions(t *testing.T) {
 	})
 }
 
-// exceptsTags: a pattern means images all of whose tags match, so that nobody can extend it
-// with another tag.
+// exceptsTags checks that a tag pattern covers only images whose tags all match. Otherwise an
+// additional tag could extend the exception.
 func (g *gallery) exceptsTags(t *testing.T) {
 	t.Helper()
 	e := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, TagPattern: "tmp-*"})
 	g.tag(t, g.repo, "tmp-1", g.digest)
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 0 {
-		t.Errorf("a second tag was enough: %v", got)
+		t.Errorf("an additional tag extended the exception: %v", got)
 	}
 	must[proto.Message](t, g.overGRPC, g.Token, &findingspb.DeleteExceptionRequest{Uid: e.GetUid()})
 	g.oci(t, g.RegistryToken, "DELETE", "/v2/dev/folder/app/manifests/tmp-1", "")
 }
 
-// expires: an exception ends in its second.
+// expires checks that an exception ends in the second of its expiry.
 func (g *gallery) expires(t *testing.T, clock *clock) {
 	t.Helper()
 	clock.hold()
@@ -272,30 +272,30 @@ func (g *gallery) expires(t *testing.T, clock *clock) {
 	e := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", ExpireTime: timestamppb.New(end)})
 	end = end.Truncate(time.Second)
 	if got := e.GetExpireTime().AsTime(); !got.Equal(end) {
-		t.Errorf("it ends at %s, want %s", got, end)
+		t.Errorf("the exception expires at %s, want %s", got, end)
 	}
 	m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, &findingspb.ListFindingsRequest{
 		RepoUid: g.repo, Reference: "v1", States: []findingspb.State{excepted},
 	})
 	f := m.GetFindings()
 	if len(f) != 1 || f[0].GetExceptionUid() != e.GetUid() || !f[0].GetExceptionExpireTime().AsTime().Equal(end) {
-		t.Errorf("excepted: %v", f)
+		t.Errorf("excepted findings: %v", f)
 	}
-	clock.advance(end.Sub(clock.now()) - 2*time.Second) // the clock ticks with every look at it
+	clock.advance(end.Sub(clock.now()) - 2*time.Second) // the clock advances with every reading
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 1 {
-		t.Errorf("seconds before its end: %v", got)
+		t.Errorf("excepted shortly before the expiry: %v", got)
 	}
 	clock.advance(end.Sub(clock.now()))
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 0 {
-		t.Errorf("after its end: %v", got)
+		t.Errorf("excepted after the expiry: %v", got)
 	}
 	got := must[*findingspb.Exception](t, g.overGRPC, g.Token, &findingspb.GetExceptionRequest{Uid: e.GetUid()}).GetState()
 	if got != findingspb.ExceptionState_EXCEPTION_STATE_EXPIRED {
-		t.Errorf("its state is %s", got)
+		t.Errorf("the state of the exception is %s", got)
 	}
 }
 
-// needsApproval: who may create an exception and not approve one makes a proposal.
+// needsApproval checks that callers who may create but not approve exceptions only make proposals.
 func (g *gallery) needsApproval(t *testing.T) {
 	t.Helper()
 	proposer := g.caller(t, g.folder,
@@ -308,21 +308,21 @@ func (g *gallery) needsApproval(t *testing.T) {
 		t.Errorf("a proposal has an effect: %v", e)
 	}
 	if m := e.GetMatching(); m.GetFindings() != 0 || m.GetImages() != 0 {
-		t.Errorf("who may not see findings is told %v", m)
+		t.Errorf("a caller who may not list findings sees the matches %v", m)
 	}
 	_, st := g.overGRPC(t, proposer, &findingspb.ApproveExceptionRequest{Uid: e.GetUid()})
 	if st.Code() != codes.PermissionDenied {
-		t.Errorf("the proposer approves: %v", st)
+		t.Errorf("approval by the proposer: %v", st)
 	}
 	must[proto.Message](t, g.overGRPC, approver, &findingspb.ApproveExceptionRequest{Uid: e.GetUid()})
 	if len(g.states(t, g.overGRPC, g.Token, excepted)) != 1 {
-		t.Error("it was approved, and has no effect")
+		t.Error("the approved exception has no effect")
 	}
-	// Who may not list exceptions sees that there is one, and not why.
+	// Callers who may not list exceptions see that a finding is excepted, but not the reason.
 	reader := g.caller(t, g.org,
 		g.role(t, g.org, g.name(), capabilities("repo.list", "vuln_reports.list", "advisories.list")...))
 	if got := g.states(t, g.overGRPC, reader, excepted); len(got) != 1 {
-		t.Errorf("a reader sees %v", got)
+		t.Errorf("a reader sees the excepted findings %v", got)
 	}
 	if _, st := g.overGRPC(t, reader, &findingspb.GetExceptionRequest{
 		Uid: e.GetUid(),
@@ -333,13 +333,13 @@ func (g *gallery) needsApproval(t *testing.T) {
 		RepoUid: g.repo, Reference: "v1",
 	})
 	if text := string(exported.GetDocument()); strings.Contains(text, `"r"`) || !strings.Contains(text, "not_affected") {
-		t.Errorf("exported to a reader: %s", text)
+		t.Errorf("VEX export for a reader: %s", text)
 	}
 	must[proto.Message](t, g.overGRPC, g.Token, &findingspb.DeleteExceptionRequest{Uid: e.GetUid()})
 }
 
-// countsOwn: what an exception would match is counted in the caller's reach, and a dry run
-// leaves nothing.
+// countsOwn checks that matches are counted among the findings that the caller may list, and that a
+// dry run changes nothing.
 func (g *gallery) countsOwn(t *testing.T) {
 	t.Helper()
 	in := &findingspb.CreateExceptionRequest{
@@ -347,15 +347,15 @@ func (g *gallery) countsOwn(t *testing.T) {
 	}
 	m := must[*findingspb.Exception](t, g.overGRPC, g.full["org"], in).GetMatching()
 	if m.GetFindings() != 2 || m.GetImages() != 2 {
-		t.Errorf("the owner is told %v", m)
+		t.Errorf("matches for the owner: %v", m)
 	}
 	if m := must[*findingspb.Exception](t, g.overGRPC, g.full["folder"], in).GetMatching(); m.GetFindings() != 0 {
-		t.Errorf("who does not see the advisory is told %v", m)
+		t.Errorf("matches for a caller without the advisory: %v", m)
 	}
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 0 {
 		t.Errorf("a dry run has an effect: %v", got)
 	}
-	// Another organization's owner cannot name our repo.
+	// The owner of another organization cannot use our repo as a target.
 	stolen := g.other + g.repo[strings.LastIndexByte(g.repo, '/'):]
 	for target, code := range map[string]codes.Code{
 		g.repo: codes.InvalidArgument, g.org: codes.InvalidArgument, stolen: codes.NotFound,
@@ -364,19 +364,20 @@ func (g *gallery) countsOwn(t *testing.T) {
 			Parent: g.other, Exception: &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: target, Reason: "r"},
 		}
 		if _, st := g.overGRPC(t, g.full["other"], in); st.Code() != code {
-			t.Errorf("another organization excepts %s: %v", target, st)
+			t.Errorf("an exception of another organization for %s: %v", target, st)
 		}
 	}
 }
 
-// pulls returns the status and the body of a pull.
+// pulls pulls a manifest and returns the response.
 func (g *gallery) pulls(t *testing.T, identity resource.UID, reference string) reply {
 	t.Helper()
 	return g.oci(t, g.mint(t, identity, token.Claims{Audience: []string{g.RegistryHost}}),
 		"GET", "/v2/dev/folder/app/manifests/"+reference, "")
 }
 
-// TestGate refuses pulls by a rule of the organization, whatever those below it try.
+// TestGate checks that a rule of the organization refuses pulls, whatever callers with rights on a
+// folder do.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -384,11 +385,11 @@ func TestGate(t *testing.T) {
 		g := newJudged(t, url, server.Config{Now: clock.now})
 		pull := func() int { return g.pulls(t, g.Owner, "v1").status }
 		if pull() != http.StatusOK {
-			t.Fatal("without a rule a pull is refused")
+			t.Fatal("a pull is refused without a rule")
 		}
 		rule := g.ruled(t, g.org, &findingspb.Rule{MinSeverity: findingspb.Severity_SEVERITY_HIGH, Fixable: true})
 		if pull() != http.StatusOK {
-			t.Error("a rule that is not enforced refuses")
+			t.Error("a rule that is not enforced refuses pulls")
 		}
 		g.checks(t, rule.GetUid())
 		enforce := func(r *findingspb.Rule, paths ...string) {
@@ -409,10 +410,11 @@ func TestGate(t *testing.T) {
 		}
 		stranger := g.oci(t, "", "GET", "/v2/dev/folder/app/manifests/v1", "")
 		if stranger.status != http.StatusUnauthorized || strings.Contains(stranger.body, "CVE") {
-			t.Errorf("a stranger is told %d %s", stranger.status, stranger.body)
+			t.Errorf("answer to a stranger: %d %s", stranger.status, stranger.body)
 		}
 		g.resists(t, pull)
-		for protocol, call := range g.protocols() { // a copy would be outside of the rule
+		// A copy would be outside of the rule.
+		for protocol, call := range g.protocols() {
 			for _, reference := range []string{"v1", g.digest} {
 				in := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{reference}}
 				_, st := call(t, g.Token, in)
@@ -426,22 +428,22 @@ func TestGate(t *testing.T) {
 		g.bind(t, g.folder, string(robot), string(resource.ManagedRoleUID("registry.pull")))
 		enforce(&findingspb.Rule{ExemptUids: []string{string(robot)}}, "exempt_uids")
 		if got := g.pulls(t, robot, "v1"); got.status != http.StatusOK {
-			t.Errorf("who is exempt: %d", got.status)
+			t.Errorf("pull by an exempt identity: %d", got.status)
 		}
 		enforce(&findingspb.Rule{GraceDays: 3}, "grace_days")
 		if pull() != http.StatusOK {
-			t.Error("refused within the days of grace")
+			t.Error("refused within the grace period")
 		}
 		clock.advance(3*24*time.Hour + time.Minute)
-		g.Token = g.mint(t, g.Owner, token.Claims{}) // the one before has expired
+		g.Token = g.mint(t, g.Owner, token.Claims{}) // the previous token has expired
 		if pull() != http.StatusForbidden {
-			t.Error("not refused after the days of grace")
+			t.Error("not refused after the grace period")
 		}
 		g.opens(t, clock, pull)
 	})
 }
 
-// checks asks what a rule would have refused.
+// checks asks which pulls a rule would have refused.
 func (g *gallery) checks(t *testing.T, rule string) {
 	t.Helper()
 	procUntil(t, "the pulls are recorded", func() bool {
@@ -451,16 +453,16 @@ func (g *gallery) checks(t *testing.T, rule string) {
 	m := must[*findingspb.CheckRuleResponse](t, g.overGRPC, g.full["org"], &findingspb.CheckRuleRequest{Uid: rule})
 	if m.GetTotalCount() != 1 || m.GetImageCount() != 1 || m.GetIdentityCount() != 1 ||
 		m.GetPulls()[0].GetIdentityUid() != string(g.Owner) || !strings.Contains(m.GetPulls()[0].GetReason(), "CVE-3") {
-		t.Errorf("checked: %v", m)
+		t.Errorf("CheckRule: %v", m)
 	}
 	checker := g.caller(t, g.org,
 		g.role(t, g.org, g.name(), capabilities("repo.check_policies", "policies.policy.list")...))
 	if _, st := g.overGRPC(t, checker, &findingspb.CheckRuleRequest{Uid: rule}); st.Code() != codes.PermissionDenied {
-		t.Errorf("who sees neither pulls nor findings checks a rule: %v", st)
+		t.Errorf("CheckRule without the right to list pulls and findings: %v", st)
 	}
 }
 
-// resists: neither the administrator of the folder nor who may push to it can lift the rule.
+// resists checks that neither an administrator of the folder nor a pusher can bypass the rule.
 func (g *gallery) resists(t *testing.T, pull func() int) {
 	t.Helper()
 	for _, e := range []*findingspb.Exception{{AdvisoryId: "CVE-1"}, {AdvisoryId: "CVE-3"}} {
@@ -470,12 +472,13 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 		})
 	}
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 2 {
-		t.Errorf("in the list, the folder's exceptions have no effect: %v", got)
+		t.Errorf("the folder's exceptions have no effect on the list of findings: %v", got)
 	}
 	if pull() != http.StatusForbidden {
-		t.Error("the administrator of the folder has lifted the rule")
+		t.Error("the administrator of the folder has bypassed the rule")
 	}
-	// An advisory of the folder that has the name of an excepted finding does not lend it to others.
+	// An advisory of the folder with an alias of an excepted finding does not extend the exception to
+	// other advisories.
 	harmless := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-77"})
 	for n, cve := range []string{"CVE-1", "CVE-3"} {
 		record := strings.Replace(string(osvOf(fmt.Sprint("X-", n), "CVE-77", "npm", "left", "9.0.0")),
@@ -488,56 +491,61 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 		})
 	})
 	if pull() != http.StatusForbidden {
-		t.Error("an advisory of the folder has lifted the rule")
+		t.Error("an advisory of the folder has bypassed the rule")
 	}
 	must[proto.Message](t, g.overGRPC, g.Token, &findingspb.DeleteExceptionRequest{Uid: harmless.GetUid()})
-	// A document that was pushed says nothing by itself.
-	vex := fmt.Sprintf(`{"@context":"https://openvex.dev/ns/v0.2.0","author":"mallory","statements":[{"vulnerability":{"name":"CVE-1"},"products":[{"@id":"pkg:oci/app@%s"}],"status":"not_affected","justification":"component_not_present"},
-		{"vulnerability":{"name":"CVE-3"},"products":[{"@id":"pkg:npm/left"},{"@id":"pkg:oci/else?repository_url=x/dev/folder/other"}],"status":"not_affected","justification":"component_not_present"}]}`, strings.ReplaceAll(g.digest, ":", "%3A"))
+	// A pushed VEX document has no effect by itself.
+	const openVEX = `{"@context":"https://openvex.dev/ns/v0.2.0","author":"mallory","statements":[` +
+		`{"vulnerability":{"name":"CVE-1"},"products":[{"@id":"pkg:oci/app@%s"}],` +
+		`"status":"not_affected","justification":"component_not_present"},
+		{"vulnerability":{"name":"CVE-3"},"products":[{"@id":"pkg:npm/left"},` +
+		`{"@id":"pkg:oci/else?repository_url=x/dev/folder/other"}],` +
+		`"status":"not_affected","justification":"component_not_present"}]}`
+	vex := fmt.Sprintf(openVEX, strings.ReplaceAll(g.digest, ":", "%3A"))
 	g.attach(t, "dev/folder/app", "vex", g.digest, "application/vnd.openvex+json", vex)
 	if pull() != http.StatusForbidden {
-		t.Error("who may push has lifted the rule")
+		t.Error("a pusher has bypassed the rule")
 	}
 	m := must[*findingspb.ImportVexResponse](t, g.overGRPC, g.Token, &findingspb.ImportVexRequest{
 		Parent: g.org, RepoUid: g.repo, Reference: "v1", ValidateOnly: true,
 	})
 	if m.GetCreated() != 2 || len(m.GetStatements()) != 2 || len(m.GetStatements()[1].GetProblems()) != 1 {
-		t.Errorf("the attached document becomes %v", m)
+		t.Errorf("import of the attached document: %v", m)
 	}
 	for _, st := range m.GetStatements() {
 		for _, e := range st.GetExceptions() {
 			if e.GetTargetUid() != g.repo || e.GetDigest() != g.digest {
-				t.Errorf("an attached document is about another image: %v", e)
+				t.Errorf("an attached document applies to another image: %v", e)
 			}
 		}
 	}
 }
 
-// opens: exceptions of the rule's own group count, from the moment they are made until the
-// second in which they end.
+// opens checks that exceptions of the rule's own group allow pulls, from their creation until the
+// second of their expiry.
 func (g *gallery) opens(t *testing.T, clock *clock, pull func() int) {
 	t.Helper()
-	one := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo})
+	first := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo})
 	end := clock.now().Add(time.Minute)
 	g.except(t, g.org, &findingspb.Exception{Purl: "pkg:npm/left", TargetUid: g.repo, ExpireTime: timestamppb.New(end)})
 	if pull() != http.StatusOK {
-		t.Error("refused although all findings are excepted")
+		t.Error("pull refused although all findings are excepted")
 	}
-	must[proto.Message](t, g.overGRPC, g.Token, &findingspb.DeleteExceptionRequest{Uid: one.GetUid()})
+	must[proto.Message](t, g.overGRPC, g.Token, &findingspb.DeleteExceptionRequest{Uid: first.GetUid()})
 	if pull() != http.StatusForbidden {
-		t.Error("allowed after an exception was deleted")
+		t.Error("pull allowed after an exception was deleted")
 	}
 	g.except(t, g.org, &findingspb.Exception{AdvisoryId: "DSA-1", TargetUid: g.repo})
 	if pull() != http.StatusOK {
-		t.Error("refused although all findings are excepted again")
+		t.Error("pull refused although all findings are excepted again")
 	}
 	clock.advance(end.Sub(clock.now()))
 	if pull() != http.StatusForbidden {
-		t.Error("allowed after an exception has ended")
+		t.Error("pull allowed after an exception has expired")
 	}
 }
 
-// TestApiBadJudgements sends bad values. Each is refused with the error of its field.
+// TestApiBadJudgements sends bad values. Each is refused with an error that names its field.
 func TestApiBadJudgements(t *testing.T) {
 	t.Parallel()
 	h := newHierarchy(t, serve(t, storetest.SQLite(t), server.Config{}, nil))
@@ -595,8 +603,8 @@ func TestApiBadJudgements(t *testing.T) {
 	})
 }
 
-// TestJudgementLists: each caller is told of the exceptions and rules in their reach, and a
-// token alone of nothing.
+// TestJudgementLists checks that each caller lists only the exceptions and rules that the caller
+// may see, and that a narrowed token lists nothing.
 func TestJudgementLists(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -623,7 +631,7 @@ func TestJudgementLists(t *testing.T) {
 					&ocipb.ListSignersRequest{},
 				} {
 					if uids, total := listed(must[proto.Message](t, call, who, in)); len(uids) != want || int(total) != want {
-						t.Errorf("%T: %d, and a total of %d, want %d", in, len(uids), total, want)
+						t.Errorf("%T: %d results and a total of %d, want %d", in, len(uids), total, want)
 					}
 				}
 			}
@@ -634,12 +642,12 @@ func TestJudgementLists(t *testing.T) {
 				&findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"},
 			} {
 				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-					t.Errorf("%T of a stranger: %v", in, st)
+					t.Errorf("%T without a token: %v", in, st)
 				}
 			}
 			_, st := call(t, h.full["other"], &findingspb.ExportVexRequest{RepoUid: h.folder, Reference: "v1"})
 			if st.Code() != codes.PermissionDenied {
-				t.Errorf("another organization exports: %v", st)
+				t.Errorf("VEX export by another organization: %v", st)
 			}
 		}
 	})

@@ -21,13 +21,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// failoverFast spares the disk. What a process has written survives that process.
+// failoverFast turns off fsync. Writes still survive the end of the process.
 const failoverFast = "--fsync=off"
 
-// failoverNoticed is in the log of a replica that has noticed that the history changed.
+// failoverNoticed is the log message of a replica that has noticed a change of the database's
+// history.
 const failoverNoticed = `"msg":"the history of the database has changed`
 
-// failoverStandby makes a streaming standby of a cluster and starts it.
+// failoverStandby creates a streaming standby of a cluster and starts it.
 func failoverStandby(t *testing.T, primary *faultCluster) *faultCluster {
 	t.Helper()
 	c := faultFolder(t)
@@ -43,12 +44,12 @@ func failoverStandby(t *testing.T, primary *faultCluster) *faultCluster {
 	return c
 }
 
-// failoverURL is the address of two servers, by their sockets.
+// failoverURL returns an address with the sockets of both servers.
 func failoverURL(a, b *faultCluster) string {
 	return fmt.Sprintf("postgres://holdfast@/postgres?host=%s,%s&target_session_attrs=read-write", a.dir, b.dir)
 }
 
-// failoverQuery asks the server one thing, as its administrator.
+// failoverQuery runs a query as the administrator and returns its value.
 func failoverQuery[T any](c *faultCluster, text string) (out T) {
 	c.t.Helper()
 	on, err := pgx.Connect(c.t.Context(), c.url())
@@ -62,7 +63,7 @@ func failoverQuery[T any](c *faultCluster, text string) (out T) {
 	return out
 }
 
-// exec has the server do something, as its administrator.
+// exec runs a statement as the administrator.
 func (c *faultCluster) exec(text string) {
 	c.t.Helper()
 	on, err := pgx.Connect(c.t.Context(), c.url())
@@ -80,12 +81,12 @@ func (c *faultCluster) waitQuery(what, text string) {
 	procUntil(c.t, what, func() bool { return failoverQuery[bool](c, text) })
 }
 
-// kill ends every process of the server as a power cut would.
+// kill ends every process of the server, like a power failure.
 func (c *faultCluster) kill() {
 	c.t.Helper()
 	c.hang(syscall.SIGSTOP)
-	c.signalChildren(syscall.SIGKILL) // first, while they can be told by their parent
-	_ = c.cmd.Process.Kill()          // its end is waited for
+	c.signalChildren(syscall.SIGKILL) // first, while their parent identifies them
+	_ = c.cmd.Process.Kill()          // the next line waits for its end
 	<-c.gone
 	c.cmd = nil
 }
@@ -98,17 +99,16 @@ func (c *faultCluster) promote() {
 	}
 }
 
-// A failoverLoad is clients that create and delete groups and remember what was
-// acknowledged.
+// A failoverLoad runs clients that create and delete groups, and records the acknowledged changes.
 type failoverLoad struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	there   map[resource.UID]bool // what was created; false if it was deleted
-	unknown map[resource.UID]bool // what may have been deleted
-	last    map[*proc]time.Time   // when a write was acknowledged last
-	odd     []string              // answers that nobody should get
+	there   map[resource.UID]bool // created groups; false if the deletion was acknowledged
+	unknown map[resource.UID]bool // groups whose deletion has no answer
+	last    map[*proc]time.Time   // time of the last acknowledged write
+	odd     []string              // unexpected answers
 }
 
 func failoverStartLoad(t *testing.T, replicas ...*proc) *failoverLoad {
@@ -136,7 +136,7 @@ func failoverStartLoad(t *testing.T, replicas ...*proc) *failoverLoad {
 	return l
 }
 
-// write creates a group and maybe deletes it again.
+// write creates a group and deletes it if deletes is set.
 func (l *failoverLoad) write(ctx context.Context, p *proc, api *procClient, deletes bool) {
 	var g procGroup
 	if !l.call(ctx, p, api, http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost), &g) {
@@ -152,7 +152,7 @@ func (l *failoverLoad) write(ctx context.Context, p *proc, api *procClient, dele
 	}
 }
 
-// call reports whether a request was acknowledged.
+// call makes a request and reports whether it was acknowledged.
 func (l *failoverLoad) call(ctx context.Context, p *proc, api *procClient, method, path string, body, out any) bool {
 	a, err := api.call(ctx, method, path, body)
 	if err == nil && a.status == http.StatusOK {
@@ -176,7 +176,7 @@ func (l *failoverLoad) note(f func()) {
 	f()
 }
 
-// waitAck waits until a replica has acknowledged a write after the time given.
+// waitAck waits until a replica has acknowledged a write after the given time.
 func (l *failoverLoad) waitAck(t *testing.T, p *proc, after time.Time) {
 	t.Helper()
 	procUntil(t, "a write is acknowledged", func() bool {
@@ -186,58 +186,58 @@ func (l *failoverLoad) waitAck(t *testing.T, p *proc, after time.Time) {
 	})
 }
 
-// stop ends the clients, and fails the test if one got an answer that it should not
-// have got.
+// stop ends the clients and fails the test if one of them got an unexpected answer.
 func (l *failoverLoad) stop(t *testing.T) {
 	t.Helper()
 	l.cancel()
 	l.wg.Wait()
 	for i, text := range l.odd {
 		if i < 5 {
-			t.Errorf("a client was told %s", text)
+			t.Errorf("a client got the unexpected answer %s", text)
 		}
 	}
 }
 
-// survey fails the test unless a replica has everything that was acknowledged.
+// survey fails the test unless a replica has all acknowledged changes.
 func (l *failoverLoad) survey(t *testing.T, p *proc) {
 	t.Helper()
 	api, lost := p.owner(), 0
-	for uid, there := range l.there {
+	for uid, exists := range l.there {
 		if l.unknown[uid] {
 			continue
 		}
 		want := http.StatusOK
-		if !there {
+		if !exists {
 			want = http.StatusNotFound
 		}
 		got := 0
 		procUntil(t, "the replica answers", func() bool {
 			got = api.code(t.Context(), http.MethodGet, "/iam/v2beta1/groups/"+string(uid), nil)
-			return got != http.StatusServiceUnavailable // its lease ends if the machine is very busy
+			return got != http.StatusServiceUnavailable // the lease of a replica can expire on a very busy machine
 		})
 		if got != want {
 			lost++
 		}
 	}
 	if lost > 0 {
-		t.Errorf("of %d acknowledged groups, %d are not as they were acknowledged", len(l.there), lost)
+		t.Errorf("of %d acknowledged groups, %d do not have the acknowledged state", len(l.there), lost)
 	}
 	t.Logf("%d groups were acknowledged", len(l.there))
 }
 
-// socket is the path of the server's socket.
+// socket returns the path of the server's socket.
 func (c *faultCluster) socket() string { return filepath.Join(c.dir, ".s.PGSQL.5432") }
 
-// TestFailoverSynchronous kills the primary under load. The standby, which has
-// everything that was acknowledged, is promoted, and replicas find it by themselves.
+// TestFailoverSynchronous kills the primary under load. The standby, which has all acknowledged
+// changes, is promoted, and replicas connect to it without intervention.
 func TestFailoverSynchronous(t *testing.T) {
 	t.Parallel()
 	primary := faultPostgres(t, failoverFast, "-c", "synchronous_standby_names=*")
 	standby := failoverStandby(t, primary)
-	one, two := newLink(t, primary.socket()), newLink(t, standby.socket())
-	a, b := replicas(t, fmt.Sprintf("postgres://holdfast@%s,%s/postgres?target_session_attrs=read-write",
-		one.address, two.address), secret.NewKey())
+	primaryLink, standbyLink := newLink(t, primary.socket()), newLink(t, standby.socket())
+	database := fmt.Sprintf("postgres://holdfast@%s,%s/postgres?target_session_attrs=read-write",
+		primaryLink.address, standbyLink.address)
+	a, b := replicas(t, database, secret.NewKey())
 	load := failoverStartLoad(t, a, b)
 	died := time.Now()
 	primary.kill()
@@ -247,13 +247,13 @@ func TestFailoverSynchronous(t *testing.T) {
 		load.waitAck(t, p, promoted)
 		p.waitLog(failoverNoticed)
 	}
-	t.Logf("promoted after %s, and all replicas wrote again after %s", promoted.Sub(died), time.Since(died))
+	t.Logf("promoted after %s; all replicas acknowledged writes again after %s", promoted.Sub(died), time.Since(died))
 	load.stop(t)
 	load.survey(t, a)
 	load.survey(t, b)
 	for _, p := range []*proc{a, b} {
 		if line := p.logged(failoverNoticed); !strings.Contains(line, `"lost":"nothing that this replica knows of"`) {
-			t.Errorf("a replica says %s", line)
+			t.Errorf("a replica logged %s", line)
 		}
 		p.stop()
 	}
@@ -262,7 +262,7 @@ func TestFailoverSynchronous(t *testing.T) {
 	crashReplay(t, s)
 }
 
-// logged returns the first line of the log that has the text, or "".
+// logged returns the first line of the log that contains the text, or "".
 func (p *proc) logged(text string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,10 +273,9 @@ func (p *proc) logged(text string) string {
 	return p.lines[i]
 }
 
-// TestFailoverAsynchronous promotes a standby that has not received the last
-// changes. One replica sleeps meanwhile, and wakes when the numbers of the revisions
-// that were lost have been given to others: a grant that is gone is honored by
-// nobody, and both say what was lost.
+// TestFailoverAsynchronous promotes a standby that has not received the last changes. One replica
+// is paused during the failover and continues when the lost revision numbers have been reused. No
+// replica honors a lost grant, and both log which revisions were lost.
 func TestFailoverAsynchronous(t *testing.T) {
 	t.Parallel()
 	primary := faultPostgres(t, failoverFast)
@@ -310,7 +309,7 @@ func TestFailoverAsynchronous(t *testing.T) {
 	ended := failoverQuery[int64](primary, revision)
 	for _, p := range []*proc{a, b} {
 		if got := status(p, lost); got != http.StatusOK {
-			t.Fatalf("before: %d", got)
+			t.Fatalf("HTTP status before the failover: %d", got)
 		}
 	}
 	b.pause(syscall.SIGSTOP)
@@ -320,7 +319,7 @@ func TestFailoverAsynchronous(t *testing.T) {
 	procUntil(t, "a replica follows the new history", func() bool {
 		got := status(a, lost)
 		if got == http.StatusOK {
-			t.Fatal("a grant that is gone is honored")
+			t.Fatal("a lost grant is still honored")
 		}
 		return got == http.StatusForbidden
 	})
@@ -333,20 +332,20 @@ func TestFailoverAsynchronous(t *testing.T) {
 	want := fmt.Sprintf("revisions %d to %d", began+1, ended)
 	for _, p := range []*proc{a, b} {
 		if got := status(p, kept); got != http.StatusOK {
-			t.Errorf("a grant that is there is answered with %d", got)
+			t.Errorf("HTTP status with an existing grant: %d", got)
 		}
 		if line := p.logged(failoverNoticed); !strings.Contains(line, want) {
-			t.Errorf("a replica says %s, want %s", line, want)
+			t.Errorf("a replica logged %s, want %s", line, want)
 		}
 	}
 	procMust[any](t, a.owner(), http.MethodDelete, "/iam/v2beta1/roleBindings/"+string(kept.binding), nil)
 	if got := status(b, kept); got != http.StatusForbidden {
-		t.Errorf("after a revocation in the new history: %d", got)
+		t.Errorf("HTTP status after a revocation in the new history: %d", got)
 	}
 }
 
-// failoverRefused fails the test unless a replica refuses a guest, and goes on to. It may
-// not know at first.
+// failoverRefused fails the test unless a replica refuses a guest repeatedly. The replica may be
+// unavailable at first.
 func failoverRefused(t *testing.T, status func() int) {
 	t.Helper()
 	for n := 0; n < 20; {
@@ -356,13 +355,13 @@ func failoverRefused(t *testing.T, status func() int) {
 		case http.StatusServiceUnavailable:
 			time.Sleep(10 * time.Millisecond)
 		default:
-			t.Fatalf("a grant that is gone is answered with %d", got)
+			t.Fatalf("HTTP status with a lost grant: %d", got)
 		}
 	}
 }
 
-// TestFailoverHang promotes a standby while the primary hangs. When that goes on, as
-// a second primary, nobody believes it, even while the new one hangs.
+// TestFailoverHang promotes a standby while the primary hangs. When the old primary continues, as a
+// second primary, no replica uses it, even while the new primary hangs.
 func TestFailoverHang(t *testing.T) {
 	t.Parallel()
 	primary := faultPostgres(t, failoverFast)
@@ -384,14 +383,13 @@ func TestFailoverHang(t *testing.T) {
 	standby.hang(syscall.SIGCONT)
 	load.waitAck(t, a, time.Now())
 	load.stop(t)
-	if more := failoverQuery[int64](primary, `SELECT count(*) FROM outbox`); more != events {
-		t.Errorf("%d events were written to the old primary", more-events)
+	if written := failoverQuery[int64](primary, `SELECT count(*) FROM outbox`); written != events {
+		t.Errorf("%d events were written to the old primary", written-events)
 	}
 }
 
-// TestFailoverReadOnly has a primary refuse writes under load, as one does that is
-// about to be replaced: its sessions are given up, and new ones are made when it
-// takes writes again.
+// TestFailoverReadOnly makes the primary refuse writes under load, as before a switchover. Replicas
+// close their sessions and open new ones when the primary accepts writes again.
 func TestFailoverReadOnly(t *testing.T) {
 	t.Parallel()
 	cluster := faultPostgres(t, failoverFast)

@@ -17,16 +17,15 @@ import (
 	"time"
 )
 
-// What the server grants a client.
+// Limits of the server for one client.
 const (
-	faultHeaderTime  = 10 * time.Second // to send its headers
+	faultHeaderTime  = 10 * time.Second // for sending its headers
 	faultHeaderBytes = 64 << 10
 	faultBodyBytes   = 4 << 20
 )
 
-// TestFaultClients has a thousand clients that keep connections and say
-// nothing, and some that say it slowly: others are served, and who has not said
-// what it wants in time is shown out.
+// TestFaultClients opens a thousand connections that send nothing, and some that send slowly. Other
+// clients are served, and the server closes connections that do not send their request in time.
 func TestFaultClients(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=2000")
 	var silent, idle []net.Conn
@@ -47,7 +46,7 @@ func TestFaultClients(t *testing.T) {
 	wg.Wait()
 	for _, conn := range silent {
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Fatalf("a connection that said nothing for %s: %v, want it closed", faultHeaderTime, err)
+			t.Fatalf("a connection without data for %s: %v, want it closed", faultHeaderTime, err)
 		}
 	}
 	faultSend(t, idle[0], "GET /healthz HTTP/1.1\r\nHost: holdfast.test\r\n\r\n")
@@ -75,7 +74,7 @@ func faultSend(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// faultStatus reads an answer and fails the test unless it has that status.
+// faultStatus reads an answer and fails the test unless it has the status.
 func faultStatus(t *testing.T, conn net.Conn, want int) []byte {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -90,13 +89,13 @@ func faultStatus(t *testing.T, conn net.Conn, want int) []byte {
 	return body
 }
 
-// faultDrip sends a beginning and then a byte now and then, and fails the test
-// unless the server hangs up when the time for headers is over.
+// faultDrip sends the beginning of a request and then one byte at a time. It fails the test unless
+// the server closes the connection when the time for headers has passed.
 func faultDrip(t *testing.T, conn net.Conn, beginning string) {
 	start := time.Now()
 	rest := bytes.Repeat([]byte("x"), 1000)
 	if strings.HasPrefix(beginning, "PRI") {
-		rest = []byte("\r\nSM\r\n\r\n\x00") // the preface, and no frame after it
+		rest = []byte("\r\nSM\r\n\r\n\x00") // the rest of the preface, without a frame after it
 	}
 	_, err := io.WriteString(conn, beginning)
 	for err == nil && time.Since(start) < procPatience {
@@ -105,19 +104,20 @@ func faultDrip(t *testing.T, conn net.Conn, beginning string) {
 			rest = rest[1:]
 		}
 		if err == nil {
-			_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // the pause, and a look whether it is over
+			// The read is the pause between two bytes, and detects a closed connection.
+			_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 			if _, err = conn.Read(make([]byte, 100)); errors.Is(err, os.ErrDeadlineExceeded) {
 				err = nil
 			}
 		}
 	}
 	if took := time.Since(start); took < faultHeaderTime/2 || took > faultHeaderTime+30*time.Second {
-		t.Errorf("a client that began %q and went on slowly was shown out after %s (%v), want %s",
+		t.Errorf("a client that sent %q and then single bytes was disconnected after %s (%v), want %s",
 			beginning, took, err, faultHeaderTime)
 	}
 }
 
-// TestFaultLimits sends more than the server takes.
+// TestFaultLimits sends requests that exceed the limits of the server.
 func TestFaultLimits(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
 	small := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_MAX_BODY=1KiB")
@@ -150,19 +150,20 @@ func TestFaultLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
-			text, _ := io.ReadAll(resp.Body) // of what the server did not read, it may not tell the whole story
+			// The server may send an incomplete answer if it did not read the whole request.
+			text, _ := io.ReadAll(resp.Body)
 			if resp.StatusCode != tt.status {
 				t.Fatalf("answer = %d %s, want %d", resp.StatusCode, text, tt.status)
 			}
 			if tt.status == http.StatusBadRequest && !strings.Contains(string(text), `"field":"body"`) {
-				t.Errorf("answer = %s, want it to say what is wrong", text)
+				t.Errorf("answer = %s, want it to name the field", text)
 			}
 		})
 	}
 	faultMake(t, p)
 }
 
-// faultPadded is a group to create in so many bytes, if they suffice.
+// faultPadded returns a request body for a group, padded to size bytes.
 func faultPadded(t *testing.T, size int) []byte {
 	t.Helper()
 	body, err := json.Marshal(faultBody(http.MethodPost))
@@ -172,7 +173,7 @@ func faultPadded(t *testing.T, size int) []byte {
 	return append(body, bytes.Repeat([]byte(" "), max(0, size-len(body)))...)
 }
 
-// TestFaultDrain stops the server while a request is under way.
+// TestFaultDrain stops the server during a request.
 func TestFaultDrain(t *testing.T) {
 	t.Run("a request that ends", func(t *testing.T) {
 		p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
@@ -197,26 +198,26 @@ func TestFaultDrain(t *testing.T) {
 		faultHalf(t, p)
 		start := time.Now()
 		p.stop()
-		if took := time.Since(start); took < grace || took > 14*time.Second { // the grace that is not set is a second longer
+		// The default grace period is a second longer than this limit.
+		if took := time.Since(start); took < grace || took > 14*time.Second {
 			t.Errorf("ended after %s, want %s", took, grace)
 		}
 	})
 }
 
-// faultHalf sends a request up to its body, and returns when the server waits
-// for that.
+// faultHalf sends a request without its body and returns when the server waits for the body.
 func faultHalf(t *testing.T, p *proc) (conn net.Conn, body string) {
 	t.Helper()
 	body = string(faultPadded(t, 0))
 	conn = faultDial(t, p)
-	faultSend(t, conn, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer "+
-		"%s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nExpect: 100-continue\r\nConnection: "+
-		"close\r\n\r\n", faultGroups(p, http.MethodPost), p.dev.Token, len(body)))
-	const goOn = "HTTP/1.1 100 Continue\r\n\r\n"
-	got := make([]byte, len(goOn))
-	if _, err := io.ReadFull(conn, got); err != nil || string(got) != goOn {
-		t.Fatalf("%q (%v), want %q", got, err, goOn)
+	faultSend(t, conn, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: holdfast.test\r\n"+
+		"Authorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+		"Expect: 100-continue\r\nConnection: close\r\n\r\n",
+		faultGroups(p, http.MethodPost), p.dev.Token, len(body)))
+	const interim = "HTTP/1.1 100 Continue\r\n\r\n"
+	got := make([]byte, len(interim))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != interim {
+		t.Fatalf("interim answer %q (%v), want %q", got, err, interim)
 	}
 	return conn, body
 }

@@ -21,19 +21,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A faultCluster is a PostgreSQL of the test's own, to be stopped at will.
+// A faultCluster is a separate PostgreSQL server that a test can stop.
 type faultCluster struct {
 	t    *testing.T
 	bin  string // folder of the server's programs
-	dir  string // of the data and the socket
+	dir  string // folder of the data and the socket
 	as   *syscall.SysProcAttr
 	more []string // arguments of the server
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when the running server has ended
 }
 
-// faultPostgres makes a cluster and starts it. It skips the test where there is
-// no PostgreSQL, or nobody to run it: it refuses to be root.
+// faultPostgres creates a cluster and starts it. It skips the test if there is no PostgreSQL, or no
+// user to run it, because PostgreSQL refuses to run as root.
 func faultPostgres(t *testing.T, more ...string) *faultCluster {
 	t.Helper()
 	c := faultFolder(t)
@@ -48,11 +48,11 @@ func faultPostgres(t *testing.T, more ...string) *faultCluster {
 	return c
 }
 
-// faultFolder returns a cluster that has nothing but its folder.
+// faultFolder returns a cluster that has only its folder.
 func faultFolder(t *testing.T) *faultCluster {
 	t.Helper()
 	c := &faultCluster{t: t, bin: faultPrograms(t), as: &syscall.SysProcAttr{}}
-	dir, err := os.MkdirTemp("/tmp", "holdfast-pg.*") // a socket's name must be short
+	dir, err := os.MkdirTemp("/tmp", "holdfast-pg.*") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,18 +70,19 @@ func faultFolder(t *testing.T) *faultCluster {
 func faultPrograms(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("initdb"); err == nil {
-		if whole, err := filepath.EvalSymlinks(path); err == nil { // the others are not always linked beside it
+		// The other programs are not always linked in the same folder.
+		if whole, err := filepath.EvalSymlinks(path); err == nil {
 			return filepath.Dir(whole)
 		}
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // fails only for a bad pattern
 	if len(found) == 0 {
-		t.Skip("there is no PostgreSQL here: initdb is neither in PATH nor in /usr/lib/postgresql")
+		t.Skip("PostgreSQL is not installed: initdb is neither in PATH nor in /usr/lib/postgresql")
 	}
 	return filepath.Dir(slices.Max(found))
 }
 
-// faultNobody is a user without privileges.
+// faultNobody returns a user without privileges.
 func faultNobody(t *testing.T) *syscall.Credential {
 	t.Helper()
 	for _, name := range []string{"postgres", "nobody"} {
@@ -94,17 +95,17 @@ func faultNobody(t *testing.T) *syscall.Credential {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		}
 	}
-	t.Skip("there is no user to run PostgreSQL as: it refuses to be root")
+	t.Skip("no user to run PostgreSQL, which refuses to run as root")
 	return nil
 }
 
 func (c *faultCluster) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.WithoutCancel(c.t.Context()), filepath.Join(c.bin, name), args...)
-	cmd.Dir, cmd.SysProcAttr = c.dir, c.as // the test's own folder may be closed to that user
+	cmd.Dir, cmd.SysProcAttr = c.dir, c.as // that user may not have access to the current folder
 	return cmd
 }
 
-// url is the address of the cluster's one database.
+// url returns the address of the cluster's database.
 func (c *faultCluster) url() string { return "postgres://holdfast@/postgres?host=" + c.dir }
 
 // start starts the server and waits until it answers.
@@ -118,7 +119,7 @@ func (c *faultCluster) start() {
 	}
 	c.cmd, c.gone = cmd, make(chan struct{})
 	go func(gone chan struct{}) {
-		_ = cmd.Wait() // it is always ended by a signal
+		_ = cmd.Wait() // a signal ends it in every case
 		close(gone)
 	}(c.gone)
 	procUntil(c.t, "PostgreSQL answers", func() bool {
@@ -130,25 +131,25 @@ func (c *faultCluster) start() {
 	})
 }
 
-// stop ends the server at once, as a crash would: SIGQUIT is its immediate
-// shutdown. It does nothing if the server is not running.
+// stop ends the server immediately, like a crash: SIGQUIT is its immediate shutdown. It does
+// nothing if the server is not running.
 func (c *faultCluster) stop() {
 	if c.cmd == nil {
 		return
 	}
-	_ = c.cmd.Process.Signal(syscall.SIGCONT) // for one that hangs
+	_ = c.cmd.Process.Signal(syscall.SIGCONT) // in case it is paused
 	_ = c.cmd.Process.Signal(syscall.SIGQUIT)
 	<-c.gone
 	c.cmd = nil
 }
 
-// hang stops or continues every process of the server. The parent of all comes
-// first, and is waited for: while it runs it could start one more.
+// hang pauses or continues every process of the server. It signals the parent process first and
+// waits for it, because a running parent could start another process.
 func (c *faultCluster) hang(sig syscall.Signal) {
 	c.t.Helper()
 	parent := c.cmd.Process.Pid
 	if _, _, ok := faultProcess(fmt.Sprintf("/proc/%d/stat", parent)); !ok {
-		c.t.Skip("no /proc to find the processes of PostgreSQL in")
+		c.t.Skip("no /proc, so the processes of PostgreSQL cannot be found")
 	}
 	_ = syscall.Kill(parent, sig)
 	procUntil(c.t, "PostgreSQL has had the signal", func() bool {
@@ -160,17 +161,17 @@ func (c *faultCluster) hang(sig syscall.Signal) {
 
 // signalChildren sends a signal to the processes that the server has started.
 func (c *faultCluster) signalChildren(sig syscall.Signal) {
-	all, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
-	for _, path := range all {
-		if of, _, ok := faultProcess(path); ok && of == c.cmd.Process.Pid {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // by the pattern
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
+	for _, path := range paths {
+		if parent, _, ok := faultProcess(path); ok && parent == c.cmd.Process.Pid {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // the pattern matches only digits
 			_ = syscall.Kill(pid, sig)                                // it may have ended
 		}
 	}
 }
 
-// faultProcess returns the parent of the process with this stat file, and
-// whether the process is stopped.
+// faultProcess reads the stat file of a process. It returns the parent of the process and whether
+// the process is paused.
 func faultProcess(path string) (parent int, stopped, ok bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -179,13 +180,13 @@ func faultProcess(path string) (parent int, stopped, ok bool) {
 	var pid int
 	var name, state string
 	if _, err := fmt.Sscan(string(text), &pid, &name, &state, &parent); err != nil {
-		return 0, false, false // a name with a space: not PostgreSQL's
+		return 0, false, false // a name with a space, so not a process of PostgreSQL
 	}
 	return parent, state == "T", true
 }
 
-// TestFaultPostgres takes the database away under load, in two ways, and gives
-// it back.
+// TestFaultPostgres makes the database unavailable under load, by a crash and by a hang, and
+// restores it.
 func TestFaultPostgres(t *testing.T) {
 	t.Parallel()
 	cluster, data := faultPostgres(t), t.TempDir()
@@ -197,7 +198,7 @@ func TestFaultPostgres(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := procStart(t, "HOLDFAST_DATA_DIR="+data, "HOLDFAST_DATABASE="+cluster.url())
 			mend := sync.OnceFunc(tt.mendIt)
-			defer mend() // for the tests after one that failed
+			defer mend() // also if the test fails
 			load := faultStartLoad(t, p)
 			tt.breakIt()
 			p.waitLog("changes of grants cannot be read")
@@ -215,7 +216,7 @@ func TestFaultPostgres(t *testing.T) {
 	}
 }
 
-// faultHealth fails the test unless the probes answer with these statuses.
+// faultHealth fails the test unless the probes return these statuses.
 func faultHealth(t *testing.T, p *proc, healthz, readyz int) {
 	t.Helper()
 	for path, want := range map[string]int{"/healthz": healthz, "/readyz": readyz} {
@@ -225,15 +226,15 @@ func faultHealth(t *testing.T, p *proc, healthz, readyz int) {
 	}
 }
 
-// A faultLoad is clients that read and write whatever happens.
+// A faultLoad runs clients that read and write all the time.
 type faultLoad struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	answers atomic.Int64
-	odd     chan string // the first answer nobody should get
+	odd     chan string // the first unexpected answer
 }
 
-// faultStartLoad returns once the clients are being served.
+// faultStartLoad starts clients and returns when they are served.
 func faultStartLoad(t *testing.T, p *proc) *faultLoad {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -252,8 +253,8 @@ func faultStartLoad(t *testing.T, p *proc) *faultLoad {
 	return l
 }
 
-// call makes one request. A request that was under way when the database hung
-// may end with its deadline: what became of it is not known.
+// call makes one request. A request during a hang of the database may time out, so its outcome is
+// unknown.
 func (l *faultLoad) call(ctx context.Context, api *procClient, method, path string) {
 	a, err := api.call(ctx, method, path, faultBody(method))
 	l.answers.Add(1)
@@ -267,15 +268,14 @@ func (l *faultLoad) call(ctx context.Context, api *procClient, method, path stri
 	}
 }
 
-// stop ends the clients, and fails the test if one got an answer that it should
-// not have got.
+// stop ends the clients and fails the test if one of them got an unexpected answer.
 func (l *faultLoad) stop(t *testing.T) {
 	t.Helper()
 	l.cancel()
 	l.wg.Wait()
 	select {
 	case text := <-l.odd:
-		t.Errorf("a client was told %s", text)
+		t.Errorf("a client got the unexpected answer %s", text)
 	default:
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// faultSoon is how long a client waits, at most, to hear that the database is
-// away: SQLite gives a lock five seconds, and a request has 30.
+// faultSoon is the longest time until a client learns that the database is unavailable: SQLite
+// waits five seconds for a lock, and a request has 30.
 const faultSoon = 20 * time.Second
 
-// faultGroups is a path that reads with GET and writes with POST.
+// faultGroups returns a path that reads with GET and writes with POST.
 func faultGroups(p *proc, method string) string {
 	if method == http.MethodPost {
 		return "/iam/v2beta1/groups/" + string(p.dev.Organization)
@@ -36,8 +36,8 @@ func faultBody(method string) any {
 	return nil
 }
 
-// faultUnavailable fails the test unless a request that begins now is soon
-// answered with the typed error of an outage.
+// faultUnavailable fails the test unless a new request gets the typed error of an outage within
+// faultSoon.
 func faultUnavailable(t *testing.T, p *proc, method string) {
 	t.Helper()
 	start := time.Now()
@@ -48,13 +48,13 @@ func faultUnavailable(t *testing.T, p *proc, method string) {
 	}
 	faultTyped(t, a)
 	if took > faultSoon {
-		t.Errorf("%s: told after %s, want %s", method, took, faultSoon)
+		t.Errorf("%s: answer after %s, want at most %s", method, took, faultSoon)
 	}
 	t.Logf("%s refused in %s", method, took.Round(time.Millisecond))
 }
 
-// faultTyped fails the test unless an answer is the error of an outage: code
-// 14, what it is, and when to try again.
+// faultTyped fails the test unless an answer is the error of an outage: code 14, with its reason
+// and the time to wait before a retry.
 func faultTyped(t *testing.T, a procAnswer) {
 	t.Helper()
 	var e struct {
@@ -70,8 +70,7 @@ func faultTyped(t *testing.T, a procAnswer) {
 	}
 }
 
-// faultRecovered fails the test unless the process, the same one, soon reads
-// and writes again.
+// faultRecovered fails the test unless the same process reads and writes again soon.
 func faultRecovered(t *testing.T, p *proc) {
 	t.Helper()
 	p.alive()
@@ -87,11 +86,12 @@ func faultRecovered(t *testing.T, p *proc) {
 	t.Logf("recovered in %s", time.Since(start).Round(time.Millisecond))
 }
 
-// TestFaultLocked has another process hold SQLite's write lock.
+// TestFaultLocked lets another process hold the write lock of SQLite.
 func TestFaultLocked(t *testing.T) {
 	path := storetest.SQLite(t)
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+path)
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)") // the server writes now and then by itself
+	// The server sometimes writes by itself, so the lock may not be free immediately.
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestFaultLocked(t *testing.T) {
 	}
 	faultUnavailable(t, p, http.MethodPost)
 	if got := p.owner().code(t.Context(), http.MethodGet, faultGroups(p, http.MethodGet), nil); got != http.StatusOK {
-		t.Errorf("a read beside the lock: %d", got)
+		t.Errorf("HTTP status of a read during the lock: %d", got)
 	}
 	if _, err := db.ExecContext(t.Context(), `ROLLBACK`); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestFaultLocked(t *testing.T) {
 	procNoDrift(t, storetest.Open(t, path))
 }
 
-// TestFaultFullDisk fills the disk under the database to the last byte.
+// TestFaultFullDisk fills the disk of the database to the last byte.
 func TestFaultFullDisk(t *testing.T) {
 	dir := faultDisk(t, 8<<20)
 	path := filepath.Join(dir, "holdfast.db")
@@ -120,7 +120,8 @@ func TestFaultFullDisk(t *testing.T) {
 	kept := []procGroup{faultMake(t, p)}
 	filler := faultFill(t, dir)
 	var refused procAnswer
-	procUntil(t, "writes are refused", func() bool { // the log of the database may have room left
+	// The write-ahead log of the database may still have space.
+	procUntil(t, "writes are refused", func() bool {
 		a, err := p.owner().call(t.Context(), http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost))
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +157,7 @@ func faultMake(t *testing.T, p *proc) procGroup {
 	return procMust[procGroup](t, p.owner(), http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost))
 }
 
-// faultKept fails the test unless every group is there.
+// faultKept fails the test unless every group exists.
 func faultKept(t *testing.T, p *proc, kept []procGroup) {
 	t.Helper()
 	for _, g := range kept {
@@ -167,14 +168,14 @@ func faultKept(t *testing.T, p *proc, kept []procGroup) {
 	}
 }
 
-// faultDisk mounts a disk of that size until the test ends. It skips the test
-// where only root may and the test is not root.
+// faultDisk mounts a disk of the given size until the test ends. It skips the test if mounting
+// needs root and the test does not run as root.
 func faultDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size))
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-		t.Skipf("a disk of its own can only be mounted by root: %v", err)
+		t.Skipf("only root can mount a disk: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -187,8 +188,7 @@ func faultDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// faultFill writes a file in dir until there is no room for another byte, and
-// returns its path.
+// faultFill writes a file in dir until the disk is full, and returns the file's path.
 func faultFill(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "filler"))

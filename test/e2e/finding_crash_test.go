@@ -25,28 +25,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A brokenGallery is what was acknowledged by a server that is killed again and again while it
-// inspects images and compares their packages with advisories.
+// A brokenGallery records the changes that were acknowledged by a server that is killed repeatedly
+// while it inspects images and matches their packages with advisories.
 type brokenGallery struct {
 	env   []string
 	kills int
 
-	mu       sync.Mutex
-	contents map[string]map[string]int  // by tag, the digit of the version of each package; nil if it cannot be read
-	fixed    map[string]galleryAdvisory // by id
-	repeat   []func(*proc) error        // what the server did not answer to
+	mu sync.Mutex
+	// Minor version of each package, by tag. A nil map means that the image cannot be read.
+	contents map[string]map[string]int
+	fixed    map[string]galleryAdvisory // by ID
+	repeat   []func(*proc) error        // requests without an answer
 }
 
-// A galleryAdvisory says that a package has a mistake before 1.fixed.0.
+// A galleryAdvisory describes a vulnerability of a package before version 1.fixed.0.
 type galleryAdvisory struct {
 	name           string
 	fixed, edition int
 }
 
-// TestFindingsCrash kills the server while it inspects images and compares packages. In the
-// end every image that was pushed is inspected, or said not to be understood, and what is
-// wrong with it is what a join of everything gives. HOLDFAST_TEST_KILLS says how often it
-// is killed.
+// TestFindingsCrash kills the server while it inspects images and matches packages. In the end
+// every pushed image is inspected or marked as not understood, and its findings are equal to a full
+// join of packages and advisories. HOLDFAST_TEST_KILLS sets the number of kills.
 func TestFindingsCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -59,8 +59,11 @@ func TestFindingsCrash(t *testing.T) {
 		}
 		dir := t.TempDir()
 		w := &brokenGallery{
-			env:   []string{"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url, "HOLDFAST_INSPECT_WORKERS=2"},
-			kills: kills, contents: map[string]map[string]int{}, fixed: map[string]galleryAdvisory{}}
+			env:      []string{"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url, "HOLDFAST_INSPECT_WORKERS=2"},
+			kills:    kills,
+			contents: map[string]map[string]int{},
+			fixed:    map[string]galleryAdvisory{},
+		}
 		for round := range kills {
 			w.load(t, procStart(t, w.env...), round)
 		}
@@ -72,7 +75,7 @@ func TestFindingsCrash(t *testing.T) {
 	})
 }
 
-// again repeats what was not answered, so that it is known whether it was done.
+// again repeats the requests without an answer, so that their outcome is known.
 func (w *brokenGallery) again(t *testing.T, p *proc) {
 	t.Helper()
 	for _, f := range w.repeat {
@@ -83,7 +86,7 @@ func (w *brokenGallery) again(t *testing.T, p *proc) {
 	w.repeat = nil
 }
 
-// load pushes and imports until the server is killed.
+// load pushes images and imports advisories until the server is killed.
 func (w *brokenGallery) load(t *testing.T, p *proc, round int) {
 	t.Helper()
 	w.again(t, p)
@@ -115,7 +118,7 @@ func (w *brokenGallery) load(t *testing.T, p *proc, round int) {
 	loading.Wait()
 }
 
-// push returns what pushes an image of packages, every fifth of which cannot be read.
+// push returns a function that pushes an image with packages. Every fifth image cannot be read.
 func (w *brokenGallery) push(tag string) func(*proc) error {
 	has := map[string]int{}
 	for range 1 + rand.IntN(4) {
@@ -155,7 +158,7 @@ func (w *brokenGallery) push(tag string) func(*proc) error {
 	}
 }
 
-// publish returns what imports an advisory, or another edition of one.
+// publish returns a function that imports a new advisory or a new version of one.
 func (w *brokenGallery) publish(round int) func(*proc) error {
 	id := fmt.Sprintf("X-%d", rand.IntN(8))
 	w.mu.Lock()
@@ -189,7 +192,7 @@ func (p *proc) importRecord(record []byte) error {
 	}
 	for _, v := range []any{string(p.dev.Organization), doc("a.json", len(record)), record} {
 		if err := stream.Send(part(v)); err != nil {
-			break // what is received says why
+			break // the received error has the reason
 		}
 	}
 	_ = stream.CloseSend() // as above
@@ -207,7 +210,7 @@ func (p *proc) importRecord(record []byte) error {
 	}
 }
 
-// survey waits until all images are inspected, and compares what is told about them.
+// survey waits until all images are inspected and compares their findings with the expected ones.
 func (w *brokenGallery) survey(t *testing.T, p *proc) {
 	t.Helper()
 	c := p.owner()
@@ -239,11 +242,12 @@ func (w *brokenGallery) survey(t *testing.T, p *proc) {
 		if has == nil {
 			want = "STATE_NOT_UNDERSTOOD"
 		}
-		if strings.Contains(got.Reason, "begun several times") && w.kills > 5 { // it was in work at several kills
+		// The image was being inspected during several kills.
+		if strings.Contains(got.Reason, "begun several times") && w.kills > 5 {
 			continue
 		}
 		if got.State != want {
-			t.Errorf("%s is %s (%s), want %s", tag, got.State, got.Reason, want)
+			t.Errorf("state of %s: %s (%s), want %s", tag, got.State, got.Reason, want)
 			continue
 		}
 		if has != nil {
@@ -252,7 +256,8 @@ func (w *brokenGallery) survey(t *testing.T, p *proc) {
 	}
 }
 
-// compare waits until the last advisories were compared, because nothing tells when that is.
+// compare polls the findings of an image until they match, because no event announces that the last
+// advisories were matched.
 func (w *brokenGallery) compare(t *testing.T, c *procClient, tag, path string, has map[string]int) {
 	t.Helper()
 	var want []string
@@ -277,12 +282,12 @@ func (w *brokenGallery) compare(t *testing.T, c *procClient, tag, path string, h
 		if err := json.Unmarshal(answer.body, &got); err != nil {
 			t.Fatal(err)
 		}
-		var told []string
+		var lines []string
 		for _, f := range got.Findings {
-			told = append(told, f.AdvisoryID+" "+f.Package.Purl)
+			lines = append(lines, f.AdvisoryID+" "+f.Package.Purl)
 		}
-		slices.Sort(told)
-		if diff = cmp.Diff(strings.Join(want, "\n"), strings.Join(told, "\n")); diff == "" {
+		slices.Sort(lines)
+		if diff = cmp.Diff(strings.Join(want, "\n"), strings.Join(lines, "\n")); diff == "" {
 			return
 		}
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/inspecttest"
 )
 
-// A fact is what a published advisory says about a package: which versions have the mistake.
+// A fact is the statement of a published advisory about a package: the range of affected versions.
 type fact struct{ id, alias, ecosystem, name, introduced, fixed string }
 
-// facts are all that the databases of Go and AlmaLinux say, as of August 2026, about the
-// packages of the image of TestFindingsGolden, and about the same packages in another
-// release. The database of Go is by the Go authors (CC-BY 4.0), that of AlmaLinux by AlmaLinux
-// OS (MIT); the texts of the advisories are not here.
+// facts holds all statements of the databases of Go and AlmaLinux, as of August 2026, about the
+// packages in the image of TestFindingsGolden, and about the same packages in another release. The
+// Go database is by the Go authors (CC-BY 4.0), the AlmaLinux database by AlmaLinux OS (MIT). The
+// texts of the advisories are not included.
 var facts = []fact{
 	{"GO-2020-0001", "CVE-2020-36567", "Go", "github.com/gin-gonic/gin", "0", "1.6.0"},
 	{"GO-2021-0052", "CVE-2020-28483", "Go", "github.com/gin-gonic/gin", "0", "1.7.7"},
@@ -68,19 +68,19 @@ var facts = []fact{
 	{"ALSA-2025:21015", "", "AlmaLinux:10", "vim-minimal", "0", "2:9.1.083-6.el10_1"},
 }
 
-// goldenFindings is what is wrong with the image, as it was read off the facts by hand. Of each
-// package those are left out that say it is fixed in this version or before:
+// goldenFindings are the expected findings of the image. A person derived them from the facts, and
+// left out the facts whose fixed version is the version in the image or an earlier one:
 //
 //   - golang.org/x/text is 0.3.6: 0.3.3 comes before it; 0.39.0 comes after it.
 //   - gopkg.in/yaml.v2 is 2.2.3, in which GO-2021-0061 is fixed.
 //   - github.com/gin-gonic/gin is 1.3.0: GO-2023-1737 came with a commit after it.
 //   - github.com/dgrijalva/jwt-go is 3.2.0+incompatible, and will never be fixed.
-//   - openssl-libs is 1:3.0.7-25.el9_3, in which ALSA-2024:0310 is fixed. For rpm 27.el9 comes
-//     after 25.el9_3, because 27 comes after 25.
+//   - openssl-libs is 1:3.0.7-25.el9_3, in which ALSA-2024:0310 is fixed. In the order of
+//     rpm, 27.el9 comes after 25.el9_3, because 27 comes after 25.
 //   - vim-minimal is 2:8.2.2637-26.el9_8.6: el9_8.10 and el9_8.13 come after it, because 10 and 13
 //     come after 6.
-//   - What is said about AlmaLinux 10 is not about this image, nor is what AlmaLinux says about
-//     packages that it does not have.
+//   - The facts about AlmaLinux 10 do not apply to this image, nor do the facts about packages that
+//     the image does not contain.
 var goldenFindings = []string{
 	"ALSA-2024:2447 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.0.7-27.el9",
 	"ALSA-2024:6783 openssl-libs 1:3.0.7-25.el9_3 fixed in 1:3.0.7-28.el9_4",
@@ -103,7 +103,7 @@ var goldenFindings = []string{
 	"GO-2026-5970 golang.org/x/text 0.3.6 fixed in 0.39.0",
 }
 
-// goldenImage is a layer of AlmaLinux 9 with a program of Go.
+// goldenImage returns a layer of AlmaLinux 9 with a Go program.
 func goldenImage(t *testing.T) string {
 	t.Helper()
 	program := inspecttest.GoProgram(t, "example.com/app", map[string]string{
@@ -131,7 +131,7 @@ func goldenImage(t *testing.T) string {
 	})
 }
 
-// record returns a fact as a record of OSV.
+// record returns a fact as an OSV record.
 func (f fact) record() []byte {
 	kind, events := "ECOSYSTEM", fmt.Sprintf(`{"introduced":%q}`, f.introduced)
 	if f.ecosystem == "Go" {
@@ -153,19 +153,19 @@ func (f fact) record() []byte {
 		f.id, called, aliases, f.ecosystem, f.name, kind, events)
 }
 
-// publishFacts imports what is known about an ecosystem: all of the real database if there is one
-// in the folder that HOLDFAST_TEST_DATA names, otherwise the facts.
+// publishFacts imports the advisories of an ecosystem: the whole public database if the folder in
+// HOLDFAST_TEST_DATA has it, otherwise the facts.
 func (w *world) publishFacts(t *testing.T, group, ecosystem string) {
 	t.Helper()
 	if folder := os.Getenv("HOLDFAST_TEST_DATA"); folder != "" {
 		name := "osv-" + strings.ToLower(ecosystem) + ".zip"
-		all, err := os.ReadFile(filepath.Join(folder, name))
+		archive, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts := []any{group, doc(name, len(all))}
-		for some := range slices.Chunk(all, 1<<20) {
-			parts = append(parts, some)
+		parts := []any{group, doc(name, len(archive))}
+		for chunk := range slices.Chunk(archive, 1<<20) {
+			parts = append(parts, chunk)
 		}
 		if _, st := w.takeIn(t, w.Token, parts...); st != nil {
 			t.Fatal(st)
@@ -179,9 +179,9 @@ func (w *world) publishFacts(t *testing.T, group, ecosystem string) {
 	}
 }
 
-// TestFindingsGolden: what is found in an image of known contents, and what is wrong with it by
-// published advisories, is exactly what a person has read off them. The advisories of Go are
-// there before the image, those of AlmaLinux after it.
+// TestFindingsGolden checks that the packages and findings of an image with known contents are
+// exactly the ones that a person derived from the published advisories. The Go advisories are
+// imported before the image is pushed, the AlmaLinux advisories after it.
 func TestFindingsGolden(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -197,11 +197,13 @@ func TestFindingsGolden(t *testing.T) {
 			for p := (&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "golden", PageSize: 200}); ; {
 				m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, p)
 				for _, f := range m.GetFindings() {
-					if f.GetPackage().GetName() == "stdlib" { // depends on the Go that runs this test
+					// The stdlib version is the Go version that runs this test.
+					if f.GetPackage().GetName() == "stdlib" {
 						continue
 					}
-					got = append(got, fmt.Sprintf("%s %s %s fixed in %s", f.GetAdvisoryId(), f.GetPackage().GetName(),
-						f.GetPackage().GetVersion(), strings.Join(f.GetFixedVersions(), ",")))
+					got = append(got, fmt.Sprintf("%s %s %s fixed in %s",
+						f.GetAdvisoryId(), f.GetPackage().GetName(), f.GetPackage().GetVersion(),
+						strings.Join(f.GetFixedVersions(), ",")))
 				}
 				if m.GetNextPageToken() == "" {
 					break
@@ -213,7 +215,7 @@ func TestFindingsGolden(t *testing.T) {
 			return diff == "" || len(got) > len(goldenFindings)
 		})
 		if diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("findings (-want +got):\n%s", diff)
 		}
 		for _, tt := range []struct {
 			id   string

@@ -17,8 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// foundIn returns what a caller is told is wrong in a group, and how many images it has.
-func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (all []string, images int) {
+// foundIn returns the findings of a group that a caller sees, and the number of images in the
+// group.
+func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (lines []string, images int) {
 	t.Helper()
 	m := must[*findingspb.ListGroupFindingsResponse](t, call, bearer, &findingspb.ListGroupFindingsRequest{
 		GroupUid: group,
@@ -29,16 +30,15 @@ func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (all 
 			tags = append(tags, i.GetRepo()+":"+strings.Join(i.GetTags(), ","))
 		}
 		slices.Sort(tags)
-		all = append(all, fmt.Sprint(f.GetAdvisoryId(), " ", f.GetPackage().GetName(), " ", f.GetImageCount(), " ", tags))
+		lines = append(lines, fmt.Sprint(f.GetAdvisoryId(), " ", f.GetPackage().GetName(), " ", f.GetImageCount(), " ", tags))
 	}
-	if int(m.GetTotalCount()) != len(all) {
-		t.Errorf("the total is %d of %d", m.GetTotalCount(), len(all))
+	if int(m.GetTotalCount()) != len(lines) {
+		t.Errorf("total %d, but %d findings", m.GetTotalCount(), len(lines))
 	}
-	return all, int(m.GetCoverage().GetImages())
+	return lines, int(m.GetCoverage().GetImages())
 }
 
-// TestGroupFindings asks what is wrong in groups and repos, as everybody, over both
-// protocols.
+// TestGroupFindings lists the findings of groups and repos as every caller, over both protocols.
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -80,24 +80,27 @@ func TestGroupFindings(t *testing.T) {
 						t.Errorf("the summary of %s in %q: %v", tt.who, tt.group, sum)
 					}
 				}
-				g.tellsNoStranger(t, call)
+				g.hidesGroupFindings(t, call)
 			})
 		}
 		g.exceptsInGroups(t)
 	})
 }
 
-// exceptsInGroups makes an exception on a folder: everybody who sees findings of groups is told
-// in how many of the images that they see it holds.
+// exceptsInGroups creates an exception on a folder. Each caller sees for how many of the visible
+// images the exception holds.
 func (g *gallery) exceptsInGroups(t *testing.T) {
 	t.Helper()
-	must[*findingspb.Exception](t, g.overGRPC, g.full["org"], &findingspb.CreateExceptionRequest{Parent: g.org,
-		Exception: &findingspb.Exception{TargetUid: g.folder, AdvisoryId: "CVE-3", Reason: "not called"}})
+	must[*findingspb.Exception](t, g.overGRPC, g.full["org"], &findingspb.CreateExceptionRequest{
+		Parent:    g.org,
+		Exception: &findingspb.Exception{TargetUid: g.folder, AdvisoryId: "CVE-3", Reason: "not called"},
+	})
 	for protocol, call := range g.protocols() {
 		for _, tt := range []struct {
 			who, group string
-			want       string // the state of what is wrong with left, and the number of images, excepted ones and all
-			excepted   int64  // in the summary
+			// State of the finding in left, number of excepted images, and number of images.
+			want     string
+			excepted int64 // in the summary
 		}{
 			{"org", "", "STATE_OPEN 1 of 2", 1},
 			{"org", g.org, "STATE_OPEN 1 of 2", 1},
@@ -112,7 +115,7 @@ func (g *gallery) exceptsInGroups(t *testing.T) {
 				for _, f := range m.GetFindings() {
 					got += fmt.Sprintf("%s %d of %d", f.GetState(), f.GetExceptedImageCount(), f.GetImageCount())
 					if f.GetState() != state || (f.GetExceptionUid() != "") != (state == findingspb.State_STATE_EXCEPTED) {
-						t.Errorf("over %s, %s asked for %s and is told %v", protocol, tt.who, state, f)
+						t.Errorf("over %s, %s asked for %s and gets %v", protocol, tt.who, state, f)
 					}
 				}
 			}
@@ -120,23 +123,23 @@ func (g *gallery) exceptsInGroups(t *testing.T) {
 				GroupUid: tt.group,
 			})
 			if got != tt.want || sum.GetTotal().GetExcepted() != tt.excepted {
-				t.Errorf("over %s, %s is told of %q: %q, want %q; %d excepted, want %d", protocol, tt.who, tt.group, got, tt.want,
+				t.Errorf("over %s, %s gets for %q: %q, want %q; %d excepted, want %d", protocol, tt.who, tt.group, got, tt.want,
 					sum.GetTotal().GetExcepted(), tt.excepted)
 			}
 		}
 	}
 }
 
-// repo2 pushes the same image to a repo of the sibling.
+// repo2 pushes the same image to a repo in the sibling folder.
 func (g *gallery) repo2(t *testing.T) {
 	t.Helper()
-	there := &gallery{hierarchy: g.hierarchy, repo: g.hierarchy.repo(t, g.sibling, "copy")}
+	sibling := &gallery{hierarchy: g.hierarchy, repo: g.hierarchy.repo(t, g.sibling, "copy")}
 	g.pushImage(t, "dev/sibling/copy", "v1", "amd64", bookworm(t))
-	there.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
+	sibling.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
 }
 
-// tellsNoStranger asks without a token, and with one that is narrowed to something else.
-func (g *gallery) tellsNoStranger(t *testing.T, call caller) {
+// hidesGroupFindings lists findings without a token, and with tokens that lack one capability.
+func (g *gallery) hidesGroupFindings(t *testing.T, call caller) {
 	t.Helper()
 	for _, lacks := range []resource.Capability{resource.RepoList, resource.ReportsList, resource.AdvisoriesList} {
 		var has []resource.Capability
@@ -148,18 +151,18 @@ func (g *gallery) tellsNoStranger(t *testing.T, call caller) {
 		caps := resource.NewCapabilities(has...)
 		narrow := g.mint(t, g.Owner, token.Claims{Caps: &caps})
 		if got, images := g.foundIn(t, call, narrow, g.org); len(got) > 0 || images > 0 && lacks != resource.AdvisoriesList {
-			t.Errorf("a token without %v is told %v of %d images", lacks, got, images)
+			t.Errorf("a token without %v gets %v and %d images", lacks, got, images)
 		}
 		sum := must[*findingspb.GetSummaryResponse](t, call, narrow, &findingspb.GetSummaryRequest{GroupUid: g.org})
 		if n := sum.GetTotal().GetNow().GetOpen(); n > 0 || len(sum.GetRows()) > 0 && lacks != resource.AdvisoriesList {
-			t.Errorf("a token without %v is told of %d findings: %v", lacks, n, sum.GetRows())
+			t.Errorf("a token without %v gets %d findings: %v", lacks, n, sum.GetRows())
 		}
 	}
 	for _, in := range []proto.Message{
 		&findingspb.ListGroupFindingsRequest{GroupUid: g.org}, &findingspb.GetSummaryRequest{},
 	} {
 		if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-			t.Errorf("%T of a stranger: %v", in, st)
+			t.Errorf("%T without a token: %v", in, st)
 		}
 	}
 }

@@ -15,38 +15,38 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// bomOf is an SBOM of packages.
+// bomOf returns an SBOM with these packages.
 func bomOf(purls ...string) string {
-	var all []string
+	var components []string
 	for _, p := range purls {
-		all = append(all, fmt.Sprintf(`{"type":"library","name":"n","purl":%q}`, p))
+		components = append(components, fmt.Sprintf(`{"type":"library","name":"n","purl":%q}`, p))
 	}
 	return `{"bomFormat":"CycloneDX","specVersion":"1.5","metadata":{"tools":[{"name":"made","version":"1"}],` +
 		`"component":{"type":"container","name":"x","purl":"pkg:oci/x@sha256:1"}},"components":[` +
-		strings.Join(all, ",") + `]}`
+		strings.Join(components, ",") + `]}`
 }
 
 const bomType = "application/vnd.cyclonedx+json"
 
-// origins returns how each package of an image is known.
+// origins returns the origins of each package of an image, by the package's name.
 func (g *gallery) origins(t *testing.T, call caller, bearer, repo, reference string) map[string]string {
 	t.Helper()
 	m := must[*findingspb.ListPackagesResponse](t, call, bearer, &findingspb.ListPackagesRequest{
 		RepoUid: repo, Reference: reference,
 	})
-	all := map[string]string{}
+	byName := map[string]string{}
 	for _, p := range m.GetPackages() {
 		var kinds []string
 		for _, o := range p.GetOrigins() {
 			kinds = append(kinds, o.GetKind())
 		}
-		all[p.GetPackage().GetName()] = strings.Join(kinds, ",")
+		byName[p.GetPackage().GetName()] = strings.Join(kinds, ",")
 	}
-	return all
+	return byName
 }
 
-// TestAttachedSBOMs: what an SBOM lists is a second origin of the packages of an image, in
-// the repo that it is attached in, and nowhere else.
+// TestAttachedSBOMs checks that an SBOM is a second origin for the packages of an image, but only
+// in the repo in which the SBOM is attached.
 func TestAttachedSBOMs(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -75,7 +75,7 @@ func TestAttachedSBOMs(t *testing.T) {
 		}
 		g.oci(t, g.RegistryToken, http.MethodDelete, "/v2/dev/folder/app/manifests/"+attached, "")
 		if found := g.found(t, g.overGRPC, g.full["org"]); len(found) > 0 {
-			t.Errorf("after the SBOM was deleted: %v", found)
+			t.Errorf("findings after the SBOM was deleted: %v", found)
 		}
 		procUntil(t, "no image is affected any more", func() bool {
 			return must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{
@@ -85,7 +85,8 @@ func TestAttachedSBOMs(t *testing.T) {
 	})
 }
 
-// showsOrigins: the difference between an SBOM and the files is shown, with who says what.
+// showsOrigins checks that the API shows the differences between an SBOM and the files of the
+// image, with their origins.
 func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 	t.Helper()
 	if diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index,sbom", "right": "sbom"},
@@ -98,11 +99,11 @@ func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 	i := m.GetInspection()
 	c := i.GetCoverage()
 	if c.GetPackages() != 3 || c.GetSbomOnly() != 1 || c.GetIndexOnly() != 1 || len(i.GetSboms()) != 1 {
-		t.Fatalf("known: %v", i)
+		t.Fatalf("inspection: %v", i)
 	}
 	s := i.GetSboms()[0]
 	if s.GetFormat() != "CycloneDX" || s.GetTool() != "made-1" || s.GetPackages() != 2 || len(s.GetWarnings()) != 0 {
-		t.Errorf("the SBOM: %v", s)
+		t.Errorf("SBOM: %v", s)
 	}
 	f := m.GetFindings()[0]
 	o := f.GetOrigins()[0]
@@ -112,26 +113,27 @@ func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 	}
 	images := must[*findingspb.ListAffectedImagesResponse](t, call,
 		g.full["folder"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
-	if images.GetTotalCount() != 0 { // the advisory is above the folder
-		t.Errorf("who sees the folder alone is told %v", images)
+	// The advisory belongs to the organization.
+	if images.GetTotalCount() != 0 {
+		t.Errorf("caller with rights on only the folder gets %v", images)
 	}
 	images = must[*findingspb.ListAffectedImagesResponse](t, call, g.full["org"], &findingspb.ListAffectedImagesRequest{
 		AdvisoryId: "CVE-7",
 	})
 	if images.GetTotalCount() != 1 || images.GetImages()[0].GetPlatform() != "linux/amd64" ||
 		images.GetImages()[0].GetOrigin() != "sbom" {
-		t.Errorf("affected: %v", images)
+		t.Errorf("affected images: %v", images)
 	}
 	left := must[*findingspb.SearchPackagesResponse](t, call, g.full["org"], &findingspb.SearchPackagesRequest{
 		Purl: "pkg:npm/left",
 	})
 	if left.GetTotalCount() != 1 || left.GetImages()[0].GetOrigin() != "index" {
-		t.Errorf("what both know: %v", left)
+		t.Errorf("images with a package that both origins list: %v", left)
 	}
 }
 
-// keepsClaimsHere: another organization has the same image, and does not learn what is
-// claimed here; nor does a stranger or a narrowed token.
+// keepsClaimsHere checks that another organization with the same image, a stranger and a narrowed
+// token do not see the contents of an SBOM that is attached here.
 func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
 	t.Helper()
 	diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index"},
@@ -143,7 +145,7 @@ func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
 		RepoUid: theirs, Reference: "v1",
 	})
 	if len(i.GetSboms()) > 0 || i.GetCoverage().GetPackages() != 2 || i.GetCoverage().GetIndexOnly() != 0 {
-		t.Errorf("another organization is told %v", i)
+		t.Errorf("another organization gets the inspection %v", i)
 	}
 	for purl, want := range map[string]int64{"pkg:npm/right": 0, "pkg:npm/left": 1} {
 		m := must[*findingspb.SearchPackagesResponse](t, call, g.full["other"], &findingspb.SearchPackagesRequest{Purl: purl})
@@ -155,13 +157,13 @@ func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
 		AdvisoryId: "CVE-7",
 	})
 	if m.GetTotalCount() != 0 {
-		t.Errorf("another organization's images: %v", m)
+		t.Errorf("affected images for another organization: %v", m)
 	}
-	g.tellsNobodyElse(t, call)
+	g.hidesFindings(t, call)
 }
 
-// TestSBOMOfUnknown: of an image that is not understood, what an attached SBOM lists is told,
-// and that the image is not understood.
+// TestSBOMOfUnknown attaches an SBOM to an image that cannot be inspected. The API returns the
+// packages in the SBOM, and still says that the image was not understood.
 func TestSBOMOfUnknown(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -181,7 +183,7 @@ func TestSBOMOfUnknown(t *testing.T) {
 		i := m.GetInspection()
 		if i.GetState() != findingspb.Inspection_STATE_NOT_UNDERSTOOD || i.GetReason() != reason || len(i.GetSboms()) != 1 ||
 			len(i.GetSboms()[0].GetWarnings()) != 1 || i.GetCoverage().GetSbomOnly() != 1 {
-			t.Fatalf("known: %v", i)
+			t.Fatalf("inspection: %v", i)
 		}
 		return len(m.GetFindings()) == 1 && m.GetFindings()[0].GetOrigin() == "sbom"
 	})
@@ -189,12 +191,12 @@ func TestSBOMOfUnknown(t *testing.T) {
 		AdvisoryId: "CVE-7",
 	})
 	if images.GetTotalCount() != 1 || images.GetImages()[0].GetDigest() != broken {
-		t.Errorf("affected: %v", images)
+		t.Errorf("affected images: %v", images)
 	}
 }
 
-// TestApiV1FromFindings: version 1 answers from findings what nobody has attached a report
-// about, in the words of reports; and as before if there is one, or nothing can be said.
+// TestApiV1FromFindings checks that version 1 answers from findings, in the form of a report, if an
+// image has no attached report. With a report, or without advisories, the answers are as before.
 func TestApiV1FromFindings(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -240,9 +242,9 @@ func TestApiV1FromFindings(t *testing.T) {
 	}
 	r := g.send(t, g.Token, "GET", "/registry/v1/vuln_reports/raw?digest="+g.digest, "")
 	if r.status != http.StatusNotFound {
-		t.Errorf("the document: %d %s", r.status, r.body)
+		t.Errorf("raw report: %d %s", r.status, r.body)
 	}
-	g.tellsV1NobodyElse(t, report, counts, reports)
+	g.hidesV1Reports(t, report, counts, reports)
 	g.attach(t, "dev/folder/app", "", g.digest, "application/json", grypeOf("CVE-9", "Low", "2026-01-01T00:00:00Z"))
 	g.fetch(t, report, &got)
 	g.fetch(t, counts, &tallies)
@@ -254,8 +256,8 @@ func TestApiV1FromFindings(t *testing.T) {
 	}
 }
 
-// tellsV1NobodyElse asks for reports as those who may not know what the findings are.
-func (g *gallery) tellsV1NobodyElse(t *testing.T, paths ...string) {
+// hidesV1Reports requests reports as callers who may not see the findings.
+func (g *gallery) hidesV1Reports(t *testing.T, paths ...string) {
 	t.Helper()
 	caps := resource.NewCapabilities(resource.RepoList, resource.ImageReportsList, resource.ReportsList)
 	for who, bearer := range map[string]string{

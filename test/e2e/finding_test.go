@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// layerOf returns a compressed layer of files, by path. Those in usr/bin can be run.
+// layerOf returns a compressed layer with these files, by path. Files in usr/bin are executable.
 func layerOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	layer, err := packLayer(files)
@@ -54,7 +54,7 @@ func packLayer(files map[string]string) (string, error) {
 	return b.String(), err
 }
 
-// bookworm is a layer with a distribution, one of its packages, and a package of npm.
+// bookworm returns a layer with a distribution, one of its packages, and an npm package.
 func bookworm(t *testing.T) string {
 	return layerOf(t, map[string]string{
 		"etc/os-release": "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\nPRETTY_NAME=\"Debian GNU/Linux " +
@@ -65,7 +65,7 @@ func bookworm(t *testing.T) string {
 	})
 }
 
-// osvOf is a record of OSV.
+// osvOf returns an OSV record.
 func osvOf(id, alias, ecosystem, name, fixed string) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"modified":"2026-01-02T03:04:05Z","aliases":[%q],"summary":"bad",`+
 		`"severity":[{"type":"CVSS_V3","score":"CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}],`+
@@ -82,7 +82,7 @@ func (w *world) publish(t *testing.T, group string, record []byte) {
 	}
 }
 
-// A gallery is a world in which images are inspected, with one in the folder.
+// A gallery is a world that inspects images, with one image in the folder.
 type gallery struct {
 	*hierarchy
 	repo, digest string
@@ -97,7 +97,7 @@ func newGallery(t *testing.T, url string) *gallery {
 	return g
 }
 
-// await waits until an image is in a state.
+// await waits until the inspection of an image has the given state.
 func (g *gallery) await(t *testing.T, tag string, want findingspb.Inspection_State) *findingspb.Inspection {
 	t.Helper()
 	var got *findingspb.Inspection
@@ -110,26 +110,27 @@ func (g *gallery) await(t *testing.T, tag string, want findingspb.Inspection_Sta
 	return got
 }
 
-// found returns what a caller is told is wrong with the image.
+// found returns the findings of the image that a caller sees.
 func (g *gallery) found(t *testing.T, call caller, bearer string) []string {
 	t.Helper()
 	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{
 		RepoUid: g.repo, Reference: "v1",
 	})
-	var all []string
+	var lines []string
 	for _, f := range m.GetFindings() {
-		all = append(all, strings.Join([]string{
+		lines = append(lines, strings.Join([]string{
 			f.GetAdvisoryId(), strings.Join(f.GetAliases(), ","), f.GetPackage().GetPurl(),
-			strings.Join(f.GetFixedVersions(), ","), f.GetSeverity().String()}, " "))
+			strings.Join(f.GetFixedVersions(), ","), f.GetSeverity().String(),
+		}, " "))
 	}
-	if int(m.GetTotalCount()) != len(all) {
-		t.Errorf("the total is %d of %d", m.GetTotalCount(), len(all))
+	if int(m.GetTotalCount()) != len(lines) {
+		t.Errorf("total %d, but %d findings", m.GetTotalCount(), len(lines))
 	}
-	return all
+	return lines
 }
 
-// TestImageFindings pushes an image and imports advisories. Each caller is told what the
-// advisories in their reach say about the images in their reach, over both protocols.
+// TestImageFindings pushes an image and imports advisories. Each caller sees the findings for which
+// the caller may see both the advisory and the image, over both protocols.
 func TestImageFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -147,9 +148,9 @@ func TestImageFindings(t *testing.T) {
 					t.Errorf("the owner: %s", diff)
 				}
 				if diff := cmp.Diff([]string{left}, g.found(t, call, g.full["folder"])); diff != "" {
-					t.Errorf("who sees the folder alone: %s", diff)
+					t.Errorf("caller with rights on only the folder: %s", diff)
 				}
-				g.tellsNobodyElse(t, call)
+				g.hidesFindings(t, call)
 				g.countsImages(t, call)
 			})
 		}
@@ -157,8 +158,8 @@ func TestImageFindings(t *testing.T) {
 	})
 }
 
-// tellsNobodyElse asks as those who may not know.
-func (g *gallery) tellsNobodyElse(t *testing.T, call caller) {
+// hidesFindings lists findings as callers who may not see them.
+func (g *gallery) hidesFindings(t *testing.T, call caller) {
 	t.Helper()
 	caps := resource.NewCapabilities(resource.GroupsList)
 	narrow := g.mint(t, g.Owner, token.Claims{Caps: &caps})
@@ -171,30 +172,30 @@ func (g *gallery) tellsNobodyElse(t *testing.T, call caller) {
 			"another organization": g.full["other"], "a sibling": g.full["sibling"], "a narrowed token": narrow,
 		} {
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
-				t.Errorf("%s of %s: %v", name, who, st)
+				t.Errorf("%s as %s: %v", name, who, st)
 			}
 		}
 		if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-			t.Errorf("%s of a stranger: %v", name, st)
+			t.Errorf("%s without a token: %v", name, st)
 		}
 	}
-	// Whoever writes the last segment of the repo below a group of their own finds nothing.
+	// A UID that joins the caller's own group and the last segment of the repo finds nothing.
 	stolen := g.other + g.repo[strings.LastIndexByte(g.repo, '/'):]
 	_, st := call(t, g.full["other"], &findingspb.ListFindingsRequest{RepoUid: stolen, Reference: g.digest})
 	if st.Code() != codes.NotFound {
-		t.Errorf("another's image below one's own group: %v", st)
+		t.Errorf("a foreign image below the caller's own group: %v", st)
 	}
 	for place, uid := range map[string]string{"repo": g.repo, "folder": g.folder} {
 		stolen := g.other + uid[strings.LastIndexByte(uid, '/'):]
 		m := must[*findingspb.SearchPackagesResponse](t, call, g.full["other"],
 			&findingspb.SearchPackagesRequest{Purl: "pkg:npm/left", GroupUid: stolen})
 		if m.GetTotalCount() != 0 || len(m.GetImages()) != 0 {
-			t.Errorf("another's %s below one's own group has %d images", place, m.GetTotalCount())
+			t.Errorf("a foreign %s below the caller's own group has %d images", place, m.GetTotalCount())
 		}
 	}
 }
 
-// countsImages asks which images an advisory affects, and which have a package.
+// countsImages lists the images that an advisory affects, and the images that contain a package.
 func (g *gallery) countsImages(t *testing.T, call caller) {
 	t.Helper()
 	for _, tt := range []struct {
@@ -211,7 +212,7 @@ func (g *gallery) countsImages(t *testing.T, call caller) {
 			AdvisoryId: tt.id,
 		})
 		if int(m.GetTotalCount()) != tt.want || len(m.GetImages()) != tt.want {
-			t.Errorf("%s: %d images, and %d told", tt.who, m.GetTotalCount(), len(m.GetImages()))
+			t.Errorf("%s: total %d, and %d images", tt.who, m.GetTotalCount(), len(m.GetImages()))
 		}
 		for _, i := range m.GetImages() {
 			if i.GetRepo() != "dev/folder/app" || i.GetDigest() != g.digest || !slices.Equal(i.GetTags(), []string{"v1"}) {
@@ -238,26 +239,28 @@ func (g *gallery) countsImages(t *testing.T, call caller) {
 		m := must[*findingspb.SearchPackagesResponse](t, call, tt.bearer,
 			&findingspb.SearchPackagesRequest{Purl: tt.purl, Range: tt.in, GroupUid: tt.group})
 		if int(m.GetTotalCount()) != tt.want || len(m.GetImages()) != tt.want {
-			t.Errorf("%s: %d images, and %d told", tt.who, m.GetTotalCount(), len(m.GetImages()))
+			t.Errorf("%s: total %d, and %d images", tt.who, m.GetTotalCount(), len(m.GetImages()))
 		}
 	}
 }
 
-// followsChanges: an advisory that changes or a tag that goes is known at once, and no
-// image is read again.
+// followsChanges checks that a changed advisory or a deleted image takes effect without another
+// inspection of the image.
 func (g *gallery) followsChanges(t *testing.T) {
 	t.Helper()
 	inspected := g.await(t, "v1", findingspb.Inspection_STATE_INDEXED).GetUpdateTime().AsTime()
 	images := func(id string) int {
-		return int(must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token,
-			&findingspb.ListAffectedImagesRequest{AdvisoryId: id}).GetTotalCount())
+		return int(must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{
+			AdvisoryId: id,
+		}).GetTotalCount())
 	}
 	fixedBefore := bytes.Replace(osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.0"),
 		[]byte("2026-01-02"), []byte("2026-01-03"), 1)
 	g.publish(t, g.org, fixedBefore)
 	procUntil(t, "the image is not affected any more", func() bool { return images("CVE-1") == 0 })
-	if now := g.await(t, "v1", findingspb.Inspection_STATE_INDEXED).GetUpdateTime().AsTime(); now.After(inspected) {
-		t.Errorf("the image was inspected again, at %s", now.Format(time.TimeOnly))
+	updated := g.await(t, "v1", findingspb.Inspection_STATE_INDEXED).GetUpdateTime().AsTime()
+	if updated.After(inspected) {
+		t.Errorf("the image was inspected again, at %s", updated.Format(time.TimeOnly))
 	}
 	if images("CVE-3") != 1 {
 		t.Fatal("the image is not affected by CVE-3")
@@ -268,7 +271,7 @@ func (g *gallery) followsChanges(t *testing.T) {
 	}
 }
 
-// TestFindingsPages: a page token alone leads on.
+// TestFindingsPages reads further pages with only a page token.
 func TestFindingsPages(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -300,15 +303,15 @@ func TestFindingsPages(t *testing.T) {
 	}
 }
 
-// TestImageNotUnderstood: what is not an image, or cannot be read, is told so, and
-// "no findings" is not.
+// TestImageNotUnderstood checks that an image that cannot be read gives an error with the reason,
+// and not an empty list of findings.
 func TestImageNotUnderstood(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
 	g.pushImage(t, "dev/folder/app", "broken", "amd64", bookworm(t)[:60])
 	got := g.await(t, "broken", findingspb.Inspection_STATE_NOT_UNDERSTOOD)
 	if got.GetReason() == "" {
-		t.Error("there is no reason")
+		t.Error("the inspection has no reason")
 	}
 	for _, in := range []proto.Message{
 		&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "broken"},
@@ -332,7 +335,7 @@ func TestImageNotUnderstood(t *testing.T) {
 	}
 }
 
-// findingExamples are of what an image contains.
+// findingExamples returns example calls for the contents of an image.
 func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	gallery := gallery{hierarchy: &hierarchy{world: w}, repo: w.repo(t, x.org, "gallery")}
@@ -384,7 +387,7 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestApiBadFindingsInput sends bad values. Each is refused with the error of its field.
+// TestApiBadFindingsInput sends bad values. Each is refused with an error that names its field.
 func TestApiBadFindingsInput(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// follower makes a repo that follows another.
+// follower creates a repo that syncs from another repo.
 func (w *world) follower(t *testing.T, group, name, source string) string {
 	t.Helper()
 	in := &registrypb.CreateRepoRequest{
@@ -26,10 +26,10 @@ func (w *world) follower(t *testing.T, group, name, source string) string {
 	return must[*registrypb.Repo](t, w.overGRPC, w.Token, in).GetUid()
 }
 
-// stands waits until a repo that follows another is in a state.
+// stands waits until the sync of a repo has the given state.
 func (w *world) stands(t *testing.T, repo string, want ocipb.SyncState) (s *ocipb.Sync) {
 	t.Helper()
-	procUntil(t, fmt.Sprintf("%s stands %s", repo, want), func() bool {
+	procUntil(t, fmt.Sprintf("the sync of %s is %s", repo, want), func() bool {
 		s = must[*ocipb.Sync](t, w.overGRPC, w.Token, &ocipb.GetSyncRequest{Uid: repo})
 		return s.GetState() == want
 	})
@@ -41,7 +41,8 @@ func (w *world) equal(t *testing.T, repo string) *ocipb.Sync {
 	return w.stands(t, repo, ocipb.SyncState_SYNC_STATE_EQUAL)
 }
 
-// TestFollow: a push to a repo comes to the one that follows it, what is deleted goes, and version 1 says how it stands.
+// TestFollow checks that a synced repo gets the pushes and the deletions of its source, and that
+// version 1 returns its sync status.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -60,33 +61,33 @@ func TestFollow(t *testing.T) {
 		has("1.1", http.StatusOK)
 		got := w.askRegistry(t, w.RegistryToken, "GET", "dev/prod/app/blobs/"+digestOf("a later layer"))
 		if got != http.StatusOK {
-			t.Errorf("the layer: %d", got)
+			t.Errorf("pull of the layer: %d", got)
 		}
 		if got := w.askRegistry(t, w.RegistryToken, "DELETE", "dev/staging/app/manifests/1.0"); got != http.StatusAccepted {
 			t.Fatalf("delete: %d", got)
 		}
 		has("1.0", http.StatusNotFound)
 		s := w.equal(t, repo)
-		v1, all := &registryv1pb.SyncStatus{}, &registryv1pb.SyncStatusList{}
+		v1, v1List := &registryv1pb.SyncStatus{}, &registryv1pb.SyncStatusList{}
 		w.readV1(t, "repos/"+repo+":syncstatus", v1)
-		w.readV1(t, "syncstatuses?registry_id="+string(w.Organization), all)
+		w.readV1(t, "syncstatuses?registry_id="+string(w.Organization), v1List)
 		if v1.GetStatus() != registryv1pb.SyncStatus_UNKNOWN ||
-			!proto.Equal(v1.GetCreateTime(), s.GetStateTime()) || len(all.GetItems()) != 1 ||
-			all.GetItems()[0].GetRepoId() != repo || s.GetTags() == 0 || s.GetSourceUid() != source {
-			t.Errorf("sync %v, in version 1 %v, of all %v", s, v1, all)
+			!proto.Equal(v1.GetCreateTime(), s.GetStateTime()) || len(v1List.GetItems()) != 1 ||
+			v1List.GetItems()[0].GetRepoId() != repo || s.GetTags() == 0 || s.GetSourceUid() != source {
+			t.Errorf("sync %v, in version 1 %v, in the list of version 1 %v", s, v1, v1List)
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &registrypb.DeleteRepoRequest{Uid: source})
 		if s := w.stands(t, repo, ocipb.SyncState_SYNC_STATE_FAILED); s.GetError() != "the source is gone" {
-			t.Errorf("sync %v", s)
+			t.Errorf("failed sync: %v", s)
 		}
 		has("1.1", http.StatusOK)
 		if w.readV1(t, "repos/"+repo+":syncstatus", v1); v1.GetStatus() == registryv1pb.SyncStatus_UNKNOWN {
-			t.Errorf("in version 1 it stands %v", v1)
+			t.Errorf("sync status in version 1: %v", v1)
 		}
 	})
 }
 
-// readV1 reads what version 1 of the registry API has.
+// readV1 decodes an answer of version 1 of the registry API.
 func (w *world) readV1(t *testing.T, path string, into proto.Message) {
 	t.Helper()
 	got := w.send(t, w.Token, "GET", "/registry/v1/"+path, "")
@@ -95,14 +96,15 @@ func (w *world) readV1(t *testing.T, path string, into proto.Message) {
 	}
 }
 
-// TestFollowAttacks follows what one may not pull, into what one may not push to, and asks about what one may not see.
+// TestFollowAttacks syncs from repos that the caller may not pull from, to repos that the caller
+// may not push to, and reads the status of syncs that the caller may not see.
 func TestFollowAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		secret := h.repo(t, h.folder, "secret")
 		digest := h.pushImage(t, "dev/folder/secret", "v1", "amd64", "a secret layer")
-		own := h.repo(t, h.other, "own")
+		theirs := h.repo(t, h.other, "own")
 		h.pushImage(t, "other/own", "v1", "amd64", "my layer")
 		sibling := h.repo(t, h.sibling, "target")
 		follower := h.follower(t, h.folder, "follower", secret)
@@ -118,9 +120,9 @@ func TestFollowAttacks(t *testing.T) {
 				UpdateMask: mask("sync_config.source"),
 			}
 		}
-		here, pulls := resource.NewCapabilities(resource.RepoList, resource.RepoUpdate,
-			resource.RepoCreate), resource.NewCapabilities(resource.RepoList)
-		narrowed := h.mint(t, h.Owner, token.Claims{Caps: &here})
+		writes := resource.NewCapabilities(resource.RepoList, resource.RepoUpdate, resource.RepoCreate)
+		pulls := resource.NewCapabilities(resource.RepoList)
+		narrowed := h.mint(t, h.Owner, token.Claims{Caps: &writes})
 		elsewhere := h.mint(t, h.Owner, token.Claims{Scopes: []resource.UID{resource.UID(h.sibling)}})
 		reader := h.mint(t, h.Owner, token.Claims{Caps: &pulls})
 		for name, tt := range map[string]struct {
@@ -134,9 +136,9 @@ func TestFollowAttacks(t *testing.T) {
 				h.full["other"], create(h.other, h.other+segment(secret)), codes.InvalidArgument,
 			},
 			"follow a sibling's":                 {h.full["sibling"], update(sibling, secret), codes.InvalidArgument},
-			"into another organization":          {h.full["other"], create(h.folder, own), codes.PermissionDenied},
-			"into another's repo":                {h.full["other"], update(secret, own), codes.PermissionDenied},
-			"into the segment of another's repo": {h.full["other"], update(h.other+segment(secret), own), codes.NotFound},
+			"into another organization":          {h.full["other"], create(h.folder, theirs), codes.PermissionDenied},
+			"into another's repo":                {h.full["other"], update(secret, theirs), codes.PermissionDenied},
+			"into the segment of another's repo": {h.full["other"], update(h.other+segment(secret), theirs), codes.NotFound},
 			"without tag.create":                 {h.lacking["tag.create"], create(h.folder, secret), codes.PermissionDenied},
 			"without tag.delete":                 {h.lacking["tag.delete"], create(h.folder, secret), codes.PermissionDenied},
 			"without manifest.create": {
@@ -186,7 +188,7 @@ func TestFollowAttacks(t *testing.T) {
 		}
 		seen := must[*ocipb.Sync](t, w.overGRPC, reader, &ocipb.GetSyncRequest{Uid: follower})
 		if seen.GetSetByUid() != "" {
-			t.Errorf("whoever may not list identities sees %v", seen)
+			t.Errorf("a caller who may not list identities sees %v", seen)
 		}
 	})
 }

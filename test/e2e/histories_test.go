@@ -29,8 +29,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// historySkew, in the environment, makes the test binary a holdfastd whose clock is
-// wrong by that much.
+// historySkew is an environment variable that turns the test binary into a holdfastd whose clock is
+// wrong by that duration.
 const historySkew = "E2E_CLOCK_SKEW"
 
 func historyMain(skew string) {
@@ -45,7 +45,7 @@ func historyMain(skew string) {
 }
 
 func historyServe(ctx context.Context, skew string) error {
-	by, err := time.ParseDuration(skew)
+	offset, err := time.ParseDuration(skew)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func historyServe(ctx context.Context, skew string) error {
 	if err != nil {
 		return err
 	}
-	cfg.Now = func() time.Time { return time.Now().Add(by) }
+	cfg.Now = func() time.Time { return time.Now().Add(offset) }
 	s, err := server.New(ctx, cfg)
 	if err != nil {
 		return err
@@ -61,22 +61,21 @@ func historyServe(ctx context.Context, skew string) error {
 	return s.Run(ctx)
 }
 
-// A historyInput is what a client asks.
+// A historyInput is one operation of a client.
 type historyInput struct {
-	op string // grant, revoke: binding n of a guest; end: its token; check: is it let in?
-	n  int    // rename: a group, to its n-th name; find: by that name
+	op string // grant, revoke: binding n of a guest; end: its token; check: its access
+	n  int    // rename: a group, to its n-th name; find: by its n-th name
 }
 
-// A historyState is what is true of a guest, or of a group.
+// A historyState is the state of a guest or of a group.
 type historyState struct {
-	bindings int // a set of bits
+	bindings int // bit n is set if binding n exists
 	ended    bool
 	name     int
 }
 
-// historyModel is what a single server would answer: a guest is let in while it has a
-// binding and its token has not ended, and a group is found by the name that it was
-// given last.
+// historyModel describes the answers of a single server: a guest has access while it has a binding
+// and its token has not ended, and a group is found by its latest name.
 var historyModel = porcupine.Model{
 	Init: func() any { return historyState{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -99,8 +98,8 @@ var historyModel = porcupine.Model{
 	},
 }
 
-// Histories are what clients of three replicas asked and were told, by what it is
-// about. Each replica has a link of its own to the database.
+// histories records the operations of clients with three replicas, and the answers, by the guest or
+// group they are about. Each replica has its own link to the database.
 type histories struct {
 	t        *testing.T
 	replicas []*proc
@@ -111,11 +110,11 @@ type histories struct {
 	mu    sync.Mutex
 	all   map[int][]porcupine.Operation
 	keys  int
-	count map[string]int // answers by what was asked, and faults by their name
+	count map[string]int // answers by operation, and faults by name
 }
 
-// historiesStart starts three replicas on a new database. One has a clock that is a
-// minute fast, one a clock that is a minute slow. Statements are for the database.
+// historiesStart starts three replicas on a new database. The clock of one is a minute fast, the
+// clock of another a minute slow. It first runs the statements in the database.
 func historiesStart(t *testing.T, statements ...string) *histories {
 	t.Helper()
 	database, key := storetest.Postgres(t), secret.NewKey()
@@ -131,7 +130,7 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 	}
 	folder := address.Query().Get("host")
 	if !filepath.IsAbs(folder) {
-		t.Skip("PostgreSQL has no socket here")
+		t.Skip("PostgreSQL has no Unix socket")
 	}
 	h := &histories{t: t, start: time.Now(), all: map[int][]porcupine.Operation{}, count: map[string]int{}}
 	self, err := os.Executable()
@@ -153,15 +152,14 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 	for _, p := range h.replicas {
 		p.waitReady()
 	}
-	past := func() time.Time { return time.Now().Add(-2 * time.Minute) } // so that tokens are valid by every clock
+	past := func() time.Time { return time.Now().Add(-2 * time.Minute) } // so that tokens are valid on every clock
 	if h.issuer, err = token.New(t.Context(), s.DB, token.Config{Issuer: procBase, Key: key, Now: past}); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-// run has clients work for a time, while faults happen. It returns when all of them
-// have had their answers.
+// run runs clients for a while, with faults if set. It returns when all clients have their answers.
 func (h *histories) run(life time.Duration, faults bool) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), life)
 	defer cancel()
@@ -184,7 +182,7 @@ func (h *histories) run(life time.Duration, faults bool) {
 	wg.Wait()
 }
 
-// fail lets one thing after another go wrong, and mends it.
+// fail causes one fault after the other and repairs it.
 func (h *histories) fail(ctx context.Context) {
 	wait := func(least, most time.Duration) {
 		select {
@@ -213,7 +211,8 @@ func (h *histories) fail(ctx context.Context) {
 			h.counted("slow links")
 			l.set(linkWorks, time.Millisecond+rand.N(50*time.Millisecond))
 			wait(time.Second, 3*time.Second)
-		case 4: // for all: the disk is slow
+		// A slow disk affects all replicas.
+		case 4:
 			h.counted("slow disks")
 			for _, l := range h.links {
 				l.set(linkWorks, 10*time.Millisecond)
@@ -233,7 +232,7 @@ func (h *histories) counted(what string) {
 	h.count[what]++
 }
 
-// forever is when a write ends of which nobody knows whether it was done.
+// forever is the end time of a write whose outcome is unknown.
 const forever = int64(1) << 62
 
 // record adds an operation to a history.
@@ -248,11 +247,11 @@ func (h *histories) record(key, replica int, in historyInput, status int, call, 
 
 func (h *histories) now() int64 { return int64(time.Since(h.start)) }
 
-// A historyClient asks all replicas about one thing.
+// A historyClient calls all replicas about one guest or group.
 type historyClient struct {
 	*histories
 	key  int
-	each []*procClient // as the owner
+	each []*procClient // one client for each replica, as the owner
 }
 
 func (h *histories) client() *historyClient {
@@ -261,21 +260,21 @@ func (h *histories) client() *historyClient {
 	h.keys++
 	c := &historyClient{histories: h, key: h.keys}
 	for _, p := range h.replicas {
-		one := p.owner()
-		one.http.Timeout = 10 * time.Second
-		c.each = append(c.each, one)
+		api := p.owner()
+		api.http.Timeout = 10 * time.Second
+		c.each = append(c.each, api)
 	}
 	return c
 }
 
 func (c *historyClient) close() {
-	for _, one := range c.each {
-		one.close()
+	for _, api := range c.each {
+		api.close()
 	}
 }
 
-// write asks some replica for a change and reports whether that was acknowledged. If it
-// was not, the change may have happened, or may yet.
+// write sends a change to a random replica and reports whether it was acknowledged. If not, the
+// change may have happened, or may still happen.
 func (c *historyClient) write(in historyInput, method, path string, body, out any) bool {
 	i, call := rand.IntN(len(c.each)), c.now()
 	a, err := c.each[i].call(context.WithoutCancel(c.t.Context()), method, path, body)
@@ -291,7 +290,7 @@ func (c *historyClient) write(in historyInput, method, path string, body, out an
 	return done
 }
 
-// read asks one replica, again and again, until ctx ends. An outage is no answer.
+// read queries one replica repeatedly until ctx ends. It does not record outages.
 func (c *historyClient) read(ctx context.Context, i int, in func() historyInput, ask func(historyInput) (status int)) {
 	for ctx.Err() == nil {
 		question, call := in(), c.now()
@@ -305,14 +304,15 @@ func (c *historyClient) read(ctx context.Context, i int, in func() historyInput,
 	}
 }
 
-// setUp makes something that a history is about, by whichever replica can.
+// setUp creates the subject of a history at any available replica.
 func setUp[T any](ctx context.Context, c *historyClient, path string, body any) (out T, ok bool) {
 	for ctx.Err() == nil {
 		a, err := c.each[rand.IntN(len(c.each))].call(ctx, http.MethodPost, path, body)
 		if err == nil && a.status == http.StatusOK {
 			return out, json.Unmarshal(a.body, &out) == nil
 		}
-		if err == nil && a.status == http.StatusConflict { // an attempt before has done it
+		// An earlier attempt has created it.
+		if err == nil && a.status == http.StatusConflict {
 			return out, false
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -320,11 +320,11 @@ func setUp[T any](ctx context.Context, c *historyClient, path string, body any) 
 	return out, false
 }
 
-// historyLife is how long a history goes on about one thing.
+// historyLife is the duration of the writes in one history.
 const historyLife = 4 * time.Second
 
-// guest makes an identity. Two clients each give and take a role of it, until its
-// token ends, while others ask every replica whether it is let in.
+// guest creates an identity. Two clients grant and revoke its roles until its token ends, while
+// others check its access at every replica.
 func (h *histories) guest(ctx context.Context) {
 	c := h.client()
 	defer c.close()
@@ -340,7 +340,7 @@ func (h *histories) guest(ctx context.Context) {
 	}
 	raw, err := h.issuer.Mint(ctx, token.Claims{Subject: identity.UID, Audience: []string{procBase}})
 	if err != nil {
-		return // the test is over
+		return // the test has ended
 	}
 	path := "/iam/v2beta1/groups/" + string(group.UID)
 	reading, done := context.WithCancel(context.WithoutCancel(ctx))
@@ -362,12 +362,12 @@ func (h *histories) guest(ctx context.Context) {
 	}
 	writers.Wait()
 	c.write(historyInput{op: "end"}, http.MethodDelete, "/iam/v2beta1/identities/"+string(identity.UID), nil, nil)
-	time.Sleep(200 * time.Millisecond) // for the readers
+	time.Sleep(200 * time.Millisecond) // gives the readers time
 	done()
 	readers.Wait()
 }
 
-// toggle gives and takes a role until ctx ends or an outcome is not known.
+// toggle grants and revokes a role until ctx ends or an outcome is unknown.
 func (c *historyClient) toggle(ctx context.Context, n int, group resource.UID, body map[string]any) {
 	for ctx.Err() == nil {
 		var b procGroup
@@ -382,8 +382,8 @@ func (c *historyClient) toggle(ctx context.Context, n int, group resource.UID, b
 	}
 }
 
-// group makes a group with a repo and renames it, while others look for the repo in
-// every replica's registry.
+// group creates a group with a repo and renames the group, while others look the repo up in the
+// registry of every replica.
 func (h *histories) group(ctx context.Context) {
 	c := h.client()
 	defer c.close()
@@ -417,47 +417,45 @@ func (h *histories) group(ctx context.Context) {
 		}
 		time.Sleep(rand.N(200 * time.Millisecond))
 	}
-	time.Sleep(200 * time.Millisecond) // for the readers
+	time.Sleep(200 * time.Millisecond) // gives the readers time
 	done()
 	readers.Wait()
 }
 
-// reads reports whether the input is a question.
+// reads reports whether the operation is a read.
 func (in historyInput) reads() bool { return in.op == "check" || in.op == "find" }
 
-// A historyView is what one replica said when it was asked one question about one
-// thing.
+// A historyView is the set of answers of one replica to one query in one history.
 type historyView struct {
 	key, replica int
 	question     historyInput
 }
 
-// seenBy returns the answers of a view, and all changes of the thing.
-func (h *histories) seenBy(v historyView) (all []porcupine.Operation) {
+// seenBy returns the answers of a view, and all changes of its history.
+func (h *histories) seenBy(v historyView) (operations []porcupine.Operation) {
 	for _, o := range h.all[v.key] {
 		if in := o.Input.(historyInput); !in.reads() || o.ClientId == v.replica && in == v.question {
-			all = append(all, o)
+			operations = append(operations, o)
 		}
 	}
-	return all
+	return operations
 }
 
-// views returns all views of a thing.
+// views returns all views of a history.
 func (h *histories) views(key int) map[historyView]bool {
-	all := map[historyView]bool{}
+	views := map[historyView]bool{}
 	for _, o := range h.all[key] {
 		if in := o.Input.(historyInput); in.reads() {
-			all[historyView{key, o.ClientId, in}] = true
+			views[historyView{key, o.ClientId, in}] = true
 		}
 	}
-	return all
+	return views
 }
 
-// violations returns what no single server could have said. While a change is under
-// way, one replica may know of it and another may not, and a repo may be found by two
-// paths, one of them from a cache. So each view is compared with a server of its own.
-// When the change has returned, all of those have made it. The test fails if a history
-// cannot be checked.
+// violations returns the views that no single server could have produced. During a change one
+// replica may have applied it and another may not, and a repo may be found by two paths, one of
+// them from a cache. So each view is compared with its own model of a server. When a change has
+// returned, all models have applied it. The test fails if a history cannot be checked.
 func (h *histories) violations() (found []historyView) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -470,7 +468,7 @@ func (h *histories) violations() (found []historyView) {
 			case porcupine.Illegal:
 				found = append(found, v)
 			case porcupine.Unknown:
-				h.t.Errorf("history %v has not been checked in a minute", v)
+				h.t.Errorf("history %v could not be checked in a minute", v)
 			}
 		}
 	}
@@ -479,12 +477,12 @@ func (h *histories) violations() (found []historyView) {
 	return found
 }
 
-// describe returns what one replica said, in the order of the questions.
+// describe returns the operations of a view in the order of their calls.
 func (h *histories) describe(v historyView) string {
-	all := h.seenBy(v)
-	slices.SortFunc(all, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	operations := h.seenBy(v)
+	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var text strings.Builder
-	for _, o := range all {
+	for _, o := range operations {
 		in := o.Input.(historyInput)
 		fmt.Fprintf(&text, "%v to %v replica %d: %s %d: %v\n",
 			time.Duration(o.Call), time.Duration(o.Return), o.ClientId, in.op, in.n, o.Metadata)
@@ -492,13 +490,11 @@ func (h *histories) describe(v historyView) string {
 	return text.String()
 }
 
-// TestHistories records what clients of three replicas are told about grants,
-// revocations, tokens that end and groups that are renamed, while replicas are
-// paused, cut off from the database, slow, and of different opinions about the time. A
-// checker of linearizability finds that a single server could have said all that each
-// replica said: nobody is let in once a revocation has returned, and everybody is once
-// a grant has.
-// HOLDFAST_TEST_HISTORIES is how long it goes on.
+// TestHistories records the answers of three replicas about grants, revocations, ended tokens and
+// renamed groups, while replicas are paused, cut off from the database, slow, or have a wrong
+// clock. A linearizability checker verifies that a single server could have given all answers of
+// each replica: access ends when a revocation has returned, and begins when a grant has returned.
+// HOLDFAST_TEST_HISTORIES sets the duration.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	life := 6 * time.Second
@@ -511,23 +507,24 @@ func TestHistories(t *testing.T) {
 	h := historiesStart(t)
 	h.run(life, true)
 	for _, v := range h.violations() {
-		t.Errorf("no single server would have answered as replica %d did:\n%s", v.replica, h.describe(v))
+		t.Errorf("no single server could have given the answers of replica %d:\n%s", v.replica, h.describe(v))
 	}
 	for _, op := range []string{"grant", "revoke", "end", "check", "rename", "find"} {
 		if h.count[op] == 0 {
-			t.Errorf("nobody asked to %s", op)
+			t.Errorf("no client made the operation %s", op)
 		}
 	}
 }
 
-// TestHistoriesPlanted has the replicas claim that they have applied every change,
-// whether they have or not, so that nobody waits for them. The checker notices.
+// TestHistoriesPlanted makes the replicas claim that they have applied every change, so that no
+// replica waits for the others. The checker must find the violations.
 func TestHistoriesPlanted(t *testing.T) {
 	t.Parallel()
 	h := historiesStart(t, `CREATE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN NEW.grants_at := 1000000000; RETURN NEW; END $$`,
 		`CREATE TRIGGER lie BEFORE INSERT OR UPDATE ON replicas FOR EACH ROW EXECUTE FUNCTION lie()`)
-	for i := range h.links { // so that news comes late
+	// Delays the notifications of changes.
+	for i := range h.links {
 		h.links[i].set(linkWorks, 5*time.Millisecond)
 	}
 	for range 5 {
@@ -536,5 +533,5 @@ func TestHistoriesPlanted(t *testing.T) {
 			return
 		}
 	}
-	t.Error("a planted mistake was not noticed")
+	t.Error("the checker did not find the planted error")
 }

@@ -23,7 +23,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// ifMatch sends an update of a version of something over HTTP.
+// ifMatch sends a request with If-Match headers over HTTP.
 func (w *world) ifMatch(t *testing.T, verb, target, body string, versions ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+target, strings.NewReader(body))
@@ -38,7 +38,8 @@ func (w *world) ifMatch(t *testing.T, verb, target, body string, versions ...str
 	return w.roundTrip(t, r)
 }
 
-// TestIfMatch: of two who read the same and change it, the second is told, and overwrites nothing.
+// TestIfMatch lets two clients read the same version and change it. The second one gets an error
+// and overwrites nothing.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -47,32 +48,32 @@ func TestIfMatch(t *testing.T) {
 		read := w.send(t, w.Token, "GET", target, "")
 		version := read.header.Get("ETag")
 		if version == "" || !strings.Contains(read.body, `"updateTime":`+version) {
-			t.Fatalf("the version is %s of %s", version, read.body)
+			t.Fatalf("ETag %s, body %s", version, read.body)
 		}
 		first := w.ifMatch(t, "PATCH", target, `{"description": "first"}`, version)
 		if first.status != http.StatusOK || first.header.Get("ETag") == version {
-			t.Fatalf("the first: %d %s", first.status, first.body)
+			t.Fatalf("first update: %d %s", first.status, first.body)
 		}
 		for _, body := range []string{`{"description": "second"}`, `{"description": "first"}`} {
 			r := w.ifMatch(t, "PATCH", target, body, version)
 			if r.status != http.StatusConflict ||
 				!strings.Contains(r.body, "it was changed at "+strings.Trim(first.header.Get("ETag"), `"`)) {
-				t.Errorf("the second with %s: %d %s", body, r.status, r.body)
+				t.Errorf("second update with %s: %d %s", body, r.status, r.body)
 			}
 		}
 		if got := w.send(t, w.Token, "GET", target, ""); !strings.Contains(got.body, `"first"`) {
-			t.Errorf("it is %s", got.body)
+			t.Errorf("after the conflict the group is %s", got.body)
 		}
 		r := w.ifMatch(t, "PATCH", target+"?validate_only=true", `{"description": "second"}`, version)
 		if r.status != http.StatusConflict {
-			t.Errorf("what would be: %d %s", r.status, r.body)
+			t.Errorf("dry run with an old version: %d %s", r.status, r.body)
 		}
 		if r := w.ifMatch(t, "PATCH", target, `{"description": "second"}`,
 			first.header.Get("ETag")); r.status != http.StatusOK {
-			t.Errorf("after reading again: %d %s", r.status, r.body)
+			t.Errorf("update with the current version: %d %s", r.status, r.body)
 		}
 		if r := w.ifMatch(t, "PATCH", target, `{"description": "third"}`); r.status != http.StatusOK {
-			t.Errorf("without a version: %d %s", r.status, r.body)
+			t.Errorf("update without a version: %d %s", r.status, r.body)
 		}
 		for name, versions := range map[string][]string{
 			"no time":   {`"x"`},
@@ -88,16 +89,16 @@ func TestIfMatch(t *testing.T) {
 		}
 		if r := w.ifMatch(t, "DELETE", target, "", version); r.status != http.StatusBadRequest ||
 			!strings.Contains(r.body, "not supported") {
-			t.Errorf("a method that has no versions: %d %s", r.status, r.body)
+			t.Errorf("a method without support for versions: %d %s", r.status, r.body)
 		}
 		if r := w.ifMatch(t, "GET", target, "", "x"); r.status != http.StatusOK {
-			t.Errorf("a read: %d %s", r.status, r.body)
+			t.Errorf("a read with If-Match: %d %s", r.status, r.body)
 		}
 	})
 }
 
-// TestIfMatchEverywhere: every method that changes one version of something heeds the version that
-// the caller names.
+// TestIfMatchEverywhere checks that every method that updates a versioned resource respects the
+// If-Match header.
 func TestIfMatchEverywhere(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -159,7 +160,7 @@ func TestIfMatchEverywhere(t *testing.T) {
 			}
 			in := updates[m.Name()]
 			if in == nil || in.ProtoReflect().Descriptor() != m.Input() {
-				t.Errorf("there is no update for %s", m.FullName())
+				t.Errorf("this test has no update for %s", m.FullName())
 				continue
 			}
 			name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
@@ -169,7 +170,7 @@ func TestIfMatchEverywhere(t *testing.T) {
 			}
 			out := typ.New().Interface()
 			if err := w.conn.Invoke(ctx, name, in, out); status.Code(err) != codes.Aborted {
-				t.Errorf("%s of another version: %v", m.Name(), err)
+				t.Errorf("%s with an old version: %v", m.Name(), err)
 			}
 			must[proto.Message](t, w.overGRPC, w.Token, in)
 		}

@@ -27,7 +27,7 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// The keys of every fake issuer: to make them is slow.
+// fakeKeys returns the keys of all fake issuers. They are created once, because that is slow.
 var fakeKeys = sync.OnceValues(func() (*rsa.PrivateKey, *ecdsa.PrivateKey) {
 	r, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -40,16 +40,16 @@ var fakeKeys = sync.OnceValues(func() (*rsa.PrivateKey, *ecdsa.PrivateKey) {
 	return r, e
 })
 
-// A fakeIssuer signs what it is told to, also what no issuer would, and counts
-// who asks it for its keys.
+// A fakeIssuer signs any claims, even ones that no real issuer would sign, and counts the requests
+// for its keys.
 type fakeIssuer struct {
 	url      string
-	asked    atomic.Int32 // for its discovery document and its keys
-	strayed  atomic.Int32 // for anything else
+	asked    atomic.Int32 // requests for its discovery document and its keys
+	strayed  atomic.Int32 // all other requests
 	audience string
 }
 
-// newFakeIssuer starts an issuer with an RSA and an EC key, for w's tokens.
+// newFakeIssuer starts an issuer with an RSA and an EC key. Its tokens have w as their audience.
 func newFakeIssuer(t *testing.T, w *world) *fakeIssuer {
 	t.Helper()
 	f := &fakeIssuer{audience: w.AuthURL}
@@ -72,7 +72,7 @@ func (f *fakeIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fakeKeySet is the public keys, under the ids rsa and ec.
+// fakeKeySet returns the public keys, with the IDs rsa and ec.
 func fakeKeySet() []byte {
 	r, e := fakeKeys()
 	b64 := base64.RawURLEncoding.EncodeToString
@@ -113,7 +113,7 @@ func withEC(input []byte) []byte {
 	return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
 }
 
-// jws writes a token of any header and payload.
+// jws returns a token with any header and payload.
 func jws(header, payload string, sign signer) string {
 	input := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." +
 		base64.RawURLEncoding.EncodeToString([]byte(payload))
@@ -122,28 +122,28 @@ func jws(header, payload string, sign signer) string {
 
 const rsaHeader, ecHeader = `{"alg":"RS256","kid":"rsa","typ":"JWT"}`, `{"alg":"ES256","kid":"ec","typ":"JWT"}`
 
-// claims are those of a good token, changed: a null takes one away.
+// claims returns the claims of a valid token with changes. A nil value removes a claim.
 func (f *fakeIssuer) claims(change map[string]any) string {
 	now := time.Now()
-	all := map[string]any{
+	claims := map[string]any{
 		"iss": f.url, "sub": "job", "aud": f.audience, "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
-	maps.Copy(all, change)
-	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
-	b, err := json.Marshal(all)
+	maps.Copy(claims, change)
+	maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
+	b, err := json.Marshal(claims)
 	if err != nil {
 		panic(err)
 	}
 	return string(b)
 }
 
-// token is a good one, changed.
+// token returns a valid token with changed claims.
 func (f *fakeIssuer) token(change map[string]any) string {
 	return jws(rsaHeader, f.claims(change), withRSA)
 }
 
-// workload makes an identity for the subject job of an issuer, changed, and
-// returns its uid.
+// workload creates an identity for the subject job of an issuer. change may edit the claim match.
+// It returns the identity's UID.
 func (w *world) workload(t *testing.T, issuer string, change func(*iampb.Identity_ClaimMatch)) string {
 	t.Helper()
 	match := &iampb.Identity_ClaimMatch{
@@ -155,7 +155,7 @@ func (w *world) workload(t *testing.T, issuer string, change func(*iampb.Identit
 	return w.identify(t, &iampb.Identity{Name: "workload", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: match}})
 }
 
-// identify makes an identity of the organization and returns its uid.
+// identify creates an identity in the organization and returns its UID.
 func (w *world) identify(t *testing.T, i *iampb.Identity) string {
 	t.Helper()
 	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{
@@ -163,8 +163,8 @@ func (w *world) identify(t *testing.T, i *iampb.Identity) string {
 	}).GetUid()
 }
 
-// exchangeHTTP exchanges a bearer as the documented clients do: a form, and an
-// answer that has these fields and no other.
+// exchangeHTTP exchanges a bearer like the documented clients: with a form, and with an answer that
+// has exactly the documented fields.
 func (w *world) exchangeHTTP(t *testing.T, bearer string, form url.Values) (*oidcpb.RawToken, *status.Status) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -181,7 +181,7 @@ func (w *world) exchangeHTTP(t *testing.T, bearer string, form url.Values) (*oid
 	return got.rawToken(t), nil
 }
 
-// rawToken reads an answer strictly.
+// rawToken decodes an answer and fails the test if it has other fields.
 func (r reply) rawToken(t *testing.T) *oidcpb.RawToken {
 	t.Helper()
 	var answer struct {
@@ -190,10 +190,10 @@ func (r reply) rawToken(t *testing.T) *oidcpb.RawToken {
 	}
 	strictly(t, r.body, &answer)
 	if answer.Token == nil || answer.RefreshToken == nil {
-		t.Fatalf("the answer lacks a field: %s", r.body)
+		t.Fatalf("a field is missing in the answer: %s", r.body)
 	}
 	if exp, _ := said(t, *answer.Token)["exp"].(float64); answer.Expiry.Unix() != int64(exp) {
-		t.Errorf("the token ends at %v, not at %v", int64(exp), answer.Expiry)
+		t.Errorf("the token expires at %v, but the answer says %v", int64(exp), answer.Expiry)
 	}
 	return &oidcpb.RawToken{Token: *answer.Token, RefreshToken: *answer.RefreshToken}
 }
@@ -207,15 +207,15 @@ func strictly(t *testing.T, body string, into any) {
 	}
 }
 
-// refusal reads an error of the token service: as any other, and with its code
-// where clients look for it.
+// refusal decodes an error of the token service. It has the form of every other error, with the
+// code as a field.
 func (r reply) refusal(t *testing.T) *status.Status {
 	t.Helper()
 	var fields map[string]json.RawMessage
 	strictly(t, r.body, &fields)
 	st := r.fault(t)
 	if len(fields) != 3 || len(r.body) > 4096 || len(st.Details()) == 0 {
-		t.Errorf("an error of %d bytes with other fields than code, message and details: %s", len(r.body), r.body)
+		t.Errorf("an error of %d bytes, want only code, message and details: %s", len(r.body), r.body)
 	}
 	return st
 }
@@ -234,7 +234,7 @@ func (w *world) exchangeGRPC(t *testing.T, bearer string, form url.Values) (*oid
 	return out, status.Convert(err)
 }
 
-// exchange is exchangeHTTP of a token for the API that has to succeed.
+// exchange exchanges a bearer for an API token over HTTP and fails the test if that is refused.
 func (w *world) exchange(t *testing.T, bearer, identity string) string {
 	t.Helper()
 	got, st := w.exchangeHTTP(t, bearer, w.wish(identity))
@@ -244,12 +244,12 @@ func (w *world) exchange(t *testing.T, bearer, identity string) string {
 	return got.GetToken()
 }
 
-// wish asks for a token of the API.
+// wish returns the form that requests an API token for an identity.
 func (w *world) wish(identity string) url.Values {
 	return url.Values{"aud": {w.BaseURL}, "identity": {identity}}
 }
 
-// A hangingIssuer takes questions and does not answer them until it is released.
+// A hangingIssuer accepts requests and does not answer them until it is released.
 type hangingIssuer struct {
 	url     string
 	asked   chan struct{}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestIssuersFile exchanges tokens of issuers that cannot be discovered.
+// TestIssuersFile exchanges tokens of issuers without a discovery document.
 func TestIssuersFile(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeIssuer(t, &world{AuthURL: "http://issuer.test"})
@@ -33,7 +33,7 @@ func TestIssuersFile(t *testing.T) {
 		before := f.asked.Load()
 		w.exchange(t, f.token(map[string]any{"iss": issuer}), w.workload(t, issuer, nil))
 		if n := f.asked.Load() - before; n != asked {
-			t.Errorf("%s: asked %d times for keys, want %d", issuer, n, asked)
+			t.Errorf("%s: %d requests for keys, want %d", issuer, n, asked)
 		}
 	}
 	bad := filepath.Join(dir, "bad.yaml")
@@ -52,7 +52,7 @@ func TestIssuersFile(t *testing.T) {
 	})
 	for _, part := range []string{"issuer 1", "issuer 2", "issuer 3", "issuer 4", "issuer 5"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s is not in the mistakes: %v", part, err)
+			t.Errorf("the error does not mention %s: %v", part, err)
 		}
 	}
 }

@@ -22,12 +22,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// A realIssuer is a program of others that issues tokens.
+// A realIssuer is a third-party program that issues tokens.
 type realIssuer struct {
 	start func(t *testing.T) (issuer string)
-	// token asks for a token, and returns it.
+	// token requests a token from the issuer.
 	token func(t *testing.T, issuer, audience string) string
-	// audience is what its tokens are for, "" if that can be asked for.
+	// audience is the audience of its tokens; empty if the client can choose it.
 	audience string
 }
 
@@ -63,7 +63,7 @@ func startDex(t *testing.T) string {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	l.Close() // dex cannot take it over
+	l.Close() // dex opens its own listener
 	issuer := "http://" + addr + "/dex"
 	config := filepath.Join(t.TempDir(), "dex.yaml")
 	text := fmt.Sprintf(`
@@ -73,7 +73,8 @@ web: {http: %s}
 enablePasswordDB: true
 oauth2: {passwordConnector: local, grantTypes: [password, authorization_code]}
 staticClients: [{id: job, name: job, secret: a-secret-of-a-test, redirectURIs: ["http://127.0.0.1/"]}]
-staticPasswords: [{email: job@example.com, username: job, userID: "1234", hash: "$2y$10$2b2cU8CPhOTaGrs1HRQuAueS7JTT5ZHsHSzYiFPm1leZck7Mc8T4W"}]
+staticPasswords: [{email: job@example.com, username: job, userID: "1234", `+
+		`hash: "$2y$10$2b2cU8CPhOTaGrs1HRQuAueS7JTT5ZHsHSzYiFPm1leZck7Mc8T4W"}]
 `, issuer, addr)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func startProvider(t *testing.T) string {
 	t.Helper()
 	out := launch(t, testprogram.Path(t, "node/bin/node"), testprogram.Path(t, "oidc-provider/server.mjs"))
 	if !out.Scan() {
-		t.Fatalf("oidc-provider says nothing: %v", out.Err())
+		t.Fatalf("oidc-provider printed nothing: %v", out.Err())
 	}
 	awaitIssuer(t, out.Text())
 	return out.Text()
@@ -124,7 +125,7 @@ func providerToken(t *testing.T, issuer, audience string) string {
 	return got["access_token"]
 }
 
-// askForToken asks a token endpoint, as the client job.
+// askForToken requests a token from a token endpoint, as the client job.
 func askForToken(t *testing.T, endpoint string, form url.Values) map[string]string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint, strings.NewReader(form.Encode()))
@@ -138,18 +139,18 @@ func askForToken(t *testing.T, endpoint string, form url.Values) map[string]stri
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var all map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s answers %s: %v, %v", endpoint, resp.Status, all, err)
+	var fields map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&fields); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s returned %s: %v, %v", endpoint, resp.Status, fields, err)
 	}
 	texts := map[string]string{}
-	for name, v := range all {
+	for name, v := range fields {
 		texts[name], _ = v.(string)
 	}
 	return texts
 }
 
-// TestRealIssuers exchanges tokens that issuers of others have really issued.
+// TestRealIssuers exchanges tokens that third-party issuers have issued.
 func TestRealIssuers(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for name, real := range realOnes {
@@ -170,10 +171,10 @@ func TestRealIssuers(t *testing.T) {
 			w.bind(t, string(w.Organization), identity, viewer)
 			issued := w.exchange(t, bearer, identity)
 			if act, _ := said(t, issued)["act"].(map[string]any); act["iss"] != address || act["sub"] != subject {
-				t.Errorf("the token says %v", said(t, issued))
+				t.Errorf("token claims %v", said(t, issued))
 			}
 			if code := w.status(t, issued, "/iam/v2beta1/groups/"+string(w.Organization)); code != http.StatusOK {
-				t.Errorf("the token is not good: %d", code)
+				t.Errorf("the token is refused: %d", code)
 			}
 			if _, st := w.exchangeGRPC(t, bearer, w.wish(trusting(address, "other"))); st.Code() != codes.PermissionDenied {
 				t.Errorf("for another subject: %v", st)

@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// A link is the network between one replica and its database: a TCP proxy that can
-// be told to fail.
+// A link is the network between one replica and its database: a TCP proxy that a test can
+// interrupt.
 type link struct {
 	address string // host:port
 	target  string // path of the server's socket
 
 	mu     sync.Mutex
 	fails  linkFailure
-	delay  time.Duration // of every packet
+	delay  time.Duration // for every packet
 	mended chan struct{} // closed when fails changes
 	conns  map[net.Conn]bool
 }
 
-// A linkFailure is how a network fails.
+// A linkFailure is a kind of network failure.
 type linkFailure int
 
 const (
 	linkWorks  linkFailure = iota
-	linkStalls             // nothing arrives, and nobody is told
-	linkDrops              // connections are closed, and new ones, too
+	linkStalls             // packets do not arrive, and connections stay open
+	linkDrops              // connections are closed, including new ones
 )
 
-// newLink opens a link to a server of PostgreSQL, by the path of its socket.
+// newLink opens a link to a PostgreSQL server, given the path of its socket.
 func newLink(t *testing.T, socket string) *link {
 	t.Helper()
 	l := &link{target: socket, mended: make(chan struct{}), conns: map[net.Conn]bool{}}
@@ -50,7 +50,7 @@ func newLink(t *testing.T, socket string) *link {
 		for {
 			near, err := listener.Accept()
 			if err != nil {
-				return // the test is over
+				return // the test has ended
 			}
 			go l.carry(ctx, near)
 		}
@@ -58,7 +58,7 @@ func newLink(t *testing.T, socket string) *link {
 	return l
 }
 
-// set has the link fail, or work again. Packets that stalled arrive late.
+// set makes the link fail or work again. Stalled packets arrive late.
 func (l *link) set(fails linkFailure, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *link) carry(ctx context.Context, near net.Conn) {
 	}
 	far, err := new(net.Dialer).DialContext(ctx, "unix", l.target)
 	if err != nil {
-		return // the client sees a server that hangs up
+		return // the client's connection is closed
 	}
 	defer far.Close()
 	l.mu.Lock()
@@ -111,7 +111,7 @@ func (l *link) copy(ctx context.Context, from, to net.Conn) {
 	}
 }
 
-// pass waits as long as the link does, and reports whether a packet may go on.
+// pass waits as long as the link delays or stalls, and reports whether a packet may be forwarded.
 func (l *link) pass(ctx context.Context) bool {
 	for {
 		l.mu.Lock()
