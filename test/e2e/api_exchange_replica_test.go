@@ -85,7 +85,7 @@ func TestReplicaExchange(t *testing.T) {
 			return procDial(on.address, issued).code(t.Context(), http.MethodGet, "/iam/v2beta1/groups", nil) == want
 		}
 	}
-	atOnce(t, "the token is good at the other", use(a, http.StatusOK))
+	atOnce(t, "the other replica accepts the token", use(a, http.StatusOK))
 
 	keys := func(on *proc) (ids []string) {
 		set := procMust[struct{ Keys []struct{ Kid, Alg string } }](t,
@@ -100,18 +100,18 @@ func TestReplicaExchange(t *testing.T) {
 	}
 	old := keys(b)[0]
 	next := order(t, a.data(), database, key, "keys", "rotate")
-	atOnce(t, "the new key is published by the other", func() bool { return len(keys(b)) == 2 })
+	atOnce(t, "the other replica publishes the new key", func() bool { return len(keys(b)) == 2 })
 	if _, again := exchangeAt(t.Context(), b, f.token(nil), i.UID); keyOf(t, again) != old {
 		t.Errorf("the new key signs before other servers can have read it")
 	}
-	atOnce(t, "a token of the old key is still good", use(b, http.StatusOK))
+	atOnce(t, "a token of the old key is still valid", use(b, http.StatusOK))
 	list := order(t, b.data(), database, key, "keys", "list")
 	if !strings.Contains(list, old) || !strings.Contains(list, next) {
 		t.Errorf("keys list prints %s", list)
 	}
 	order(t, a.data(), database, key, "keys", "drop", old)
-	atOnce(t, "a token of the key that was dropped is void where it was dropped", use(a, http.StatusUnauthorized))
-	atOnce(t, "a token of the key that was dropped is void at the other", use(b, http.StatusUnauthorized))
+	atOnce(t, "the replica that deleted the key refuses its tokens", use(a, http.StatusUnauthorized))
+	atOnce(t, "the other replica refuses tokens of the deleted key", use(b, http.StatusUnauthorized))
 	if _, again := exchangeAt(t.Context(), b, f.token(nil), i.UID); keyOf(t, again) != next {
 		t.Error("the only remaining key does not sign")
 	}

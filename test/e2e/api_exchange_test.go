@@ -630,7 +630,7 @@ func (w *world) recordsDenials(t *testing.T, f *fakeIssuer, identity, stranger s
 		return client.ListDenials(bearing(t, bearer), &federationpb.ListDenialsRequest{IdentityUid: identity})
 	}
 	var got *federationpb.ListDenialsResponse
-	procUntil(t, "the denial is kept", func() bool {
+	procUntil(t, "the denial is recorded", func() bool {
 		var err error
 		if got, err = list(w.Token); err != nil {
 			t.Fatal(err)
@@ -665,7 +665,7 @@ func (w *world) recordsExchanges(t *testing.T, f *fakeIssuer, identity, stranger
 		return client.ListExchanges(bearing(t, bearer), &federationpb.ListExchangesRequest{IdentityUid: identity})
 	}
 	recorded := 0
-	procUntil(t, "the exchanges are kept", func() bool {
+	procUntil(t, "the exchanges are recorded", func() bool {
 		got, err := list(w.Token)
 		if err != nil {
 			t.Fatal(err)
@@ -696,7 +696,7 @@ func TestIssuerWatch(t *testing.T) {
 	live, dead := w.workload(t, f.url, nil), w.workload(t, "http://127.0.0.1:1", nil)
 	client := federationpb.NewFederationServiceClient(w.conn)
 	by := map[string]*federationpb.Issuer{}
-	procUntil(t, "both have been looked at", func() bool {
+	procUntil(t, "both issuers have been checked", func() bool {
 		got, err := client.ListIssuers(bearing(t, w.Token), &federationpb.ListIssuersRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -729,7 +729,7 @@ func TestOwnIssuerWatch(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{IssuerWatch: time.Second, AuthURL: "http://127.0.0.1:1"}, nil)
 	w.workload(t, w.AuthURL, nil)
 	client := federationpb.NewFederationServiceClient(w.conn)
-	procUntil(t, "the issuer has been looked at", func() bool {
+	procUntil(t, "the issuer has been checked", func() bool {
 		got, err := client.ListIssuers(bearing(t, w.Token), &federationpb.ListIssuersRequest{})
 		if err != nil {
 			t.Fatal(err)

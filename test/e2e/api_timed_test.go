@@ -77,7 +77,7 @@ func TestApiTimedBinding(t *testing.T) {
 // log has exactly one entry about it.
 func (w *world) awaitOver(t *testing.T, uid string, ask *accesspb.CheckAccessRequest) {
 	t.Helper()
-	procUntil(t, "it counts no more", func() bool {
+	procUntil(t, "the binding has expired", func() bool {
 		return !must[*accesspb.CheckAccessResponse](t, w.overGRPC, w.Token, ask).GetAllowed()
 	})
 	b := must[*iampb.RoleBinding](t, w.overGRPC, w.Token, &iampb.GetRoleBindingRequest{Uid: uid})

@@ -86,7 +86,7 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 		w.send(t, w.Token, "PATCH", "/advisories/v1/feeds/"+feed, `{"interval":"7200s"}`)
 		w.send(t, w.Token, "DELETE", "/advisories/v1/feeds/"+feed, "")
 		w.send(t, w.Token, "DELETE", "/events/v2beta1/subscriptions/"+sub, "")
-		procUntil(t, "the events are there", func() bool {
+		procUntil(t, "the events are received", func() bool {
 			return strings.Contains(received.String(), "subscription.deleted.v1 of "+sub) &&
 				strings.Contains(received.String(), "feed.deleted.v1 of "+feed)
 		})

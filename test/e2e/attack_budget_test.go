@@ -85,11 +85,11 @@ func TestAttackRaiseBudget(t *testing.T) {
 				w.refused(t, who+" takes away that of "+group, bearer, &budgetspb.DeleteBudgetRequest{Uid: group}, code)
 			}
 		}
-		w.refused(t, "an owner sets that of the organization", owner, limits(w.a, 5), codes.PermissionDenied)
+		w.refused(t, "an owner sets the budget of the organization", owner, limits(w.a, 5), codes.PermissionDenied)
 		for _, bad := range []int64{-1, math.MinInt64, math.MaxInt64, 1 << 53} {
 			w.refused(t, fmt.Sprint("a limit of ", bad), owner, limits(below, bad), codes.InvalidArgument)
 		}
-		w.refused(t, "of nothing", owner, limits(above+"/0123456789abcdef", 1), codes.NotFound)
+		w.refused(t, "a missing group", owner, limits(above+"/0123456789abcdef", 1), codes.NotFound)
 
 		for name, call := range w.protocols() {
 			b := must[*budgetspb.Budget](t, call, owner, limits(below, 1))
@@ -145,7 +145,7 @@ func TestAttackBudgetUsage(t *testing.T) {
 				&budgetspb.GetBudgetRequest{Uid: group}, codes.PermissionDenied)
 			w.refused(t, "a pusher", bearer, &budgetspb.GetBudgetRequest{Uid: group}, codes.PermissionDenied)
 		}
-		w.refused(t, "a segment of another's", w.mallory,
+		w.refused(t, "a segment of a foreign group", w.mallory,
 			&budgetspb.GetBudgetRequest{Uid: w.b + w.folder[len(w.folder)-17:]}, codes.NotFound)
 		for who, tt := range map[string]struct {
 			bearer string

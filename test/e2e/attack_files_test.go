@@ -36,7 +36,7 @@ func TestAttackFiles(t *testing.T) {
 			prepare(t, dir)
 			p := procStart(t, "HOLDFAST_DATA_DIR="+dir)
 			pushBlob(t, p)
-			procUntil(t, "there is a control socket", func() bool {
+			procUntil(t, "the control socket exists", func() bool {
 				_, err := os.Stat(filepath.Join(dir, "control.sock"))
 				return err == nil
 			})

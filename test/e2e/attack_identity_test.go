@@ -237,7 +237,7 @@ func TestAttackChain(t *testing.T) {
 				Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: w.AuthURL},
 				Sub: &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: w.a + "/[0-9a-f]{16}"},
 			}}}
-		w.refused(t, "a pattern of our own identities", w.Token,
+		w.refused(t, "a pattern that matches our own identities", w.Token,
 			&iampb.CreateIdentityRequest{Parent: w.a, Identity: pattern}, codes.InvalidArgument)
 		loose := w.workload(t, "", func(m *iampb.Identity_ClaimMatch) {
 			trusting(first)(m)
@@ -256,7 +256,7 @@ func TestAttackChain(t *testing.T) {
 			Parent: w.a, Account: &signinpb.Account{Email: "temp@example.test"},
 		})
 		w.bind(t, w.a, w.workload(t, w.AuthURL, trusting(account.GetAccount().GetIdentityUid())), ownerRole)
-		w.refused(t, "a link to who can assume an owner", helper,
+		w.refused(t, "a link to an account that can assume an owner", helper,
 			&signinpb.CreateAccountLinkRequest{Uid: account.GetAccount().GetUid()}, codes.PermissionDenied)
 	})
 }
@@ -282,7 +282,7 @@ func TestAttackOutlivedLink(t *testing.T) {
 		if got := w.follow(t, links["another"]); got != http.StatusBadRequest {
 			t.Errorf("link from before the account became an owner: %d", got)
 		}
-		w.refused(t, "a link of after it", helper, &signinpb.CreateAccountLinkRequest{Uid: uid}, codes.PermissionDenied)
+		w.refused(t, "a later link", helper, &signinpb.CreateAccountLinkRequest{Uid: uid}, codes.PermissionDenied)
 		got := w.follow(t,
 			must[*signinpb.AccountLink](t, w.overGRPC, w.Token, &signinpb.CreateAccountLinkRequest{Uid: uid}).GetUrl())
 		if got != http.StatusOK {
@@ -328,7 +328,7 @@ func TestAttackMappingScope(t *testing.T) {
 		bare := w.role(t, w.a, "bare", capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
 		idp := w.provide(t, admin, w.folder, "client-f", func(p *iampb.IdentityProvider) { p.DefaultRole = bare })
 		for _, scope := range []string{"", w.a} {
-			w.refused(t, "a scope above the maker", admin, &iampb.CreateExternalGroupRoleMappingRequest{
+			w.refused(t, "a scope above the creator's", admin, &iampb.CreateExternalGroupRoleMappingRequest{
 				Parent:                   idp,
 				ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "x", RoleUid: bare, Scope: scope},
 			}, codes.PermissionDenied)
@@ -393,7 +393,7 @@ func TestAttackVerifiedEmail(t *testing.T) {
 func TestAttackUndeletable(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "robot")
-		w.refused(t, "another's workload as owner", w.mallory, &iampb.CreateRoleBindingRequest{
+		w.refused(t, "a foreign workload as owner", w.mallory, &iampb.CreateRoleBindingRequest{
 			Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: ownerRole},
 		}, codes.InvalidArgument)
 		r := w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.b,
@@ -580,7 +580,7 @@ func TestAttackHydration(t *testing.T) {
 				t.Errorf("a's owner does not see %s: %s", s, list)
 			}
 		}
-		w.refused(t, "an identity that is not there, in one's own organization", w.Token, &iampb.CreateRoleBindingRequest{
+		w.refused(t, "a missing identity in the caller's own organization", w.Token, &iampb.CreateRoleBindingRequest{
 			Parent: w.a, RoleBinding: &iampb.RoleBinding{IdentityUid: absent, RoleUid: viewer},
 		}, codes.NotFound)
 	})

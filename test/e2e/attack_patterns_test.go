@@ -287,7 +287,7 @@ func TestAttackUnsignedDenials(t *testing.T) {
 func (w *world) lastDenial(t *testing.T, identity, message string) (found *federationpb.Denial) {
 	t.Helper()
 	client := federationpb.NewFederationServiceClient(w.conn)
-	procUntil(t, "the denial is kept", func() bool {
+	procUntil(t, "the denial is recorded", func() bool {
 		got, err := client.ListDenials(bearing(t, w.Token), &federationpb.ListDenialsRequest{IdentityUid: identity})
 		if err != nil {
 			t.Fatal(err)

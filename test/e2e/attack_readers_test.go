@@ -174,7 +174,7 @@ func TestAttackSlowReaders(t *testing.T) {
 			for range slowReaders {
 				readers = append(readers, ask(l, t))
 			}
-			procUntil(t, "all have been answered", func() bool { return l.calls(t) == 1+slowReaders })
+			procUntil(t, "all calls have been answered", func() bool { return l.calls(t) == 1+slowReaders })
 			held := int64(heap()) - int64(rest)
 			t.Logf("%d MB more than before", held>>20)
 			if held > readersMay {

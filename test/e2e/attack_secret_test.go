@@ -54,7 +54,7 @@ func TestAttackSecretsInEvents(t *testing.T) {
 			})
 		}
 		last := w.child(t, org, "last")
-		procUntil(t, "the last event is there", func() bool {
+		procUntil(t, "the last event is received", func() bool {
 			return strings.Contains(received.String(), "group.created.v1 of "+last)
 		})
 		for where, text := range map[string]string{

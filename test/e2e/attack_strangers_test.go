@@ -293,7 +293,7 @@ func TestAttackTenantMessages(t *testing.T) {
 			}
 			start := time.Now()
 			refused := pour(t, cc, calls, callCreate, header)
-			procUntil(t, "all but few are refused", func() bool { return refused.Load() >= calls-slow })
+			procUntil(t, "most calls are refused", func() bool { return refused.Load() >= calls-slow })
 			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("refused after %s, only with the timeout", took)
 			}

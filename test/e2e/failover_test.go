@@ -289,7 +289,7 @@ func TestFailoverAsynchronous(t *testing.T) {
 	kept, lost := replicaInvite(t, a, issuer), replicaInvite(t, a, issuer)
 	procMust[any](t, a.owner(), http.MethodDelete, "/iam/v2beta1/roleBindings/"+string(lost.binding), nil)
 	const revision = `SELECT rev FROM revision WHERE id = 1`
-	primary.waitQuery("the standby has everything", `SELECT replay_lsn = pg_current_wal_lsn() FROM pg_stat_replication`)
+	primary.waitQuery("the standby has all changes", `SELECT replay_lsn = pg_current_wal_lsn() FROM pg_stat_replication`)
 	began := failoverQuery[int64](primary, revision)
 	stopped := failoverQuery[int](primary, `SELECT pid FROM pg_stat_replication`)
 	if err := syscall.Kill(stopped, syscall.SIGSTOP); err != nil {

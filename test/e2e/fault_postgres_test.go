@@ -152,7 +152,7 @@ func (c *faultCluster) hang(sig syscall.Signal) {
 		c.t.Skip("no /proc, so the processes of PostgreSQL cannot be found")
 	}
 	_ = syscall.Kill(parent, sig)
-	procUntil(c.t, "PostgreSQL has had the signal", func() bool {
+	procUntil(c.t, "PostgreSQL has received the signal", func() bool {
 		_, stopped, _ := faultProcess(fmt.Sprintf("/proc/%d/stat", parent))
 		return stopped == (sig == syscall.SIGSTOP)
 	})

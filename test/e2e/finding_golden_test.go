@@ -192,7 +192,7 @@ func TestFindingsGolden(t *testing.T) {
 		g.publishFacts(t, g.org, "AlmaLinux")
 		var got []string
 		diff := "nothing was asked"
-		procUntil(t, "the findings are those that were expected", func() bool {
+		procUntil(t, "the findings are as expected", func() bool {
 			got = nil
 			for p := (&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "golden", PageSize: 200}); ; {
 				m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, p)

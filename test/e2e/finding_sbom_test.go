@@ -77,7 +77,7 @@ func TestAttachedSBOMs(t *testing.T) {
 		if found := g.found(t, g.overGRPC, g.full["org"]); len(found) > 0 {
 			t.Errorf("findings after the SBOM was deleted: %v", found)
 		}
-		procUntil(t, "no image is affected any more", func() bool {
+		procUntil(t, "the image is no longer affected", func() bool {
 			return must[*findingspb.ListAffectedImagesResponse](t, g.overGRPC, g.Token, &findingspb.ListAffectedImagesRequest{
 				AdvisoryId: "CVE-7",
 			}).GetTotalCount() == 0

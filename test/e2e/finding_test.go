@@ -257,7 +257,7 @@ func (g *gallery) followsChanges(t *testing.T) {
 	fixedBefore := bytes.Replace(osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.0"),
 		[]byte("2026-01-02"), []byte("2026-01-03"), 1)
 	g.publish(t, g.org, fixedBefore)
-	procUntil(t, "the image is not affected any more", func() bool { return images("CVE-1") == 0 })
+	procUntil(t, "the image is no longer affected", func() bool { return images("CVE-1") == 0 })
 	updated := g.await(t, "v1", findingspb.Inspection_STATE_INDEXED).GetUpdateTime().AsTime()
 	if updated.After(inspected) {
 		t.Errorf("the image was inspected again, at %s", updated.Format(time.TimeOnly))
