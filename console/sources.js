@@ -6,7 +6,15 @@ import { join } from "node:path";
 
 const here = import.meta.dirname;
 const generated = "src/api/schema.d.ts"; // types only, which leave no trace in dist
-const single = ["index.html", "package-lock.json", "package.json", "sources.js", "tsconfig.json", "vite.config.js"];
+const single = [
+  "../internal/access/workload/platforms.json",
+  "index.html",
+  "package-lock.json",
+  "package.json",
+  "sources.js",
+  "tsconfig.json",
+  "vite.config.js",
+];
 
 export function sourcesSum() {
   const src = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true })

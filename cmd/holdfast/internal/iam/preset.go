@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,78 +16,134 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	"github.com/holdfast-dev/holdfast/internal/access/workload"
 )
 
 // A preset describes the tokens of a platform. The command iam identities create makes
 // rules from it, and dev token makes tokens.
 type preset struct {
-	use, platform string
-	example       string                              // example of create
-	dev           string                              // flags in the example of dev token
-	issuer        func(server string) (string, error) // issuer of a self-hosted server; nil if there is no --server
-	usual         string                              // default issuer; "" if --issuer is required
-	flags         [][2]string                         // flags that describe a job, with their help
-	defaults      map[string]string                   // values of a job of dev token whose flags are not given
-
-	check  func(job) error
-	rule   func(job) (rule, error)
-	claims func(job) (map[string]any, error) // the test issuer adds the claims that are missing
+	workload.Platform
+	example string                                          // example of create
+	dev     string                                          // flags in the example of dev token
+	issuer  func(server string) (string, error)             // issuer of a self-hosted server; nil if there is no --server
+	claims  func(p workload.Platform, j job) map[string]any // the test issuer adds the claims that are missing
 }
 
-// A job is a workload of a platform: the values of the flags that describe it. The value
-// is "" if a flag is not given, and "true" if a flag without a value is given.
-type job map[string]string
+// A job is a workload of a platform: the values of the flags that describe it.
+type job = workload.Job
 
-func (p preset) register(f *pflag.FlagSet) {
-	for _, flag := range p.flags {
-		if strings.Contains(flag[1], "`") { // the name of a value
-			f.String(flag[0], "", flag[1])
+// flags returns the fields for which the command has flags.
+func (p preset) flags() []workload.Field {
+	return slices.DeleteFunc(slices.Clone(p.Fields), func(f workload.Field) bool { return f.Help == "" })
+}
+
+func (p preset) register(set *pflag.FlagSet) {
+	for _, f := range p.flags() {
+		if strings.Contains(f.Help, "`") { // the name of a value
+			set.String(f.Name, "", f.Help)
 		} else {
-			f.Bool(flag[0], false, flag[1])
+			set.Bool(f.Name, false, f.Help)
 		}
 	}
 }
 
-func (p preset) job(f *pflag.FlagSet) job {
+func (p preset) job(set *pflag.FlagSet) job {
 	j := job{}
-	for _, flag := range p.flags {
-		if v := f.Lookup(flag[0]).Value; v.Type() != "bool" || v.String() == "true" {
-			j[flag[0]] = v.String()
+	for _, f := range p.flags() {
+		if v := set.Lookup(f.Name).Value; v.Type() != "bool" || v.String() == "true" {
+			j[f.Name] = v.String()
 		}
 	}
 	return j
 }
 
 // ruleOf returns the rule that accepts the tokens of a job.
-func (p preset) ruleOf(j job) (rule, error) {
+func (p preset) ruleOf(j job) (workload.Rule, error) {
 	if err := p.check(j); err != nil {
-		return rule{}, err
+		return workload.Rule{}, err
 	}
-	r, err := p.rule(j)
-	maps.DeleteFunc(r.claims, func(_, value string) bool { return value == "" })
-	return r, err
+	if len(p.AtLeastOne) > 0 && len(given(j, p.AtLeastOne)) == 0 {
+		return workload.Rule{}, problem.Usage("one or more of --%s is needed", strings.Join(p.AtLeastOne, ", --"))
+	}
+	if err := p.checkOne(j); err != nil {
+		return workload.Rule{}, err
+	}
+	return p.Rule(j), nil
 }
 
 // claimsOf returns the claims of a job's token.
 func (p preset) claimsOf(j job) (map[string]any, error) {
-	for flag, value := range p.defaults {
-		j[flag] = cmp.Or(j[flag], value)
+	for _, f := range p.flags() {
+		j[f.Name] = cmp.Or(j[f.Name], f.Default)
 	}
 	if err := p.check(j); err != nil {
 		return nil, err
 	}
-	return p.claims(j)
+	if len(p.ExactlyOne) > 0 && len(given(j, p.ExactlyOne)) == 0 {
+		j["branch"] = "main"
+	}
+	if err := p.checkOne(j); err != nil {
+		return nil, err
+	}
+	return p.claims(p.Platform, j), nil
 }
 
-// A rule describes the tokens of a job.
-type rule struct {
-	name             string // name of the identity, if none is given
-	subject, pattern string // one of them is set
-	claims           map[string]string
+// check returns a problem if the values of a job are not valid. It also replaces a short
+// git reference with the full one.
+func (p preset) check(j job) error {
+	var mistakes, numbers []string
+	wrongNumber := false
+	for _, f := range p.flags() {
+		value := j[f.Name]
+		switch {
+		case f.Number:
+			numbers = append(numbers, "--"+f.Name)
+			wrongNumber = wrongNumber || !isNumber.MatchString(value)
+		case f.Required && value == "":
+			mistakes = append(mistakes, fmt.Sprintf("--%s is needed", f.Name))
+		case f.Pattern != "" && !regexp.MustCompile(f.Pattern).MatchString(value):
+			mistakes = append(mistakes, fmt.Sprintf("--%s: %q is not like %s", f.Name, value, f.Example))
+		}
+	}
+	switch {
+	case len(mistakes) > 0:
+		return problem.Usage("%s", strings.Join(mistakes, "; "))
+	case len(given(j, p.NotBoth)) > 1:
+		return problem.Usage("a job runs on a --%s, not on both", strings.Join(p.NotBoth, " or a --"))
+	case wrongNumber && len(numbers) == 1:
+		return problem.Usage("%s is a number", numbers[0])
+	case wrongNumber:
+		return problem.Usage("%s are numbers", strings.Join(numbers, " and "))
+	}
+	if ref := j["ref"]; ref != "" {
+		j["ref"] = fullRef(ref)
+	}
+	return nil
 }
 
-func presets() []preset {
-	return []preset{github(), gitlab(), kubernetes(), buildkite()}
+var isNumber = regexp.MustCompile(`^[0-9]*$`)
+
+// checkOne returns a problem unless exactly one of the fields ExactlyOne is given.
+func (p preset) checkOne(j job) error {
+	if len(p.ExactlyOne) > 0 && len(given(j, p.ExactlyOne)) != 1 {
+		return problem.Usage("exactly one of --%s is needed", strings.Join(p.ExactlyOne, ", --"))
+	}
+	return nil
+}
+
+// given returns the fields that have a value.
+func given(j job, fields []string) []string {
+	return slices.DeleteFunc(slices.Clone(fields), func(name string) bool { return j[name] == "" })
+}
+
+// presets returns the presets of the platforms that the command knows.
+func presets() (found []preset) {
+	for _, p := range workload.Platforms() {
+		extra := extras()[p.ID]
+		extra.Platform = p
+		found = append(found, extra)
+	}
+	return found
 }
 
 // identityPresets returns the commands that create an identity for a platform.
@@ -108,14 +163,14 @@ type presetFlags struct {
 func createPreset(a *noun.App, p preset) *cobra.Command {
 	var flags presetFlags
 	cmd := &cobra.Command{
-		Use: p.use + " [NAME]", Short: "Create an identity for a workload of " + p.platform, Example: p.example,
+		Use: p.ID + " [NAME]", Short: "Create an identity for a workload of " + p.Title, Example: p.example,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			r, err := p.ruleOf(p.job(cmd.Flags()))
 			if err != nil {
 				return err
 			}
-			r.name = append(args, presetName(r.name))[0]
+			r.Name = append(args, presetName(r.Name))[0]
 			identity, err := p.identity(a, flags, r)
 			if err != nil {
 				return err
@@ -130,7 +185,7 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 	f.StringVar(&flags.keysFile, "issuer-keys-file", "",
 		"`FILE` with the public keys (JWKS) of an issuer that the server cannot reach; valid for a year")
 	if p.issuer != nil {
-		f.StringVar(&flags.server, "server", "", "`ADDRESS` of a self-hosted server of "+p.platform)
+		f.StringVar(&flags.server, "server", "", "`ADDRESS` of a self-hosted server of "+p.Title)
 		cmd.MarkFlagsMutuallyExclusive("server", "issuer")
 	}
 	f.StringArrayVar(&flags.roles, "role", nil, "`ROLE` to grant; can be repeated")
@@ -144,10 +199,10 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 }
 
 func usualIssuer(p preset) string {
-	if p.usual == "" {
+	if p.Issuer == "" {
 		return ""
 	}
-	return " (default: " + p.usual + ")"
+	return " (default: " + p.Issuer + ")"
 }
 
 // presetName converts a text to a valid name.
@@ -158,8 +213,8 @@ func presetName(s string) string {
 var notName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
 // identity returns an identity with the rule.
-func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identity, error) {
-	issuer := cmp.Or(flags.issuer, p.usual)
+func (p preset) identity(a *noun.App, flags presetFlags, r workload.Rule) (*iampb.Identity, error) {
+	issuer := cmp.Or(flags.issuer, p.Issuer)
 	if flags.server != "" {
 		var err error
 		if issuer, err = p.issuer(strings.TrimRight(flags.server, "/")); err != nil {
@@ -169,14 +224,14 @@ func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identit
 	if issuer == "" {
 		return nil, problem.Usage("--issuer is needed")
 	}
-	identity := &iampb.Identity{Name: r.name, Description: flags.description}
+	identity := &iampb.Identity{Name: r.Name, Description: flags.description}
 	if flags.keysFile != "" {
 		return identity, withKeys(a, identity, flags.keysFile, issuer, r)
 	}
-	match := &iampb.Identity_ClaimMatch{Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Claims: r.claims}
-	match.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: r.subject}
-	if r.pattern != "" {
-		match.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: r.pattern}
+	match := &iampb.Identity_ClaimMatch{Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Claims: r.Claims}
+	match.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: r.Subject}
+	if r.Pattern != "" {
+		match.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: r.Pattern}
 	}
 	identity.Relationship = &iampb.Identity_ClaimMatch_{ClaimMatch: match}
 	return identity, nil
@@ -184,8 +239,8 @@ func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identit
 
 // withKeys makes an identity trust the keys in a file. The API allows that only for one
 // exact subject without further claims.
-func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule) error {
-	if r.subject == "" || len(r.claims) > 0 {
+func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r workload.Rule) error {
+	if r.Subject == "" || len(r.Claims) > 0 {
 		return problem.Usage("--issuer-keys-file needs one exact subject, and these flags allow several")
 	}
 	keys, err := a.ReadText(file)
@@ -193,7 +248,7 @@ func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule
 		return fmt.Errorf("--issuer-keys-file: %w", err)
 	}
 	identity.Relationship = &iampb.Identity_StaticKeys_{
-		StaticKeys: &iampb.Identity_StaticKeys{Issuer: issuer, Subject: r.subject, IssuerKeys: keys},
+		StaticKeys: &iampb.Identity_StaticKeys{Issuer: issuer, Subject: r.Subject, IssuerKeys: keys},
 	}
 	return nil
 }
@@ -263,27 +318,6 @@ func Bind(ctx context.Context, a *noun.App, identity, role, group string) error 
 	return err
 }
 
-// one returns the flag that is given. It returns a problem unless exactly one of flags is
-// given.
-func one(j job, flags ...string) (string, error) {
-	given := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return j[flag] == "" })
-	if len(given) != 1 {
-		return "", problem.Usage("exactly one of --%s is needed", strings.Join(flags, ", --"))
-	}
-	return given[0], nil
-}
-
-// matching checks the value of a required flag.
-func matching(flag, text string, pattern *regexp.Regexp, like string) error {
-	switch {
-	case text == "":
-		return problem.Usage("--%s is needed", flag)
-	case !pattern.MatchString(text):
-		return problem.Usage("--%s: %q is not like %s", flag, text, like)
-	}
-	return nil
-}
-
 // fullRef returns the full name of a git reference. A short name is a branch.
 func fullRef(ref string) string {
 	if strings.HasPrefix(ref, "refs/") {
@@ -295,13 +329,14 @@ func fullRef(ref string) string {
 // Dev returns the commands for a server in development mode.
 func Dev(a *noun.App) *cobra.Command {
 	token := a.Branch("token", "Print a workload token signed by the test issuer")
-	token.Long = "Prints a token like the tokens that a platform gives to workloads, signed by the test issuer of holdfastd\n" +
-		"--dev. Use it to test an identity that trusts this issuer (create … --issuer) without a pipeline."
+	token.Long = "Prints a token like the tokens that a platform gives to workloads, signed by the test issuer of\n" +
+		"holdfastd --dev. Use it to test an identity that trusts this issuer (create … --issuer) without a pipeline."
 	for _, p := range presets() {
-		example := "  holdfast dev token " + p.use + " " + p.dev
-		token.AddCommand(devToken(a, p, "Print a token like a token of "+p.platform, example))
+		example := "  holdfast dev token " + p.ID + " " + p.dev
+		token.AddCommand(devToken(a, p, "Print a token like a token of "+p.Title, example))
 	}
-	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token with the given claims only",
+	raw := preset{Platform: workload.Platform{ID: "raw"}}
+	token.AddCommand(devToken(a, raw, "Print a token with the given claims only",
 		"  holdfast dev token raw --claim sub=me"))
 	return a.Branch("dev", "Work with a server in development mode", token)
 }
@@ -312,7 +347,7 @@ func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 	var file string
 	var texts, values []string
 	cmd := &cobra.Command{
-		Use: p.use, Short: short, Example: example, Args: cobra.NoArgs,
+		Use: p.ID, Short: short, Example: example, Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			claims := map[string]any{}
 			if p.claims != nil {
@@ -320,7 +355,7 @@ func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 				if claims, err = p.claimsOf(p.job(cmd.Flags())); err != nil {
 					return err
 				}
-				claims["preset"] = p.use
+				claims["preset"] = p.ID
 			}
 			dev, err := a.DevServer(file)
 			if err != nil {
@@ -343,7 +378,8 @@ func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 	f.StringArrayVar(&texts, "claim", nil, "claim and its text, `KEY=VALUE`; can be repeated")
 	f.StringArrayVar(&values, "claim-json", nil,
 		"claim and its value in JSON, `KEY=JSON`; null removes it; can be repeated")
-	f.StringVar(&file, "dev-file", "", "`FILE` that the server writes (default: the file of config use-dev, or data/dev.json)")
+	f.StringVar(&file, "dev-file", "",
+		"`FILE` that the server writes (default: the file of config use-dev, or data/dev.json)")
 	return cmd
 }
 

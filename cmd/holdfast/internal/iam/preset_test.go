@@ -2,12 +2,18 @@ package iam
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 )
+
+// presetOf returns the preset of a platform.
+func presetOf(id string) preset {
+	return presets()[slices.IndexFunc(presets(), func(p preset) bool { return p.ID == id })]
+}
 
 // jobOf returns the job that the flags describe.
 func jobOf(t *testing.T, p preset, flags string) job {
@@ -33,7 +39,7 @@ func TestPresetRules(t *testing.T) {
 		exactSubject string
 	}{
 		"GitHub, a branch": {
-			preset: github(), flags: "--repo acme/web.site --branch main",
+			preset: presetOf("github"), flags: "--repo acme/web.site --branch main",
 			accepts: []string{"repo:acme/web.site:ref:refs/heads/main", "repo:acme@1/web.site@22:ref:refs/heads/main"},
 			refuses: []string{
 				"repo:acme/webXsite:ref:refs/heads/main", "repo:acme/web.site:ref:refs/heads/main2",
@@ -45,35 +51,37 @@ func TestPresetRules(t *testing.T) {
 			},
 		},
 		"GitHub, numbers": {
-			preset: github(), flags: "--repo acme/web --tag v1 --owner-id 1 --repo-id 22",
+			preset: presetOf("github"), flags: "--repo acme/web --tag v1 --owner-id 1 --repo-id 22",
 			accepts: []string{"repo:acme@1/web@22:ref:refs/tags/v1", "repo:acme/web:ref:refs/tags/v1"},
 			refuses: []string{"repo:acme@2/web@22:ref:refs/tags/v1", "repo:acme@1/web@222:ref:refs/tags/v1"},
 			claims:  map[string]string{"repository_owner_id": "1", "repository_id": "22"},
 		},
 		"GitHub, an environment": {
-			preset: github(), flags: "--repo acme/web --environment eu:prod",
+			preset: presetOf("github"), flags: "--repo acme/web --environment eu:prod",
 			accepts: []string{"repo:acme/web:environment:eu%3Aprod"}, refuses: []string{"repo:acme/web:environment:eu:prod"},
 		},
 		"GitHub, pull requests": {
-			preset: github(), flags: "--repo acme/web --pull-request", accepts: []string{"repo:acme/web:pull_request"},
+			preset: presetOf("github"), flags: "--repo acme/web --pull-request", accepts: []string{"repo:acme/web:pull_request"},
 		},
 		"GitHub, a short reference": {
-			preset: github(), flags: "--repo acme/web --ref dev/x", accepts: []string{"repo:acme/web:ref:refs/heads/dev/x"},
+			preset: presetOf("github"), flags: "--repo acme/web --ref dev/x",
+			accepts: []string{"repo:acme/web:ref:refs/heads/dev/x"},
 		},
 		"GitHub, a full reference": {
-			preset: github(), flags: "--repo acme/web --ref refs/tags/v1", accepts: []string{"repo:acme/web:ref:refs/tags/v1"},
+			preset: presetOf("github"), flags: "--repo acme/web --ref refs/tags/v1",
+			accepts: []string{"repo:acme/web:ref:refs/tags/v1"},
 		},
 		"GitLab, a branch": {
-			preset: gitlab(), flags: "--project acme/sub/web --branch main",
+			preset: presetOf("gitlab"), flags: "--project acme/sub/web --branch main",
 			exactSubject: "project_path:acme/sub/web:ref_type:branch:ref:main",
 		},
 		"GitLab, a tag of a project by number": {
-			preset: gitlab(), flags: "--project acme/web --tag v1 --project-id 7",
+			preset: presetOf("gitlab"), flags: "--project acme/web --tag v1 --project-id 7",
 			exactSubject: "project_path:acme/web:ref_type:tag:ref:v1",
 			claims:       map[string]string{"project_id": "7"},
 		},
 		"GitLab, an environment": {
-			preset: gitlab(), flags: "--project acme/web --environment prod --protected",
+			preset: presetOf("gitlab"), flags: "--project acme/web --environment prod --protected",
 			accepts: []string{"project_path:acme/web:ref_type:branch:ref:main", "project_path:acme/web:ref_type:tag:ref:v1"},
 			refuses: []string{
 				"project_path:acme/web2:ref_type:branch:ref:main", "project_path:acme/web/sub:ref_type:branch:ref:main",
@@ -81,11 +89,11 @@ func TestPresetRules(t *testing.T) {
 			claims: map[string]string{"environment": "prod", "ref_protected": "true"},
 		},
 		"Kubernetes": {
-			preset: kubernetes(), flags: "--namespace shop --service-account web",
+			preset: presetOf("kubernetes"), flags: "--namespace shop --service-account web",
 			exactSubject: "system:serviceaccount:shop:web",
 		},
 		"Buildkite": {
-			preset: buildkite(), flags: "--org acme --pipeline web --branch main",
+			preset: presetOf("buildkite"), flags: "--org acme --pipeline web --branch main",
 			accepts: []string{
 				"organization:acme:pipeline:web:ref:refs/heads/main:commit:0123:step:build",
 				"organization:acme:pipeline:web:ref:refs/heads/main:commit:HEAD:step:",
@@ -96,7 +104,7 @@ func TestPresetRules(t *testing.T) {
 			},
 		},
 		"Buildkite, a step": {
-			preset: buildkite(), flags: "--org acme --pipeline web --tag v1 --step release",
+			preset: presetOf("buildkite"), flags: "--org acme --pipeline web --tag v1 --step release",
 			accepts: []string{"organization:acme:pipeline:web:ref:refs/tags/v1:commit:0123:step:release"},
 			refuses: []string{"organization:acme:pipeline:web:ref:refs/tags/v1:commit:0123:step:release2"},
 		},
@@ -107,11 +115,11 @@ func TestPresetRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.subject != tt.exactSubject || (r.subject == "") == (r.pattern == "") {
-				t.Errorf("subject %q and pattern %q, want subject %q", r.subject, r.pattern, tt.exactSubject)
+			if r.Subject != tt.exactSubject || (r.Subject == "") == (r.Pattern == "") {
+				t.Errorf("subject %q and pattern %q, want subject %q", r.Subject, r.Pattern, tt.exactSubject)
 			}
 			fits := func(subject string) bool {
-				return subject == r.subject || (r.pattern != "" && regexp.MustCompile(`\A(?:`+r.pattern+`)\z`).MatchString(subject))
+				return subject == r.Subject || (r.Pattern != "" && regexp.MustCompile(`\A(?:`+r.Pattern+`)\z`).MatchString(subject))
 			}
 			minted, err := tt.preset.claimsOf(jobOf(t, tt.preset, tt.flags))
 			if err != nil {
@@ -119,21 +127,21 @@ func TestPresetRules(t *testing.T) {
 			}
 			for _, s := range append(tt.accepts, minted["sub"].(string)) {
 				if !fits(s) {
-					t.Errorf("%s does not match %s%s", s, r.subject, r.pattern)
+					t.Errorf("%s does not match %s%s", s, r.Subject, r.Pattern)
 				}
 			}
 			for _, s := range tt.refuses {
 				if fits(s) {
-					t.Errorf("%s matches %s", s, r.pattern)
+					t.Errorf("%s matches %s", s, r.Pattern)
 				}
 			}
 			if tt.claims == nil {
 				tt.claims = map[string]string{}
 			}
-			if diff := cmp.Diff(tt.claims, r.claims); diff != "" && len(tt.claims)+len(r.claims) > 0 {
+			if diff := cmp.Diff(tt.claims, r.Claims); diff != "" && len(tt.claims)+len(r.Claims) > 0 {
 				t.Error(diff)
 			}
-			for claim, value := range r.claims {
+			for claim, value := range r.Claims {
 				if minted[claim] != value {
 					t.Errorf("the token has %s = %v, and the rule wants %s", claim, minted[claim], value)
 				}
@@ -148,30 +156,35 @@ func TestPresetMistakes(t *testing.T) {
 		flags  string
 		want   string
 	}{
-		"no repository":     {github(), "--branch main", "--repo is needed"},
-		"half a repository": {github(), "--repo acme --branch main", `--repo: "acme" is not like acme/web`},
-		"a pattern of one":  {github(), "--repo acme/.* --branch main", `--repo: "acme/.*" is not like acme/web`},
+		"no repository":     {presetOf("github"), "--branch main", "--repo is needed"},
+		"half a repository": {presetOf("github"), "--repo acme --branch main", `--repo: "acme" is not like acme/web`},
+		"a pattern of one":  {presetOf("github"), "--repo acme/.* --branch main", `--repo: "acme/.*" is not like acme/web`},
 		"any reference": {
-			github(), "--repo acme/web", "exactly one of --branch, --environment, --pull-request, --ref, --tag is needed",
+			presetOf("github"), "--repo acme/web",
+			"exactly one of --branch, --environment, --pull-request, --ref, --tag is needed",
 		},
-		"two references": {github(), "--repo acme/web --branch main --tag v1", "exactly one of"},
+		"two references": {presetOf("github"), "--repo acme/web --branch main --tag v1", "exactly one of"},
 		"an invalid number": {
-			github(), "--repo acme/web --branch main --repo-id x", "--owner-id and --repo-id are numbers",
+			presetOf("github"), "--repo acme/web --branch main --repo-id x", "--owner-id and --repo-id are numbers",
 		},
 		"any job of GitLab": {
-			gitlab(), "--project acme/web", "one or more of --branch, --tag, --environment, --protected is needed",
+			presetOf("gitlab"), "--project acme/web", "one or more of --branch, --tag, --environment, --protected is needed",
 		},
 		"a branch and a tag": {
-			gitlab(), "--project acme/web --branch a --tag b", "a job runs on a --branch or a --tag, not on both",
+			presetOf("gitlab"), "--project acme/web --branch a --tag b", "a job runs on a --branch or a --tag, not on both",
 		},
-		"a project without group":   {gitlab(), "--project web --branch a", `--project: "web" is not like acme/web`},
-		"an invalid project number": {gitlab(), "--project acme/web --branch a --project-id x", "--project-id is a number"},
-		"any service account":       {kubernetes(), "--namespace shop", "--service-account is needed"},
+		"a project without group": {
+			presetOf("gitlab"), "--project web --branch a", `--project: "web" is not like acme/web`,
+		},
+		"an invalid project number": {
+			presetOf("gitlab"), "--project acme/web --branch a --project-id x", "--project-id is a number",
+		},
+		"any service account": {presetOf("kubernetes"), "--namespace shop", "--service-account is needed"},
 		"an invalid namespace": {
-			kubernetes(), "--namespace shop:web --service-account x", `--namespace: "shop:web" is not like shop`,
+			presetOf("kubernetes"), "--namespace shop:web --service-account x", `--namespace: "shop:web" is not like shop`,
 		},
-		"any pipeline": {buildkite(), "--branch main", "--org is needed; --pipeline is needed"},
-		"any build":    {buildkite(), "--org acme --pipeline web", "exactly one of --branch, --tag is needed"},
+		"any pipeline": {presetOf("buildkite"), "--branch main", "--org is needed; --pipeline is needed"},
+		"any build":    {presetOf("buildkite"), "--org acme --pipeline web", "exactly one of --branch, --tag is needed"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

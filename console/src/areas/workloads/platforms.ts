@@ -1,5 +1,6 @@
-// What the tokens of platforms look like: which rule admits a job, and what the job needs to
-// exchange its token. The command makes the same rules; a test compares them.
+// The platforms of workloads: which rule accepts the tokens of a job, and what the job needs to
+// exchange its token. The presets in platforms.json are data that the command reads as well.
+import presets from "../../../../internal/access/workload/platforms.json";
 import type { Schema } from "../../api/api";
 
 type Identity = Schema<"holdfast.iam.v2beta1.Identity">;
@@ -25,17 +26,42 @@ export interface Rule {
 /** A Job is what was typed, by the names of fields. */
 export type Job = Record<string, string>;
 
+/** A Field is an input of the form. */
+interface Field {
+  name: string;
+  label: string;
+  example: string;
+  required?: boolean;
+  shape?: RegExp;
+}
+
 export interface Platform {
   id: string;
   title: string;
-  fields: { name: string; label: string; example: string; required?: boolean; shape?: RegExp }[];
+  fields: Field[];
   oneOf?: string[]; // exactly one of these is given
   anyOf?: string[]; // one or more of these
+  notBoth?: string[]; // at most one of these
   issuer: string; // "" if it is a field
   rule: (j: Job) => Rule;
   name: (j: Job) => string;
   command: (j: Job) => string; // what stands after: holdfast iam identities create
   paste: (to: Target) => string;
+}
+
+/** A Preset is a platform in platforms.json, which the command reads as well. */
+interface Preset {
+  id: string;
+  title: string;
+  issuer: string;
+  fields: { name: string; label?: string; example?: string; required?: boolean; pattern?: string; number?: boolean }[];
+  exactlyOne?: string[];
+  atLeastOne?: string[];
+  notBoth?: string[];
+  context?: { if?: string; text: string }[];
+  name: string;
+  subjects: { if?: string; exact?: string; pattern?: string }[];
+  claims?: Record<string, string | undefined>;
 }
 
 /** A Target is where a job signs in. */
@@ -56,49 +82,73 @@ const flags = (j: Job, ...names: string[]) =>
     .filter((n) => j[n])
     .map((n) => (j[n] === "true" ? `--${n}` : `--${n} ${word(j[n] ?? "")}`))
     .join(" ");
-const numbered = (id: string | undefined) => `(@${id || "[0-9]+"})?`;
-
 const login = (t: Target) =>
   `holdfast auth token --audience ${t.registry} | docker login -u _token --password-stdin ${t.registry}`;
 
-function githubContext(j: Job): string {
-  if (j.environment) return `environment:${j.environment.replaceAll(":", "%3A")}`;
-  if (j.tag) return `ref:refs/tags/${j.tag}`;
-  return j["pull-request"] ? "pull_request" : `ref:refs/heads/${j.branch}`;
+/**
+ * fill replaces the placeholders of a template with the values of a job. Package workload of the
+ * server describes them: {name}, {name.0} for a part, {name!} with escaped colons, {name|default}.
+ */
+function fill(template: string, j: Job, context = "", quoted = (text: string) => text): string {
+  return template.replace(
+    /\{([a-z-]+)(?:\.([0-9]))?(!)?(?:\|([^}]*))?\}/g,
+    (_, name: string, part?: string, escaped?: string, otherwise?: string) => {
+      let value = (name === "context" ? context : j[name]) ?? "";
+      if (part) value = value.split("/")[Number(part)] ?? "";
+      if (escaped) value = value.replaceAll(":", "%3A");
+      return value ? quoted(value) : (otherwise ?? "");
+    },
+  );
 }
 
-const github: Platform = {
-  id: "github",
-  title: "GitHub Actions",
-  issuer: "https://token.actions.githubusercontent.com",
-  fields: [
-    {
-      name: "repo",
-      label: "Repository",
-      example: "acme/web",
-      required: true,
-      shape: /^[A-Za-z0-9_.-]+\/[A-Za-z0-9_.-]+$/,
-    },
-    { name: "branch", label: "Branch", example: "main" },
-    { name: "tag", label: "Tag", example: "v1.2.3" },
-    { name: "environment", label: "Environment", example: "production" },
-    { name: "owner-id", label: "Number of the owner", example: "1", shape: /^[0-9]*$/ },
-    { name: "repo-id", label: "Number of the repository", example: "2", shape: /^[0-9]*$/ },
-  ],
-  oneOf: ["branch", "tag", "environment"],
-  rule: (j) => {
-    const [owner = "", repo = ""] = (j.repo ?? "").split("/");
-    return {
-      claimMatch: {
-        issuer: github.issuer,
-        subjectPattern: `repo:${quote(owner)}${numbered(j["owner-id"])}/${quote(repo)}${numbered(j["repo-id"])}:${quote(githubContext(j))}`,
-        claims: given({ repository_owner_id: j["owner-id"] ?? "", repository_id: j["repo-id"] ?? "" }),
+const applies = (j: Job) => (c: { if?: string }) => !c.if || Boolean(j[c.if]);
+
+/** platform makes a platform of a preset. paste returns what to paste into the job. */
+function platform(p: Preset, paste: (to: Target) => string): Platform {
+  const fields = p.fields.flatMap((f): Field[] => {
+    if (!f.label) return []; // only the command has it
+    const shape = f.number ? "^[0-9]*$" : f.pattern;
+    return [
+      {
+        name: f.name,
+        label: f.label,
+        example: f.example ?? "",
+        required: f.required,
+        shape: shape ? new RegExp(shape) : undefined,
       },
-    };
-  },
-  name: (j) => `github-${j.repo ?? ""}`,
-  command: (j) => `github ${flags(j, "repo", "branch", "tag", "environment", "owner-id", "repo-id")}`,
-  paste: (t) => `permissions:
+    ];
+  });
+  const shown = (names?: string[]) => names && fields.map((f) => f.name).filter((n) => names.includes(n));
+  return {
+    id: p.id,
+    title: p.title,
+    issuer: p.issuer,
+    fields,
+    oneOf: shown(p.exactlyOne),
+    anyOf: shown(p.atLeastOne),
+    notBoth: shown(p.notBoth),
+    rule: (j) => {
+      const context = fill(p.context?.find(applies(j))?.text ?? "", j);
+      const subject = p.subjects.find(applies(j));
+      const claims = Object.entries(p.claims ?? {}).map(([claim, field]) => [claim, j[field ?? ""] ?? ""]);
+      return {
+        claimMatch: {
+          issuer: p.issuer || j.issuer,
+          ...(subject?.pattern
+            ? { subjectPattern: fill(subject.pattern, j, context, quote) }
+            : { subject: fill(subject?.exact ?? "", j, context) }),
+          claims: given(Object.fromEntries(claims)),
+        },
+      };
+    },
+    name: (j) => fill(p.name, j),
+    command: (j) => `${p.id} ${flags(j, ...fields.map((f) => f.name))}`,
+    paste,
+  };
+}
+
+const pastes: Record<string, (to: Target) => string> = {
+  github: (t) => `permissions:
   contents: read
   id-token: write                 # without it the runner has no token to give
 jobs:
@@ -110,38 +160,7 @@ jobs:
     steps:
       - run: ${login(t)}
 `,
-};
-
-const gitlab: Platform = {
-  id: "gitlab",
-  title: "GitLab CI",
-  issuer: "https://gitlab.com",
-  fields: [
-    {
-      name: "project",
-      label: "Path of the project",
-      example: "acme/web",
-      required: true,
-      shape: /^[A-Za-z0-9_.-]+(\/[A-Za-z0-9_.-]+)+$/,
-    },
-    { name: "branch", label: "Branch", example: "main" },
-    { name: "tag", label: "Tag", example: "v1.2.3" },
-    { name: "environment", label: "Environment", example: "production" },
-    { name: "project-id", label: "Number of the project", example: "1", shape: /^[0-9]*$/ },
-  ],
-  anyOf: ["branch", "tag", "environment"],
-  rule: (j) => ({
-    claimMatch: {
-      issuer: gitlab.issuer,
-      ...(j.branch || j.tag
-        ? { subject: `project_path:${j.project}:ref_type:${j.tag ? "tag" : "branch"}:ref:${j.branch || j.tag}` }
-        : { subjectPattern: `project_path:${quote(j.project ?? "")}:ref_type:(branch|tag):ref:.+` }),
-      claims: given({ environment: j.environment ?? "", project_id: j["project-id"] ?? "" }),
-    },
-  }),
-  name: (j) => `gitlab-${j.project ?? ""}`,
-  command: (j) => `gitlab ${flags(j, "project", "branch", "tag", "environment", "project-id")}`,
-  paste: (t) => `build:
+  gitlab: (t) => `build:
   id_tokens:
     HOLDFAST_ID_TOKEN:
       aud: ${t.api}
@@ -151,54 +170,14 @@ const gitlab: Platform = {
   script:
     - ${login(t)}
 `,
-};
-
-const buildkite: Platform = {
-  id: "buildkite",
-  title: "Buildkite",
-  issuer: "https://agent.buildkite.com",
-  fields: [
-    { name: "org", label: "Organization", example: "acme", required: true, shape: /^[A-Za-z0-9_-]+$/ },
-    { name: "pipeline", label: "Pipeline", example: "web", required: true, shape: /^[A-Za-z0-9_-]+$/ },
-    { name: "branch", label: "Branch", example: "main" },
-    { name: "tag", label: "Tag", example: "v1.2.3" },
-    { name: "step", label: "Key of the step", example: "release" },
-  ],
-  oneOf: ["branch", "tag"],
-  rule: (j) => ({
-    claimMatch: {
-      issuer: buildkite.issuer,
-      subjectPattern: `organization:${quote(j.org ?? "")}:pipeline:${quote(j.pipeline ?? "")}:ref:${quote(j.tag ? `refs/tags/${j.tag}` : `refs/heads/${j.branch}`)}:commit:[^:]+:step:${j.step ? quote(j.step) : ".*"}`,
-    },
-  }),
-  name: (j) => `buildkite-${j.org ?? ""}-${j.pipeline ?? ""}`,
-  command: (j) => `buildkite ${flags(j, "org", "pipeline", "branch", "tag", "step")}`,
-  paste: (t) => `env:
+  buildkite: (t) => `env:
   HOLDFAST_API: ${t.api}
   HOLDFAST_IDENTITY: ${t.identity}
 steps:
   - key: release
     command: ${login(t)}
 `,
-};
-
-const dnsName = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
-
-const kubernetes: Platform = {
-  id: "kubernetes",
-  title: "Kubernetes",
-  issuer: "",
-  fields: [
-    { name: "issuer", label: "Issuer of the cluster", example: "https://oidc.example.com/cluster-1", required: true },
-    { name: "namespace", label: "Namespace", example: "shop", required: true, shape: dnsName },
-    { name: "service-account", label: "Service account", example: "web", required: true, shape: dnsName },
-  ],
-  rule: (j) => ({
-    claimMatch: { issuer: j.issuer, subject: `system:serviceaccount:${j.namespace}:${j["service-account"]}` },
-  }),
-  name: (j) => `kubernetes-${j.namespace ?? ""}-${j["service-account"] ?? ""}`,
-  command: (j) => `kubernetes ${flags(j, "issuer", "namespace", "service-account")}`,
-  paste: (t) => `spec:
+  kubernetes: (t) => `spec:
   containers:
     - name: web
       env:
@@ -254,7 +233,11 @@ ${login(t)}
 `,
 };
 
-export const platforms: Platform[] = [github, gitlab, buildkite, kubernetes, aws, other];
+export const platforms: Platform[] = [
+  ...(presets as Preset[]).map((p) => platform(p, pastes[p.id] ?? (() => ""))),
+  aws,
+  other,
+];
 
 /** slug makes a name of a text, as the command does. */
 export const slug = (text: string) =>
@@ -267,11 +250,12 @@ export const slug = (text: string) =>
 /** platformOf is the platform that an identity is for, as its rule says. */
 export function platformOf(i: Identity): Platform {
   if (i.awsIdentity) return aws;
-  if (/^system:serviceaccount:/.test(i.claimMatch?.subject ?? i.staticKeys?.subject ?? "")) return kubernetes;
+  const known = (id: string) => platforms.find((p) => p.id === id) ?? other;
+  if (/^system:serviceaccount:/.test(i.claimMatch?.subject ?? i.staticKeys?.subject ?? "")) return known("kubernetes");
   const subject = i.claimMatch?.subject ?? i.claimMatch?.subjectPattern ?? "";
-  if (subject.startsWith("repo:")) return github;
-  if (subject.startsWith("project_path:")) return gitlab;
-  return subject.startsWith("organization:") ? buildkite : other;
+  if (subject.startsWith("repo:")) return known("github");
+  if (subject.startsWith("project_path:")) return known("gitlab");
+  return subject.startsWith("organization:") ? known("buildkite") : other;
 }
 
 /** seenTime is when an identity last came, undefined if it never has: its creation does not count. */
@@ -294,6 +278,7 @@ export function mistakes(p: Platform, j: Job): Record<string, string> {
   if (p.anyOf && !p.anyOf.some((n) => j[n]))
     found[p.anyOf[0] ?? ""] =
       `give one or more of ${labels(p.anyOf)}: without one, everybody who can push would be let in`;
-  if (p.id === "gitlab" && j.branch && j.tag) found.tag = "a job runs on a branch or a tag, not on both";
+  if (p.notBoth?.length && p.notBoth.every((n) => j[n]))
+    found[p.notBoth[1] ?? ""] = `a job runs on a ${p.notBoth.join(" or a ")}, not on both`;
   return found;
 }
