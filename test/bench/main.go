@@ -1,13 +1,11 @@
-// Command bench measures the service against its targets. Speeds are ratios to a baseline
-// of the same run, so that they do not depend on the machine.
+// Command bench measures the service against its targets. Speeds are ratios to a baseline of the same run, so that they
+// do not depend on the machine.
 //
-// What is measured and its baseline alternate, and medians are compared. The servers, the
-// baselines and their clients share this process, unless a section says otherwise.
-// PostgreSQL is the server at HOLDFAST_TEST_POSTGRES, which make bench sets. The exit code
-// is 1 if a target is missed.
+// The measured operation and its baseline alternate, and their medians are compared. The servers, the baselines and
+// their clients share this process, unless a section says otherwise. PostgreSQL is the server at
+// HOLDFAST_TEST_POSTGRES, which make bench sets. The exit code is 1 if a target is missed.
 //
-// With -against PATH, the holdfastd of an earlier version is a baseline: exchange, check
-// and pull must not be slower.
+// With -against PATH, the holdfastd of an earlier version is a baseline: exchange, check and pull must not be slower.
 package main
 
 import (
@@ -41,7 +39,7 @@ func main() {
 		inspect.Child()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // so that a second signal kills
+	context.AfterFunc(ctx, stop) // so that a second signal kills the process
 	server.AllocateBallast()     // as holdfastd does
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -104,7 +102,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // pprof has reported what failed
+		defer func() { _ = f.Close() }() // pprof has reported write errors
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return err
 		}
@@ -159,21 +157,23 @@ func parse(args []string, progress io.Writer) (*command, error) {
 		names = append(names, s.name)
 	}
 	only := flags.String("only", "", "measure only the sections that match this `regexp`: "+strings.Join(names, ", "))
-	flags.StringVar(&b.OSV, "osv", "", "`zip` of OSV records to create advisories from; without it, all are copies of one")
+	flags.StringVar(&b.OSV, "osv", "",
+		"`zip` of OSV records to create advisories from; without it, all advisories are copies of one record")
 	flags.StringVar(&b.Against, "against", "", "`holdfastd` of an earlier version, for the section against")
 	flags.StringVar(&b.profile, "cpuprofile", "", "`file` to write a CPU profile of this process to")
 	flags.IntVar(&b.Rows, "rows", 1_000_000, "`number` of groups, and of bindings, in the big datasets")
 	flags.IntVar(&b.Images, "images", 10_000, "`number` of images in the dataset of findings; the goals are for 100,000")
-	flags.IntVar(&b.Advisories, "about", 30_000, "`number` of advisories there; the goals are for 300,000")
+	flags.IntVar(&b.Advisories, "about", 30_000,
+		"`number` of advisories in the dataset of findings; the goals are for 300,000")
 	flags.StringVar(&b.KeptDatasets, "keep", "", "`folder` to keep datasets in for the next run; "+
-		"PostgreSQL keeps its own, on the server at HOLDFAST_TEST_POSTGRES")
+		"PostgreSQL keeps them on the server at HOLDFAST_TEST_POSTGRES")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	b.engines = strings.Split(*engines, ",")
 	var err error
 	if b.Against != "" {
-		if b.Against, err = exec.LookPath(b.Against); err != nil { // now, not after the other sections
+		if b.Against, err = exec.LookPath(b.Against); err != nil { // a wrong path is reported before the other sections run
 			return nil, fmt.Errorf("-against: %w", err)
 		}
 	}
@@ -181,10 +181,11 @@ func parse(args []string, progress io.Writer) (*command, error) {
 		return nil, fmt.Errorf("-only: %w", err)
 	}
 	if b.Rows < leastRows || b.Rows%100 != 0 {
-		return nil, fmt.Errorf("-rows: must be a multiple of 100, and %d at least", leastRows)
+		return nil, fmt.Errorf("-rows: must be a multiple of 100, and at least %d", leastRows)
 	}
 	if b.Images < vulnerability.LeastImages || b.Advisories < vulnerability.LeastAbout {
-		return nil, fmt.Errorf("-images, -about: must be at least %d and %d", vulnerability.LeastImages, vulnerability.LeastAbout)
+		return nil, fmt.Errorf("-images, -about: must be at least %d and %d", vulnerability.LeastImages,
+			vulnerability.LeastAbout)
 	}
 	for _, name := range b.engines {
 		if !slices.Contains([]string{"sqlite", "postgres"}, name) {

@@ -20,8 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Checks measures authorization with very many bindings: the time to load them, and the time
-// of a check.
+// Checks measures authorization with very many bindings: the time to load them, and the time of a check.
 func Checks(ctx context.Context, m *rig.Measurement) {
 	d := m.Bindings(ctx, m.Bench.Rows)
 	var took []time.Duration
@@ -42,7 +41,7 @@ func Checks(ctx context.Context, m *rig.Measurement) {
 	checkTimed(ctx, m, d, c)
 }
 
-// followChanges lets the checker apply changes until the measurement ends.
+// followChanges makes the checker apply changes until the measurement ends.
 func followChanges(ctx context.Context, m *rig.Measurement, c *authz.Checker) {
 	ctx, cancel := context.WithCancel(ctx)
 	followed := make(chan error, 1)
@@ -53,8 +52,8 @@ func followChanges(ctx context.Context, m *rig.Measurement, c *authz.Checker) {
 	})
 }
 
-// whoCan measures the first page of the identities that can do something in a group, and the
-// bindings through which one identity can.
+// whoCan measures two queries: the first page of the identities that have a capability in a group, and the bindings
+// that give it to one identity.
 func whoCan(ctx context.Context, m *rig.Measurement, d rig.Dataset, s *iamdb.Store, c *authz.Checker) {
 	random := rand.New(rand.NewPCG(6, 6))
 	var who, can []time.Duration
@@ -78,7 +77,7 @@ func whoCan(ctx context.Context, m *rig.Measurement, d rig.Dataset, s *iamdb.Sto
 		found/whoCanTurns, whoCanTurns)
 }
 
-// load opens a store and loads its bindings, and returns how long that took.
+// load opens a store and loads its bindings. It also returns the time that this took.
 func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Duration) {
 	begin := time.Now()
 	s := rig.Must(store.Open(ctx, url))
@@ -86,7 +85,7 @@ func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Dura
 	return s, c, time.Since(begin)
 }
 
-// heap returns how many bytes of the heap are in use.
+// heap returns the number of bytes in use on the heap.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -114,8 +113,8 @@ func callerOf(identity resource.UID) context.Context {
 	return authz.WithCaller(context.Background(), authz.Caller{Identity: identity, Issued: time.Now()})
 }
 
-// checkCallers measures checks of callers who are allowed, two levels below a group they hold a
-// role on, and of callers who are not.
+// checkCallers measures checks of callers who are allowed, because they hold a role on a group two levels above, and of
+// callers who are denied.
 func checkCallers(m *rig.Measurement, d rig.Dataset, c *authz.Checker) {
 	random := rand.New(rand.NewPCG(5, 5))
 	var yes, no []question
@@ -138,8 +137,8 @@ func checkCallers(m *rig.Measurement, d rig.Dataset, c *authz.Checker) {
 	m.Below("check: denied", took.Seconds(), 0, rig.Seconds)
 }
 
-// checkUses compares checks that note what is used with those that do not, in time of the processor. The two take turns,
-// because the machine is not always equally fast.
+// checkUses compares the processor time of checks that record the use of grants with checks that do not. The two
+// alternate, because the machine is not always equally fast.
 func checkUses(m *rig.Measurement, c *authz.Checker, yes []question) {
 	turn := func(on bool) float64 {
 		c.RecordUses(on)
@@ -160,9 +159,8 @@ func checkUses(m *rig.Measurement, c *authz.Checker, yes []question) {
 	m.Faster("check: allowed, with use recorded", rig.Rates{A: a, B: b, Ratio: a / b}, 0.95)
 }
 
-// ask returns the median time of a check, whose result has to be want, and its median number
-// of allocations.
-func ask(c *authz.Checker, all []question, want error) (time.Duration, float64) {
+// ask returns the median time of a check and its median number of allocations. The result of each check must be want.
+func ask(c *authz.Checker, questions []question, want error) (time.Duration, float64) {
 	var took []time.Duration
 	var allocations []float64
 	for range checkTurns {
@@ -170,9 +168,9 @@ func ask(c *authz.Checker, all []question, want error) (time.Duration, float64) 
 		runtime.ReadMemStats(&before)
 		begin := time.Now()
 		for i := range checkCalls {
-			q := &all[i%len(all)]
+			q := &questions[i%len(questions)]
 			if err := c.Require(q.ctx, resource.GroupsList, q.group); !errors.Is(err, want) {
-				rig.Check(fmt.Errorf("answer is %v, not %v", err, want))
+				rig.Check(fmt.Errorf("the check returned %v, want %v", err, want))
 			}
 		}
 		took = append(took, time.Since(begin)/checkCalls)

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// checkTimed compares checks where every second binding has an end with those where none has, in time of the processor.
-// The two take turns.
+// checkTimed compares the processor time of checks in a dataset in which every second binding expires with checks in a
+// dataset in which none expires. The two alternate.
 func checkTimed(ctx context.Context, m *rig.Measurement, d rig.Dataset, plain *authz.Checker) {
 	t := m.TimedBindings(ctx, m.Bench.Rows)
 	s, timed, _ := load(ctx, t.URL)
@@ -34,25 +34,28 @@ func checkTimed(ctx context.Context, m *rig.Measurement, d rig.Dataset, plain *a
 	for range useTurns {
 		b, a = append(b, rate(plain, without)), append(a, rate(timed, with))
 	}
-	m.Faster("check: allowed, half of the bindings timed", rig.Rates{A: rig.Median(a), B: rig.Median(b), Ratio: rig.Median(a) / rig.Median(b)}, 0)
+	m.Faster("check: allowed, half of the bindings timed",
+		rig.Rates{A: rig.Median(a), B: rig.Median(b), Ratio: rig.Median(a) / rig.Median(b)}, 0)
 }
 
-// allowed returns questions whose answer is yes.
-func allowed(d rig.Dataset, c *authz.Checker) (all []question) {
+// allowed returns questions to which the answer is yes.
+func allowed(d rig.Dataset, c *authz.Checker) (found []question) {
 	random := rand.New(rand.NewPCG(5, 5))
-	for len(all) < questions {
+	for len(found) < questions {
 		identity := d.Identity(random.IntN(d.Identities))
 		held := c.GrantsOf(identity)
 		h := held[random.IntN(len(held))]
 		if h.Capabilities.Has(resource.GroupsList) {
-			all = append(all, question{callerOf(identity), h.Group + resource.UID(rig.RandomSegment(random)+rig.RandomSegment(random))})
+			found = append(found,
+				question{callerOf(identity), h.Group + resource.UID(rig.RandomSegment(random)+rig.RandomSegment(random))})
 		}
 	}
-	return all
+	return found
 }
 
-// Calls compares CheckAccess over gRPC with a call that does nothing but authenticate: the verdict alone, and with the
-// bindings that give it, which are read from the database. It also compares it with itself where every second binding has an end.
+// Calls compares CheckAccess over gRPC with a call that only authenticates. CheckAccess returns the verdict alone, or
+// also the bindings that give access, which it reads from the database. The last comparison is with a dataset in which
+// every second binding expires.
 func Calls(ctx context.Context, m *rig.Measurement) {
 	plain := newAsker(ctx, m, m.Bindings(ctx, m.Bench.Rows))
 	empty := func(ctx context.Context, _ int) error {
@@ -62,14 +65,15 @@ func Calls(ctx context.Context, m *rig.Measurement) {
 	m.CompareRates(ctx, "call: CheckAccess, the verdict alone, beside an empty call", 0.7, plain.ask(true), empty)
 	m.CompareRates(ctx, "call: CheckAccess beside an empty call", 0.7, plain.ask(false), empty)
 	timed := newAsker(ctx, m, m.TimedBindings(ctx, m.Bench.Rows))
-	m.CompareRates(ctx, "call: CheckAccess, half of the bindings timed, beside none", 0.95, timed.ask(false), plain.ask(false))
+	m.CompareRates(ctx, "call: CheckAccess, half of the bindings timed, beside none", 0.95, timed.ask(false),
+		plain.ask(false))
 }
 
-// An asker asks a server about those who hold something.
+// An asker asks a server about identities that hold a capability.
 type asker struct {
 	access accesspb.AccessServiceClient
 	token  string
-	asked  []*accesspb.CheckAccessRequest // whose answer is yes
+	asked  []*accesspb.CheckAccessRequest // requests to which the answer is yes
 }
 
 func newAsker(ctx context.Context, m *rig.Measurement, d rig.Dataset) asker {
@@ -95,7 +99,7 @@ func (a asker) in(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+a.token)
 }
 
-// ask returns a call of CheckAccess, with or without the bindings.
+// ask returns an operation that calls CheckAccess. If verdict is true, it asks for the verdict alone.
 func (a asker) ask(verdict bool) rig.Operation {
 	next := rig.Distribute(a.asked)
 	return func(ctx context.Context, client int) error {
@@ -104,7 +108,7 @@ func (a asker) ask(verdict bool) rig.Operation {
 			IdentityUid: q.IdentityUid, Capability: q.Capability, PlaceUid: q.PlaceUid, VerdictOnly: verdict,
 		})
 		if err == nil && (!got.GetAllowed() || verdict != (len(got.GetGrants()) == 0)) {
-			err = errors.New("the answer of CheckAccess is wrong")
+			err = errors.New("CheckAccess returned a wrong answer")
 		}
 		return err
 	}

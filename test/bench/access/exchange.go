@@ -40,9 +40,8 @@ const (
 	authTarget = 5 * time.Microsecond
 )
 
-// Exchanges compares the exchange of a workload's token, whose issuer's keys are cached,
-// with one verification and one signature alone. It also measures the authentication with
-// a cached token.
+// Exchanges compares the exchange of a workload's token with one verification and one signature alone. The keys of the
+// token's issuer are cached. Exchanges also measures authentication with a cached token.
 func Exchanges(ctx context.Context, m *rig.Measurement) {
 	address, _ := m.Engine.Create(ctx, "exchange")
 	s := rig.Must(store.Open(ctx, address))
@@ -57,7 +56,7 @@ func Exchanges(ctx context.Context, m *rig.Measurement) {
 	x.authentication(ctx, m.Report)
 }
 
-// An exchange is the service without a listener, and an issuer it trusts.
+// An exchange is the service without a listener, and an issuer that it trusts.
 type exchange struct {
 	*rig.Platform
 	handler    http.Handler
@@ -68,12 +67,12 @@ type exchange struct {
 
 // populate adds an organization with identities that trust the issuer.
 func (x *exchange) populate(ctx context.Context, s *iamdb.Store) {
-	now := time.Now()
+	created := time.Now()
 	org := resource.NewRoot()
-	rig.Must(s.InsertGroup(ctx, resource.Group{UID: org, Name: "org", CreateTime: now, UpdateTime: now}))
+	rig.Must(s.InsertGroup(ctx, resource.Group{UID: org, Name: "org", CreateTime: created, UpdateTime: created}))
 	for n := range rig.Workloads {
 		i := resource.Identity{
-			UID: org.NewChild(), Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+			UID: org.NewChild(), Name: "workload", CreateTime: created, UpdateTime: created, LastSeenTime: created,
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: x.URL,
 				SubjectPattern: rig.JobPattern(n)}},
 		}
@@ -91,9 +90,9 @@ func (x *exchange) assemble(ctx context.Context, s *store.DB) {
 	issuers := rig.Must(issuers.New(issuers.Config{Client: outbound.Client(outbound.Config{Loopback: true})}))
 	service := sts.New(s, x.checker, x.issuer, issuers, sts.Config{BaseURL: rig.BaseURL, Log: log})
 	tokens := page.NewTokens(key.Derive("page tokens"), time.Now)
-	all := api.Services{IAM: iam.New(s, x.checker, tokens, iam.Config{Key: key}), STS: service}
+	services := api.Services{IAM: iam.New(s, x.checker, tokens, iam.Config{Key: key}), STS: service}
 	cfg := api.Config{Audience: rig.BaseURL, Log: log, Metrics: prometheus.NewRegistry()}
-	x.handler = api.New(all, x.issuer, x.checker, cfg).HTTP()
+	x.handler = api.New(services, x.issuer, x.checker, cfg).HTTP()
 }
 
 // compare reports exchanges of tokens of an algorithm.
@@ -130,8 +129,7 @@ func (x *exchange) compare(ctx context.Context, m *rig.Measurement, alg string) 
 	m.Faster("exchange over HTTP, client included, "+alg, rig.Race(ctx, over, limit), 0)
 }
 
-// limit returns a function that does the least that an exchange needs: it verifies one
-// signature and makes another.
+// limit returns an operation with the least work of an exchange: it verifies one signature and makes another.
 func (x *exchange) limit(alg string) rig.Operation {
 	sum := sha256.Sum256([]byte("a token"))
 	theirs := rig.Must(rsa.SignPKCS1v15(nil, x.RSA, crypto.SHA256, sum[:]))
@@ -142,7 +140,7 @@ func (x *exchange) limit(alg string) rig.Operation {
 	}
 	return func(context.Context, int) error {
 		if !verify() {
-			return errors.New("the signature is wrong")
+			return errors.New("the signature is not valid")
 		}
 		_, err := ecdsa.SignASN1(rand.Reader, x.EC, sum[:])
 		return err
@@ -152,7 +150,7 @@ func (x *exchange) limit(alg string) rig.Operation {
 // authentication reports the time to authenticate a request with a cached token.
 func (x *exchange) authentication(ctx context.Context, r *rig.Report) {
 	raw := rig.Must(x.issuer.Mint(ctx, token.Claims{Subject: x.identities[0], Audience: []string{rig.BaseURL}}))
-	var all []time.Duration
+	var times []time.Duration
 	for range authTurns {
 		begin := time.Now()
 		for range authCalls {
@@ -162,7 +160,7 @@ func (x *exchange) authentication(ctx context.Context, r *rig.Report) {
 				rig.Check(errors.New(why))
 			}
 		}
-		all = append(all, time.Since(begin)/authCalls)
+		times = append(times, time.Since(begin)/authCalls)
 	}
-	r.Below("authentication of a token seen before", rig.Median(all).Seconds(), authTarget.Seconds(), rig.Seconds)
+	r.Below("authentication of a token seen before", rig.Median(times).Seconds(), authTarget.Seconds(), rig.Seconds)
 }

@@ -17,21 +17,23 @@ import (
 )
 
 const (
-	pastEach   = 10               // bindings that are over for each that counts
-	pastLength = 30 * 24 * 3600e3 // for which each of them counted, in milliseconds
+	pastEach   = 10               // ended bindings for each current one
+	pastLength = 30 * 24 * 3600e3 // duration of an ended binding, in milliseconds
 	pastTurns  = 200
-	yearOfRows = 1 + 12*0.1 // rows of history for each binding after a year in which a tenth changes each month
+	yearOfRows = 1 + 12*0.1 // rows of history per binding after a year in which a tenth of the bindings changes each month
 )
 
-// pastBegin and pastEnd are when the history of the dataset begins, and when its last binding was made.
+// The history of the dataset begins at pastBegin. Its last binding was created at pastEnd. Both are in milliseconds.
 const (
 	pastBegin = int64(rig.Epoch)
 	pastEnd   = pastBegin + (pastEach+1)*pastLength
 )
 
-// pastDataset returns a database with n bindings and pastEach times as many that are over.
+// pastDataset returns a database with n current bindings and pastEach times as many ended ones.
 func pastDataset(ctx context.Context, m *rig.Measurement, n int) rig.Dataset {
-	d := m.Load(ctx, fmt.Sprintf("past_%d", n), rig.Tree{Groups: max(n/100, rig.SmallRows)}, n/rig.GrantsEach, func(d rig.Dataset) []rig.Table {
+	d := m.Load(ctx, fmt.Sprintf("past_%d", n), rig.Tree{
+		Groups: max(n/100, rig.SmallRows),
+	}, n/rig.GrantsEach, func(d rig.Dataset) []rig.Table {
 		return []rig.Table{groupHistory(d.Tree), bindingHistory(d.Tree, n/rig.GrantsEach)}
 	})
 	db := m.Engine.Connect(d.URL, 1)
@@ -49,38 +51,48 @@ func groupHistory(t rig.Tree) rig.Table {
 	columns := []string{"seg", "uid", "parent", "name", "from_ms", "to_ms"}
 	return rig.Table{Name: "group_history", Columns: columns, Rows: func(yield func([]any) bool) {
 		for uid := range t.All() {
-			if !yield([]any{rig.SegmentNumber(uid), string(uid), rig.SegmentNumber(uid.Parent()), "g", pastBegin, int64(math.MaxInt64)}) {
+			if !yield([]any{
+				rig.SegmentNumber(uid), string(uid), rig.SegmentNumber(uid.Parent()), "g", pastBegin, int64(math.MaxInt64),
+			}) {
 				return
 			}
 		}
 	}}
 }
 
-// bindingHistory has the bindings of bindingTable, and before each pastEach of others on the same group.
+// bindingHistory returns the bindings of BindingTable, and for each of them pastEach earlier ones on the same group.
 func bindingHistory(t rig.Tree, n int) rig.Table {
-	columns := []string{"seg", "uid", "grp", "org", "identity", "role", "create_ms", "start_ms", "expire_ms", "from_ms", "to_ms",
-		"made_by", "ended_by"}
+	columns := []string{
+		"seg", "uid", "grp", "org", "identity", "role", "create_ms", "start_ms", "expire_ms", "from_ms", "to_ms",
+		"made_by", "ended_by",
+	}
 	return rig.Table{Name: "binding_history", Columns: columns, Rows: func(yield func([]any) bool) {
 		r := rand.New(rand.NewPCG(7, uint64(n)))
 		for row := range t.BindingTable(n).Rows {
 			uid, parent, role := resource.UID(row[1].(string)), row[2], row[7]
-			identity, at, org := row[6], pastBegin+r.Int64N(pastLength), rig.SegmentNumber(t.Org)
+			identity, since, org := row[6], pastBegin+r.Int64N(pastLength), rig.SegmentNumber(t.Org)
 			for range pastEach {
 				before := uid.Parent() + resource.UID(rig.RandomSegment(r))
-				other := string(t.Identity(r.IntN(n)))
-				if !yield([]any{rig.SegmentNumber(before), string(before), parent, org, other, role, at, int64(0), int64(0), at, at + pastLength, other, other}) {
+				holder := string(t.Identity(r.IntN(n)))
+				if !yield([]any{
+					rig.SegmentNumber(before), string(before), parent, org, holder, role, since, int64(0), int64(0), since,
+					since + pastLength, holder, holder,
+				}) {
 					return
 				}
-				at += pastLength
+				since += pastLength
 			}
-			if !yield([]any{row[0], string(uid), parent, org, identity, role, at, int64(0), int64(0), at, int64(math.MaxInt64), identity, ""}) {
+			if !yield([]any{
+				row[0], string(uid), parent, org, identity, role, since, int64(0), int64(0), since,
+				int64(math.MaxInt64), identity, "",
+			}) {
 				return
 			}
 		}
 	}}
 }
 
-// Past measures questions about the past at two sizes, and how much room history takes.
+// Past measures questions about the past at two sizes, and the size of the history.
 func Past(ctx context.Context, m *rig.Measurement) {
 	small, big := pastDataset(ctx, m, m.Bench.Rows/10), pastDataset(ctx, m, m.Bench.Rows)
 	before, after := askPast(ctx, m, small), askPast(ctx, m, big)
@@ -88,13 +100,15 @@ func Past(ctx context.Context, m *rig.Measurement) {
 	m.Below("as of: who-can, first page", after.who.Seconds(), 0.2, rig.Seconds)
 	m.Below("as of: what somebody held", after.held.Seconds(), 0.2, rig.Seconds)
 	m.Below("as of: difference of three days, in which a tenth changed", after.diff.Seconds(), 0, rig.Seconds)
-	m.Note("As of: the times are the worst of %d, with %d bindings and %d rows of history. With a tenth of both: check %s, "+
-		"who-can %s, what somebody held %s, difference %s.", pastTurns, m.Bench.Rows, m.Bench.Rows*(pastEach+1), rig.FormatDuration(before.check),
+	m.Note("As of: the times are the worst of %d, with %d bindings and %d rows of history. "+
+		"With a tenth of both: check %s, "+
+		"who-can %s, what somebody held %s, difference %s.", pastTurns, m.Bench.Rows, m.Bench.Rows*(pastEach+1),
+		rig.FormatDuration(before.check),
 		rig.FormatDuration(before.who), rig.FormatDuration(before.held), rig.FormatDuration(before.diff))
 	historySize(ctx, m, big)
 }
 
-// pastTimes are the worst times of questions.
+// pastTimes are the longest durations of questions.
 type pastTimes struct{ check, who, held, diff time.Duration }
 
 // askPast asks about random times, groups and identities.
@@ -111,17 +125,21 @@ func askPast(ctx context.Context, m *rig.Measurement, d rig.Dataset) (worst past
 		if held := c.GrantsOf(identity); len(held) > 0 {
 			group = held[random.IntN(len(held))].Group
 		}
-		at := store.FromMS(pastBegin + random.Int64N(pastEnd-pastBegin))
-		one := pastTurn(ctx, m, db, c, grantlog.Query{At: at, Groups: append(group.Ancestors(), group)}, identity, d.Org, first, turn)
-		if turn > 0 { // the first reads statements and pages
-			worst = pastTimes{max(worst.check, one.check), max(worst.who, one.who), max(worst.held, one.held), max(worst.diff, one.diff)}
+		asOf := store.FromMS(pastBegin + random.Int64N(pastEnd-pastBegin))
+		took := pastTurn(ctx, m, db, c, grantlog.Query{At: asOf, Groups: append(group.Ancestors(), group)}, identity, d.Org,
+			first, turn)
+		if turn > 0 { // the first turn prepares statements and reads pages from the disk
+			worst = pastTimes{
+				max(worst.check, took.check), max(worst.who, took.who), max(worst.held, took.held), max(worst.diff, took.diff),
+			}
 		}
 	}
 	return worst
 }
 
 func pastTurn(
-	ctx context.Context, m *rig.Measurement, db *grantlog.Store, c *authz.Checker, q grantlog.Query, identity, org resource.UID, first page.Request, turn int,
+	ctx context.Context, m *rig.Measurement, db *grantlog.Store, c *authz.Checker, q grantlog.Query, identity,
+	org resource.UID, first page.Request, turn int,
 ) (took pastTimes) {
 	took.check = rig.Timed(ctx, 0, func(ctx context.Context, _ int) error {
 		rig.Check(db.RequirePast(ctx, "as_of", q.At))
@@ -146,14 +164,16 @@ func pastTurn(
 		return took
 	}
 	took.diff = rig.Timed(ctx, 0, func(ctx context.Context, _ int) error {
-		month := grantlog.DiffQuery{From: q.At, To: q.At.Add(pastLength / 10 * time.Millisecond), Under: q.Groups[min(1, len(q.Groups)-1):]}
+		month := grantlog.DiffQuery{
+			From: q.At, To: q.At.Add(pastLength / 10 * time.Millisecond), Under: q.Groups[min(1, len(q.Groups)-1):],
+		}
 		rig.Must(db.DiffGrants(ctx, month, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "time"}}))
 		return nil
 	})
 	return took
 }
 
-// historySize compares the bytes of the history of a year with those of the bindings, with their indexes.
+// historySize compares the size of one year of history with the size of the bindings, both with their indexes.
 func historySize(ctx context.Context, m *rig.Measurement, d rig.Dataset) {
 	db := m.Engine.Connect(d.URL, 1)
 	defer db.Close()

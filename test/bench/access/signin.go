@@ -16,13 +16,13 @@ import (
 
 const (
 	startsAtOnce = 1000
-	guessers     = 64 // concurrent, each with its own address
+	guessers     = 64 // concurrent visitors who guess passwords, each with a different address
 	floodRounds  = 5
 	floodTime    = 2 * time.Second
 )
 
-// SignIns measures very many people who start to sign in at once, and how much guessing
-// passwords slows down other requests.
+// SignIns measures very many people who start to sign in concurrently, and how much password guessing slows down other
+// requests.
 func SignIns(ctx context.Context, m *rig.Measurement) {
 	s := m.Serve(ctx, rig.EmptyDatabase(ctx, m.Engine, "signin"))
 	manyStarts(ctx, m, s)
@@ -35,8 +35,7 @@ type visitor struct {
 	flow string
 }
 
-// newVisitor returns a visitor with its own loopback address, because there are limits by
-// address.
+// newVisitor returns a visitor with its own loopback address, because requests are limited by address.
 func newVisitor(s *rig.Service, i int) *visitor {
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i/250), byte(i%250+1))}}
 	c := rig.NewClient(s.Address, "")
@@ -95,14 +94,14 @@ func manyStarts(ctx context.Context, m *rig.Measurement, s *rig.Service) {
 	m.Below("sign-in: all of them on the page after", time.Since(begin).Seconds(), 0, rig.Seconds)
 }
 
-// measureFlood compares the time of a call while passwords are guessed with its time when the
-// server is idle, alternately.
+// measureFlood compares the duration of a call while passwords are guessed with its duration when the server is idle.
+// The two alternate.
 func measureFlood(ctx context.Context, m *rig.Measurement, s *rig.Service) {
-	calls := func() (all []time.Duration) { // one after the other
+	calls := func() (times []time.Duration) { // one after the other
 		for begin := time.Now(); time.Since(begin) < floodTime; {
-			all = append(all, rig.Timed(ctx, 0, s.Getter("/iam/v2beta1/groups/"+string(s.Org))))
+			times = append(times, rig.Timed(ctx, 0, s.Getter("/iam/v2beta1/groups/"+string(s.Org))))
 		}
-		return all
+		return times
 	}
 	var quiet, busy []time.Duration
 	var guesses atomic.Int64
@@ -111,24 +110,24 @@ func measureFlood(ctx context.Context, m *rig.Measurement, s *rig.Service) {
 		stop := guess(ctx, s, round, &guesses)
 		b := calls()
 		rig.Check(stop())
-		if round > 0 { // the first is to warm up
+		if round > 0 { // the first round is for warm-up
 			quiet, busy = append(quiet, q...), append(busy, b...)
 		}
 	}
-	for _, at := range []struct {
-		name string
-		of   float64
-		most float64
+	for _, figure := range []struct {
+		name     string
+		quantile float64
+		most     float64
 	}{{"median", 0.5, 1.5}, {"99 of 100", 0.99, 0}} {
-		m.Slower("sign-in: GET of a group while passwords are guessed, "+at.name,
-			rig.NewPair(rig.Quantile(busy, at.of), rig.Quantile(quiet, at.of)), at.most)
+		m.Slower("sign-in: GET of a group while passwords are guessed, "+figure.name,
+			rig.NewPair(rig.Quantile(busy, figure.quantile), rig.Quantile(quiet, figure.quantile)), figure.most)
 	}
 	m.Below("sign-in: guesses answered meanwhile", float64(guesses.Load())/((floodRounds+1)*floodTime.Seconds()), 0,
 		rig.PerSecond)
 }
 
-// guess lets visitors try passwords until it is stopped. Every guess is for another
-// account, because there are limits by account.
+// guess starts visitors that try passwords until stop is called. Every guess is for another account, because guesses
+// are limited by account.
 func guess(ctx context.Context, s *rig.Service, round int, guesses *atomic.Int64) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

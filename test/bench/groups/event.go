@@ -19,9 +19,8 @@ const (
 	eventLimit  = 2 * time.Minute
 )
 
-// Events compares the latency of changes, made at a fixed rate, on a server with a
-// subscription in each of its folders with that on a server without. Every other sink never
-// responds; the others must get every event.
+// Events compares the latency of changes at a fixed rate on two servers: one has a subscription in each of its folders,
+// the other has none. Every second sink never responds. The living sinks must get every event.
 func Events(ctx context.Context, m *rig.Measurement) {
 	living, hang := newSink(), make(chan struct{})
 	dead := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -43,17 +42,17 @@ func Events(ctx context.Context, m *rig.Measurement) {
 		path, body := "/events/v2beta1/subscriptions/"+string(folder), fmt.Sprintf(`{"sink": %q}`, sink)
 		rig.Must(instances[0].Post(ctx, path, body))
 	}
-	var all [2][]eventRound
+	var rounds [2][]eventRound
 	for i := range eventRounds {
-		for _, n := range [...]int{i % 2, 1 - i%2} { // which is first alternates
+		for _, n := range [...]int{i % 2, 1 - i%2} { // the first instance alternates
 			t := instances[n].round(ctx, func() { living.await(ctx, instances[0].expected()) })
-			all[n] = append(all[n], t)
+			rounds[n] = append(rounds[n], t)
 		}
 	}
-	m.Slower("events: change with 100 subscriptions, half dead", compared(all, half), 1.2)
-	m.Slower("events: the slowest tenth of them", compared(all, tenth), 0)
-	m.Slower("events: processor time for a change, with its deliveries", compared(all, processor), 0)
-	total := compared(all, took)
+	m.Slower("events: change with 100 subscriptions, half dead", compared(rounds, half), 1.2)
+	m.Slower("events: the slowest tenth of them", compared(rounds, tenth), 0)
+	m.Slower("events: processor time for a change, with its deliveries", compared(rounds, processor), 0)
+	total := compared(rounds, took)
 	m.Below("events: changes a second, both servers", 2*eventRate/(total.A+total.B).Seconds(), 0, rig.PerSecond)
 	want := instances[0].expected()
 	late, got := living.await(ctx, want)
@@ -66,27 +65,27 @@ type eventRound [4]time.Duration
 
 const (
 	half      = iota // the median of the times of changes
-	tenth            // their 0.9-quantile
-	took             // the time for all of them
+	tenth            // the 0.9-quantile of the times of changes
+	took             // the time for all changes of the round
 	processor        // processor time of this process, per change, until the events are delivered
 )
 
-// round makes the changes of one second, and waits until their events are delivered, so that
-// deliveries do not slow down the other server.
+// round makes the changes of one second and calls wait, which returns when their events are delivered. Otherwise the
+// deliveries would slow down the other server.
 func (v *instance) round(ctx context.Context, wait func()) eventRound {
 	begin, used := time.Now(), rig.ProcessorTime()
 	each := v.change(ctx)
-	all := time.Since(begin)
+	total := time.Since(begin)
 	wait()
-	return eventRound{rig.Median(each), rig.Quantile(each, 0.9), all, (rig.ProcessorTime() - used) / eventRate}
+	return eventRound{rig.Median(each), rig.Quantile(each, 0.9), total, (rig.ProcessorTime() - used) / eventRate}
 }
 
 // compared returns the medians of a figure, and the median of the rounds' ratios.
-func compared(all [2][]eventRound, figure int) rig.Pair {
+func compared(rounds [2][]eventRound, figure int) rig.Pair {
 	var as, bs []time.Duration
 	var ratios []float64
-	for i := range all[0] {
-		a, b := all[0][i][figure], all[1][i][figure]
+	for i := range rounds[0] {
+		a, b := rounds[0][i][figure], rounds[1][i][figure]
 		as, bs, ratios = append(as, a), append(bs, b), append(ratios, a.Seconds()/b.Seconds())
 	}
 	return rig.Pair{A: rig.Median(as), B: rig.Median(bs), Ratio: rig.Median(ratios)}
@@ -105,8 +104,8 @@ func newInstance(ctx context.Context, m *rig.Measurement, name string) *instance
 	return &instance{Client: s.Client, folders: s.CreateFolders(ctx, s.Org)}
 }
 
-// change makes the changes of one second at eventRate, and returns how long each took from
-// the moment it was due.
+// change makes the changes of one second at eventRate. It returns the duration of each change, from the moment at which
+// it was due.
 func (v *instance) change(ctx context.Context) []time.Duration {
 	took := make([]time.Duration, eventRate)
 	start := time.Now()
@@ -128,13 +127,13 @@ func (v *instance) change(ctx context.Context) []time.Duration {
 }
 
 // expected returns the groups whose events the living sinks must get.
-func (v *instance) expected() (all []string) {
+func (v *instance) expected() (uids []string) {
 	for uid, folder := range v.made.Range {
 		if folder.(int)%2 == 0 {
-			all = append(all, uid.(string))
+			uids = append(uids, uid.(string))
 		}
 	}
-	return all
+	return uids
 }
 
 // A sink remembers the subjects of its events.
@@ -151,18 +150,18 @@ func newSink() *sink {
 	return v
 }
 
-// await waits until all have arrived, or eventLimit has passed. It returns how long that took
-// and how many have arrived.
-func (v *sink) await(ctx context.Context, all []string) (took time.Duration, got int) {
+// await waits until the events of all groups have arrived, or until eventLimit has passed. It returns the time that it
+// waited, and the number of events that have arrived.
+func (v *sink) await(ctx context.Context, uids []string) (took time.Duration, got int) {
 	begin := time.Now()
-	for ctx.Err() == nil && time.Since(begin) < eventLimit && got < len(all) {
+	for ctx.Err() == nil && time.Since(begin) < eventLimit && got < len(uids) {
 		got = 0
-		for _, uid := range all {
+		for _, uid := range uids {
 			if _, ok := v.received.Load(uid); ok {
 				got++
 			}
 		}
-		if got < len(all) {
+		if got < len(uids) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}

@@ -11,12 +11,11 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Gets compares reading one group of the big dataset with a server that has its bytes in
-// memory.
+// Gets compares reading one group of the big dataset with a server that has the response in memory.
 func Gets(ctx context.Context, m *rig.Measurement) {
 	d := m.Groups(ctx, m.Bench.Rows)
 	s := m.Serve(ctx, d.URL)
-	var uids []resource.UID // of equal length, so that the responses are
+	var uids []resource.UID // equally long, so that the responses are equally long
 	for uid := range d.All() {
 		if uid.Parent() != d.Org {
 			uids = append(uids, uid)
@@ -37,7 +36,7 @@ func Gets(ctx context.Context, m *rig.Measurement) {
 		return func(ctx context.Context, client int) error {
 			got, err := c.Get(ctx, path+string(picked(client)))
 			if err == nil && len(got) != len(body) {
-				err = fmt.Errorf("%d bytes, not %d", len(got), len(body))
+				err = fmt.Errorf("the response has %d bytes, want %d", len(got), len(body))
 			}
 			return err
 		}

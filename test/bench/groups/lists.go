@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Lists compares pages, with their totals, of the big dataset with those of the small one,
-// in the store and over HTTP, and a page over HTTP with a handler that does the least.
+// Lists compares pages of the big dataset, with their totals, with pages of the small dataset, in the store and over
+// HTTP. It also compares a page over HTTP with a handler that does as little as possible.
 func Lists(ctx context.Context, m *rig.Measurement) {
 	small, big := m.Groups(ctx, rig.SmallRows), m.Groups(ctx, m.Bench.Rows)
 	s, l := openForReading(ctx, small), openForReading(ctx, big)
@@ -62,8 +62,7 @@ func (s openDataset) below(group resource.UID, size int) request {
 	}
 }
 
-// with returns a request for the first page by name of all groups, of a caller with these
-// grants.
+// with returns a request for the first page of all groups by name, for a caller with these grants.
 func with(grants []resource.UID) request {
 	return request{store.Reach{Under: grants}, resource.Filter{}, page.Request{Size: pageSize, Order: byName}}
 }
@@ -72,51 +71,51 @@ func (s openDataset) read(ctx context.Context, q request) (page.Page[resource.Gr
 	return iamdb.New(s.store).Groups(ctx, q.reach, q.filter, q.page)
 }
 
-// spots is how many different requests a measurement makes, so that it does not always read
-// the same pages of the disk.
+// spots is the number of different requests in a measurement, so that it does not always read the same pages of the
+// disk.
 const spots = 16
 
 // midway returns requests like q that start after rows in the middle of the list.
-func (s openDataset) midway(ctx context.Context, q request) (all []request) {
+func (s openDataset) midway(ctx context.Context, q request) (requests []request) {
 	total := int(rig.Must(s.read(ctx, q)).Total)
 	for i := range spots {
-		at := q
-		at.page.Size = 1
-		at.page.Skip = total/4 + i*total/(2*spots)
+		row := q
+		row.page.Size = 1
+		row.page.Skip = total/4 + i*total/(2*spots)
 		next := q
-		next.page.After = rig.Must(s.read(ctx, at)).Last
+		next.page.After = rig.Must(s.read(ctx, row)).Last
 		if next.page.After == nil {
-			rig.Check(fmt.Errorf("nothing follows row %d of %d", at.page.Skip, total))
+			rig.Check(fmt.Errorf("no row follows row %d of %d", row.page.Skip, total))
 		}
-		all = append(all, next)
+		requests = append(requests, next)
 	}
-	return all
+	return requests
 }
 
 // named returns requests like q, each for one group by its name.
 func (s openDataset) named(ctx context.Context, q request) []request {
-	all := s.midway(ctx, q)
-	for i := range all {
-		all[i].filter.Name = all[i].page.After.Key
-		all[i].page.After = nil
+	requests := s.midway(ctx, q)
+	for i := range requests {
+		requests[i].filter.Name = requests[i].page.After.Key
+		requests[i].page.After = nil
 	}
-	return all
+	return requests
 }
 
 // turns returns an operation that sends one of the requests. Their pages must have size rows.
-func (s openDataset) turns(all []request, size int) rig.Operation {
+func (s openDataset) turns(requests []request, size int) rig.Operation {
 	return func(ctx context.Context, i int) error {
-		q := all[i%len(all)]
+		q := requests[i%len(requests)]
 		got, err := s.read(ctx, q)
 		if err == nil && (len(got.Items) != size || got.Total < int64(size)) {
-			err = fmt.Errorf("%d rows of %d, not %d", len(got.Items), got.Total, size)
+			err = fmt.Errorf("the page has %d rows of %d, want %d", len(got.Items), got.Total, size)
 		}
 		return err
 	}
 }
 
-// pageSize is the size of the pages. A folder of the small dataset has fewer groups, so pages
-// of folders are smaller in both datasets.
+// pageSize is the number of groups in a page. A folder of the small dataset has fewer groups, so pages of folders are
+// smaller in both datasets.
 const pageSize = page.DefaultSize
 
 // A scale is a page that is read from both datasets.
@@ -126,31 +125,31 @@ type scale struct {
 	make requester
 }
 
-// A requester makes the requests for a dataset.
+// A requester returns the requests for a dataset.
 type requester func(context.Context, openDataset) []request
 
-// one returns a requester of one request.
+// one returns a requester for one request.
 func one(f func(openDataset) request) requester {
 	return func(_ context.Context, s openDataset) []request { return []request{f(s)} }
 }
 
-// middle returns a requester of requests in the middle of a list.
+// middle returns a requester for pages in the middle of a list.
 func middle(f func(openDataset) request) requester {
 	return func(ctx context.Context, s openDataset) []request { return s.midway(ctx, f(s)) }
 }
 
-// exact returns a requester of requests for groups of a list by name.
+// exact returns a requester for single groups by their names.
 func exact(f func(openDataset) request) requester {
 	return func(ctx context.Context, s openDataset) []request { return s.named(ctx, f(s)) }
 }
 
-// each returns a requester of a request for each of some folders.
+// each returns a requester for one request in each of spots folders.
 func each(f func(openDataset, resource.UID) request) requester {
-	return func(_ context.Context, s openDataset) (all []request) {
+	return func(_ context.Context, s openDataset) (requests []request) {
 		for _, folder := range every(s.under, spots) {
-			all = append(all, f(s, folder))
+			requests = append(requests, f(s, folder))
 		}
-		return all
+		return requests
 	}
 }
 
@@ -189,7 +188,7 @@ func (s openDataset) compare(ctx context.Context, a, b []request) rig.Pair {
 	return rig.Alternate(ctx, s.turns(a, pageSize), s.turns(b, pageSize))
 }
 
-// compareGrants compares callers with grants on several folders with one with a single grant.
+// compareGrants compares a caller with grants on several folders with a caller with one grant.
 func compareGrants(ctx context.Context, m *rig.Measurement, big openDataset) {
 	single, ten := with(big.under[3:4]), with(every(big.under, 10))
 	m.Slower("list: ten grants / one, first page, name", big.compare(ctx, []request{ten}, []request{single}), 5)
@@ -197,13 +196,13 @@ func compareGrants(ctx context.Context, m *rig.Measurement, big openDataset) {
 		big.compare(ctx, big.midway(ctx, ten), big.midway(ctx, single)), 5)
 }
 
-// every returns n of all, at equal distances and sorted.
-func every(all []resource.UID, n int) (some []resource.UID) {
+// every returns n of the uids, at equal distances and sorted.
+func every(uids []resource.UID, n int) (picked []resource.UID) {
 	for i := range n {
-		some = append(some, all[i*len(all)/n])
+		picked = append(picked, uids[i*len(uids)/n])
 	}
-	slices.Sort(some)
-	return some
+	slices.Sort(picked)
+	return picked
 }
 
 // compareSkips compares a page far into a list with the first page.
@@ -215,7 +214,7 @@ func compareSkips(ctx context.Context, m *rig.Measurement, big openDataset) {
 		big.compare(ctx, []request{far}, []request{first}), 50*time.Millisecond)
 }
 
-// listsOverHTTP compares pages as a client gets them.
+// listsOverHTTP compares pages that a client gets over HTTP.
 func listsOverHTTP(ctx context.Context, m *rig.Measurement, small, big rig.Dataset) {
 	s, l := m.Serve(ctx, small.URL), m.Serve(ctx, big.URL)
 	m.Slower("list over HTTP: first page",
@@ -232,13 +231,13 @@ func listsOverHTTP(ctx context.Context, m *rig.Measurement, small, big rig.Datas
 		getPage(s.Client, "/iam/v2beta1/groups"), getPage(rig.NewClient(address, ""), "/"))
 }
 
-// getPage returns an operation that gets a page. It must have pageSize groups and a total.
+// getPage returns an operation that gets a page. The page must have pageSize groups and a total.
 func getPage(c *rig.Client, path string) rig.Operation {
 	return func(ctx context.Context, _ int) error {
 		body, err := c.Get(ctx, path)
 		if err == nil && (bytes.Count(body, []byte(`"uid":`)) != pageSize ||
 			!bytes.Contains(body, []byte(`"totalCount":`))) {
-			err = fmt.Errorf("GET %s: not a page of %d groups: %.300s", path, pageSize, body)
+			err = fmt.Errorf("GET %s: the response is not a page of %d groups: %.300s", path, pageSize, body)
 		}
 		return err
 	}

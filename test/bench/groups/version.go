@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// versionPage is the length of the list that is compared.
+// versionPage is the number of groups in the compared list.
 const versionPage = 50
 
-// Versions compares the other versions of the API with v2beta1: reading a group, listing a
-// page of groups, and creating one, over HTTP and gRPC.
+// Versions compares the other versions of the API with v2beta1. It reads a group, lists a page of groups, and creates a
+// group, over HTTP and gRPC.
 func Versions(ctx context.Context, m *rig.Measurement) {
 	v := newInstance(ctx, m, "versions")
 	for range versionPage {
@@ -48,8 +48,8 @@ type comparison struct {
 	ours, base work
 }
 
-// comparisons returns what is compared. Version 1 has no method to get a group, so it is
-// compared with a list.
+// comparisons returns the calls to compare. Version 1 has no method to get a group, so its list is compared with the
+// list of v2beta1.
 func (v *instance) comparisons() []comparison {
 	folder := string(v.folders[0])
 	children := &commonpb.UIDPFilter{ChildrenOf: folder}
@@ -95,7 +95,7 @@ func (w work) v2() work {
 	return w
 }
 
-// into returns the folder to create a group in, which is none of those that are listed.
+// into returns a folder in which to create a group. It is never the folder that is listed.
 func (v *instance) into() string { return string(rig.Random(v.folders[1:])) }
 
 // overJSON makes a call over HTTP.

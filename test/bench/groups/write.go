@@ -31,9 +31,11 @@ func Writes(ctx context.Context, m *rig.Measurement) {
 	m.Exactly("create: counters that are wrong", wrongCounters(ctx, d), 0)
 }
 
-// createGroups creates groups with random names in random folders and inserts plain rows
-// alternately. It returns how long each group took.
-func createGroups(ctx context.Context, m *rig.Measurement, s *rig.Service, folders []resource.UID) (took []time.Duration) {
+// createGroups alternates between creating groups, with random names in random folders, and inserting plain rows. It
+// returns the duration of each creation.
+func createGroups(
+	ctx context.Context, m *rig.Measurement, s *rig.Service, folders []resource.UID,
+) (took []time.Duration) {
 	db := m.Engine.Connect(rig.EmptyDatabase(ctx, m.Engine, "plain"), rig.Clients)
 	defer db.Close()
 	rig.Must(db.ExecContext(ctx, `CREATE TABLE plain (id INTEGER PRIMARY KEY, body TEXT NOT NULL)`))
@@ -56,7 +58,7 @@ func createGroups(ctx context.Context, m *rig.Measurement, s *rig.Service, folde
 	return took
 }
 
-// count returns the number of groups, and of events of created groups in the outbox.
+// count returns the number of groups, and the number of events about created groups in the outbox.
 func count(ctx context.Context, d rig.Dataset, e rig.Engine) (groups, events int64) {
 	db := e.Connect(d.URL, 1)
 	defer db.Close()
@@ -66,7 +68,7 @@ func count(ctx context.Context, d rig.Dataset, e rig.Engine) (groups, events int
 	return groups, events
 }
 
-// wrongCounters returns how many counters of the store are wrong.
+// wrongCounters returns the number of wrong counters in the store.
 func wrongCounters(ctx context.Context, d rig.Dataset) int64 {
 	s := rig.Must(store.Open(ctx, d.URL))
 	drifts, err := recount.Drifts(ctx, s)
@@ -74,16 +76,16 @@ func wrongCounters(ctx context.Context, d rig.Dataset) int64 {
 	return int64(len(drifts))
 }
 
-// syncTime returns how long a small durable write takes.
+// syncTime returns the median duration of a small durable write.
 func syncTime(folder string) time.Duration {
 	f := rig.Must(os.CreateTemp(folder, "sync-"))
-	var all []time.Duration
+	var times []time.Duration
 	for range 200 {
 		begin := time.Now()
 		rig.Must(f.Write(make([]byte, 4096)))
 		rig.Check(f.Sync())
-		all = append(all, time.Since(begin))
+		times = append(times, time.Since(begin))
 	}
 	rig.Check(f.Close())
-	return rig.Median(all)
+	return rig.Median(times)
 }

@@ -18,19 +18,17 @@ import (
 )
 
 const (
-	// notSlower is the share of the earlier version's rate that this one has to reach,
-	// with a margin for noise.
+	// notSlower is the share of the earlier version's rate that this version must reach, with a margin for noise.
 	notSlower = 0.95
 
-	// Many short rounds, so that other work of the machine affects both versions. With
-	// those of race, comparing a version with itself gave 0.77 to 1.04 on a busy machine.
+	// There are many short rounds, so that other work of the machine affects both versions. With the rounds of Race,
+	// comparing a version with itself gave 0.77 to 1.04 on a busy machine.
 	againstRounds = 200
 	againstTurn   = 50 * time.Millisecond
 )
 
-// Against compares this version with the earlier one of -against. Both run in their
-// own processes and on their own databases, which are prepared alike, and each is idle while
-// the other is measured.
+// Against compares this version with the earlier one that the flag -against names. Each version runs in a process and
+// on a database of its own. Both databases have the same content. Each version is idle while the other is measured.
 func Against(ctx context.Context, m *rig.Measurement) {
 	if m.Against == "" {
 		m.Note("Not compared with an earlier version: -against PATH names its holdfastd.")
@@ -50,8 +48,8 @@ func Against(ctx context.Context, m *rig.Measurement) {
 
 // A task is a request that clients send to both releases.
 type task struct {
-	what string
-	of   func(*release) rig.Operation
+	what      string
+	operation func(*release) rig.Operation
 }
 
 var tasks = []task{
@@ -73,9 +71,9 @@ var (
 	}}
 )
 
-// compareReleases reports the rates of both releases, and the processor time of their servers
-// per request, which depends less on other work of the machine. least is the target for the
-// ratio of the rates, and most that for the ratio of the times; 0 means none.
+// compareReleases reports the rates of both releases, and the processor time of their servers per request, which
+// depends less on other work of the machine. least is the target for the ratio of the rates, and most is the target
+// for the ratio of the processor times; 0 means none.
 func compareReleases(
 	ctx context.Context, m *rig.Measurement, what string, t task, releases [2]*release, least, most float64,
 ) {
@@ -83,7 +81,7 @@ func compareReleases(
 	var done [2]atomic.Int64
 	var used [2]time.Duration
 	for i, v := range releases {
-		one := t.of(v)
+		one := t.operation(v)
 		do[i] = func(ctx context.Context, client int) error {
 			done[i].Add(1)
 			if err := one(ctx, client); err != nil {
@@ -100,9 +98,9 @@ func compareReleases(
 	m.Slower(what+", processor time of the server", rig.NewPair(used[0], used[1]), most)
 }
 
-// exchanger exchanges tokens.
-func (v *release) exchanger(all []rig.Credential) rig.Operation {
-	next := rig.Distribute(all)
+// exchanger returns an operation that exchanges tokens.
+func (v *release) exchanger(credentials []rig.Credential) rig.Operation {
+	next := rig.Distribute(credentials)
 	return func(ctx context.Context, client int) error {
 		_, err := v.Exchange(ctx, next(client))
 		return err
@@ -112,8 +110,8 @@ func (v *release) exchanger(all []rig.Credential) rig.Operation {
 // strange is a group below which nobody has a grant.
 var strange = string(resource.NewRoot().NewChild())
 
-// getDenied asks for a group that the caller may not see: it is refused by the
-// check of the token and of the grants, and nothing is read.
+// getDenied returns an operation that asks for a group that the caller may not see. The server checks the token and the
+// grants, refuses the request, and reads nothing.
 func (v *release) getDenied() rig.Operation {
 	next := rig.Distribute(v.readers)
 	return func(ctx context.Context, client int) error {
@@ -130,19 +128,18 @@ func (v *release) getDeniedGRPC() rig.Operation {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+next(client))
 		_, err := groups.GetGroup(ctx, &iampb.GetGroupRequest{Uid: strange})
 		if status.Code(err) != codes.PermissionDenied {
-			return fmt.Errorf("a group of others: %w", err)
+			return fmt.Errorf("GetGroup of a hidden group, want PermissionDenied: %w", err)
 		}
 		return nil
 	}
 }
 
-// pull reads a part of the image with a token for the registry.
+// pull returns an operation that reads a part of the image with a token for the registry.
 func (v *release) pull(what string, headers ...string) rig.Operation {
 	return v.Getter("/v2/"+v.Prefix+pulledRepo+"/"+what, headers...)
 }
 
-// refreshToken refreshes the session of dev mode. A refresh token can be used only once, so
-// there is one client.
+// refreshToken refreshes the session of dev mode. A refresh token can be used only once, so there is one client.
 func (v *release) refreshToken(ctx context.Context, _ int) error {
 	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.Address}}.Encode()
 	var got struct{ RefreshToken struct{ Token string } }

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	signedTokens   = 4096 // of each kind, signed before the measurement
-	folderBindings = 25   // of each folder, which is the limit of one batch
+	signedTokens   = 4096 // tokens of each kind, signed before the measurement
+	folderBindings = 25   // bindings in each folder, the limit of one batch
 	pulledRepo     = "app"
 	pulledTag      = "v1"
-	signInClient   = "bench" // of the identity provider
+	signInClient   = "bench" // client ID at the identity provider
 )
 
-// A release is a version of holdfastd in a process of its own, with what its clients need.
+// A release is a version of holdfastd in a process of its own, with the tokens and UIDs that its clients need.
 type release struct {
 	*rig.Process
 	name string // for errors
@@ -36,8 +36,8 @@ type release struct {
 	readers    []string // tokens of identities that may see a folder, one for each binding
 }
 
-// startRelease starts a binary on an empty database. It prepares the database over the public
-// API, so that releases with different schemas have the same content.
+// startRelease starts a binary on an empty database. It fills the database over the public API, so that releases with
+// different schemas have the same content.
 func startRelease(
 	ctx context.Context, m *rig.Measurement, name, dataset, binary string, p *rig.Platform, env ...string,
 ) *release {
@@ -62,8 +62,8 @@ func (v *release) findViewer(ctx context.Context) {
 	v.viewer = got.Roles[0].UID
 }
 
-// makeWorkloads creates identities that trust the platform, and signs tokens for them. Every
-// other identity has a pattern for its subject.
+// makeWorkloads creates identities that trust the platform, and signs tokens for them. Every second identity has a
+// pattern for its subject.
 func (v *release) makeWorkloads(ctx context.Context, p *rig.Platform) []string {
 	identities := make([]string, rig.Workloads)
 	for n := range identities {
@@ -87,7 +87,7 @@ func (v *release) makeWorkloads(ctx context.Context, p *rig.Platform) []string {
 	return identities
 }
 
-// bind lets some of the identities see each folder, and exchanges a token for each.
+// bind lets folderBindings of the identities see each folder, and exchanges a token for each identity.
 func (v *release) bind(ctx context.Context, identities []string) {
 	tokens := make([]string, len(identities))
 	for n := range tokens {
@@ -110,8 +110,7 @@ func (v *release) bind(ctx context.Context, identities []string) {
 	}
 }
 
-// makePerson makes the platform an identity provider of the organization, and lets a person
-// join who signs in with it.
+// makePerson makes the platform an identity provider of the organization. A person signs in with it and joins.
 func (v *release) makePerson(ctx context.Context, p *rig.Platform) {
 	provider := rig.Must(v.Post(ctx, "/iam/v2beta1/identityProviders/"+string(v.Dev.Organization), fmt.Sprintf(
 		`{"name": "people", "defaultRole": %q, "oidc": {"issuer": %q, "clientId": %q, "clientSecret": "secret"}}`,

@@ -7,17 +7,16 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig/rigtest"
 )
 
-// TestARelease prepares one as the section against does, and sends each of its
-// requests.
+// TestARelease prepares a release like the section against, and sends each of its requests.
 func TestARelease(t *testing.T) {
 	binary := (&rig.Bench{Folder: t.TempDir()}).Build(t.Context(), ".", rig.Program)
 	rigtest.EachEngine(t, func(t *testing.T, m *rig.Measurement) {
 		v := startRelease(t.Context(), m, "this version", "against_test", binary, m.NewPlatform(t.Context()))
 		if n := len(v.readers); n < 2000 {
-			t.Errorf("there are %d bindings, and a few thousand are wanted", n)
+			t.Errorf("there are %d bindings, want a few thousand", n)
 		}
 		for _, x := range tasks {
-			do := x.of(v)
+			do := x.operation(v)
 			for client := range rig.Clients {
 				if err := do(t.Context(), client); err != nil {
 					t.Errorf("%s: %v", x.what, err)

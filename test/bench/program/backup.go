@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	rowsPerAdvisory = 8      // with the rows of its names and its event, about
+	rowsPerAdvisory = 8      // about, with the rows of its names and its event
 	blobBytesPerRow = 10_000 // 10 GB for a million rows
 	backedUpBlob    = 16 << 20
 	backupRounds    = 3
 )
 
-// Backups measures holdfastd backup, in a process of its own beside a server: against a
-// plain copy of the files it writes, and what clients of the server notice of it.
+// Backups measures holdfastd backup in its own process while a server runs. It compares the backup with a plain copy of
+// the files that the backup writes, and measures how much the backup slows down clients of the server.
 func Backups(ctx context.Context, m *rig.Measurement) {
 	url := rig.EmptyDatabase(ctx, m.Engine, "backup")
 	p := m.StartHoldfastd(ctx, "", url)
@@ -63,8 +63,7 @@ func Backups(ctx context.Context, m *rig.Measurement) {
 		rig.NewPair(rig.Quantile(during, 0.99), rig.Quantile(before, 0.99)), 1.5)
 }
 
-// backup runs holdfastd backup with the settings of the server, and returns the most
-// memory that it used.
+// backup runs holdfastd backup with the settings of the server, and returns its peak memory in bytes.
 func backup(ctx context.Context, p *rig.Process, url, to string) float64 {
 	folder := p.Cmd.Args[slices.Index(p.Cmd.Args, "--data-dir")+1]
 	cmd := exec.CommandContext(ctx, p.Cmd.Path, "backup", to, "--data-dir", folder, "--database", url)
@@ -74,8 +73,8 @@ func backup(ctx context.Context, p *rig.Process, url, to string) float64 {
 	return float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) * 1024
 }
 
-// latencies returns how long reads of a group take for a few clients while f runs.
-func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()) (all []time.Duration) {
+// latencies returns the durations of reads of a group by a few clients while f runs.
+func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()) (times []time.Duration) {
 	const readers = 4
 	done := make(chan struct{})
 	var mu sync.Mutex
@@ -87,7 +86,7 @@ func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()
 				select {
 				case <-done:
 					return
-				case <-time.After(5 * time.Millisecond): // clients do not load the server, they use it
+				case <-time.After(5 * time.Millisecond): // a moderate load, not as many requests as possible
 				}
 				begin := time.Now()
 				_, _, err := p.Do(ctx, http.StatusOK, http.MethodGet, "/iam/v2beta1/groups/"+string(p.Dev.Organization), nil)
@@ -96,7 +95,7 @@ func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()
 					return
 				}
 				mu.Lock()
-				all = append(all, time.Since(begin))
+				times = append(times, time.Since(begin))
 				mu.Unlock()
 			}
 		})
@@ -106,7 +105,7 @@ func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()
 	wg.Wait()
 	close(errs)
 	rig.Check(errors.Join(<-errs))
-	return all
+	return times
 }
 
 // copyFolder copies the files of a folder, one after the other, and syncs each.
@@ -126,7 +125,7 @@ func copyFolder(from, to string) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = in.Close() }() // it was only read
+		defer func() { _ = in.Close() }() // the file was only read
 		out, err := os.Create(filepath.Join(to, name))
 		if err != nil {
 			return err

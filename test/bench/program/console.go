@@ -30,10 +30,9 @@ const (
 	navigations   = 1000
 )
 
-// Console measures in Chromium how long views take from a click to their content, beside a
-// page of the same server that asks for nothing, and what a thousand of them leave in memory.
-// Behind them are as many groups as the run has rows, a tenth as many repos and identities, and
-// 1.3 times as many advisories.
+// Console measures in Chromium how long views take from a click to their content, compared with a page of the same
+// server that loads no data. It also measures the memory that a thousand views leave behind. The database has as many
+// groups as the run has rows, a tenth as many repos and identities, and 1.3 times as many advisories.
 func Console(ctx context.Context, m *rig.Measurement) {
 	d := consoleData(ctx, m)
 	p := m.StartHoldfastd(ctx, "", d.URL, "HOLDFAST_ENCRYPTION_KEY="+rig.EncryptionKey)
@@ -41,7 +40,7 @@ func Console(ctx context.Context, m *rig.Measurement) {
 	empty := w.median(func(i int) string { return fmt.Sprint("/nothing?turn=", i) }, "main h1")
 	m.Below("console: an empty page", empty.Seconds(), 0, rig.Seconds)
 	folders := d.Folders()
-	at := func(format string) func(int) string {
+	inFolder := func(format string) func(int) string {
 		return func(i int) string { return fmt.Sprintf(format, folders[i%len(folders)]) }
 	}
 	const rows, items = "main tbody tr", "main li"
@@ -49,29 +48,29 @@ func Console(ctx context.Context, m *rig.Measurement) {
 		name, shows string
 		path        func(int) string
 	}{
-		{"tree: a level of a hundredth of the groups", `[role="treeitem"]`, at("/tree?open=" + string(d.Org) + ".%s")},
+		{"tree: a level of a hundredth of the groups", `[role="treeitem"]`, inFolder("/tree?open=" + string(d.Org) + ".%s")},
 		{"tree: a filter over all", rows, func(i int) string { return fmt.Sprintf("/tree?name=g-%02x", i+16) }},
-		{"group: its folders", rows, at("/groups/%s")},
-		{"group: who has roles", rows, at("/groups/%s?tab=people")},
-		{"group: its repos", rows, at("/groups/%s?tab=repos")},
+		{"group: its folders", rows, inFolder("/groups/%s")},
+		{"group: who has roles", rows, inFolder("/groups/%s?tab=people")},
+		{"group: its repos", rows, inFolder("/groups/%s?tab=repos")},
 		{"search", items, func(i int) string { return fmt.Sprintf("/search?q=g-%03x", i+256) }},
 		{"repos: all", rows, func(i int) string {
 			return fmt.Sprint("/repos?turn=", i, "&order=", []string{"name", "create_time"}[i%2])
 		}},
-		{"repos: of a folder", rows, at("/repos?group=%s")},
+		{"repos: of a folder", rows, inFolder("/repos?group=%s")},
 		{"workloads: all", rows, func(i int) string { return fmt.Sprint("/workloads?turn=", i) }},
-		{"access: who can", rows, at("/access?capability=repo.create&place=%s")},
+		{"access: who can", rows, inFolder("/access?capability=repo.create&place=%s")},
 		{"advisories: first page", rows, func(i int) string { return fmt.Sprint("/vulnerabilities?turn=", i) }},
 		{"advisories: by package", rows, func(i int) string { return fmt.Sprintf("/vulnerabilities?package=package-%d", i) }},
-		{"audit", items, at("/audit?group=%s")},
+		{"audit", items, inFolder("/audit?group=%s")},
 	} {
 		took := w.median(v.path, v.shows+", main .empty")
 		m.Below("console: "+v.name+", beyond an empty page", max(0, (took-empty).Seconds()), consoleTarget, rig.Seconds)
 	}
-	m.Below("console: bytes more after a thousand views", w.growth(at("/groups/%s")), 3e6, rig.Megabytes)
+	m.Below("console: bytes more after a thousand views", w.growth(inFolder("/groups/%s")), 3e6, rig.Megabytes)
 }
 
-// consoleData returns a database with something behind every view.
+// consoleData returns a database with content for every view.
 func consoleData(ctx context.Context, m *rig.Measurement) rig.Dataset {
 	n := m.Bench.Rows
 	name := fmt.Sprintf("console_%d", n)
@@ -90,15 +89,15 @@ func consoleData(ctx context.Context, m *rig.Measurement) rig.Dataset {
 	return d
 }
 
-// repoTable has n repos, in folders in turn.
+// repoTable returns n repos, distributed over the folders.
 func repoTable(t rig.Tree, n int) rig.Table {
 	columns := append(rig.KeyColumns[:6:6], "name", "description", "detail", "readme", "create_ms", "update_ms")
 	return rig.Table{Name: "repos", Columns: columns, Rows: func(yield func([]any) bool) {
 		r := rand.New(rand.NewPCG(5, uint64(n)))
 		folders := t.Folders()
 		for i := range n {
-			uid, at := folders[i%len(folders)]+resource.UID(rig.RandomSegment(r)), int64(rig.Epoch+i)
-			if !yield(append(rig.Keys(uid), fmt.Sprintf("repo-%08x", r.Uint32()), "", "{}", "", at, at)) {
+			uid, createMS := folders[i%len(folders)]+resource.UID(rig.RandomSegment(r)), int64(rig.Epoch+i)
+			if !yield(append(rig.Keys(uid), fmt.Sprintf("repo-%08x", r.Uint32()), "", "{}", "", createMS, createMS)) {
 				return
 			}
 		}
@@ -112,20 +111,21 @@ func importInto(ctx context.Context, m *rig.Measurement, d rig.Dataset, n int) {
 	checker := rig.Must(authz.Load(ctx, db, slog.New(slog.DiscardHandler)))
 	s := advisory.New(advisorydb.New(db), checker, page.NewTokens([]byte("bench"), time.Now), advisory.Config{})
 	var identity string
-	rig.Check(db.Row(ctx, `SELECT identity FROM role_bindings AS b, groups AS g WHERE b.parent = g.seg AND g.uid = $1 LIMIT 1`,
+	rig.Check(db.Row(ctx, `
+		SELECT identity FROM role_bindings AS b, groups AS g WHERE b.parent = g.seg AND g.uid = $1 LIMIT 1`,
 		[]any{string(d.Org)}, &identity))
 	ctx = authz.WithCaller(ctx, authz.Caller{Identity: resource.UID(identity)})
 	f, size := rig.OpenSized(m.Archive(n))
 	defer func() { rig.Check(f.Close()) }()
 	begin := time.Now()
-	all := rig.Must(s.NewImport(ctx, d.Org, "bench", nil))
-	err := all.Add(iter.Seq[format.Record](format.Read(ctx, "all.zip", f, size, format.Limits{})))
-	_, closing := all.Close()
+	batch := rig.Must(s.NewImport(ctx, d.Org, "bench", nil))
+	err := batch.Add(iter.Seq[format.Record](format.Read(ctx, "all.zip", f, size, format.Limits{})))
+	_, closing := batch.Close()
 	rig.Check(errors.Join(err, closing))
 	m.Logf("imported %d advisories in %.0f s", n, time.Since(begin).Seconds())
 }
 
-// A window is one of Chromium, signed in to the console.
+// A window is a window of Chromium that is signed in to the console.
 type window struct {
 	ctx context.Context
 }
@@ -144,8 +144,8 @@ func openWindow(ctx context.Context, m *rig.Measurement, p *rig.Process) *window
 	return &window{ctx}
 }
 
-// follow clicks a link to a view, as the navigation is one, and returns how long it takes until
-// what the view is for is there.
+// follow is a script that clicks a link to a view, like a link of the navigation. It returns the time in milliseconds
+// until the content of the view is shown.
 const follow = `(path, shows) => new Promise((done, failed) => {
 	const link = document.createElement("a");
 	link.href = "/console" + path;
@@ -154,8 +154,11 @@ const follow = `(path, shows) => new Promise((done, failed) => {
 	link.click();
 	link.remove();
 	const look = () => {
-		const found = [...document.querySelectorAll(shows)].some((e) => !old.has(e) || location.pathname + location.search !== look.was);
-		if (found && !document.querySelector("main .waiting") && document.querySelector(shows)) return done(performance.now() - begin);
+		const found = [...document.querySelectorAll(shows)]
+			.some((e) => !old.has(e) || location.pathname + location.search !== look.was);
+		if (found && !document.querySelector("main .waiting") && document.querySelector(shows)) {
+			return done(performance.now() - begin);
+		}
 		if (performance.now() - begin > 20000) return failed(new Error("nothing is shown at " + path));
 		requestAnimationFrame(look);
 	};
@@ -163,7 +166,7 @@ const follow = `(path, shows) => new Promise((done, failed) => {
 	requestAnimationFrame(look);
 })`
 
-// visit returns how long a view took.
+// visit opens a view and returns the time until its content was shown.
 func (w *window) visit(path, shows string) time.Duration {
 	var took float64
 	rig.Check(chromedp.Run(w.ctx, chromedp.Evaluate(fmt.Sprintf("(%s)(%q, %q)", follow, path, shows), &took,
@@ -171,26 +174,26 @@ func (w *window) visit(path, shows string) time.Duration {
 	return time.Duration(took * float64(time.Millisecond))
 }
 
-// median visits a view with other things each time, because what was seen lately is kept. The
-// first visit loads its script. Between them is a page that shows nothing.
+// median visits a view with another path each time, because the console caches recent responses. The first visit loads
+// the script of the view and is not counted. An empty page is opened before each visit.
 func (w *window) median(path func(int) string, shows string) time.Duration {
-	var all []time.Duration
+	var times []time.Duration
 	for i := range consoleTurns + 1 {
 		w.visit(fmt.Sprint("/confirmed?turn=", i), "main h1")
 		took := w.visit(path(i), shows)
 		if i > 0 {
-			all = append(all, took)
+			times = append(times, took)
 		}
 	}
-	slices.Sort(all)
-	return all[len(all)/2]
+	slices.Sort(times)
+	return times[len(times)/2]
 }
 
-// growth returns how many bytes more the page uses after many views than after some.
+// growth returns the number of bytes by which the memory of the page grows from the first hundred views to the last.
 func (w *window) growth(path func(int) string) float64 {
 	var before, after float64
 	used := func(into *float64) {
-		time.Sleep(time.Minute) // answers are kept that long
+		time.Sleep(time.Minute) // responses are cached that long
 		rig.Check(chromedp.Run(w.ctx, chromedp.Evaluate(`gc(), gc(), performance.memory.usedJSHeapSize`, into)))
 	}
 	for i := range 100 {

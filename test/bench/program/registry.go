@@ -31,13 +31,13 @@ const (
 	crowdLayer  = 50 << 20
 )
 
-// Registry compares the registry with distribution, with the same content and the same
-// client. Both run in their own processes and sync to disk.
+// Registry compares the registry with the registry "distribution", with the same content and the same client. Each runs
+// in a process of its own and syncs to disk.
 func Registry(ctx context.Context, m *rig.Measurement) {
 	ours := m.StartHoldfastd(ctx, "", rig.EmptyDatabase(ctx, m.Engine, "registry"),
 		fmt.Sprintf("HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=%d", 2*crowd)) // all clients have one address here
 	theirs := m.StartDistribution(ctx)
-	hugePush(ctx, m, ours, theirs) // first, because it is about the memory of servers that have done nothing before
+	hugePush(ctx, m, ours, theirs) // first, because it measures the memory of servers that have done nothing before
 	compareLayers(ctx, m, ours, theirs, mediumLayer)
 	compareLayers(ctx, m, ours, theirs, layerSize)
 	compareManifests(ctx, m, ours, theirs)
@@ -48,7 +48,7 @@ func Registry(ctx context.Context, m *rig.Measurement) {
 	memoryAfterPushes(ctx, m)
 }
 
-// compareLayers pushes and pulls big layers alternately, always new ones.
+// compareLayers pushes and pulls big layers to both servers alternately. Every layer is new.
 func compareLayers(ctx context.Context, m *rig.Measurement, ours, theirs *rig.Process, size int) {
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
@@ -63,21 +63,22 @@ func compareLayers(ctx context.Context, m *rig.Measurement, ours, theirs *rig.Pr
 			rig.Must(d.Get(ctx, "/v2/"+d.Prefix+"layers/blobs/"+digest))
 			pulled := time.Now()
 			rig.Check(d.PushChunks(ctx, "chunks", content, digest))
-			if i > 0 { // the first is for warm-up
+			if i > 0 { // the first turn is for warm-up
 				push[side], pull[side] = append(push[side], pushed.Sub(begin)), append(pull[side], pulled.Sub(pushed))
 				chunked[side] = append(chunked[side], time.Since(pulled))
 			}
 		}
 	}
-	what := fmt.Sprintf("%d MB", size>>20)
-	m.Slower("registry: push "+what, rig.NewPair(rig.Median(push[0]), rig.Median(push[1])), 1)
-	m.Slower("registry: pull "+what, rig.NewPair(rig.Median(pull[0]), rig.Median(pull[1])), 1)
+	megabytes := fmt.Sprintf("%d MB", size>>20)
+	m.Slower("registry: push "+megabytes, rig.NewPair(rig.Median(push[0]), rig.Median(push[1])), 1)
+	m.Slower("registry: pull "+megabytes, rig.NewPair(rig.Median(pull[0]), rig.Median(pull[1])), 1)
 	if size > rig.ChunkSize {
-		m.Slower("registry: push "+what+" in chunks of 10 MB", rig.NewPair(rig.Median(chunked[0]), rig.Median(chunked[1])), 1)
+		m.Slower("registry: push "+megabytes+" in chunks of 10 MB",
+			rig.NewPair(rig.Median(chunked[0]), rig.Median(chunked[1])), 1)
 	}
 }
 
-// crowdedPulls lets a thousand clients pull one big layer at once. Nobody is to wait much longer than others.
+// crowdedPulls lets a thousand clients pull one big layer concurrently. No client may wait much longer than the others.
 func crowdedPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	layer := make([]byte, crowdLayer)
 	_, _ = rand.NewChaCha8([32]byte{4}).Read(layer) // never fails
@@ -87,17 +88,18 @@ func crowdedPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	took := make([]time.Duration, crowd)
 	err := rig.Concurrently(crowd, func(i int) error {
 		begin := time.Now()
-		_, err := ours.Get(ctx, "/v2/dev/big-crowd/blobs/"+digest) // which fails if it is cut short
+		_, err := ours.Get(ctx, "/v2/dev/big-crowd/blobs/"+digest) // returns an error if the response is cut short
 		took[i] = time.Since(begin)
 		return err
 	})
 	rig.Check(err)
-	m.Slower("registry: 1,000 pulls of 50 MB at once, p99 against the median", rig.NewPair(rig.Quantile(took, 0.99), rig.Median(took)), 3)
+	m.Slower("registry: 1,000 pulls of 50 MB at once, p99 against the median",
+		rig.NewPair(rig.Quantile(took, 0.99), rig.Median(took)), 3)
 	m.Below("registry: memory of the server in 1,000 pulls at once", ours.Memory("VmHWM"), 300e6, rig.Megabytes)
 }
 
-// memoryAfterPushes compares the memory that servers hold after many pushes of small images, if they have done nothing else.
-// Most of it is the program itself, as far as it has been read from the disk.
+// memoryAfterPushes compares the memory of servers after many pushes of small images. The servers have done nothing
+// else. Most of the memory is the part of the program that has been read from the disk.
 func memoryAfterPushes(ctx context.Context, m *rig.Measurement) {
 	ours, theirs := m.StartHoldfastd(ctx, "", rig.EmptyDatabase(ctx, m.Engine, "pushes")), m.StartDistribution(ctx)
 	var held [2]float64
@@ -144,7 +146,7 @@ func compareManifests(ctx context.Context, m *rig.Measurement, ours, theirs *rig
 	m.Faster("registry: push an image of 5 small layers", rig.Race(ctx, push[0], push[1]), 2.5)
 }
 
-// pushSmall pushes an image of five small layers that nobody has.
+// pushSmall pushes an image of five small layers that are new to the server.
 func pushSmall(ctx context.Context, d *rig.Process, n int64) error {
 	var parts []string
 	for i := range 5 {
@@ -159,7 +161,7 @@ func pushSmall(ctx context.Context, d *rig.Process, n int64) error {
 	return d.PutManifest(ctx, "small", fmt.Sprintf("t%d", n), body)
 }
 
-// tagLists compares pages of a repo with many tags with those of one with few.
+// tagLists compares pages of a repo with many tags with pages of a repo with few tags.
 func tagLists(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	for repo, n := range map[string]int{"many": manyTags, "few": fewTags} {
 		manifest := rig.SmallImages(ctx, ours, repo)()
@@ -178,17 +180,17 @@ func tagLists(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 		uids[repo.Name] = repo.UID
 	}
 	const tags = "/registry/v2beta1/tags?uidp.children_of=%[2]s&page_size=50"
-	for what, format := range map[string]string{
+	for title, format := range map[string]string{
 		"registry: page of 10,000 tags, protocol":    "/v2/dev/%[1]s/tags/list?n=50&last=t3",
 		"registry: page of 10,000 tags, API":         tags,
 		"registry: page of 10,000 tags, API by name": tags + "&order_by=name",
 	} {
 		page := func(repo string) rig.Operation { return ours.Getter(fmt.Sprintf(format, repo, uids[repo])) }
-		m.Slower(what, rig.Alternate(ctx, page("many"), page("few")), 1.5)
+		m.Slower(title, rig.Alternate(ctx, page("many"), page("few")), 1.5)
 	}
 }
 
-// concurrentPulls lets many clients pull one image at once.
+// concurrentPulls lets many clients pull one image concurrently.
 func concurrentPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	layer := make([]byte, pulledLayer)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(layer) // never fails
@@ -211,7 +213,7 @@ func concurrentPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process)
 	m.Below("registry: memory for 200 pulls at once, above rest", max(0, ours.Memory("VmHWM")-rest), 0, rig.Megabytes)
 }
 
-// hugePush pushes a very big layer, and measures the memory that the server needs for it.
+// hugePush pushes a very big layer, and measures the memory that the server needs for the push.
 func hugePush(ctx context.Context, m *rig.Measurement, ours, theirs *rig.Process) {
 	var took [2]time.Duration
 	for side, d := range []*rig.Process{ours, theirs} {

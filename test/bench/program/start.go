@@ -14,8 +14,8 @@ const (
 	restAfter  = 3 * time.Second
 )
 
-// Starts measures the program in dev mode on an empty folder: how soon it is ready, and
-// how much memory it uses when idle. Dev mode uses SQLite.
+// Starts measures the program in dev mode on an empty folder: the time until it is ready, and its memory when idle. Dev
+// mode uses SQLite.
 func Starts(ctx context.Context, m *rig.Measurement) {
 	if m.Engine.Name() != "sqlite" {
 		return

@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// tracedCost is how much more processor time a request may need with traces of one in a
-// hundred.
+// tracedCost is the largest ratio of the processor time of a request with traces of one request in a hundred to the
+// processor time without traces.
 const tracedCost = 1.02
 
-// Traces compares a server that sends traces of one request in a hundred to a collector
-// with one that sends none. The collector is in this process.
+// Traces compares a server that sends traces of one request in a hundred to a collector with a server that sends none.
+// The collector runs in this process.
 func Traces(ctx context.Context, m *rig.Measurement) {
 	collector := m.ServeHandler(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // an error is for the server to report
+		_, _ = io.Copy(io.Discard, r.Body) // the server reports errors
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	p := m.NewPlatform(ctx)

@@ -20,7 +20,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Archive writes a zip of n OSV records, which are copies of those of -osv, or of ownRecord.
+// Archive writes a zip of n OSV records and returns its path. The records are copies of the records in the file of the
+// flag -osv, or of ownRecord. A zip that was written before is used again.
 func (b *Bench) Archive(n int) (path string) {
 	path = filepath.Join(b.Folder, fmt.Sprintf("osv-%d.zip", n))
 	if _, err := os.Stat(path); err == nil {
@@ -38,17 +39,17 @@ func (b *Bench) Archive(n int) (path string) {
 	return path
 }
 
-// CopyRecord returns the k-th copy of a record. A copy has its own IDs and, except for every
-// hundredth, its own packages, so that a package does not have a hundred times as many
-// advisories among a million as among ten thousand.
+// CopyRecord returns the k-th copy of a record. A copy has different IDs and, except for every hundredth copy,
+// different packages. Otherwise a package would have a hundred times as many advisories among a million as among ten
+// thousand.
 func CopyRecord(r map[string]any, k int) (id string, text []byte) {
 	copied := maps.Clone(r)
 	suffix := "-" + strconv.Itoa(k)
 	id = fmt.Sprint(r["id"]) + suffix
 	copied["id"] = id
 	var aliases []string
-	all, _ := r["aliases"].([]any)
-	for _, a := range all {
+	listed, _ := r["aliases"].([]any)
+	for _, a := range listed {
 		aliases = append(aliases, fmt.Sprint(a)+suffix)
 	}
 	copied["aliases"] = aliases
@@ -58,11 +59,11 @@ func CopyRecord(r map[string]any, k int) (id string, text []byte) {
 	return id, Must(json.Marshal(copied))
 }
 
-// renamed returns the affected packages of a record with other names.
+// renamed returns the affected packages of a record with a suffix added to their names.
 func renamed(affected any, suffix string) []any {
 	var out []any
-	all, _ := affected.([]any)
-	for _, v := range all {
+	entries, _ := affected.([]any)
+	for _, v := range entries {
 		entry, _ := v.(map[string]any)
 		copied := maps.Clone(entry)
 		p, _ := entry["package"].(map[string]any)
@@ -72,8 +73,8 @@ func renamed(affected any, suffix string) []any {
 	return out
 }
 
-// Records reads the records of -osv.
-func (b *Bench) Records() (all []map[string]any) {
+// Records reads the records in the file of the flag -osv. Without the flag it returns ownRecord.
+func (b *Bench) Records() (records []map[string]any) {
 	if b.OSV == "" {
 		var one map[string]any
 		Check(json.Unmarshal([]byte(ownRecord), &one))
@@ -89,20 +90,25 @@ func (b *Bench) Records() (all []map[string]any) {
 		if err := errors.Join(json.NewDecoder(r).Decode(&one), r.Close()); err != nil {
 			Check(fmt.Errorf("%s: %w", f.Name, err))
 		}
-		all = append(all, one)
+		records = append(records, one)
 	}
 	Check(z.Close())
-	return all
+	return records
 }
 
-// ownRecord is used without -osv. It is about as long as real records.
-const ownRecord = `{"schema_version":"1.3.1","id":"BENCH-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z",
+// ownRecord is the record that is copied without the flag -osv. It is about as long as real records.
+const ownRecord = `{"schema_version":"1.3.1","id":"BENCH-1","modified":"2026-01-02T03:04:05Z",` +
+	`"published":"2026-01-01T00:00:00Z",
 "aliases":["CVE-2026-10000","GHSA-2345-6789-cfgh"],"summary":"Reads past the end of what it was given",
-"details":"A request that is shorter than it says makes the reader return what was in memory before it. Nothing is written, but what is read may be somebody else's.",
-"affected":[{"package":{"name":"stdlib","ecosystem":"Go"},"ranges":[{"type":"SEMVER","events":[{"introduced":"0"},{"fixed":"1.20.3"},{"introduced":"1.21.0-0"},{"fixed":"1.21.1"}]}]}],
-"references":[{"type":"FIX","url":"https://code.example/change/1234"},{"type":"WEB","url":"https://talk.example/thread/5678"}]}`
+"details":"A request that is shorter than it says makes the reader return what was in memory before it. ` +
+	`Nothing is written, but what is read may be somebody else's.",
+"affected":[{"package":{"name":"stdlib","ecosystem":"Go"},` +
+	`"ranges":[{"type":"SEMVER","events":[{"introduced":"0"},{"fixed":"1.20.3"},` +
+	`{"introduced":"1.21.0-0"},{"fixed":"1.21.1"}]}]}],
+"references":[{"type":"FIX","url":"https://code.example/change/1234"},` +
+	`{"type":"WEB","url":"https://talk.example/thread/5678"}]}`
 
-// SendArchive imports a file over gRPC, and returns how many advisories were created.
+// SendArchive imports a file over gRPC and returns the number of created advisories.
 func SendArchive(ctx context.Context, conn *grpc.ClientConn, dev DevInfo, path string) (created int64) {
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+dev.Token)
 	stream := Must(advisoriespb.NewAdvisoryWritingServiceClient(conn).ImportAdvisories(ctx))

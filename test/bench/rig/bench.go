@@ -24,6 +24,7 @@ type Bench struct {
 // SmallRows is the number of groups in the small dataset.
 const SmallRows = 1_000
 
+// Logf reports progress to the person who runs the benchmark.
 func (b *Bench) Logf(format string, args ...any) {
 	fmt.Fprintf(b.Progress, "bench: "+format+"\n", args...)
 }

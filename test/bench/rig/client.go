@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Client is an HTTP client of one server, which keeps its connections.
+// A Client is an HTTP client of one server. It keeps its connections.
 type Client struct {
 	HTTP          *http.Client
 	Address       string // http://host:port
@@ -27,10 +27,11 @@ func NewClient(address, token string) *Client {
 
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
+// AnyStatus makes Do accept every status.
 const AnyStatus = 0
 
-// Do sends a request and reads the response. It returns an error for another status, and no
-// body if that is very large. headers are names and values.
+// Do sends a request and reads the response. It returns an error if the response has another status, unless status is
+// AnyStatus. It returns no body if the body is longer than 1 MiB. headers are names and values.
 func (c *Client) Do(
 	ctx context.Context, status int, method, path string, body io.Reader, headers ...string,
 ) (http.Header, []byte, error) {
@@ -93,22 +94,22 @@ func (c *Client) Getter(path string, headers ...string) Operation {
 	}
 }
 
-// Post creates a resource and returns its UID.
+// Post creates a resource with a POST request and returns its UID.
 func (c *Client) Post(ctx context.Context, path, body string) (string, error) {
 	var made struct{ UID string }
 	err := c.DoJSON(ctx, http.MethodPost, path, strings.NewReader(body), &made, "Content-Type", "application/json")
 	return made.UID, err
 }
 
-// Exchange exchanges a token.
-func (c *Client) Exchange(ctx context.Context, of Credential) (string, error) {
+// Exchange exchanges a token of a platform for one of the server.
+func (c *Client) Exchange(ctx context.Context, offered Credential) (string, error) {
 	var got struct{ Token string }
-	err := c.DoJSON(ctx, http.MethodPost, "/sts/exchange", strings.NewReader(of.Form), &got,
-		"Authorization", "Bearer "+of.Bearer, "Content-Type", "application/x-www-form-urlencoded")
+	err := c.DoJSON(ctx, http.MethodPost, "/sts/exchange", strings.NewReader(offered.Form), &got,
+		"Authorization", "Bearer "+offered.Bearer, "Content-Type", "application/x-www-form-urlencoded")
 	return got.Token, err
 }
 
-// CreateFolders creates groups directly under the organization.
+// CreateFolders creates CreatedFolders groups directly under the organization.
 func (c *Client) CreateFolders(ctx context.Context, org resource.UID) (folders []resource.UID) {
 	for i := range CreatedFolders {
 		uid := Must(c.Post(ctx, "/iam/v2beta1/groups/"+string(org), fmt.Sprintf(`{"name": "f%d"}`, i)))
@@ -120,5 +121,5 @@ func (c *Client) CreateFolders(ctx context.Context, org resource.UID) (folders [
 // A Credential is a token of a platform, and the form of its exchange.
 type Credential struct{ Bearer, Form string }
 
-// CreatedFolders is the number of folders that makeFolders creates.
+// CreatedFolders is the number of folders that CreateFolders creates.
 const CreatedFolders = 100

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	Folders     = 100           // directly under the organization; each has 1 % of the groups
+	Folders     = 100           // groups directly under the organization; each contains 1 % of the groups
 	GrantsEach  = 10            // bindings of an identity
 	Epoch       = 1700000000000 // the creation time of the first group, in milliseconds
 	Description = "a group that was made to be counted, listed and timed"
 	issuer      = "https://issuer.test"
 )
 
-// A Tree is an organization with folders and groups in them. It is random, but from a fixed
-// seed, so it is the same at every call.
+// A Tree is an organization with folders and groups in them. Its UIDs are random numbers from a fixed seed, so they are
+// the same at every call.
 type Tree struct {
 	Org    resource.UID
 	Groups int  // in all folders together
@@ -29,8 +29,8 @@ type Tree struct {
 
 func RandomSegment(r *rand.Rand) string { return fmt.Sprintf("/%016x", r.Uint64()) }
 
-// All yields every group below the organization, parents first. Names are random. Creation
-// times are in this order, for which an index by time helps least.
+// All yields every group below the organization, parents first. Names are random. Creation times have the same order;
+// an index by time helps least with this order.
 func (t Tree) All() iter.Seq[resource.UID] {
 	return func(yield func(resource.UID) bool) {
 		r := rand.New(rand.NewPCG(1, uint64(t.Groups)))
@@ -50,28 +50,29 @@ func (t Tree) All() iter.Seq[resource.UID] {
 
 // Folders returns the groups directly under the organization.
 func (t Tree) Folders() []resource.UID {
-	var all []resource.UID
+	var folders []resource.UID
 	for uid := range t.All() {
 		if uid.Parent() == t.Org {
-			all = append(all, uid)
+			folders = append(folders, uid)
 		}
 	}
-	return all
+	return folders
 }
 
-// A Table has the rows to load into a table.
+// A Table contains the rows to load into a database table.
 type Table struct {
 	Name    string
 	Columns []string
 	Rows    iter.Seq[[]any]
 }
 
+// KeyColumns are the columns that every table of resources has.
 var KeyColumns = []string{"seg", "uid", "parent", "a1", "a2", "a3"}
 
-// SegmentNumber returns the last segment of a UID as the store has it.
+// SegmentNumber returns the last segment of a UID as the number that the store keeps.
 func SegmentNumber(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
-// Keys returns the values of keyColumns, which every table of resources has.
+// Keys returns the values of KeyColumns for a resource.
 func Keys(uid resource.UID) []any {
 	values := []any{SegmentNumber(uid), string(uid), SegmentNumber(uid.Parent())}
 	for d := 1; d <= 3; d++ {
@@ -88,11 +89,11 @@ func (t Tree) groupTable() Table {
 	columns := append(KeyColumns[:6:6], "name", "description", "verified", "kind", "create_ms", "update_ms")
 	return Table{"groups", columns, func(yield func([]any) bool) {
 		r := rand.New(rand.NewPCG(2, uint64(t.Groups)))
-		at := int64(Epoch)
+		createMS := int64(Epoch)
 		for uid := range t.All() {
-			at++
+			createMS++
 			name := fmt.Sprintf("g-%012x", r.Uint64()>>16)
-			if !yield(append(Keys(uid), name, Description, false, int64(resource.OrgDev), at, at)) {
+			if !yield(append(Keys(uid), name, Description, false, int64(resource.OrgDev), createMS, createMS)) {
 				return
 			}
 		}
@@ -110,20 +111,20 @@ func (t Tree) identityTable(n int) Table {
 		"detail", "metadata", "issuer", "subject", "last_seen_ms", "create_ms", "update_ms")
 	return Table{"identities", columns, func(yield func([]any) bool) {
 		for i := range n {
-			subject, at := fmt.Sprintf("workload-%d", i), int64(Epoch+i)
+			subject, createMS := fmt.Sprintf("workload-%d", i), int64(Epoch+i)
 			match := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: subject}}
 			detail, _ := json.Marshal(match) // cannot fail: strings
 			if !yield(append(Keys(t.Identity(i)), subject, "", "", "", "", int64(match.Type()),
-				string(detail), "", issuer, subject, at, at, at)) {
+				string(detail), "", issuer, subject, createMS, createMS, createMS)) {
 				return
 			}
 		}
 	}}
 }
 
-// BindingTable binds n identities to grantsEach roles, each on another group.
+// BindingTable returns the bindings of n identities. Each identity has GrantsEach roles, each on another group.
 func (t Tree) BindingTable(n int) Table {
-	const end = Epoch + 100*365*24*3600e3 // of those that have one, in a century
+	const end = Epoch + 100*365*24*3600e3 // expiry of the timed bindings, in a century
 	columns := append(KeyColumns[:6:6], "identity", "role", "create_ms", "expire_ms")
 	return Table{"role_bindings", columns, func(yield func([]any) bool) {
 		r := rand.New(rand.NewPCG(4, uint64(n)))
@@ -150,12 +151,12 @@ func (t Tree) BindingTable(n int) Table {
 	}}
 }
 
-// Counted returns t, and counts its rows for every group above them when they are read.
-func (t Table) Counted(into Counters) Table {
+// Counted returns t. When the rows of the result are read, they are added to the counters of every group above them.
+func (t Table) Counted(sums Counters) Table {
 	rows := t.Rows
 	t.Rows = func(yield func([]any) bool) {
 		for row := range rows {
-			into.add(t.Name, resource.UID(row[1].(string)))
+			sums.add(t.Name, resource.UID(row[1].(string)))
 			if !yield(row) {
 				return
 			}
@@ -164,8 +165,8 @@ func (t Table) Counted(into Counters) Table {
 	return t
 }
 
-// Counters are the counters of the store: by kind and group, the number of resources below
-// it and the number of its children.
+// Counters are the counters of the store. For each kind and group they have the number of resources below the group,
+// and the number of its children.
 type Counters map[counterKey]*[2]int64
 
 type counterKey struct {

@@ -12,21 +12,20 @@ import (
 type Engine interface {
 	Name() string
 
-	// create returns the address of the database for a dataset, and whether it exists
-	// from an earlier run.
+	// Create returns the address of the database for a dataset, and whether the database exists from an earlier run.
 	Create(ctx context.Context, dataset string) (url string, found bool)
 
-	// replace makes the database empty.
+	// Replace makes the database empty.
 	Replace(ctx context.Context, url string)
 
-	// fill loads tables fast: it drops their indexes and creates them again afterwards. No
-	// triggers run, so there is no history of grants of what it loads.
+	// Fill loads tables fast: it drops their indexes and creates them again afterwards. Triggers do not run, so the
+	// loaded grants have no history.
 	Fill(ctx context.Context, url string, tables []Table)
 
-	// connect opens the database with as durable commits as the store has.
+	// Connect opens the database. Its commits are as durable as the commits of the store.
 	Connect(url string, writers int) *sql.DB
 
-	// dropAll deletes what create has created, unless datasets are kept.
+	// DropAll deletes the databases that Create has created, unless datasets are kept.
 	DropAll(ctx context.Context) error
 }
 
@@ -39,6 +38,7 @@ func EmptyDatabase(ctx context.Context, e Engine, name string) string {
 	return url
 }
 
+// OpenEngine returns the engine sqlite or postgres.
 func (b *Bench) OpenEngine(name string) (Engine, error) {
 	folder := b.Folder
 	if b.KeptDatasets != "" {
@@ -66,9 +66,9 @@ func execAll(ctx context.Context, on *sql.Conn, statements ...string) {
 	}
 }
 
-// fillTables fills tables over one connection, on which it first executes setup. It drops the
-// indexes of a table before load and creates them again afterwards. indexes is a query for two
-// columns, the statements to drop and to create the indexes of the table $1.
+// fillTables executes the statements of setup on one connection and then fills tables over it. It drops the indexes of
+// a table before load and creates them again afterwards. indexes is a query for two columns: the statements to drop and
+// to create the indexes of the table $1.
 func fillTables(
 	ctx context.Context, db *sql.DB, setup []string, tables []Table, indexes string,
 	load func(context.Context, *sql.Conn, Table), finish ...string,
@@ -88,14 +88,14 @@ func fillTables(
 }
 
 // texts returns the first column of a query.
-func texts(ctx context.Context, on *sql.Conn, query string, args ...any) (all []string) {
+func texts(ctx context.Context, on *sql.Conn, query string, args ...any) (values []string) {
 	rows := Must(on.QueryContext(ctx, query, args...))
 	defer rows.Close()
 	for rows.Next() {
 		var s string
 		Check(rows.Scan(&s))
-		all = append(all, s)
+		values = append(values, s)
 	}
 	Check(rows.Err())
-	return all
+	return values
 }

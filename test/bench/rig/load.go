@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Dataset is a loaded database.
+// A Dataset is a database with loaded rows.
 type Dataset struct {
 	Tree
 	URL        string
@@ -29,7 +29,7 @@ func (m *Measurement) Bindings(ctx context.Context, n int) Dataset {
 	return m.Load(ctx, fmt.Sprintf("bindings_%d", n), Tree{Groups: max(n/100, SmallRows)}, n/GrantsEach, nil)
 }
 
-// TimedBindings returns a database like that of bindings, of which every second one has an end.
+// TimedBindings returns a database with n bindings. Every second one expires.
 func (m *Measurement) TimedBindings(ctx context.Context, n int) Dataset {
 	return m.Load(ctx, fmt.Sprintf("timed_%d", n), Tree{Groups: max(n/100, SmallRows), timed: true}, n/GrantsEach, nil)
 }
@@ -37,13 +37,12 @@ func (m *Measurement) TimedBindings(ctx context.Context, n int) Dataset {
 // loadedSetting is the setting that marks a dataset as complete.
 const loadedSetting = "bench"
 
-// Load returns a dataset. It loads the dataset unless it exists from this run or an earlier
-// one. The store creates the schema, and a server in dev mode the organization. more returns further
-// tables, unless it is nil.
+// Load returns a dataset. It loads the dataset unless this run or an earlier one has loaded it. The store creates the
+// schema, and a server in dev mode creates the organization. extra returns further tables to load; it may be nil.
 func (m *Measurement) Load(
-	ctx context.Context, name string, of Tree, identities int, more func(Dataset) []Table,
+	ctx context.Context, name string, t Tree, identities int, extra func(Dataset) []Table,
 ) Dataset {
-	d := Dataset{Tree: of, Identities: identities}
+	d := Dataset{Tree: t, Identities: identities}
 	var found bool
 	if d.URL, found = m.Engine.Create(ctx, name); found {
 		if d.Org = LoadedOrg(ctx, d.URL); d.Org != "" {
@@ -60,8 +59,8 @@ func (m *Measurement) Load(
 	if identities > 0 {
 		tables = append(tables, d.identityTable(identities).Counted(count), d.BindingTable(identities).Counted(count))
 	}
-	if more != nil {
-		tables = append(tables, more(d)...)
+	if extra != nil {
+		tables = append(tables, extra(d)...)
 	}
 	m.Engine.Fill(ctx, d.URL, tables)
 	d.finish(ctx, m.Engine, count)
@@ -87,7 +86,7 @@ func (d Dataset) finish(ctx context.Context, e Engine, count Counters) {
 	var seg int64
 	Check(db.QueryRowContext(ctx, `SELECT seg FROM groups WHERE uid = $1`, string(d.Org)).Scan(&seg))
 	if seg != SegmentNumber(d.Org) {
-		Check(errors.New("the store converts UIDs to numbers in another way than the function number"))
+		Check(errors.New("the store and the function SegmentNumber convert UIDs to different numbers"))
 	}
 	count.Write(ctx, db)
 	Check(db.Close())
@@ -95,7 +94,7 @@ func (d Dataset) finish(ctx context.Context, e Engine, count Counters) {
 	Check(errors.Join(s.SetSetting(ctx, loadedSetting, []byte(d.Org)), s.Close()))
 }
 
-// Write adds the counters to their first shards.
+// Write adds the counters to the first shard of each counter in the database.
 func (c Counters) Write(ctx context.Context, db *sql.DB) {
 	tx := Must(db.BeginTx(ctx, nil))
 	defer tx.Rollback()

@@ -63,7 +63,8 @@ func checkDataset(t *testing.T, d rig.Dataset) {
 	if err != nil || len(grants) != rig.GrantsEach {
 		t.Errorf("%d grants, %v; want %d", len(grants), err, rig.GrantsEach)
 	}
-	if i, err := iamdb.New(s).Identity(t.Context(), d.Identity(3)); err != nil || i.Relationship.Subject() != "workload-3" {
+	if i, err := iamdb.New(s).Identity(t.Context(), d.Identity(3)); err != nil ||
+		i.Relationship.Subject() != "workload-3" {
 		t.Errorf("identity = %+v, %v", i, err)
 	}
 }

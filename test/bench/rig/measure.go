@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// How long comparisons take.
+// The length of comparisons.
 const (
 	warmUp   = 16
 	minTurns = 15
@@ -23,10 +23,10 @@ const (
 	Clients   = 16
 )
 
-// An Operation is what is measured. It gets the number of its client, or of its turn.
+// An Operation is a measured action. Its argument is the number of the client, or of the turn.
 type Operation func(ctx context.Context, client int) error
 
-// A Pair is the times of two operations.
+// A Pair is the durations of two operations, and their ratio.
 type Pair struct {
 	A, B  time.Duration
 	Ratio float64
@@ -34,7 +34,7 @@ type Pair struct {
 
 func NewPair(a, b time.Duration) Pair { return Pair{a, b, float64(a) / float64(b)} }
 
-// Alternate measures a and b alternately, and returns their medians. i counts the turns.
+// Alternate measures a and b alternately, and returns their medians. The argument of an operation counts the turns.
 func Alternate(ctx context.Context, a, b Operation) Pair {
 	var as, bs []time.Duration
 	begin := time.Now()
@@ -50,45 +50,46 @@ func Alternate(ctx context.Context, a, b Operation) Pair {
 	return NewPair(Median(as), Median(bs))
 }
 
+// Timed returns the duration of one operation.
 func Timed(ctx context.Context, i int, f Operation) time.Duration {
 	begin := time.Now()
 	Check(f(ctx, i))
 	return time.Since(begin)
 }
 
-// Rates is how often per second two operations can be done.
+// Rates are the numbers of operations per second that clients reach with two operations.
 type Rates struct {
 	A, B       float64       // medians of the rounds
 	Ratio      float64       // the median of the rounds' ratios
-	cpuA, cpuB time.Duration // of this process, per operation
+	cpuA, cpuB time.Duration // processor time of this process, per operation
 }
 
-// Race lets clients do a as often as they can for a time, then b, and so on. Which comes
-// first alternates, so that periodic work of the database affects both.
+// Race lets clients call a as often as they can for a time, then b, and so on. The operation that comes first
+// alternates, so that periodic work of the database affects both.
 func Race(ctx context.Context, a, b Operation) Rates { return RaceRounds(ctx, Rounds, RoundTime, a, b) }
 
-// RaceRounds is a race of n rounds, in which a and b each take length.
+// RaceRounds is a race of n rounds. In each round a and b each run for length.
 func RaceRounds(ctx context.Context, n int, length time.Duration, a, b Operation) Rates {
-	var all [2][]float64
+	var perSecond [2][]float64
 	var cpu [2][]time.Duration
 	var ratios []float64
 	for i := range n + 1 {
 		if i == 1 { // the first round is for warm-up
-			all, cpu, ratios = [2][]float64{}, [2][]time.Duration{}, nil
+			perSecond, cpu, ratios = [2][]float64{}, [2][]time.Duration{}, nil
 		}
 		var rate [2]float64
 		for _, side := range [...]int{i % 2, 1 - i%2} {
 			var used time.Duration
 			rate[side], used = Rate(ctx, length, []Operation{a, b}[side])
-			all[side], cpu[side] = append(all[side], rate[side]), append(cpu[side], used)
+			perSecond[side], cpu[side] = append(perSecond[side], rate[side]), append(cpu[side], used)
 		}
 		ratios = append(ratios, rate[0]/rate[1])
 	}
-	return Rates{Median(all[0]), Median(all[1]), Median(ratios), Median(cpu[0]), Median(cpu[1])}
+	return Rates{Median(perSecond[0]), Median(perSecond[1]), Median(ratios), Median(cpu[0]), Median(cpu[1])}
 }
 
-// Rate lets clients call f for a time. It returns the calls per second, and the
-// processor time of this process per call.
+// Rate lets clients call f for a time. It returns the calls per second, and the processor time of this process per
+// call.
 func Rate(ctx context.Context, length time.Duration, f Operation) (rate float64, cpu time.Duration) {
 	var done atomic.Int64
 	begin, used := time.Now(), ProcessorTime()
@@ -121,10 +122,11 @@ func ProcessorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func Median[T cmp.Ordered](all []T) T { return Quantile(all, 0.5) }
+// Median returns the median of values.
+func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }
 
-// Quantile returns the q-quantile of all.
-func Quantile[T cmp.Ordered](all []T, q float64) T {
-	sorted := slices.Sorted(slices.Values(all))
+// Quantile returns the q-quantile of values.
+func Quantile[T cmp.Ordered](values []T, q float64) T {
+	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Measurement is one section on one engine. Like a test, it ends with its first
-// error and then closes what it has opened: check and must panic with a failure,
-// which run recovers. Operations and other goroutines return their errors.
+// A Measurement is one section on one engine. Like a test, it ends with its first error and then closes everything that
+// it has opened: Check and Must panic with a failure, which Run recovers. Operations and other goroutines return their
+// errors.
 type Measurement struct {
 	*Bench
 	*Report
@@ -48,10 +48,10 @@ func (m *Measurement) Run(ctx context.Context, section func(context.Context, *Me
 	return nil
 }
 
-// AtEnd has f called when the measurement ends.
+// AtEnd registers f to be called when the measurement ends.
 func (m *Measurement) AtEnd(f func() error) { m.closers = append(m.closers, f) }
 
-// close closes what was opened, the last first.
+// close calls the functions registered with AtEnd, the last one first.
 func (m *Measurement) close() (err error) {
 	for _, f := range slices.Backward(m.closers) {
 		err = errors.Join(err, f())
@@ -59,8 +59,8 @@ func (m *Measurement) close() (err error) {
 	return err
 }
 
-// CompareRates reports how often per second clients can do a and b, and how much processor time
-// each needs.
+// CompareRates reports the number of calls per second that clients reach with a and with b, and the processor time of a
+// call.
 func (m *Measurement) CompareRates(ctx context.Context, what string, least float64, a, b Operation) {
 	p := Race(ctx, a, b)
 	m.Faster(what, p, least)

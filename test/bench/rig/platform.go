@@ -15,14 +15,15 @@ import (
 	"time"
 )
 
-// A Platform issues tokens for workloads and people. It serves its keys, whose IDs are the
-// names of their algorithms, until the measurement ends.
+// A Platform issues tokens for workloads and people. It serves its keys until the measurement ends. The ID of a key is
+// the name of its algorithm.
 type Platform struct {
 	RSA *rsa.PrivateKey
 	EC  *ecdsa.PrivateKey
 	URL string
 }
 
+// NewPlatform starts a platform with new keys.
 func (m *Measurement) NewPlatform(ctx context.Context) *Platform {
 	p := &Platform{
 		RSA: Must(rsa.GenerateKey(rand.Reader, 2048)),
@@ -46,12 +47,12 @@ func (m *Measurement) NewPlatform(ctx context.Context) *Platform {
 // JobSubject returns the subject of the n-th workload.
 func JobSubject(n int) string { return fmt.Sprintf("repo:org/app%d:ref:refs/heads/main", n) }
 
-// JobPattern returns a pattern for that subject, with or without the IDs that GitHub adds.
+// JobPattern returns a pattern for the subject of the n-th workload, with or without the IDs that GitHub adds.
 func JobPattern(n int) string {
 	return fmt.Sprintf(`repo:org(@\d+)?/app%d(@\d+)?:ref:refs/heads/main`, n)
 }
 
-// JobToken signs a new token of the n-th workload, with the claims of GitHub Actions.
+// JobToken signs a new token of the n-th workload with the claims of GitHub Actions.
 func (p *Platform) JobToken(alg string, n int, audience string) string {
 	return p.Sign(alg, map[string]any{
 		"sub": JobSubject(n), "aud": audience, "repository": "org/app", "repository_id": "1001",
@@ -62,11 +63,11 @@ func (p *Platform) JobToken(alg string, n int, audience string) string {
 	})
 }
 
-// Sign signs a token with these claims, to which it adds the issuer, an ID and times.
+// Sign adds the issuer, an ID and times to the claims and signs a token with them.
 func (p *Platform) Sign(alg string, claims map[string]any) string {
-	now := time.Now()
+	issued := time.Now()
 	claims["iss"], claims["jti"] = p.URL, rand.Text()
-	claims["iat"], claims["nbf"], claims["exp"] = now.Unix(), now.Unix(), now.Add(time.Hour).Unix()
+	claims["iat"], claims["nbf"], claims["exp"] = issued.Unix(), issued.Unix(), issued.Add(time.Hour).Unix()
 	b64 := base64.RawURLEncoding.EncodeToString
 	input := b64([]byte(`{"alg":"`+alg+`","typ":"JWT","kid":"`+alg+`"}`)) + "." + b64(Must(json.Marshal(claims)))
 	sum := sha256.Sum256([]byte(input))

@@ -78,7 +78,7 @@ func (e *postgresEngine) Connect(address string, writers int) *sql.DB {
 }
 
 func (e *postgresEngine) Fill(ctx context.Context, address string, tables []Table) {
-	var names []string // and no others: statements would be planned for empty tables
+	var names []string // only these are analyzed: statistics of empty tables would lead to bad plans
 	for _, t := range tables {
 		names = append(names, t.Name)
 	}
@@ -87,16 +87,17 @@ func (e *postgresEngine) Fill(ctx context.Context, address string, tables []Tabl
 			pg_get_indexdef(i.indexrelid) AS create_it
 		FROM pg_index AS i WHERE i.indrelid = $1::regclass
 		AND NOT EXISTS (SELECT 1 FROM pg_constraint AS c WHERE c.conindid = i.indexrelid)`,
-		e.copy, "VACUUM ANALYZE "+strings.Join(names, ", "), "CHECKPOINT") // otherwise the server might, while we measure
+		e.copy, "VACUUM ANALYZE "+strings.Join(names, ", "),
+		"CHECKPOINT") // otherwise the server might write one while we measure
 }
 
 func (e *postgresEngine) copy(ctx context.Context, on *sql.Conn, t Table) {
-	// Foreign keys are checked for every row, unless the user may turn that off.
+	// Without this setting foreign keys are checked for every row. Only some users may change it.
 	_, _ = on.ExecContext(ctx, "SET session_replication_role = replica")
 	next, stop := iter.Pull(t.Rows)
 	defer stop()
 	source := pgx.CopyFromFunc(func() ([]any, error) {
-		values, _ := next() // nil at the end, as pgx wants it
+		values, _ := next() // nil at the end, as pgx expects
 		return values, nil
 	})
 	Check(on.Raw(func(c any) error {

@@ -22,10 +22,10 @@ import (
 type Process struct {
 	*Client
 	Cmd   *exec.Cmd
-	Ready time.Duration // how long it took to start
+	Ready time.Duration // time from the start until it responded
 
 	Dev    DevInfo // empty for distribution
-	Prefix string  // of the names of repos
+	Prefix string  // prefix of the names of repos
 }
 
 // Build compiles a package as make does. dir is relative to the repository.
@@ -46,8 +46,8 @@ func freeAddress(ctx context.Context) string {
 	return l.Addr().String()
 }
 
-// start starts a server, which runs until the measurement ends, and waits until it responds
-// to the path ready with 200.
+// start starts a server and waits until it responds to the path ready with 200. The server runs until the measurement
+// ends.
 func (m *Measurement) start(ctx context.Context, address, ready string, cmd *exec.Cmd) *Process {
 	p := &Process{Client: NewClient("http://"+address, ""), Cmd: cmd}
 	begin := time.Now()
@@ -65,7 +65,7 @@ func (m *Measurement) start(ctx context.Context, address, ready string, cmd *exe
 	}
 }
 
-// Stop kills the server. It does nothing if that is done already.
+// Stop kills the server. A second call does nothing.
 func (p *Process) Stop() error {
 	p.Close()
 	err := p.Cmd.Process.Kill()
@@ -76,8 +76,8 @@ func (p *Process) Stop() error {
 	return err
 }
 
-// StartHoldfastd starts a holdfastd in dev mode on the database at url, or on its default
-// one if that is "". It builds the program of this repository if binary is "".
+// StartHoldfastd starts a holdfastd in dev mode on the database at url, or on its default database if url is "". It
+// builds the program of this repository if binary is "".
 func (m *Measurement) StartHoldfastd(ctx context.Context, binary, url string, env ...string) *Process {
 	if binary == "" {
 		binary = m.Build(ctx, ".", Program)
@@ -95,8 +95,8 @@ func (m *Measurement) StartHoldfastd(ctx context.Context, binary, url string, en
 	return p
 }
 
-// StartDistribution starts distribution with the settings of its own example: the
-// filesystem driver, and a cache in memory.
+// StartDistribution starts the registry "distribution" with the settings of its example: the filesystem driver, and a
+// cache in memory.
 func (m *Measurement) StartDistribution(ctx context.Context) *Process {
 	program := m.Build(ctx, "tools/distribution", "github.com/distribution/distribution/v3/cmd/registry")
 	folder, address := m.DataFolder(), freeAddress(ctx)
@@ -112,8 +112,7 @@ http: {addr: %q}
 	return m.start(ctx, address, "/v2/", cmd)
 }
 
-// Memory returns a line of the status of the process, in bytes: VmRSS is its memory, and
-// VmHWM its peak.
+// Memory returns a line of /proc/PID/status in bytes: VmRSS is the memory of the process, and VmHWM its peak.
 func (p *Process) Memory(line string) float64 {
 	text := Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid)))
 	for l := range strings.Lines(string(text)) {
@@ -125,7 +124,7 @@ func (p *Process) Memory(line string) float64 {
 	panic(failure{fmt.Errorf("no %s in the status of the process", line)})
 }
 
-// ResetPeak resets VmHWM, and returns VmRSS.
+// ResetPeak sets VmHWM to VmRSS, and returns VmRSS.
 func (p *Process) ResetPeak() float64 {
 	Check(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Cmd.Process.Pid), []byte("5"), 0))
 	return p.Memory("VmRSS")
@@ -137,7 +136,7 @@ const clockTick = time.Second / 100
 // ProcessorTime returns the processor time of the process.
 func (p *Process) ProcessorTime() time.Duration {
 	text := Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid)))
-	const user, system = 11, 12 // after the name, which is in parentheses
+	const user, system = 11, 12 // fields after the name, which is in parentheses
 	values := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	ticks := Must(strconv.Atoi(values[user])) + Must(strconv.Atoi(values[system]))
 	return time.Duration(ticks) * clockTick
@@ -152,9 +151,9 @@ func (m *Measurement) Dial(address string) *grpc.ClientConn {
 }
 
 const (
-	// program is the package of the server.
+	// Program is the package of the server.
 	Program = "github.com/holdfast-dev/holdfast/cmd/holdfastd"
 
-	// startLimit is how long a server may take to become ready.
+	// startLimit is the longest time that a server may need to become ready.
 	startLimit = 30 * time.Second
 )

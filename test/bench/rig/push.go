@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// PushBlob pushes a blob as most clients do: in an upload with one stream of bytes, and
-// with the digest at the end.
+// PushBlob pushes a blob as most clients do: it sends the bytes in one stream, and the digest at the end.
 func (p *Process) PushBlob(ctx context.Context, repo string, body io.Reader, digest func() string) error {
 	h, _, err := p.Do(ctx, http.StatusAccepted, http.MethodPost, "/v2/"+p.Prefix+repo+"/blobs/uploads/", nil)
 	if err != nil {
@@ -23,36 +22,38 @@ func (p *Process) PushBlob(ctx context.Context, repo string, body io.Reader, dig
 	if err != nil {
 		return err
 	}
-	at := h.Get("Location")
+	location := h.Get("Location")
 	sep := "?"
-	if strings.Contains(at, "?") {
+	if strings.Contains(location, "?") {
 		sep = "&"
 	}
-	_, _, err = p.Do(ctx, http.StatusCreated, http.MethodPut, at+sep+"digest="+digest(), nil)
+	_, _, err = p.Do(ctx, http.StatusCreated, http.MethodPut, location+sep+"digest="+digest(), nil)
 	return err
 }
 
-// PushChunks pushes a blob in chunks.
+// PushChunks pushes a blob in chunks of ChunkSize bytes.
 func (p *Process) PushChunks(ctx context.Context, repo string, content []byte, digest string) error {
 	h, _, err := p.Do(ctx, http.StatusAccepted, http.MethodPost, "/v2/"+p.Prefix+repo+"/blobs/uploads/", nil)
-	for at := 0; err == nil && at < len(content); at += ChunkSize {
-		end := min(at+ChunkSize, len(content))
-		h, _, err = p.Do(ctx, http.StatusAccepted, http.MethodPatch, h.Get("Location"), bytes.NewReader(content[at:end]),
-			"Content-Type", "application/octet-stream", "Content-Range", fmt.Sprintf("%d-%d", at, end-1))
+	for offset := 0; err == nil && offset < len(content); offset += ChunkSize {
+		end := min(offset+ChunkSize, len(content))
+		h, _, err = p.Do(ctx, http.StatusAccepted, http.MethodPatch, h.Get("Location"), bytes.NewReader(content[offset:end]),
+			"Content-Type", "application/octet-stream", "Content-Range", fmt.Sprintf("%d-%d", offset, end-1))
 	}
 	if err != nil {
 		return err
 	}
-	at, sep := h.Get("Location"), "?"
-	if strings.Contains(at, "?") {
+	location, sep := h.Get("Location"), "?"
+	if strings.Contains(location, "?") {
 		sep = "&"
 	}
-	_, _, err = p.Do(ctx, http.StatusCreated, http.MethodPut, at+sep+"digest="+digest, nil)
+	_, _, err = p.Do(ctx, http.StatusCreated, http.MethodPut, location+sep+"digest="+digest, nil)
 	return err
 }
 
+// ImageMediaType is the media type of image manifests.
 const ImageMediaType = "application/vnd.oci.image.manifest.v1+json"
 
+// PutManifest pushes a manifest under a reference.
 func (p *Process) PutManifest(ctx context.Context, repo, reference string, m []byte) error {
 	path := "/v2/" + p.Prefix + repo + "/manifests/" + reference
 	_, _, err := p.Do(ctx, http.StatusCreated, http.MethodPut, path, bytes.NewReader(m), "Content-Type", ImageMediaType)
@@ -68,8 +69,7 @@ func Descriptor(digest string, size int) string {
 	return fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, digest, size)
 }
 
-// SmallImages pushes two small blobs, and returns a function that returns a new manifest of
-// them at every call.
+// SmallImages pushes two small blobs, and returns a function that returns a new manifest of these blobs at every call.
 func SmallImages(ctx context.Context, d *Process, repo string) func() []byte {
 	var parts []string
 	for _, content := range []string{`{"architecture":"amd64","os":"linux"}`, SmallLayer} {
@@ -84,5 +84,5 @@ func SmallImages(ctx context.Context, d *Process, repo string) func() []byte {
 	}
 }
 
-// ChunkSize is the size of the chunks of pushChunks, in bytes.
+// ChunkSize is the size of the chunks that PushChunks sends, in bytes.
 const ChunkSize = 10 << 20

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Report is the table of one engine, with notes.
+// A Report is the table of the measurements on one engine, with notes.
 type Report struct {
 	Title string
 	Rows  []Row
@@ -20,11 +20,12 @@ type Row struct {
 	missed                                  bool
 }
 
+// Note adds a sentence that is printed below the table.
 func (r *Report) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// add adds a row, without its target if there is none.
+// add adds a row. If hasTarget is false, the row has no target and cannot miss it.
 func (r *Report) add(hasTarget bool, x Row) {
 	if !hasTarget {
 		x.target, x.missed = "", false
@@ -44,33 +45,37 @@ func (r *Report) Faster(what string, p Rates, least float64) {
 	r.add(least > 0, Row{what, PerSecond(p.A), PerSecond(p.B), Times(p.Ratio), target, p.Ratio < least})
 }
 
-// Longer reports how much longer than the baseline something takes. most is the target; 0
-// means none.
+// Longer reports the time by which an operation exceeds its baseline. most is the target; 0 means none.
 func (r *Report) Longer(what string, p Pair, most time.Duration) {
-	r.add(most > 0, Row{what, FormatDuration(p.A), FormatDuration(p.B), "+" + FormatDuration(p.A-p.B), "≤ +" + FormatDuration(most), p.A-p.B > most})
+	r.add(most > 0,
+		Row{
+			what, FormatDuration(p.A), FormatDuration(p.B), "+" + FormatDuration(p.A-p.B), "≤ +" + FormatDuration(most),
+			p.A-p.B > most,
+		})
 }
 
-// Below reports a figure that has to be below a limit; 0 means none.
+// Below reports a figure that must be below a limit; a limit of 0 means none.
 func (r *Report) Below(what string, measured, limit float64, show func(float64) string) {
 	r.add(limit > 0, Row{what: what, measured: show(measured), target: "< " + show(limit), missed: measured >= limit})
 }
 
-// AtLeast reports a rate that has to reach a limit; 0 means none.
+// AtLeast reports a rate that must reach a limit; a limit of 0 means none.
 func (r *Report) AtLeast(what string, measured, limit float64) {
 	target := "≥ " + PerSecond(limit)
 	r.add(limit > 0, Row{what: what, measured: PerSecond(measured), target: target, missed: measured < limit})
 }
 
-// Zero reports an average count that has to be zero. Other goroutines may add a few.
+// Zero reports an average count that must be zero. Up to 0.01 is accepted, because other goroutines may add a few.
 func (r *Report) Zero(what string, measured float64) {
 	r.add(true, Row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01})
 }
 
-// Exactly reports a count that has to be want.
+// Exactly reports a count that must be want.
 func (r *Report) Exactly(what string, measured, want int64) {
 	r.add(true, Row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want})
 }
 
+// Missed returns the number of rows that miss their targets.
 func (r *Report) Missed() (n int) {
 	for _, x := range r.Rows {
 		if x.missed {
@@ -80,6 +85,7 @@ func (r *Report) Missed() (n int) {
 	return n
 }
 
+// Print writes the table and the notes.
 func (r *Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n\n", r.Title)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

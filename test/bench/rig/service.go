@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// The issuer in tokens does not depend on the port, so that the owner of a kept
-	// dataset stays its owner.
+	// BaseURL is the issuer in tokens. It does not depend on the port, so that the owner of a kept dataset stays its
+	// owner.
 	BaseURL = "http://holdfast.test"
 
 	EncryptionKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" // datasets have no secrets
@@ -28,15 +28,15 @@ type Service struct {
 	Stop func() error
 }
 
-// Serve starts a server with default settings on the database at url, for as long as the
-// measurement takes. It formats its log, and discards it.
+// Serve starts a server with default settings on the database at url. The server runs until the measurement ends. It
+// formats its log, and discards it.
 func (m *Measurement) Serve(ctx context.Context, url string) *Service {
 	s := m.StartService(ctx, url)
 	m.AtEnd(s.Stop)
 	return s
 }
 
-// StartService is like serve, for a server that the caller stops.
+// StartService is like Serve, but the caller stops the server.
 func (b *Bench) StartService(ctx context.Context, url string) *Service {
 	folder := b.DataFolder()
 	ctx, cancel := context.WithCancel(ctx)
@@ -59,7 +59,7 @@ func (b *Bench) StartService(ctx context.Context, url string) *Service {
 	}}
 }
 
-// DevInfo is the dev.json of a server in dev mode.
+// DevInfo is the content of the file dev.json of a server in dev mode.
 type DevInfo struct {
 	Token, RegistryToken, RefreshToken string
 	Organization                       resource.UID `json:"organizationUid"`
