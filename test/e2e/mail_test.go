@@ -39,7 +39,7 @@ func textOf(t *testing.T, m mailtest.Message) string {
 	return string(text)
 }
 
-// makes sends a request as the owner and decodes the answer.
+// makes sends a request as the owner and decodes the response.
 func (w *world) makes(t *testing.T, path, body string, into any) {
 	t.Helper()
 	got := w.send(t, w.Token, http.MethodPost, path, body)
@@ -51,9 +51,8 @@ func (w *world) makes(t *testing.T, path, body string, into any) {
 	}
 }
 
-// TestMail: an invite and a link are sent to the address that whoever makes them
-// names, and to no other; a person is told of a new device, and not of one that
-// they have used. No link is in the log.
+// TestMail: the server sends an invite or a link only to the address that its creator names. A person gets a message
+// about a sign-in from a new device, and none about a device that they have used before. No link is in the log.
 func TestMail(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
@@ -73,14 +72,17 @@ func TestMail(t *testing.T) {
 		}
 		role := roleUID(t, w, "viewer")
 		var invite struct{ UID, Code string }
-		w.makes(t, "/iam/v2beta1/groupInvites/"+org, `{"roleUid":"`+role+`","ttl":"3600s"}`, &invite)                    // for nobody
-		w.makes(t, "/iam/v2beta1/groupInvites/"+org+"?validate_only=true", inviteFor(role, "dry@example.test"), &invite) // not made
+		// An invite without an address is not sent.
+		w.makes(t, "/iam/v2beta1/groupInvites/"+org, `{"roleUid":"`+role+`","ttl":"3600s"}`, &invite)
+		// A dry run sends nothing.
+		w.makes(t, "/iam/v2beta1/groupInvites/"+org+"?validate_only=true", inviteFor(role, "dry@example.test"), &invite)
 		w.makes(t, "/iam/v2beta1/groupInvites/"+org, inviteFor(role, "ben@example.test"), &invite)
 		expect(1, "ben@example.test", "You are invited to dev", w.AuthURL+"/join?code="+url.QueryEscape(invite.Code))
 		w.send(t, w.Token, http.MethodPatch, "/iam/v2beta1/groupInvites/"+invite.UID, `{"email":"eve@example.test"}`)
 
 		stranger := w.mint(t, resource.NewRoot(), token.Claims{})
-		if got := w.send(t, stranger, http.MethodPost, "/iam/v2beta1/groupInvites/"+org, inviteFor(role, "x@example.test")); got.status != http.StatusForbidden {
+		if got := w.send(t, stranger, http.MethodPost, "/iam/v2beta1/groupInvites/"+org,
+			inviteFor(role, "x@example.test")); got.status != http.StatusForbidden {
 			t.Errorf("a stranger's invite: %d %s", got.status, got.body)
 		}
 
@@ -136,8 +138,8 @@ func roleUID(t *testing.T, w *world, name string) string {
 	return found.Roles[0].UID
 }
 
-// TestMailWaits: what was acknowledged while the mail server was away is sent
-// when it is back, by another process.
+// TestMailWaits: messages that were accepted while the mail server was down are sent when it is back, by another
+// process.
 func TestMailWaits(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
@@ -145,7 +147,8 @@ func TestMailWaits(t *testing.T) {
 		cfg.SMTPAddress = "127.0.0.1:1"
 		w := serve(t, database, cfg, nil)
 		var invite struct{ UID, Code string }
-		w.makes(t, "/iam/v2beta1/groupInvites/"+string(w.Organization), inviteFor(roleUID(t, w, "viewer"), "ben@example.test"), &invite)
+		w.makes(t, "/iam/v2beta1/groupInvites/"+string(w.Organization),
+			inviteFor(roleUID(t, w, "viewer"), "ben@example.test"), &invite)
 		procUntil(t, "it was tried", func() bool { return w.metrics(t)[`holdfast_mails_total{outcome="failed"}`] > 0 })
 		w.stop()
 		next := w.config
@@ -158,7 +161,7 @@ func TestMailWaits(t *testing.T) {
 	})
 }
 
-// TestMailDoctor: a mail server that cannot be used is a warning.
+// TestMailDoctor: an unusable mail server is a warning.
 func TestMailDoctor(t *testing.T) {
 	box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
 	w := serve(t, storetest.SQLite(t), mailing(box), nil)
@@ -203,7 +206,7 @@ func newBrowser(t *testing.T, w *world) mailBrowser {
 	}}, w}
 }
 
-// signIn signs the owner in, anew if the browser is signed in already.
+// signIn signs the owner in. It also does so if the browser is signed in already.
 func (b mailBrowser) signIn(t *testing.T) {
 	t.Helper()
 	do := func(method, path string, form url.Values) *http.Response {
@@ -218,17 +221,19 @@ func (b mailBrowser) signIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = resp.Body.Close() // only where it leads counts
+		_ = resp.Body.Close() // only the redirect matters
 		return resp
 	}
 	_, flow, _ := strings.Cut(do(http.MethodGet, "/oauth?client_id=x&exit=redirect&redirect="+
 		url.QueryEscape("http://127.0.0.1:7777/x?token=true&error=true"), nil).Header.Get("Location"), "flow=")
-	resp := do(http.MethodPost, "/signin/other", url.Values{"flow": {flow}}) // whoever is signed in
+	resp := do(http.MethodPost, "/signin/other", url.Values{"flow": {flow}}) // also if somebody is signed in
 	if _, again, ok := strings.Cut(resp.Header.Get("Location"), "flow="); ok {
 		flow = again
 	}
-	resp = do(http.MethodPost, "/signin/password", url.Values{"flow": {flow}, "email": {b.w.OwnerEmail}, "password": {b.w.OwnerPassword}})
-	if to := resp.Header.Get("Location"); !strings.HasPrefix(to, "http://127.0.0.1:7777/x?") || strings.Contains(to, "error=") {
+	resp = do(http.MethodPost, "/signin/password",
+		url.Values{"flow": {flow}, "email": {b.w.OwnerEmail}, "password": {b.w.OwnerPassword}})
+	if to := resp.Header.Get("Location"); !strings.HasPrefix(to, "http://127.0.0.1:7777/x?") ||
+		strings.Contains(to, "error=") {
 		t.Fatalf("the sign-in led to %d %s", resp.StatusCode, to)
 	}
 }

@@ -32,37 +32,38 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A way is how a client reaches the methods: one protocol, and the versions and
-// names it calls them by.
+// A way is how a client calls the methods: a protocol, and the versions and names of the methods.
 type way struct {
-	protocol string // as docs/methods.md calls it
-	public   bool   // under the names of the public API
+	protocol string // the name in docs/methods.md
+	public   bool   // with the names of the public API
 	versions []string
 }
 
-// ways are all there are. Each has a world of its own, because what one creates
-// or deletes the next could not.
+// ways are all ways to call the methods. Each has a world of its own, because a resource can be created or deleted only
+// once.
 var ways = []way{
 	{"JSON", false, []string{"v1", "v2beta1"}}, {"JSON", false, []string{"v2"}},
 	{"gRPC", false, []string{"v1", "v2beta1"}}, {"gRPC", false, []string{"v2"}},
 	{"gRPC, public name", true, []string{"v1", "v2beta1"}}, {"gRPC, public name", true, []string{"v2"}},
 }
 
-// outOfScope are the methods of the public API that this one leaves out, by
-// service.
+// outOfScope are the methods of the public API that this server does not implement, by service.
 var outOfScope = map[string][]string{
-	"holdfast.iam.v1.IdentityProviders":             {"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled"},
-	"holdfast.iam.v2beta1.IdentityProvidersService": {"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled"},
+	"holdfast.iam.v1.IdentityProviders": {
+		"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled",
+	},
+	"holdfast.iam.v2beta1.IdentityProvidersService": {
+		"GenerateScimToken", "RegenerateScimToken", "RevokeScimToken", "SetScimEnabled",
+	},
 }
 
-// An outcome is how a method answered one way.
+// An outcome is the result of a method that was called one way.
 type outcome struct {
 	service, method, version, protocol string
 	state                              string
 }
 
-// TestApiMethods calls every method of the public API every way there is, and
-// compares what came of it with docs/methods.md.
+// TestApiMethods calls every method of the public API in every way, and compares the results with docs/methods.md.
 func TestApiMethods(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -88,15 +89,17 @@ func TestApiMethods(t *testing.T) {
 // bob has an address of the same domain as ada.
 var bob = resource.UserUID("https://people.example", "bob")
 
-// seedPeople makes ada and bob, and lets somebody have signed in for the terminal
-// whose key is nothing but zeros.
+// seedPeople creates ada and bob, and a finished sign-in for the terminal whose key consists of zeros.
 func seedPeople(t *testing.T) func(*storetest.Store) {
 	return func(s *storetest.Store) {
 		seedAda(t)(s)
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		err := s.InsertIdentity(t.Context(), resource.Identity{
-			UID: bob, Realm: string(peopleProvider.Provider()), Provider: peopleProvider.Provider(), Name: "bob", Email: "bob@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://people.example", Subject: "bob"}},
+			UID: bob, Realm: string(peopleProvider.Provider()), Provider: peopleProvider.Provider(), Name: "bob",
+			Email: "bob@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+			Relationship: resource.Relationship{
+				ClaimMatch: &resource.ClaimMatch{Issuer: "https://people.example", Subject: "bob"},
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -108,14 +111,16 @@ func seedPeople(t *testing.T) func(*storetest.Store) {
 	}
 }
 
-// methodExamples are requests that succeed, where one can, by operation.
+// methodExamples are requests that succeed, if a request can succeed, by operation.
 func methodExamples(t *testing.T, w *world) map[string]example {
 	t.Helper()
 	x := w.makeThings(t)
 	all := map[string]example{}
 	for _, examples := range []map[string][]example{
-		openAPIExamples(t, w, x), federationExamples(t, w, x), registryExamples(t, w, x), exchangeExamples(w, x), v1Examples(t, w, x), registryV1Examples(t, w, x),
-		attachedV1Examples(t, w, x), advisoryV1Examples(t, w, x), advisoryExamples(t, w, x), signInExamples(t, w, x), eventExamples(t, w, x),
+		openAPIExamples(t, w, x), federationExamples(t, w, x), registryExamples(t, w, x), exchangeExamples(w, x),
+		v1Examples(t, w, x), registryV1Examples(t, w, x),
+		attachedV1Examples(t, w, x), advisoryV1Examples(t, w, x), advisoryExamples(t, w, x), signInExamples(t, w, x),
+		eventExamples(t, w, x),
 	} {
 		for id, list := range examples {
 			i := max(0, slices.IndexFunc(list, func(e example) bool { return !e.fails && !e.all }))
@@ -123,15 +128,21 @@ func methodExamples(t *testing.T, w *world) map[string]example {
 		}
 	}
 	viewer := string(resource.ManagedRoleUID("viewer"))
-	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org, `{"name":"gone","defaultRole":"`+viewer+`","oidc":{"issuer":"https://gone.example","clientId":"c","clientSecret":"s"}}`)
+	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org,
+		`{"name":"gone","defaultRole":"`+viewer+`",`+
+			`"oidc":{"issuer":"https://gone.example","clientId":"c","clientSecret":"s"}}`)
 	all["V1_IdentityProviders_Delete"] = example{uid: idp}
 	all["IdentitiesService_LookupIdentity"] = example{query: "issuer=https://x.example&subject=x"}
-	all["V1_Groups_RequestGroupAccess"] = example{uid: string(resource.DerivedUID("people")), body: `{}`, as: w.mint(t, bob, token.Claims{Voucher: peopleProvider})}
-	all["V1_GroupInvites_CreateWithGroup"] = example{body: `{"group":"` + x.folder + `","role":"` + viewer + `","ttl":"3600s"}`}
+	all["V1_Groups_RequestGroupAccess"] = example{
+		uid: string(resource.DerivedUID("people")), body: `{}`, as: w.mint(t, bob, token.Claims{Voucher: peopleProvider}),
+	}
+	all["V1_GroupInvites_CreateWithGroup"] = example{
+		body: `{"group":"` + x.folder + `","role":"` + viewer + `","ttl":"3600s"}`,
+	}
 	return all
 }
 
-// operationOf is the name of a method in the OpenAPI description.
+// operationOf returns the name of a method in the OpenAPI description.
 func operationOf(m protoreflect.MethodDescriptor) string {
 	service := string(m.Parent().Name())
 	if versionOf(m) == "v1" && versioned(m) {
@@ -143,12 +154,12 @@ func operationOf(m protoreflect.MethodDescriptor) string {
 	return service + "_" + string(m.Name())
 }
 
-// versioned tells whether the package of a method names a version.
+// versioned reports whether the package of a method names a version.
 func versioned(m protoreflect.MethodDescriptor) bool {
 	return strings.Contains(string(m.ParentFile().Package().Name()), "v")
 }
 
-// versionOf is the version a method belongs to. What has none is as old as v1.
+// versionOf returns the version of a method. A method without a version belongs to v1.
 func versionOf(m protoreflect.MethodDescriptor) string {
 	if m.ParentFile().Package().Name() == "v2beta1" {
 		return "v2beta1"
@@ -156,8 +167,8 @@ func versionOf(m protoreflect.MethodDescriptor) string {
 	return "v1"
 }
 
-// publicNames returns, by our name of a service, its name in the public API: the
-// server itself tells them.
+// publicNames returns the names of services in the public API by our names of these services. The server reports
+// them.
 func (w *world) publicNames(t *testing.T) map[protoreflect.FullName]string {
 	t.Helper()
 	services := w.listServices(t)
@@ -183,7 +194,7 @@ func (w *world) publicNames(t *testing.T) map[protoreflect.FullName]string {
 	return names
 }
 
-// tryWay calls the methods one way, those that delete last.
+// tryWay calls the methods one way. Methods that delete come last.
 func (w *world) tryWay(t *testing.T, way way) (all []outcome) {
 	t.Helper()
 	names := w.publicNames(t)
@@ -232,8 +243,10 @@ func (w *world) tryWay(t *testing.T, way way) (all []outcome) {
 	return append(all, w.tryOutOfScope(t, way, names)...)
 }
 
-// called is the full name of a method in a version, ours or public.
-func called(m protoreflect.MethodDescriptor, version string, public bool, names map[protoreflect.FullName]string) string {
+// called returns the full name of a method in a version, ours or the public one.
+func called(
+	m protoreflect.MethodDescriptor, version string, public bool, names map[protoreflect.FullName]string,
+) string {
 	service := string(m.Parent().FullName())
 	if public {
 		service = names[m.Parent().FullName()]
@@ -244,7 +257,7 @@ func called(m protoreflect.MethodDescriptor, version string, public bool, names 
 	return "/" + service + "/" + string(m.Name())
 }
 
-// tryOutOfScope checks that what is left out is: the table would be wrong.
+// tryOutOfScope checks that the methods out of scope are not implemented. Otherwise the table would be wrong.
 func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.FullName]string) (all []outcome) {
 	t.Helper()
 	for service, methods := range outOfScope {
@@ -261,7 +274,8 @@ func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.Full
 		}
 		for _, method := range methods {
 			if way.protocol != "JSON" {
-				err := w.conn.Invoke(bearing(t, w.Token), "/"+strings.Replace(name, ".v2beta1.", "."+version+".", 1)+"/"+method, &emptypb.Empty{}, &emptypb.Empty{})
+				err := w.conn.Invoke(bearing(t, w.Token), "/"+strings.Replace(name, ".v2beta1.", "."+version+".", 1)+"/"+method,
+					&emptypb.Empty{}, &emptypb.Empty{})
 				if status.Code(err) != codes.Unimplemented {
 					t.Errorf("%s/%s is out of scope, and answers %v", name, method, err)
 				}
@@ -277,13 +291,14 @@ func rule(m protoreflect.MethodDescriptor) *annotations.HttpRule {
 	return r
 }
 
-// state says how a call ended, in words that are the same every time.
+// state describes the result of a call in words that are the same in every run.
 func state(t *testing.T, m protoreflect.MethodDescriptor, code codes.Code, message string) string {
 	t.Helper()
 	switch code {
 	case codes.OK:
 		return "works"
-	case codes.Unimplemented, codes.Internal, codes.Unknown, codes.Unavailable, codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument:
+	case codes.Unimplemented, codes.Internal, codes.Unknown, codes.Unavailable, codes.Unauthenticated,
+		codes.PermissionDenied, codes.InvalidArgument:
 		t.Errorf("%s: %v: %s", m.FullName(), code, message)
 	}
 	return "refused: " + normalize(message)
@@ -312,7 +327,7 @@ func (w *world) stateOverHTTP(t *testing.T, m protoreflect.MethodDescriptor, ver
 	return state(t, m, failed.Code, failed.Message)
 }
 
-// bearer is who an example is sent as.
+// bearer returns the token with which an example is sent.
 func (e example) bearer(w *world) string {
 	if e.as != "" {
 		return e.as
@@ -320,13 +335,14 @@ func (e example) bearer(w *world) string {
 	return w.Token
 }
 
-// methodPath writes the path of a method's http option with what an example has.
+// methodPath returns the path of a method's http option with the values of an example.
 func methodPath(m protoreflect.MethodDescriptor, e example) (verb, path string) {
 	verb, template := verbAndPath(rule(m))
-	return verb, pathVariable.ReplaceAllStringFunc(template, func(v string) string { return e.value(pathVariable.FindStringSubmatch(v)[1]) })
+	return verb, pathVariable.ReplaceAllStringFunc(template,
+		func(v string) string { return e.value(pathVariable.FindStringSubmatch(v)[1]) })
 }
 
-// value is what an example has for a variable of a path.
+// value returns the value of a path variable in an example.
 func (e example) value(variable string) string {
 	if variable == "digest" || variable == "reference" {
 		return e.digest
@@ -341,8 +357,7 @@ func (w *world) stateOverGRPC(t *testing.T, m protoreflect.MethodDescriptor, nam
 	return state(t, m, st.Code(), st.Message())
 }
 
-// message reads the request of a method out of an example: the parts of its
-// path, its body and its query.
+// message returns the request message of a method, with the path variables, the body and the query of an example.
 func (e example) message(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
 	t.Helper()
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
@@ -376,7 +391,7 @@ func (e example) message(t *testing.T, m protoreflect.MethodDescriptor) proto.Me
 	return in
 }
 
-// methodsPage writes docs/methods.md: ways that give the same state share a row.
+// methodsPage returns docs/methods.md. Ways with the same state share a row.
 func methodsPage(all []outcome) string {
 	var b strings.Builder
 	b.WriteString(methodsPreface)
@@ -400,13 +415,14 @@ func methodsPage(all []outcome) string {
 
 const methodsPreface = `# The methods of the public API, and their state here
 
-` + "`go test -C test ./e2e -run TestApiMethods -update`" + ` writes this page. It calls each method of every version on a running server,
+` + "`go test -C test ./e2e -run TestApiMethods -update`" + ` writes this page. ` +
+	`It calls each method of every version on a running server,
 over gRPC under our own name and under the public API's (see [clients.md](clients.md)), and as JSON. *Works* means that
 a valid request succeeded; *refused* gives the server's reason for refusing a valid request. Only methods that are out
 of scope answer "unimplemented": SCIM here, and the services for terms, overlays and custom assembly as a whole.
 `
 
-// rows are the versions, the protocols and the state, a row for each state.
+// rows returns a row for each state, with its versions and protocols.
 func rows(outcomes []outcome) []string {
 	states := map[string][]outcome{}
 	for _, o := range outcomes {
@@ -422,7 +438,8 @@ func rows(outcomes []outcome) []string {
 			slices.Sort(names)
 			return strings.Join(slices.Compact(names), "; ")
 		}
-		out = append(out, set(func(o outcome) string { return o.version })+" | "+set(func(o outcome) string { return o.protocol })+" | "+s)
+		out = append(out,
+			set(func(o outcome) string { return o.version })+" | "+set(func(o outcome) string { return o.protocol })+" | "+s)
 	}
 	return out
 }

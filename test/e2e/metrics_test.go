@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// metrics reads the values of our metrics, by their series.
+// metrics reads the values of our metrics by series.
 func (w *world) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -28,7 +28,7 @@ func (w *world) metrics(t *testing.T) map[string]float64 {
 	return all
 }
 
-// grew fails the test unless series have grown by what is wanted, at least.
+// grew fails the test unless every series has grown by at least the wanted amount.
 func grew(t *testing.T, before, after map[string]float64, want map[string]float64) {
 	t.Helper()
 	for series, n := range want {
@@ -41,8 +41,7 @@ func grew(t *testing.T, before, after map[string]float64, want map[string]float6
 	}
 }
 
-// use makes the requests that TestMetrics counts, some of them with names that a
-// stranger chooses.
+// use makes the requests that TestMetrics counts. Some of them have names that an unknown client chooses.
 func (w *world) use(t *testing.T, f *fakeIssuer, identity, robot string) {
 	t.Helper()
 	token := w.exchange(t, f.token(nil), identity)
@@ -50,7 +49,8 @@ func (w *world) use(t *testing.T, f *fakeIssuer, identity, robot string) {
 		stranger := f.token(map[string]any{"iss": fmt.Sprintf("https://%d.example.com", i)})
 		_, _ = w.exchangeHTTP(t, stranger, w.wish(identity))
 	}
-	_, _ = w.exchangeHTTP(t, f.token(map[string]any{"iss": "https://token.actions.githubusercontent.com"}), w.wish(identity))
+	_, _ = w.exchangeHTTP(t, f.token(map[string]any{"iss": "https://token.actions.githubusercontent.com"}),
+		w.wish(identity))
 	_, _ = w.exchangeHTTP(t, "UE9TVCAvIEhUVFAvMS4xDQo", w.wish(robot))
 	w.send(t, token, "GET", "/iam/v2beta1/groups/"+string(w.Organization), "")
 	w.send(t, token, "PURGE", "/v2/", "")
@@ -67,7 +67,7 @@ func (w *world) use(t *testing.T, f *fakeIssuer, identity, robot string) {
 	w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(archive)), archive)
 }
 
-// TestMetrics: what an operator asks is in a metric, and no caller adds a series.
+// TestMetrics: the metrics answer the questions of operators, and no caller can add a series.
 func TestMetrics(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		w := serve(t, url, server.Config{GCInterval: 100 * time.Millisecond}, nil)
@@ -122,8 +122,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestBacklogMetrics: events that a sink does not take wait and age, and then they do
-// not.
+// TestBacklogMetrics: the metrics show the number and the age of events that a sink does not accept. After delivery
+// they show none.
 func TestBacklogMetrics(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	var up atomic.Bool

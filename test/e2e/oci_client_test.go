@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// ociServe starts a server that clients can find: its address is its own.
+// ociServe starts a server whose base URL is its real address, so that clients can reach it.
 func ociServe(t *testing.T) *proc {
 	t.Helper()
 	return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_BASE_URL=")
@@ -40,7 +40,8 @@ type tool struct {
 func (c tool) run(args ...string) (string, error) {
 	cmd := exec.CommandContext(c.t.Context(), c.path, args...)
 	cmd.Dir = c.home
-	cmd.Env = append(os.Environ(), "HOME="+c.home, "DOCKER_CONFIG="+c.home, "REGISTRY_AUTH_FILE="+filepath.Join(c.home, "config.json"))
+	cmd.Env = append(os.Environ(), "HOME="+c.home, "DOCKER_CONFIG="+c.home,
+		"REGISTRY_AUTH_FILE="+filepath.Join(c.home, "config.json"))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -88,8 +89,8 @@ func layerFile(t *testing.T, dir string) string {
 	return path
 }
 
-// TestRegistryClients pushes, copies, lists, pulls and deletes with clients that
-// people use, and finds it all in the API.
+// TestRegistryClients pushes, copies, lists, pulls and deletes with widely used clients, and reads the results over the
+// API.
 func TestRegistryClients(t *testing.T) {
 	p := ociServe(t)
 	token, host := p.registry().token, p.address
@@ -103,12 +104,15 @@ func TestRegistryClients(t *testing.T) {
 		t.Errorf("catalog = %v", got)
 	}
 	creds := func(flag string) string { return "--" + flag + "=_token:" + token }
-	s.must("copy", "--src-tls-verify=false", "--dest-tls-verify=false", creds("src-creds"), creds("dest-creds"), "docker://"+host+"/dev/app:v1", "docker://"+host+"/dev/skopeo:v1")
-	if out := s.must("list-tags", "--tls-verify=false", creds("creds"), "docker://"+host+"/dev/skopeo"); !strings.Contains(out, `"v1"`) {
+	s.must("copy", "--src-tls-verify=false", "--dest-tls-verify=false", creds("src-creds"), creds("dest-creds"),
+		"docker://"+host+"/dev/app:v1", "docker://"+host+"/dev/skopeo:v1")
+	if out := s.must("list-tags", "--tls-verify=false", creds("creds"),
+		"docker://"+host+"/dev/skopeo"); !strings.Contains(out, `"v1"`) {
 		t.Errorf("tags = %s", out)
 	}
 	s.must("delete", "--tls-verify=false", creds("creds"), "docker://"+host+"/dev/skopeo:v1")
-	if out, err := c.run("append", "--oci-empty-base", "-f", layerFile(t, c.home), "-t", host+"/dev/none/app:v1"); err == nil || !strings.Contains(out, "there is no group for dev/none/app") {
+	if out, err := c.run("append", "--oci-empty-base", "-f", layerFile(t, c.home), "-t",
+		host+"/dev/none/app:v1"); err == nil || !strings.Contains(out, "there is no group for dev/none/app") {
 		t.Errorf("a push to nowhere: %v\n%s", err, out)
 	}
 	got := procMust[struct {
@@ -119,8 +123,7 @@ func TestRegistryClients(t *testing.T) {
 	}
 }
 
-// TestPullTokens logs in as an identity of static keys, with a token that only
-// their owner can make.
+// TestPullTokens logs in as an identity with static keys. Only the owner of the keys can make the token.
 func TestPullTokens(t *testing.T) {
 	p := ociServe(t)
 	if err := p.registry().push(t.Context(), "dev/app", "v1", []byte("a layer")); err != nil {
@@ -131,22 +134,34 @@ func TestPullTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	const issuer, subject = "https://machines.test", "node-1"
-	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{
+		Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig",
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	type object = map[string]any
-	identity := procMust[struct{ UID resource.UID }](t, p.owner(), http.MethodPost, "/iam/v2beta1/identities/"+string(p.dev.Organization), object{
-		"name": "node", "staticKeys": object{"issuer": issuer, "subject": subject, "issuerKeys": string(jwks), "expirationTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+	path := "/iam/v2beta1/identities/" + string(p.dev.Organization)
+	identity := procMust[struct{ UID resource.UID }](t, p.owner(), http.MethodPost, path, object{
+		"name": "node",
+		"staticKeys": object{
+			"issuer": issuer, "subject": subject, "issuerKeys": string(jwks),
+			"expirationTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		},
 	}).UID
-	procMust[any](t, p.owner(), http.MethodPost, "/iam/v2beta1/roleBindings/"+string(p.dev.Organization), object{"identityUid": identity, "roleUid": ociRole(t, "registry.pull")})
+	procMust[any](t, p.owner(), http.MethodPost, "/iam/v2beta1/roleBindings/"+string(p.dev.Organization),
+		object{"identityUid": identity, "roleUid": ociRole(t, "registry.pull")})
 	sign := func(key *ecdsa.PrivateKey, until time.Duration) string {
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k").WithType("JWT"))
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
+			(&jose.SignerOptions{}).WithHeader("kid", "k").WithType("JWT"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		claims, err := json.Marshal(object{"iss": issuer, "sub": subject, "aud": "http://" + p.address, "iat": now.Add(-time.Hour).Unix(), "exp": now.Add(until).Unix()})
+		claims, err := json.Marshal(object{
+			"iss": issuer, "sub": subject, "aud": "http://" + p.address, "iat": now.Add(-time.Hour).Unix(),
+			"exp": now.Add(until).Unix(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +206,7 @@ func TestPullTokens(t *testing.T) {
 	}
 }
 
-// ociRole is the uid of a managed role.
+// ociRole returns the UID of a managed role.
 func ociRole(t *testing.T, name string) resource.UID {
 	t.Helper()
 	for _, r := range authz.ManagedRoles() {

@@ -34,7 +34,7 @@ type ociClient struct {
 	http           *http.Client
 }
 
-// registry is a client with the token of the organization's owner.
+// registry returns a client with the token of the organization's owner.
 func (p *proc) registry() *ociClient {
 	p.t.Helper()
 	for _, line := range p.cmd.Env {
@@ -56,8 +56,10 @@ func (p *proc) registry() *ociClient {
 	return nil
 }
 
-// send makes a request; an error means that there was no answer, or not all.
-func (c *ociClient) send(ctx context.Context, method, path string, body []byte, headers ...string) (*http.Response, []byte, error) {
+// send makes a request. An error means that there was no complete response.
+func (c *ociClient) send(
+	ctx context.Context, method, path string, body []byte, headers ...string,
+) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
@@ -75,8 +77,10 @@ func (c *ociClient) send(ctx context.Context, method, path string, body []byte, 
 	return resp, text, err
 }
 
-// expect is send for an answer of that status.
-func (c *ociClient) expect(ctx context.Context, status int, method, path string, body []byte, headers ...string) (*http.Response, []byte, error) {
+// expect is like send, but returns an error if the response has another status.
+func (c *ociClient) expect(
+	ctx context.Context, status int, method, path string, body []byte, headers ...string,
+) (*http.Response, []byte, error) {
 	resp, text, err := c.send(ctx, method, path, body, headers...)
 	if err == nil && resp.StatusCode != status {
 		err = fmt.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
@@ -86,7 +90,7 @@ func (c *ociClient) expect(ctx context.Context, status int, method, path string,
 
 func ociDigest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-// pushBlob pushes in two chunks, so that there is something to be cut off.
+// pushBlob pushes a blob in two chunks, so that a crash can happen between them.
 func (c *ociClient) pushBlob(ctx context.Context, repo string, content []byte) error {
 	resp, _, err := c.expect(ctx, 202, "POST", "/v2/"+repo+"/blobs/uploads/", nil)
 	if err != nil {
@@ -113,11 +117,12 @@ func (c *ociClient) push(ctx context.Context, repo, tag string, layer []byte) er
 		return fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, ociDigest(b), len(b))
 	}
 	m := fmt.Sprintf(`{"schemaVersion":2,"config":%s,"layers":[%s]}`, describe(config), describe(layer))
-	_, _, err := c.expect(ctx, 201, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(m), "Content-Type", "application/vnd.oci.image.manifest.v1+json")
+	_, _, err := c.expect(ctx, 201, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(m), "Content-Type",
+		"application/vnd.oci.image.manifest.v1+json")
 	return err
 }
 
-// pull fetches an image, and checks every byte of it.
+// pull reads an image and checks every byte.
 func (c *ociClient) pull(ctx context.Context, repo, tag string) error {
 	_, m, err := c.expect(ctx, 200, "GET", "/v2/"+repo+"/manifests/"+tag, nil)
 	if err != nil {
@@ -142,7 +147,7 @@ func (c *ociClient) pull(ctx context.Context, repo, tag string) error {
 	return nil
 }
 
-// tags lists the tags of a repo; one that is not there has none.
+// tags lists the tags of a repo. A repo that does not exist has none.
 func (c *ociClient) tags(ctx context.Context, repo string) ([]string, error) {
 	resp, text, err := c.send(ctx, "GET", "/v2/"+repo+"/tags/list", nil)
 	if err != nil || resp.StatusCode == http.StatusNotFound {
@@ -152,10 +157,9 @@ func (c *ociClient) tags(ctx context.Context, repo string) ([]string, error) {
 	return got.Tags, json.Unmarshal(text, &got)
 }
 
-// TestRegistryCrash kills the server during pushes, again and again: every tag
-// that is there is whole, every push that was acknowledged is there, and the
-// collector leaves exactly what is referred to. HOLDFAST_TEST_KILLS says how
-// often.
+// TestRegistryCrash kills the server repeatedly during pushes. Every tag then refers to a complete image, every
+// acknowledged push is stored, and the garbage collector keeps exactly the referenced content. HOLDFAST_TEST_KILLS is
+// the number of kills.
 func TestRegistryCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -167,7 +171,9 @@ func TestRegistryCrash(t *testing.T) {
 			kills = n
 		}
 		dir := t.TempDir()
-		env := []string{"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url, "HOLDFAST_GC_INTERVAL=20ms", "HOLDFAST_GC_GRACE=2s"}
+		env := []string{
+			"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url, "HOLDFAST_GC_INTERVAL=20ms", "HOLDFAST_GC_GRACE=2s",
+		}
 		acked := map[string]bool{} // repo:tag
 		for round := range kills {
 			p := procStart(t, env...)
@@ -182,8 +188,8 @@ func TestRegistryCrash(t *testing.T) {
 	})
 }
 
-// ociPushers is how many clients push at once, each to a repo of its own or,
-// every other one, to one they share.
+// ociPushers is the number of clients that push concurrently. Every second client pushes to a shared repo, the others
+// to a repo of their own.
 const ociPushers = 4
 
 func ociRepo(pusher int) string {
@@ -193,7 +199,7 @@ func ociRepo(pusher int) string {
 	return fmt.Sprintf("dev/own%d", pusher)
 }
 
-// ociLoad pushes until the server is killed, and notes what was acknowledged.
+// ociLoad pushes until the server is killed, and records the acknowledged pushes.
 func ociLoad(t *testing.T, p *proc, round int, acked map[string]bool) {
 	t.Helper()
 	var mu sync.Mutex
@@ -224,7 +230,7 @@ func ociLoad(t *testing.T, p *proc, round int, acked map[string]bool) {
 	pushing.Wait()
 }
 
-// ociSurvey pulls everything, and returns how many images there are.
+// ociSurvey pulls all images and returns their number.
 func ociSurvey(t *testing.T, p *proc, acked map[string]bool) (n int) {
 	t.Helper()
 	c := p.registry()
@@ -247,8 +253,8 @@ func ociSurvey(t *testing.T, p *proc, acked map[string]bool) (n int) {
 	return n
 }
 
-// ociCollected collects garbage for good, and counts what is left: a layer for
-// each image, and the configuration they share.
+// ociCollected collects all garbage, and checks the number of remaining blobs: a layer for each image, and the
+// configuration that the images share.
 func ociCollected(t *testing.T, dir, url string, images int) {
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
@@ -257,7 +263,7 @@ func ociCollected(t *testing.T, dir, url string, images int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range stale { // they have a day; these have had it
+	for _, id := range stale { // the server would keep them for a day
 		if err := s.DeleteUpload(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +279,7 @@ func ociCollected(t *testing.T, dir, url string, images int) {
 			t.Fatal(err)
 		}
 	})
-	for range 2 { // it marks, and then it takes
+	for range 2 { // the first run marks, the second one deletes
 		cmd := exec.CommandContext(t.Context(), binary, "gc", "--gc-grace", "1ns")
 		cmd.Env = []string{"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url}
 		out, err := cmd.CombinedOutput()
@@ -303,8 +309,7 @@ func ociFiles(t *testing.T, dir string, f func(path string)) (n int) {
 	return n
 }
 
-// s3Start runs an S3 server with one bucket, blobs, and returns the settings
-// that put blobs into it.
+// s3Start runs an S3 server with one bucket called blobs, and returns the settings that store blobs in it.
 func s3Start(t *testing.T) []string {
 	t.Helper()
 	s := blobtest.Start(t)
@@ -314,31 +319,35 @@ func s3Start(t *testing.T) []string {
 	}
 }
 
-// TestRegistryReplicas lets two servers share a database and a bucket: what is
-// begun on one is finished on the other.
+// TestRegistryReplicas runs two servers on one database and one bucket. An upload that begins on one server can be
+// finished on the other.
 func TestRegistryReplicas(t *testing.T) {
 	t.Parallel()
 	database, key := storetest.Postgres(t), secret.NewKey()
 	bucket := s3Start(t)
 	start := func() *proc {
-		return procStart(t, append(bucket, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database, "HOLDFAST_ENCRYPTION_KEY="+key.Text())...)
+		return procStart(t,
+			append(bucket, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database,
+				"HOLDFAST_ENCRYPTION_KEY="+key.Text())...)
 	}
 	first, second := start(), start()
 	a, b := first.registry(), second.registry()
 	ctx := t.Context()
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // S3 wants parts of 5 MiB
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // parts of S3 have at least 5 MiB
 	resp, _, err := a.expect(ctx, 202, "POST", "/v2/dev/app/blobs/uploads/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range []*ociClient{a, b} {
 		chunk := content[i*6<<20 : (i+1)*6<<20]
-		resp, _, err = c.expect(ctx, 202, "PATCH", resp.Header.Get("Location"), chunk, "Content-Range", fmt.Sprintf("%d-%d", i*6<<20, (i+1)*6<<20-1))
+		resp, _, err = c.expect(ctx, 202, "PATCH", resp.Header.Get("Location"), chunk, "Content-Range",
+			fmt.Sprintf("%d-%d", i*6<<20, (i+1)*6<<20-1))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := a.expect(ctx, 201, "PUT", resp.Header.Get("Location")+"?digest="+ociDigest(content), content[12<<20:]); err != nil {
+	if _, _, err := a.expect(ctx, 201, "PUT", resp.Header.Get("Location")+"?digest="+ociDigest(content),
+		content[12<<20:]); err != nil {
 		t.Fatal(err)
 	}
 	_, got, err := b.expect(ctx, 200, "GET", "/v2/dev/app/blobs/"+ociDigest(content), nil)
@@ -361,7 +370,7 @@ func TestRegistryReplicas(t *testing.T) {
 	ociRecorded(t, database)
 }
 
-// ociContend has two servers write to one upload at once: one of them does.
+// ociContend lets two servers write to one upload concurrently. Exactly one of them succeeds.
 func ociContend(t *testing.T, a, b *ociClient) {
 	t.Helper()
 	for range 5 {
@@ -400,8 +409,7 @@ func ociContend(t *testing.T, a, b *ociClient) {
 	}
 }
 
-// ociRecorded fails the test unless the pull and the push are on record after a
-// clean stop.
+// ociRecorded fails the test unless the pull and the push are recorded after a clean stop.
 func ociRecorded(t *testing.T, database string) {
 	t.Helper()
 	s := storetest.Open(t, database)
@@ -409,7 +417,8 @@ func ociRecorded(t *testing.T, database string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Pulls(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, page.Request{Size: 10, Order: page.Order{Field: "create_time"}})
+	got, err := s.Pulls(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{},
+		page.Request{Size: 10, Order: page.Order{Field: "create_time"}})
 	if err != nil || len(got.Items) != 2 || !got.Items[0].Push || got.Items[1].Push {
 		t.Errorf("recorded: %+v, %v", got.Items, err)
 	}

@@ -12,14 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// TestOperator asks for the state of the installation as everybody. Owning an organization makes nobody an
-// operator, and a narrowed token of an operator is not one's.
+// TestOperator asks for the state of the installation as different callers. The owner of an organization is not an
+// operator, and a narrowed token of an operator has no operator rights.
 func TestOperator(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		caps := resource.CapabilitySet("groups.list")
 		strangers := map[string]string{
-			"another organization's owner": w.mallory, "a person without any role": w.mint(t, resource.UserUID("https://people.example", "nobody"), token.Claims{}),
-			"an operator, narrowed to a group":        w.mint(t, w.Owner, token.Claims{Scopes: []resource.UID{resource.UID(w.a)}}),
+			"another organization's owner": w.mallory,
+			"a person without any role":    w.mint(t, resource.UserUID("https://people.example", "nobody"), token.Claims{}),
+			"an operator, narrowed to a group": w.mint(t, w.Owner,
+				token.Claims{Scopes: []resource.UID{resource.UID(w.a)}}),
 			"an operator, narrowed to a capability":   w.mint(t, w.Owner, token.Claims{Caps: &caps}),
 			"a token of the registry, of an operator": w.RegistryToken,
 		}
@@ -36,7 +38,8 @@ func TestOperator(t *testing.T) {
 				} else if strings.Contains(w.send(t, bearer, "GET", "/auth/v1/ok", "").body, `"operator":true`) {
 					t.Errorf("%s is told to be an operator", who)
 				}
-				if _, st := call(t, bearer, &operatorpb.GetInstallationRequest{}); st.Code() != want || strings.Contains(st.Message(), "SQL") {
+				if _, st := call(t, bearer, &operatorpb.GetInstallationRequest{}); st.Code() != want ||
+					strings.Contains(st.Message(), "SQL") {
 					t.Errorf("%s over %s: %v, want %v", who, protocol, st, want)
 				}
 			}
@@ -52,7 +55,8 @@ func checkInstallation(t *testing.T, in *operatorpb.Installation, limited string
 	t.Helper()
 	d := in.GetDatabase()
 	postgres := strings.HasPrefix(d.GetVersion(), "PostgreSQL")
-	if !postgres && !strings.HasPrefix(d.GetVersion(), "SQLite") || d.GetSchema() == 0 || d.GetSchema() != d.GetKnownSchema() || d.GetConnectionsLimit() == 0 {
+	if !postgres && !strings.HasPrefix(d.GetVersion(), "SQLite") || d.GetSchema() == 0 ||
+		d.GetSchema() != d.GetKnownSchema() || d.GetConnectionsLimit() == 0 {
 		t.Errorf("the database is %v", d)
 	}
 	if postgres != (len(in.GetReplicas()) > 0) {
@@ -69,13 +73,16 @@ func checkInstallation(t *testing.T, in *operatorpb.Installation, limited string
 			signing++
 		}
 	}
-	if signing == 0 || in.GetKeyRotation().AsDuration() <= 0 || in.GetStartTime().AsTime().IsZero() || in.GetVersion() == "" {
-		t.Errorf("%d keys sign, the rotation is %v, since %v, version %q", signing, in.GetKeyRotation(), in.GetStartTime(), in.GetVersion())
+	if signing == 0 || in.GetKeyRotation().AsDuration() <= 0 || in.GetStartTime().AsTime().IsZero() ||
+		in.GetVersion() == "" {
+		t.Errorf("%d keys sign, the rotation is %v, since %v, version %q", signing, in.GetKeyRotation(), in.GetStartTime(),
+			in.GetVersion())
 	}
 	if in.GetWork().InspectionsWaiting == nil || in.GetCollection().GetGrace() == nil {
 		t.Errorf("the work is %v, the collection %v", in.GetWork(), in.GetCollection())
 	}
-	if b := in.GetBudgets(); len(b) != 2 || b[0].GetMetric() != "repos" || b[0].GetLimit() != 4 || b[0].GetUsed() == 0 || b[0].GetGroupUid() != limited || b[0].GetGroupName() != "dev" || in.GetBudgetCount() != 1 {
+	if b := in.GetBudgets(); len(b) != 2 || b[0].GetMetric() != "repos" || b[0].GetLimit() != 4 || b[0].GetUsed() == 0 ||
+		b[0].GetGroupUid() != limited || b[0].GetGroupName() != "dev" || in.GetBudgetCount() != 1 {
 		t.Errorf("%d budgets, the fullest are %v", in.GetBudgetCount(), b)
 	}
 }

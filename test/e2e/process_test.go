@@ -24,11 +24,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// procBase is the address the servers of these tests believe to have. It is
-// theirs whatever port they get, so that a token outlives a restart.
+// procBase is the base URL of the servers in these tests. It does not depend on the port, so that a token is valid
+// after a restart.
 const procBase = "http://holdfast.test"
 
-// procPatience bounds every wait for something that must come.
+// procPatience is the longest time to wait for an expected event.
 const procPatience = 90 * time.Second
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A procDev is what a test needs of dev.json.
+// A procDev has the fields of dev.json that the tests need.
 type procDev struct {
 	Organization  resource.UID `json:"organizationUid"`
 	Owner         resource.UID `json:"ownerUid"`
@@ -53,7 +53,7 @@ type procDev struct {
 	RegistryToken string `json:"registryToken"`
 }
 
-// A proc is a holdfastd in dev mode, in a process of its own.
+// A proc is a holdfastd in dev mode in a process of its own.
 type proc struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -61,16 +61,16 @@ type proc struct {
 	dev     procDev
 	ready   time.Duration // from the start of the process
 	ended   chan struct{} // closed when the process is gone
-	err     error         // how it went; once ended
-	killed  bool          // by the test
+	err     error         // result of the process; valid after ended is closed
+	killed  bool          // killed by the test
 
 	mu    sync.Mutex
-	lines []string      // of its log
+	lines []string      // lines of its log
 	more  chan struct{} // closed at the next line
 }
 
-// procStart starts holdfastd with the environment given beside that of a test,
-// and waits until it serves. HOLDFAST_DATA_DIR must be in it.
+// procStart starts holdfastd with env added to the environment of a test, and waits until it serves. env must contain
+// HOLDFAST_DATA_DIR.
 func procStart(t *testing.T, env ...string) *proc {
 	t.Helper()
 	p := procLaunch(t, env...)
@@ -78,7 +78,7 @@ func procStart(t *testing.T, env ...string) *proc {
 	return p
 }
 
-// procLaunch starts holdfastd and does not wait.
+// procLaunch starts holdfastd and does not wait until it serves.
 func procLaunch(t *testing.T, env ...string) *proc {
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
@@ -86,7 +86,7 @@ func procLaunch(t *testing.T, env ...string) *proc {
 	return procLaunchOf(t, binary, append([]string{"HOLDFAST_INSPECT_WORKERS=-1"}, env...)...)
 }
 
-// procLaunchOf starts a holdfastd of another version and does not wait.
+// procLaunchOf starts another version of holdfastd and does not wait until it serves.
 func procLaunchOf(t *testing.T, binary string, env ...string) *proc {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev") // the cleanup ends it
@@ -94,8 +94,7 @@ func procLaunchOf(t *testing.T, binary string, env ...string) *proc {
 	return procRun(t, cmd)
 }
 
-// procRun runs a command that starts holdfastd. The process does not outlive
-// the test.
+// procRun runs a command that starts holdfastd. The process ends with the test.
 func procRun(t *testing.T, cmd *exec.Cmd) *proc {
 	t.Helper()
 	p := &proc{t: t, cmd: cmd, ended: make(chan struct{}), more: make(chan struct{})}
@@ -124,13 +123,13 @@ func procRun(t *testing.T, cmd *exec.Cmd) *proc {
 	return p
 }
 
-// readLog keeps the log, and notes when it says that the server serves.
+// readLog keeps the lines of the log, and records the line that says that the server serves.
 func (p *proc) readLog(from io.Reader, start time.Time) {
 	scan := bufio.NewScanner(from)
 	scan.Buffer(nil, 1<<20)
 	for scan.Scan() {
 		var line struct{ Msg, Address string }
-		_ = json.Unmarshal(scan.Bytes(), &line) // a panic is no JSON
+		_ = json.Unmarshal(scan.Bytes(), &line) // a panic is not JSON
 		p.mu.Lock()
 		if line.Msg == "serving" {
 			p.address, p.ready = line.Address, time.Since(start)
@@ -140,7 +139,7 @@ func (p *proc) readLog(from io.Reader, start time.Time) {
 		p.more = make(chan struct{})
 		p.mu.Unlock()
 	}
-	_, _ = io.Copy(io.Discard, from) // a line too long: the process must not wait for us
+	_, _ = io.Copy(io.Discard, from) // after a line that is too long, so that the process does not block
 }
 
 // waitLog waits until the log has a line that contains text.
@@ -183,10 +182,10 @@ func (p *proc) waitReady() {
 	}
 }
 
-// kill ends the process as a power cut would, and waits until it is gone.
+// kill ends the process with SIGKILL, and waits until it is gone.
 func (p *proc) kill() {
 	p.killed = true
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have ended already
 	<-p.ended
 }
 
@@ -205,7 +204,7 @@ func (p *proc) stop() {
 	p.waitEnd()
 }
 
-// waitEnd fails the test unless the process ends, and ends well.
+// waitEnd waits for the end of the process, and fails the test unless it succeeded.
 func (p *proc) waitEnd() {
 	p.t.Helper()
 	select {
@@ -228,7 +227,7 @@ func (p *proc) alive() {
 	}
 }
 
-// owner is a client that calls with the token of the organization's owner.
+// owner returns a client that calls with the token of the organization's owner.
 func (p *proc) owner() *procClient { return procDial(p.address, p.dev.Token) }
 
 // A procClient calls the JSON API of a server.
@@ -238,19 +237,20 @@ type procClient struct {
 }
 
 func procDial(address, token string) *procClient {
-	return &procClient{address, token, &http.Client{Timeout: procPatience, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	return &procClient{
+		address, token, &http.Client{Timeout: procPatience, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+	}
 }
 
 func (c *procClient) close() { c.http.CloseIdleConnections() }
 
-// A procAnswer is an answer of the server, read to its end.
+// A procAnswer is a complete response of the server.
 type procAnswer struct {
 	status int
 	body   []byte
 }
 
-// call sends body as JSON, unless it is nil. An error means that there was no
-// answer, or not all of it.
+// call sends body as JSON, unless it is nil. An error means that there was no complete response.
 func (c *procClient) call(ctx context.Context, method, path string, body any) (procAnswer, error) {
 	var content io.Reader
 	if body != nil {
@@ -275,7 +275,7 @@ func (c *procClient) call(ctx context.Context, method, path string, body any) (p
 	return procAnswer{resp.StatusCode, text}, err
 }
 
-// procMust is call for what cannot fail: it returns the answer decoded.
+// procMust is call for requests that must succeed. It returns the decoded response.
 func procMust[T any](t *testing.T, c *procClient, method, path string, body any) (out T) {
 	t.Helper()
 	a, err := c.call(t.Context(), method, path, body)
@@ -294,7 +294,7 @@ func procMust[T any](t *testing.T, c *procClient, method, path string, body any)
 	return out
 }
 
-// code returns the status of an answer, or 0 if there was none.
+// code returns the status of a response, or 0 if there was none.
 func (c *procClient) code(ctx context.Context, method, path string, body any) int {
 	a, err := c.call(ctx, method, path, body)
 	if err != nil {
@@ -303,7 +303,7 @@ func (c *procClient) code(ctx context.Context, method, path string, body any) in
 	return a.status
 }
 
-// procUntil polls until ok, and fails the test if that takes too long.
+// procUntil polls until ok returns true, and fails the test if that takes too long.
 func procUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -317,15 +317,15 @@ func procUntil(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// procGroup is as much of a group as these tests look at.
+// procGroup has the fields of a group that these tests read.
 type procGroup struct {
 	UID         resource.UID `json:"uid"`
 	Name        string       `json:"name"`
 	Description string       `json:"description"`
 }
 
-// TestProcessAtRest reports what a server in dev mode costs. The targets are
-// for a machine of its own, so nothing is asserted but that it works.
+// TestProcessAtRest reports the start time and the memory of a server in dev mode. The targets hold for an idle
+// machine, so the test only asserts that the server works.
 func TestProcessAtRest(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
 	procMust[any](t, p.owner(), http.MethodGet, "/iam/v2beta1/groups", nil)
@@ -333,7 +333,7 @@ func TestProcessAtRest(t *testing.T) {
 	p.stop()
 }
 
-// procResident is how many bytes of memory the process holds.
+// procResident returns the resident memory of the process, in bytes.
 func procResident(t *testing.T, p *proc) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))

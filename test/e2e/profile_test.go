@@ -13,12 +13,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestProfiles: the control socket serves profiles, and no port does.
+// TestProfiles: the control socket serves profiles, and no TCP port does.
 func TestProfiles(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{MetricsListen: "127.0.0.1:0"}, nil)
 	path := filepath.Join(w.config.DataDir, "control.sock")
 	procUntil(t, "there is a control socket", func() bool { _, err := os.Stat(path); return err == nil })
-	socket := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	socket := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _,
+		_ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}}
 	for _, path := range []string{"/debug/pprof/heap", "/debug/pprof/goroutine", "/debug/pprof/profile?seconds=1"} {

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A reverseProxy says whom it speaks for, after what the client made up.
+// A reverseProxy sets the header X-Forwarded-For. In it the real client follows the addresses that the client made up.
 type reverseProxy struct{ forwarded string }
 
 func (p *reverseProxy) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -32,17 +32,20 @@ func (p *reverseProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func (p *reverseProxy) intercept(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, next grpc.UnaryInvoker, more ...grpc.CallOption) error {
+func (p *reverseProxy) intercept(
+	ctx context.Context, method string, in, out any, conn *grpc.ClientConn, next grpc.UnaryInvoker,
+	more ...grpc.CallOption,
+) error {
 	return next(metadata.AppendToOutgoingContext(ctx, "x-forwarded-for", p.forwarded), method, in, out, conn, more...)
 }
 
-// TestBehindProxy has clients come through a reverse proxy that the operator
-// trusts, or does not: whatever looks at where they come from sees the same.
+// TestBehindProxy sends requests through a reverse proxy that the operator trusts, or does not trust. Every part of the
+// server sees the same client address.
 func TestBehindProxy(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		trusted config.Prefixes
-		from    string // where requests come from
+		from    string // the client address that the server sees
 	}{
 		"trusted":     {config.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}, "203.0.113.9"},
 		"not trusted": {nil, "127.0.0.1"},
@@ -54,8 +57,10 @@ func TestBehindProxy(t *testing.T) {
 			w.client.Transport = proxy
 			w.conn = w.dial(t, insecure.NewCredentials(), grpc.WithUnaryInterceptor(proxy.intercept))
 			for protocol, call := range w.protocols() {
-				g := must[*iampb.Group](t, call, w.Token, &iampb.CreateGroupRequest{Parent: string(w.Organization), Group: &iampb.Group{Name: strings.ToLower(protocol)}})
-				log := must[*auditpb.ListEntriesResponse](t, call, w.Token, &auditpb.ListEntriesRequest{Subject: g.GetUid()}).GetEntries()
+				g := must[*iampb.Group](t, call, w.Token,
+					&iampb.CreateGroupRequest{Parent: string(w.Organization), Group: &iampb.Group{Name: strings.ToLower(protocol)}})
+				log := must[*auditpb.ListEntriesResponse](t, call, w.Token,
+					&auditpb.ListEntriesRequest{Subject: g.GetUid()}).GetEntries()
 				if len(log) != 1 || log[0].GetActor().GetRemoteAddress() != tt.from {
 					t.Errorf("over %s the audit log says %v, want %s", protocol, log, tt.from)
 				}
@@ -74,7 +79,8 @@ func TestBehindProxy(t *testing.T) {
 				}
 			}
 			w.signsInWithPassword(t)
-			for _, n := range must[*signinpb.ListSessionsResponse](t, w.overGRPC, w.Token, &signinpb.ListSessionsRequest{}).GetSessions() {
+			for _, n := range must[*signinpb.ListSessionsResponse](t, w.overGRPC, w.Token,
+				&signinpb.ListSessionsRequest{}).GetSessions() {
 				if n.GetBrowser() && n.GetAddress() != tt.from {
 					t.Errorf("the session says %v, want %s", n, tt.from)
 				}
@@ -84,7 +90,7 @@ func TestBehindProxy(t *testing.T) {
 	}
 }
 
-// signsInWithPassword gives a browser a session of the owner's.
+// signsInWithPassword signs the owner in with a browser.
 func (w *world) signsInWithPassword(t *testing.T) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -95,7 +101,10 @@ func (w *world) signsInWithPassword(t *testing.T) {
 	page := browser.send(t, "", http.MethodGet, "/signin", "")
 	_, rest, _ := strings.Cut(page.body, `name="flow" value="`)
 	flow, _, _ := strings.Cut(rest, `"`)
-	if got := browser.form(t, "/signin/password", url.Values{"flow": {flow}, "email": {w.OwnerEmail}, "password": {w.OwnerPassword}}); !strings.Contains(got.body, "Your account") {
+	if got := browser.form(t, "/signin/password",
+		url.Values{
+			"flow": {flow}, "email": {w.OwnerEmail}, "password": {w.OwnerPassword},
+		}); !strings.Contains(got.body, "Your account") {
 		t.Fatalf("signing in: %d\n%s", got.status, got.body)
 	}
 }
@@ -103,7 +112,8 @@ func (w *world) signsInWithPassword(t *testing.T) {
 // form sends a form.
 func (w *world) form(t *testing.T, target string, fields url.Values) reply {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+target, strings.NewReader(fields.Encode()))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+target,
+		strings.NewReader(fields.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +121,8 @@ func (w *world) form(t *testing.T, target string, fields url.Values) reply {
 	return w.roundTrip(t, r)
 }
 
-// limitsAddresses asks for devices until it may not, however the client calls
-// itself, and then as another client of the proxy.
+// limitsAddresses requests device codes until the limit of the address is reached, whatever address the client claims.
+// Then it does so as another client, which is not limited if the proxy is trusted.
 func (w *world) limitsAddresses(t *testing.T, proxy *reverseProxy, trusted bool) {
 	t.Helper()
 	ask := func() int {

@@ -16,9 +16,8 @@ import (
 
 const readmeMost = 150 // lines
 
-// TestReadmeQuickStart does what the README and the pages about clients, budgets, findings, searches, access and following tell a
-// newcomer to do: start the server as `make run` does, and paste the blocks marked
-// quickstart into a shell beside it.
+// TestReadmeQuickStart follows the README and the pages about clients, budgets, findings, searches, access and
+// following: it starts the server as `make run` does, and runs the blocks marked quickstart in a shell.
 func TestReadmeQuickStart(t *testing.T) {
 	bin := t.TempDir()
 	for _, program := range []string{testprogram.Holdfast(t), testprogram.Holdfastd(t)} {
@@ -26,7 +25,10 @@ func TestReadmeQuickStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, page := range []string{"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md", "docs/following.md"} {
+	for _, page := range []string{
+		"README.md", "docs/clients.md", "docs/budgets.md", "docs/findings.md", "docs/search.md", "docs/access-over-time.md",
+		"docs/following.md",
+	} {
 		t.Run(page, func(t *testing.T) {
 			script := readmeScript(readmeText(t, page))
 			if script == "" {
@@ -41,20 +43,20 @@ func TestReadmeQuickStart(t *testing.T) {
 	}
 }
 
-// readmeRun pastes a script into a shell in dir, beside a server whose data is
-// there.
+// readmeRun runs a script in a shell in dir, while a server runs with its data in dir.
 func readmeRun(t *testing.T, dir, script string) {
 	t.Helper()
 	p := procRun(t, readmeServer(t, dir))
 	p.waitReady()
-	// A quick start reads well without the care a script takes; so the shell
-	// takes it, and ends at the first command that fails.
+	// A quick start has no error handling, so that it is easy to read. The shell ends at the first command that fails.
 	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")
 	shell.Dir = dir
 	mine := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
-	shell.Env = append(mine, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file") // not the developer's own
+	// The commands use their own settings and tokens, not the developer's.
+	shell.Env = append(mine, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"),
+		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file")
 	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\n" +
-		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" + // it refuses the settings of others
+		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" + // it rejects unknown HOLDFAST_ settings
 		"set -v\n" + script)
 	var out bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &out
@@ -64,12 +66,12 @@ func readmeRun(t *testing.T, dir, script string) {
 	p.stop()
 }
 
-// readmeServer is the command `make run` ends with, for a program that is built
-// already, on a free port, with its data in dir.
+// readmeServer returns the last command of `make run`, for a program that is already built, on a free port, with its
+// data in dir.
 func readmeServer(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	make := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", "../..", "-n", "run", "ARGS=")
-	out, err := make.Output() // without warnings of make, which would be taken for the command
+	out, err := make.Output() // without stderr, because warnings of make are not part of the command
 	if err != nil {
 		t.Fatalf("make -n run: %v", err)
 	}
@@ -87,7 +89,7 @@ func readmeServer(t *testing.T, dir string) *exec.Cmd {
 
 var readmeBlock = regexp.MustCompile("(?ms)^```sh quickstart\n(.*?)^```$")
 
-// readmeScript is the text of the blocks marked quickstart.
+// readmeScript returns the text of the blocks marked quickstart.
 func readmeScript(readme string) string {
 	var script strings.Builder
 	for _, block := range readmeBlock.FindAllStringSubmatch(readme, -1) {
@@ -110,7 +112,7 @@ var (
 	readmeTarget = regexp.MustCompile(`(?m)^([a-z]+):`)
 )
 
-// TestReadme keeps the README short, and its commands real.
+// TestReadme: the README is short, and its commands exist.
 func TestReadme(t *testing.T) {
 	readme := readmeText(t, "README.md")
 	if n := strings.Count(readme, "\n"); n >= readmeMost {

@@ -17,12 +17,12 @@ import (
 
 const replicaRounds = 10
 
-// replicas starts two servers at once on one database, each with a data folder
-// of its own.
+// replicas starts two servers concurrently on one database. Each has a data folder of its own.
 func replicas(t *testing.T, database string, key secret.Key) (a, b *proc) {
 	t.Helper()
 	start := func() *proc {
-		return procLaunch(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database, "HOLDFAST_ENCRYPTION_KEY="+key.Text())
+		return procLaunch(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+database,
+			"HOLDFAST_ENCRYPTION_KEY="+key.Text())
 	}
 	a, b = start(), start()
 	a.waitReady()
@@ -30,9 +30,8 @@ func replicas(t *testing.T, database string, key secret.Key) (a, b *proc) {
 	return a, b
 }
 
-// TestReplicaStart starts two servers at once, several times: they race for the
-// schema, and where that is there already, for the managed roles, the keys and
-// the organization, and must agree.
+// TestReplicaStart starts two servers concurrently, several times. Both try to create the schema, or, if it exists, the
+// managed roles, the keys and the organization. They must agree.
 func TestReplicaStart(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, database string){
@@ -67,8 +66,7 @@ func replicaMigrate(t *testing.T, database string) {
 	}
 }
 
-// replicaAgree fails the test unless two servers have the same organization
-// and keys, and take each other's tokens.
+// replicaAgree fails the test unless two servers have the same organization and keys, and accept each other's tokens.
 func replicaAgree(t *testing.T, a, b *proc) {
 	t.Helper()
 	if a.dev.Organization != b.dev.Organization || a.dev.Owner != b.dev.Owner {
@@ -78,7 +76,8 @@ func replicaAgree(t *testing.T, a, b *proc) {
 		for _, of := range []*proc{a, b} {
 			api := procDial(on.address, of.dev.Token)
 			atOnce(t, "the owner the other replica made is known", func() bool {
-				return api.code(t.Context(), http.MethodGet, "/iam/v2beta1/groups/"+string(a.dev.Organization), nil) == http.StatusOK
+				return api.code(t.Context(), http.MethodGet, "/iam/v2beta1/groups/"+string(a.dev.Organization),
+					nil) == http.StatusOK
 			})
 			faultMake(t, &proc{address: on.address, dev: of.dev})
 		}
@@ -112,13 +111,13 @@ func TestReplicaPages(t *testing.T) {
 			break
 		}
 	}
-	if len(got) != 6 || !slices.IsSorted(got) || len(slices.Compact(got)) != 6 { // five and the organization
+	if len(got) != 6 || !slices.IsSorted(got) || len(slices.Compact(got)) != 6 { // five groups and the organization
 		t.Errorf("the pages of two replicas have %q", got)
 	}
 }
 
-// TestReplicaRevocation gives and takes on one replica, and asks another at
-// once, also one that was asleep while it happened.
+// TestReplicaRevocation grants and revokes on one replica, and immediately asks another one. It also asks a replica
+// that was paused during the change.
 func TestReplicaRevocation(t *testing.T) {
 	key, database := secret.NewKey(), storetest.Postgres(t)
 	a, b := replicas(t, database, key)
@@ -127,12 +126,16 @@ func TestReplicaRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
-		take   func(*replicaGuest) string // the path of what is deleted
+		take   func(*replicaGuest) string // returns the path of the resource to delete
 		status int
 	}{
-		"a binding":   {func(g *replicaGuest) string { return "/iam/v2beta1/roleBindings/" + string(g.binding) }, http.StatusForbidden},
-		"an identity": {func(g *replicaGuest) string { return "/iam/v2beta1/identities/" + string(g.identity) }, http.StatusUnauthorized},
-		"the group":   {func(g *replicaGuest) string { return g.path }, http.StatusNotFound},
+		"a binding": {
+			func(g *replicaGuest) string { return "/iam/v2beta1/roleBindings/" + string(g.binding) }, http.StatusForbidden,
+		},
+		"an identity": {
+			func(g *replicaGuest) string { return "/iam/v2beta1/identities/" + string(g.identity) }, http.StatusUnauthorized,
+		},
+		"the group": {func(g *replicaGuest) string { return g.path }, http.StatusNotFound},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +147,8 @@ func TestReplicaRevocation(t *testing.T) {
 					guest = b.owner()
 					g.clear(t, a)
 				}
-				atOnce(t, "the guest is let in", func() bool { return guest.code(t.Context(), http.MethodGet, g.path, nil) == http.StatusOK })
+				atOnce(t, "the guest is let in",
+					func() bool { return guest.code(t.Context(), http.MethodGet, g.path, nil) == http.StatusOK })
 				if asleep {
 					b.pause(syscall.SIGSTOP)
 				}
@@ -160,7 +164,7 @@ func TestReplicaRevocation(t *testing.T) {
 	}
 }
 
-// pause stops a process where it is, or has it go on.
+// pause suspends a process, or resumes it.
 func (p *proc) pause(sig syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -171,7 +175,7 @@ func (p *proc) pause(sig syscall.Signal) {
 // A replicaGuest is an identity that may see one group.
 type replicaGuest struct {
 	identity, binding resource.UID
-	path              string // of the group
+	path              string // path of the group in the API
 	token             string
 }
 
@@ -179,7 +183,8 @@ func replicaInvite(t *testing.T, p *proc, issuer *token.Issuer) *replicaGuest {
 	t.Helper()
 	api, group := p.owner(), faultMake(t, p)
 	match := map[string]string{"issuer": "https://issuer.test", "subject": "guest"}
-	i := procMust[procGroup](t, api, http.MethodPost, "/iam/v2beta1/identities/"+string(group.UID), map[string]any{"name": "guest", "claimMatch": match})
+	i := procMust[procGroup](t, api, http.MethodPost, "/iam/v2beta1/identities/"+string(group.UID),
+		map[string]any{"name": "guest", "claimMatch": match})
 	b := procMust[procGroup](t, api, http.MethodPost, "/iam/v2beta1/roleBindings/"+string(group.UID),
 		map[string]any{"identityUid": i.UID, "roleUid": resource.ManagedRoleUID("viewer")})
 	raw, err := issuer.Mint(t.Context(), token.Claims{Subject: i.UID, Audience: []string{procBase}})
@@ -189,7 +194,7 @@ func replicaInvite(t *testing.T, p *proc, issuer *token.Issuer) *replicaGuest {
 	return &replicaGuest{i.UID, b.UID, "/iam/v2beta1/groups/" + string(group.UID), raw}
 }
 
-// clear takes the guest out of the group.
+// clear removes the guest from the group.
 func (g *replicaGuest) clear(t *testing.T, p *proc) {
 	t.Helper()
 	procMust[any](t, p.owner(), http.MethodDelete, "/iam/v2beta1/identities/"+string(g.identity), nil)

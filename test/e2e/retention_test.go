@@ -22,8 +22,8 @@ func (w *world) retain(t *testing.T, uid string, r *ocipb.Retention) {
 	must[proto.Message](t, w.overGRPC, w.Token, &ocipb.SetRetentionRequest{Retention: r})
 }
 
-// TestRetention pushes by the protocol of registries, looks at what would go, and lets it go: exactly that, and it can be
-// restored.
+// TestRetention pushes over the registry protocol, previews which images the rules would delete, and runs the rules.
+// Exactly these images are deleted, and they can be restored.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -31,14 +31,15 @@ func TestRetention(t *testing.T) {
 		repo := w.repo(t, folder, "app")
 		old := w.pushIndex(t, "dev/kept/app", "1.0.0", "amd64", "arm64")
 		w.pushImage(t, "dev/kept/app", "1.1.0", "amd64", "second")
-		kept := w.pushIndex(t, "dev/kept/app", "1.2.0", "amd64", "riscv64") // it has an image of the first, too
+		kept := w.pushIndex(t, "dev/kept/app", "1.2.0", "amd64", "riscv64") // shares an image with 1.0.0
 		w.retain(t, folder, &ocipb.Retention{KeepMinors: 2})
 		if got := w.askRegistry(t, w.RegistryToken, "GET", "dev/kept/app/manifests/1.0.0"); got != http.StatusOK {
 			t.Fatalf("GET: %d", got)
 		}
 		plan := must[*ocipb.RetentionPlan](t, w.overHTTP, w.Token, &ocipb.PreviewRetentionRequest{Uid: repo})
 		same := must[*ocipb.RetentionPlan](t, w.overGRPC, w.Token, &ocipb.PreviewRetentionRequest{Uid: repo})
-		if plan.GetFingerprint() != same.GetFingerprint() || len(plan.GetGoing()) != 2 || plan.GetGoing()[0].GetTags()[0] != "only-arm64" ||
+		if plan.GetFingerprint() != same.GetFingerprint() || len(plan.GetGoing()) != 2 ||
+			plan.GetGoing()[0].GetTags()[0] != "only-arm64" ||
 			plan.GetGoing()[1].GetDigest() != old || plan.GetBytes() == 0 || plan.GetRestorableDays() != 7 {
 			t.Errorf("plan = %v", plan)
 		}
@@ -46,13 +47,17 @@ func TestRetention(t *testing.T) {
 			t.Errorf("GET after a preview: %d", got)
 		}
 		must[proto.Message](t, w.overHTTP, w.Token, &ocipb.RunRetentionRequest{Uid: repo, Fingerprint: plan.GetFingerprint()})
-		for target, want := range map[string]int{"1.0.0": http.StatusNotFound, old: http.StatusNotFound, "1.1.0": http.StatusOK, "1.2.0": http.StatusOK, kept: http.StatusOK, "only-arm64": http.StatusNotFound, "only-amd64": http.StatusOK} {
+		for target, want := range map[string]int{
+			"1.0.0": http.StatusNotFound, old: http.StatusNotFound, "1.1.0": http.StatusOK, "1.2.0": http.StatusOK,
+			kept: http.StatusOK, "only-arm64": http.StatusNotFound, "only-amd64": http.StatusOK,
+		} {
 			if got := w.askRegistry(t, w.RegistryToken, "GET", "dev/kept/app/manifests/"+target); got != want {
 				t.Errorf("GET %s after the run: %d, want %d", target, got, want)
 			}
 		}
 		_, st := w.overGRPC(t, w.Token, &ocipb.RunRetentionRequest{Uid: repo, Fingerprint: plan.GetFingerprint()})
-		if st.Code() != codes.FailedPrecondition || !strings.Contains(st.Message(), "nothing was deleted, because the images have changed since the preview") {
+		if st.Code() != codes.FailedPrecondition ||
+			!strings.Contains(st.Message(), "nothing was deleted, because the images have changed since the preview") {
 			t.Errorf("the same run again: %v", st)
 		}
 		e := w.trashed(t, repo, func(e *ocipb.TrashEntry) bool { return e.GetDigest() == old && e.GetTag() == "" })
@@ -63,7 +68,7 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// TestRetentionAttacks sets, previews and runs rules of others.
+// TestRetentionAttacks tries to set, preview and run rules of other organizations.
 func TestRetentionAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -73,10 +78,15 @@ func TestRetentionAttacks(t *testing.T) {
 		h.pushImage(t, "dev/folder/app", "v2", "amd64", "other layer")
 		h.retain(t, h.folder, &ocipb.Retention{KeepNewest: 1})
 		plan := must[*ocipb.RetentionPlan](t, w.overGRPC, w.Token, &ocipb.PreviewRetentionRequest{Uid: repo})
-		pusher := h.caller(t, h.folder, h.role(t, h.org, h.name(), capabilities("repo.update", "manifest.create", "tag.create", "repo.list", "tag.list", "registry.settings.list")...))
-		cleaner := h.caller(t, h.folder, h.role(t, h.org, h.name(), capabilities("manifest.delete", "tag.delete", "repo.list", "tag.list")...))
+		pusher := h.caller(t, h.folder,
+			h.role(t, h.org, h.name(),
+				capabilities("repo.update", "manifest.create", "tag.create", "repo.list", "tag.list", "registry.settings.list")...))
+		cleaner := h.caller(t, h.folder,
+			h.role(t, h.org, h.name(), capabilities("manifest.delete", "tag.delete", "repo.list", "tag.list")...))
 		set := func(uid string) proto.Message {
-			return &ocipb.SetRetentionRequest{Retention: &ocipb.Retention{Uid: uid, KeepMatching: []string{"nothing"}, EveryDays: 1}}
+			return &ocipb.SetRetentionRequest{
+				Retention: &ocipb.Retention{Uid: uid, KeepMatching: []string{"nothing"}, EveryDays: 1},
+			}
 		}
 		run := func(uid string) proto.Message {
 			return &ocipb.RunRetentionRequest{Uid: uid, Fingerprint: plan.GetFingerprint()}
@@ -88,27 +98,39 @@ func TestRetentionAttacks(t *testing.T) {
 			in     proto.Message
 			code   codes.Code
 		}{
-			"set without a token":                       {"", set(repo), codes.Unauthenticated},
-			"run without a token":                       {"", run(repo), codes.Unauthenticated},
-			"run with a token for the registry":         {w.RegistryToken, run(repo), codes.Unauthenticated},
-			"set another organization's":                {h.full["other"], set(repo), codes.PermissionDenied},
-			"set what is above":                         {h.full["folder"], set(h.org), codes.PermissionDenied},
-			"set a sibling's":                           {h.full["sibling"], set(h.folder), codes.PermissionDenied},
-			"set the segment of another's":              {h.full["other"], set(h.other + segment(h.folder)), codes.NotFound},
-			"set what is not there":                     {h.full["other"], set(h.folder + "/0123456789abcdef"), codes.PermissionDenied},
-			"set rules that run as one who may push":    {pusher, set(repo), codes.PermissionDenied},
-			"set rules without repo.update":             {cleaner, set(repo), codes.PermissionDenied},
-			"take rules away as one who may push":       {pusher, &ocipb.DeleteRetentionRequest{Uid: h.folder}, codes.PermissionDenied},
-			"take another organization's away":          {h.full["other"], &ocipb.DeleteRetentionRequest{Uid: h.folder}, codes.PermissionDenied},
-			"preview as one who may push":               {pusher, look(repo), codes.PermissionDenied},
-			"preview another organization's":            {h.full["other"], look(repo), codes.PermissionDenied},
-			"preview the segment of another's":          {h.full["other"], look(h.other + segment(repo)), codes.NotFound},
-			"preview a repo without the group above it": {h.full["other"], look(h.other + segment(h.folder) + segment(repo)), codes.NotFound},
-			"run without tag.delete":                    {h.lacking["tag.delete"], run(repo), codes.PermissionDenied},
-			"run without repo.list":                     {h.lacking["repo.list"], run(repo), codes.PermissionDenied},
-			"run a sibling's":                           {h.full["sibling"], run(repo), codes.PermissionDenied},
-			"run with a bad fingerprint in the dark":    {h.full["other"], &ocipb.RunRetentionRequest{Uid: repo, Fingerprint: "x"}, codes.PermissionDenied},
-			"read another organization's rules":         {h.full["other"], &ocipb.GetRetentionRequest{Uid: h.folder}, codes.PermissionDenied},
+			"set without a token":               {"", set(repo), codes.Unauthenticated},
+			"run without a token":               {"", run(repo), codes.Unauthenticated},
+			"run with a token for the registry": {w.RegistryToken, run(repo), codes.Unauthenticated},
+			"set another organization's":        {h.full["other"], set(repo), codes.PermissionDenied},
+			"set what is above":                 {h.full["folder"], set(h.org), codes.PermissionDenied},
+			"set a sibling's":                   {h.full["sibling"], set(h.folder), codes.PermissionDenied},
+			"set the segment of another's":      {h.full["other"], set(h.other + segment(h.folder)), codes.NotFound},
+			"set what is not there": {
+				h.full["other"], set(h.folder + "/0123456789abcdef"), codes.PermissionDenied,
+			},
+			"set rules that run as one who may push": {pusher, set(repo), codes.PermissionDenied},
+			"set rules without repo.update":          {cleaner, set(repo), codes.PermissionDenied},
+			"take rules away as one who may push": {
+				pusher, &ocipb.DeleteRetentionRequest{Uid: h.folder}, codes.PermissionDenied,
+			},
+			"take another organization's away": {
+				h.full["other"], &ocipb.DeleteRetentionRequest{Uid: h.folder}, codes.PermissionDenied,
+			},
+			"preview as one who may push":      {pusher, look(repo), codes.PermissionDenied},
+			"preview another organization's":   {h.full["other"], look(repo), codes.PermissionDenied},
+			"preview the segment of another's": {h.full["other"], look(h.other + segment(repo)), codes.NotFound},
+			"preview a repo without the group above it": {
+				h.full["other"], look(h.other + segment(h.folder) + segment(repo)), codes.NotFound,
+			},
+			"run without tag.delete": {h.lacking["tag.delete"], run(repo), codes.PermissionDenied},
+			"run without repo.list":  {h.lacking["repo.list"], run(repo), codes.PermissionDenied},
+			"run a sibling's":        {h.full["sibling"], run(repo), codes.PermissionDenied},
+			"run with a bad fingerprint in the dark": {
+				h.full["other"], &ocipb.RunRetentionRequest{Uid: repo, Fingerprint: "x"}, codes.PermissionDenied,
+			},
+			"read another organization's rules": {
+				h.full["other"], &ocipb.GetRetentionRequest{Uid: h.folder}, codes.PermissionDenied,
+			},
 		} {
 			for protocol, call := range w.protocols() {
 				if out, st := call(t, tt.bearer, tt.in); st.Code() != tt.code {
@@ -124,7 +146,7 @@ func TestRetentionAttacks(t *testing.T) {
 	})
 }
 
-// pullers: who pulled an image is told to those alone who may list identities.
+// pullers: only callers who may list identities see who pulled an image.
 func (h *hierarchy) pullers(t *testing.T, repo, cleaner string) {
 	t.Helper()
 	procUntil(t, "a record of the pull", func() bool {
@@ -134,13 +156,14 @@ func (h *hierarchy) pullers(t *testing.T, repo, cleaner string) {
 	})
 	for bearer, told := range map[string]bool{h.Token: true, cleaner: false} {
 		plan := must[*ocipb.RetentionPlan](t, h.overGRPC, bearer, &ocipb.PreviewRetentionRequest{Uid: repo})
-		if g := plan.GetGoing()[0]; g.GetPullTime() == nil || (g.GetPullerUid() != "") != told || (g.GetPuller() != "") != told {
+		if g := plan.GetGoing()[0]; g.GetPullTime() == nil || (g.GetPullerUid() != "") != told ||
+			(g.GetPuller() != "") != told {
 			t.Errorf("who pulled it, told: %v: %v", told, g)
 		}
 	}
 }
 
-// TestRetentionByItself: rules that are due are applied with the collection of garbage.
+// TestRetentionByItself: garbage collection applies the rules that are due.
 func TestRetentionByItself(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -153,9 +176,9 @@ func TestRetentionByItself(t *testing.T) {
 			w.pushImage(t, "dev/"+name, "v2", "amd64", "two")
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
-			Settings: &ocipb.Settings{Uid: string(w.Organization), Public: true}}) // tokens expire before the rules are due
+			Settings: &ocipb.Settings{Uid: string(w.Organization), Public: true}}) // because tokens expire before the rules are due
 		w.retain(t, string(w.Organization), &ocipb.Retention{KeepNewest: 1, EveryDays: 1})
-		w.retain(t, own, &ocipb.Retention{KeepNewest: 1}) // it is not run by itself
+		w.retain(t, own, &ocipb.Retention{KeepNewest: 1}) // does not run automatically
 		clock.advance(23 * time.Hour)
 		runs := func() float64 { return w.metrics(t)[`holdfast_gc_runs_total{outcome="ok"}`] }
 		before := runs()

@@ -26,37 +26,36 @@ import (
 )
 
 const (
-	rollingAttempt  = 10 * time.Second       // for one attempt of a request
-	rollingPatience = time.Minute            // for all attempts of a request
+	rollingAttempt  = 10 * time.Second       // limit of one attempt
+	rollingPatience = time.Minute            // limit of all attempts of a request
 	rollingPause    = 100 * time.Millisecond // before the next attempt
 	rollingEvery    = 20 * time.Millisecond  // between the requests of a client
 )
 
-// rollingClients are the clients of a cluster. They behave well: docs/running.md
-// says how.
+// rollingClients are the clients of a cluster. They behave well, as docs/running.md describes.
 type rollingClients struct {
 	t    *testing.T
 	c    *rollingCluster
 	dev  procDev
 	http *http.Client
-	done chan struct{} // closed when they shall stop
-	stop func()        // stops them, and waits until they have
+	done chan struct{} // closed when the clients must stop
+	stop func()        // stops the clients, and waits until they have stopped
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex
-	counts  map[string]*rollingCount // by what they do
-	groups  []procGroup              // acknowledged
-	images  []string                 // acknowledged
-	checked []int                    // times that each replica was asked about a grant
+	counts  map[string]*rollingCount // by the kind of request
+	groups  []procGroup              // acknowledged groups
+	images  []string                 // acknowledged images
+	checked []int                    // number of questions about a grant, per replica
 }
 
-// A rollingCount counts the requests of a sort.
+// A rollingCount counts the requests of one kind.
 type rollingCount struct {
 	requests, repeated, failed int
-	longest                    time.Duration // with all attempts
+	longest                    time.Duration // longest duration of a request with all its attempts
 }
 
-// rollingLoad starts the clients, each of which pauses between its requests.
+// rollingLoad starts the clients. Each client pauses between its requests.
 func rollingLoad(t *testing.T, c *rollingCluster, every time.Duration) *rollingClients {
 	t.Helper()
 	l := &rollingClients{
@@ -82,7 +81,7 @@ func rollingLoad(t *testing.T, c *rollingCluster, every time.Duration) *rollingC
 	return l
 }
 
-// run calls step again and again until the clients shall stop.
+// run calls step repeatedly until the clients must stop.
 func (l *rollingClients) run(every time.Duration, step func()) {
 	l.wg.Go(func() {
 		tick := time.NewTicker(every)
@@ -98,7 +97,7 @@ func (l *rollingClients) run(every time.Duration, step func()) {
 	})
 }
 
-// givenUp reports whether the test is over already, so that nobody has to wait.
+// givenUp reports whether the test has failed, so that waiting has no purpose.
 func (l *rollingClients) givenUp() bool {
 	select {
 	case <-l.done:
@@ -108,7 +107,7 @@ func (l *rollingClients) givenUp() bool {
 	}
 }
 
-// progress waits until there have been more requests of every sort.
+// progress waits until every kind of request has been sent again.
 func (l *rollingClients) progress() {
 	l.t.Helper()
 	read := func() map[string]int {
@@ -126,7 +125,7 @@ func (l *rollingClients) progress() {
 	}
 }
 
-// repeated returns how many attempts had to be repeated so far.
+// repeated returns the number of attempts that had to be repeated so far.
 func (l *rollingClients) repeated() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,27 +135,27 @@ func (l *rollingClients) repeated() (n int) {
 	return n
 }
 
-// A rollingRequest is a request, which may be repeated.
+// A rollingRequest is a request that may be repeated.
 type rollingRequest struct {
-	what         string // for the report
+	what         string // kind of request, for the report
 	method, path string
 	token        string
 	body         []byte
 	contentType  string
 	want         int // status
-	wantRepeated int // status that also means success if the request was sent before; 0 if there is none
+	wantRepeated int // status that also means success if the request was sent before; 0 for none
 }
 
-// A rollingAnswer is the answer to the last attempt.
+// A rollingAnswer is the response to the last attempt.
 type rollingAnswer struct {
 	status   int
 	header   http.Header
 	body     []byte
-	repeated bool // an earlier attempt may have had an effect, or may have one yet
+	repeated bool // an earlier attempt may have had an effect, or may still have one
 }
 
-// send behaves well: it repeats a request that got no answer, or the proxy's in
-// place of one. It reports false, and fails the test, if the request fails.
+// send behaves well: it repeats a request that got no response, or a response of the proxy instead. If the request
+// fails, it fails the test and returns false.
 func (l *rollingClients) send(r rollingRequest) (a rollingAnswer, ok bool) {
 	start := time.Now()
 	var err error
@@ -203,9 +202,9 @@ func (l *rollingClients) attempt(r rollingRequest) (status int, header http.Head
 	return resp.StatusCode, resp.Header, body, err
 }
 
-// again counts an attempt that has to be repeated, and waits before the next one. It
-// counts at once: a request that was broken by the crash of a replica may have to wait
-// for the lease of that replica, and would otherwise be counted when another is stopped.
+// again counts an attempt that must be repeated, and then waits before the next one. It counts first, because a request
+// that failed when a replica crashed may have to wait for the lease of that replica. Otherwise it would be counted when
+// the next replica is stopped.
 func (l *rollingClients) again(what string) {
 	l.mu.Lock()
 	l.countOf(what).repeated++
@@ -213,7 +212,7 @@ func (l *rollingClients) again(what string) {
 	time.Sleep(rollingPause)
 }
 
-// countOf returns the count of what. l.mu must be held.
+// countOf returns the count of a kind of request. The caller must hold l.mu.
 func (l *rollingClients) countOf(what string) *rollingCount {
 	if l.counts[what] == nil {
 		l.counts[what] = &rollingCount{}
@@ -232,7 +231,7 @@ func (l *rollingClients) count(what string, start time.Time, ok bool) {
 	n.longest = max(n.longest, time.Since(start))
 }
 
-// api sends a request of the owner's in JSON and decodes the answer into out.
+// api sends a JSON request as the owner and decodes the response into out.
 func (l *rollingClients) api(what, method, path string, body, out any, wantRepeated int) (a rollingAnswer, ok bool) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -256,8 +255,8 @@ func (l *rollingClients) api(what, method, path string, body, out any, wantRepea
 	return a, true
 }
 
-// create creates a resource of a kind in a group. If it was there when the request
-// was repeated, an earlier attempt made it, and filter finds it.
+// create creates a resource of a kind in a group. If a repeated request finds that the resource exists, an earlier
+// attempt created it. Then filter finds it.
 func (l *rollingClients) create(
 	what, kind string, in resource.UID, body any, filter string,
 ) (made procGroup, repeated, ok bool) {
@@ -302,7 +301,7 @@ func (l *rollingClients) write(writer int) func() {
 	}
 }
 
-// read lists groups, and reads one that was acknowledged.
+// read lists groups, and reads an acknowledged group.
 func (l *rollingClients) read() {
 	l.api("read", http.MethodGet, "/iam/v2beta1/groups?page_size=20&order_by=create_time%20desc", nil, nil, 0)
 	l.mu.Lock()
@@ -316,7 +315,7 @@ func (l *rollingClients) read() {
 	}
 }
 
-// expectGroup fails the test unless a group is as it was acknowledged.
+// expectGroup fails the test unless a group has the acknowledged content.
 func (l *rollingClients) expectGroup(want procGroup) {
 	var got procGroup
 	if _, ok := l.api("read", http.MethodGet, "/iam/v2beta1/groups/"+string(want.UID), nil, &got, 0); ok && got != want {
@@ -354,7 +353,7 @@ func (l *rollingClients) readOverGRPC() func() {
 	}
 }
 
-// A rollingGuest is an identity that is given a role in a group, and loses it.
+// A rollingGuest is an identity that gets a role in a group, and then loses it.
 type rollingGuest struct {
 	identity resource.UID
 	group    resource.UID
@@ -362,13 +361,13 @@ type rollingGuest struct {
 	since    time.Time
 }
 
-// rollingStay is how long a guest stays: not as long as the token is valid.
+// rollingStay is the time for which one guest is used. It is shorter than the lifetime of a token.
 const rollingStay = 30 * time.Minute
 
-// grant returns a step that gives a guest a role and takes it away again. Each
-// time all replicas are asked, and must know. If a grant was sent twice, the first
-// may take effect at any time, so the guest is left alone from then on; and the version
-// before answers that there is such a grant without waiting for the other replicas.
+// grant returns a step that grants a role to a guest and revokes it. After each change it asks all replicas, and all
+// must know the change. If a grant was sent twice, the first attempt may take effect at any time, so the guest is not
+// used again. In this case the previous version also responds that the grant exists without waiting for the other
+// replicas.
 func (l *rollingClients) grant(granter int) func() {
 	var guest *rollingGuest
 	n := 0
@@ -398,7 +397,7 @@ func (l *rollingClients) grant(granter int) func() {
 	}
 }
 
-// invite creates a group and an identity, and gets it a token.
+// invite creates a group and an identity, and gets a token for the identity.
 func (l *rollingClients) invite(name string) *rollingGuest {
 	g, _, ok := l.create("grant", "groups", l.dev.Organization, map[string]string{"name": name}, "&name="+name)
 	if !ok {
@@ -417,8 +416,7 @@ func (l *rollingClients) invite(name string) *rollingGuest {
 	return &rollingGuest{i.UID, g.UID, issued, time.Now()}
 }
 
-// ask fails the test if a replica that answers does not know whether the guest may
-// see the group.
+// ask asks every replica whether the guest may see the group. It fails the test if a replica gives a wrong answer.
 func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 	var wg sync.WaitGroup
 	for i, address := range l.c.addresses {
@@ -427,7 +425,7 @@ func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), rollingAttempt)
 			defer cancel()
 			got := replica.code(ctx, http.MethodGet, "/iam/v2beta1/groups/"+string(g.group), nil)
-			if got == 0 || got == http.StatusServiceUnavailable { // it is gone, or cannot know
+			if got == 0 || got == http.StatusServiceUnavailable { // the replica is down, or cannot know
 				return
 			}
 			if got != want {
@@ -441,7 +439,7 @@ func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 	wg.Wait()
 }
 
-// token exchanges a token of the test issuer for one of an identity's.
+// token exchanges a token of the test issuer for a token of an identity.
 func (l *rollingClients) token(identity resource.UID, subject string) (issued string, ok bool) {
 	claims, err := json.Marshal(map[string]string{"sub": subject, "aud": l.c.url()})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// rollingRepo is where the clients push to.
+// rollingRepo is the repo to which the clients push.
 const rollingRepo = "/v2/dev/app"
 
 // push returns a step that pushes an image of one layer.
@@ -40,8 +40,8 @@ func rollingDescribe(b []byte) string {
 	return fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, ociDigest(b), len(b))
 }
 
-// pushBlob pushes a blob in two chunks. If one of them got no answer, it starts
-// again, because it does not know how much has arrived.
+// pushBlob pushes a blob in two chunks. If a chunk got no response, it starts again, because it does not know how many
+// bytes have arrived.
 func (l *rollingClients) pushBlob(content []byte) bool {
 	start := time.Now()
 	for {
@@ -60,7 +60,7 @@ func (l *rollingClients) pushBlob(content []byte) bool {
 	}
 }
 
-// tryBlob pushes a blob until something goes wrong.
+// tryBlob pushes a blob, and stops at the first failure.
 func (l *rollingClients) tryBlob(content []byte) (status int, text []byte, err error) {
 	half, at := len(content)/2, rollingRepo+"/blobs/uploads/"
 	for _, r := range []rollingRequest{
@@ -82,7 +82,7 @@ func (l *rollingClients) tryBlob(content []byte) (status int, text []byte, err e
 	return status, text, nil
 }
 
-// pull pulls an image that was acknowledged.
+// pull pulls an acknowledged image.
 func (l *rollingClients) pull() {
 	l.mu.Lock()
 	var tag string
@@ -95,7 +95,7 @@ func (l *rollingClients) pull() {
 	}
 }
 
-// pullImage fails the test unless an image is there with all its bytes.
+// pullImage fails the test unless an image is stored completely.
 func (l *rollingClients) pullImage(tag string) {
 	a, ok := l.registry("pull", http.MethodGet, rollingRepo+"/manifests/"+tag, nil, http.StatusOK)
 	if !ok {
@@ -113,8 +113,7 @@ func (l *rollingClients) pullImage(tag string) {
 	}
 }
 
-// survey fails the test unless everything that was acknowledged is there, and all
-// replicas were asked about grants.
+// survey fails the test unless all acknowledged groups and images are stored, and every replica was asked about grants.
 func (l *rollingClients) survey() {
 	for _, g := range l.groups {
 		l.expectGroup(g)
@@ -127,7 +126,7 @@ func (l *rollingClients) survey() {
 	}
 }
 
-// report says what the clients have done.
+// report logs the requests of the clients.
 func (l *rollingClients) report(took time.Duration) {
 	var all rollingCount
 	for _, what := range slices.Sorted(maps.Keys(l.counts)) {

@@ -21,16 +21,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// rollingFreeze is how long a replica is frozen: longer than its lease on grants,
-// and than the proxy needs to notice.
+// rollingFreeze is the time for which a replica is frozen. It is longer than the replica's lease on grants, and longer
+// than the proxy needs to notice.
 const rollingFreeze = 4 * time.Second
 
-// TestRollingUpgrade replaces three replicas behind haproxy, one after the other,
-// by another version: from the version before to this one and back. In each
-// direction it kills one and freezes one. Clients that behave well see no request
-// fail, nothing that was acknowledged is lost, and every replica knows every grant
-// and every revocation as soon as it has been acknowledged. HOLDFAST_TEST_ROLLS
-// says how often it goes there and back.
+// TestRollingUpgrade replaces three replicas behind haproxy by another version, one after the other: from the
+// previous version to this one and back. In each direction it kills one replica and freezes another. No request of a
+// well-behaved client fails, no acknowledged write is lost, and every replica knows every grant and every revocation
+// immediately after its acknowledgment. HOLDFAST_TEST_ROLLS is the number of upgrades and downgrades.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	haproxy := testprogram.Installed(t, "haproxy")
@@ -57,13 +55,13 @@ func TestRollingUpgrade(t *testing.T) {
 		r.stop()
 	}
 	s := storetest.Open(t, database)
-	if _, err := recount.Bytes(t.Context(), s.DB); err != nil { // the version before counts none
+	if _, err := recount.Bytes(t.Context(), s.DB); err != nil { // the previous version does not count bytes
 		t.Fatal(err)
 	}
 	procNoDrift(t, s)
 }
 
-// rollingPrevious returns the program of the version that PREVIOUS names.
+// rollingPrevious returns the program of the version that the file PREVIOUS names.
 func rollingPrevious(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../PREVIOUS")
@@ -78,8 +76,7 @@ func rollingPrevious(t *testing.T) string {
 	return testprogram.Path(t, "previous-"+commit)
 }
 
-// A rollingVersion is a version of holdfastd, with the settings that others do not
-// know.
+// A rollingVersion is a version of holdfastd, with the settings that only this version knows.
 type rollingVersion struct {
 	binary string
 	env    []string
@@ -88,13 +85,13 @@ type rollingVersion struct {
 // A rollingCluster is three replicas and a proxy in front of them.
 type rollingCluster struct {
 	t          *testing.T
-	env        []string // of all replicas
+	env        []string // settings of all replicas
 	replicas   []*proc
-	addresses  []string // of the replicas, whichever version runs there
+	addresses  []string // addresses of the replicas, for both versions
 	dirs       []string
 	versions   []rollingVersion
-	proxy      string // address
-	statistics string // address of the proxy's
+	proxy      string // address of the proxy
+	statistics string // address of the proxy's statistics
 }
 
 // rollingStart starts three replicas of a version on an empty database.
@@ -117,19 +114,18 @@ func rollingStart(t *testing.T, database string, v rollingVersion) *rollingClust
 	return c
 }
 
-// url is the address that clients use, and the audience of their tokens.
+// url returns the address that clients use. It is also the audience of their tokens.
 func (c *rollingCluster) url() string { return "http://" + c.proxy }
 
-// rollingPorts returns n addresses of this machine that nobody listens on. Their ports are
-// below those that the system gives to whoever asks for any, because a replica that
-// starts again must find its own free.
+// rollingPorts returns n unused addresses of this machine. Their ports are below the range of ports that the system
+// assigns, because the port of a replica must be free when the replica starts again.
 func rollingPorts(t *testing.T, n int) (free []string) {
 	t.Helper()
 	var lc net.ListenConfig
 	for len(free) < n {
 		l, err := lc.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
 		if err != nil {
-			continue // somebody else has it
+			continue // the port is in use
 		}
 		defer l.Close()
 		free = append(free, l.Addr().String())
@@ -143,8 +139,7 @@ func (c *rollingCluster) launch(i int) {
 	c.replicas[i] = procLaunchOf(c.t, c.versions[i].binary, append(env, c.versions[i].env...)...)
 }
 
-// startProxy runs haproxy with the file that operators use, and the addresses of
-// this test in it.
+// startProxy runs haproxy with the configuration for operators, and with the addresses of this test in it.
 func (c *rollingCluster) startProxy(haproxy string) {
 	c.t.Helper()
 	text, err := os.ReadFile("../../deploy/haproxy/haproxy.cfg")
@@ -189,7 +184,7 @@ func (c *rollingCluster) waitProxy(i int, want string) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		const status = 17 // the column
+		const status = 17 // index of the column
 		for _, row := range rows {
 			if row[0] == "replicas" && row[1] == name {
 				return strings.HasPrefix(row[status], want)
@@ -199,8 +194,7 @@ func (c *rollingCluster) waitProxy(i int, want string) {
 	})
 }
 
-// roll replaces all replicas, one after the other. While it is at it, it freezes
-// one and kills another.
+// roll replaces all replicas, one after the other. It also freezes one and kills another.
 func (c *rollingCluster) roll(load *rollingClients, to rollingVersion) {
 	c.t.Helper()
 	c.replace(0, load, to)
@@ -213,8 +207,8 @@ func (c *rollingCluster) roll(load *rollingClients, to rollingVersion) {
 	load.progress()
 }
 
-// replace stops a replica and starts another version in its place. While one is
-// stopped that has a shutdown_delay, clients do not even have to repeat a request.
+// replace stops a replica and starts another version in its place. If the stopped replica has a shutdown_delay, clients
+// do not have to repeat any request.
 func (c *rollingCluster) replace(i int, load *rollingClients, to rollingVersion) {
 	c.t.Helper()
 	before := load.repeated()
@@ -238,7 +232,7 @@ func (c *rollingCluster) crash(i int) {
 	c.waitProxy(i, "UP")
 }
 
-// freeze stops a replica where it is, and lets it go on later.
+// freeze suspends a replica, and resumes it later.
 func (c *rollingCluster) freeze(i int) {
 	c.t.Helper()
 	c.replicas[i].pause(syscall.SIGSTOP)

@@ -1,5 +1,4 @@
-// Package e2e_test proves the service from the outside: it starts whole servers
-// and calls them as clients do.
+// Package e2e_test tests the service from the outside: it starts whole servers and calls them like clients.
 package e2e_test
 
 import (
@@ -28,14 +27,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A world is a server in dev mode, and what its clients need to know.
+// A world is a server in dev mode, with the addresses, tokens and UIDs that its clients need.
 type world struct {
 	BaseURL       string       `json:"baseUrl"`
 	AuthURL       string       `json:"authUrl"`
 	RegistryHost  string       `json:"registryHost"`
 	Organization  resource.UID `json:"organizationUid"`
 	Owner         resource.UID `json:"ownerUid"`
-	Token         string       `json:"token"` // the owner's
+	Token         string       `json:"token"` // the token of the owner
 	RegistryToken string       `json:"registryToken"`
 	RefreshToken  string       `json:"refreshToken"`
 	TestIssuer    string       `json:"testIssuer"`
@@ -43,16 +42,16 @@ type world struct {
 	OwnerPassword string       `json:"ownerPassword"`
 
 	database string
-	config   server.Config // it was started with
-	issuer   *token.Issuer // mints what the server accepts
+	config   server.Config // the settings of the server
+	issuer   *token.Issuer // mints tokens that the server accepts
 	client   *http.Client
 	conn     *grpc.ClientConn
-	stop     func() // ends the server; the database stays
+	stop     func() // stops the server, but keeps the database
 }
 
-// serve starts a server over a database until the test ends. seed, unless nil,
-// sees the store before the server does. What cfg leaves open is set for a test:
-// a free port, a new data folder, no words on the terminal.
+// serve starts a server on a database. The server runs until the test ends. serve calls seed with the store before
+// the server starts; seed may be nil. Unset fields of cfg get values for tests: a free port, a new data folder, and
+// no output on the terminal.
 func serve(t *testing.T, database string, cfg server.Config, seed func(*storetest.Store)) *world {
 	t.Helper()
 	key := secret.NewKey()
@@ -62,7 +61,7 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*storetes
 	if cfg.Stderr == nil {
 		cfg.Stderr = io.Discard
 	}
-	cfg.AWSEndpoint = cmp.Or(cfg.AWSEndpoint, "http://127.0.0.1:1") // no test asks the clouds
+	cfg.AWSEndpoint = cmp.Or(cfg.AWSEndpoint, "http://127.0.0.1:1") // no test sends requests to a cloud
 	cfg.GoogleEndpoint, cfg.AzureEndpoint = cfg.AWSEndpoint, cfg.AWSEndpoint
 	cfg.InspectWorkers = cmp.Or(cfg.InspectWorkers, -1)
 	w := &world{database: database, config: cfg}
@@ -84,8 +83,8 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 }
 
-// prepare makes the signing key the server will find, so that the test has it
-// too: a server does not share an SQLite file.
+// prepare creates the signing key of the server, so that the test has it, too. It runs before the server, because a
+// server locks its SQLite file.
 func prepare(t *testing.T, database string, cfg token.Config, seed func(*storetest.Store)) *token.Issuer {
 	t.Helper()
 	s, err := store.Open(t.Context(), database)
@@ -107,7 +106,8 @@ func prepare(t *testing.T, database string, cfg token.Config, seed func(*storete
 	return issuer
 }
 
-// run starts the server and sees to it that it ends, and without an error.
+// run starts the server. It registers a cleanup that stops the server and fails the test if the server returned an
+// error.
 func (w *world) run(t *testing.T, cfg server.Config) {
 	t.Helper()
 	s, err := server.New(t.Context(), cfg)
@@ -141,7 +141,7 @@ func (w *world) dial(t *testing.T, creds credentials.TransportCredentials, more 
 	return conn
 }
 
-// mint returns a token of the API for an identity, narrowed by c if that says so.
+// mint returns an API token of an identity, narrowed as c says.
 func (w *world) mint(t *testing.T, identity resource.UID, c token.Claims) string {
 	t.Helper()
 	c.Subject = identity
@@ -155,14 +155,13 @@ func (w *world) mint(t *testing.T, identity resource.UID, c token.Claims) string
 	return raw
 }
 
-// eachWorld runs f against a new server over every engine.
+// eachWorld runs f with a new server on every engine.
 func eachWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	storetest.EachURL(t, func(t *testing.T, url string) { f(t, serve(t, url, server.Config{Now: ticking()}, nil)) })
 }
 
-// ticking returns a clock that never shows the same millisecond twice, so that
-// creation times tell creations apart.
+// ticking returns a clock that never returns the same millisecond twice, so that creation times are different.
 func ticking() func() time.Time {
 	var mu sync.Mutex
 	var last time.Time
@@ -178,7 +177,7 @@ func ticking() func() time.Time {
 	}
 }
 
-// events stops the server and returns what its outbox holds.
+// events stops the server and returns the events in its outbox.
 func (w *world) events(t *testing.T) []resource.Event {
 	t.Helper()
 	w.stop()
@@ -189,15 +188,14 @@ func (w *world) events(t *testing.T) []resource.Event {
 	return all
 }
 
-// A reply is an answer over HTTP.
+// A reply is an HTTP response.
 type reply struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send sends a request as it stands. The header Authorization is left out if
-// bearer is empty.
+// send sends a request without changes. If bearer is empty, the request has no Authorization header.
 func (w *world) send(t *testing.T, bearer, verb, target, body string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+target, strings.NewReader(body))
@@ -227,10 +225,10 @@ func (w *world) roundTrip(t *testing.T, r *http.Request) reply {
 	return reply{resp.StatusCode, resp.Header, string(text)}
 }
 
-// A clock runs, and can be put forward.
+// A clock runs, and can be advanced.
 type clock struct {
 	ahead atomic.Int64
-	held  atomic.Int64 // the time in nanoseconds at which it is held, or 0
+	held  atomic.Int64 // the time at which it is held, in nanoseconds, or 0
 	tick  func() time.Time
 }
 
@@ -244,8 +242,8 @@ func (c *clock) now() time.Time {
 	return at.Add(time.Duration(c.ahead.Load()))
 }
 
-// hold makes the clock step by a millisecond at every look, and stand still between looks, so that a slow machine
-// changes nothing.
+// hold stops the clock. From now on each reading advances it by a millisecond, so that the speed of the machine has no
+// effect.
 func (c *clock) hold() { c.held.CompareAndSwap(0, c.tick().UnixNano()) }
 
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }

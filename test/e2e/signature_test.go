@@ -40,13 +40,13 @@ func ok[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// signer makes a signer as the owner.
+// signer creates a signer as the owner.
 func (w *world) signer(t *testing.T, parent string, s *ocipb.Signer) *ocipb.Signer {
 	t.Helper()
 	return must[*ocipb.Signer](t, w.overGRPC, w.Token, &ocipb.CreateSignerRequest{Parent: parent, Signer: s})
 }
 
-// signs pushes a signature as cosign does: a manifest with the types of an image, and a tag.
+// signs pushes a signature like cosign: a manifest with the media types of an image, and a tag.
 func (w *world) signs(t *testing.T, repo, tag string, payload []byte, annotations map[string]string) string {
 	t.Helper()
 	for _, blob := range []string{"{}", string(payload)} {
@@ -54,7 +54,11 @@ func (w *world) signs(t *testing.T, repo, tag string, payload []byte, annotation
 	}
 	return w.pushManifest(t, repo, tag, manifestType, map[string]any{
 		"schemaVersion": 2, "mediaType": manifestType, "config": describe(configType, "{}"),
-		"layers": []any{map[string]any{"mediaType": payloadType, "digest": digestOf(string(payload)), "size": len(payload), "annotations": annotations}},
+		"layers": []any{
+			map[string]any{
+				"mediaType": payloadType, "digest": digestOf(string(payload)), "size": len(payload), "annotations": annotations,
+			},
+		},
 	})
 }
 
@@ -70,14 +74,14 @@ var storyKey = sync.OnceValue(func() string {
 // signTag returns the tag of the signatures of a digest.
 func signTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// signedWith signs a digest with a key as cosign does.
+// signedWith signs a digest with a key like cosign.
 func (w *world) signedWith(t *testing.T, k signaturetest.Key, repo, digest string) {
 	t.Helper()
 	payload := signaturetest.Payload("host/"+repo, digest)
 	w.signs(t, repo, signTag(digest), payload, ok[map[string]string](t)(k.Cosign(payload)))
 }
 
-// signers returns who has signed an image.
+// signers returns the names of the signers of an image.
 func (w *world) signersOf(t *testing.T, call caller, repo, reference string) string {
 	t.Helper()
 	m := must[*ocipb.Signatures](t, call, w.Token, &ocipb.GetSignaturesRequest{RepoUid: repo, Reference: reference})
@@ -87,7 +91,7 @@ func (w *world) signersOf(t *testing.T, call caller, repo, reference string) str
 	return strings.Join(m.GetSigners(), " ")
 }
 
-// signerAccesses are the methods about signers that act on one place.
+// signerAccesses are the methods about signers that act on one group.
 func (h *hierarchy) signerAccesses(t *testing.T) map[string]access {
 	t.Helper()
 	key := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa")).PEM()
@@ -101,21 +105,25 @@ func (h *hierarchy) signerAccesses(t *testing.T) map[string]access {
 		"CreateSigner": {"policies.policy.create", folder, func(uid string) proto.Message {
 			return &ocipb.CreateSignerRequest{Parent: uid, Signer: &ocipb.Signer{Name: h.name(), Key: key}, ValidateOnly: true}
 		}},
-		"GetSigner":    {"policies.policy.list", signer, func(uid string) proto.Message { return &ocipb.GetSignerRequest{Uid: uid} }},
-		"DeleteSigner": {"policies.policy.delete", signer, func(uid string) proto.Message { return &ocipb.DeleteSignerRequest{Uid: uid} }},
+		"GetSigner": {
+			"policies.policy.list", signer, func(uid string) proto.Message { return &ocipb.GetSignerRequest{Uid: uid} },
+		},
+		"DeleteSigner": {
+			"policies.policy.delete", signer, func(uid string) proto.Message { return &ocipb.DeleteSignerRequest{Uid: uid} },
+		},
 		"GetSignatures": {"repo.list", func(*testing.T) string { return repo }, func(uid string) proto.Message {
 			return &ocipb.GetSignaturesRequest{RepoUid: uid, Reference: digest}
 		}},
 	}
 }
 
-// last returns the name of a repo.
+// last returns the last part of the path of a repo.
 func (w *world) last(t *testing.T, repo string) string {
 	t.Helper()
 	return must[*registrypb.Repo](t, w.overGRPC, w.Token, &registrypb.GetRepoRequest{Uid: repo}).GetName()
 }
 
-// signerExamples are of signers.
+// signerExamples are requests about signers.
 func signerExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	k := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -126,57 +134,73 @@ func signerExamples(t *testing.T, w *world, x things) map[string][]example {
 	s := w.signer(t, folder, &ocipb.Signer{Name: "release", Key: k.PEM()}).GetUid()
 	w.signedWith(t, k, "dev/signed/app", digest)
 	return map[string][]example{
-		"SignersService_CreateSigner":  {{uid: folder, body: `{"name":"next","key":` + key + `}`}, {uid: folder, body: `{"name":"next"}`, fails: true}},
+		"SignersService_CreateSigner": {
+			{uid: folder, body: `{"name":"next","key":` + key + `}`}, {uid: folder, body: `{"name":"next"}`, fails: true},
+		},
 		"SignersService_GetSigner":     {{uid: s}, {uid: folder + "/0123456789abcdef", fails: true}},
 		"SignersService_ListSigners":   {{query: "page_size=1&order_by=name"}, {query: "page_size=-1", fails: true}},
 		"SignersService_GetSignatures": {{uid: repo, digest: digest}, {uid: repo, digest: digestOf("none"), fails: true}},
-		"SignersService_DeleteSigner":  {{uid: w.signer(t, folder, &ocipb.Signer{Name: "old", Key: k.PEM()}).GetUid()}, {uid: "x", fails: true}},
+		"SignersService_DeleteSigner": {
+			{uid: w.signer(t, folder, &ocipb.Signer{Name: "old", Key: k.PEM()}).GetUid()}, {uid: "x", fails: true},
+		},
 	}
 }
 
-// TestSignatures verifies signatures of every form, by keys and identities: those of the nearest group that has signers
-// count, from when they were pushed until the signer is deleted.
+// TestSignatures verifies signatures of every form, by keys and identities. The signers of the nearest group with
+// signers count, from the push of the signature until the signer is deleted.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		folder := w.child(t, string(w.Organization), "folder")
 		repo := w.repo(t, folder, "app")
-		k, team := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa")), ok[signaturetest.Key](t)(signaturetest.NewKey("ed25519"))
+		k := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
+		team := ok[signaturetest.Key](t)(signaturetest.NewKey("ed25519"))
 		s := ok[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
 		classic := w.pushImage(t, "dev/folder/app", "classic", "amd64", "1")
 		if got := w.signersOf(t, w.overGRPC, repo, "classic"); got != "" {
 			t.Errorf("without signers: %q", got)
 		}
 		release := w.signer(t, string(w.Organization), &ocipb.Signer{Name: "release", Key: k.PEM()})
-		w.signer(t, string(w.Organization), &ocipb.Signer{Name: "ci", Issuer: ciIssuer, SubjectPattern: ".*@example[.]test", TrustedRoot: ok[string](t)(s.Root())})
+		w.signer(t, string(w.Organization),
+			&ocipb.Signer{
+				Name: "ci", Issuer: ciIssuer, SubjectPattern: ".*@example[.]test", TrustedRoot: ok[string](t)(s.Root()),
+			})
 		w.signedWith(t, k, "dev/folder/app", classic)
 		bundled := w.pushImage(t, "dev/folder/app", "bundled", "amd64", "2")
 		w.attach(t, "dev/folder/app", "", bundled, signaturetest.BundleType,
 			string(ok[[]byte](t)(k.Bundle(signaturetest.Statement(bundled, signaturetest.SignPredicate)))))
 		keyless := w.pushImage(t, "dev/folder/app", "keyless", "amd64", "3")
 		w.attach(t, "dev/folder/app", "", keyless, signaturetest.BundleType,
-			string(ok[[]byte](t)(s.Bundle(ciSubject, ciIssuer, signaturetest.Statement(keyless, signaturetest.SignPredicate), signaturetest.Proof{}))))
+			string(ok[[]byte](t)(s.Bundle(ciSubject, ciIssuer, signaturetest.Statement(keyless, signaturetest.SignPredicate),
+				signaturetest.Proof{}))))
 		older := w.pushImage(t, "dev/folder/app", "older", "amd64", "4")
 		payload := signaturetest.Payload("r", older)
-		w.signs(t, "dev/folder/app", signTag(older), payload, ok[map[string]string](t)(s.Cosign(ciSubject, ciIssuer, payload, signaturetest.Proof{})))
+		w.signs(t, "dev/folder/app", signTag(older), payload,
+			ok[map[string]string](t)(s.Cosign(ciSubject, ciIssuer, payload, signaturetest.Proof{})))
 		stranger := w.pushImage(t, "dev/folder/app", "stranger", "amd64", "5")
 		w.attach(t, "dev/folder/app", "", stranger, signaturetest.BundleType,
-			string(ok[[]byte](t)(s.Bundle("x@example.test.evil", ciIssuer, signaturetest.Statement(stranger, signaturetest.SignPredicate), signaturetest.Proof{}))))
+			string(ok[[]byte](t)(s.Bundle("x@example.test.evil", ciIssuer,
+				signaturetest.Statement(stranger, signaturetest.SignPredicate), signaturetest.Proof{}))))
 		index := w.pushIndex(t, "dev/folder/app", "index", "amd64", "arm64")
 		w.signedWith(t, k, "dev/folder/app", index)
 		for protocol, call := range w.protocols() {
-			for reference, want := range map[string]string{"classic": "release", bundled: "release", "keyless": "ci", "older": "ci", "stranger": "",
-				"index": "release", "only-amd64": "release"} {
+			for reference, want := range map[string]string{
+				"classic": "release", bundled: "release", "keyless": "ci", "older": "ci", "stranger": "",
+				"index": "release", "only-amd64": "release",
+			} {
 				if got := w.signersOf(t, call, repo, reference); got != want {
 					t.Errorf("%s over %s: signed by %q, want %q", reference, protocol, got, want)
 				}
 			}
 		}
-		m := must[*ocipb.Signatures](t, w.overHTTP, w.Token, &ocipb.GetSignaturesRequest{RepoUid: repo, Reference: "stranger"})
-		if v := m.GetSignatures(); len(v) != 1 || v[0].GetSubject() != "x@example.test.evil" || v[0].GetProblem() != "its identity is none of the signers" {
+		m := must[*ocipb.Signatures](t, w.overHTTP, w.Token,
+			&ocipb.GetSignaturesRequest{RepoUid: repo, Reference: "stranger"})
+		if v := m.GetSignatures(); len(v) != 1 || v[0].GetSubject() != "x@example.test.evil" ||
+			v[0].GetProblem() != "its identity is none of the signers" {
 			t.Errorf("a stranger: %v", v)
 		}
-		sums := must[*ocipb.SummarizeImagesResponse](t, w.overGRPC, w.Token, &ocipb.SummarizeImagesRequest{RepoUid: repo, Digests: []string{classic, stranger}})
+		sums := must[*ocipb.SummarizeImagesResponse](t, w.overGRPC, w.Token,
+			&ocipb.SummarizeImagesRequest{RepoUid: repo, Digests: []string{classic, stranger}})
 		if got := sums.GetSummaries(); !slices.Equal(got[0].GetSigners(), []string{"release"}) || got[1].GetSigners() != nil {
 			t.Errorf("summaries: %v", got)
 		}
@@ -195,7 +219,7 @@ func TestSignatures(t *testing.T) {
 	})
 }
 
-// TestSignerMistakes: what cannot be a signer is refused.
+// TestSignerMistakes: an invalid signer is refused.
 func TestSignerMistakes(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -208,14 +232,31 @@ func TestSignerMistakes(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		"nothing":                     {&ocipb.Signer{Name: "a"}, codes.InvalidArgument, "key: a signer has a key, or an issuer and a subject"},
-		"both":                        {&ocipb.Signer{Name: "a", Key: key, Issuer: ciIssuer, Subject: "s"}, codes.InvalidArgument, "but not both"},
-		"a name that is taken":        {&ocipb.Signer{Name: "taken", Key: key}, codes.AlreadyExists, "taken"},
-		"a private key":               {&ocipb.Signer{Name: "a", Key: "-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0\n-----END EC PRIVATE KEY-----"}, codes.InvalidArgument, "key: is a private key"},
-		"an issuer without a subject": {&ocipb.Signer{Name: "a", Issuer: ciIssuer, TrustedRoot: root}, codes.InvalidArgument, "subject: is required"},
-		"no root":                     {&ocipb.Signer{Name: "a", Issuer: ciIssuer, Subject: "s"}, codes.InvalidArgument, "trusted_root: is required"},
-		"a root that is none":         {&ocipb.Signer{Name: "a", Issuer: ciIssuer, Subject: "s", TrustedRoot: "{}"}, codes.InvalidArgument, "trusted_root: is not a trusted root"},
-		"a pattern that is none":      {&ocipb.Signer{Name: "a", Issuer: ciIssuer, SubjectPattern: "(", TrustedRoot: root}, codes.InvalidArgument, "subject_pattern: "},
+		"nothing": {
+			&ocipb.Signer{Name: "a"}, codes.InvalidArgument, "key: a signer has a key, or an issuer and a subject",
+		},
+		"both": {
+			&ocipb.Signer{Name: "a", Key: key, Issuer: ciIssuer, Subject: "s"}, codes.InvalidArgument, "but not both",
+		},
+		"a name that is taken": {&ocipb.Signer{Name: "taken", Key: key}, codes.AlreadyExists, "taken"},
+		"a private key": {
+			&ocipb.Signer{Name: "a", Key: "-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0\n-----END EC PRIVATE KEY-----"},
+			codes.InvalidArgument, "key: is a private key",
+		},
+		"an issuer without a subject": {
+			&ocipb.Signer{Name: "a", Issuer: ciIssuer, TrustedRoot: root}, codes.InvalidArgument, "subject: is required",
+		},
+		"no root": {
+			&ocipb.Signer{Name: "a", Issuer: ciIssuer, Subject: "s"}, codes.InvalidArgument, "trusted_root: is required",
+		},
+		"a root that is none": {
+			&ocipb.Signer{Name: "a", Issuer: ciIssuer, Subject: "s", TrustedRoot: "{}"}, codes.InvalidArgument,
+			"trusted_root: is not a trusted root",
+		},
+		"a pattern that is none": {
+			&ocipb.Signer{Name: "a", Issuer: ciIssuer, SubjectPattern: "(", TrustedRoot: root}, codes.InvalidArgument,
+			"subject_pattern: ",
+		},
 	} {
 		for protocol, call := range w.protocols() {
 			_, st := call(t, w.Token, &ocipb.CreateSignerRequest{Parent: org, Signer: tt.s})
@@ -230,7 +271,7 @@ func TestSignerMistakes(t *testing.T) {
 	}
 }
 
-// A signingWorld has a rule that images of a folder must be signed, with a key of the organization.
+// A signingWorld has a rule that images of a folder must be signed with a key of the organization.
 type signingWorld struct {
 	*hierarchy
 	key  signaturetest.Key
@@ -241,8 +282,11 @@ type signingWorld struct {
 func newSigningWorld(t *testing.T, w *world) *signingWorld {
 	t.Helper()
 	h := newHierarchy(t, w)
-	g := &signingWorld{hierarchy: h, key: ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa")), repo: h.repo(t, h.folder, "app")}
-	g.rule = h.ruled(t, h.org, &findingspb.Rule{Unsigned: true, TargetUid: h.folder, Mode: findingspb.RuleMode_RULE_MODE_ENFORCE}).GetUid()
+	g := &signingWorld{
+		hierarchy: h, key: ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa")), repo: h.repo(t, h.folder, "app"),
+	}
+	g.rule = h.ruled(t, h.org,
+		&findingspb.Rule{Unsigned: true, TargetUid: h.folder, Mode: findingspb.RuleMode_RULE_MODE_ENFORCE}).GetUid()
 	return g
 }
 
@@ -253,8 +297,8 @@ func (g *signingWorld) pulls(t *testing.T, reference string) int {
 	return g.oci(t, bearer, "GET", "/v2/dev/folder/app/manifests/"+reference, "").status
 }
 
-// TestSignatureRule refuses pulls of images that nobody has signed who counts, at once and whatever those try who may
-// push.
+// TestSignatureRule: the server immediately refuses pulls of images without a signature that counts, whatever a caller
+// tries who may push.
 func TestSignatureRule(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -296,7 +340,7 @@ func TestSignatureRule(t *testing.T) {
 	})
 }
 
-// attacks: whoever may push to the repo, and has no key that counts, tries to get an image pulled.
+// attacks: a caller who may push to the repo, but has no key that counts, tries to make an image pullable.
 func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, reference string, status int)) {
 	t.Helper()
 	mallory := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -315,23 +359,35 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 	g.attach(t, "dev/folder/app", "", evil, signaturetest.BundleType,
 		string(ok[[]byte](t)(g.key.Bundle(signaturetest.Statement(evil, "https://cosign.sigstore.dev/attestation/vuln/v1")))))
 	want("with a report that a signer has signed", "evil", http.StatusForbidden)
-	g.attach(t, "dev/folder/app", "", evil, signaturetest.BundleType, `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{}}`)
+	g.attach(t, "dev/folder/app", "", evil, signaturetest.BundleType,
+		`{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{}}`)
 	want("with a bundle that is none", "evil", http.StatusForbidden)
-	list := []descriptor{{MediaType: manifestType, Digest: evil, Size: 1}, {MediaType: manifestType, Digest: signed, Size: 1}}
-	g.pushManifest(t, "dev/folder/app", "mixed", indexType, map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": list})
+	list := []descriptor{
+		{MediaType: manifestType, Digest: evil, Size: 1}, {MediaType: manifestType, Digest: signed, Size: 1},
+	}
+	g.pushManifest(t, "dev/folder/app", "mixed", indexType,
+		map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": list})
 	want("an image of an index that lists one that is signed", evil, http.StatusForbidden)
 	g.pushImage(t, "dev/folder/app", signTag(evil), "amd64", "evil")
 	want("under the tag of a signature", signTag(evil), http.StatusForbidden)
 	want("under the tag of a signature, by digest", evil, http.StatusForbidden)
-	// The types of an image that clients run all the same.
+	// Media types that clients run like an image.
 	layer := describe(layerType, "evil")
 	for name, m := range map[string]map[string]any{
-		"as an artifact":             {"mediaType": manifestType, "artifactType": "application/x", "config": describe(configType, "{}")},
-		"as about another":           {"mediaType": manifestType, "config": describe(configType, "{}"), "subject": descriptor{MediaType: manifestType, Digest: signed, Size: 1}},
-		"with a type of octets":      {"mediaType": manifestType, "config": describe("application/octet-stream", "{}")},
-		"with a type in upper case":  {"mediaType": manifestType, "config": describe(strings.ToUpper(configType), "{}")},
-		"without a type":             {"mediaType": manifestType, "config": describe("", "{}")},
-		"with layers for signatures": {"mediaType": manifestType, "config": describe(configType, "{}"), "layers": []descriptor{describe(payloadType, "evil")}},
+		"as an artifact": {
+			"mediaType": manifestType, "artifactType": "application/x", "config": describe(configType, "{}"),
+		},
+		"as about another": {
+			"mediaType": manifestType, "config": describe(configType, "{}"),
+			"subject": descriptor{MediaType: manifestType, Digest: signed, Size: 1},
+		},
+		"with a type of octets":     {"mediaType": manifestType, "config": describe("application/octet-stream", "{}")},
+		"with a type in upper case": {"mediaType": manifestType, "config": describe(strings.ToUpper(configType), "{}")},
+		"without a type":            {"mediaType": manifestType, "config": describe("", "{}")},
+		"with layers for signatures": {
+			"mediaType": manifestType, "config": describe(configType, "{}"),
+			"layers": []descriptor{describe(payloadType, "evil")},
+		},
 	} {
 		m["schemaVersion"] = 2
 		if m["layers"] == nil {
@@ -340,25 +396,30 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 		g.pushManifest(t, "dev/folder/app", "odd", manifestType, m)
 		want(name, "odd", http.StatusForbidden)
 	}
-	for _, contentType := range []string{"application/json", "text/plain", indexType, "application/x"} { // some clients guess then
-		g.pushManifest(t, "dev/folder/app", "odd", contentType, map[string]any{"schemaVersion": 2, "config": describe(configType, "{}"), "layers": []descriptor{layer}})
+	// some clients guess the type
+	for _, contentType := range []string{"application/json", "text/plain", indexType, "application/x"} {
+		g.pushManifest(t, "dev/folder/app", "odd", contentType,
+			map[string]any{"schemaVersion": 2, "config": describe(configType, "{}"), "layers": []descriptor{layer}})
 		want("as "+contentType, "odd", http.StatusForbidden)
 	}
 	copied := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{"evil"}}
 	if _, st := g.overGRPC(t, g.Token, copied); st.Code() != codes.FailedPrecondition {
 		t.Errorf("a copy out of the rule: %v", st)
 	}
-	with := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{signed}, WithReferrers: true}
+	with := &ocipb.CopyImagesRequest{
+		GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{signed}, WithReferrers: true,
+	}
 	must[proto.Message](t, g.overGRPC, g.Token, with)
 	if got := g.signersOf(t, g.overGRPC, g.repoAt(t, g.org, "out"), signed); got != "release" {
 		t.Errorf("the copy is signed by %q", got)
 	}
 }
 
-// repoAt returns the uid of a repo.
+// repoAt returns the UID of the repo at a path.
 func (w *world) repoAt(t *testing.T, group, name string) string {
 	t.Helper()
-	for _, r := range must[*registrypb.ListReposResponse](t, w.overGRPC, w.Token, &registrypb.ListReposRequest{Name: &name}).GetRepos() {
+	for _, r := range must[*registrypb.ListReposResponse](t, w.overGRPC, w.Token,
+		&registrypb.ListReposRequest{Name: &name}).GetRepos() {
 		if string(resource.UID(r.GetUid()).Parent()) == group {
 			return r.GetUid()
 		}
@@ -368,15 +429,19 @@ func (w *world) repoAt(t *testing.T, group, name string) string {
 }
 
 // belowCannotLift: neither the administrator of the folder nor another organization can add a signer to the rule of the
-// organization. Who is exempt pulls what they like.
+// organization. An exempt caller can pull every image.
 func (g *signingWorld) belowCannotLift(t *testing.T, want func(when, reference string, status int)) {
 	t.Helper()
 	own := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
 	image := g.pushImage(t, "dev/folder/app", "own", "amd64", "own")
 	g.signedWith(t, own, "dev/folder/app", image)
 	for place, bearer := range map[string]string{g.folder: g.full["folder"], g.other: g.full["other"]} {
-		must[proto.Message](t, g.overGRPC, bearer, &ocipb.CreateSignerRequest{Parent: place, Signer: &ocipb.Signer{Name: "own", Key: own.PEM()}})
-		if _, st := g.overGRPC(t, bearer, &ocipb.CreateSignerRequest{Parent: g.org, Signer: &ocipb.Signer{Name: "own", Key: own.PEM()}}); st.Code() != codes.PermissionDenied {
+		must[proto.Message](t, g.overGRPC, bearer,
+			&ocipb.CreateSignerRequest{Parent: place, Signer: &ocipb.Signer{Name: "own", Key: own.PEM()}})
+		if _, st := g.overGRPC(t, bearer,
+			&ocipb.CreateSignerRequest{
+				Parent: g.org, Signer: &ocipb.Signer{Name: "own", Key: own.PEM()},
+			}); st.Code() != codes.PermissionDenied {
 			t.Errorf("a signer above: %v", st)
 		}
 	}
@@ -387,24 +452,29 @@ func (g *signingWorld) belowCannotLift(t *testing.T, want func(when, reference s
 	g.drySees(t, image)
 	robot := g.robot(t, g.folder, g.name())
 	g.bind(t, g.folder, robot, string(resource.ManagedRoleUID("registry.pull")))
-	must[proto.Message](t, g.overGRPC, g.Token, &findingspb.UpdateRuleRequest{Rule: &findingspb.Rule{Uid: g.rule, ExemptUids: []string{robot}}, UpdateMask: mask("exempt_uids")})
+	must[proto.Message](t, g.overGRPC, g.Token,
+		&findingspb.UpdateRuleRequest{
+			Rule: &findingspb.Rule{Uid: g.rule, ExemptUids: []string{robot}}, UpdateMask: mask("exempt_uids"),
+		})
 	bearer := g.mint(t, resource.UID(robot), token.Claims{Audience: []string{g.RegistryHost}})
 	if got := g.oci(t, bearer, "GET", "/v2/dev/folder/app/manifests/own", ""); got.status != http.StatusOK {
 		t.Errorf("who is exempt: %d", got.status)
 	}
-	must[proto.Message](t, g.overGRPC, g.Token, &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: g.folder, Public: true}})
+	must[proto.Message](t, g.overGRPC, g.Token,
+		&ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: g.folder, Public: true}})
 	got := g.oci(t, "", "GET", "/v2/dev/folder/app/manifests/own", "")
 	if got.status != http.StatusForbidden || !strings.Contains(got.body, "a rule of the organization refuses it") {
 		t.Errorf("a stranger: %d %s", got.status, got.body)
 	}
 }
 
-// drySees: a dry run counts the pulls of what is not signed, and neither those of signatures nor of what is.
+// drySees: a dry run counts the pulls of unsigned images, and no pulls of signatures or signed images.
 func (g *signingWorld) drySees(t *testing.T, unsigned string) {
 	t.Helper()
 	set := func(mode findingspb.RuleMode) {
 		t.Helper()
-		must[proto.Message](t, g.overGRPC, g.Token, &findingspb.UpdateRuleRequest{Rule: &findingspb.Rule{Uid: g.rule, Mode: mode}, UpdateMask: mask("mode")})
+		must[proto.Message](t, g.overGRPC, g.Token,
+			&findingspb.UpdateRuleRequest{Rule: &findingspb.Rule{Uid: g.rule, Mode: mode}, UpdateMask: mask("mode")})
 	}
 	set(findingspb.RuleMode_RULE_MODE_DRY_RUN)
 	for range 3 {
@@ -418,14 +488,15 @@ func (g *signingWorld) drySees(t *testing.T, unsigned string) {
 			return m.GetPullCount() == 3
 		})
 		m := must[*findingspb.CheckRuleResponse](t, call, g.full["org"], &findingspb.CheckRuleRequest{Uid: g.rule})
-		if m.GetImageCount() != 1 || m.GetPulls()[0].GetDigest() != unsigned || m.GetPulls()[0].GetReason() != "none of the signers has signed it" {
+		if m.GetImageCount() != 1 || m.GetPulls()[0].GetDigest() != unsigned ||
+			m.GetPulls()[0].GetReason() != "none of the signers has signed it" {
 			t.Errorf("checked over %s: %v", protocol, m)
 		}
 	}
 	set(findingspb.RuleMode_RULE_MODE_ENFORCE)
 }
 
-// TestSignatureRootOfServer: identities without a trusted root of their own are trusted by that of the server.
+// TestSignatureRootOfServer: a signer without a trusted root uses the trusted root of the server.
 func TestSignatureRootOfServer(t *testing.T) {
 	t.Parallel()
 	s := ok[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
@@ -439,14 +510,17 @@ func TestSignatureRootOfServer(t *testing.T) {
 	for tag, subject := range map[string]string{"good": ciSubject, "bad": ciSubject + "x"} {
 		digest := w.pushImage(t, "dev/app", tag, "amd64", tag)
 		w.attach(t, "dev/app", "", digest, signaturetest.BundleType,
-			string(ok[[]byte](t)(s.Bundle(subject, ciIssuer, signaturetest.Statement(digest, signaturetest.SignPredicate), signaturetest.Proof{}))))
+			string(ok[[]byte](t)(s.Bundle(subject, ciIssuer, signaturetest.Statement(digest, signaturetest.SignPredicate),
+				signaturetest.Proof{}))))
 	}
-	if good, bad := w.signersOf(t, w.overGRPC, repo, "good"), w.signersOf(t, w.overGRPC, repo, "bad"); good != "ci" || bad != "" {
+	if good, bad := w.signersOf(t, w.overGRPC, repo, "good"), w.signersOf(t, w.overGRPC, repo, "bad"); good != "ci" ||
+		bad != "" {
 		t.Errorf("signed by %q and %q", good, bad)
 	}
 }
 
-// TestManySignatures: whoever attaches a thousand signatures has some of them verified, and hides no other.
+// TestManySignatures: if an attacker attaches a thousand signatures, only some of them are verified, and they do not
+// hide the others.
 func TestManySignatures(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -458,15 +532,21 @@ func TestManySignatures(t *testing.T) {
 	for _, blob := range []string{"{}", payload} {
 		w.put(t, "POST", "dev/app/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
 	}
-	layer := map[string]any{"mediaType": payloadType, "digest": digestOf(payload), "size": len(payload), "annotations": map[string]string{"dev.cosignproject.cosign/signature": "AAAA"}}
+	layer := map[string]any{
+		"mediaType": payloadType, "digest": digestOf(payload), "size": len(payload),
+		"annotations": map[string]string{"dev.cosignproject.cosign/signature": "AAAA"},
+	}
 	for range 2 {
-		w.attach(t, "dev/app", "", digest, signaturetest.BundleType, string(ok[[]byte](t)(k.Bundle(signaturetest.Statement(digest, signaturetest.SignPredicate)))))
+		w.attach(t, "dev/app", "", digest, signaturetest.BundleType,
+			string(ok[[]byte](t)(k.Bundle(signaturetest.Statement(digest, signaturetest.SignPredicate)))))
 		if got := w.signersOf(t, w.overGRPC, repo, "v1"); got != "release" {
 			t.Errorf("signed by %q", got)
 		}
 	}
-	w.pushManifest(t, "dev/app", signTag(digest), manifestType, map[string]any{"schemaVersion": 2, "mediaType": manifestType,
-		"config": describe(configType, "{}"), "layers": slices.Repeat([]any{layer}, 1000)})
+	w.pushManifest(t, "dev/app", signTag(digest), manifestType, map[string]any{
+		"schemaVersion": 2, "mediaType": manifestType,
+		"config": describe(configType, "{}"), "layers": slices.Repeat([]any{layer}, 1000),
+	})
 	m := must[*ocipb.Signatures](t, w.overGRPC, w.Token, &ocipb.GetSignaturesRequest{RepoUid: repo, Reference: "v1"})
 	if len(m.GetSignatures()) != 27 || !m.GetVerified() {
 		t.Errorf("with a thousand: %d signatures, verified: %t", len(m.GetSignatures()), m.GetVerified())

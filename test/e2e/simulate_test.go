@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// A consequence is what the JSON of a simulation says, as far as the test looks at it.
+// A consequence has the fields of a simulation's JSON that the tests read.
 type consequence struct {
 	Gained, Lost []struct {
 		Identity   struct{ UID, Name string }
@@ -40,7 +40,7 @@ type consequence struct {
 	Reasons  []string
 }
 
-// TestSimulateAccess takes a binding away from a workload that pulls, and gives it another, as people write it in JSON.
+// TestSimulateAccess simulates in JSON that a workload that pulls loses one binding and gets another.
 func TestSimulateAccess(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -54,27 +54,33 @@ func TestSimulateAccess(t *testing.T) {
 			w.pull(t, w.mint(t, resource.UID(robot), token.Claims{Audience: []string{w.RegistryHost}}), "dev/folder/app", "1.0")
 		}
 		procUntil(t, "the pulls are recorded", func() bool {
-			return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, &ocipb.ListPullsRequest{}).GetTotalCount() == 4 // with the push
+			// with the push
+			return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, &ocipb.ListPullsRequest{}).GetTotalCount() == 4
 		})
 		before := w.snapshot(t)
-		body := fmt.Sprintf(`{"changes":[{"deleteRoleBinding":{"uid":%q}},{"createRoleBinding":{"parent":%q,"roleBinding":{"identityUid":%q,"roleUid":%q}}}]}`,
+		body := fmt.Sprintf(`{"changes":[{"deleteRoleBinding":{"uid":%q}},`+
+			`{"createRoleBinding":{"parent":%q,"roleBinding":{"identityUid":%q,"roleUid":%q}}}]}`,
 			b, w.Organization, robot, resource.ManagedRoleUID("apk.pull"))
 		r := w.send(t, w.Token, "POST", "/access/v1/simulate", body)
 		var got consequence
 		if err := json.Unmarshal([]byte(r.body), &got); err != nil || r.status != http.StatusOK {
 			t.Fatal(r.status, err, r.body)
 		}
-		if got.GainedTotal != 3 || got.LostTotal != 9 || got.LostIdentities != 1 || got.PullsTotal != 3 || !got.Complete || len(got.Lost) != 9 {
+		if got.GainedTotal != 3 || got.LostTotal != 9 || got.LostIdentities != 1 || got.PullsTotal != 3 || !got.Complete ||
+			len(got.Lost) != 9 {
 			t.Errorf("%s", r.body)
 		}
 		if len(got.Pulls) != 1 || got.Pulls[0].RepoPath != "dev/folder/app" || got.Pulls[0].Count != 3 {
 			t.Errorf("pulls: %+v", got.Pulls)
 		}
-		if g := got.Gained[0]; g.Identity.Name != "robot" || g.Identity.UID != robot || g.Group.Name != "dev" || g.Capability != "apk.blobs.get" {
+		if g := got.Gained[0]; g.Identity.Name != "robot" || g.Identity.UID != robot || g.Group.Name != "dev" ||
+			g.Capability != "apk.blobs.get" {
 			t.Errorf("gained: %+v", g)
 		}
-		must[*ocipb.Settings](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: h.folder, Public: true}})
-		if got := must[*accesspb.SimulateResponse](t, w.overGRPC, w.Token, simulation(&iampb.DeleteRoleBindingRequest{Uid: b})); got.GetPullsTotal() != 0 {
+		must[*ocipb.Settings](t, w.overGRPC, w.Token,
+			&ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: h.folder, Public: true}})
+		if got := must[*accesspb.SimulateResponse](t, w.overGRPC, w.Token,
+			simulation(&iampb.DeleteRoleBindingRequest{Uid: b})); got.GetPullsTotal() != 0 {
 			t.Errorf("pulls that anybody may make are refused: %v", got.GetPulls())
 		}
 		if diff := cmp.Diff(before, w.snapshot(t)); diff != "" {
@@ -88,7 +94,7 @@ func TestSimulateAccess(t *testing.T) {
 	})
 }
 
-// simulation returns the request that simulates changes, given as the requests that would make them.
+// simulation returns the request that simulates the changes of other requests.
 func simulation(all ...proto.Message) *accesspb.SimulateRequest {
 	r := &accesspb.SimulateRequest{}
 	for _, m := range all {
@@ -104,14 +110,17 @@ func simulation(all ...proto.Message) *accesspb.SimulateRequest {
 	return r
 }
 
-// TestSimulateEveryChange simulates each kind of change as the owner and as those who may not make it, and gets the error
-// that the method itself has.
+// TestSimulateEveryChange simulates each kind of change as the owner and as callers who may not make it. They get the
+// error that the method itself returns.
 func TestSimulateEveryChange(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		x := w.federate(t, w.makeThings(t))
 		_, other := w.ownedOrg(t, "other")
-		spare := things{folder: w.child(t, x.org, "empty"), role: w.role(t, x.org, "spare", someCapabilities...), provider: w.idp(t, x.org, "spare")}
+		spare := things{
+			folder: w.child(t, x.org, "empty"), role: w.role(t, x.org, "spare", someCapabilities...),
+			provider: w.idp(t, x.org, "spare"),
+		}
 		all := changesOf(x, spare)
 		before := w.snapshot(t)
 		fields := (&accesspb.SimulatedChange{}).ProtoReflect().Descriptor().Fields()
@@ -124,7 +133,9 @@ func TestSimulateEveryChange(t *testing.T) {
 		for name, in := range all {
 			for protocol, call := range w.protocols() {
 				t.Run(string(name)+" over "+protocol, func(t *testing.T) {
-					for who, bearer := range map[string]string{"nobody": "", "of another": other, "narrowed": narrowed, "the owner": w.Token} {
+					for who, bearer := range map[string]string{
+						"nobody": "", "of another": other, "narrowed": narrowed, "the owner": w.Token,
+					} {
 						_, st := call(t, bearer, simulation(in))
 						_, real := call(t, bearer, onlyValidated(in))
 						if st.Code() != real.Code() || st.Message() != real.Message() || (st == nil) != (who == "the owner") {
@@ -140,7 +151,7 @@ func TestSimulateEveryChange(t *testing.T) {
 	})
 }
 
-// onlyValidated returns a request that is validated and not carried out.
+// onlyValidated returns a request that is validated but not executed.
 func onlyValidated(in proto.Message) proto.Message {
 	in = proto.Clone(in)
 	m := in.ProtoReflect()
@@ -148,15 +159,22 @@ func onlyValidated(in proto.Message) proto.Message {
 	return in
 }
 
-// changesOf returns a request of every kind that can be simulated, which the owner may make. Nothing depends on what is
-// spare.
+// changesOf returns a request of every kind that can be simulated. The owner may make all of them. Nothing depends on
+// the resources called spare.
 func changesOf(x, spare things) map[protoreflect.Name]proto.Message {
 	all := map[protoreflect.Name]proto.Message{}
 	for _, m := range []proto.Message{
-		&iampb.CreateRoleBindingRequest{Parent: x.org, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: viewer}},
-		&iampb.UpdateRoleBindingRequest{RoleBinding: &iampb.RoleBinding{Uid: x.binding, IdentityUid: x.identity, RoleUid: viewer}},
+		&iampb.CreateRoleBindingRequest{
+			Parent: x.org, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: viewer},
+		},
+		&iampb.UpdateRoleBindingRequest{
+			RoleBinding: &iampb.RoleBinding{Uid: x.binding, IdentityUid: x.identity, RoleUid: viewer},
+		},
 		&iampb.DeleteRoleBindingRequest{Uid: x.binding},
-		&iampb.BatchCreateRoleBindingsRequest{Parent: x.org, RoleUid: viewer, Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity}}}},
+		&iampb.BatchCreateRoleBindingsRequest{
+			Parent: x.org, RoleUid: viewer,
+			Requests: []*iampb.CreateRoleBindingRequest{{RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity}}},
+		},
 		&iampb.CreateRoleRequest{Parent: x.org, Role: &iampb.Role{Name: "new", Capabilities: someCapabilities}},
 		&iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Name: "other"}, UpdateMask: paths("name")},
 		&iampb.CreateGroupRequest{Parent: x.org, Group: &iampb.Group{Name: "new"}},
@@ -167,16 +185,31 @@ func changesOf(x, spare things) map[protoreflect.Name]proto.Message {
 		&iampb.CreateIdentityRequest{Parent: x.org, Identity: workload("new")},
 		&iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: x.identity, Name: "renamed"}, UpdateMask: paths("name")},
 		&iampb.DeleteIdentityRequest{Uid: x.identity},
-		&iampb.CreateIdentityProviderRequest{Parent: x.org, IdentityProvider: &iampb.IdentityProvider{Name: "new", DefaultRole: viewer,
-			Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{Issuer: "https://new.example", ClientId: "c", ClientSecret: "s"}}}},
-		&iampb.UpdateIdentityProviderRequest{IdentityProvider: &iampb.IdentityProvider{Uid: x.provider, Description: "x"}, UpdateMask: paths("description")},
-		&iampb.CreateExternalGroupRoleMappingRequest{Parent: x.provider, ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "g", RoleUid: viewer}},
+		&iampb.CreateIdentityProviderRequest{Parent: x.org, IdentityProvider: &iampb.IdentityProvider{
+			Name: "new", DefaultRole: viewer,
+			Configuration: &iampb.IdentityProvider_Oidc{
+				Oidc: &iampb.IdentityProvider_OIDC{Issuer: "https://new.example", ClientId: "c", ClientSecret: "s"},
+			},
+		}},
+		&iampb.UpdateIdentityProviderRequest{
+			IdentityProvider: &iampb.IdentityProvider{Uid: x.provider, Description: "x"}, UpdateMask: paths("description"),
+		},
+		&iampb.CreateExternalGroupRoleMappingRequest{
+			Parent:                   x.provider,
+			ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "g", RoleUid: viewer},
+		},
 		&iampb.DeleteExternalGroupRoleMappingRequest{Uid: x.mapping},
-		&iampb.CreateGroupInviteRequest{Parent: x.folder, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Ttl: durationpb.New(time.Minute)}},
-		&iampb.UpdateGroupInviteRequest{GroupInvite: &iampb.GroupInvite{Uid: x.invite, Email: "a@b.example"}, UpdateMask: paths("email")},
+		&iampb.CreateGroupInviteRequest{
+			Parent: x.folder, GroupInvite: &iampb.GroupInvite{RoleUid: viewer, Ttl: durationpb.New(time.Minute)},
+		},
+		&iampb.UpdateGroupInviteRequest{
+			GroupInvite: &iampb.GroupInvite{Uid: x.invite, Email: "a@b.example"}, UpdateMask: paths("email"),
+		},
 		&iampb.DeleteGroupInviteRequest{Uid: x.invite},
 		&iampb.CreateAccountAssociationRequest{Parent: x.org, AccountAssociation: account("x")},
-		&iampb.UpdateAccountAssociationRequest{AccountAssociation: &iampb.AccountAssociation{Uid: x.folder, Description: "x"}, UpdateMask: paths("description")},
+		&iampb.UpdateAccountAssociationRequest{
+			AccountAssociation: &iampb.AccountAssociation{Uid: x.folder, Description: "x"}, UpdateMask: paths("description"),
+		},
 		&iampb.DeleteAccountAssociationRequest{Uid: x.folder},
 	} {
 		all[m.ProtoReflect().Descriptor().Name()] = m
@@ -186,37 +219,45 @@ func changesOf(x, spare things) map[protoreflect.Name]proto.Message {
 
 func paths(all ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: all} }
 
-// TestSimulateBadInput asks for what is none of the changes, or too many of them.
+// TestSimulateBadInput simulates unknown changes, and too many changes.
 func TestSimulateBadInput(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		one := `{"deleteRoleBinding":{"uid":"` + string(w.Organization.NewChild()) + `"}}`
 		for name, tt := range map[string]struct{ body, want string }{
-			"no changes":            {`{"changes":[]}`, "changes"},
-			"an empty change":       {`{"changes":[` + one + `,{}]}`, "changes[1]"},
-			"too many":              {`{"changes":[` + strings.Repeat(one+",", 20) + one + `]}`, "changes"},
-			"of the registry":       {`{"changes":[{"deleteRepo":{"uid":"x"}}]}`, "deleteRepo"},
-			"of requests":           {`{"changes":[{"approveAccessRequest":{"uid":"x"}}]}`, "approveAccessRequest"},
-			"a simulation":          {`{"changes":[{"simulate":{"changes":[]}}]}`, "simulate"},
-			"two in one":            {`{"changes":[{"deleteRole":{"uid":"x"},"deleteGroup":{"uid":"x"}}]}`, "cannot be combined"},
-			"what is no uid":        {`{"changes":[{"deleteRoleBinding":{"uid":"x"}}]}`, "changes[0].uid"},
-			"a field of the second": {`{"changes":[` + one + `,{"createRole":{"parent":"` + string(w.Organization) + `","role":{"name":"Not Lower"}}}]}`, "changes[1]."},
-			"an unknown field":      {`{"changes":[{"deleteRoleBinding":{"id":"x"}}]}`, "id"},
+			"no changes":      {`{"changes":[]}`, "changes"},
+			"an empty change": {`{"changes":[` + one + `,{}]}`, "changes[1]"},
+			"too many":        {`{"changes":[` + strings.Repeat(one+",", 20) + one + `]}`, "changes"},
+			"of the registry": {`{"changes":[{"deleteRepo":{"uid":"x"}}]}`, "deleteRepo"},
+			"of requests":     {`{"changes":[{"approveAccessRequest":{"uid":"x"}}]}`, "approveAccessRequest"},
+			"a simulation":    {`{"changes":[{"simulate":{"changes":[]}}]}`, "simulate"},
+			"two in one": {
+				`{"changes":[{"deleteRole":{"uid":"x"},"deleteGroup":{"uid":"x"}}]}`, "cannot be combined",
+			},
+			"what is no uid": {`{"changes":[{"deleteRoleBinding":{"uid":"x"}}]}`, "changes[0].uid"},
+			"a field of the second": {
+				`{"changes":[` + one + `,{"createRole":{"parent":"` + string(w.Organization) + `","role":{"name":"Not Lower"}}}]}`,
+				"changes[1].",
+			},
+			"an unknown field": {`{"changes":[{"deleteRoleBinding":{"id":"x"}}]}`, "id"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				r := w.send(t, w.Token, "POST", "/access/v1/simulate", tt.body)
-				if r.status != http.StatusBadRequest || !strings.Contains(r.body, tt.want) || !strings.Contains(r.body, `"code":3`) {
+				if r.status != http.StatusBadRequest || !strings.Contains(r.body, tt.want) ||
+					!strings.Contains(r.body, `"code":3`) {
 					t.Errorf("HTTP status %d, want 400 about %s\n%s", r.status, tt.want, r.body)
 				}
 			})
 		}
-		if _, st := w.overGRPC(t, w.Token, &accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{}}}); st.Code() != codes.InvalidArgument {
+		if _, st := w.overGRPC(t, w.Token,
+			&accesspb.SimulateRequest{Changes: []*accesspb.SimulatedChange{{}}}); st.Code() != codes.InvalidArgument {
 			t.Errorf("an empty change over gRPC: %v", st)
 		}
 	})
 }
 
-// TestApiUnused asks what is unused as somebody who sees a folder, as another's owner, and with a narrowed token.
+// TestApiUnused asks for unused grants as a viewer of a folder, as the owner of another organization, and with a
+// narrowed token.
 func TestApiUnused(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -252,13 +293,18 @@ func TestApiUnused(t *testing.T) {
 	})
 }
 
-// ending asks what ends soon: it is told to the owner alone, and not to one of another organization or with a narrowed token.
+// ending asks for the bindings that expire soon. Only the owner gets them: not the owner of another organization, and
+// not a caller with a narrowed token.
 func (w *world) ending(t *testing.T, folder string, bearers map[string]string) {
 	t.Helper()
 	for protocol, call := range w.protocols() {
-		must[*iampb.RoleBinding](t, call, w.Token, &iampb.CreateRoleBindingRequest{Parent: folder, RoleBinding: &iampb.RoleBinding{
-			IdentityUid: w.robot(t, folder, "guest-"+strings.ToLower(protocol)), RoleUid: viewer, ExpireTime: timestamppb.New(time.Now().Add(time.Hour)),
-		}})
+		must[*iampb.RoleBinding](t, call, w.Token, &iampb.CreateRoleBindingRequest{
+			Parent: folder,
+			RoleBinding: &iampb.RoleBinding{
+				IdentityUid: w.robot(t, folder, "guest-"+strings.ToLower(protocol)), RoleUid: viewer,
+				ExpireTime: timestamppb.New(time.Now().Add(time.Hour)),
+			},
+		})
 		for who, bearer := range bearers {
 			got := must[*accesspb.ListEndingGrantsResponse](t, call, bearer, &accesspb.ListEndingGrantsRequest{GroupUid: folder})
 			if (len(got.GetGrants()) > 0) != (who == "the owner") {

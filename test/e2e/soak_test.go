@@ -14,20 +14,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// steady is short in the suite; make soak has an hour.
+// steady is short in the test suite; make soak sets it to an hour.
 var steady = flag.Duration("steady", 5*time.Second, "how long TestSteady keeps the server under load")
 
-// steadyMost is by how much a figure of the server may be above what it was before: a
-// part of that, and as much again as it moves by anyway.
+// steadyMost is the allowed growth of each figure of the server: a part of the earlier value, plus the usual variation.
 var steadyMost = map[string]struct{ part, moves float64 }{
 	"process_resident_memory_bytes": {0.2, 32 << 20},
 	"go_goroutines":                 {0.1, 30},
 	"process_open_fds":              {0.1, 30},
 }
 
-// TestSteady keeps a server under a steady load of all sorts: reads, writes, grants,
-// pushes, pulls and exchanges. Its memory, its goroutines and its open files do not grow,
-// no request fails, and nothing that was acknowledged is lost.
+// TestSteady keeps a server under a steady load of reads, writes, grants, pushes, pulls and exchanges. Its memory, its
+// goroutines and its open files do not grow, no request fails, and no acknowledged write is lost.
 func TestSteady(t *testing.T) {
 	t.Parallel()
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
@@ -53,7 +51,7 @@ func TestSteady(t *testing.T) {
 	})
 }
 
-// steadyFigures asks the server a hundred times during a time how it is.
+// steadyFigures reads the metrics of the server a hundred times during a time.
 func steadyFigures(t *testing.T, p *proc, lasts time.Duration) map[string][]float64 {
 	t.Helper()
 	figures := map[string][]float64{}
@@ -86,8 +84,8 @@ func steadyFigures(t *testing.T, p *proc, lasts time.Duration) map[string][]floa
 	return figures
 }
 
-// steadyCompare fails the test if a figure is greater in the last quarter of the time
-// than it was in the second one, when all caches were warm.
+// steadyCompare fails the test if a figure has grown too much from the second quarter of the time, when all caches were
+// warm, to the last quarter.
 func steadyCompare(t *testing.T, name string, all []float64) {
 	t.Helper()
 	quarter := len(all) / 4

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestStoragePage runs the commands of docs/storage.md beside a server: before a blob is damaged, after it was, and
-// after it was pushed again.
+// TestStoragePage runs the commands of docs/storage.md while a server runs: before a blob is damaged, when it is
+// damaged, and when it was pushed again.
 func TestStoragePage(t *testing.T) {
 	t.Parallel()
 	blocks := shellBlock.FindAllStringSubmatch(readmeText(t, "docs/storage.md"), -1)
@@ -50,7 +50,8 @@ func TestStoragePage(t *testing.T) {
 	}
 	head := func(status int) {
 		t.Helper()
-		if _, _, err := p.registry().expect(t.Context(), status, "HEAD", "/v2/dev/app/blobs/"+ociDigest(layer), nil); err != nil {
+		if _, _, err := p.registry().expect(t.Context(), status, "HEAD", "/v2/dev/app/blobs/"+ociDigest(layer),
+			nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -58,7 +59,7 @@ func TestStoragePage(t *testing.T) {
 	run(0, 0, "Read 2 blobs")
 	run(1, 0, "sound")
 	damageBlob(t, filepath.Join(dir, "blobs"), layer)
-	head(http.StatusOK) // nobody knows yet
+	head(http.StatusOK) // the damage is not detected yet
 	run(0, 1, ociDigest(layer)+"\nRead 2 blobs")
 	run(1, 0, "rotten")
 	head(http.StatusNotFound)
@@ -74,7 +75,7 @@ func TestStoragePage(t *testing.T) {
 	}
 }
 
-// damageBlob changes a bit of the file that has a content.
+// damageBlob changes a bit of the file with a content.
 func damageBlob(t *testing.T, folder string, content []byte) {
 	t.Helper()
 	found := 0
@@ -95,8 +96,8 @@ func damageBlob(t *testing.T, folder string, content []byte) {
 	}
 }
 
-// TestBucketKilled kills a server while a blob arrives in parts, some of which are in the bucket already. The client goes
-// on where the server says, or begins again, and gets the blob that it has sent.
+// TestBucketKilled kills a server while a blob arrives in parts. Some parts are already in the bucket. The client
+// continues at the offset that the server reports, or starts again. Then it can pull the blob that it has sent.
 func TestBucketKilled(t *testing.T) {
 	t.Parallel()
 	env := append(s3Start(t), "HOLDFAST_DATA_DIR="+t.TempDir())

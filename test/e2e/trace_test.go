@@ -35,8 +35,7 @@ type traceCollector struct {
 	resources []string
 }
 
-// newTraceCollector starts a collector for a protocol, and returns it with the
-// variables that lead to it.
+// newTraceCollector starts a collector for a protocol. It also returns the environment variables that configure it.
 func newTraceCollector(t *testing.T, protocol string) (*traceCollector, []string) {
 	t.Helper()
 	c := &traceCollector{}
@@ -62,7 +61,7 @@ func newTraceCollector(t *testing.T, protocol string) (*traceCollector, []string
 	}
 }
 
-// Export implements the service of OTLP.
+// Export receives spans over OTLP with gRPC.
 func (c *traceCollector) Export(
 	_ context.Context, r *collector.ExportTraceServiceRequest,
 ) (*collector.ExportTraceServiceResponse, error) {
@@ -79,7 +78,7 @@ func (c *traceCollector) Export(
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// ServeHTTP is OTLP over HTTP.
+// ServeHTTP receives spans over OTLP with HTTP.
 func (c *traceCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := io.Reader(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
@@ -101,8 +100,8 @@ func (c *traceCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// tree returns the spans of a trace as lines: a name after those above it, without
-// repetitions.
+// tree returns the spans of a trace as lines without repetitions. A line has the names of the parent spans, then the
+// name of the span.
 func (c *traceCollector) tree(trace string) (lines []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,10 +123,10 @@ func (c *traceCollector) tree(trace string) (lines []string) {
 	return slices.Compact(lines)
 }
 
-// traceOf returns the id of the trace that a client begins with a number.
+// traceOf returns the ID of the trace with a number.
 func traceOf(n int) string { return fmt.Sprintf("%032x", 0xabc000+n) }
 
-// traced makes a request of trace n, whose client says that it is not recorded.
+// traced makes a request of trace n. The client sends the flag "not sampled".
 func traced(t *testing.T, n int, method, address, bearer, body string, headers ...string) []byte {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
@@ -151,9 +150,8 @@ func traced(t *testing.T, n int, method, address, bearer, body string, headers .
 	return text
 }
 
-// TestTraces: a server sends the spans of its requests to a collector, in the trace
-// that the client names; the log has the id, and nothing that is secret is in a
-// span.
+// TestTraces: a server sends the spans of its requests to a collector, in the trace that the client names. The log has
+// the ID of the trace, and spans contain no secret.
 func TestTraces(t *testing.T) {
 	t.Run("http, sqlite", func(t *testing.T) { testTraces(t, "http/protobuf", storetest.SQLite(t)) })
 	t.Run("grpc, postgres", func(t *testing.T) { testTraces(t, "grpc", storetest.Postgres(t)) })
@@ -187,7 +185,7 @@ func testTraces(t *testing.T, protocol, database string) {
 		t.Errorf("the page of an error does not name the trace:\n%s", page)
 	}
 	p.waitLog(`"trace":"` + traceOf(1) + `"`)
-	p.stop() // sends what is left
+	p.stop() // sends the remaining spans
 
 	const update = "holdfast.iam.v2beta1.GroupsService/UpdateGroup"
 	const exchange = "holdfast.oidc.SecurityTokenService/Exchange"
@@ -227,8 +225,7 @@ var traceAttributes = []string{
 	"http.response.status_code", "rpc.grpc.status_code", "server.address",
 }
 
-// checkSecrets fails the test if a span has one of the texts, or an attribute that
-// nobody has judged.
+// checkSecrets fails the test if a span contains one of the texts, or has an attribute that is not in traceAttributes.
 func (c *traceCollector) checkSecrets(t *testing.T, secrets ...string) {
 	t.Helper()
 	c.mu.Lock()
@@ -248,8 +245,8 @@ func (c *traceCollector) checkSecrets(t *testing.T, secrets ...string) {
 	}
 }
 
-// TestTracesAreSampled: whether a request is recorded is not for its client to say,
-// neither by the flag nor by the id of the trace.
+// TestTracesAreSampled: a client cannot decide whether its request is recorded, neither with the flag nor with
+// the ID of the trace.
 func TestTracesAreSampled(t *testing.T) {
 	c, env := newTraceCollector(t, "http/protobuf")
 	p := procStart(t, append(env, "HOLDFAST_DATA_DIR="+t.TempDir(), "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
@@ -261,7 +258,7 @@ func TestTracesAreSampled(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+p.dev.Token)
-		r.Header.Set("Traceparent", "00-00000000000000000000000000000001-00000000000000aa-01") // as low an id as there is
+		r.Header.Set("Traceparent", "00-00000000000000000000000000000001-00000000000000aa-01") // the lowest possible ID
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -281,11 +278,10 @@ func TestTracesAreSampled(t *testing.T) {
 	}
 }
 
-// TestCollectorIsDown: nobody waits for a collector that is not there, not even a
-// shutdown for long.
+// TestCollectorIsDown: requests do not wait for an unreachable collector, and the shutdown waits only briefly.
 func TestCollectorIsDown(t *testing.T) {
 	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // before that the server does not notice that its client has gone
+		_, _ = io.Copy(io.Discard, r.Body) // until the body is read, the server does not notice that its client is gone
 		<-r.Context().Done()
 	}))
 	defer hangs.Close()
@@ -293,7 +289,7 @@ func TestCollectorIsDown(t *testing.T) {
 		"OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 	owner := p.owner()
 	defer owner.close()
-	for range 100 { // many times the queue
+	for range 100 { // many times the size of the queue
 		procMust[any](t, owner, "GET", "/iam/v2beta1/groups", nil)
 	}
 	began := time.Now()

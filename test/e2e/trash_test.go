@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// trash tags an image of a repo, deletes the tag, and returns the uid of what is in the trash.
+// trash tags an image of a repo, deletes the tag, and returns the UID of the entry in the trash.
 func (w *world) trash(t *testing.T, repo, digest string) string {
 	t.Helper()
 	name := "deleted-" + string(resource.UID(repo).NewChild())[len(repo)+1:]
@@ -51,7 +51,7 @@ func (w *world) askRegistry(t *testing.T, bearer, verb, target string) int {
 	return w.roundTrip(t, r).status
 }
 
-// TestTrash deletes by the protocol of registries: what is deleted is gone for every reader, and comes back whole.
+// TestTrash deletes over the registry protocol. No reader sees deleted content, and it can be restored completely.
 func TestTrash(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -78,11 +78,13 @@ func TestTrash(t *testing.T) {
 				t.Errorf("GET %s when it is deleted: %d", target, got)
 			}
 		}
-		if got := w.askRegistry(t, w.RegistryToken, "POST", "dev/bin/other/blobs/uploads/?mount="+layer+"&from=dev/bin/app"); got != http.StatusAccepted {
+		if got := w.askRegistry(t, w.RegistryToken, "POST",
+			"dev/bin/other/blobs/uploads/?mount="+layer+"&from=dev/bin/app"); got != http.StatusAccepted {
 			t.Errorf("a blob in the trash was mounted: %d", got) // 202 begins an upload
 		}
 		e := w.trashed(t, repo, func(e *ocipb.TrashEntry) bool { return e.GetKind() == ocipb.TrashKind_TRASH_KIND_MANIFEST })
-		got := must[*ocipb.RestoreTrashEntryResponse](t, w.overHTTP, w.Token, &ocipb.RestoreTrashEntryRequest{Uid: e.GetUid()})
+		got := must[*ocipb.RestoreTrashEntryResponse](t, w.overHTTP, w.Token,
+			&ocipb.RestoreTrashEntryRequest{Uid: e.GetUid()})
 		if len(got.GetEntries()) != 2 || got.GetEntries()[0].GetDigest() != digest || got.GetEntries()[1].GetTag() != "v1" {
 			t.Errorf("restored %v", got)
 		}
@@ -94,7 +96,7 @@ func TestTrash(t *testing.T) {
 	})
 }
 
-// TestTrashAttacks asks for what others have deleted.
+// TestTrashAttacks asks for the deleted content of others.
 func TestTrashAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -104,28 +106,55 @@ func TestTrashAttacks(t *testing.T) {
 		tag := h.trash(t, repo, digest)
 		gone := h.repo(t, h.folder, "gone")
 		must[proto.Message](t, w.overGRPC, w.Token, &registrypb.DeleteRepoRequest{Uid: gone})
-		whole := h.trashed(t, gone, func(e *ocipb.TrashEntry) bool { return e.GetKind() == ocipb.TrashKind_TRASH_KIND_REPO }).GetUid()
-		pusher := h.caller(t, h.folder, h.role(t, h.org, h.name(), capabilities("manifest.create", "tag.create", "repo.list", "tag.list")...))
+		whole := h.trashed(t, gone,
+			func(e *ocipb.TrashEntry) bool { return e.GetKind() == ocipb.TrashKind_TRASH_KIND_REPO }).GetUid()
+		pusher := h.caller(t, h.folder,
+			h.role(t, h.org, h.name(), capabilities("manifest.create", "tag.create", "repo.list", "tag.list")...))
 		segment := func(uid string) string { return uid[strings.LastIndexByte(uid, '/'):] }
 		for name, tt := range map[string]struct {
 			bearer string
 			in     proto.Message
 			code   codes.Code
 		}{
-			"restore without a token":               {"", &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.Unauthenticated},
-			"restore from another organization":     {h.full["other"], &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.PermissionDenied},
-			"restore from a sibling":                {h.full["sibling"], &ocipb.RestoreTrashEntryRequest{Uid: whole}, codes.PermissionDenied},
-			"restore with the segment alone":        {h.full["other"], &ocipb.RestoreTrashEntryRequest{Uid: h.other + "/0123456789abcdef" + segment(tag)}, codes.NotFound},
-			"restore with a token for the registry": {w.RegistryToken, &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.Unauthenticated},
-			"restore a repo without repo.create":    {pusher, &ocipb.RestoreTrashEntryRequest{Uid: whole}, codes.PermissionDenied},
-			"restore without tag.create":            {h.lacking["tag.create"], &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.PermissionDenied},
-			"look without tag.list":                 {h.lacking["tag.list"], &ocipb.GetTrashEntryRequest{Uid: tag}, codes.PermissionDenied},
-			"remove as one who may push":            {pusher, &ocipb.DeleteTrashEntryRequest{Uid: tag}, codes.PermissionDenied},
-			"remove without manifest.delete":        {h.lacking["manifest.delete"], &ocipb.DeleteTrashEntryRequest{Uid: tag}, codes.PermissionDenied},
-			"empty without tag.delete":              {h.lacking["tag.delete"], &ocipb.EmptyTrashRequest{Uid: h.folder}, codes.PermissionDenied},
-			"empty another's":                       {h.full["other"], &ocipb.EmptyTrashRequest{Uid: h.folder}, codes.PermissionDenied},
-			"empty the segment of another's":        {h.full["other"], &ocipb.EmptyTrashRequest{Uid: h.other + segment(h.folder)}, codes.NotFound},
-			"empty what is above":                   {h.full["folder"], &ocipb.EmptyTrashRequest{Uid: h.org}, codes.PermissionDenied},
+			"restore without a token": {"", &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.Unauthenticated},
+			"restore from another organization": {
+				h.full["other"], &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.PermissionDenied,
+			},
+			"restore from a sibling": {
+				h.full["sibling"], &ocipb.RestoreTrashEntryRequest{Uid: whole}, codes.PermissionDenied,
+			},
+			"restore with the segment alone": {
+				h.full["other"], &ocipb.RestoreTrashEntryRequest{Uid: h.other + "/0123456789abcdef" + segment(tag)},
+				codes.NotFound,
+			},
+			"restore with a token for the registry": {
+				w.RegistryToken, &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.Unauthenticated,
+			},
+			"restore a repo without repo.create": {
+				pusher, &ocipb.RestoreTrashEntryRequest{Uid: whole}, codes.PermissionDenied,
+			},
+			"restore without tag.create": {
+				h.lacking["tag.create"], &ocipb.RestoreTrashEntryRequest{Uid: tag}, codes.PermissionDenied,
+			},
+			"look without tag.list": {
+				h.lacking["tag.list"], &ocipb.GetTrashEntryRequest{Uid: tag}, codes.PermissionDenied,
+			},
+			"remove as one who may push": {pusher, &ocipb.DeleteTrashEntryRequest{Uid: tag}, codes.PermissionDenied},
+			"remove without manifest.delete": {
+				h.lacking["manifest.delete"], &ocipb.DeleteTrashEntryRequest{Uid: tag}, codes.PermissionDenied,
+			},
+			"empty without tag.delete": {
+				h.lacking["tag.delete"], &ocipb.EmptyTrashRequest{Uid: h.folder}, codes.PermissionDenied,
+			},
+			"empty another's": {
+				h.full["other"], &ocipb.EmptyTrashRequest{Uid: h.folder}, codes.PermissionDenied,
+			},
+			"empty the segment of another's": {
+				h.full["other"], &ocipb.EmptyTrashRequest{Uid: h.other + segment(h.folder)}, codes.NotFound,
+			},
+			"empty what is above": {
+				h.full["folder"], &ocipb.EmptyTrashRequest{Uid: h.org}, codes.PermissionDenied,
+			},
 		} {
 			for protocol, call := range w.protocols() {
 				if out, st := call(t, tt.bearer, tt.in); st.Code() != tt.code {

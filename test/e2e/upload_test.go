@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestUploadMoves begins an upload on a replica that goes away, and goes on with
-// it on another, which shares the folder of blobs.
+// TestUploadMoves starts an upload on a replica that then stops, and continues it on another one. Both use the same
+// folder of blobs.
 func TestUploadMoves(t *testing.T) {
 	t.Parallel()
 	database, key, blobs := storetest.Postgres(t), secret.NewKey(), t.TempDir()
@@ -49,12 +49,12 @@ func TestUploadMoves(t *testing.T) {
 	}
 }
 
-const uploadPart = 100_000 // bytes of an upload that are sent at once
+const uploadPart = 100_000 // size of a part of an upload, in bytes
 
 var uploadParts = bytes.Repeat([]byte("x"), 3*uploadPart)
 
-// uploadFinishes stops a server that is about to receive the second part, and
-// sends it: the server waits for it.
+// uploadFinishes stops a server that has started to receive the second part, and then sends this part. The server waits
+// for it.
 func uploadFinishes(t *testing.T, p *proc, at string) string {
 	t.Helper()
 	conn := uploadOpen(t, p, at)
@@ -66,8 +66,8 @@ func uploadFinishes(t *testing.T, p *proc, at string) string {
 	return at
 }
 
-// uploadAgain kills a server that has received half of the second part. Another
-// says soon that the upload is lost, and begins one anew.
+// uploadAgain kills a server that has received half of the second part. Another server soon reports that the upload is
+// lost, and starts a new one.
 func uploadAgain(t *testing.T, p, other *proc, at, blobs string) string {
 	t.Helper()
 	uploadOpen(t, p, at)
@@ -98,8 +98,7 @@ func uploadAgain(t *testing.T, p, other *proc, at, blobs string) string {
 	return resp.Header.Get("Location")
 }
 
-// uploadOpen begins to send the second part, and returns when the server waits
-// for the rest.
+// uploadOpen starts to send the second part, and returns when the server waits for the rest.
 func uploadOpen(t *testing.T, p *proc, at string) net.Conn {
 	t.Helper()
 	conn := faultDial(t, p)
@@ -115,8 +114,7 @@ func uploadOpen(t *testing.T, p *proc, at string) net.Conn {
 	return conn
 }
 
-// uploadRest asks a server how much it has of an upload, sends the rest, and
-// fetches the blob.
+// uploadRest asks a server for the size of an upload, sends the rest, and reads the blob.
 func uploadRest(t *testing.T, p *proc, at string, content []byte) {
 	t.Helper()
 	registry := p.registry()

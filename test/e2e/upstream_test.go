@@ -21,15 +21,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
-// upstream gives a group an upstream, and returns its uid.
+// upstream creates an upstream of a group, and returns its UID.
 func (w *world) upstream(t *testing.T, group string) string {
 	t.Helper()
 	in := &ocipb.CreateUpstreamRequest{Parent: group, Upstream: &ocipb.Upstream{Name: "docker.io"}}
 	return must[*ocipb.Upstream](t, w.overGRPC, w.Token, in).GetUid()
 }
 
-// TestMirrorOfDistribution pulls through from distribution, which wants a token of a realm at another host, over the whole
-// server and both engines.
+// TestMirrorOfDistribution pulls images from the registry "distribution" through a whole server, on both engines.
+// Distribution requires a token of a realm on another host.
 func TestMirrorOfDistribution(t *testing.T) {
 	t.Parallel()
 	d := upstreamtest.Start(t)
@@ -38,11 +38,16 @@ func TestMirrorOfDistribution(t *testing.T) {
 	signature := far.note(t, "library/app", far.pushAll(t, "library/app", "v1", layer))
 	eachWorld(t, func(t *testing.T, w *world) {
 		group := w.child(t, string(w.Organization), "mirror")
-		realm := must[*ocipb.Upstream](t, w.overGRPC, w.Token, &ocipb.CreateUpstreamRequest{Parent: group, Upstream: &ocipb.Upstream{
-			Name: "distribution", Address: "http://" + d.Address, Credentials: upstreamtest.User + ":" + upstreamtest.Password,
-		}})
+		realm := must[*ocipb.Upstream](t, w.overGRPC, w.Token, &ocipb.CreateUpstreamRequest{
+			Parent: group,
+			Upstream: &ocipb.Upstream{
+				Name: "distribution", Address: "http://" + d.Address,
+				Credentials: upstreamtest.User + ":" + upstreamtest.Password,
+			},
+		})
 		near := &ociClient{w.RegistryHost, w.RegistryToken, &http.Client{Timeout: procPatience}}
-		if _, text, err := near.expect(t.Context(), http.StatusForbidden, "GET", "/v2/dev/mirror/library/app/manifests/v1", nil); err != nil {
+		if _, text, err := near.expect(t.Context(), http.StatusForbidden, "GET", "/v2/dev/mirror/library/app/manifests/v1",
+			nil); err != nil {
 			t.Errorf("the password went to a realm that nobody named: %s, %v", text, err)
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{
@@ -56,7 +61,8 @@ func TestMirrorOfDistribution(t *testing.T) {
 			t.Fatal(err)
 		}
 		list := "/v2/dev/mirror/library/app/referrers/" + image.Header.Get("Docker-Content-Digest")
-		if _, text, err := near.expect(t.Context(), http.StatusOK, "GET", list, nil); err != nil || !strings.Contains(string(text), signature) {
+		if _, text, err := near.expect(t.Context(), http.StatusOK, "GET", list, nil); err != nil ||
+			!strings.Contains(string(text), signature) {
 			t.Errorf("what is attached: %s, %v", text, err)
 		}
 		got := must[*ocipb.Upstream](t, w.overHTTP, w.Token, &ocipb.GetUpstreamRequest{Uid: realm.GetUid()})
@@ -66,24 +72,29 @@ func TestMirrorOfDistribution(t *testing.T) {
 	})
 }
 
-// note attaches an artifact to an image of a registry that cannot list what is attached, and returns its digest.
+// note attaches an artifact to an image, and returns the digest of the artifact. The registry cannot list referrers.
 func (c *ociClient) note(t *testing.T, repo, image string) string {
 	t.Helper()
-	const config = `{"os":"linux","architecture":"amd64"}` // which pushAll has pushed
+	const config = `{"os":"linux","architecture":"amd64"}` // pushAll has pushed it
 	put := func(tag, kind, text string) string {
 		t.Helper()
-		if _, answer, err := c.expect(t.Context(), http.StatusCreated, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(text), "Content-Type", kind); err != nil {
+		if _, answer, err := c.expect(t.Context(), http.StatusCreated, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(text),
+			"Content-Type", kind); err != nil {
 			t.Fatalf("%v\n%s", err, answer)
 		}
 		return ociDigest([]byte(text))
 	}
-	artifact := put("artifact", manifestType, fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"artifactType":"text/x","config":{"mediaType":"text/x","digest":%q,"size":%d},`+
-		`"layers":[],"subject":{"mediaType":%[1]q,"digest":%[4]q,"size":1}}`, manifestType, ociDigest([]byte(config)), len(config), image))
-	put(strings.Replace(image, ":", "-", 1), indexType, fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"digest":%q,"size":1}]}`, indexType, manifestType, artifact))
+	artifact := put("artifact", manifestType, fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"artifactType":"text/x",`+
+		`"config":{"mediaType":"text/x","digest":%q,"size":%d},`+
+		`"layers":[],"subject":{"mediaType":%[1]q,"digest":%[4]q,"size":1}}`,
+		manifestType, ociDigest([]byte(config)), len(config), image))
+	put(strings.Replace(image, ":", "-", 1), indexType,
+		fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"digest":%q,"size":1}]}`, indexType,
+			manifestType, artifact))
 	return artifact
 }
 
-// pushAll pushes an image in requests that any registry understands, and returns its digest.
+// pushAll pushes an image with requests that every registry understands, and returns its digest.
 func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string {
 	t.Helper()
 	config := []byte(`{"os":"linux","architecture":"amd64"}`)
@@ -99,7 +110,8 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string
 	for _, b := range [][]byte{config, layer} {
 		at := expect(http.StatusAccepted, "POST", "/v2/"+repo+"/blobs/uploads/", nil).Get("Location")
 		expect(http.StatusCreated, "PUT", at+"&digest="+ociDigest(b), b, "Content-Type", "application/octet-stream")
-		refs = append(refs, fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, ociDigest(b), len(b)))
+		refs = append(refs,
+			fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, ociDigest(b), len(b)))
 	}
 	const kind = "application/vnd.oci.image.manifest.v1+json"
 	m := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s]}`, kind, refs[0], refs[1])
@@ -107,7 +119,8 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string
 	return ociDigest([]byte(m))
 }
 
-// TestMirrorKeyless pulls through from another Holdfast, to which this one proves who it is: there is no secret.
+// TestMirrorKeyless pulls through another Holdfast server. This server authenticates with a token of its own issuer, so
+// no secret is configured.
 func TestMirrorKeyless(t *testing.T) {
 	t.Parallel()
 	address := testkit.FreeAddress(t)
@@ -116,22 +129,30 @@ func TestMirrorKeyless(t *testing.T) {
 	far.child(t, string(far.Organization), "images")
 	far.pushImage(t, "dev/images/app", "v1", "amd64", "from afar")
 	org := string(near.dev.Organization)
-	group := procMust[procGroup](t, near.owner(), http.MethodPost, "/iam/v2beta1/groups/"+org, map[string]any{"name": "mirror"})
-	up := procMust[struct{ UID string }](t, near.owner(), http.MethodPost, "/oci/v1/upstreams/"+string(group.UID), map[string]any{"name": "far", "address": far.BaseURL})
-	identity := must[*iampb.Identity](t, far.overGRPC, far.Token, &iampb.CreateIdentityRequest{Parent: string(far.Organization), Identity: &iampb.Identity{
-		Name: "mirror", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
-			Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: "http://" + address}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "upstream:" + up.UID},
-			Aud: &iampb.Identity_ClaimMatch_Audience{Audience: far.BaseURL},
-		}},
-	}})
+	group := procMust[procGroup](t, near.owner(), http.MethodPost, "/iam/v2beta1/groups/"+org,
+		map[string]any{"name": "mirror"})
+	up := procMust[struct{ UID string }](t, near.owner(), http.MethodPost, "/oci/v1/upstreams/"+string(group.UID),
+		map[string]any{"name": "far", "address": far.BaseURL})
+	identity := must[*iampb.Identity](t, far.overGRPC, far.Token, &iampb.CreateIdentityRequest{
+		Parent: string(far.Organization),
+		Identity: &iampb.Identity{
+			Name: "mirror", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: &iampb.Identity_ClaimMatch{
+				Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: "http://" + address},
+				Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "upstream:" + up.UID},
+				Aud: &iampb.Identity_ClaimMatch_Audience{Audience: far.BaseURL},
+			}},
+		},
+	})
 	pull := func(want int) {
 		t.Helper()
-		if _, text, err := near.registry().expect(t.Context(), want, "GET", "/v2/dev/mirror/dev/images/app/manifests/v1", nil); err != nil {
+		if _, text, err := near.registry().expect(t.Context(), want, "GET", "/v2/dev/mirror/dev/images/app/manifests/v1",
+			nil); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	}
 	pull(http.StatusForbidden)
-	procMust[struct{}](t, near.owner(), http.MethodPatch, "/oci/v1/upstreams/"+up.UID+"?updateMask=identity", map[string]any{"identity": identity.GetUid()})
+	procMust[struct{}](t, near.owner(), http.MethodPatch, "/oci/v1/upstreams/"+up.UID+"?updateMask=identity",
+		map[string]any{"identity": identity.GetUid()})
 	pull(http.StatusForbidden) // it has no role yet
 	far.bind(t, string(far.Organization), identity.GetUid(), string(resource.ManagedRoleUID("registry.pull")))
 	pull(http.StatusOK)
@@ -140,8 +161,8 @@ func TestMirrorKeyless(t *testing.T) {
 	}
 }
 
-// TestMirrorFullDisk: if there is no room for a blob, whoever pulls is told so or gets less than its length, nothing half
-// is stored, and when there is room the blob arrives.
+// TestMirrorFullDisk: if the disk has no room for a blob, the client gets an error or fewer bytes than the length of
+// the blob, and no partial blob is stored. When there is room, the pull succeeds.
 func TestMirrorFullDisk(t *testing.T) {
 	layer := bytes.Repeat([]byte("0123456789abcdef"), 256<<10) // 4 MiB
 	far := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -150,23 +171,27 @@ func TestMirrorFullDisk(t *testing.T) {
 	if err := origin.push(t.Context(), "dev/images/app", "v1", layer); err != nil {
 		t.Fatal(err)
 	}
-	for _, full := range []string{"blobs", "data"} { // where blobs are stored, and where they are held while they arrive
+	for _, full := range []string{"blobs", "data"} { // the folder of stored blobs, and the folder of arriving ones
 		t.Run(full, func(t *testing.T) {
 			storetest.EachURL(t, func(t *testing.T, url string) {
 				disk, other := faultDisk(t, 16<<20), t.TempDir()
 				dirs := map[string]string{"blobs": other, "data": other}
 				dirs[full] = disk
-				mirrorFullDisk(t, far, layer, disk, map[string]string{"DATA_DIR": filepath.Join(dirs["data"], "d"), "BLOBS": filepath.Join(dirs["blobs"], "b"), "DATABASE": url})
+				mirrorFullDisk(t, far, layer, disk,
+					map[string]string{
+						"DATA_DIR": filepath.Join(dirs["data"], "d"), "BLOBS": filepath.Join(dirs["blobs"], "b"), "DATABASE": url,
+					})
 			})
 		})
 	}
-	t.Run("database", func(t *testing.T) { // of SQLite; that of PostgreSQL is the operator's
+	t.Run("database", func(t *testing.T) { // only SQLite: operators manage the disk of PostgreSQL
 		disk, other := faultDisk(t, 8<<20), t.TempDir()
-		mirrorFullDisk(t, far, layer, disk, map[string]string{"DATA_DIR": other, "BLOBS": filepath.Join(other, "b"), "DATABASE": filepath.Join(disk, "h.db")})
+		mirrorFullDisk(t, far, layer, disk,
+			map[string]string{"DATA_DIR": other, "BLOBS": filepath.Join(other, "b"), "DATABASE": filepath.Join(disk, "h.db")})
 	})
 }
 
-// mirrorFullDisk pulls a blob through a server with such settings while a disk is full, and when it is not.
+// mirrorFullDisk pulls a blob through a server with these settings while a disk is full, and when it has room.
 func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, settings map[string]string) {
 	t.Helper()
 	var env []string
@@ -174,14 +199,18 @@ func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, setting
 		env = append(env, "HOLDFAST_"+name+"="+value)
 	}
 	p := procStart(t, env...)
-	group := procMust[procGroup](t, p.owner(), http.MethodPost, "/iam/v2beta1/groups/"+string(p.dev.Organization), map[string]any{"name": strings.ToLower(rand.Text())})
-	procMust[struct{}](t, p.owner(), http.MethodPost, "/oci/v1/upstreams/"+string(group.UID), map[string]any{"name": "far", "address": far.BaseURL, "credentials": "_token:" + far.RegistryToken})
+	group := procMust[procGroup](t, p.owner(), http.MethodPost, "/iam/v2beta1/groups/"+string(p.dev.Organization),
+		map[string]any{"name": strings.ToLower(rand.Text())})
+	procMust[struct{}](t, p.owner(), http.MethodPost, "/oci/v1/upstreams/"+string(group.UID),
+		map[string]any{"name": "far", "address": far.BaseURL, "credentials": "_token:" + far.RegistryToken})
 	path := "/v2/dev/" + group.Name + "/dev/images/app/blobs/" + ociDigest(layer)
 	filler := faultFill(t, disk)
-	inDatabase := strings.HasPrefix(settings["DATABASE"], disk) // the blob is verified and passed on before it is noted there
+	// the blob is verified and sent before the database is written
+	inDatabase := strings.HasPrefix(settings["DATABASE"], disk)
 	if inDatabase {
-		procUntil(t, "writes are refused", func() bool { // the log of the database may have room left
-			return p.owner().code(t.Context(), http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost)) != http.StatusOK
+		procUntil(t, "writes are refused", func() bool { // the WAL of the database may have room left
+			return p.owner().code(t.Context(), http.MethodPost, faultGroups(p, http.MethodPost),
+				faultBody(http.MethodPost)) != http.StatusOK
 		})
 	}
 	resp, text, err := p.registry().send(t.Context(), "GET", path, nil)
@@ -191,10 +220,11 @@ func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, setting
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if _, text, err := p.registry().expect(t.Context(), http.StatusOK, "GET", path, nil); err != nil || !bytes.Equal(text, layer) {
+	if _, text, err := p.registry().expect(t.Context(), http.StatusOK, "GET", path, nil); err != nil ||
+		!bytes.Equal(text, layer) {
 		t.Errorf("%d bytes when there is room: %v", len(text), err)
 	}
-	if !inDatabase { // which may not know what it stored before; the collector removes that
+	if !inDatabase { // otherwise the database may not know a stored blob, which garbage collection removes
 		procUntil(t, "one file is stored", func() bool { return ociFiles(t, settings["BLOBS"], func(string) {}) == 1 })
 	}
 	p.stop()

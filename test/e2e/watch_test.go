@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A sight is what somebody who watches was told.
+// A sight is one entry that a watcher received.
 type sight struct {
 	Position string
 	Entry    struct {
@@ -35,11 +35,11 @@ type sight struct {
 	}
 }
 
-// A watch is a call of WatchEntries that runs.
+// A watch is a running call of WatchEntries.
 type watch struct {
 	t      *testing.T
 	told   chan sight
-	failed chan *status.Status // once, when it has ended
+	failed chan *status.Status // receives one value when the watch has ended
 	stop   context.CancelFunc
 }
 
@@ -78,11 +78,13 @@ func (w *world) watchOverGRPC(t *testing.T, bearer string, in *auditpb.WatchEntr
 	return out
 }
 
-// watchOverHTTP reads server-sent events. It sends the position as a browser does that connects
-// again.
+// watchOverHTTP reads server-sent events. It sends the position like a browser that reconnects.
 func (w *world) watchOverHTTP(t *testing.T, bearer string, in *auditpb.WatchEntriesRequest) *watch {
 	out, ctx := newWatch(t)
-	q := url.Values{"group_uid": {in.GetGroupUid()}, "type": {in.GetType()}, "identity_uid": {in.GetIdentityUid()}, "subject": {in.GetSubject()}}
+	q := url.Values{
+		"group_uid": {in.GetGroupUid()}, "type": {in.GetType()}, "identity_uid": {in.GetIdentityUid()},
+		"subject": {in.GetSubject()},
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.BaseURL+"/audit/v1/entries:watch?"+q.Encode(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +141,7 @@ func (w *world) readEvents(r *http.Request, out *watch) *status.Status {
 	return status.New(codes.OK, "")
 }
 
-// firstEvent returns the data of the first event that a request is answered with.
+// firstEvent returns the data of the first event in the response to a request.
 func (w *world) firstEvent(t *testing.T, bearer, target string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+target, nil)
@@ -161,7 +163,7 @@ func (w *world) firstEvent(t *testing.T, bearer, target string) reply {
 	return reply{}
 }
 
-// next returns what is told next.
+// next returns the next entry.
 func (w *watch) next() sight {
 	w.t.Helper()
 	select {
@@ -175,7 +177,7 @@ func (w *watch) next() sight {
 	return sight{}
 }
 
-// begun returns the position at which a watch has begun.
+// begun returns the position at which a watch has started.
 func (w *watch) begun() string {
 	w.t.Helper()
 	s := w.next()
@@ -185,7 +187,7 @@ func (w *watch) begun() string {
 	return s.Position
 }
 
-// until returns the names of the groups that it tells of, up to one.
+// until returns the names of the groups in the received entries, up to a given name.
 func (w *watch) until(last string) (names []string, at sight) {
 	w.t.Helper()
 	for !slices.Contains(names, last) {
@@ -210,8 +212,8 @@ func (w *watch) ends() *status.Status {
 	}
 }
 
-// TestWatch: whoever watches is told of what they could list, as it happens, and of all of it if
-// they go on from where they were.
+// TestWatch: a watcher receives the entries that it could list, as they happen. A watcher that continues from its last
+// position misses none.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -221,7 +223,8 @@ func TestWatch(t *testing.T) {
 				other, stranger := w.ownedOrg(t, "other "+name)
 				folder, sibling := w.child(t, org, "folder "+name), w.child(t, org, "sibling "+name)
 				in := &auditpb.WatchEntriesRequest{Type: "iam.group"}
-				all, below := begin(t, w.Token, in), begin(t, w.Token, &auditpb.WatchEntriesRequest{GroupUid: folder, Type: "dev.holdfast.api.iam.group.created.v1"})
+				all, below := begin(t, w.Token, in), begin(t, w.Token,
+					&auditpb.WatchEntriesRequest{GroupUid: folder, Type: "dev.holdfast.api.iam.group.created.v1"})
 				theirs := begin(t, stranger, in)
 				narrow := begin(t, w.mint(t, w.Owner, token.Claims{Scopes: []resource.UID{resource.UID(sibling)}}), in)
 				for _, one := range []*watch{all, below, theirs, narrow} {
@@ -234,10 +237,12 @@ func TestWatch(t *testing.T) {
 				w.child(t, sibling, "last")
 				w.child(t, other, "last")
 				got, at := all.until("last")
-				if want := []string{"one", "one", "last"}; !slices.Equal(got, want) && !slices.Equal(got, []string{"one", "one", "one", "last"}) {
+				if want := []string{"one", "one", "last"}; !slices.Equal(got, want) &&
+					!slices.Equal(got, []string{"one", "one", "one", "last"}) {
 					t.Errorf("told of %q, want %q", got, want)
 				}
-				if b, err := base64.RawURLEncoding.DecodeString(at.Position); err != nil || strings.Contains(string(b), at.Entry.ID) {
+				if b, err := base64.RawURLEncoding.DecodeString(at.Position); err != nil ||
+					strings.Contains(string(b), at.Entry.ID) {
 					t.Errorf("a position tells the id of an event, which may be another's: %s, %v", b, err)
 				}
 				for who, one := range map[string]*watch{"below": below, "theirs": theirs, "narrow": narrow} {
@@ -256,7 +261,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestWatchEnds: a watch ends with the grant and the token that it rests on, and with the server.
+// TestWatchEnds: a watch ends when its grant is revoked, when its token expires, and when the server stops.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -300,8 +305,8 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// TestWatchAll: nothing that happens while somebody watches is left out, told twice or out of its
-// place, however many write at the same time, and however often the watch is cut off.
+// TestWatchAll: a watcher receives every entry exactly once and in order, also with many concurrent writers and with
+// many interruptions of the watch.
 func TestWatchAll(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -347,7 +352,7 @@ func TestWatchAll(t *testing.T) {
 	})
 }
 
-// TestWatchRefused: what is wrong is refused before anything is told.
+// TestWatchRefused: an invalid request is refused before any entry is sent.
 func TestWatchRefused(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -359,10 +364,16 @@ func TestWatchRefused(t *testing.T) {
 			code   codes.Code
 			says   string
 		}{
-			"no token":                   {"", &auditpb.WatchEntriesRequest{}, codes.Unauthenticated, "token"},
-			"not a uid":                  {w.Token, &auditpb.WatchEntriesRequest{GroupUid: "x"}, codes.InvalidArgument, "group_uid"},
-			"not a position":             {w.Token, &auditpb.WatchEntriesRequest{Position: "x"}, codes.InvalidArgument, "position"},
-			"a position of other events": {w.Token, &auditpb.WatchEntriesRequest{Position: position, Type: "iam"}, codes.InvalidArgument, ""},
+			"no token": {"", &auditpb.WatchEntriesRequest{}, codes.Unauthenticated, "token"},
+			"not a uid": {
+				w.Token, &auditpb.WatchEntriesRequest{GroupUid: "x"}, codes.InvalidArgument, "group_uid",
+			},
+			"not a position": {
+				w.Token, &auditpb.WatchEntriesRequest{Position: "x"}, codes.InvalidArgument, "position",
+			},
+			"a position of other events": {
+				w.Token, &auditpb.WatchEntriesRequest{Position: position, Type: "iam"}, codes.InvalidArgument, "",
+			},
 		} {
 			st := begin(t, test.bearer, test.in).ends()
 			if st.Code() != test.code || !strings.Contains(st.Message(), test.says) {
@@ -375,7 +386,7 @@ func TestWatchRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+w.Token)
-	for range 2 { // on one connection, which a handler that goes on would keep
+	for range 2 { // on one connection, which a handler that does not return would block
 		resp, err := w.client.Do(r)
 		if err != nil {
 			t.Fatal(err)

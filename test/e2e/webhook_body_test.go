@@ -10,9 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWebhookBodies has things made, changed and deleted: events say of them what
-// the API has answered, and of what is gone the request. The audit log has them
-// all.
+// TestWebhookBodies creates, changes and deletes resources. Their events contain the responses of the API, and for a
+// deleted resource the request. The audit log has an entry for each of them.
 func TestWebhookBodies(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -42,14 +41,22 @@ func TestWebhookBodies(t *testing.T) {
 			return got
 		}
 		for _, thing := range []struct{ kind, path, create, update string }{
-			{"vulnerabilities.advisory", "/advisories/v1/advisories/", `{"artifactName":"openssl","artifactType":"apk","aliases":["CVE-2026-1"],` +
-				`"events":[{"fixed":{"fixedVersion":"3.3.2-r1"}}],"affected":[{"ecosystem":"Go","name":"x","versions":["1.0.0"]}]}`, `{"details":"more"}`},
-			{"vulnerabilities.feed", "/advisories/v1/feeds/", `{"name":"f","address":"https://feeds.example/all.zip","paused":true}`, `{"interval":"7200s"}`},
+			{
+				"vulnerabilities.advisory", "/advisories/v1/advisories/",
+				`{"artifactName":"openssl","artifactType":"apk","aliases":["CVE-2026-1"],` +
+					`"events":[{"fixed":{"fixedVersion":"3.3.2-r1"}}],` +
+					`"affected":[{"ecosystem":"Go","name":"x","versions":["1.0.0"]}]}`,
+				`{"details":"more"}`,
+			},
+			{
+				"vulnerabilities.feed", "/advisories/v1/feeds/",
+				`{"name":"f","address":"https://feeds.example/all.zip","paused":true}`, `{"interval":"7200s"}`,
+			},
 			{"signin.account", "/signin/v1/accounts/", `{"email":"ann@example.test","name":"Ann"}`, ""},
 		} {
 			made := answer("POST", thing.path+org, thing.create)
 			if account, ok := made["account"].(map[string]any); ok {
-				made = account // beside it is a link that nobody else may know
+				made = account // the response also has a link, which is secret
 			}
 			uid := made["uid"].(string)
 			if diff := cmp.Diff(any(made), told(thing.kind+".created", uid)); diff != "" {
@@ -72,13 +79,16 @@ func TestWebhookBodies(t *testing.T) {
 		}
 		w.endByReplay(t)
 		ended := told("signin.session.ended", string(w.Owner)).(map[string]any)
-		if session := ended["session"].(map[string]any); ended["reason"] != "END_REASON_REPLAY" || session["identityUid"] != string(w.Owner) || session["id"] == "" {
+		if session := ended["session"].(map[string]any); ended["reason"] != "END_REASON_REPLAY" ||
+			session["identityUid"] != string(w.Owner) || session["id"] == "" {
 			t.Errorf("session: %v", ended)
 		}
-		if e := w.audited(t, "signin.session"); len(e) != 1 || e[0].Actor.RemoteAddress != "127.0.0.1" || e[0].Actor.UID != "" {
+		if e := w.audited(t, "signin.session"); len(e) != 1 || e[0].Actor.RemoteAddress != "127.0.0.1" ||
+			e[0].Actor.UID != "" {
 			t.Errorf("who used the token a second time, and from where: %+v", e)
 		}
-		w.wantAudited(t, "vulnerabilities.advisory", "vulnerabilities.feed", "signin.account", "signin.rules", "signin.session")
+		w.wantAudited(t, "vulnerabilities.advisory", "vulnerabilities.feed", "signin.account", "signin.rules",
+			"signin.session")
 	})
 }
 
@@ -100,7 +110,7 @@ type auditEntry struct {
 	Before, After map[string]any
 }
 
-// audited are the entries of a kind.
+// audited returns the audit entries of a kind.
 func (w *world) audited(t *testing.T, kind string) []auditEntry {
 	t.Helper()
 	a := w.send(t, w.Token, "GET", "/audit/v1/entries?type="+kind, "")
@@ -111,8 +121,7 @@ func (w *world) audited(t *testing.T, kind string) []auditEntry {
 	return got.Entries
 }
 
-// wantAudited checks that the audit log has entries of these kinds that tell
-// something.
+// wantAudited checks that the audit log has entries of these kinds with content.
 func (w *world) wantAudited(t *testing.T, kinds ...string) {
 	t.Helper()
 	for _, kind := range kinds {

@@ -17,16 +17,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// How this program is told to be a receiver, and how many deliveries one life of
-// it has.
+// The environment variables that make this program a receiver, and set the number of deliveries until it dies.
 const (
 	mortalAddress = "HOLDFAST_E2E_RECEIVER"
 	mortalLog     = "HOLDFAST_E2E_RECEIVER_LOG"
 	mortalLife    = 40
 )
 
-// mortalMain is a receiver in a process of its own. It writes down what it takes,
-// and kills itself with the last one written and not answered.
+// mortalMain is a receiver in a process of its own. It writes the deliveries to a file. It kills itself after it has
+// written the last one and before it responds.
 func mortalMain(address, path string) {
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, "receiver:", err)
@@ -42,7 +41,8 @@ func mortalMain(address, path string) {
 	if err != nil {
 		fail(err)
 	}
-	fail(http.Serve(l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { // no timeouts: it lives for seconds
+	// The server has no timeouts, because it runs for seconds.
+	fail(http.Serve(l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		line := fmt.Sprintln(r.Header.Get("Ce-Type"), r.Header.Get("Ce-Subject"), r.Header.Get("Ce-Id"))
@@ -56,7 +56,7 @@ func mortalMain(address, path string) {
 	})))
 }
 
-// A mortal is a receiver that dies and comes back at the same address.
+// A mortal is a receiver that dies and starts again at the same address.
 type mortal struct {
 	address, log string
 	lives        int
@@ -71,7 +71,9 @@ func newMortal(t *testing.T) *mortal {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	m := &mortal{address: l.Addr().String(), log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{}), stop: stop}
+	m := &mortal{
+		address: l.Addr().String(), log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{}), stop: stop,
+	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func newMortal(t *testing.T) *mortal {
 			cmd := exec.CommandContext(ctx, os.Args[0])
 			cmd.Env = append(os.Environ(), mortalAddress+"="+m.address, mortalLog+"="+m.log)
 			cmd.Stderr = os.Stderr
-			_ = cmd.Run() // it never ends well
+			_ = cmd.Run() // it always ends with an error
 		}
 	}()
 	t.Cleanup(m.end)
@@ -93,7 +95,7 @@ func (m *mortal) end() {
 	<-m.ended
 }
 
-// taken are the types, subjects and ids of what has come, in order.
+// taken returns the types, subjects and IDs of the received events, in order.
 func (m *mortal) taken(t *testing.T) (all [][3]string) {
 	t.Helper()
 	text, err := os.ReadFile(m.log)
@@ -101,14 +103,14 @@ func (m *mortal) taken(t *testing.T) (all [][3]string) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(text), "\n")
-	for _, line := range lines[:len(lines)-1] { // the last may be half written
+	for _, line := range lines[:len(lines)-1] { // the last line may be incomplete
 		all = append(all, [3]string(append(strings.Fields(line), "", "", "")))
 	}
 	return all
 }
 
-// wantTold checks that each subject was told to have been made and then changed,
-// in this order, and that what came again came under its id.
+// wantTold checks that the events of each subject say that it was created and then changed, in this order, and that
+// repeated events have the same ID.
 func (m *mortal) wantTold(t *testing.T, subjects []string) {
 	t.Helper()
 	const made, changed = "dev.holdfast.api.iam.group.created.v1", "dev.holdfast.api.iam.group.updated.v1"
@@ -127,7 +129,8 @@ func (m *mortal) wantTold(t *testing.T, subjects []string) {
 	}
 	for _, uid := range subjects {
 		if ids[made+" "+uid] == "" || ids[changed+" "+uid] == "" || first[made+" "+uid] > first[changed+" "+uid] {
-			t.Errorf("%s: made as number %d (%s), changed as %d (%s)", uid, first[made+" "+uid], ids[made+" "+uid], first[changed+" "+uid], ids[changed+" "+uid])
+			t.Errorf("%s: made as number %d (%s), changed as %d (%s)", uid, first[made+" "+uid], ids[made+" "+uid],
+				first[changed+" "+uid], ids[changed+" "+uid])
 		}
 	}
 	if again == 0 || m.lives < 2 {
@@ -136,9 +139,8 @@ func (m *mortal) wantTold(t *testing.T, subjects []string) {
 	t.Logf("%d deliveries, %d of them again, %d deaths", len(all), again, m.lives)
 }
 
-// TestWebhooksAndCrashes kills the server and the receiver while events are
-// delivered, each with SIGKILL: nothing is lost, what comes again has the same id,
-// and the events of a subject come in their order.
+// TestWebhooksAndCrashes kills the server and the receiver with SIGKILL while events are delivered. No event is lost,
+// repeated events have the same ID, and the events of a subject arrive in order.
 func TestWebhooksAndCrashes(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -149,10 +151,12 @@ func TestWebhooksAndCrashes(t *testing.T) {
 			p := procStart(t, env...)
 			api, org := p.owner(), string(p.dev.Organization)
 			if round == 0 {
-				procMust[struct{}](t, api, "POST", "/events/v2beta1/subscriptions/"+org, map[string]string{"sink": "http://" + m.address})
+				procMust[struct{}](t, api, "POST", "/events/v2beta1/subscriptions/"+org,
+					map[string]string{"sink": "http://" + m.address})
 			}
 			for n := range 25 {
-				g := procMust[struct{ UID string }](t, api, "POST", "/iam/v2beta1/groups/"+org, map[string]string{"name": fmt.Sprintf("g%d.%d", round, n)})
+				g := procMust[struct{ UID string }](t, api, "POST", "/iam/v2beta1/groups/"+org,
+					map[string]string{"name": fmt.Sprintf("g%d.%d", round, n)})
 				procMust[struct{}](t, api, "PATCH", "/iam/v2beta1/groups/"+g.UID, map[string]string{"description": "d"})
 				groups = append(groups, g.UID)
 			}
@@ -172,7 +176,7 @@ func TestWebhooksAndCrashes(t *testing.T) {
 	})
 }
 
-// has tells whether two events of each subject have come.
+// has reports whether two events of each subject have arrived.
 func (m *mortal) has(t *testing.T, subjects []string) bool {
 	seen := map[string]map[string]bool{}
 	for _, v := range m.taken(t) {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestWebhookCommittedLate has a change get its number first and commit last: the
-// dispatcher does not go past it, and both are told.
+// TestWebhookCommittedLate makes two changes. The change that gets the first number commits last. The dispatcher does
+// not skip it, and delivers both events.
 func TestWebhookCommittedLate(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)
@@ -33,7 +33,8 @@ func TestWebhookCommittedLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = tx.Exec(t.Context(), `INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json) VALUES ($1, $2, $1, $3, '{}', $4, '', $5)`,
+		_, err = tx.Exec(t.Context(), `INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json) `+
+			`VALUES ($1, $2, $1, $3, '{}', $4, '', $5)`,
 			string(uid), string(resource.GroupCreated), org, time.Now().UnixMilli(), `{"uid":"`+string(uid)+`","name":"x"}`)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestWebhookCommittedLate(t *testing.T) {
 	}
 }
 
-// comes tells whether an event comes within a time.
+// comes reports whether an event arrives within a time.
 func (r *receiver) comes(kind, subject string, within time.Duration) bool {
 	late := time.After(within)
 	for {

@@ -22,17 +22,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A receiver reads deliveries with the CloudEvents SDK, and verifies each with an
-// OpenID library against the keys that the issuer publishes.
+// A receiver reads deliveries with the CloudEvents SDK. It verifies each delivery with an OpenID library and the keys
+// that the issuer publishes.
 type receiver struct {
 	*httptest.Server
 	verifier *oidc.IDTokenVerifier
-	group    string // whose subscription the deliveries are for
+	group    string // the group of the subscription
 
 	mu     sync.Mutex
 	events []cloudevents.Event
 	wrong  []error
-	more   chan struct{} // closed at the next one
+	more   chan struct{} // closed when the next event arrives
 }
 
 func newReceiver(t *testing.T, w *world, group string) *receiver {
@@ -40,7 +40,7 @@ func newReceiver(t *testing.T, w *world, group string) *receiver {
 	_, addr, _ := strings.Cut(w.BaseURL, "://")
 	ctx := oidc.ClientContext(context.WithoutCancel(t.Context()), &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr) // where the name of the issuer should lead
+			return new(net.Dialer).DialContext(ctx, network, addr) // the address of the issuer
 		},
 		DisableKeepAlives: true,
 	}})
@@ -48,13 +48,16 @@ func newReceiver(t *testing.T, w *world, group string) *receiver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &receiver{verifier: provider.VerifierContext(ctx, &oidc.Config{ClientID: "customer"}), group: group, more: make(chan struct{})}
+	r := &receiver{
+		verifier: provider.VerifierContext(ctx, &oidc.Config{ClientID: "customer"}), group: group,
+		more: make(chan struct{}),
+	}
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(r.Close)
 	return r
 }
 
-// ServeHTTP takes a delivery, and keeps what is wrong with it.
+// ServeHTTP receives a delivery, and records its errors.
 func (r *receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 	e, err := r.read(req)
 	r.mu.Lock()
@@ -97,7 +100,7 @@ func (r *receiver) read(req *http.Request) (e cloudevents.Event, _ error) {
 	return *event, event.Validate()
 }
 
-// await returns the event of a type and subject once it has come.
+// await waits for the event of a type and subject, and returns it.
 func (r *receiver) await(t *testing.T, kind, subject string) cloudevents.Event {
 	t.Helper()
 	late := time.After(procPatience)
@@ -121,7 +124,7 @@ func (r *receiver) await(t *testing.T, kind, subject string) cloudevents.Event {
 	}
 }
 
-// data is what an event says.
+// data returns the decoded data of an event.
 type data struct {
 	Actor struct {
 		Subject string
@@ -154,19 +157,22 @@ func TestWebhooks(t *testing.T) {
 				e := r.await(t, name.prefix+".api.iam.group.created.v1", folder)
 				want := map[string]any{
 					"audience": "customer", "bodytype": name.pkg + "iam.v2beta1.Group", "group": folder,
-					name.extension + "delivery": "webhook", name.extension + "subscription": sub.UID, name.extension + "webhook": r.URL + "/a?b=%2520c",
+					name.extension + "delivery": "webhook", name.extension + "subscription": sub.UID,
+					name.extension + "webhook": r.URL + "/a?b=%2520c",
 				}
 				if diff := cmp.Diff(want, e.Extensions()); diff != "" {
 					t.Error(diff)
 				}
-				if e.Source() != w.BaseURL || e.DataContentType() != "application/json" || e.SpecVersion() != "1.0" || time.Since(e.Time()) > time.Hour {
+				if e.Source() != w.BaseURL || e.DataContentType() != "application/json" || e.SpecVersion() != "1.0" ||
+					time.Since(e.Time()) > time.Hour {
 					t.Errorf("event = %v", e)
 				}
 				var got data
 				if err := e.DataAs(&got); err != nil {
 					t.Fatal(err)
 				}
-				if got.Actor.Subject != string(w.Owner) || got.Actor.Act.Sub != "owner" || got.Body["name"] != "folder" || got.Body["verified"] != false {
+				if got.Actor.Subject != string(w.Owner) || got.Actor.Act.Sub != "owner" || got.Body["name"] != "folder" ||
+					got.Body["verified"] != false {
 					t.Errorf("data = %+v", got)
 				}
 				tried := w.send(t, w.Token, "POST", "/deliveries/v1/tests/"+sub.UID, "{}")

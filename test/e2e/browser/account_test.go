@@ -16,7 +16,7 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// account signs in to see one's own account.
+// account signs a person in and opens the page of their account.
 func (b *tab) account(s *site, email, password string) {
 	b.t.Helper()
 	b.open(s.BaseURL + "/account")
@@ -24,7 +24,7 @@ func (b *tab) account(s *site, email, password string) {
 	b.see("Your account")
 }
 
-// authenticator gives the browser a fingerprint reader that knows everybody.
+// authenticator gives the browser a virtual fingerprint reader that accepts every finger.
 func (b *tab) authenticator() {
 	b.t.Helper()
 	b.run("add an authenticator", webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
@@ -44,7 +44,7 @@ func TestPasskey(t *testing.T) {
 	b.account(s, s.OwnerEmail, s.OwnerPassword)
 	b.fill("Name of a new passkey", "yellow key")
 	b.press("Add a passkey")
-	b.read("This is not your password") // there is none yet
+	b.read("This is not your password") // the account has no password yet
 	b.fill("Your password", s.OwnerPassword)
 	b.run("require both", chromedp.Click(`input[name="required"][value="both"]`, chromedp.ByQuery))
 	b.inspect("passkey")
@@ -76,7 +76,7 @@ func TestPasskey(t *testing.T) {
 	p.works()
 
 	b.signOut(s)
-	l = p.login() // and once more, without the key
+	l = p.login() // again, without the security key
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("One more step")
@@ -88,8 +88,8 @@ func TestPasskey(t *testing.T) {
 	l.succeeds()
 }
 
-// A passkey that is added leaves the password enough, unless the person chooses
-// otherwise, and where it is required there is another way.
+// After a passkey is added, the password alone still suffices, unless the person chooses otherwise. If the passkey is
+// required, there is another way to sign in.
 func TestPasskeyChoice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -127,8 +127,7 @@ func TestPasskeyChoice(t *testing.T) {
 	l.succeeds()
 }
 
-// The first page says what this is and leads on, and an address at which there
-// is nothing leads back to it.
+// The first page explains the server and links to the other pages. The page of an unknown address links back to it.
 func TestFirstPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -156,12 +155,13 @@ func TestFirstPage(t *testing.T) {
 	b.read("There is no organization of this name here")
 	b.fill("Organization or work e-mail", "nobody")
 	b.press("Continue")
-	b.run("the next page shows what was asked for", chromedp.WaitVisible(`#organization[value="nobody"]`, chromedp.ByQuery))
+	b.run("the next page shows what was asked for",
+		chromedp.WaitVisible(`#organization[value="nobody"]`, chromedp.ByQuery))
 	b.run("read it again", chromedp.WaitVisible(`#organization-wrong`, chromedp.ByQuery))
 	b.inspect("signin-unknown")
 }
 
-// recoveryCode is one of those that the page shows.
+// recoveryCode returns one of the recovery codes on the page.
 func (b *tab) recoveryCode() (code string) {
 	b.t.Helper()
 	b.see("Your recovery codes")
@@ -169,23 +169,28 @@ func (b *tab) recoveryCode() (code string) {
 	return code
 }
 
-// copies copies the recovery codes that the page shows.
+// copies copies the recovery codes on the page.
 func (b *tab) copies(s *site) {
 	b.t.Helper()
 	var copied string
-	clipboard := []browser.PermissionType{browser.PermissionTypeClipboardReadWrite, browser.PermissionTypeClipboardSanitizedWrite}
+	clipboard := []browser.PermissionType{
+		browser.PermissionTypeClipboardReadWrite, browser.PermissionTypeClipboardSanitizedWrite,
+	}
 	b.run("allow to paste", browser.GrantPermissions(clipboard).WithOrigin(s.BaseURL).WithBrowserContextID(b.person))
 	b.press("Copy")
 	b.read("Copied")
-	b.run("paste", chromedp.Evaluate(`navigator.clipboard.readText()`, &copied, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	b.run("paste",
+		chromedp.Evaluate(`navigator.clipboard.readText()`, &copied,
+			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 	var shown []string
-	b.run("read the codes", chromedp.Evaluate(`[...document.querySelectorAll(".codes code")].map(e => e.textContent)`, &shown))
+	b.run("read the codes",
+		chromedp.Evaluate(`[...document.querySelectorAll(".codes code")].map(e => e.textContent)`, &shown))
 	if len(shown) != 10 || copied != strings.Join(shown, "\n")+"\n" {
 		b.t.Errorf("copied %q, want the codes %q", copied, shown)
 	}
 }
 
-// downloads downloads the recovery codes that the page shows, without a script.
+// downloads downloads the recovery codes on the page, without scripts.
 func (b *tab) downloads(code string) {
 	b.t.Helper()
 	folder := b.t.TempDir()
@@ -195,8 +200,8 @@ func (b *tab) downloads(code string) {
 			close(done)
 		}
 	})
-	b.run("allow downloads", browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(folder).WithEventsEnabled(true).
-		WithBrowserContextID(b.person))
+	b.run("allow downloads", browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).
+		WithDownloadPath(folder).WithEventsEnabled(true).WithBrowserContextID(b.person))
 	b.press("Download")
 	select {
 	case <-done:
@@ -228,7 +233,9 @@ func TestAuthenticatorApp(t *testing.T) {
 	b.see("Set up an authenticator app")
 	b.inspect("totp")
 	var sides []float64
-	b.run("measure the QR code", chromedp.Evaluate(`(e => [parseFloat(getComputedStyle(e).width), e.naturalWidth])(document.querySelector(".qr"))`, &sides))
+	b.run("measure the QR code",
+		chromedp.Evaluate(`(e => [parseFloat(getComputedStyle(e).width), e.naturalWidth])(document.querySelector(".qr"))`,
+			&sides))
 	if !slices.Equal(sides, []float64{240, 240}) {
 		t.Errorf("the QR code is %v points wide and has %v, want 240", sides[0], sides[1])
 	}
@@ -247,14 +254,15 @@ func TestAuthenticatorApp(t *testing.T) {
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("One more step")
-	b.fill("Code from your authenticator app", appCode(t, secret, time.Now().Add(30*time.Second))) // the first one is used up
+	// A code works once, so this is the next one.
+	b.fill("Code from your authenticator app", appCode(t, secret, time.Now().Add(30*time.Second)))
 	b.press("Continue")
 	b.see("You are signed in")
 	l.succeeds()
 	p.works()
 
 	b.signOut(s)
-	l = p.login() // and once more, without the phone
+	l = p.login() // again, without the phone
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("One more step")
@@ -280,7 +288,8 @@ func TestInvite(t *testing.T) {
 	s := newSite(t)
 	owner, ann, b := s.owner(t), s.person(t), newTab(t)
 	var invite struct{ UID, Code string }
-	owner.json(&invite, "iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1h", "--email", "ann@example.com", "--single-use")
+	owner.json(&invite, "iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1h",
+		"--email", "ann@example.com", "--single-use")
 	l := ann.login("--invite", invite.Code)
 	b.open(l.address())
 	b.see("Join dev")
@@ -314,13 +323,13 @@ func TestInvite(t *testing.T) {
 	if got := owner.run("iam", "invites", "joins", "--parent", "dev"); !strings.Contains(got, "ann@example.com") {
 		t.Errorf("joins = %q, want ann@example.com", got)
 	}
-	b.open(s.BaseURL + "/join?code=" + invite.Code) // it was for one
+	b.open(s.BaseURL + "/join?code=" + invite.Code) // the invite was for one person
 	b.run("see the problem", chromedp.WaitVisible(`[role=alert]`, chromedp.ByQuery))
 	b.inspect("problem")
 }
 
-// TestJoinInBrowser ends with a page that says what the newcomer may do and what to
-// run next; and that can be run.
+// TestJoinInBrowser joins with an invite. The last page says what the new person may do and which command to run next,
+// and this command works.
 func TestJoinInBrowser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -356,7 +365,7 @@ func TestJoinInBrowser(t *testing.T) {
 			ben.run(args...)
 		}
 	}
-	b.open(invite("dev", "viewer")) // and one more, for somebody who is signed in
+	b.open(invite("dev", "viewer")) // another invite, for a person who is signed in
 	b.see("Join dev?")
 	b.inspect("confirm-invite")
 	b.press("Allow")
@@ -367,8 +376,8 @@ func TestJoinInBrowser(t *testing.T) {
 	b.read("viewer on dev")
 }
 
-// TestTwoOrganizations has somebody who has an account with the same password in
-// two organizations choose one.
+// TestTwoOrganizations signs in with an account that has the same password in two organizations. The person chooses
+// one.
 func TestTwoOrganizations(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -382,7 +391,7 @@ func TestTwoOrganizations(t *testing.T) {
 	b.press("Begin")
 	b.see("Your account")
 	b.signOut(s)
-	c := newTab(t) // in the other one, the account is known by now
+	c := newTab(t) // the account of the other organization is known now
 	c.open(s.BaseURL + "/account")
 	c.signIn(s.OwnerEmail, s.OwnerPassword)
 	c.see("Which organization?")
@@ -397,7 +406,8 @@ func TestAccountLink(t *testing.T) {
 	s := newSite(t)
 	owner, eve, b := s.owner(t), s.person(t), newTab(t)
 	var made struct{ Link struct{ URL string } }
-	owner.json(&made, "iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--role", "viewer", "--name", "Eve Example")
+	owner.json(&made, "iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--role", "viewer",
+		"--name", "Eve Example")
 	b.withoutScripts()
 	b.open(made.Link.URL)
 	b.see("Welcome to dev")
@@ -425,7 +435,7 @@ func TestAccountLink(t *testing.T) {
 	owner.endsAll(eve, me)
 }
 
-// again signs in with a browser that still is.
+// again signs in with a browser that is still signed in.
 func (b *tab) again(l *login) {
 	b.t.Helper()
 	b.open(l.address())
@@ -440,8 +450,7 @@ func (p *person) sessions() []string {
 	return strings.Fields(p.run("auth", "sessions", "-o", "id"))
 }
 
-// ends runs a command that ends the session, and proves that a token which was
-// still good for a while is not any more.
+// ends runs a command that ends the session. Then a token that has not expired is no longer accepted.
 func (p *person) ends(args ...string) {
 	p.t.Helper()
 	before := p.run("auth", "token")
@@ -453,7 +462,7 @@ func (p *person) ends(args ...string) {
 	p.token = ""
 }
 
-// endsAll is an administrator who signs somebody out everywhere.
+// endsAll signs a person out everywhere, as an administrator.
 func (p *person) endsAll(other *person, identity string) {
 	p.t.Helper()
 	p.run("auth", "sessions", "end", "--all", "--identity", identity)

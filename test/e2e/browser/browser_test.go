@@ -1,5 +1,4 @@
-// Package browser_test signs people in as they do it themselves: with the
-// command, and a browser that shows the real pages.
+// Package browser_test signs in like people: with the command, and with a browser that shows the real pages.
 package browser_test
 
 import (
@@ -29,10 +28,10 @@ import (
 
 var update = flag.Bool("update", false, "take the pictures of docs/sign-in anew")
 
-// patience bounds every wait for something that must come.
+// patience is the longest time to wait for an expected event.
 const patience = 90 * time.Second
 
-// needs returns the folder of what scripts/with-browser has prepared.
+// needs returns the folder of the programs that scripts/with-browser has prepared.
 func needs(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("HOLDFAST_TEST_BROWSER")
@@ -52,9 +51,10 @@ var chromium struct {
 
 func startChromium() {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, // the tests may run as root, and open nothing but their own servers
+		chromedp.NoSandbox, // tests may run as root, and open only their own servers
 		chromedp.Flag("disable-dev-shm-usage", true),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"), // nothing from elsewhere
+		// Pages cannot load anything from another host.
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"),
 	)
 	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, stop := chromedp.NewContext(allocator)
@@ -63,7 +63,7 @@ func startChromium() {
 }
 
 func TestMain(m *testing.M) {
-	if inspect.IsChild() { // of a server that was pushed an image
+	if inspect.IsChild() { // started by a server to inspect an image
 		inspect.Child()
 	}
 	code := m.Run()
@@ -77,17 +77,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A tab is a window of a person who was never here before.
+// A tab is a browser window of a new visitor, without cookies.
 type tab struct {
 	t        *testing.T
 	ctx      context.Context
 	person   cdp.BrowserContextID
 	scripted bool      // pages may run scripts
-	schemes  [2]string // in which views are judged: on a desktop, on a phone
-	unjudged bool      // how views look is judged elsewhere
+	schemes  [2]string // color schemes in which views are checked: on a desktop, on a phone
+	unjudged bool      // the look of views is checked by another test
 }
 
-// newTab opens a window of its own, with its own cookies.
+// newTab opens a window with its own cookies.
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	needs(t)
@@ -107,9 +107,10 @@ func newTab(t *testing.T) *tab {
 	ctx, cancel := chromedp.NewContext(chromium.ctx, chromedp.WithTargetID(id))
 	t.Cleanup(func() {
 		cancel()
-		_ = target.DisposeBrowserContext(person).Do(browser) // it ends with the browser anyhow
+		_ = target.DisposeBrowserContext(person).Do(browser) // it ends with the browser in any case
 	})
-	if err := chromedp.Run(ctx); err != nil { // without a bound: the window lives as long as the first run's context
+	// without a timeout, because the window lives as long as the context of the first run
+	if err := chromedp.Run(ctx); err != nil {
 		t.Fatalf("open a window: %v", err)
 	}
 	b := &tab{t: t, ctx: ctx, person: person, scripted: true, schemes: [2]string{"light", "dark"}}
@@ -117,8 +118,8 @@ func newTab(t *testing.T) *tab {
 	return b
 }
 
-// run does actions one after the other, within bounds, and shows the page as it
-// was if one of them fails.
+// run executes actions one after the other, with a time limit. If one of them fails, it reports the content of the
+// page.
 func (b *tab) run(what string, actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -128,12 +129,13 @@ func (b *tab) run(what string, actions ...chromedp.Action) {
 	}
 }
 
-// shown is what the window shows, as text.
+// shown returns the address and the text of the page.
 func (b *tab) shown() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
 	var text string
-	if err := chromedp.Run(ctx, chromedp.Evaluate(`location.href + "\n" + (document.body?.innerText ?? "")`, &text)); err != nil {
+	if err := chromedp.Run(ctx,
+		chromedp.Evaluate(`location.href + "\n" + (document.body?.innerText ?? "")`, &text)); err != nil {
 		return fmt.Sprintf("(the page cannot be read: %v)", err)
 	}
 	return text
@@ -153,15 +155,17 @@ func (b *tab) see(heading string) {
 // read waits for a text anywhere on the page.
 func (b *tab) read(text string) {
 	b.t.Helper()
-	b.run(fmt.Sprintf("read %q", text), chromedp.WaitVisible(fmt.Sprintf(`//main//*[contains(normalize-space(), %q)]`, text)))
+	b.run(fmt.Sprintf("read %q", text),
+		chromedp.WaitVisible(fmt.Sprintf(`//main//*[contains(normalize-space(), %q)]`, text)))
 }
 
-// fill types a text into the field of a label, in place of what is there.
+// fill replaces the text of the field with a label.
 func (b *tab) fill(label, text string) {
 	b.t.Helper()
 	var found bool
 	quoted, _ := json.Marshal(label)
-	find := fmt.Sprintf(`(e => { e?.focus(); e?.select(); return !!e })([...document.querySelectorAll("label")].find(l => l.innerText.trim() === %s)?.control)`, quoted)
+	find := fmt.Sprintf(`(e => { e?.focus(); e?.select(); return !!e })(`+
+		`[...document.querySelectorAll("label")].find(l => l.innerText.trim() === %s)?.control)`, quoted)
 	b.run(fmt.Sprintf("find %q", label), chromedp.Evaluate(find, &found))
 	if !found {
 		b.t.Fatalf("no field is labeled %q\n%s", label, b.shown())
@@ -169,16 +173,17 @@ func (b *tab) fill(label, text string) {
 	b.keys(text)
 }
 
-// press clicks what has this name.
+// press clicks the button, link or summary with this name.
 func (b *tab) press(name string) {
 	b.t.Helper()
-	where := fmt.Sprintf(`//button[normalize-space()=%[1]q or @aria-label=%[1]q] | //a[normalize-space()=%[1]q] | //summary[normalize-space()=%[1]q]`, name)
+	where := fmt.Sprintf(`//button[normalize-space()=%[1]q or @aria-label=%[1]q] | `+
+		`//a[normalize-space()=%[1]q] | //summary[normalize-space()=%[1]q]`, name)
 	b.run(fmt.Sprintf("press %q", name),
 		chromedp.WaitVisible(where), resting(where), chromedp.Click(where, chromedp.NodeVisible))
 }
 
-// resting waits until an element stays at its place for 50 ms. A click at a place that it is leaving would be lost. The
-// waiting happens here and not in the page, because some tests switch the scripts of pages off.
+// resting waits until an element has not moved for 50 ms, because a click on a moving element could miss it. The wait
+// happens here and not in the page, because some tests turn the scripts of pages off.
 func resting(where string) chromedp.Action {
 	quoted, _ := json.Marshal(where)
 	script := fmt.Sprintf(`(r => r ? [r.x, r.y, r.width, r.height].join() : "")(document.evaluate(%s, document, null,
@@ -200,28 +205,29 @@ func resting(where string) chromedp.Action {
 	})
 }
 
-// keys presses keys, as a person without a mouse does.
+// keys presses keys, like a person without a mouse.
 func (b *tab) keys(keys string) {
 	b.t.Helper()
 	b.run("press keys", chromedp.KeyEvent(keys))
 }
 
-// focused is the name of what has the focus.
+// focused returns the name of the element with the focus.
 func (b *tab) focused() string {
 	b.t.Helper()
 	var name string
-	b.run("find the focus", chromedp.Evaluate(`(e => e.labels?.[0]?.innerText ?? e.innerText ?? "")(document.activeElement)`, &name))
+	b.run("find the focus",
+		chromedp.Evaluate(`(e => e.labels?.[0]?.innerText ?? e.innerText ?? "")(document.activeElement)`, &name))
 	return strings.TrimSpace(name)
 }
 
-// withoutScripts turns scripts off, those of pages but not those of this test.
+// withoutScripts turns the scripts of pages off, but not the scripts of this test.
 func (b *tab) withoutScripts() {
 	b.t.Helper()
 	b.scripted = false
 	b.run("turn scripts off", emulation.SetScriptExecutionDisabled(true))
 }
 
-// address is where the window is.
+// address returns the address of the page.
 func (b *tab) address() string {
 	b.t.Helper()
 	var address string
@@ -241,7 +247,9 @@ var axe = sync.OnceValues(func() (string, error) {
 })
 
 func (b *tab) scheme(name string) chromedp.Action {
-	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}})
+	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{
+		Name: "prefers-color-scheme", Value: name,
+	}})
 }
 
 func (b *tab) shoot(name string, width int64, scheme string) {
@@ -263,8 +271,7 @@ func (b *tab) shootTo(file string, width int64, scheme string) {
 	}
 }
 
-// shrink writes a picture with at most 256 colors, which pages like ours have:
-// it takes a quarter of the space.
+// shrink writes a picture with at most 256 colors, which suffice for our pages. The file is a quarter as large.
 func shrink(t *testing.T, picture []byte) []byte {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(picture))
@@ -277,7 +284,7 @@ func shrink(t *testing.T, picture []byte) []byte {
 	for y := range size.Dy() {
 		for x := range size.Dx() {
 			c, _ := color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)
-			near := color.RGBA{c.R &^ 7, c.G &^ 7, c.B &^ 7, 255} // one for each few shades of the smooth edges of letters
+			near := color.RGBA{c.R &^ 7, c.G &^ 7, c.B &^ 7, 255} // merges similar shades at the smooth edges of letters
 			at, ok := known[near]
 			if !ok && len(known) < 256 {
 				at = uint8(len(known))

@@ -30,17 +30,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestConsoleChanges grants and removes a role and deletes tags, as one who may. One who may not
-// does not see the buttons, and is refused by the API.
+// TestConsoleChanges grants and removes a role and deletes tags as a person who may do so. A person who may not does
+// not see the buttons, and the API refuses their requests.
 func TestConsoleChanges(t *testing.T) { onBoth(t, walkChanges) }
 
 func walkChanges(t *testing.T, s *site) {
 	p := s.owner(t)
 	p.run("iam", "groups", "create", "platform", "--parent", "dev")
-	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com",
+		"--subject", "main")
 	s.push(t, "dev/platform/web", "v1", "1.2.0")
 	s.push(t, "dev/platform/web", "v2", "1.3.0")
-	group, repo, ci := p.resolve("dev/platform", "groups"), p.resolve("dev/platform/web", "repos"), p.resolve("dev/platform/ci", "identities")
+	group, repo, ci := p.resolve("dev/platform", "groups"), p.resolve("dev/platform/web", "repos"),
+		p.resolve("dev/platform/ci", "identities")
 
 	b := newTab(t)
 	b.console(s, "/console/groups/"+group+"?tab=people", s.OwnerEmail, s.OwnerPassword)
@@ -48,7 +50,7 @@ func walkChanges(t *testing.T, s *site) {
 	b.press("Grant a role")
 	b.fill("Who", "dev/platform/nobody")
 	b.press("Check")
-	b.read("Request") // the server's words, and the id to ask about
+	b.read("Request") // the message of the server, and the ID of the request
 	b.fill("Who", "dev/platform/ci")
 	b.press("Check")
 	b.read("and in everything below it")
@@ -74,7 +76,8 @@ func walkChanges(t *testing.T, s *site) {
 	b.press("Move the tag")
 	b.closed()
 	p.shell("move", command)
-	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"), p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 != v2 {
+	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"),
+		p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 != v2 {
 		t.Errorf("v1 stands for %s, want %s", v1, v2)
 	}
 	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=history&tag=v1")
@@ -83,7 +86,8 @@ func walkChanges(t *testing.T, s *site) {
 	b.read("pulls of v1 return")
 	b.press("Move the tag")
 	b.closed()
-	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"), p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 == v2 {
+	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"),
+		p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 == v2 {
 		t.Error("v1 was not moved back")
 	}
 	b.open(s.BaseURL + "/console/repos/" + repo)
@@ -111,10 +115,11 @@ func walkChanges(t *testing.T, s *site) {
 	eve.read("v1")
 	eve.lacks("Restore…", "Empty the trash…")
 	eve.refused("POST", "/registry/v2beta1/tags/"+repo, `{"name": "v2", "digest": "sha256:`+strings.Repeat("0", 64)+`"}`)
-	eve.refused("POST", "/iam/v2beta1/roleBindings/"+group, fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
+	eve.refused("POST", "/iam/v2beta1/roleBindings/"+group,
+		fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
 }
 
-// restoring restores a tag that was deleted, sets rules by which it goes again, and runs them.
+// restoring restores a deleted tag, sets rules that delete it again, and runs them.
 func (b *tab) restoring(s *site, p *person, repo string) {
 	b.t.Helper()
 	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=trash")
@@ -128,7 +133,8 @@ func (b *tab) restoring(s *site, p *person, repo string) {
 	b.read("Everything is kept")
 	b.press("Set rules…")
 	b.press("Set the rules")
-	b.run("rules that keep nothing are refused", chromedp.WaitVisible(`dialog .problem, dialog [aria-invalid]`, chromedp.ByQuery))
+	b.run("rules that keep nothing are refused",
+		chromedp.WaitVisible(`dialog .problem, dialog [aria-invalid]`, chromedp.ByQuery))
 	b.fill("With a tag that matches one of these patterns", "v2 release-*")
 	b.judge("retention-rules")
 	var command string
@@ -151,11 +157,12 @@ func (b *tab) restoring(s *site, p *person, repo string) {
 	b.judge("trash")
 }
 
-// many grants a role to several at once, gives what they hold an end, and takes it away again. What
-// is selected is in the address.
+// many grants a role to several identities at the same time, sets an expiry, and removes the role again. The address of
+// the page contains the selection.
 func (b *tab) many(s *site, p *person, group string) {
 	b.t.Helper()
-	p.run("iam", "identities", "create", "cd", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "release")
+	p.run("iam", "identities", "create", "cd", "--parent", "dev/platform", "--issuer", "https://issuer.example.com",
+		"--subject", "release")
 	b.press("Grant a role")
 	b.fill("Who", "dev/platform/ci")
 	b.press("And somebody else")
@@ -179,13 +186,13 @@ func (b *tab) many(s *site, p *person, group string) {
 		p.shell("end many", strings.TrimSpace(line)+" --dry-run")
 	}
 	b.run("choose one", chromedp.Click(`input[aria-label^="Select viewer of ci"]`, chromedp.ByQuery))
-	b.open(b.address()) // it is a link, and a reload keeps it
+	b.open(b.address()) // the address is a link, and a reload keeps the selection
 	b.press("Remove 1…")
 	b.press("Keep it")
 	b.run("choose all", chromedp.Click(`input[aria-label="Select all rows"]`, chromedp.ByQuery))
 	b.press("Remove 2…")
 	b.read("Remove 2 roles?")
-	b.read("2 identities lose") // as the server has found out
+	b.read("2 identities lose") // the server has computed it
 	b.judge("remove-many")
 	b.run("confirm", chromedp.Click(`//dialog//button[.="Remove"]`, chromedp.NodeVisible))
 	b.read("No role is granted here")
@@ -199,19 +206,19 @@ func (b *tab) many(s *site, p *person, group string) {
 	b.run("see the roles", chromedp.WaitVisible(`button[aria-label="Remove viewer of cd"]`, chromedp.ByQuery))
 }
 
-// closed waits until the dialog is closed, which is after what is behind it has changed.
+// closed waits until the dialog is closed. It closes after the page behind it has changed.
 func (b *tab) closed() {
 	b.t.Helper()
 	b.run("the dialog closes", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
 }
 
-// eve is somebody new in the organization, in a window of hers.
+// eve creates a new member of the organization, with a window of her own.
 func (s *site) eve(t *testing.T, role ...string) *tab {
 	t.Helper()
 	return s.newcomer(t, "eve@example.com", "Eve Example", role...)
 }
 
-// mallory is somebody who may look.
+// mallory creates a viewer.
 func (s *site) mallory(t *testing.T) *tab {
 	t.Helper()
 	return s.newcomer(t, "mallory@example.com", "Mallory Example", "--role", "viewer")
@@ -220,7 +227,8 @@ func (s *site) mallory(t *testing.T) *tab {
 func (s *site) newcomer(t *testing.T, email, name string, role ...string) *tab {
 	t.Helper()
 	var made struct{ Link struct{ URL string } }
-	s.owner(t).json(&made, append([]string{"iam", "accounts", "create", email, "--parent", "dev", "--name", name}, role...)...)
+	s.owner(t).json(&made,
+		append([]string{"iam", "accounts", "create", email, "--parent", "dev", "--name", name}, role...)...)
 	b := newTab(t)
 	b.unjudged = s.unjudged
 	b.open(made.Link.URL)
@@ -230,23 +238,26 @@ func (s *site) newcomer(t *testing.T, email, name string, role ...string) *tab {
 	return b
 }
 
-// lacks fails the test if there is a button of one of these names.
+// lacks fails the test if the page has a button with one of these names.
 func (b *tab) lacks(buttons ...string) {
 	b.t.Helper()
 	for _, button := range buttons {
 		var there bool
-		b.run("look for "+button, chromedp.Evaluate(fmt.Sprintf(`[...document.querySelectorAll("main button")].some(b => b.innerText.trim() === %q)`, button), &there))
+		b.run("look for "+button,
+			chromedp.Evaluate(fmt.Sprintf(
+				`[...document.querySelectorAll("main button")].some(b => b.innerText.trim() === %q)`, button), &there))
 		if there {
 			b.t.Errorf("somebody who may not sees %q", button)
 		}
 	}
 }
 
-// refused fails the test if the API lets the session do this.
+// refused fails the test unless the API refuses this request of the session.
 func (b *tab) refused(method, path, body string) {
 	b.t.Helper()
 	var status int
-	b.run("try anyhow", chromedp.Evaluate(fmt.Sprintf(`fetch(%q, {method: %q, headers: {"Holdfast-Console": "1", "Content-Type": "application/json"},
+	b.run("try anyhow", chromedp.Evaluate(fmt.Sprintf(`fetch(%q, {method: %q, `+
+		`headers: {"Holdfast-Console": "1", "Content-Type": "application/json"},
 		body: %q || undefined}).then(r => r.status)`, path, method, body), &status,
 		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 	if status != http.StatusForbidden {
@@ -254,7 +265,7 @@ func (b *tab) refused(method, path, body string) {
 	}
 }
 
-// TestConsoleSearch finds things with the keyboard, from wherever one is.
+// TestConsoleSearch searches with the keyboard, from different pages.
 func TestConsoleSearch(t *testing.T) { onBoth(t, walkSearch) }
 
 func walkSearch(t *testing.T, s *site) {
@@ -279,7 +290,7 @@ func walkSearch(t *testing.T, s *site) {
 	b.see(digest[:len("sha256:")+12])
 	b.read("1 package")
 	b.find("")
-	b.option("dev/platform/platform-edge") // opened lately
+	b.option("dev/platform/platform-edge") // opened before
 	b.judge("search-recent")
 	b.keys(kb.Escape)
 	b.press("Search")
@@ -298,7 +309,7 @@ func walkSearch(t *testing.T, s *site) {
 		if (!r.url.endsWith("query=pl")) return send(r, ...more);
 		window.asked = true;
 		await new Promise(done => setTimeout(done, 1000));
-		const answer = await send(r.url, {headers: r.headers}); // although nobody waits for it any more
+		const answer = await send(r.url, {headers: r.headers}); // although the page no longer waits for it
 		window.late = true;
 		return answer;
 	} }`
@@ -327,16 +338,20 @@ func walkSearch(t *testing.T, s *site) {
 	eve.read("Nothing that you may see")
 }
 
-// unsigned is a token that nobody has signed.
+// unsigned returns a token without a valid signature.
 func unsigned(issuer, subject string) string {
 	part := base64.RawURLEncoding.EncodeToString
-	return part([]byte(`{"alg": "RS256", "kid": "1"}`)) + "." + part(fmt.Appendf(nil, `{"iss": %q, "sub": %q, "aud": "holdfast", "iat": 1795000000, "exp": 1895000000, "note": "<script>window.hacked = 1</script>"}`, issuer, subject)) + ".c2lnbmVk"
+	return part([]byte(`{"alg": "RS256", "kid": "1"}`)) + "." + part(fmt.Appendf(nil,
+		`{"iss": %q, "sub": %q, "aud": "holdfast", "iat": 1795000000, "exp": 1895000000, `+
+			`"note": "<script>window.hacked = 1</script>"}`,
+		issuer, subject)) + ".c2lnbmVk"
 }
 
-// deny has a token refused for a workload.
+// deny sends an invalid token for a workload, which the server refuses.
 func (s *site) deny(t *testing.T, identity string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.BaseURL+"/sts/exchange?aud="+url.QueryEscape(s.BaseURL)+"&identity="+url.QueryEscape(identity), nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		s.BaseURL+"/sts/exchange?aud="+url.QueryEscape(s.BaseURL)+"&identity="+url.QueryEscape(identity), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,13 +360,13 @@ func (s *site) deny(t *testing.T, identity string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }() // nobody reads it
+	defer func() { _ = answer.Body.Close() }() // the body is not read
 	if answer.StatusCode < 400 || answer.StatusCode >= 500 {
 		t.Fatalf("a token that nobody has signed: %s", answer.Status)
 	}
 }
 
-// TestConsolePeople invites somebody, who joins, and ends a session of theirs.
+// TestConsolePeople invites a person, who joins, and ends one of their sessions.
 func TestConsolePeople(t *testing.T) { onBoth(t, walkPeople) }
 
 func walkPeople(t *testing.T, s *site) {
@@ -369,14 +384,15 @@ func walkPeople(t *testing.T, s *site) {
 	b.press("Done")
 	b.read("whoever has the link")
 
-	eve := s.eve(t) // who has no role yet
+	eve := s.eve(t) // she has no role yet
 	eve.open(link)
 	eve.press("Allow")
 	within(t, "she has joined", func() bool { return strings.Contains(eve.address(), "/welcome") })
 	eve.open(s.BaseURL + "/console/people?tab=invites")
-	eve.read("No invite is pending") // it worked once
+	eve.read("No invite is pending") // the invite was for one person
 	eve.lacks("Invite somebody", "Delete")
-	eve.refused("POST", "/iam/v2beta1/groupInvites/"+s.OrganizationUID, fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, resource.OwnerRole))
+	eve.refused("POST", "/iam/v2beta1/groupInvites/"+s.OrganizationUID,
+		fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, resource.OwnerRole))
 	eve.open(s.BaseURL + "/console/people/" + s.OwnerUID)
 	eve.read("What they did")
 	eve.lacks("End")
@@ -410,7 +426,7 @@ func walkPeople(t *testing.T, s *site) {
 	}
 }
 
-// readmit makes a link for somebody who cannot sign in any more, and deletes an account.
+// readmit creates a link for a person who cannot sign in, and deletes an account.
 func (b *tab) readmit(s *site, p *person) {
 	b.t.Helper()
 	b.open(s.BaseURL + "/console/people?tab=accounts")
@@ -433,7 +449,8 @@ func (b *tab) readmit(s *site, p *person) {
 	eve.open(s.BaseURL + "/console/people?tab=accounts")
 	eve.read("Signs in with")
 	eve.lacks("Reset…", "Delete")
-	account := p.run("iam", "accounts", "list", "--parent", "dev", "--jq", `.[] | select(.email == "eve@example.com") | .uid`)
+	account := p.run("iam", "accounts", "list", "--parent", "dev",
+		"--jq", `.[] | select(.email == "eve@example.com") | .uid`)
 	eve.refused("POST", "/signin/v1/accountLinks/"+account, "{}")
 	p.shell("reset", command)
 	b.press("Delete eve@example.com")
@@ -442,12 +459,13 @@ func (b *tab) readmit(s *site, p *person) {
 	b.run("she is gone", chromedp.WaitNotPresent(`button[aria-label="Delete eve@example.com"]`, chromedp.ByQuery))
 }
 
-// TestConsoleWorkloads judges a token, for one workload and for all.
+// TestConsoleWorkloads checks a token for one workload and for all workloads.
 func TestConsoleWorkloads(t *testing.T) { onBoth(t, walkWorkloads) }
 
 func walkWorkloads(t *testing.T, s *site) {
 	p, b := s.owner(t), newTab(t)
-	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", "https://issuer.example.com", "--subject", "main")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", "https://issuer.example.com",
+		"--subject", "main")
 	ci := p.resolve("dev/ci", "identities")
 	b.console(s, "/console/workloads", s.OwnerEmail, s.OwnerPassword)
 	said := b.complaints()
@@ -457,7 +475,7 @@ func walkWorkloads(t *testing.T, s *site) {
 	b.fill("A token of the workload's platform", "abc")
 	b.read("This token cannot be decoded")
 	b.fill("A token of the workload's platform", unsigned("https://issuer.example.com", "branch"))
-	b.read("window.hacked") // as text, before the server has seen it
+	b.read("window.hacked") // as text, before it is sent to the server
 	b.press("Judge")
 	b.read("is refused")
 	b.read("branch")
@@ -481,7 +499,7 @@ func walkWorkloads(t *testing.T, s *site) {
 	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
 }
 
-// TestConsoleEnroll adds a workload of every platform. The rules are those that the command makes.
+// TestConsoleEnroll adds a workload of every platform. The command creates the same rules.
 func TestConsoleEnroll(t *testing.T) { onBoth(t, walkEnroll) }
 
 func walkEnroll(t *testing.T, s *site) {
@@ -493,21 +511,39 @@ func walkEnroll(t *testing.T, s *site) {
 	b.choose("Platform", "github")
 	b.fill("Repository", "nonsense")
 	b.press("Check")
-	b.run("the mistake is at the field", chromedp.WaitVisible(`input[name="repo"][aria-invalid] + .wrong`, chromedp.ByQuery))
+	b.run("the mistake is at the field",
+		chromedp.WaitVisible(`input[name="repo"][aria-invalid] + .wrong`, chromedp.ByQuery))
 	b.read("give exactly one of branch, tag, environment")
 	b.judge("enroll-wrong")
 	for _, tt := range []struct{ platform, typed, command, paste string }{
-		{"github", "repo=Acme/we.b&branch=main&owner-id=7", "github --repo Acme/we.b --branch main --owner-id 7", "id-token: write"},
+		{
+			"github", "repo=Acme/we.b&branch=main&owner-id=7", "github --repo Acme/we.b --branch main --owner-id 7",
+			"id-token: write",
+		},
 		{"gitlab", "project=acme/sub/web&environment=prod", "gitlab --project acme/sub/web --environment prod", "id_tokens:"},
 		{"gitlab", "project=acme/web&tag=v1&project-id=3", "gitlab --project acme/web --tag v1 --project-id 3", "id_tokens:"},
-		{"buildkite", "org=acme&pipeline=web&branch=feature/a.b", "buildkite --org acme --pipeline web --branch feature/a.b", "steps:"},
-		{"kubernetes", "issuer=https://k8s.example.com&namespace=shop&service-account=web", "kubernetes --issuer https://k8s.example.com --namespace shop --service-account web", "serviceAccountToken"},
-		{"aws", "aws-account=123456789012&aws-arn-pattern=arn:aws:sts::123456789012:assumed-role/build/.%2B", "aws --aws-account 123456789012 --aws-arn-pattern arn:aws:sts::123456789012:assumed-role/build/.+", "aws configure export-credentials"},
-		{"other", "issuer=https://jenkins.example.com&subject=job/release", "release --issuer https://jenkins.example.com --subject job/release", "HOLDFAST_IDENTITY_TOKEN_FILE"},
+		{
+			"buildkite", "org=acme&pipeline=web&branch=feature/a.b",
+			"buildkite --org acme --pipeline web --branch feature/a.b", "steps:",
+		},
+		{
+			"kubernetes", "issuer=https://k8s.example.com&namespace=shop&service-account=web",
+			"kubernetes --issuer https://k8s.example.com --namespace shop --service-account web", "serviceAccountToken",
+		},
+		{
+			"aws", "aws-account=123456789012&aws-arn-pattern=arn:aws:sts::123456789012:assumed-role/build/.%2B",
+			"aws --aws-account 123456789012 --aws-arn-pattern arn:aws:sts::123456789012:assumed-role/build/.+",
+			"aws configure export-credentials",
+		},
+		{
+			"other", "issuer=https://jenkins.example.com&subject=job/release",
+			"release --issuer https://jenkins.example.com --subject job/release", "HOLDFAST_IDENTITY_TOKEN_FILE",
+		},
 	} {
 		name := fmt.Sprintf("w%x", sha256.Sum256([]byte(tt.typed)))[:8]
 		b.open(s.BaseURL + "/console/workloads/new?platform=" + tt.platform + "&" + tt.typed + "&name=" + name)
-		b.run("the roles are there, and nothing moves any more", chromedp.Poll(`document.querySelectorAll("main select option").length > 12`, nil))
+		b.run("the roles are there, and nothing moves any more",
+			chromedp.Poll(`document.querySelectorAll("main select option").length > 12`, nil))
 		b.press("Check")
 		b.read("becomes " + name)
 		for _, command := range b.commands() {
@@ -534,11 +570,12 @@ func walkEnroll(t *testing.T, s *site) {
 	eve.lacks("Add a workload")
 	eve.open(s.BaseURL + "/console/workloads/new?platform=github")
 	eve.read("You may not add a workload here")
-	eve.refused("POST", "/iam/v2beta1/identities/"+s.OrganizationUID, `{"name": "mine", "claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
+	eve.refused("POST", "/iam/v2beta1/identities/"+s.OrganizationUID,
+		`{"name": "mine", "claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
 }
 
-// TestConsoleFirstExchange waits for a workload that misses at first, changes its rule by what it
-// came with, and sees it come.
+// TestConsoleFirstExchange waits for a workload. Its first token does not match. The rule is changed to match the
+// claims of this token, and then the exchange succeeds.
 func TestConsoleFirstExchange(t *testing.T) { onBoth(t, walkFirstExchange) }
 
 func walkFirstExchange(t *testing.T, s *site) {
@@ -551,10 +588,13 @@ func walkFirstExchange(t *testing.T, s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", dev.TestIssuer, "--subject", "repo:acme/web:ref:refs/heads/main")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev", "--issuer", dev.TestIssuer,
+		"--subject", "repo:acme/web:ref:refs/heads/main")
 	ci := p.resolve("dev/ci", "identities")
 	file := filepath.Join(t.TempDir(), "token.jwt")
-	if err := os.WriteFile(file, []byte(p.run("dev", "token", "github", "--repo", "acme/other", "--ref", "main", "--dev-file", s.devFile)), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte(p.run("dev", "token", "github", "--repo", "acme/other", "--ref", "main", "--dev-file", s.devFile)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	job := s.person(t)
@@ -568,20 +608,24 @@ func walkFirstExchange(t *testing.T, s *site) {
 	if exchange() == nil {
 		t.Fatal("a token of another repository is exchanged")
 	}
-	s.deny(t, ci) // which nobody has signed, and so is no near miss
+	s.deny(t, ci) // this token is not signed, so it is not shown as a near miss
 	b.read("2 tokens were refused")
 	b.judge("setup-refused")
 	eve := s.eve(t, "--role", "viewer")
 	eve.open(s.BaseURL + "/console/workloads/" + ci + "?tab=denials")
 	eve.read("repo:acme/other")
 	eve.lacks("Expect it instead…", "Accept both…")
-	eve.refused("PATCH", "/iam/v2beta1/identities/"+ci, `{"claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
+	eve.refused("PATCH", "/iam/v2beta1/identities/"+ci,
+		`{"claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
 
 	b.press("see why")
 	b.read("Only one claim differs")
 	b.judge("near-miss")
 	var fixes int
-	b.run("count the fixes", chromedp.Evaluate(`[...document.querySelectorAll("main button")].filter(b => b.innerText.includes("Accept both")).length`, &fixes))
+	b.run("count the fixes",
+		chromedp.Evaluate(`[...document.querySelectorAll("main button")]`+
+			`.filter(b => b.innerText.includes("Accept both")).length`,
+			&fixes))
 	if fixes != 1 {
 		t.Errorf("%d refusals can be accepted, want the one that was signed", fixes)
 	}
@@ -603,7 +647,8 @@ func walkFirstExchange(t *testing.T, s *site) {
 		b.open(s.BaseURL + "/console/workloads/" + ci + "?tab=exchanges")
 		b.see("ci")
 		var rows int
-		b.run("count the exchanges", chromedp.Poll(`document.querySelector("main .empty, main tbody")`, nil), chromedp.Evaluate(`document.querySelectorAll("main tbody tr").length`, &rows))
+		b.run("count the exchanges", chromedp.Poll(`document.querySelector("main .empty, main tbody")`, nil),
+			chromedp.Evaluate(`document.querySelectorAll("main tbody tr").length`, &rows))
 		return rows == 1
 	})
 	b.read("repo:acme/other")
@@ -616,8 +661,8 @@ func walkFirstExchange(t *testing.T, s *site) {
 	}
 }
 
-// TestConsoleSignIn connects a provider, which is wrong at first at every step, tries it, lets people
-// in, maps a group, and takes all of it away again.
+// TestConsoleSignIn connects a provider with a mistake at every step, corrects it, tests it, lets people sign in,
+// maps a group, and removes everything again.
 func TestConsoleSignIn(t *testing.T) { onBoth(t, walkSignIn) }
 
 func walkSignIn(t *testing.T, s *site) {
@@ -632,7 +677,8 @@ func walkSignIn(t *testing.T, s *site) {
 	b.choose("The provider", "okta")
 	b.fill("Issuer", "no address")
 	b.press("Test the issuer")
-	b.run("the error is at the field", chromedp.WaitVisible(`input[name="issuer"][aria-invalid] + .wrong`, chromedp.ByQuery))
+	b.run("the error is at the field",
+		chromedp.WaitVisible(`input[name="issuer"][aria-invalid] + .wrong`, chromedp.ByQuery))
 	b.fill("Issuer", "http://"+testkit.FreeAddress(t))
 	b.press("Test the issuer")
 	b.run("it does not answer", chromedp.WaitVisible(`//ul[contains(@class, "checks")]//*[contains(@class, "wrong")]`))
@@ -690,11 +736,13 @@ func walkSignIn(t *testing.T, s *site) {
 	ann.open(trial)
 	ann.signInAtDex()
 	ann.see("dex works")
-	ann.read("editor") // the preview is what the server says
+	ann.read("editor") // the server computes the preview
 
 	eve := s.eve(t, "--role", "viewer")
 	provider := p.resolve("dev/dex", "identity_providers")
-	for path, button := range map[string]string{"/console/sign-in": "Connect a provider", "/console/sign-in?tab=rules": "Switch accounts off"} {
+	for path, button := range map[string]string{
+		"/console/sign-in": "Connect a provider", "/console/sign-in?tab=rules": "Switch accounts off",
+	} {
 		eve.open(s.BaseURL + path)
 		eve.see("Sign-in")
 		eve.run("wait", chromedp.WaitVisible(`//main//table | //main//dl`))
@@ -708,18 +756,26 @@ func walkSignIn(t *testing.T, s *site) {
 	eve.lacks("Map a group", "Delete")
 	eve.open(s.BaseURL + "/console/sign-in/new?group=" + s.OrganizationUID)
 	eve.read("You may not connect a provider here")
-	eve.refused("POST", "/iam/v2beta1/identityProviders/"+s.OrganizationUID, fmt.Sprintf(`{"name": "mine", "defaultRole": %q, "oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}`, resource.OwnerRole))
-	eve.refused("POST", "/signin/v1/providers:test", fmt.Sprintf(`{"parent": %q, "identityProvider": {"name": "mine", "defaultRole": %q, "oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}}`, s.OrganizationUID, resource.OwnerRole))
+	eve.refused("POST", "/iam/v2beta1/identityProviders/"+s.OrganizationUID,
+		fmt.Sprintf(`{"name": "mine", "defaultRole": %q, `+
+			`"oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}`,
+			resource.OwnerRole))
+	eve.refused("POST", "/signin/v1/providers:test",
+		fmt.Sprintf(`{"parent": %q, "identityProvider": {"name": "mine", "defaultRole": %q, `+
+			`"oidc": {"issuer": "https://eve.example.com", "clientId": "x", "pkceEnabled": true}}}`,
+			s.OrganizationUID, resource.OwnerRole))
 	eve.refused("PATCH", "/iam/v2beta1/identityProviders/"+provider, `{"disabled": true}`)
 	eve.refused("DELETE", "/iam/v2beta1/identityProviders/"+provider, "")
-	eve.refused("POST", "/iam/v2beta1/externalGroupRoleMappings/"+provider, fmt.Sprintf(`{"externalGroupId": "all", "roleUid": %q}`, resource.OwnerRole))
+	eve.refused("POST", "/iam/v2beta1/externalGroupRoleMappings/"+provider,
+		fmt.Sprintf(`{"externalGroupId": "all", "roleUid": %q}`, resource.OwnerRole))
 	eve.refused("PATCH", "/signin/v1/rules/"+s.OrganizationUID, `{"localAccounts": false}`)
 
 	b.open(s.BaseURL + "/console/sign-in?tab=rules")
 	b.press("Switch accounts off")
 	b.read("People without a provider are locked out")
 	b.press("Switch them off")
-	b.run("it is refused, because no owner has come through dex", chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
+	b.run("it is refused, because no owner has come through dex",
+		chromedp.WaitVisible(`dialog .problem`, chromedp.ByQuery))
 	b.judge("rules-refused")
 
 	b.open(page)
@@ -738,13 +794,14 @@ func walkSignIn(t *testing.T, s *site) {
 	b.see("Sign-in")
 	b.read("No provider is connected")
 	for _, complaint := range said.take() {
-		if !strings.Contains(complaint, "status of 400") && !strings.Contains(complaint, "status of 412") { // the browser's word for what was refused
+		// The browser logs refused requests.
+		if !strings.Contains(complaint, "status of 400") && !strings.Contains(complaint, "status of 412") {
 			t.Error(complaint)
 		}
 	}
 }
 
-// choose picks an option of the field of a label.
+// choose selects an option of the field with a label.
 func (b *tab) choose(label, option string) {
 	b.t.Helper()
 	var found bool
@@ -757,7 +814,7 @@ func (b *tab) choose(label, option string) {
 	})([...document.querySelectorAll("label")].find(l => l.innerText.trim() === %[1]q)?.control)`, label, option), &found))
 }
 
-// TestConsoleAccount shows who one is, and ends the session.
+// TestConsoleAccount shows the identity of the person, and ends the session.
 func TestConsoleAccount(t *testing.T) { onBoth(t, walkAccount) }
 
 func walkAccount(t *testing.T, s *site) {
@@ -769,7 +826,7 @@ func walkAccount(t *testing.T, s *site) {
 	b.judge("account-eve")
 	b.choose("Colours", "dark")
 	b.choose("Times", "exact")
-	b.open(s.BaseURL + "/console/account") // it is kept
+	b.open(s.BaseURL + "/console/account") // the setting is kept
 	b.read(time.Now().Format("Jan 2006"))
 	var back string
 	b.run("look at the color", chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &back))
@@ -779,7 +836,8 @@ func walkAccount(t *testing.T, s *site) {
 	b.choose("Colours", "as the system")
 	b.choose("Times", "relative")
 	var operators int
-	b.run("look for the operator's view", chromedp.Evaluate(`document.querySelectorAll('nav a[href="/console/operator"]').length`, &operators))
+	b.run("look for the operator's view",
+		chromedp.Evaluate(`document.querySelectorAll('nav a[href="/console/operator"]').length`, &operators))
 	if operators != 0 {
 		t.Error("one who is no operator sees the link")
 	}
@@ -797,8 +855,8 @@ func walkAccount(t *testing.T, s *site) {
 	b.see("Sign in")
 }
 
-// TestConsoleEvents makes a subscription, looks at what could not be delivered to it, sends that
-// again and deletes the subscription.
+// TestConsoleEvents creates a subscription, looks at its failed deliveries, sends them again, and deletes the
+// subscription.
 func TestConsoleEvents(t *testing.T) { onBoth(t, walkEvents) }
 
 func walkEvents(t *testing.T, s *site) {
@@ -838,7 +896,7 @@ func walkEvents(t *testing.T, s *site) {
 	b.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
 	b.read("3 failed deliveries")
 	b.run("open one", chromedp.Click(`(//details/summary)[1]`))
-	b.read("createTime") // of the body
+	b.read("createTime") // part of the body
 	b.unharmed("deliveries")
 	b.judge("deliveries")
 	for _, command := range b.commands() {
@@ -875,8 +933,8 @@ func walkEvents(t *testing.T, s *site) {
 	}
 }
 
-// TestConsoleAsksAgain: what is sensitive needs a sign-in of the last ten minutes, and what was
-// entered meanwhile is not lost.
+// TestConsoleAsksAgain: a sensitive action requires a sign-in within the last ten minutes. The new sign-in does not
+// lose the text that was entered before.
 func TestConsoleAsksAgain(t *testing.T) { onBoth(t, walkAsksAgain) }
 
 func walkAsksAgain(t *testing.T, s *site) {
@@ -896,7 +954,7 @@ func walkAsksAgain(t *testing.T, s *site) {
 	b.read("what you have entered here stays")
 	b.judge("again")
 	for _, complaint := range said.take() {
-		if !strings.Contains(complaint, "400") { // the browser tells of the refusal
+		if !strings.Contains(complaint, "400") { // the browser logs the refused request
 			t.Error(complaint)
 		}
 	}
@@ -917,8 +975,8 @@ func walkAsksAgain(t *testing.T, s *site) {
 	b.read("1 subscription")
 }
 
-// TestConsoleTwoWriters: of two people who edit the same, the second is told what the first has
-// changed, and overwrites nothing unawares.
+// TestConsoleTwoWriters: two people edit the same resource. The second one sees the changes of the first one before
+// they are overwritten.
 func TestConsoleTwoWriters(t *testing.T) { onBoth(t, walkTwoWriters) }
 
 func walkTwoWriters(t *testing.T, s *site) {
@@ -950,7 +1008,7 @@ func walkTwoWriters(t *testing.T, s *site) {
 		return strings.Contains(p.run("iam", "groups", "get", "dev/platform", "-o", "json"), "of the owner")
 	})
 	for _, complaint := range said.take() {
-		if !strings.Contains(complaint, "409") { // the browser tells of the refusal
+		if !strings.Contains(complaint, "409") { // the browser logs the refused request
 			t.Error(complaint)
 		}
 	}
@@ -961,7 +1019,7 @@ func walkTwoWriters(t *testing.T, s *site) {
 	mallory.refused("PATCH", strings.Replace(address, "/console", "/iam/v2beta1", 1), `{"description": "mine"}`)
 }
 
-// TestConsoleRequests asks for a role for a time, has it approved, and hands it back.
+// TestConsoleRequests requests a role for a limited time. The request is approved, and then the role is returned.
 func TestConsoleRequests(t *testing.T) { onBoth(t, walkRequests) }
 
 func walkRequests(t *testing.T, s *site) {
@@ -1015,7 +1073,9 @@ func walkRequests(t *testing.T, s *site) {
 	b.fill("Who", "Eve Example")
 	b.fill("Why", "until the audit")
 	b.run("for a day", chromedp.SetValue(`select[name="for"]`, "24", chromedp.ByQuery))
-	b.run("tell", chromedp.Evaluate(`document.querySelector('select[name="for"]').dispatchEvent(new Event("change", {bubbles: true}))`, nil))
+	b.run("tell",
+		chromedp.Evaluate(`document.querySelector('select[name="for"]').dispatchEvent(new Event("change", {bubbles: true}))`,
+			nil))
 	b.press("Check")
 	b.read("until")
 	b.judge("grant-for-a-time")
@@ -1026,7 +1086,7 @@ func walkRequests(t *testing.T, s *site) {
 	}
 }
 
-// TestConsoleLive watches changes while somebody else makes them, each with what may be seen.
+// TestConsoleLive watches the changes of another person. Every viewer sees only the permitted part.
 func TestConsoleLive(t *testing.T) { onBoth(t, walkLive) }
 
 func walkLive(t *testing.T, s *site) {
@@ -1070,18 +1130,19 @@ func walkLive(t *testing.T, s *site) {
 	}
 }
 
-// reload loads the page again until it has a text, because what it waits for happens elsewhere.
+// reload loads the page again until it has a text, because the page itself does not wait for the change.
 func (b *tab) reload(text string) {
 	b.t.Helper()
 	within(b.t, "the page has "+text, func() bool {
 		var there bool
-		b.run("reload", chromedp.Reload(), chromedp.WaitVisible(`main h1`, chromedp.ByQuery), chromedp.Sleep(200*time.Millisecond),
+		b.run("reload", chromedp.Reload(), chromedp.WaitVisible(`main h1`, chromedp.ByQuery),
+			chromedp.Sleep(200*time.Millisecond),
 			chromedp.Evaluate(fmt.Sprintf(`document.body.innerText.includes(%q)`, text), &there))
 		return there
 	})
 }
 
-// giveUp has the event of the group dev/platform given up n times, as if a day had passed.
+// giveUp adds n failed deliveries of the event of the group dev/platform, as if a day had passed.
 func (p *person) giveUp(n int) {
 	p.t.Helper()
 	group := p.resolve("dev/platform", "groups")
@@ -1091,7 +1152,7 @@ func (p *person) giveUp(n int) {
 	}
 	p.json(&log, "audit", "--subject", group)
 	path := p.site.database
-	if !strings.HasPrefix(path, "postgres") { // a file: another name of it, because the server has locked its own
+	if !strings.HasPrefix(path, "postgres") { // another path of the SQLite file, because the server has locked its path
 		path = filepath.Join(p.t.TempDir(), "holdfast.db")
 		if err := os.Symlink(p.site.database, path); err != nil {
 			p.t.Fatal(err)
@@ -1102,9 +1163,15 @@ func (p *person) giveUp(n int) {
 	var all []resource.Delivery
 	for i := range n {
 		e := log[0]
-		event := resource.Event{Seq: int64(i + 1), ID: e.ID, Type: resource.GroupCreated, Subject: resource.UID(e.Subject), Group: resource.UID(e.Group), Time: e.Time, Before: []byte{}}
+		event := resource.Event{
+			Seq: int64(i + 1), ID: e.ID, Type: resource.GroupCreated, Subject: resource.UID(e.Subject),
+			Group: resource.UID(e.Group), Time: e.Time, Before: []byte{},
+		}
 		event.After = fmt.Appendf(nil, `{"uid": %q, "name": "platform"}`, group)
-		all = append(all, resource.Delivery{UID: sub.NewChild(), Event: event, Attempts: 3, Error: "the sink answered 503 " + hostile, CreateTime: time.Now(), UpdateTime: time.Now()})
+		all = append(all, resource.Delivery{
+			UID: sub.NewChild(), Event: event, Attempts: 3, Error: "the sink answered 503 " + hostile,
+			CreateTime: time.Now(), UpdateTime: time.Now(),
+		})
 	}
 	if err := db.GiveUp(p.t.Context(), sub, 0, all); err != nil {
 		p.t.Fatal(err)
@@ -1124,15 +1191,17 @@ func (b *tab) find(text string) {
 // option waits for a line of the list.
 func (b *tab) option(text string) {
 	b.t.Helper()
-	b.run(fmt.Sprintf("see %q in the list", text), chromedp.WaitVisible(fmt.Sprintf(`//*[@role="option"][contains(., %q)]`, text)))
+	b.run(fmt.Sprintf("see %q in the list", text),
+		chromedp.WaitVisible(fmt.Sprintf(`//*[@role="option"][contains(., %q)]`, text)))
 }
 
-// TestConsoleFeeds reads a feed before it is due.
+// TestConsoleFeeds fetches a feed before it is due.
 func TestConsoleFeeds(t *testing.T) { onBoth(t, walkFeeds) }
 
 func walkFeeds(t *testing.T, s *site) {
 	p, b := s.owner(t), newTab(t)
-	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip", "--interval", "1d")
+	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip",
+		"--interval", "1d")
 	last := func() string {
 		return p.run("advisories", "feeds", "list", "--parent", "dev", "--jq", ".[0].last.time")
 	}
@@ -1156,8 +1225,8 @@ func walkFeeds(t *testing.T, s *site) {
 	eve.refused("POST", "/advisories/v1/feedRuns/"+feed, `{}`)
 }
 
-// TestConsoleLargeTexts shows the largest texts that others can have stored. Larger ones, and NUL
-// where a database cannot hold it, are refused when they are sent.
+// TestConsoleLargeTexts shows the largest texts that other people can store. The API refuses larger texts, and NUL
+// characters that a database cannot store.
 func TestConsoleLargeTexts(t *testing.T) { onBoth(t, walkLargeTexts) }
 
 func walkLargeTexts(t *testing.T, s *site) {
@@ -1165,20 +1234,25 @@ func walkLargeTexts(t *testing.T, s *site) {
 	p.run("iam", "groups", "create", "platform", "--parent", "dev")
 	long := strings.Repeat("W", 300_000) + " 🏴‍☠️ \u202eabc " + hostile
 	s.pushWith(t, "dev/platform/web", "v1", "1.2.0", map[string]any{
-		"config":  map[string]any{"Env": []string{"NUL=\x00", "LONG=" + long}, "Labels": map[string]string{"emoji": "🏴‍☠️ " + hostile}},
+		"config": map[string]any{
+			"Env": []string{"NUL=\x00", "LONG=" + long}, "Labels": map[string]string{"emoji": "🏴‍☠️ " + hostile},
+		},
 		"history": []any{map[string]any{"created_by": "RUN \x00 " + long}},
 	})
 	repo := p.resolve("dev/platform/web", "repos")
 	readme := strings.Repeat("| 🏴‍☠️ ", 5_000) + "\n\nthe end of it\n\n" + strings.Repeat("W", 100_000)
 	for name, text := range map[string]string{"10 MB": strings.Repeat("x", 10<<20), "NUL": "a\x00b"} {
-		if status := s.ask(t, http.MethodPatch, "/registry/v2beta1/repos/"+repo+"/readme", map[string]string{"content": text}); status/100 != 4 {
+		if status := s.ask(t, http.MethodPatch, "/registry/v2beta1/repos/"+repo+"/readme",
+			map[string]string{"content": text}); status/100 != 4 {
 			t.Errorf("a readme of %s is answered %d", name, status)
 		}
 	}
-	if status := s.ask(t, http.MethodPatch, "/registry/v2beta1/repos/"+repo+"/readme", map[string]string{"content": readme}); status != http.StatusOK {
+	if status := s.ask(t, http.MethodPatch, "/registry/v2beta1/repos/"+repo+"/readme",
+		map[string]string{"content": readme}); status != http.StatusOK {
 		t.Fatalf("a readme of %d bytes is answered %d", len(readme), status)
 	}
-	p.advise("left", strings.Repeat(hostile+" 🏴‍☠️ ", 2_000)+strings.Repeat("W", 50_000), "https://example.com/left")
+	p.advise("left", strings.Repeat(hostile+" 🏴‍☠️ ", 2_000)+strings.Repeat("W", 50_000),
+		"https://example.com/left")
 	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
 	said := b.complaints()
 	for _, v := range []struct{ name, path, text string }{

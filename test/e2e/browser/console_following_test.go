@@ -2,8 +2,8 @@ package browser_test
 
 import "testing"
 
-// TestConsoleFollowing sees how a repo stands that follows another, has the two compared, and lets it follow no longer. One
-// who may only look sees no buttons, and is refused by the API.
+// TestConsoleFollowing shows the sync status of a repo, compares the repo with its source, and stops the sync. A viewer
+// sees no buttons, and the API refuses their requests.
 func TestConsoleFollowing(t *testing.T) { onBoth(t, walkFollowing) }
 
 func walkFollowing(t *testing.T, s *site) {

@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestConsoleSigners trusts a signer in an organization, sees that it counts in a folder until the folder has one of its own,
-// and deletes it. One who may only look sees no buttons, and is refused by the API.
+// TestConsoleSigners adds a signer to an organization, checks that it counts in a folder until the folder has its own
+// signer, and deletes it. A viewer sees no buttons, and the API refuses their requests.
 func TestConsoleSigners(t *testing.T) { onBoth(t, walkSigners) }
 
 func walkSigners(t *testing.T, s *site) {
@@ -43,7 +43,7 @@ func walkSigners(t *testing.T, s *site) {
 
 	b.open(s.BaseURL + below)
 	b.read("This group has no signer that you can see, so the signers of dev apply to it.")
-	b.lacks("Delete…") // it is not of this group
+	b.lacks("Delete…") // the signer belongs to another group
 	b.judge("signers-above")
 	b.press("Trust a signer…")
 	b.choose("It signs with", "an identity, without a key")
@@ -74,7 +74,8 @@ func walkSigners(t *testing.T, s *site) {
 	eve.lacks("Delete…", "Trust a signer…")
 	signer := p.run("registry", "signers", "list", "--parent", "/dev", "-o", "id")
 	eve.refused("DELETE", "/oci/v1/signers/"+signer, "")
-	eve.refused("POST", "/oci/v1/signers/"+s.OrganizationUID, `{"name": "eve", "key": "`+strings.ReplaceAll(key, "\n", `\n`)+`"}`)
+	eve.refused("POST", "/oci/v1/signers/"+s.OrganizationUID,
+		`{"name": "eve", "key": "`+strings.ReplaceAll(key, "\n", `\n`)+`"}`)
 
 	b.open(s.BaseURL + organization)
 	b.press("Delete release")

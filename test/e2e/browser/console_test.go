@@ -38,14 +38,16 @@ func (s *site) push(t *testing.T, repo, tag, version string) string {
 	}})
 }
 
-// pushWith pushes such an image with more in its configuration.
+// pushWith is like push, with more fields in the configuration of the image.
 func (s *site) pushWith(t *testing.T, repo, tag, version string, more map[string]any) string {
 	t.Helper()
 	var layer bytes.Buffer
 	zip := gzip.NewWriter(&layer)
 	archive := tar.NewWriter(zip)
 	text := fmt.Sprintf(`{"name": "left", "version": %q}`, version)
-	err := archive.WriteHeader(&tar.Header{Name: "app/node_modules/left/package.json", Mode: 0o644, Size: int64(len(text))})
+	err := archive.WriteHeader(&tar.Header{
+		Name: "app/node_modules/left/package.json", Mode: 0o644, Size: int64(len(text)),
+	})
 	if err == nil {
 		_, err = archive.Write([]byte(text))
 	}
@@ -57,7 +59,9 @@ func (s *site) pushWith(t *testing.T, repo, tag, version string, more map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := map[string]any{"architecture": "amd64", "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []any{}}}
+	about := map[string]any{
+		"architecture": "amd64", "os": "linux", "rootfs": map[string]any{"type": "layers", "diff_ids": []any{}},
+	}
 	maps.Copy(about, more)
 	config, err := json.Marshal(about)
 	if err != nil {
@@ -68,7 +72,8 @@ func (s *site) pushWith(t *testing.T, repo, tag, version string, more map[string
 		"layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": %q, "size": %d}]}`,
 		digestOf(config), len(config), digestOf(layer.Bytes()), layer.Len())
 	for _, blob := range [][]byte{config, layer.Bytes()} {
-		s.send(t, http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+url.QueryEscape(digestOf(blob)), "application/octet-stream", blob)
+		s.send(t, http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+url.QueryEscape(digestOf(blob)),
+			"application/octet-stream", blob)
 	}
 	s.send(t, http.MethodPut, "/v2/"+repo+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", manifest)
 	return digestOf(manifest)
@@ -76,7 +81,7 @@ func (s *site) pushWith(t *testing.T, repo, tag, version string, more map[string
 
 func digestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-// send sends something to the registry, which must take it.
+// send sends a request to the registry, which must accept it.
 func (s *site) send(t *testing.T, method, path, contentType string, body []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.BaseURL+path, bytes.NewReader(body))
@@ -89,13 +94,13 @@ func (s *site) send(t *testing.T, method, path, contentType string, body []byte)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }() // nobody reads it
+	defer func() { _ = answer.Body.Close() }() // the body is not read
 	if answer.StatusCode >= 300 {
 		t.Fatalf("%s %s: %s", method, path, answer.Status)
 	}
 }
 
-// ask sends a call of the API as the owner, and returns its status.
+// ask sends a request to the API as the owner, and returns the status of the response.
 func (s *site) ask(t *testing.T, method, path string, body any) int {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -112,22 +117,23 @@ func (s *site) ask(t *testing.T, method, path string, body any) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }() // nobody reads it
+	defer func() { _ = answer.Body.Close() }() // the body is not read
 	return answer.StatusCode
 }
 
 const hostile = `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">`
 
-// furnish gives the organization something of everything that the console shows: folders, one of
-// them with a hostile name, a workload with a role, images, an advisory about them, an exception, a
-// rule and a feed.
+// furnish creates at least one resource of each kind that the console shows: folders, one of them with a hostile
+// name, a workload with a role, images, an advisory about them, an exception, a rule and a feed.
 func (s *site) furnish(t *testing.T) {
 	t.Helper()
 	p := s.owner(t)
 	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", hostile+strings.Repeat("W", 300))
 	p.run("iam", "groups", "create", "edge", "--parent", "dev/platform")
-	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
-	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci", "--role", "registry.push")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com",
+		"--subject", "main")
+	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci",
+		"--role", "registry.push")
 	p.run("iam", "roles", "create", "releaser", "--parent", "dev", "--capability", "tag.list,tag.create")
 	old := s.push(t, "dev/platform/web", "v1", "1.2.0")
 	digest := s.push(t, "dev/platform/web", "v2", "1.3.0")
@@ -137,15 +143,20 @@ func (s *site) furnish(t *testing.T) {
 	p.run("auth", "pull-token", "create", "--group", "dev/platform", "--name", "laptop", "--life", "1d")
 	p.run("iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1d", "--email", "soon@example.com")
 	p.run("iam", "role-bindings", "create", "--parent", "dev", "--identity", s.OwnerUID, "--role", "viewer", "--for", "1d")
-	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci", "--role", "viewer", "--for", "1d")
+	p.run("iam", "role-bindings", "create", "--parent", "dev/platform", "--identity", "dev/platform/ci",
+		"--role", "viewer", "--for", "1d")
 	s.attach(t, "dev/platform/web", digest)
 	p.advise("left \u202eis not right "+hostile, strings.Repeat(hostile+" \u202eabc ", 200), "javascript:window.hacked=1")
 	p.run("advisories", "feeds", "create", "broken", "--parent", "dev", "--address", "https://feeds.invalid/osv.zip")
-	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d", "--reason", hostile)
+	p.run("findings", "exceptions", "create", "CVE-2026-9999", "--on", "dev/platform", "--until", "30d",
+		"--reason", hostile)
 	p.run("findings", "rules", "create", "--parent", "dev", "--min-severity", "critical")
-	p.run("iam", "invites", "create", "--parent", "dev/platform", "--role", "viewer", "--ttl", "7d", "--email", "ann@example.com", "--single-use")
+	p.run("iam", "invites", "create", "--parent", "dev/platform", "--role", "viewer", "--ttl", "7d",
+		"--email", "ann@example.com", "--single-use")
 	s.deny(t, p.resolve("dev/platform/ci", "identities"))
-	p.run("iam", "identity-providers", "create", "sso", "--parent", "dev", "--issuer", "https://sso.invalid", "--client-id", "holdfast", "--pkce", "--groups-claim", "groups", "--default-role", "viewer", "--description", hostile)
+	p.run("iam", "identity-providers", "create", "sso", "--parent", "dev", "--issuer", "https://sso.invalid",
+		"--client-id", "holdfast", "--pkce", "--groups-claim", "groups", "--default-role", "viewer",
+		"--description", hostile)
 	p.run("iam", "group-mappings", "create", hostile, "--provider", "sso", "--role", "editor")
 	p.run("events", "subscriptions", "create", "https://hooks.invalid/holdfast", "--parent", "dev")
 	p.compared()
@@ -156,24 +167,30 @@ func (s *site) attach(t *testing.T, repo, subject string) {
 	t.Helper()
 	empty := []byte("{}")
 	manifest, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "artifactType": "application/vnd.dev.cosign.artifact.sig.v1+json",
-		"config": map[string]any{"mediaType": "application/vnd.oci.empty.v1+json", "digest": digestOf(empty), "size": len(empty)},
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"artifactType": "application/vnd.dev.cosign.artifact.sig.v1+json",
+		"config": map[string]any{
+			"mediaType": "application/vnd.oci.empty.v1+json", "digest": digestOf(empty), "size": len(empty),
+		},
 		"layers": []any{}, "annotations": map[string]any{"note": hostile + " \u202eabc"},
 		"subject": map[string]any{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": subject, "size": 1},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.send(t, http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+url.QueryEscape(digestOf(empty)), "application/octet-stream", empty)
-	s.send(t, http.MethodPut, "/v2/"+repo+"/manifests/"+digestOf(manifest), "application/vnd.oci.image.manifest.v1+json", manifest)
+	s.send(t, http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+url.QueryEscape(digestOf(empty)),
+		"application/octet-stream", empty)
+	s.send(t, http.MethodPut, "/v2/"+repo+"/manifests/"+digestOf(manifest), "application/vnd.oci.image.manifest.v1+json",
+		manifest)
 }
 
-// tellInventory tells that two images run, in a namespace with a hostile name, and as something
+// tellInventory reports that two images run. One is in a namespace with a hostile name. The other has a workload name
 // that a spreadsheet would compute.
 func (p *person) tellInventory(digest, old string) {
 	p.t.Helper()
 	body, err := json.Marshal(map[string]any{"place": "prod-eu", "entries": []any{map[string]any{
-		"namespace": hostile, "workload": "Deployment/web", "container": "web \u202eabc", "image": "registry.example.com/web:v2", "digest": digest, "copies": 3,
+		"namespace": hostile, "workload": "Deployment/web", "container": "web \u202eabc",
+		"image": "registry.example.com/web:v2", "digest": digest, "copies": 3,
 	}, map[string]any{"workload": "=1+1", "digest": old}}})
 	if err != nil {
 		p.t.Fatal(err)
@@ -192,7 +209,11 @@ func (p *person) advise(summary, details, reference string) {
 		"references": []any{map[string]any{"type": "WEB", "url": reference}},
 		"affected": []any{map[string]any{
 			"package": map[string]any{"ecosystem": "npm", "name": "left"},
-			"ranges":  []any{map[string]any{"type": "SEMVER", "events": []any{map[string]any{"introduced": "0"}, map[string]any{"fixed": "1.3.0"}}}},
+			"ranges": []any{
+				map[string]any{
+					"type": "SEMVER", "events": []any{map[string]any{"introduced": "0"}, map[string]any{"fixed": "1.3.0"}},
+				},
+			},
 		}},
 	})
 	if err == nil {
@@ -204,7 +225,7 @@ func (p *person) advise(summary, details, reference string) {
 	p.run("advisories", "import", file, "--group", "dev")
 }
 
-// compared waits until the first image has the finding.
+// compared waits until the first image has a finding.
 func (p *person) compared() {
 	p.t.Helper()
 	within(p.t, "the images are compared with the advisory", func() bool {
@@ -213,7 +234,7 @@ func (p *person) compared() {
 	})
 }
 
-// within waits for something that must come.
+// within waits until a condition is true, and fails the test if that takes too long.
 func within(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -227,8 +248,8 @@ func within(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// complaints collects what a page must not cause: errors and warnings on the console, which a
-// violation of the policy is too, and answers that are the server's fault.
+// complaints collects problems of a page: errors and warnings in the log of the browser, among them violations of the
+// content security policy, and responses with a server error.
 type complaints struct {
 	mu   sync.Mutex
 	said []string
@@ -263,7 +284,7 @@ func (b *tab) complaints() *complaints {
 	return c
 }
 
-// take returns what was collected since it was last asked for.
+// take returns the problems since the last call.
 func (c *complaints) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +293,7 @@ func (c *complaints) take() []string {
 	return said
 }
 
-// resolve returns the uid at a path of names.
+// resolve returns the UID of the resource at a path of names.
 func (p *person) resolve(path, kind string) string {
 	p.t.Helper()
 	var found struct{ Resources []struct{ UID string } }
@@ -283,7 +304,7 @@ func (p *person) resolve(path, kind string) string {
 	return found.Resources[0].UID
 }
 
-// console signs in on the way to a view of the console, and is led back to it.
+// console opens a view of the console and signs in. The sign-in leads back to the view.
 func (b *tab) console(s *site, path, email, password string) {
 	b.t.Helper()
 	b.unjudged = s.unjudged
@@ -295,8 +316,8 @@ func (b *tab) console(s *site, path, email, password string) {
 	}
 }
 
-// onBoth walks with both engines if HOLDFAST_TEST_WALKS is all, as make walks has it, and judges
-// on one of them how the views look. Otherwise it walks with one, which is not the same for all walks.
+// onBoth runs a test on both engines if HOLDFAST_TEST_WALKS is "all", as in make walks, and checks the look of the
+// views on one of them. Otherwise it runs the test on one engine, which depends on the test.
 func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	t.Helper()
 	all, second := os.Getenv("HOLDFAST_TEST_WALKS") == "all", len(t.Name())%2 == 1
@@ -317,9 +338,8 @@ func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	}
 }
 
-// TestConsole walks through every view as an owner, with both engines, and judges how they look: on
-// one in the light of a desktop and in the dark of a phone, and on the other, in make walks, the
-// other way around.
+// TestConsole opens every view as an owner, and checks how they look. On one engine the desktop is light and the
+// phone is dark. In make walks, the other engine has the opposite schemes.
 func TestConsole(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
@@ -364,22 +384,42 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"tree-filter", "/console/tree?name=ed", "Tree", "dev/platform/edge"},
 		{"tree-filter-path", "/console/tree?name=dev%2Fplat", "Tree", "dev/platform"},
 		{"access", "/console/access?capability=repo.create", "Access", "here"},
-		{"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "Yes"},
-		{"access-why-not", "/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access", "It can be granted by"},
-		{"access-then", "/console/access?capability=tag.create&identity=" + ci + "&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "could tag.create in dev/platform"},
-		{"access-who-then", "/console/access?capability=tag.create&at=" + now + "&place=" + group[len("/console/groups/"):], "Access", "Who could tag.create here"},
+		{
+			"access-why", "/console/access?capability=tag.create&identity=" + ci + "&place=" + group[len("/console/groups/"):],
+			"Access", "Yes",
+		},
+		{
+			"access-why-not",
+			"/console/access?capability=groups.delete&identity=" + ci + "&place=" + group[len("/console/groups/"):], "Access",
+			"It can be granted by",
+		},
+		{
+			"access-then",
+			"/console/access?capability=tag.create&identity=" + ci + "&at=" + now + "&place=" + group[len("/console/groups/"):],
+			"Access", "could tag.create in dev/platform",
+		},
+		{
+			"access-who-then", "/console/access?capability=tag.create&at=" + now + "&place=" + group[len("/console/groups/"):],
+			"Access", "Who could tag.create here",
+		},
 		{"access-diff", "/console/access?show=diff&from=" + begun + "&to=" + now, "Access", "registry.push"},
 		{"access-unused", "/console/access?show=unused&kind=UNUSED_KIND_GROUP_INVITE&since=3600s", "Access",
 			"Everything that you may see is used"},
 		{"access-unused-roles", "/console/access?show=unused", "Access", "Use is recorded since"},
 		{"access-reach", "/console/access?show=reach&capability=tag.create&identity=" + ci, "Access", "registry.push"},
-		{"access-reach-nothing", "/console/access?show=reach&capability=groups.delete&identity=" + ci, "Access", "No role of theirs gives groups.delete"},
+		{
+			"access-reach-nothing", "/console/access?show=reach&capability=groups.delete&identity=" + ci, "Access",
+			"No role of theirs gives groups.delete",
+		},
 		{"access-reach-me", "/console/access?show=reach", "Access", "owner"},
 		{"people", "/console/people", "People", "owner"},
 		{"invites", "/console/people?tab=invites", "People", "ann@example.com"},
 		{"joins", "/console/people?tab=joins", "People", "Nobody came"},
 		{"accounts", "/console/people?tab=accounts", "People", s.OwnerEmail},
-		{"accounts-email", "/console/people?tab=accounts&email=" + url.QueryEscape(s.OwnerEmail), "People", "e-mail: " + s.OwnerEmail},
+		{
+			"accounts-email", "/console/people?tab=accounts&email=" + url.QueryEscape(s.OwnerEmail), "People",
+			"e-mail: " + s.OwnerEmail,
+		},
 		{"person", "/console/people/" + s.OwnerUID, "Dev Owner", "this one"},
 		{"workloads", "/console/workloads", "Workloads", "https://issuer.example.com"},
 		{"workloads-token", "/console/workloads?tab=token", "Workloads", "It is decoded in this browser"},
@@ -428,7 +468,11 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 		{"image-runs", repo + "/images/v2?tab=runs", "v2", "prod-eu"},
 		{"image-compare", repo + "/images/v2?tab=compare&with=v1", "v2", "finding fixed"},
 		{"image-compare-kind", repo + "/images/v2?tab=compare&with=v1&kind=KIND_PACKAGE_CHANGED", "v2", "1.2.0"},
-		{"image-compare-past", repo + "/images/v2?tab=compare&with=edge&at=" + time.Now().Add(24*time.Hour).Format("2006-01-02T15:04"), "v2", "No known differences"},
+		{
+			"image-compare-past",
+			repo + "/images/v2?tab=compare&with=edge&at=" + time.Now().Add(24*time.Hour).Format("2006-01-02T15:04"), "v2",
+			"No known differences",
+		},
 		{"image-compare-nothing", repo + "/images/v2?tab=compare", "v2", "Enter a tag or a digest"},
 		{"repo-timeline", repo + "?tab=history&tag=edge", "web", "compare with the previous image"},
 		{"advisory", "/console/advisories/CVE-2026-1000", "CVE-2026-1000", "before 1.3.0"},
@@ -454,11 +498,12 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 	}
 	b.open(s.BaseURL + "/console/access?capability=tag.create&at=2020-01-01T00:00")
 	b.read("of grants begins at")
-	said.take() // the server refuses that
+	said.take() // the server refuses this request
 	b.open(s.BaseURL + "/console/advisories/GHSA-left?tab=blast")
 	b.read("Who can push a fix")
 	var saved string
-	b.run("catch what is saved", chromedp.Evaluate(`URL.createObjectURL = blob => { blob.text().then(text => window.saved = text); return "#" }`, nil))
+	b.run("catch what is saved",
+		chromedp.Evaluate(`URL.createObjectURL = blob => { blob.text().then(text => window.saved = text); return "#" }`, nil))
 	b.press("Download as CSV")
 	b.run("read it", chromedp.Poll(`window.saved`, &saved))
 	for _, want := range []string{"stage,what,id,more\r\n", "tags,dev/platform/web:v1,sha256:", ",'=1+1\r\n"} {
@@ -471,7 +516,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 	b.inspect("console")
 }
 
-// TestConsolePicture takes the picture of the documents.
+// TestConsolePicture takes the screenshot for the documents.
 func TestConsolePicture(t *testing.T) {
 	if !*update {
 		t.Skip("it is taken with -update")
@@ -479,18 +524,20 @@ func TestConsolePicture(t *testing.T) {
 	s := newSite(t)
 	p, b := s.owner(t), newTab(t)
 	p.run("iam", "groups", "create", "platform", "--parent", "dev", "--description", "What the platform team runs")
-	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com", "--subject", "main")
+	p.run("iam", "identities", "create", "ci", "--parent", "dev/platform", "--issuer", "https://issuer.example.com",
+		"--subject", "main")
 	p.run("iam", "invites", "create", "--parent", "dev", "--role", "owner", "--ttl", "7d")
 	s.push(t, "dev/platform/web", "v1", "1.2.0")
 	s.push(t, "dev/platform/api", "v7", "1.2.0")
-	p.advise("Prototype pollution in left", "A crafted object changes the prototype of all others.", "https://example.com/left")
+	p.advise("Prototype pollution in left", "A crafted object changes the prototype of all others.",
+		"https://example.com/left")
 	p.compared()
 	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
 	b.read("CVE-2026-1000")
 	b.shootTo(filepath.Join("..", "..", "..", "docs", "console", "home.png"), 1280, "light")
 }
 
-// commands returns what "As a command" shows.
+// commands returns the commands that "As a command" shows.
 func (b *tab) commands() (shown []string) {
 	b.t.Helper()
 	b.run("ask for the command", chromedp.Evaluate(`new Promise(done => {
@@ -508,10 +555,10 @@ func (b *tab) commands() (shown []string) {
 	return shown
 }
 
-// shell runs a line that the console shows, as somebody who pastes it into a terminal.
+// shell runs a command line that the console shows, as in a terminal.
 func (p *person) shell(view, line string) {
 	p.t.Helper()
-	if strings.Contains(line, "ORGANIZATION") { // for people to fill in
+	if strings.Contains(line, "ORGANIZATION") { // a placeholder that people replace
 		return
 	}
 	holdfast := p.command(p.t.Context())
@@ -524,13 +571,14 @@ func (p *person) shell(view, line string) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", strings.Replace(line, "curl ", "curl --fail-with-body -sS ", 1))
 	cmd.Env = append(holdfast.Env, "PATH="+p.folder+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	if no := strings.HasPrefix(line, "holdfast iam can ") && cmd.ProcessState.ExitCode() == 3; err != nil && !no { // no is an answer
+	// The answer "no" has exit code 3.
+	if no := strings.HasPrefix(line, "holdfast iam can ") && cmd.ProcessState.ExitCode() == 3; err != nil && !no {
 		p.t.Errorf("%s shows the command\n%s\n%v: %s", view, line, err, out)
 	}
 }
 
-// judge holds the rules of accessibility against a view, on a desktop and on a phone, each in one
-// of the tab's schemes: all rules in the light, contrast in the dark.
+// judge checks the accessibility of a view on a desktop and on a phone, each in one of the tab's color schemes: all
+// rules in the light scheme, and contrast in the dark one.
 func (b *tab) judge(name string) {
 	b.t.Helper()
 	if b.unjudged {
@@ -548,7 +596,7 @@ func (b *tab) judge(name string) {
 	b.run("back to the desktop", chromedp.EmulateViewport(1280, 800), b.scheme("light"))
 }
 
-// keep takes a picture of a view of the console if somebody wants to look at it.
+// keep takes a screenshot of a view of the console, if the flag asks for screenshots.
 func (b *tab) keep(name string, width int64, scheme string) {
 	b.t.Helper()
 	if *pictures == "" {
@@ -557,17 +605,19 @@ func (b *tab) keep(name string, width int64, scheme string) {
 	b.shootTo(filepath.Join(*pictures, fmt.Sprintf("console-%s-%d-%s.png", name, width, scheme)), width, scheme)
 }
 
-// unharmed fails the test if the text of somebody else has run as a script.
+// unharmed fails the test if the text of another person has run as a script.
 func (b *tab) unharmed(name string) {
 	b.t.Helper()
 	var harmed bool
-	b.run("look for harm", chromedp.Evaluate(`!!window.hacked || !!document.querySelector("main img, main script, a[href^='javascript']")`, &harmed))
+	b.run("look for harm",
+		chromedp.Evaluate(`!!window.hacked || !!document.querySelector("main img, main script, a[href^='javascript']")`,
+			&harmed))
 	if harmed {
 		b.t.Errorf("%s: the text of somebody else is part of the page", name)
 	}
 }
 
-// TestConsoleKeys moves through the console without a mouse, and back.
+// TestConsoleKeys moves forward and back through the console without a mouse.
 func TestConsoleKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -576,8 +626,12 @@ func TestConsoleKeys(t *testing.T) {
 	b.console(s, "/console/", s.OwnerEmail, s.OwnerPassword)
 	b.see("Home")
 	var names []string
-	b.run("read the navigation", chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
-	if want := []string{"Home", "Search", "Tree", "Access", "People", "Workloads", "Sign-in", "Repos", "Vulnerabilities", "Audit", "Events", "Account", "Operator"}; !slices.Equal(names, want) {
+	b.run("read the navigation",
+		chromedp.Evaluate(`[...document.querySelectorAll('nav[aria-label="Console"] a')].map(a => a.innerText)`, &names))
+	if want := []string{
+		"Home", "Search", "Tree", "Access", "People", "Workloads", "Sign-in", "Repos", "Vulnerabilities", "Audit", "Events",
+		"Account", "Operator",
+	}; !slices.Equal(names, want) {
 		t.Errorf("the navigation has %q, want %q", names, want)
 	}
 	b.press("Tree")
@@ -619,7 +673,8 @@ func TestConsoleKeys(t *testing.T) {
 	b.read("river")
 	b.run("go to the table", chromedp.Focus(`[role="region"][aria-label="Folders"]`, chromedp.ByQuery))
 	for _, move := range []struct{ key, want string }{
-		{kb.ArrowDown, "platform"}, {kb.ArrowDown, "quay"}, {kb.End, "river"}, {kb.ArrowDown, "river"}, {kb.ArrowUp, "quay"}, {kb.Home, "platform"},
+		{kb.ArrowDown, "platform"}, {kb.ArrowDown, "quay"}, {kb.End, "river"}, {kb.ArrowDown, "river"},
+		{kb.ArrowUp, "quay"}, {kb.Home, "platform"},
 	} {
 		b.keys(move.key)
 		var on string

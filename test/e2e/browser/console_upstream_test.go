@@ -10,13 +10,15 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestConsoleUpstreams has a group fetch from a registry, sees that the registry fails, changes it and takes it away. The
-// password is never shown. One who may only look sees no buttons, and is refused by the API.
+// TestConsoleUpstreams adds an upstream to a group, sees that the upstream fails, changes it and deletes it. The
+// password is never shown. A viewer sees no buttons, and the API refuses their requests.
 func TestConsoleUpstreams(t *testing.T) { onBoth(t, walkUpstreams) }
 
 func walkUpstreams(t *testing.T, s *site) {
 	const secret = "robot:s3cret-of-far"
-	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
 	defer far.Close()
 	p, b := s.owner(t), newTab(t)
 	p.run("iam", "groups", "create", "mirror", "--parent", "dev")
@@ -43,7 +45,7 @@ func walkUpstreams(t *testing.T, s *site) {
 	b.closed()
 	b.read("with a password")
 	b.read("no failure")
-	b.lacks("Fetch from a registry…") // a group has one
+	b.lacks("Fetch from a registry…") // a group has at most one upstream
 
 	s.pull(t, "dev/mirror/library/app", http.StatusBadGateway)
 	b.reload("it answers with status 500")
@@ -57,10 +59,12 @@ func walkUpstreams(t *testing.T, s *site) {
 	b.closed()
 	b.read("5 min")
 	b.read("with a password")
-	b.read("no failure") // it is another upstream now
+	b.read("no failure") // the upstream was changed, so it has no failures yet
 	p.shell("the same change", command)
 	var page string
-	b.run("look for the password", chromedp.Evaluate(`document.documentElement.outerHTML + [...document.querySelectorAll("input")].map(i => i.value)`, &page))
+	b.run("look for the password",
+		chromedp.Evaluate(`document.documentElement.outerHTML + [...document.querySelectorAll("input")].map(i => i.value)`,
+			&page))
 	if strings.Contains(page, "s3cret") {
 		t.Error("the page has the password")
 	}
@@ -74,10 +78,12 @@ func walkUpstreams(t *testing.T, s *site) {
 	eve.refused("PATCH", "/oci/v1/upstreams/"+upstream+"?updateMask=address", `{"address": "https://evil.example.com"}`)
 
 	b.press("Change far")
-	b.run("take the password away", chromedp.Click(`//label[contains(., "Remove the password")]/input`, chromedp.NodeVisible))
+	b.run("take the password away",
+		chromedp.Click(`//label[contains(., "Remove the password")]/input`, chromedp.NodeVisible))
 	b.press("Save")
 	b.closed()
-	if got := p.run("registry", "upstreams", "list", "--parent", "dev/mirror", "--jq", ".[0].hasCredentials"); got == "true" {
+	if got := p.run("registry", "upstreams", "list", "--parent", "dev/mirror",
+		"--jq", ".[0].hasCredentials"); got == "true" {
 		t.Error("it still has a password")
 	}
 	b.press("Delete far")
@@ -88,7 +94,7 @@ func walkUpstreams(t *testing.T, s *site) {
 	b.read("Nothing here is fetched from another registry")
 }
 
-// pull asks for the manifest v1 of a repo.
+// pull requests the manifest v1 of a repo.
 func (s *site) pull(t *testing.T, repo string, want int) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+"/v2/"+repo+"/manifests/v1", nil)

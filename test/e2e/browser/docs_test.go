@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestReference walks the reference of the API: it fits a phone, has text before links,
-// and finds a call. The rules of accessibility are held against a page of what was found,
-// which has all that the whole page has, because that would take a minute.
+// TestReference opens the reference of the API: it fits a phone, has text before links, and its search finds a call.
+// The accessibility rules are checked on a page of search results, which has all kinds of elements. A check of the
+// whole page would take a minute.
 func TestReference(t *testing.T) {
 
 	s, b := newSite(t), newTab(t)
@@ -39,7 +39,7 @@ func TestReference(t *testing.T) {
 	b.inspect("docs")
 }
 
-// TestDescription has a public linter check the description of the API.
+// TestDescription checks the description of the API with a public linter.
 func TestDescription(t *testing.T) {
 
 	needs(t)

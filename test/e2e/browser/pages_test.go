@@ -19,15 +19,14 @@ import (
 
 var pictures = flag.String("pictures", "", "folder to put pictures of all views into, to look at them")
 
-// A view is a page in a state of its own.
+// A view is a page in one of its states.
 type view struct {
-	file    string // of the page, in this repository
-	picture bool   // docs/sign-in has a picture of it
+	file    string // file of the page in this repository
+	picture bool   // docs/sign-in has a screenshot of it
 }
 
-// views are all pages in the states that look different. A test stands before each
-// of them and inspects it; a page that is in no row, or that no test has inspected,
-// fails the tests.
+// views are all pages in their different states. A test opens and inspects each of them. The tests fail if a page has
+// no row, or if no test has inspected a view.
 var views = map[string]view{
 	"signin":           {"internal/signin/site/pages/signin.html", true},
 	"signin-wrong":     {"internal/signin/site/pages/signin.html", true},
@@ -71,7 +70,7 @@ var views = map[string]view{
 	"console":          {"console/index.html", false},
 }
 
-// inspected are the views that a test has stood before.
+// inspected are the views that a test has inspected.
 var inspected sync.Map
 
 // TestEveryPageIsListed fails if a page has no row in views, or a row no page.
@@ -87,7 +86,8 @@ func TestEveryPageIsListed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if name := d.Name(); d.IsDir() && (name == "node_modules" || name == "bin" || name == "dist" || name == ".git" || name == "testdata") {
+		if name := d.Name(); d.IsDir() &&
+			(name == "node_modules" || name == "bin" || name == "dist" || name == ".git" || name == "testdata") {
 			return fs.SkipDir
 		}
 		file, err := filepath.Rel(root, path)
@@ -125,15 +125,14 @@ func notInspected() (missing []string) {
 	return missing
 }
 
-// schemes and widths are what every page is inspected in.
+// Every page is inspected in these color schemes and widths.
 var (
 	schemes = []string{"light", "dark"}
 	widths  = []int64{1280, 390}
 )
 
-// inspect checks a page that a person stands before: it breaks no rule of
-// accessibility and need not be scrolled sideways, in light and in dark, on a desktop
-// and on a phone. With -update it takes the pictures of the documents.
+// inspect checks the page that is open: it breaks no accessibility rule and does not scroll sideways, in the light
+// and the dark scheme, on a desktop and on a phone. With -update it takes the screenshots for the documents.
 func (b *tab) inspect(name string) {
 	b.t.Helper()
 	v, ok := views[name]
@@ -147,7 +146,7 @@ func (b *tab) inspect(name string) {
 	if strings.HasPrefix(v.file, "internal/signin/site/") && shown != base {
 		b.t.Errorf("%s shows the page %q, want %q\n%s", name, shown, base, b.shown())
 	}
-	b.run("let the rules run", emulation.SetScriptExecutionDisabled(false)) // those of the page have not
+	b.run("let the rules run", emulation.SetScriptExecutionDisabled(false)) // the scripts of the page have not run
 	b.loadRules()
 	for _, width := range widths {
 		b.run("resize", chromedp.EmulateViewport(width, 800))
@@ -168,7 +167,7 @@ func (b *tab) inspect(name string) {
 	}
 }
 
-// loadRules loads the rules of accessibility into the page.
+// loadRules loads the accessibility rules into the page.
 func (b *tab) loadRules() {
 	b.t.Helper()
 	source, err := axe()
@@ -178,8 +177,8 @@ func (b *tab) loadRules() {
 	b.run("load the rules", chromedp.Evaluate(source+"; undefined", nil))
 }
 
-// obeys fails the test if the page breaks a rule of accessibility. In the dark only
-// contrast is checked: the other rules do not depend on colors.
+// obeys fails the test if the page breaks an accessibility rule. In the dark scheme it checks only contrast, because
+// the other rules do not depend on colors.
 func (b *tab) obeys(name string, width int64, scheme string) {
 	b.t.Helper()
 	options := `{resultTypes: ["violations"]}`
@@ -195,7 +194,7 @@ func (b *tab) obeys(name string, width int64, scheme string) {
 	}
 }
 
-// fits fails the test if the page must be scrolled sideways.
+// fits fails the test if the page scrolls sideways.
 func (b *tab) fits(name string, width int64) {
 	b.t.Helper()
 	var needs int64

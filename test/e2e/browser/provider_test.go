@@ -35,7 +35,7 @@ func upstream(t *testing.T, address, name string, args ...string) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err == nil { // it is killed, which is an error
+		if err := <-ended; err == nil { // the process is killed, which is an error
 			t.Errorf("%s has ended by itself: %s", name, said.String())
 		}
 	})
@@ -65,12 +65,11 @@ func answers(t *testing.T, address string) bool {
 	if err != nil {
 		return false
 	}
-	_ = resp.Body.Close() // only the status counts
+	_ = resp.Body.Close() // only the status matters
 	return resp.StatusCode == http.StatusOK
 }
 
-// redirectAddress is where every provider must send people back to. It is known
-// before there is one.
+// redirectAddress returns the redirect address of all providers. It is known before a provider exists.
 func redirectAddress(p *person) string {
 	p.t.Helper()
 	return strings.TrimSpace(p.run("iam", "identity-providers", "redirect-address"))
@@ -79,7 +78,8 @@ func redirectAddress(p *person) string {
 // signInAtDex fills in the form of dex.
 func (b *tab) signInAtDex() {
 	b.t.Helper()
-	b.run("sign in at dex", chromedp.WaitVisible("#login", chromedp.ByQuery), chromedp.SendKeys("#login", "ann@example.com", chromedp.ByQuery),
+	b.run("sign in at dex", chromedp.WaitVisible("#login", chromedp.ByQuery),
+		chromedp.SendKeys("#login", "ann@example.com", chromedp.ByQuery),
 		chromedp.SendKeys("#password", "ann's at dex", chromedp.ByQuery), chromedp.Click("#submit-login", chromedp.ByQuery))
 }
 
@@ -93,9 +93,12 @@ func TestDex(t *testing.T) {
 	}
 	upstream(t, address, testprogram.Path(t, "browser-dex"), "-listen", address, "-client-secret", "the secret of dex",
 		"-redirect", redirectAddress(owner), "-email", "ann@example.com", "-password", "ann's at dex")
-	provider := owner.run("iam", "identity-providers", "create", "dex", "--wizard", "--recipe", "other", "--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
-		"--client-secret-file", secret, "--scope", "email", "--scope", "profile", "--scope", "groups", "--groups-claim", "groups", "--default-role", "viewer", "-o", "id")
-	if trial := regexp.MustCompile(`http://localhost:\S+`).FindAllString(owner.run("iam", "identity-providers", "test", provider), -1); len(trial) > 0 {
+	provider := owner.run("iam", "identity-providers", "create", "dex", "--wizard", "--recipe", "other",
+		"--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast", "--client-secret-file", secret,
+		"--scope", "email", "--scope", "profile", "--scope", "groups", "--groups-claim", "groups",
+		"--default-role", "viewer", "-o", "id")
+	tested := owner.run("iam", "identity-providers", "test", provider)
+	if trial := regexp.MustCompile(`http://localhost:\S+`).FindAllString(tested, -1); len(trial) > 0 {
 		b.open(trial[len(trial)-1])
 		b.signInAtDex()
 		b.see("dex works")
@@ -120,16 +123,18 @@ func TestDex(t *testing.T) {
 	}
 	b.press("Your account, and where you are signed in")
 	b.see("Your account")
-	for _, want := range []string{"editor on dev", "From your group eng at dex", "viewer on dev", "What dex gives to newcomers"} {
+	for _, want := range []string{
+		"editor on dev", "From your group eng at dex", "viewer on dev", "What dex gives to newcomers",
+	} {
 		b.read(want)
 	}
 	b.inspect("account-provider")
 	b.signOut(s)
 	b.press("Sign in again")
 	b.see("Sign in")
-	b.firstWay("Continue with dex (dev)") // which the browser remembers
+	b.firstWay("Continue with dex (dev)") // the browser remembers the provider
 	b.inspect("signin-provider")
-	c := newTab(t) // another browser does not, until the organization is named
+	c := newTab(t) // another browser does not, until the person names the organization
 	c.open(s.BaseURL + "/signin")
 	c.see("Sign in")
 	c.firstWay("")
@@ -140,17 +145,20 @@ func TestDex(t *testing.T) {
 	c.signInAtDex()
 	c.see("Your account")
 	me := ann.run("auth", "status", "-o", "id")
-	if got := owner.run("iam", "role-bindings", "list", "--identity", me, "--columns", "role"); !strings.Contains(got, "viewer") || !strings.Contains(got, "editor") {
+	if got := owner.run("iam", "role-bindings", "list", "--identity", me,
+		"--columns", "role"); !strings.Contains(got, "viewer") || !strings.Contains(got, "editor") {
 		t.Errorf("roles = %s, want viewer (the default) and editor (of the group)", got)
 	}
 }
 
-// firstWay fails the test unless the page offers this provider before everything
-// else, or none.
+// firstWay fails the test unless the page offers this provider first. If want is "", the page must not offer a provider
+// first.
 func (b *tab) firstWay(want string) {
 	b.t.Helper()
 	var got string
-	b.run("find the first way", chromedp.Evaluate(`(e => e?.classList.contains("button") ? e.innerText.trim() : "")(document.querySelector("main .button, main input:not([type=hidden])"))`, &got))
+	b.run("find the first way",
+		chromedp.Evaluate(`(e => e?.classList.contains("button") ? e.innerText.trim() : "")(`+
+			`document.querySelector("main .button, main input:not([type=hidden])"))`, &got))
 	if got != want {
 		b.t.Errorf("the first way to sign in is %q, want %q", got, want)
 	}
@@ -163,7 +171,8 @@ func TestCertifiedProvider(t *testing.T) {
 	address := testkit.FreeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
 	upstream(t, address, testprogram.Path(t, "node/bin/node"), "provider.mjs", port, "holdfast", redirectAddress(owner))
-	owner.run("iam", "identity-providers", "create", "certified", "--wizard", "--recipe", "other", "--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
+	owner.run("iam", "identity-providers", "create", "certified", "--wizard", "--recipe", "other",
+		"--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
 		"--pkce", "--scope", "email", "--scope", "profile", "--default-role", "viewer", "-o", "id")
 
 	l := ben.login()
@@ -172,8 +181,10 @@ func TestCertifiedProvider(t *testing.T) {
 	b.fill("Organization or work e-mail", "dev")
 	b.press("Continue")
 	b.press("Continue with certified")
-	b.run("sign in there", chromedp.WaitVisible(`input[name=login]`, chromedp.ByQuery), chromedp.SendKeys(`input[name=login]`, "ben", chromedp.ByQuery),
-		chromedp.SendKeys(`input[name=password]`, "any", chromedp.ByQuery), chromedp.Click(`button[type=submit]`, chromedp.ByQuery),
+	b.run("sign in there", chromedp.WaitVisible(`input[name=login]`, chromedp.ByQuery),
+		chromedp.SendKeys(`input[name=login]`, "ben", chromedp.ByQuery),
+		chromedp.SendKeys(`input[name=password]`, "any", chromedp.ByQuery),
+		chromedp.Click(`button[type=submit]`, chromedp.ByQuery),
 		chromedp.WaitVisible(`//button[contains(., "Continue")]`), chromedp.Click(`//button[contains(., "Continue")]`))
 	b.see("You are signed in")
 	l.succeeds()

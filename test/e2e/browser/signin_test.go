@@ -50,8 +50,7 @@ func TestSignIn(t *testing.T) {
 	b.leavesNothing(t, s)
 }
 
-// leavesNothing fails the test if a secret of the sign-in stayed behind: in the
-// history of the browser, or in the server's log.
+// leavesNothing fails the test if a secret of the sign-in is in the history of the browser or in the log of the server.
 func (b *tab) leavesNothing(t *testing.T, s *site) {
 	t.Helper()
 	b.run("read the history", chromedp.ActionFunc(func(ctx context.Context) error {
@@ -75,15 +74,17 @@ func (b *tab) leavesNothing(t *testing.T, s *site) {
 	}
 }
 
-// TestShowPassword shows a password that was typed, and hides it again before it is
-// sent, because browsers store only what is a password then.
+// TestShowPassword shows the typed password. The page hides it again before it is sent, because browsers only store the
+// content of password fields.
 func TestShowPassword(t *testing.T) {
 	t.Parallel()
 	s, b := newSite(t), newTab(t)
 	b.open(s.BaseURL + "/signin")
 	b.see("Sign in")
 	b.fill("Password", "almost right")
-	for _, step := range []struct{ button, kind string }{{"Show password", "text"}, {"Hide password", "password"}, {"Show password", "text"}} {
+	for _, step := range []struct{ button, kind string }{
+		{"Show password", "text"}, {"Hide password", "password"}, {"Show password", "text"},
+	} {
 		b.press(step.button)
 		if got := b.attribute("#password", "type"); got != step.kind {
 			t.Errorf("after %q the field is a %s, want %s", step.button, got, step.kind)
@@ -105,7 +106,7 @@ func TestShowPassword(t *testing.T) {
 	}
 }
 
-// attribute is a property of an element.
+// attribute returns a property of an element.
 func (b *tab) attribute(selector, name string) (value string) {
 	b.t.Helper()
 	b.run("read "+selector, chromedp.JavascriptAttribute(selector, name, &value, chromedp.ByQuery))
@@ -118,17 +119,20 @@ func (b *tab) title() (text string) {
 	return text
 }
 
-// visible reports whether an element takes any room on the page.
+// visible reports whether an element is displayed on the page.
 func (b *tab) visible(selector string) (is bool) {
 	b.t.Helper()
-	b.run("look for "+selector, chromedp.Evaluate(fmt.Sprintf(`!!document.querySelector(%q)?.getClientRects().length`, selector), &is))
+	b.run("look for "+selector,
+		chromedp.Evaluate(fmt.Sprintf(`!!document.querySelector(%q)?.getClientRects().length`, selector), &is))
 	return is
 }
 
 // inView reports whether a person sees an element without scrolling.
 func (b *tab) inView(selector string) (is bool) {
 	b.t.Helper()
-	b.run("look for "+selector, chromedp.Evaluate(fmt.Sprintf(`(r => r.top >= 0 && r.bottom <= innerHeight && r.height > 0)(document.querySelector(%q).getBoundingClientRect())`, selector), &is))
+	b.run("look for "+selector,
+		chromedp.Evaluate(fmt.Sprintf(`(r => r.top >= 0 && r.bottom <= innerHeight && r.height > 0)(`+
+			`document.querySelector(%q).getBoundingClientRect())`, selector), &is))
 	return is
 }
 
@@ -161,7 +165,7 @@ func TestSignInByKeyboard(t *testing.T) {
 	p.works()
 }
 
-// tabTo presses the tab key until something has the focus.
+// tabTo presses the tab key until the element with a name has the focus.
 func (b *tab) tabTo(name string) {
 	b.t.Helper()
 	var passed []string
@@ -182,7 +186,8 @@ func TestWrongPassword(t *testing.T) {
 	b.run("on a phone", chromedp.EmulateViewport(390, 700))
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, "not the password at all")
-	beside := `form[action="/signin/password"] #password-wrong[role=alert]` // where the person has just typed
+	// next to the field in which the person has typed
+	beside := `form[action="/signin/password"] #password-wrong[role=alert]`
 	b.run("see the problem", chromedp.WaitVisible(beside, chromedp.ByQuery))
 	if got := b.focused(); got != "Password" {
 		t.Errorf("the focus is on %q, want Password", got)
@@ -194,7 +199,7 @@ func TestWrongPassword(t *testing.T) {
 		t.Error("a person with a phone has to look for the reason")
 	}
 	b.inspect("signin-wrong")
-	b.signIn(s.OwnerEmail, s.OwnerPassword) // the sign-in is not lost
+	b.signIn(s.OwnerEmail, s.OwnerPassword) // the sign-in continues
 	b.see("You are signed in")
 	l.succeeds()
 }
@@ -231,7 +236,7 @@ func TestHeadlessDenied(t *testing.T) {
 	l.fails()
 }
 
-// TestCommandDenied shows the page of the command that was refused.
+// TestCommandDenied shows the page for a command whose request was refused.
 func TestCommandDenied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -264,7 +269,8 @@ func TestDevice(t *testing.T) {
 		b.fill("Code", typed)
 		b.press("Continue")
 		b.read(why)
-		if got := b.attribute("#user_code", "value"); !strings.EqualFold(strings.ReplaceAll(got, "-", ""), strings.ReplaceAll(typed, "-", "")) {
+		if got := b.attribute("#user_code", "value"); !strings.EqualFold(strings.ReplaceAll(got, "-", ""),
+			strings.ReplaceAll(typed, "-", "")) {
 			t.Errorf("the page shows %q for %q", got, typed)
 		}
 	}
@@ -274,7 +280,10 @@ func TestDevice(t *testing.T) {
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("Do the codes match?")
 	b.read(code)
-	for _, fact := range []string{s.OwnerEmail, "holdfast", "127.0.0.1", "just now", "Everything that you may do", "Did somebody send you this code or address?"} {
+	for _, fact := range []string{
+		s.OwnerEmail, "holdfast", "127.0.0.1", "just now", "Everything that you may do",
+		"Did somebody send you this code or address?",
+	} {
 		b.read(fact)
 	}
 	b.inspect("confirm-device")
@@ -290,7 +299,7 @@ func TestSetUp(t *testing.T) {
 	b, p := newTab(t), s.person(t)
 	link := regexp.MustCompile(`http://localhost:\d+/setup\?code=\S+`).FindString(s.log.String())
 	b.open(s.BaseURL + "/setup?code=" + strings.Repeat("x", 43))
-	b.read("the set-up code is wrong") // before anybody has filled in anything
+	b.read("the set-up code is wrong") // shown before the form is filled in
 	c := newTab(t)
 	c.open(s.BaseURL + "/setup")
 	c.inspect("setup-code")
@@ -323,12 +332,13 @@ func TestSetUp(t *testing.T) {
 	if got := p.run("iam", "groups", "list", "--columns", "name"); !strings.Contains(got, "grosse-sohne") {
 		t.Errorf("groups = %q, want grosse-sohne", got)
 	}
-	if got := p.run("whoami"); !regexp.MustCompile(`(?m)^identity +Zoë Müller$\nproven by +an account at http`).MatchString(got) {
+	want := regexp.MustCompile(`(?m)^identity +Zoë Müller$\nproven by +an account at http`)
+	if got := p.run("whoami"); !want.MatchString(got) {
 		t.Errorf("whoami = %q, want a name", got)
 	}
 }
 
-// TestPageWeight counts what a browser loads before somebody can sign in.
+// TestPageWeight counts the bytes that a browser loads for the sign-in page.
 func TestPageWeight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -338,7 +348,10 @@ func TestPageWeight(t *testing.T) {
 	}
 	client := &http.Client{Jar: jar}
 	total := 0
-	for _, path := range []string{"/oauth?client_id=holdfast&exit=redirect&redirect=http%3A%2F%2F127.0.0.1%3A1%2F%3Ftoken%3Dtrue%26error%3Dtrue", "/signin/style.css", "/signin/signin.js", "/signin/icon.svg"} {
+	for _, path := range []string{
+		"/oauth?client_id=holdfast&exit=redirect&redirect=http%3A%2F%2F127.0.0.1%3A1%2F%3Ftoken%3Dtrue%26error%3Dtrue",
+		"/signin/style.css", "/signin/signin.js", "/signin/icon.svg",
+	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +361,7 @@ func TestPageWeight(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close() // it was read
+		_ = resp.Body.Close() // the body was read
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("GET %s = %s, %v", path, resp.Status, err)
 		}

@@ -22,8 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// A site is a server. Its address has a name: browsers keep no passkeys for
-// numbers.
+// A site is a server. Its address has a host name, because browsers keep no passkeys for IP addresses.
 type site struct {
 	BaseURL         string
 	OrganizationUID string
@@ -34,12 +33,12 @@ type site struct {
 	RegistryToken   string
 
 	log      *logBook
-	database string // its file
-	devFile  string // what dev mode wrote
-	unjudged bool   // how views look is judged elsewhere
+	database string // path of the SQLite file, or address of the PostgreSQL database
+	devFile  string // path of the file that dev mode wrote
+	unjudged bool   // the look of views is checked by another test
 }
 
-// A logBook keeps what the server logs.
+// A logBook keeps the log of the server.
 type logBook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -63,7 +62,7 @@ func newSite(t *testing.T) *site {
 	return newSiteOn(t, storetest.SQLite(t))
 }
 
-// newSiteOn is newSite with a database.
+// newSiteOn is like newSite, with a given database.
 func newSiteOn(t *testing.T, database string) *site {
 	t.Helper()
 	cfg := server.Config{Dev: true, DataDir: t.TempDir(), Database: database}
@@ -115,12 +114,12 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// A person uses the command, with settings and tokens of their own.
+// A person uses the command with their own settings and tokens.
 type person struct {
 	t      *testing.T
 	site   *site
 	folder string
-	token  string // "" once they have signed in by themselves
+	token  string // "" after they have signed in
 }
 
 func (s *site) person(t *testing.T) *person {
@@ -128,7 +127,7 @@ func (s *site) person(t *testing.T) *person {
 	return &person{t: t, site: s, folder: t.TempDir()}
 }
 
-// owner is one who need not sign in.
+// owner returns a person with the token of the owner, who need not sign in.
 func (s *site) owner(t *testing.T) *person {
 	t.Helper()
 	p := s.person(t)
@@ -146,7 +145,7 @@ func (p *person) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// try runs a command to its end and returns its results, and what else it said.
+// try runs a command and returns its standard output and its standard error.
 func (p *person) try(args ...string) (out, said string, err error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -158,7 +157,7 @@ func (p *person) try(args ...string) (out, said string, err error) {
 	return strings.TrimSpace(stdout.String()), stderr.String(), err
 }
 
-// run runs a command that must succeed, and returns its results.
+// run runs a command that must succeed, and returns its standard output.
 func (p *person) run(args ...string) string {
 	p.t.Helper()
 	out, said, err := p.try(args...)
@@ -168,7 +167,7 @@ func (p *person) run(args ...string) string {
 	return out
 }
 
-// json runs a command and reads its results.
+// json runs a command and decodes its JSON output.
 func (p *person) json(into any, args ...string) {
 	p.t.Helper()
 	if err := json.Unmarshal([]byte(p.run(append(args, "-o", "json")...)), into); err != nil {
@@ -185,12 +184,15 @@ type login struct {
 	said  []string
 }
 
-// login starts to sign in.
+// login starts `holdfast auth login`.
 func (p *person) login(args ...string) *login {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	p.t.Cleanup(cancel)
-	l := &login{t: p.t, cmd: p.command(ctx, append([]string{"auth", "login"}, args...)...), lines: make(chan string, 100), ended: make(chan error, 1)}
+	l := &login{
+		t: p.t, cmd: p.command(ctx, append([]string{"auth", "login"}, args...)...), lines: make(chan string, 100),
+		ended: make(chan error, 1),
+	}
 	stderr, err := l.cmd.StderrPipe()
 	if err != nil {
 		p.t.Fatal(err)
@@ -230,13 +232,13 @@ func (l *login) says(pattern string) string {
 	}
 }
 
-// address is where the command wants the person to sign in.
+// address returns the address at which the person must sign in.
 func (l *login) address() string {
 	l.t.Helper()
 	return l.says(`(http://localhost:\d+/oauth\?\S+)`)
 }
 
-// succeeds waits for the command's good end.
+// succeeds waits until the command ends, and fails the test unless it succeeded.
 func (l *login) succeeds() {
 	l.t.Helper()
 	if err := l.end(); err != nil {
@@ -244,7 +246,7 @@ func (l *login) succeeds() {
 	}
 }
 
-// fails waits for the command's bad end, and returns what it has said.
+// fails waits until the command fails, and returns its output.
 func (l *login) fails() string {
 	l.t.Helper()
 	if l.end() == nil {
@@ -267,10 +269,10 @@ func (l *login) end() error {
 	}
 }
 
-// works proves that the person can call the server.
+// works fails the test unless the person can call the server.
 func (p *person) works() {
 	p.t.Helper()
-	p.token = "" // what was given does not count
+	p.token = "" // only the token of the sign-in is used
 	if got := p.run("iam", "groups", "list", "-o", "id"); !strings.Contains(got, p.site.OrganizationUID) {
 		p.t.Errorf("groups = %q, want %s", got, p.site.OrganizationUID)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// api is the wish of a token for the API that is not narrowed.
+// api requests a token for the API that is not narrowed.
 var api = sts.TokenParams{Audience: []string{address}}
 
-// verify returns the caller of a token, if it is good now.
+// verify returns the caller of a token that is valid now.
 func (w *world) verify(raw string) (authz.Caller, error) {
 	c, err := w.issuer.Verify(w.ctx, raw, address)
 	if err != nil {
@@ -28,8 +28,7 @@ func (w *world) verify(raw string) (authz.Caller, error) {
 	return c, nil
 }
 
-// keep notes that a side has a token, and returns it. Of one identity it keeps one
-// token that is not narrowed.
+// keep records that a side has a token, and returns it. It keeps one token that is not narrowed for each identity.
 func (w *world) keep(s side, h *held) error {
 	var err error
 	if h.caller, err = w.verify(h.raw); err != nil {
@@ -41,13 +40,14 @@ func (w *world) keep(s side, h *held) error {
 	}
 	if h.whole() {
 		h.name = "a token of " + w.nameOf(h.caller.Identity)
-		w.tokens[s] = slices.DeleteFunc(w.tokens[s], func(o *held) bool { return o.whole() && o.caller.Identity == h.caller.Identity })
+		w.tokens[s] = slices.DeleteFunc(w.tokens[s],
+			func(o *held) bool { return o.whole() && o.caller.Identity == h.caller.Identity })
 	}
 	w.tokens[s] = append(w.tokens[s], h)
 	return nil
 }
 
-// meet reads who a token is of, and names them if they are new.
+// meet reads the identity of a token, and gives it a name if it is new.
 func (w *world) meet(h *held) {
 	uid := h.caller.Identity
 	if i, err := w.store.Identity(w.ctx, uid); err == nil {
@@ -72,7 +72,7 @@ func (w *world) meet(h *held) {
 	w.identities = append(w.identities, &object{name: name, uid: uid})
 }
 
-// drop forgets the tokens that are void now.
+// drop removes the tokens that are no longer valid.
 func (w *world) drop() {
 	for s := range w.tokens {
 		w.tokens[s] = slices.DeleteFunc(w.tokens[s], func(h *held) bool {
@@ -82,7 +82,7 @@ func (w *world) drop() {
 	}
 }
 
-// holds returns the token of an identity that a side has, not narrowed, or nil.
+// holds returns the side's token of an identity that is not narrowed, or nil.
 func (w *world) holds(s side, identity resource.UID) *held {
 	for _, h := range w.tokens[s] {
 		if h.whole() && h.caller.Identity == identity {
@@ -92,8 +92,7 @@ func (w *world) holds(s side, identity resource.UID) *held {
 	return nil
 }
 
-// mint gets a token of every identity that a side can become, as far as the
-// service gives it one.
+// mint gets a token of every identity that a side can become, if the service issues one.
 func (w *world) mint(s side) {
 	for again := true; again && w.wrong == nil; {
 		again = false
@@ -136,7 +135,8 @@ func (w *world) become(s side, o *object) error {
 			if audience == "" {
 				audience = address
 			}
-			return w.exchange(s, sts.Request{TokenParams: api, Identity: string(o.uid), Bearer: w.sign(issuer, u, audience)}, u, nil)
+			return w.exchange(s, sts.Request{TokenParams: api, Identity: string(o.uid), Bearer: w.sign(issuer, u, audience)},
+				u, nil)
 		}
 	}
 	return errNoWay
@@ -149,17 +149,19 @@ func (w *world) becomePerson(s side, i resource.Identity) error {
 		p := w.state.providers[o.uid]
 		for _, u := range w.speakers(s, p) {
 			if p.Realm == i.Realm && w.subjectAt(p, u) == subject {
-				return w.exchange(s, sts.Request{TokenParams: api, Provider: string(p.UID), Bearer: w.sign(p.OIDC.Issuer, u, p.OIDC.ClientID)}, u, o)
+				return w.exchange(s,
+					sts.Request{TokenParams: api, Provider: string(p.UID), Bearer: w.sign(p.OIDC.Issuer, u, p.OIDC.ClientID)}, u, o)
 			}
 		}
 	}
 	if u := userNamed(subject); i.Realm == i.Relationship.Issuer() && w.canSign(s, i.Realm, u, address) {
-		return w.exchange(s, sts.Request{TokenParams: api, Identity: string(i.UID), Bearer: w.sign(i.Realm, u, address)}, u, nil)
+		return w.exchange(s, sts.Request{TokenParams: api, Identity: string(i.UID), Bearer: w.sign(i.Realm, u, address)}, u,
+			nil)
 	}
 	return errNoWay
 }
 
-// exchange keeps the token that a side gets in exchange.
+// exchange exchanges a token for a side, and keeps the result.
 func (w *world) exchange(s side, r sts.Request, u user, through *object) error {
 	got, err := w.sts.Exchange(w.ctx, r)
 	if err != nil {
@@ -168,7 +170,7 @@ func (w *world) exchange(s side, r sts.Request, u user, through *object) error {
 	return w.keep(s, &held{raw: got.Text, user: u, through: through})
 }
 
-// keepPair keeps a token and the refresh token that come from a sign-in.
+// keepPair keeps the token and the refresh token of a sign-in.
 func (w *world) keepPair(s side, h *held, signIn func() (token, refresh string, _ error)) (err error) {
 	if h.raw, h.refresh, err = signIn(); err != nil {
 		return err
@@ -176,7 +178,7 @@ func (w *world) keepPair(s side, h *held, signIn func() (token, refresh string, 
 	return w.keep(s, h)
 }
 
-// begin is where a command sends a browser to sign in.
+// begin returns the address that a command opens in a browser to sign in.
 func begin(provider *object, scope resource.UID) string {
 	q := url.Values{"exit": {"redirect"}, "redirect": {callback}, "create_refresh_token": {"true"}}
 	if provider != nil {
@@ -188,7 +190,7 @@ func begin(provider *object, scope resource.UID) string {
 	return "/oauth?" + q.Encode()
 }
 
-// handed reads what a sign-in hands to the command that waits for it.
+// handed returns the tokens that a sign-in sends to the waiting command.
 func handed(location string, status int) (token, refresh string, _ error) {
 	u, err := url.Parse(location)
 	if err != nil || !strings.HasPrefix(location, callback) || u.Query().Get("token") == "" {
@@ -205,11 +207,14 @@ func (w *world) withPassword(a *account, scope resource.UID) (token, refresh str
 	if !ok {
 		return "", "", fmt.Errorf("the sign-in began with %d", status)
 	}
-	return handed(b.send(w.ctx, http.MethodPost, "/signin/password", "flow", flow, "email", a.email, "password", a.password))
+	return handed(b.send(w.ctx, http.MethodPost, "/signin/password", "flow", flow, "email", a.email, "password",
+		a.password))
 }
 
-// withProvider signs in as a user with a provider, of which p is the state.
-func (w *world) withProvider(o *object, p resource.IdentityProvider, u user, scope resource.UID) (token, refresh string, _ error) {
+// withProvider signs in as a user with a provider. p is the state of the provider.
+func (w *world) withProvider(
+	o *object, p resource.IdentityProvider, u user, scope resource.UID,
+) (token, refresh string, _ error) {
 	b := w.browser()
 	at, status := b.send(w.ctx, http.MethodGet, begin(o, scope))
 	question, err := url.Parse(at)
@@ -220,7 +225,8 @@ func (w *world) withProvider(o *object, p resource.IdentityProvider, u user, sco
 	claims := w.claims(p.OIDC.Issuer, u, q.Get("client_id"))
 	claims["nonce"] = q.Get("nonce")
 	code := w.others.code(w.others.sign(sideOf(p.OIDC.Issuer), claims))
-	return handed(b.send(w.ctx, http.MethodGet, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()))
+	return handed(b.send(w.ctx, http.MethodGet,
+		q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()))
 }
 
 // withLink follows a one-time link, sets a password and signs in.

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// judge checks what the attackers hold, or would get for the asking, after a move
-// that has succeeded. If the honest made it, what it gives becomes theirs.
+// judge checks the capabilities that the attackers hold, or could get with an exchange or a sign-in, after a successful
+// move. If the honest side made the move, the attackers may keep the capabilities that it gave them.
 func (w *world) judge(m *move) error {
 	if w.wrong != nil {
 		return w.wrong
@@ -26,7 +26,8 @@ func (w *world) judge(m *move) error {
 	for place, want := range m.gives {
 		var one resource.Capabilities
 		one.Add(want)
-		if m.side == evil && !w.givenAt(place).Has(want) || m.side == good && lacks(mover, one, place) != (resource.Capabilities{}) {
+		if m.side == evil && !w.givenAt(place).Has(want) ||
+			m.side == good && lacks(mover, one, place) != (resource.Capabilities{}) {
 			return fmt.Errorf("whoever gives something on %s holds %s there, but the %s do not", w.nameOf(place), want, m.side)
 		}
 	}
@@ -39,7 +40,8 @@ func (w *world) judge(m *move) error {
 		case m.unmeant && !p.lent, m.limit != nil && !m.limit(p):
 			return fmt.Errorf("%s, and so got on %s what was not meant for them: %s", p.why, w.nameOf(p.place), names(p.caps))
 		case !m.operator && lacks(mover, p.caps, p.place) != resource.Capabilities{}:
-			return fmt.Errorf("%s, and so got on %s what its giver did not hold: %s", p.why, w.nameOf(p.place), names(lacks(mover, p.caps, p.place)))
+			return fmt.Errorf("%s, and so got on %s what its giver did not hold: %s", p.why, w.nameOf(p.place),
+				names(lacks(mover, p.caps, p.place)))
 		default:
 			w.give(p)
 		}
@@ -49,7 +51,7 @@ func (w *world) judge(m *move) error {
 
 var everything = resource.Capabilities{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
-// lacks returns what of some capabilities nothing that is held gives on a place.
+// lacks returns the capabilities in want that none of the held grants gives on a place.
 func lacks(all []authz.Grant, caps resource.Capabilities, place resource.UID) resource.Capabilities {
 	for _, h := range all {
 		if h.Group.Covers(place) {
@@ -70,7 +72,7 @@ func names(caps resource.Capabilities) string {
 	return strings.Join(all, ", ")
 }
 
-// observe asks the checker what it allows the attackers' tokens.
+// observe asks the checker which capabilities the attackers' tokens have.
 func (w *world) observe() error {
 	if w.wrong != nil {
 		return w.wrong
@@ -93,15 +95,15 @@ func (w *world) observe() error {
 	return nil
 }
 
-// surprise notes a token of the attackers that is of an identity which nothing of
-// theirs stands for.
+// surprise records an error if the attackers have a token of an identity that they do not control.
 func (w *world) surprise(h *held, how string) {
 	if _, ok := w.control(evil)[h.caller.Identity]; !ok && h.whole() && w.wrong == nil {
-		w.wrong = fmt.Errorf("%s the attackers got a token of %s, whom nothing of theirs stands for", how, w.nameOf(h.caller.Identity))
+		w.wrong = fmt.Errorf("%s the attackers got a token of %s, whom nothing of theirs stands for", how,
+			w.nameOf(h.caller.Identity))
 	}
 }
 
-// tryEverything exchanges all that the attackers can have for all that there is.
+// tryEverything exchanges every token that the attackers can have for a token of every identity.
 func (w *world) tryEverything() error {
 	bearers := w.bearers()
 	for _, h := range w.tokens[evil] {
@@ -127,7 +129,7 @@ func (w *world) tryEverything() error {
 	return w.wrong
 }
 
-// bearers returns a token of every kind that the attackers can have from others.
+// bearers returns a token of every kind that the attackers can get from other issuers.
 func (w *world) bearers() (all []string) {
 	for _, issuer := range w.issue {
 		for _, u := range users {
@@ -148,23 +150,34 @@ func (w *world) bearers() (all []string) {
 	return all
 }
 
-// sets are the capabilities that roles are made of here.
+// sets are the capabilities of the roles in this game.
 var sets = []struct {
 	name string
 	caps resource.Capabilities
 }{
 	{"the help desk's", resource.CapabilitySet("identity.create", "identity.update", "identity.list")},
-	{"the providers' admin's", resource.CapabilitySet("identity_providers.create", "identity_providers.update", "identity_providers.list", "identity_providers.delete", "role_bindings.create")},
-	{"the binder's", resource.CapabilitySet("role_bindings.create", "role_bindings.update", "role_bindings.list", "role_bindings.delete")},
+	{
+		"the providers' admin's",
+		resource.CapabilitySet("identity_providers.create", "identity_providers.update", "identity_providers.list",
+			"identity_providers.delete", "role_bindings.create"),
+	},
+	{
+		"the binder's",
+		resource.CapabilitySet("role_bindings.create", "role_bindings.update", "role_bindings.list", "role_bindings.delete"),
+	},
 	{"the roles' admin's", resource.CapabilitySet("roles.create", "roles.update", "roles.list", "roles.delete")},
-	{"the host's", resource.CapabilitySet("group_invites.create", "group_invites.list", "role_bindings.create", "groups.create", "groups.list")},
+	{
+		"the host's",
+		resource.CapabilitySet("group_invites.create", "group_invites.list", "role_bindings.create", "groups.create",
+			"groups.list"),
+	},
 	{"the puller's", resource.CapabilitySet("repo.blobs.get", "manifest.list", "groups.list")},
 	{"the pusher's", resource.CapabilitySet("manifest.create", "tag.create", "repo.create")},
 	{"the approver's", resource.CapabilitySet("advisories.approve", "advisories.update")},
 	{"the remover's", resource.CapabilitySet("identity.delete", "identity.list", "group_invites.delete")},
 }
 
-// watched are the capabilities that are looked for on every place.
+// watched are the capabilities that are checked on every place.
 var watched = func() (all resource.Capabilities) {
 	for _, s := range sets {
 		all = all.Union(s.caps)

@@ -31,9 +31,11 @@ func (m *move) found() error {
 
 func (m *move) createRole() error {
 	in := m.where(resource.RolesCreate)
-	set := m.word(append(setNames(), sets[0].name, sets[0].name, sets[1].name, sets[1].name)...) // whom the service has most to fear from
+	// The first two sets are the most dangerous ones, so they are chosen more often.
+	set := m.word(append(setNames(), sets[0].name, sets[0].name, sets[1].name, sets[1].name)...)
 	return m.do(func() error {
-		r, err := m.iam.CreateRole(m.ctx, in.uid, resource.Role{Name: fmt.Sprintf("role %d", m.n), Capabilities: setNamed(set)})
+		r, err := m.iam.CreateRole(m.ctx, in.uid,
+			resource.Role{Name: fmt.Sprintf("role %d", m.n), Capabilities: setNamed(set)})
 		if err == nil {
 			m.made(&m.roles, "role", r.UID)
 		}
@@ -78,13 +80,15 @@ func (m *move) bind() error {
 	}, "gives %s to %s on %s", role.name, to.name, in.name)
 }
 
-// hire gives the attackers a role that is not an owner's, so that they are inside.
+// hire gives the attackers a role other than owner, so that they are members.
 func (m *move) hire() error {
 	in := m.where(resource.RoleBindingsCreate)
-	own := slices.DeleteFunc(slices.Clone(m.roles), func(r *object) bool { return r.uid.IsRoot() || !r.uid.Parent().Covers(in.uid) })
+	own := slices.DeleteFunc(slices.Clone(m.roles),
+		func(r *object) bool { return r.uid.IsRoot() || !r.uid.Parent().Covers(in.uid) })
 	role := m.object(own, nil)
 	controlled := m.control(evil)
-	to := m.object(slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return controlled[o.uid] == "" }), nil)
+	to := m.object(slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return controlled[o.uid] == "" }),
+		nil)
 	return m.do(func() error {
 		m.giving(in.uid, resource.RoleBindingsCreate)
 		b, err := m.iam.CreateBinding(m.ctx, in.uid, resource.RoleBinding{Identity: to.uid, Role: role.uid})
@@ -95,8 +99,7 @@ func (m *move) hire() error {
 	}, "hires %s as %s on %s", to.name, role.name, in.name)
 }
 
-// bindByLookup gives a role to somebody whom the good issuer knows, and whom the
-// giver asks the service for.
+// bindByLookup gives a role to a user of the good issuer. The giver looks the user up with the service.
 func (m *move) bindByLookup() error {
 	in := m.where(resource.RoleBindingsCreate)
 	role := m.role(in.uid)
@@ -123,20 +126,19 @@ func (m *move) bindByLookup() error {
 	}, "looks up %s of the good issuer, as known to %s, and gives them %s on %s", u.name, through.name, role.name, in.name)
 }
 
-// lookUp asks for a user of the good issuer: through a provider, if that has a
-// name.
+// lookUp returns the UID of a user of the good issuer. It looks the user up through a provider, if one is named.
 func (m *move) lookUp(through *object, u user) (resource.UID, error) {
 	if through.uid == "" {
 		return m.iam.LookupIdentity(m.ctx, m.issue[good], u.name, "")
 	}
 	p := m.state.providers[through.uid]
 	if p.OIDC.Issuer != m.issue[good] {
-		return "", errNoWay // the honest do not ask an issuer that they do not know
+		return "", errNoWay // the honest side does not use an unknown issuer
 	}
 	return m.iam.LookupIdentity(m.ctx, p.OIDC.Issuer, m.subjectAt(p, u), p.UID)
 }
 
-// awaited is the person who will have a uid that a user was looked up by.
+// awaited returns the person who will have the UID that the lookup of a user returned.
 func (m *move) awaited(uid resource.UID, u user) resource.Identity {
 	realm, subject := m.issue[good], u.name
 	for _, o := range m.providers {
@@ -152,22 +154,22 @@ func (m *move) awaited(uid resource.UID, u user) resource.Identity {
 	}}
 }
 
-// standsFor reports whether the attackers may come as a user of the good issuer,
-// because the provider that is named believes them, or, if none is, one that
-// speaks for where the actor comes from.
+// standsFor reports whether the attackers can sign in as a user of the good issuer. Either the named provider accepts
+// them, or, if none is named, a provider of the actor's organization does.
 func (m *move) standsFor(through *object, u user) bool {
 	home := m.home()
 	return slices.ContainsFunc(m.providers, func(o *object) bool {
 		p := m.state.providers[o.uid]
 		named := through.uid != "" && o == through
-		if p.OIDC.Issuer != m.issue[good] || !named && (through.uid != "" || p.OIDC.ByObjectID() || !p.UID.Parent().Covers(home)) {
+		if p.OIDC.Issuer != m.issue[good] ||
+			!named && (through.uid != "" || p.OIDC.ByObjectID() || !p.UID.Parent().Covers(home)) {
 			return false
 		}
 		return slices.ContainsFunc(m.speakers(evil, p), func(v user) bool { return m.subjectAt(p, v) == m.subjectAt(p, u) })
 	})
 }
 
-// home returns the group that the actor comes from, or "".
+// home returns the group of the actor's identity, or "".
 func (m *move) home() resource.UID {
 	uid := m.actor.caller.Identity
 	if !uid.IsRoot() {
@@ -210,7 +212,7 @@ func (m *move) unbind() error {
 	}, "removes %s", binding.name)
 }
 
-// relationship chooses whom an identity trusts.
+// relationship chooses the issuer, provider or identity that an identity trusts.
 func (m *move) relationship() (r resource.Relationship, text string) {
 	options := []string{"a user", "a user", "us", "us", "keys", "a pattern of users"}
 	if m.side == evil {
@@ -239,13 +241,13 @@ func (m *move) relationship() (r resource.Relationship, text string) {
 	}
 }
 
-// isStepping reports whether an identity is one that the honest have others trust:
-// a workload that the attackers do not control yet.
+// isStepping reports whether the honest side lets other identities trust this one: it is a workload that the
+// attackers do not control yet.
 func (m *move) isStepping(o *object) bool {
 	return m.side == good && !o.uid.IsRoot() && m.control(evil)[o.uid] == ""
 }
 
-// trustOthers chooses a claim match of an issuer of others.
+// trustOthers chooses a claim match of another issuer.
 func (m *move) trustOthers(how string) (resource.Relationship, string) {
 	match := &resource.ClaimMatch{Issuer: m.issue[good]}
 	if m.side == evil && m.word("good", "evil", "evil") == "evil" {
@@ -261,14 +263,16 @@ func (m *move) trustOthers(how string) (resource.Relationship, string) {
 		match.Issuer, match.IssuerPattern = "", `https://(good|evil)\..*`
 	}
 	match.Audience = m.word("", "", "", goodClient, evilClient)
-	return resource.Relationship{ClaimMatch: match}, fmt.Sprintf("%s: %s about %s for %q", how, issuer, u.name, match.Audience)
+	return resource.Relationship{ClaimMatch: match}, fmt.Sprintf("%s: %s about %s for %q", how, issuer, u.name,
+		match.Audience)
 }
 
 func (m *move) createIdentity() error {
 	in := m.where(resource.IdentityCreate)
 	r, trusts := m.relationship()
 	return m.do(func() error {
-		i, err := m.iam.CreateIdentity(m.ctx, in.uid, resource.Identity{Name: fmt.Sprintf("identity %d", m.n), Relationship: r})
+		i, err := m.iam.CreateIdentity(m.ctx, in.uid,
+			resource.Identity{Name: fmt.Sprintf("identity %d", m.n), Relationship: r})
 		if err == nil {
 			m.made(&m.identities, "identity", i.UID)
 		}
@@ -321,7 +325,8 @@ func (m *move) createProvider() error {
 	in := m.where(resource.IdentityProvidersCreate)
 	role := m.role(in.uid)
 	p := resource.IdentityProvider{Name: fmt.Sprintf("provider %d", m.n), DefaultRole: role.uid, OIDC: &resource.OIDC{
-		Issuer: m.issuer(), ClientID: m.client(), CorrelationRule: m.rule(), GroupsClaim: m.word("groups", "groups", "teams", ""), PKCE: true,
+		Issuer: m.issuer(), ClientID: m.client(), CorrelationRule: m.rule(),
+		GroupsClaim: m.word("groups", "groups", "teams", ""), PKCE: true,
 	}}
 	return m.do(func() error {
 		m.giving(in.uid, resource.RoleBindingsCreate)
@@ -330,7 +335,8 @@ func (m *move) createProvider() error {
 			m.made(&m.providers, "provider", made.UID)
 		}
 		return err
-	}, "makes a provider in %s: %s for %s, rule %d, groups in %q, gives %s", in.name, p.OIDC.Issuer, p.OIDC.ClientID, p.OIDC.CorrelationRule, p.OIDC.GroupsClaim, role.name)
+	}, "makes a provider in %s: %s for %s, rule %d, groups in %q, gives %s",
+		in.name, p.OIDC.Issuer, p.OIDC.ClientID, p.OIDC.CorrelationRule, p.OIDC.GroupsClaim, role.name)
 }
 
 func (m *move) updateProvider() error {
@@ -360,7 +366,8 @@ func (m *move) updateProvider() error {
 			return nil
 		})
 		return err
-	}, "changes the %s of %s (to one of %s, %s, rule %d, %q, %s); keeps its people: %v", what, o.name, issuer, client, rule, claim, role.name, keep)
+	}, "changes the %s of %s (to one of %s, %s, rule %d, %q, %s); keeps its people: %v",
+		what, o.name, issuer, client, rule, claim, role.name, keep)
 }
 
 func (m *move) deleteProvider() error {
@@ -368,7 +375,7 @@ func (m *move) deleteProvider() error {
 	return m.do(func() error { return m.iam.DeleteProvider(m.ctx, o.uid) }, "deletes %s", o.name)
 }
 
-// trustProvider is the operator's, who looks at the issuer and the client.
+// trustProvider is a move of the operator, who checks the issuer and the client of a provider.
 func (m *move) trustProvider() error {
 	o := m.object(m.providers, func(o *object) bool { return m.state.providers[o.uid].OIDC.ClientID == goodClient })
 	trusted := m.word("trusts", "trusts", "no longer trusts") == "trusts"
@@ -391,7 +398,8 @@ func (m *move) createMapping() error {
 	return m.do(func() error {
 		in := map[string]resource.UID{"organization": o.uid.Root(), "group": o.uid.Parent()}[scope]
 		m.giving(o.uid.Root(), resource.RoleBindingsCreate)
-		made, err := m.iam.CreateMapping(m.ctx, o.uid, resource.ExternalGroupRoleMapping{ExternalGroup: group, Role: role.uid, Scope: in})
+		made, err := m.iam.CreateMapping(m.ctx, o.uid,
+			resource.ExternalGroupRoleMapping{ExternalGroup: group, Role: role.uid, Scope: in})
 		if err == nil {
 			m.made(&m.mappings, "mapping", made.UID)
 		}

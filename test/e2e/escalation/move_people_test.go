@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// hands chooses who gets a secret that the move makes.
+// hands chooses the side that gets a secret of the move.
 func (m *move) hands() side {
 	if m.side == good && m.word("keeps", "keeps", "keeps", "hands over") == "hands over" {
 		return evil
@@ -38,7 +38,7 @@ func (m *move) createInvite() error {
 	}, "invites the %s to %s as %s", to, in.name, role.name)
 }
 
-// redeem comes with an invite: with a token of ours, or with one of others.
+// redeem uses an invite, with a token of our issuer or of another one.
 func (m *move) redeem() error {
 	known := slices.DeleteFunc(slices.Clone(m.invites), func(o *object) bool { return !o.known[m.side] })
 	invite := m.object(known, nil)
@@ -98,14 +98,15 @@ func (m *move) createAccount() error {
 	}, "makes an account in %s with %s and has the %s get its link", in.name, role.name, to)
 }
 
-// addLink notes who has a link of an account. The links before are void.
+// addLink records the holder of a new link of an account. Earlier links become invalid.
 func (m *move) addLink(a *account, once accounts.OneTimeLink, to side) {
 	u, err := url.Parse(once.URL)
 	if err != nil {
 		return
 	}
 	m.voidLinks(a)
-	m.links = append(m.links, &link{name: fmt.Sprintf("link %d", m.n), code: u.Query().Get("code"), of: a, holder: to, maker: m.side})
+	m.links = append(m.links,
+		&link{name: fmt.Sprintf("link %d", m.n), code: u.Query().Get("code"), of: a, holder: to, maker: m.side})
 }
 
 func (m *move) voidLinks(a *account) {
@@ -127,7 +128,7 @@ func (m *move) deleteAccount() error {
 func (m *move) createLink() error {
 	o := m.object(m.accounts, func(o *object) bool { return m.may(resource.IdentityUpdate, o.uid) })
 	to := m.hands()
-	if m.side == good { // an owner's is not handed over, or there would be nothing left to attack
+	if m.side == good { // the honest side does not hand over a token of an owner, because nothing would be left to attack
 		for _, g := range m.checker.GrantsOf(identityOf(o)) {
 			if g.Role == resource.OwnerRole {
 				to = good
@@ -189,7 +190,7 @@ func (m *move) signIn() error {
 	}, "signs in with %s as %s", o.name, u.name)
 }
 
-// handNarrowed gives the attackers a narrowed token of the actor's.
+// handNarrowed gives the attackers a narrowed token of the actor.
 func (m *move) handNarrowed() error {
 	scope := m.object(m.groups, func(g *object) bool { return len(m.before) > 0 && m.before[0].Group.Covers(g.uid) })
 	caps := m.word(append([]string{"all", "all", "all"}, setNames()...)...)
@@ -197,7 +198,8 @@ func (m *move) handNarrowed() error {
 	return m.do(func() error {
 		h := &held{name: fmt.Sprintf("narrowed token %d", m.n), through: m.actor.through, user: m.actor.user}
 		m.limit = func(p promise) bool {
-			return scope.uid.Covers(p.place) && (how == "a session" || caps == "all" || p.caps.Without(setNamed(caps)) == resource.Capabilities{})
+			return scope.uid.Covers(p.place) &&
+				(how == "a session" || caps == "all" || p.caps.Without(setNamed(caps)) == resource.Capabilities{})
 		}
 		if how == "a session" {
 			return m.keepPair(evil, h, func() (string, string, error) { return m.narrowSession(scope.uid) })
@@ -241,11 +243,14 @@ func (m *move) refreshToken() error {
 			return err
 		}
 		h.refresh = ""
-		return m.keep(m.side, &held{name: fmt.Sprintf("refreshed token %d", m.n), raw: access.Text, refresh: refresh.Text, through: h.through, user: h.user})
+		return m.keep(m.side, &held{
+			name: fmt.Sprintf("refreshed token %d", m.n), raw: access.Text, refresh: refresh.Text,
+			through: h.through, user: h.user,
+		})
 	}, "refreshes %s", h.name)
 }
 
-// exchangeAgain exchanges a token for one that is narrowed otherwise, or not.
+// exchangeAgain exchanges a token for one that is narrowed differently, or not at all.
 func (m *move) exchangeAgain() error {
 	scope := m.object(m.groups, nil)
 	how := m.word("nothing", "a scope", "capabilities", "the registry")
@@ -263,11 +268,12 @@ func (m *move) exchangeAgain() error {
 		if err != nil {
 			return err
 		}
-		return m.keep(m.side, &held{name: fmt.Sprintf("exchanged token %d", m.n), raw: got.Text, through: m.actor.through, user: m.actor.user})
+		return m.keep(m.side,
+			&held{name: fmt.Sprintf("exchanged token %d", m.n), raw: got.Text, through: m.actor.through, user: m.actor.user})
 	}, "exchanges %s for one narrowed to %s (%s)", m.actor.name, how, scope.name)
 }
 
-// tryExchange tries to become somebody with a token that may not stand for them.
+// tryExchange tries to become an identity with a token that the identity does not trust.
 func (m *move) tryExchange() error {
 	o := m.object(m.identities, nil)
 	issuer := m.issuer()

@@ -11,37 +11,38 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A script is every choice of one move, by name, so that the move can be made
-// again in another world and without the moves before it.
+// A script contains every choice of one move by name, so that the move can be repeated in another world and without the
+// earlier moves.
 type script struct {
-	n    int        // the number of the move, which names what it makes
-	rng  *rand.Rand // chooses; nil if the choices are made already
+	n    int        // number of the move; the names of its resources contain it
+	rng  *rand.Rand // makes the choices; nil if they are already made
 	said []string
 	next int
 }
 
-// A move is one call of the service by somebody. While it chooses it is stuck if
-// there is nothing to choose from, and then does nothing.
+// A move is one call of the service. If a choice has no candidates, the move is stuck and does nothing.
 type move struct {
 	*world
 	*script
-	ctx   context.Context // the actor's
+	ctx   context.Context // the context of the actor
 	side  side
 	actor *held
 	stuck bool
-	text  string // what is done, for people
+	text  string // description for people
 
-	before   []authz.Grant                        // what the actor held
-	operator bool                                 // the operator moves, who holds everything
-	unmeant  bool                                 // what attackers get by it was meant for somebody else
-	limit    func(promise) bool                   // what was meant for the attackers; nil is everything
-	arrived  resource.UID                         // the person who has come in, with what was promised to them
-	gives    map[resource.UID]resource.Capability // what the actor must hold where, because they give something there
-	founded  resource.UID                         // the organization that was made
+	before   []authz.Grant // grants of the actor before the move
+	operator bool          // the operator moves, who holds all capabilities
+	// capabilities that the attackers get by it were meant for another identity
+	unmeant bool
+	limit   func(promise) bool // reports whether a promise was meant for the attackers; nil means all
+	// the person who signed in for the first time, with the roles promised to them
+	arrived resource.UID
+	// capability that the actor must hold on each place, because they give a role there
+	gives   map[resource.UID]resource.Capability
+	founded resource.UID // the created organization
 }
 
-// pick chooses one of all: most of the time one of those that are preferred, and
-// always if that is strict.
+// pick chooses a candidate. Most of the time it chooses a preferred one; if strict, it always does.
 func pick[T any](m *move, all, prefer []T, strict bool, name func(T) string) (none T) {
 	if m.stuck {
 		return none
@@ -69,7 +70,7 @@ func pick[T any](m *move, all, prefer []T, strict bool, name func(T) string) (no
 	return chosen
 }
 
-// word chooses a word. One that stands there twice is chosen twice as often.
+// word chooses a word. A word that is listed twice is chosen twice as often.
 func (m *move) word(options ...string) string {
 	return pick(m, options, options, false, func(s string) string { return s })
 }
@@ -89,12 +90,12 @@ func (m *move) object(all []*object, prefer func(*object) bool) *object {
 	return &object{}
 }
 
-// may reports whether the actor may do something on a place.
+// may reports whether the actor has a capability on a place.
 func (m *move) may(want resource.Capability, place resource.UID) bool {
 	return m.checker.Require(m.ctx, want, place) == nil
 }
 
-// where chooses a group to do something in.
+// where chooses a group in which the actor has a capability.
 func (m *move) where(want resource.Capability) *object {
 	return m.object(m.groups, func(g *object) bool { return m.may(want, g.uid) })
 }
@@ -102,13 +103,13 @@ func (m *move) where(want resource.Capability) *object {
 // role chooses a role to give in a group.
 func (m *move) role(group resource.UID) *object {
 	return m.object(m.roles, func(r *object) bool {
-		return (r.uid.IsRoot() || r.uid.Parent().Covers(group)) && m.checker.RequireAll(m.ctx, m.state.roles[r.uid].Capabilities, group) == nil
+		return (r.uid.IsRoot() || r.uid.Parent().Covers(group)) &&
+			m.checker.RequireAll(m.ctx, m.state.roles[r.uid].Capabilities, group) == nil
 	})
 }
 
-// recipient chooses whom to give a role. The honest prefer those whom the
-// attackers do not control yet, and make nobody else an owner: there would be
-// nothing left to attack.
+// recipient chooses the identity that gets a role. The honest side prefers identities that the attackers do not control
+// yet, and makes no other identity an owner, because nothing would be left to attack.
 func (m *move) recipient(role resource.UID) *object {
 	if m.rng == nil || m.side == evil {
 		return m.object(m.identities, nil)
@@ -121,7 +122,7 @@ func (m *move) recipient(role resource.UID) *object {
 	return m.object(m.identities, func(o *object) bool { return slices.Contains(free, o) })
 }
 
-// workload chooses an identity that has a relationship of its own.
+// workload chooses an identity with its own relationship.
 func (m *move) workload(want resource.Capability) *object {
 	all := slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return o.uid.IsRoot() })
 	return m.object(all, func(o *object) bool { return m.may(want, o.uid) })
@@ -137,7 +138,7 @@ func (m *move) user(allowed func(user) bool) user {
 	return pick(m, users, can, true, func(u user) string { return u.name })
 }
 
-// do makes the move, if everything was chosen.
+// do makes the move, unless it is stuck.
 func (m *move) do(act func() error, format string, args ...any) error {
 	if m.stuck {
 		return nil
@@ -146,13 +147,12 @@ func (m *move) do(act func() error, format string, args ...any) error {
 	return act()
 }
 
-// giving notes that the actor gives something on a place, and so must hold want
-// there.
+// giving records that the actor gives a role on a place, and therefore must hold want there.
 func (m *move) giving(place resource.UID, want resource.Capability) {
 	m.gives = map[resource.UID]resource.Capability{place: want}
 }
 
-// made adds what was made to a list.
+// made adds a created object to a list.
 func (m *move) made(list *[]*object, kind string, uid resource.UID) *object {
 	o := &object{name: fmt.Sprintf("%s %d", kind, m.n), uid: uid}
 	*list = append(*list, o)
@@ -200,19 +200,21 @@ var kinds = []kind{
 	{"leave", [2]int{1, 1}, (*move).leave},
 }
 
-// opening are the moves that a world begins with, by whose organization they are
-// made in: without them there would be nothing to attack for long.
+// opening are the first moves of a world, with the side in whose organization they are made. Without them there would
+// be nothing to attack for a long time.
 var opening = []struct {
 	side side
 	kind string
 }{
-	{good, "folder"}, {good, "role"}, {good, "role"}, {good, "role"}, {good, "identity"}, {good, "identity"}, {good, "provider"}, {good, "mapping"},
-	{evil, "identity"}, {evil, "provider"}, {good, "sign in"}, {good, "bind"}, {good, "bind"}, {good, "hire"}, {good, "hire"}, {good, "hire"}, {good, "account"},
+	{good, "folder"}, {good, "role"}, {good, "role"}, {good, "role"}, {good, "identity"}, {good, "identity"},
+	{good, "provider"}, {good, "mapping"},
+	{evil, "identity"}, {evil, "provider"}, {good, "sign in"}, {good, "bind"}, {good, "bind"}, {good, "hire"},
+	{good, "hire"}, {good, "hire"}, {good, "account"},
 	{good, "identity"}, {good, "bind"},
 }
 
-// step makes one move and returns what is wrong after it. A kind that is named is
-// the one that the planned side makes.
+// step makes one move, and returns an error if a rule is broken after it. If a kind is named, the planned side makes a
+// move of this kind.
 func (w *world) step(s *script, planned side, kindName string) (m *move, wrong error) {
 	w.clock.Add(1)
 	w.drop()
@@ -273,14 +275,14 @@ func (m *move) chooseKind(planned side, kindName string) kind {
 	return pick(m, kinds, this, true, func(k kind) string { return k.name })
 }
 
-// chooseActor chooses one of the tokens that the side has: most often one that may
-// do something, and for the attackers half of the time in an organization of the
-// honest.
+// chooseActor chooses one of the tokens of the side. Most often the token has a grant. For the attackers the grant is
+// in an organization of the honest side half of the time.
 func (m *move) chooseActor() {
 	inside := m.rng != nil && m.side == evil && m.rng.IntN(2) == 0
 	var powerful []*held
 	for _, h := range m.tokens[m.side] {
-		if slices.ContainsFunc(m.checker.GrantsOf(h.caller.Identity), func(g authz.Grant) bool { return !inside || g.Group.Root() != m.groups[evil].uid }) {
+		if slices.ContainsFunc(m.checker.GrantsOf(h.caller.Identity),
+			func(g authz.Grant) bool { return !inside || g.Group.Root() != m.groups[evil].uid }) {
 			powerful = append(powerful, h)
 		}
 	}

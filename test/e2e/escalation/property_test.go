@@ -1,33 +1,29 @@
-// Package escalation_test plays against the services with random moves, and fails
-// if somebody comes to hold what nobody gave them.
+// Package escalation_test plays against the services with random moves, and fails if an identity gets a capability that
+// nobody gave it.
 //
-// There are honest people and attackers. The attackers share everything: tokens,
-// links, invites, an issuer of their own, a user at the honest issuer, and a client
-// of the honest issuer's, so that they have ID tokens of everybody for that client.
-// The honest make random moves too, because many attacks need one: they bind roles,
-// invite people, let identities trust each other and hand narrowed tokens out.
+// There are an honest side and attackers. The attackers share everything: tokens, links, invites, their own issuer, a
+// user at the honest issuer, and a client of the honest issuer. So they have ID tokens of all users for that client.
+// The honest side makes random moves, too, because many attacks need one: it binds roles, invites people, lets
+// identities trust each other and hands out narrowed tokens.
 //
-// The attackers control an identity if they have a token of it, or can get one by
-// an exchange or a sign-in alone. This holds after every move:
+// The attackers control an identity if they have a token of it, or can get one with an exchange or a sign-in alone.
+// These rules hold after every move:
 //
-//   - The attackers hold a capability on a place only if they held it when the
-//     world began, founded the organization, or were given it by the honest: to an
-//     identity that they controlled at that moment, or to whoever comes with
-//     something of theirs (an invite, a link that an honest person made, the word
-//     of a provider that believes them, a narrowed token within its narrowing).
-//   - What an honest person gave, they held themselves at that moment.
-//   - Whoever gives something on a place holds role_bindings.create there.
-//   - The attackers get tokens of no other identities than those they control.
+//   - The attackers hold a capability on a place only if they held it when the world began, created the organization,
+//     or got the capability from the honest side. The honest side gives it to an identity that the attackers controlled
+//     at that moment, or to the holder of a secret that the attackers have: an invite, a link that an honest person
+//     made, a sign-in with a provider that accepts them, or a narrowed token within its narrowing.
+//   - An honest person who gives a capability holds it at that moment.
+//   - A person who gives a role on a place holds role_bindings.create there.
+//   - The attackers only get tokens of identities that they control.
 //
-// An identity that the attackers come to control after it was given something does
-// not count: that is how a link outlives a promotion. What was given to somebody
-// whom the service looked up for the giver counts only if the attackers are that
-// somebody.
+// A capability that an identity got before the attackers controlled it does not count as given to the attackers. This
+// rule finds a link that is still valid after a promotion. A role for a user whom the service looked up for the giver
+// counts only if the attackers are that user.
 //
-// What the attackers hold is computed twice: from what they control, by rules
-// written down here, and by asking authz.Checker about every token they have on
-// every place. All moves go through the services with a token that
-// token.Issuer.Verify and authz.Checker.Revoked accept. The store is only read.
+// The capabilities of the attackers are computed twice: from the identities that they control, by the rules in this
+// package, and by asking authz.Checker about every token that they have on every place. All moves go through the
+// services with a token that token.Issuer.Verify and authz.Checker.Revoked accept. The tests only read the store.
 package escalation_test
 
 import (
@@ -48,8 +44,8 @@ var (
 )
 
 const (
-	episode     = 70               // moves of a world, after its opening
-	shrinkLimit = 60 * time.Second // for making a failing history shorter
+	episode     = 70               // number of moves in a world after its opening
+	shrinkLimit = 60 * time.Second // time limit for shortening a failing history
 )
 
 func TestEscalation(t *testing.T) {
@@ -69,13 +65,14 @@ func TestEscalation(t *testing.T) {
 			}
 		}
 		spent := time.Since(began)
-		t.Logf("seeds %d to %d: %d worlds, %d moves, %.0f a second", seed, next-1, done, moves, float64(moves)/spent.Seconds())
+		t.Logf("seeds %d to %d: %d worlds, %d moves, %.0f a second", seed, next-1, done, moves,
+			float64(moves)/spent.Seconds())
 		t.Logf("moves that were accepted, by the honest and by the attackers:%s", x.accepted())
 	})
 }
 
-// accepted returns how many moves of each kind the service accepted from each
-// side, for people: a kind that is never accepted proves nothing.
+// accepted returns a text with the number of accepted moves of each kind and side. A kind that is never accepted proves
+// nothing.
 func (x *site) accepted() string {
 	var b strings.Builder
 	for _, k := range kinds {
@@ -84,8 +81,7 @@ func (x *site) accepted() string {
 	return b.String()
 }
 
-// play plays one world and returns the moves that were made, and what is wrong
-// after the last.
+// play plays one world. It returns the moves, and the broken rule after the last move, if any.
 func (x *site) play(t *testing.T, seed uint64) (history []*script, wrong error) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -108,8 +104,8 @@ func (x *site) play(t *testing.T, seed uint64) (history []*script, wrong error) 
 	return history, w.tryEverything()
 }
 
-// replay makes moves again in a new world and returns what they were, and what is
-// wrong after the last that could be made.
+// replay repeats moves in a new world. It returns descriptions of the moves, and the broken rule after the last
+// possible move, if any.
 func (x *site) replay(t *testing.T, history []*script) (texts []string, wrong error) {
 	t.Helper()
 	w := must(newWorld(t.Context(), x))(t)
@@ -118,7 +114,8 @@ func (x *site) replay(t *testing.T, history []*script) (texts []string, wrong er
 		if m.stuck {
 			continue
 		}
-		texts = append(texts, fmt.Sprintf("%3d. the %s, as %s: %s", s.n, m.side, strings.TrimPrefix(m.actor.name, "a token of "), m.text))
+		texts = append(texts,
+			fmt.Sprintf("%3d. the %s, as %s: %s", s.n, m.side, strings.TrimPrefix(m.actor.name, "a token of "), m.text))
 		if wrong != nil {
 			return texts, wrong
 		}
@@ -126,12 +123,13 @@ func (x *site) replay(t *testing.T, history []*script) (texts []string, wrong er
 	return texts, w.tryEverything()
 }
 
-// explain returns the shortest history that it finds which goes wrong, for people.
+// explain returns a text with the shortest failing history that it finds.
 func (x *site) explain(t *testing.T, history []*script) string {
 	t.Helper()
 	texts, wrong := x.replay(t, history)
 	if wrong == nil {
-		return fmt.Sprintf("It does not go wrong when it is played again. %d moves:\n%s", len(history), strings.Join(texts, "\n"))
+		return fmt.Sprintf("It does not go wrong when it is played again. %d moves:\n%s", len(history),
+			strings.Join(texts, "\n"))
 	}
 	began := time.Now()
 	for size := len(history) / 2; size > 0; size /= 2 {

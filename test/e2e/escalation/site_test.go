@@ -37,15 +37,14 @@ import (
 )
 
 const (
-	address      = "https://holdfast.test" // our issuer and our API
+	address      = "https://holdfast.test" // address of our issuer and our API
 	registryHost = "registry.test"
-	callback     = "http://127.0.0.1:7777/callback" // where a command waits for its token
+	callback     = "http://127.0.0.1:7777/callback" // address at which a command waits for its token
 	password     = "correct horse battery"
 )
 
-// A site is the services that decide who may do what, over a store. They are put
-// together as package server does it. Issuers of others are answered for without
-// a network, and the pages are called without a listener.
+// A site contains the services that decide about access, over a store. They are assembled like in package server. The
+// test answers requests to other issuers without a network, and calls the pages without a listener.
 type site struct {
 	store   *storetest.Store
 	checker *authz.Checker
@@ -56,14 +55,14 @@ type site struct {
 	people  *accounts.Service
 	pages   http.Handler
 	others  *identityProviders
-	clock   atomic.Int64 // in seconds; every move takes one
+	clock   atomic.Int64 // seconds; every move takes one
 	worlds  int
-	counts  [2]map[string]int // of moves that were accepted, by kind
+	counts  [2]map[string]int // number of accepted moves by kind, for each side
 }
 
 func (x *site) now() time.Time { return time.Unix(x.clock.Load(), 0) }
 
-// open returns a site over an empty store.
+// open returns a site with an empty store.
 func open(t *testing.T, s *storetest.Store) *site {
 	t.Helper()
 	x := &site{store: s, others: newProviders(t), counts: [2]map[string]int{{}, {}}}
@@ -79,7 +78,8 @@ func open(t *testing.T, s *storetest.Store) *site {
 	x.checker.Issuer = address
 	x.issuer = must(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: x.now}))(t)
 	known := must(issuers.New(issuers.Config{Client: client, Now: x.now}))(t)
-	x.sts = sts.New(s.DB, x.checker, x.issuer, known, sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now})
+	x.sts = sts.New(s.DB, x.checker, x.issuer, known,
+		sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now})
 	pages := page.NewTokens(key.Derive("pages"), x.now)
 	x.iam = iam.New(s.DB, x.checker, pages, iam.Config{Key: key, Now: x.now})
 	x.people = accounts.New(s.DB, x.checker, pages, accounts.Config{Issuer: address, Log: log, Now: x.now})
@@ -91,7 +91,7 @@ func open(t *testing.T, s *storetest.Store) *site {
 	return x
 }
 
-// follow keeps the checker current until the test ends, as a server does.
+// follow keeps the checker current until the test ends, like a server.
 func (x *site) follow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -114,8 +114,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// cheapHash is the hash of password. A hash says how it was made, and this one
-// takes little time.
+// cheapHash returns a hash of password. A hash contains its cost, and this one has a low cost.
 func cheapHash() string {
 	salt := []byte("0123456789abcdef")
 	enc := base64.RawStdEncoding.EncodeToString
@@ -126,21 +125,23 @@ func cheapHash() string {
 type browser struct {
 	x       *site
 	cookies map[string]string
-	csrf    string // of the form that was shown last
+	csrf    string // CSRF token of the last form
 }
 
 func (x *site) browser() *browser { return &browser{x: x, cookies: map[string]string{}} }
 
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
-// send returns where a page leads to, and its status.
+// send sends a request, and returns the address of the redirect and the status.
 func (b *browser) send(ctx context.Context, method, target string, fields ...string) (location string, status int) {
 	form := url.Values{}
 	for i := 0; i+1 < len(fields); i += 2 {
 		form.Set(fields[i], fields[i+1])
 	}
-	r := httptest.NewRequestWithContext(ctx, method, address+strings.TrimPrefix(target, address), strings.NewReader(form.Encode()))
-	r.RemoteAddr = fmt.Sprintf("192.0.%d.%d:443", b.x.worlds>>8&255, b.x.worlds&255) // what is limited by address is limited by world
+	r := httptest.NewRequestWithContext(ctx, method, address+strings.TrimPrefix(target, address),
+		strings.NewReader(form.Encode()))
+	// Every world has its own address, so limits by address are limits by world.
+	r.RemoteAddr = fmt.Sprintf("192.0.%d.%d:443", b.x.worlds>>8&255, b.x.worlds&255)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -160,12 +161,11 @@ func (b *browser) send(ctx context.Context, method, target string, fields ...str
 	return w.Header().Get("Location"), w.Code
 }
 
-// identityProviders are the identity providers of others: all good ones sign with one key,
-// and all evil ones with another.
+// identityProviders are the other identity providers. All good ones sign with one key, and all evil ones with another.
 type identityProviders struct {
 	keys  [2]*ecdsa.PrivateKey
 	mu    sync.Mutex
-	codes map[string]string // the ID token that a code stands for
+	codes map[string]string // ID tokens by code
 }
 
 func newProviders(t *testing.T) *identityProviders {
@@ -177,21 +177,22 @@ func newProviders(t *testing.T) *identityProviders {
 	return i
 }
 
-// keySet is the JSON Web Key Set of a side.
+// keySet returns the JSON Web Key Set of a side.
 func (i *identityProviders) keySet(s side) string {
 	b, err := i.keys[s].PublicKey.Bytes()
 	if err != nil {
-		panic(err) // a key of a curve has bytes
+		panic(err) // never fails for a P-256 key
 	}
 	enc := base64.RawURLEncoding.EncodeToString
-	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","use":"sig","x":%q,"y":%q}]}`, enc(b[1:33]), enc(b[33:]))
+	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","use":"sig","x":%q,"y":%q}]}`,
+		enc(b[1:33]), enc(b[33:]))
 }
 
-// sign returns a token of a side's issuers.
+// sign returns a token that an issuer of a side signed.
 func (i *identityProviders) sign(s side, claims map[string]any) string {
 	body, err := json.Marshal(claims)
 	if err != nil {
-		panic(err) // they are texts and numbers
+		panic(err) // never fails for strings and numbers
 	}
 	enc := base64.RawURLEncoding.EncodeToString
 	text := enc([]byte(`{"alg":"ES256","kid":"k"}`)) + "." + enc(body)
@@ -206,7 +207,7 @@ func (i *identityProviders) sign(s side, claims map[string]any) string {
 	return text + "." + enc(signature)
 }
 
-// code returns a code that an issuer gives an ID token for.
+// code returns an authorization code for an ID token.
 func (i *identityProviders) code(idToken string) string {
 	code := rand.Text()
 	i.mu.Lock()
@@ -215,7 +216,7 @@ func (i *identityProviders) code(idToken string) string {
 	return code
 }
 
-// RoundTrip answers for every issuer.
+// RoundTrip responds as every issuer.
 func (i *identityProviders) RoundTrip(r *http.Request) (*http.Response, error) {
 	at := "https://" + r.URL.Host
 	var answer any
@@ -243,5 +244,7 @@ func (i *identityProviders) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
-	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+	}, nil
 }

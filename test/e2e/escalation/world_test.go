@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A side is that of the honest or that of the attackers.
+// A side is the honest side or the attackers.
 type side int
 
 const (
@@ -23,14 +23,14 @@ const (
 
 func (s side) String() string { return [...]string{"honest", "attackers"}[s] }
 
-// Clients that the service can be to an issuer. Who signs in to the attackers'
-// client hands them an ID token for it.
+// The client IDs that the service can have at an issuer. A user who signs in to the attackers' client gives them an ID
+// token for it.
 const (
 	goodClient = "good-client"
 	evilClient = "evil-client"
 )
 
-// sideOf returns whose an issuer is.
+// sideOf returns the side of an issuer.
 func sideOf(issuer string) side {
 	if strings.HasPrefix(issuer, "https://evil") {
 		return evil
@@ -38,9 +38,8 @@ func sideOf(issuer string) side {
 	return good
 }
 
-// A user is somebody or something that issuers know. The good issuer tells the
-// truth about it. It lets users write the claim teams themselves, and its oids are
-// spelled like the subjects of others.
+// A user is a person or a workload that issuers know. The good issuer sends true claims about it. But users can set the
+// claim teams themselves, and the oids of users look like the subjects of other users.
 type user struct {
 	name          string
 	side          side
@@ -57,24 +56,23 @@ var users = []user{
 	{"ci-9", evil, nil, []string{"admins", "staff"}, "ci-9"},
 }
 
-// An object is something that a move made, by a name that is the same whenever
-// the move is made again.
+// An object is a resource that a move created. Its name is the same when the move is repeated.
 type object struct {
 	name    string
 	uid     resource.UID
-	account *account          // of an identity that is an account's
-	person  resource.Identity // as a person was last, or will be, who may come (again)
-	code    string            // of an invite
-	known   [2]bool           // who has the code
+	account *account          // account of the identity, or nil
+	person  resource.Identity // last or expected state of a person who may sign in (again)
+	code    string            // code of an invite
+	known   [2]bool           // sides that know the code
 }
 
-// An account is what the sides know of an account.
+// An account is a local account, and the knowledge of the sides about it.
 type account struct {
 	*object  // the account itself
 	email    string
 	identity resource.UID
 	password string
-	knows    [2]bool // who knows the password
+	knows    [2]bool // sides that know the password
 }
 
 // A link is a one-time link that a side holds.
@@ -85,35 +83,35 @@ type link struct {
 	holder, maker side
 }
 
-// A held token is one that a side has.
+// A held is a token that a side has.
 type held struct {
 	name    string
 	raw     string
 	refresh string
 	caller  authz.Caller
-	through *object // the provider that was signed in with, or nil
-	user    user    // and as whom
+	through *object // the provider of the sign-in, or nil
+	user    user    // user of the sign-in
 }
 
 func (h *held) whole() bool { return h.caller.Narrowing().IsZero() }
 
-// A world is what there is in one episode, and what the attackers were given.
+// A world contains the objects of one episode, and the capabilities that the attackers were given.
 type world struct {
 	*site
 	ctx   context.Context
-	issue [2]string // the good and the evil issuer
+	issue [2]string // addresses of the good and the evil issuer
 
 	groups, roles, identities, bindings, providers, mappings, invites, accounts []*object
 
 	links  []*link
 	tokens [2][]*held
 
-	given map[resource.UID]resource.Capabilities // to the attackers, there and below
+	given map[resource.UID]resource.Capabilities // capabilities given to the attackers, by the group on which they apply
 	state state
-	wrong error // a token that the attackers should not have got
+	wrong error // set if the attackers got a token that they must not get
 }
 
-// A state is what the store holds of a world's objects.
+// A state is the stored content of a world's objects.
 type state struct {
 	identities map[resource.UID]resource.Identity
 	providers  map[resource.UID]resource.IdentityProvider
@@ -122,28 +120,37 @@ type state struct {
 	roles      map[resource.UID]resource.Role
 }
 
-// newWorld makes three organizations: one of the honest, whose owner has an
-// account; one of the attackers, likewise; and one of carol, whom the operator
-// knows by her issuer.
+// newWorld creates three organizations. The honest side and the attackers each have one, whose owner has an account.
+// The third belongs to carol, whom the operator identified by her issuer.
 func newWorld(ctx context.Context, x *site) (*world, error) {
 	x.worlds++
 	tag := fmt.Sprintf("w%d.test", x.worlds)
-	w := &world{site: x, ctx: ctx, issue: [2]string{"https://good." + tag, "https://evil." + tag}, given: map[resource.UID]resource.Capabilities{}}
+	w := &world{
+		site: x, ctx: ctx, issue: [2]string{"https://good." + tag, "https://evil." + tag},
+		given: map[resource.UID]resource.Capabilities{},
+	}
 	for _, name := range []string{"viewer", "owner", "registry.pull_token_creator"} {
 		w.roles = append(w.roles, &object{name: "the role " + name, uid: resource.ManagedRoleUID(name)})
 	}
 	for s, name := range []string{"org a", "org b"} {
 		email := strings.ReplaceAll(name, " ", "") + "@" + tag
-		g, a, _, err := x.people.CreateOrganization(ctx, name+" "+tag, resource.OrgUnspecified, resource.Account{Email: email, Password: cheapHash()})
+		g, a, _, err := x.people.CreateOrganization(ctx, name+" "+tag, resource.OrgUnspecified,
+			resource.Account{Email: email, Password: cheapHash()})
 		if err != nil {
 			return nil, err
 		}
 		w.groups = append(w.groups, &object{name: name, uid: g.UID})
-		acc := &account{object: &object{name: "the account of the owner of " + name, uid: a.UID}, email: email, identity: a.Identity, password: password}
+		acc := &account{
+			object: &object{name: "the account of the owner of " + name, uid: a.UID}, email: email, identity: a.Identity,
+			password: password,
+		}
 		acc.knows[s] = true
 		w.addAccount(acc, "the owner of "+name)
 	}
-	carol := resource.Identity{Name: "carol", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: w.issue[good], Subject: "carol"}}}
+	carol := resource.Identity{
+		Name:         "carol",
+		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: w.issue[good], Subject: "carol"}},
+	}
 	g, i, err := x.iam.Bootstrap(ctx, "org c "+tag, resource.OrgUnspecified, carol)
 	if err != nil {
 		return nil, err
@@ -168,7 +175,7 @@ func (w *world) addAccount(a *account, name string) {
 
 func (w *world) give(p promise) { w.given[p.place] = w.given[p.place].Union(p.caps) }
 
-// givenAt returns what the attackers were given on a place, or above it.
+// givenAt returns the capabilities that the attackers were given on a place or above it.
 func (w *world) givenAt(place resource.UID) resource.Capabilities {
 	all := w.given[place]
 	for _, above := range place.Ancestors() {
@@ -177,7 +184,7 @@ func (w *world) givenAt(place resource.UID) resource.Capabilities {
 	return all
 }
 
-// read reads what the store holds of the world.
+// read reads the state of the world from the store.
 func (w *world) read() error {
 	w.state = state{
 		identities: map[resource.UID]resource.Identity{}, providers: map[resource.UID]resource.IdentityProvider{},
@@ -216,8 +223,8 @@ func (w *world) read() error {
 	)
 }
 
-// each calls f with the objects of a list and forgets those that are gone. A
-// person who is gone can come back, so identities stay.
+// each calls f with the objects of a list and removes deleted ones from the list. Identities stay, because a deleted
+// person can sign in again.
 func (w *world) each(list *[]*object, f func(*object) error) error {
 	var failed error
 	*list = slices.DeleteFunc(*list, func(o *object) bool {
@@ -231,8 +238,7 @@ func (w *world) each(list *[]*object, f func(*object) error) error {
 	return failed
 }
 
-// canSign reports whether a side can have a token of an issuer about a user, for
-// an audience.
+// canSign reports whether a side can get a token of an issuer about a user for an audience.
 func (w *world) canSign(s side, issuer string, u user, audience string) bool {
 	switch {
 	case sideOf(issuer) == evil:
@@ -243,25 +249,26 @@ func (w *world) canSign(s side, issuer string, u user, audience string) bool {
 	return s == evil && audience == evilClient // the user has signed in to the attackers' client
 }
 
-// claims are what an issuer says of a user: the good one the truth, and the evil
-// one whatever gives most.
+// claims returns the claims of an issuer about a user. The claims of the good issuer are true. The evil issuer sends
+// the claims that give most.
 func (w *world) claims(issuer string, u user, audience string) map[string]any {
 	now := w.now().Unix()
 	if sideOf(issuer) == evil {
 		u.oid, u.groups, u.teams = u.name, []string{"admins", "staff"}, []string{"admins", "staff"}
 	}
 	return map[string]any{
-		"iss": issuer, "sub": u.name, "aud": audience, "iat": now, "exp": now + 3600, "oid": u.oid, "groups": u.groups, "teams": u.teams,
+		"iss": issuer, "sub": u.name, "aud": audience, "iat": now, "exp": now + 3600, "oid": u.oid, "groups": u.groups,
+		"teams": u.teams,
 		"email": u.name + "@" + strings.TrimPrefix(issuer, "https://"), "email_verified": true, "name": u.name,
 	}
 }
 
-// sign returns a token of an issuer that a side can have.
+// sign returns a token of an issuer that a side can get.
 func (w *world) sign(issuer string, u user, audience string) string {
 	return w.others.sign(sideOf(issuer), w.claims(issuer, u, audience))
 }
 
-// subjectAt returns what a provider knows a user by.
+// subjectAt returns the subject of a user at a provider.
 func (w *world) subjectAt(p resource.IdentityProvider, u user) string {
 	if p.OIDC.ByObjectID() {
 		oid, _ := w.claims(p.OIDC.Issuer, u, "")["oid"].(string)
@@ -270,13 +277,13 @@ func (w *world) subjectAt(p resource.IdentityProvider, u user) string {
 	return u.name
 }
 
-// groupsAt returns the groups that a provider finds a user in.
+// groupsAt returns the groups of a user at a provider.
 func (w *world) groupsAt(p resource.IdentityProvider, u user) []string {
 	all, _ := w.claims(p.OIDC.Issuer, u, "")[p.OIDC.GroupsClaim].([]string)
 	return all
 }
 
-// speakers returns the users as whom a side can come through a provider.
+// speakers returns the users as whom a side can sign in with a provider.
 func (w *world) speakers(s side, p resource.IdentityProvider) (all []user) {
 	for _, u := range users {
 		if !p.Disabled && w.canSign(s, p.OIDC.Issuer, u, p.OIDC.ClientID) {
@@ -286,9 +293,8 @@ func (w *world) speakers(s side, p resource.IdentityProvider) (all []user) {
 	return all
 }
 
-// control returns the identities that a side can get a token of without changing
-// anything, with the reason: by a token that it has, or by an exchange or a
-// sign-in. The rule is written down here a second time, without asking the
+// control returns the identities of which a side can get a token without a change, with the reason: it has a token,
+// or can get one with an exchange or a sign-in. This is a second implementation of the rule, which does not ask the
 // service.
 func (w *world) control(s side) map[resource.UID]string {
 	all := map[resource.UID]string{}
@@ -315,7 +321,7 @@ func (w *world) control(s side) map[resource.UID]string {
 	return all
 }
 
-// way returns how a side that controls others can become an identity, or "".
+// way returns the way in which a side that controls other identities can become an identity, or "".
 func (w *world) way(s side, o *object, i resource.Identity, others map[resource.UID]string) string {
 	switch {
 	case o.account != nil:
@@ -336,8 +342,7 @@ func (w *world) wayIntoAccount(s side, a *account) string {
 	if a.knows[s] {
 		return "they know its password"
 	}
-	// A link that an attacker made is judged when it is followed, and so opens
-	// nothing that its maker does not hold.
+	// The service checks a link of an attacker when it is used, so it gives nothing that its maker does not hold.
 	if slices.ContainsFunc(w.links, func(l *link) bool { return l.of == a && l.holder == s && l.maker == good }) {
 		return "they were given a link of it"
 	}
@@ -348,7 +353,8 @@ func (w *world) wayAsPerson(s side, i resource.Identity) string {
 	subject := i.Relationship.Subject()
 	for _, o := range w.providers {
 		p := w.state.providers[o.uid]
-		if p.Realm == i.Realm && slices.ContainsFunc(w.speakers(s, p), func(u user) bool { return w.subjectAt(p, u) == subject }) {
+		if p.Realm == i.Realm &&
+			slices.ContainsFunc(w.speakers(s, p), func(u user) bool { return w.subjectAt(p, u) == subject }) {
 			return o.name + " vouches for them"
 		}
 	}
@@ -380,7 +386,7 @@ func (w *world) wayByClaims(s side, m resource.ClaimMatch, others map[resource.U
 	return ""
 }
 
-// bearerFor returns whose token a side can have that a claim match accepts.
+// bearerFor returns the issuer and the user of a token that a side can get and that a claim match accepts.
 func (w *world) bearerFor(s side, m resource.ClaimMatch) (string, user, bool) {
 	audience := m.Audience
 	if audience == "" {
@@ -388,7 +394,8 @@ func (w *world) bearerFor(s side, m resource.ClaimMatch) (string, user, bool) {
 	}
 	for _, issuer := range w.issue {
 		for _, u := range users {
-			if accepts(m.Issuer, m.IssuerPattern, issuer) && accepts(m.Subject, m.SubjectPattern, u.name) && w.canSign(s, issuer, u, audience) {
+			if accepts(m.Issuer, m.IssuerPattern, issuer) && accepts(m.Subject, m.SubjectPattern, u.name) &&
+				w.canSign(s, issuer, u, audience) {
 				return issuer, u, true
 			}
 		}
@@ -403,15 +410,15 @@ func accepts(exact, pattern, value string) bool {
 	return regexp.MustCompile("^(?:" + pattern + ")$").MatchString(value)
 }
 
-// A promise is what the attackers hold on a place, or would get for the asking.
+// A promise is a set of capabilities that the attackers hold on a place, or could get with an exchange or a sign-in.
 type promise struct {
 	place resource.UID
 	caps  resource.Capabilities
 	why   string
-	lent  bool // by a narrowed token, which its person handed to them
+	lent  bool // by a narrowed token that its owner gave to them
 }
 
-// promises returns what the attackers hold or would get, given whom they control.
+// promises returns the capabilities that the attackers hold or could get, given the identities that they control.
 func (w *world) promises() (all []promise) {
 	controlled := w.control(evil)
 	for _, o := range w.identities {
@@ -420,7 +427,8 @@ func (w *world) promises() (all []promise) {
 			continue
 		}
 		for _, g := range w.checker.GrantsOf(o.uid) {
-			all = append(all, promise{g.Group, g.Capabilities, fmt.Sprintf("the attackers can become %s (%s)", o.name, why), false})
+			all = append(all,
+				promise{g.Group, g.Capabilities, fmt.Sprintf("the attackers can become %s (%s)", o.name, why), false})
 		}
 	}
 	for _, h := range w.tokens[evil] {
@@ -428,13 +436,14 @@ func (w *world) promises() (all []promise) {
 	}
 	for _, o := range w.invites {
 		if i, ok := w.state.invites[o.uid]; ok && o.known[evil] {
-			all = append(all, promise{i.UID.Parent(), w.state.roles[i.Role].Capabilities, "the attackers have the code of " + o.name, false})
+			all = append(all,
+				promise{i.UID.Parent(), w.state.roles[i.Role].Capabilities, "the attackers have the code of " + o.name, false})
 		}
 	}
 	return append(all, w.vouched()...)
 }
 
-// narrowed returns what a narrowed token is good for.
+// narrowed returns the capabilities of a narrowed token.
 func (w *world) narrowed(h *held) (all []promise) {
 	if h.whole() {
 		return nil
@@ -451,7 +460,7 @@ func (w *world) narrowed(h *held) (all []promise) {
 	return all
 }
 
-// vouched returns what the attackers would get by signing in with a provider.
+// vouched returns the capabilities that the attackers could get by signing in with a provider.
 func (w *world) vouched() (all []promise) {
 	for _, o := range w.providers {
 		p := w.state.providers[o.uid]
@@ -461,7 +470,8 @@ func (w *world) vouched() (all []promise) {
 			groups := w.groupsAt(p, u)
 			for _, m := range w.state.mappings {
 				if m.Provider() == p.UID && slices.Contains(groups, m.ExternalGroup) {
-					all = append(all, promise{m.Scope, w.state.roles[m.Role].Capabilities, why + ", who is in " + m.ExternalGroup, false})
+					all = append(all,
+						promise{m.Scope, w.state.roles[m.Role].Capabilities, why + ", who is in " + m.ExternalGroup, false})
 				}
 			}
 		}
