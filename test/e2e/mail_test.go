@@ -83,7 +83,7 @@ func TestMail(t *testing.T) {
 		stranger := w.mint(t, resource.NewRoot(), token.Claims{})
 		if got := w.send(t, stranger, http.MethodPost, "/iam/v2beta1/groupInvites/"+org,
 			inviteFor(role, "x@example.test")); got.status != http.StatusForbidden {
-			t.Errorf("a stranger's invite: %d %s", got.status, got.body)
+			t.Errorf("a stranger created an invite: status %d %s", got.status, got.body)
 		}
 
 		var made struct {
@@ -118,7 +118,7 @@ func TestMail(t *testing.T) {
 				secret = code
 			}
 			if strings.Contains(log.String(), secret) {
-				t.Errorf("the log has %s", secret)
+				t.Errorf("the log contains %s", secret)
 			}
 		}
 	})
@@ -156,7 +156,7 @@ func TestMailWaits(t *testing.T) {
 		next.Now = func() time.Time { return time.Now().Add(10 * time.Minute) }
 		w.run(t, next)
 		if got := textOf(t, box.Await(t, 1)[0]); !strings.Contains(got, url.QueryEscape(invite.Code)) {
-			t.Errorf("sent %s", got)
+			t.Errorf("the message is %s", got)
 		}
 	})
 }
@@ -165,14 +165,14 @@ func TestMailWaits(t *testing.T) {
 func TestMailDoctor(t *testing.T) {
 	box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
 	w := serve(t, storetest.SQLite(t), mailing(box), nil)
-	at, err := url.Parse(w.BaseURL)
+	address, err := url.Parse(w.BaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := w.config
-	cfg.Listen = at.Host
+	cfg.Listen = address.Host
 	if sick, err := examine(t, cfg); err != nil {
-		t.Errorf("a good one: %v, %v", sick, err)
+		t.Errorf("a usable mail server: the report is %v, %v", sick, err)
 	}
 	for name, change := range map[string]func(*server.Config){
 		"a wrong password": func(c *server.Config) { c.SMTPPassword = "wrong" },
@@ -185,7 +185,7 @@ func TestMailDoctor(t *testing.T) {
 		}
 	}
 	if n := len(box.Messages()); n != 0 {
-		t.Errorf("doctor has sent %d messages", n)
+		t.Errorf("doctor sent %d messages, want none", n)
 	}
 }
 

@@ -67,7 +67,7 @@ type outcome struct {
 func TestApiMethods(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	var all []outcome
+	var outcomes []outcome
 	t.Run("ways", func(t *testing.T) {
 		for _, way := range ways {
 			t.Run(way.protocol+" "+strings.Join(way.versions, " "), func(t *testing.T) {
@@ -76,14 +76,14 @@ func TestApiMethods(t *testing.T) {
 				got := w.tryWay(t, way)
 				mu.Lock()
 				defer mu.Unlock()
-				all = append(all, got...)
+				outcomes = append(outcomes, got...)
 			})
 		}
 	})
 	if t.Failed() {
 		return
 	}
-	checkGolden(t, filepath.Join("..", "..", "..", "docs", "methods.md"), methodsPage(all))
+	checkGolden(t, filepath.Join("..", "..", "..", "docs", "methods.md"), methodsPage(outcomes))
 }
 
 // bob has an address of the same domain as ada.
@@ -115,7 +115,7 @@ func seedPeople(t *testing.T) func(*storetest.Store) {
 func methodExamples(t *testing.T, w *world) map[string]example {
 	t.Helper()
 	x := w.makeThings(t)
-	all := map[string]example{}
+	chosen := map[string]example{}
 	for _, examples := range []map[string][]example{
 		openAPIExamples(t, w, x), federationExamples(t, w, x), registryExamples(t, w, x), exchangeExamples(w, x),
 		v1Examples(t, w, x), registryV1Examples(t, w, x),
@@ -124,22 +124,22 @@ func methodExamples(t *testing.T, w *world) map[string]example {
 	} {
 		for id, list := range examples {
 			i := max(0, slices.IndexFunc(list, func(e example) bool { return !e.fails && !e.all }))
-			all[id] = list[i]
+			chosen[id] = list[i]
 		}
 	}
 	viewer := string(resource.ManagedRoleUID("viewer"))
 	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org,
 		`{"name":"gone","defaultRole":"`+viewer+`",`+
 			`"oidc":{"issuer":"https://gone.example","clientId":"c","clientSecret":"s"}}`)
-	all["V1_IdentityProviders_Delete"] = example{uid: idp}
-	all["IdentitiesService_LookupIdentity"] = example{query: "issuer=https://x.example&subject=x"}
-	all["V1_Groups_RequestGroupAccess"] = example{
+	chosen["V1_IdentityProviders_Delete"] = example{uid: idp}
+	chosen["IdentitiesService_LookupIdentity"] = example{query: "issuer=https://x.example&subject=x"}
+	chosen["V1_Groups_RequestGroupAccess"] = example{
 		uid: string(resource.DerivedUID("people")), body: `{}`, as: w.mint(t, bob, token.Claims{Voucher: peopleProvider}),
 	}
-	all["V1_GroupInvites_CreateWithGroup"] = example{
+	chosen["V1_GroupInvites_CreateWithGroup"] = example{
 		body: `{"group":"` + x.folder + `","role":"` + viewer + `","ttl":"3600s"}`,
 	}
-	return all
+	return chosen
 }
 
 // operationOf returns the name of a method in the OpenAPI description.
@@ -195,7 +195,7 @@ func (w *world) publicNames(t *testing.T) map[protoreflect.FullName]string {
 }
 
 // tryWay calls the methods one way. Methods that delete come last.
-func (w *world) tryWay(t *testing.T, way way) (all []outcome) {
+func (w *world) tryWay(t *testing.T, way way) (outcomes []outcome) {
 	t.Helper()
 	names := w.publicNames(t)
 	if len(names) < 30 {
@@ -238,9 +238,9 @@ func (w *world) tryWay(t *testing.T, way way) (all []outcome) {
 		} else if rule(m) != nil {
 			state = w.stateOverHTTP(t, m, version, e)
 		}
-		all = append(all, outcome{string(m.Parent().FullName()), string(m.Name()), version, way.protocol, state})
+		outcomes = append(outcomes, outcome{string(m.Parent().FullName()), string(m.Name()), version, way.protocol, state})
 	}
-	return append(all, w.tryOutOfScope(t, way, names)...)
+	return append(outcomes, w.tryOutOfScope(t, way, names)...)
 }
 
 // called returns the full name of a method in a version, ours or the public one.
@@ -258,7 +258,7 @@ func called(
 }
 
 // tryOutOfScope checks that the methods out of scope are not implemented. Otherwise the table would be wrong.
-func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.FullName]string) (all []outcome) {
+func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.FullName]string) (outcomes []outcome) {
 	t.Helper()
 	for service, methods := range outOfScope {
 		version := service[strings.Index(service, ".v")+1 : strings.LastIndexByte(service, '.')]
@@ -277,13 +277,13 @@ func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.Full
 				err := w.conn.Invoke(bearing(t, w.Token), "/"+strings.Replace(name, ".v2beta1.", "."+version+".", 1)+"/"+method,
 					&emptypb.Empty{}, &emptypb.Empty{})
 				if status.Code(err) != codes.Unimplemented {
-					t.Errorf("%s/%s is out of scope, and answers %v", name, method, err)
+					t.Errorf("%s/%s is out of scope, but returned %v", name, method, err)
 				}
 			}
-			all = append(all, outcome{service, method, version, way.protocol, "out of scope: SCIM"})
+			outcomes = append(outcomes, outcome{service, method, version, way.protocol, "out of scope: SCIM"})
 		}
 	}
-	return all
+	return outcomes
 }
 
 func rule(m protoreflect.MethodDescriptor) *annotations.HttpRule {
@@ -392,11 +392,11 @@ func (e example) message(t *testing.T, m protoreflect.MethodDescriptor) proto.Me
 }
 
 // methodsPage returns docs/methods.md. Ways with the same state share a row.
-func methodsPage(all []outcome) string {
+func methodsPage(outcomes []outcome) string {
 	var b strings.Builder
 	b.WriteString(methodsPreface)
 	services := map[string]map[string][]outcome{}
-	for _, o := range all {
+	for _, o := range outcomes {
 		if services[o.service] == nil {
 			services[o.service] = map[string][]outcome{}
 		}

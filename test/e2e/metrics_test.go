@@ -18,14 +18,14 @@ import (
 // metrics reads the values of our metrics by series.
 func (w *world) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
-	all := map[string]float64{}
+	values := map[string]float64{}
 	for scan := bufio.NewScanner(strings.NewReader(w.send(t, "", "GET", "/metrics", "").body)); scan.Scan(); {
 		series, value, _ := strings.Cut(scan.Text(), " ")
 		if n, err := strconv.ParseFloat(value, 64); err == nil && strings.HasPrefix(series, "holdfast_") {
-			all[series] = n
+			values[series] = n
 		}
 	}
-	return all
+	return values
 }
 
 // grew fails the test unless every series has grown by at least the wanted amount.
@@ -33,10 +33,10 @@ func grew(t *testing.T, before, after map[string]float64, want map[string]float6
 	t.Helper()
 	for series, n := range want {
 		if _, ok := before[series]; !ok {
-			t.Errorf("there is no %s at first", series)
+			t.Errorf("the series %s does not exist before the requests", series)
 		}
 		if got := after[series] - before[series]; got < n {
-			t.Errorf("%s grew by %v, not %v", series, got, n)
+			t.Errorf("%s grew by %v, want %v", series, got, n)
 		}
 	}
 }
@@ -109,15 +109,16 @@ func TestMetrics(t *testing.T) {
 		for series := range after {
 			if _, ok := before[series]; !ok && !strings.HasPrefix(series, "holdfast_call_duration_seconds") &&
 				!strings.HasPrefix(series, "holdfast_registry_requests_total") {
-				t.Errorf("callers have made the series %s", series)
+				t.Errorf("requests of callers created the series %s", series)
 			}
 		}
 		if age := float64(time.Now().Unix()) - after["holdfast_signing_key_created_timestamp_seconds"]; age < 0 || age > 600 {
-			t.Errorf("the signing key was made %v seconds ago", age)
+			t.Errorf("the signing key is %v seconds old", age)
 		}
 		heard, replicated := after["holdfast_replica_heard_seconds"]
 		if replicated != strings.HasPrefix(url, "postgres") || heard > 10 || after["holdfast_replica_lag_revisions"] > 1 {
-			t.Errorf("the replica heard %v seconds ago, and is %v behind", heard, after["holdfast_replica_lag_revisions"])
+			t.Errorf("the replica read changes %v seconds ago, and is %v revisions behind", heard,
+				after["holdfast_replica_lag_revisions"])
 		}
 	})
 }

@@ -113,7 +113,7 @@ func TestRegistryClients(t *testing.T) {
 	s.must("delete", "--tls-verify=false", creds("creds"), "docker://"+host+"/dev/skopeo:v1")
 	if out, err := c.run("append", "--oci-empty-base", "-f", layerFile(t, c.home), "-t",
 		host+"/dev/none/app:v1"); err == nil || !strings.Contains(out, "there is no group for dev/none/app") {
-		t.Errorf("a push to nowhere: %v\n%s", err, out)
+		t.Errorf("a push to an unknown group: %v\n%s", err, out)
 	}
 	got := procMust[struct {
 		Tags []struct{ Name, Digest string }
@@ -202,7 +202,7 @@ func TestPullTokens(t *testing.T) {
 	c.must("auth", "login", p.address, "-u", string(identity), "-p", good)
 	c.must("pull", p.address+"/dev/app:v1", filepath.Join(c.home, "image.tar"))
 	if out, err := c.run("copy", p.address+"/dev/app:v1", p.address+"/dev/app:v2"); err == nil {
-		t.Errorf("a push with a pull token: %s", out)
+		t.Errorf("a push with a pull token succeeded: %s", out)
 	}
 }
 
@@ -214,7 +214,7 @@ func ociRole(t *testing.T, name string) resource.UID {
 			return r.UID
 		}
 	}
-	t.Fatalf("no role %s", name)
+	t.Fatalf("there is no role %s", name)
 	return ""
 }
 

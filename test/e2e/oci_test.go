@@ -141,7 +141,7 @@ func (c *ociClient) pull(ctx context.Context, repo, tag string) error {
 			return err
 		}
 		if ociDigest(b) != d.Digest {
-			return fmt.Errorf("%s:%s: %s holds other bytes", repo, tag, d.Digest)
+			return fmt.Errorf("%s:%s: the content of %s is wrong", repo, tag, d.Digest)
 		}
 	}
 	return nil
@@ -183,7 +183,7 @@ func TestRegistryCrash(t *testing.T) {
 		pushed := len(acked)
 		n := ociSurvey(t, p, acked)
 		p.stop()
-		t.Logf("%d kills, %d pushes acknowledged, %d images whole", kills, pushed, n)
+		t.Logf("%d kills, %d acknowledged pushes, %d complete images", kills, pushed, n)
 		ociCollected(t, dir, url, n)
 	})
 }
@@ -248,7 +248,7 @@ func ociSurvey(t *testing.T, p *proc, acked map[string]bool) (n int) {
 		}
 	}
 	for lost := range acked {
-		t.Errorf("%s was acknowledged and is gone", lost)
+		t.Errorf("%s was acknowledged, but is lost", lost)
 	}
 	return n
 }
@@ -352,11 +352,11 @@ func TestRegistryReplicas(t *testing.T) {
 	}
 	_, got, err := b.expect(ctx, 200, "GET", "/v2/dev/app/blobs/"+ociDigest(content), nil)
 	if err != nil || !bytes.Equal(got, content) {
-		t.Fatalf("%d bytes came back, %v", len(got), err)
+		t.Fatalf("the pull returned %d bytes, %v", len(got), err)
 	}
 	_, got, err = b.expect(ctx, 206, "GET", "/v2/dev/app/blobs/"+ociDigest(content), nil, "Range", "bytes=-4")
 	if err != nil || string(got) != "cdef" {
-		t.Fatalf("range = %q, %v", got, err)
+		t.Fatalf("Range = %q, %v", got, err)
 	}
 	if err := a.push(ctx, "dev/app", "v1", []byte("a layer")); err != nil {
 		t.Fatal(err)
@@ -378,12 +378,12 @@ func ociContend(t *testing.T, a, b *ociClient) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, content := resp.Header.Get("Location"), []byte("contended")
+		location, content := resp.Header.Get("Location"), []byte("contended")
 		var wg sync.WaitGroup
 		codes := make([]int, 2)
 		for i, c := range []*ociClient{a, b} {
 			wg.Go(func() {
-				resp, _, err := c.send(t.Context(), "PATCH", at, content, "Content-Range", "0-8")
+				resp, _, err := c.send(t.Context(), "PATCH", location, content, "Content-Range", "0-8")
 				if err == nil {
 					codes[i] = resp.StatusCode
 				}
@@ -403,7 +403,7 @@ func ociContend(t *testing.T, a, b *ociClient) {
 		if accepted != 1 {
 			t.Fatalf("%d requests wrote the same bytes: %v", accepted, codes)
 		}
-		if _, _, err := b.expect(t.Context(), 201, "PUT", at+"?digest="+ociDigest(content), nil); err != nil {
+		if _, _, err := b.expect(t.Context(), 201, "PUT", location+"?digest="+ociDigest(content), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,7 +26,7 @@ func TestOperator(t *testing.T) {
 			"a token of the registry, of an operator": w.RegistryToken,
 		}
 		if !strings.Contains(w.send(t, w.Token, "GET", "/auth/v1/ok", "").body, `"operator":true`) {
-			t.Error("the operator is not told to be one")
+			t.Error("the response does not say that the caller is an operator")
 		}
 		w.operate(t, "budgets", "set", "dev", "repos=4", "identities=100000")
 		w.allowed(t, w.Token, &registrypb.CreateRepoRequest{Parent: w.a, Repo: &registrypb.Repo{Name: "one"}})
@@ -36,7 +36,7 @@ func TestOperator(t *testing.T) {
 				if bearer == w.RegistryToken {
 					want = codes.Unauthenticated
 				} else if strings.Contains(w.send(t, bearer, "GET", "/auth/v1/ok", "").body, `"operator":true`) {
-					t.Errorf("%s is told to be an operator", who)
+					t.Errorf("the response says that %s is an operator", who)
 				}
 				if _, st := call(t, bearer, &operatorpb.GetInstallationRequest{}); st.Code() != want ||
 					strings.Contains(st.Message(), "SQL") {
@@ -44,7 +44,7 @@ func TestOperator(t *testing.T) {
 				}
 			}
 			if _, st := call(t, "", &operatorpb.GetInstallationRequest{}); st.Code() != codes.Unauthenticated {
-				t.Errorf("nobody over %s: %v", protocol, st)
+				t.Errorf("without a token over %s: %v", protocol, st)
 			}
 			checkInstallation(t, must[*operatorpb.Installation](t, call, w.Token, &operatorpb.GetInstallationRequest{}), w.a)
 		}

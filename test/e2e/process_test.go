@@ -159,7 +159,7 @@ func (p *proc) waitLog(text string) {
 		case <-p.ended:
 			p.t.Fatalf("holdfastd ended before it logged %s: %v\n%s", text, p.err, strings.Join(p.lines, "\n"))
 		case <-expired:
-			p.t.Fatalf("holdfastd has not logged %s in %s", text, procPatience)
+			p.t.Fatalf("holdfastd did not log %s within %s", text, procPatience)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (p *proc) waitEnd() {
 	select {
 	case <-p.ended:
 	case <-time.After(procPatience):
-		p.t.Fatalf("holdfastd has not ended in %s", procPatience)
+		p.t.Fatalf("holdfastd did not end within %s", procPatience)
 	}
 	if p.err != nil {
 		p.t.Fatalf("holdfastd ended with %v", p.err)
@@ -312,7 +312,7 @@ func procUntil(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-expired:
-			t.Fatalf("not in %s: %s", procPatience, what)
+			t.Fatalf("did not happen within %s: %s", procPatience, what)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestBehindProxy(t *testing.T) {
 				log := must[*auditpb.ListEntriesResponse](t, call, w.Token,
 					&auditpb.ListEntriesRequest{Subject: g.GetUid()}).GetEntries()
 				if len(log) != 1 || log[0].GetActor().GetRemoteAddress() != tt.from {
-					t.Errorf("over %s the audit log says %v, want %s", protocol, log, tt.from)
+					t.Errorf("over %s the audit log has the address %v, want %s", protocol, log, tt.from)
 				}
 			}
 			w.repo(t, string(w.Organization), "app")
@@ -75,14 +75,14 @@ func TestBehindProxy(t *testing.T) {
 			})
 			for _, p := range pulls {
 				if p.GetRemoteAddress() != tt.from {
-					t.Errorf("the registry says %v, want %s", p, tt.from)
+					t.Errorf("the registry recorded the address %v, want %s", p, tt.from)
 				}
 			}
 			w.signsInWithPassword(t)
 			for _, n := range must[*signinpb.ListSessionsResponse](t, w.overGRPC, w.Token,
 				&signinpb.ListSessionsRequest{}).GetSessions() {
 				if n.GetBrowser() && n.GetAddress() != tt.from {
-					t.Errorf("the session says %v, want %s", n, tt.from)
+					t.Errorf("the session has the address %v, want %s", n, tt.from)
 				}
 			}
 			w.limitsAddresses(t, proxy, tt.from != "127.0.0.1")
@@ -134,10 +134,10 @@ func (w *world) limitsAddresses(t *testing.T, proxy *reverseProxy, trusted bool)
 		last = ask()
 	}
 	if last != http.StatusTooManyRequests {
-		t.Errorf("a client that makes addresses up gets past the limit: %d", last)
+		t.Errorf("a client with invented addresses exceeds the limit: status %d", last)
 	}
 	proxy.forwarded = "203.0.113.10"
 	if got := ask() == http.StatusOK; got != trusted {
-		t.Errorf("another client gets past the limit: %v, want %v", got, trusted)
+		t.Errorf("another client is not limited: %v, want %v", got, trusted)
 	}
 }

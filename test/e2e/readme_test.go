@@ -78,7 +78,7 @@ func readmeServer(t *testing.T, dir string) *exec.Cmd {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	words := strings.Fields(lines[len(lines)-1])
 	if words[0] != "bin/holdfastd" {
-		t.Fatalf("make run ends with %q, not with the server", words)
+		t.Fatalf("the last command of make run is %q, want the server", words)
 	}
 	binary := testprogram.Holdfastd(t)
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, words[1:]...) // the cleanup ends it
@@ -116,7 +116,7 @@ var (
 func TestReadme(t *testing.T) {
 	readme := readmeText(t, "README.md")
 	if n := strings.Count(readme, "\n"); n >= readmeMost {
-		t.Errorf("the README has %d lines, want less than %d", n, readmeMost)
+		t.Errorf("the README has %d lines, want fewer than %d", n, readmeMost)
 	}
 	var targets []string
 	for _, m := range readmeTarget.FindAllStringSubmatch(readmeText(t, "Makefile"), -1) {
@@ -128,7 +128,7 @@ func TestReadme(t *testing.T) {
 	}
 	for _, m := range named {
 		if !slices.Contains(targets, m[1]) {
-			t.Errorf("the README says make %s, and the Makefile has no such target", m[1])
+			t.Errorf("the README names make %s, but the Makefile has no such target", m[1])
 		}
 	}
 }

@@ -70,22 +70,22 @@ func replicaMigrate(t *testing.T, database string) {
 func replicaAgree(t *testing.T, a, b *proc) {
 	t.Helper()
 	if a.dev.Organization != b.dev.Organization || a.dev.Owner != b.dev.Owner {
-		t.Errorf("one has %v, the other %v", a.dev, b.dev)
+		t.Errorf("one replica has %v, the other %v", a.dev, b.dev)
 	}
 	for _, on := range []*proc{a, b} {
-		for _, of := range []*proc{a, b} {
-			api := procDial(on.address, of.dev.Token)
+		for _, p := range []*proc{a, b} {
+			api := procDial(on.address, p.dev.Token)
 			atOnce(t, "the owner the other replica made is known", func() bool {
 				return api.code(t.Context(), http.MethodGet, "/iam/v2beta1/groups/"+string(a.dev.Organization),
 					nil) == http.StatusOK
 			})
-			faultMake(t, &proc{address: on.address, dev: of.dev})
+			faultMake(t, &proc{address: on.address, dev: p.dev})
 		}
 	}
 	for _, path := range []string{"/.well-known/jwks.json", "/dev/issuer/jwks"} {
 		keys := procMust[json.RawMessage](t, a.owner(), http.MethodGet, path, nil)
 		if other := procMust[json.RawMessage](t, b.owner(), http.MethodGet, path, nil); string(keys) != string(other) {
-			t.Errorf("%s: one has %s, the other %s", path, keys, other)
+			t.Errorf("%s: one replica has %s, the other %s", path, keys, other)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestReplicaPages(t *testing.T) {
 		}
 	}
 	if len(got) != 6 || !slices.IsSorted(got) || len(slices.Compact(got)) != 6 { // five groups and the organization
-		t.Errorf("the pages of two replicas have %q", got)
+		t.Errorf("the pages of two replicas together are %q", got)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestReplicaRevocation(t *testing.T) {
 					b.pause(syscall.SIGCONT)
 				}
 				if got := guest.code(t.Context(), http.MethodGet, g.path, nil); got != tt.status {
-					t.Errorf("asleep: %v: status %d, want %d", asleep, got, tt.status)
+					t.Errorf("paused: %v: status %d, want %d", asleep, got, tt.status)
 				}
 			}
 		})

@@ -37,8 +37,8 @@ func TestRetention(t *testing.T) {
 			t.Fatalf("GET: %d", got)
 		}
 		plan := must[*ocipb.RetentionPlan](t, w.overHTTP, w.Token, &ocipb.PreviewRetentionRequest{Uid: repo})
-		same := must[*ocipb.RetentionPlan](t, w.overGRPC, w.Token, &ocipb.PreviewRetentionRequest{Uid: repo})
-		if plan.GetFingerprint() != same.GetFingerprint() || len(plan.GetGoing()) != 2 ||
+		second := must[*ocipb.RetentionPlan](t, w.overGRPC, w.Token, &ocipb.PreviewRetentionRequest{Uid: repo})
+		if plan.GetFingerprint() != second.GetFingerprint() || len(plan.GetGoing()) != 2 ||
 			plan.GetGoing()[0].GetTags()[0] != "only-arm64" ||
 			plan.GetGoing()[1].GetDigest() != old || plan.GetBytes() == 0 || plan.GetRestorableDays() != 7 {
 			t.Errorf("plan = %v", plan)
@@ -63,7 +63,7 @@ func TestRetention(t *testing.T) {
 		e := w.trashed(t, repo, func(e *ocipb.TrashEntry) bool { return e.GetDigest() == old && e.GetTag() == "" })
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.RestoreTrashEntryRequest{Uid: e.GetUid()})
 		if got := w.askRegistry(t, w.RegistryToken, "GET", "dev/kept/app/manifests/1.0.0"); got != http.StatusOK {
-			t.Errorf("GET after it was restored: %d", got)
+			t.Errorf("GET after the restore: %d", got)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestRetentionAttacks(t *testing.T) {
 			}
 		}
 		if got := w.askRegistry(t, w.RegistryToken, "GET", "dev/folder/app/manifests/"+digest); got != http.StatusOK {
-			t.Errorf("something has gone: %d", got)
+			t.Errorf("an image is gone: status %d", got)
 		}
 		h.pullers(t, repo, cleaner)
 		must[proto.Message](t, w.overGRPC, cleaner, run(repo))
@@ -150,9 +150,9 @@ func TestRetentionAttacks(t *testing.T) {
 func (h *hierarchy) pullers(t *testing.T, repo, cleaner string) {
 	t.Helper()
 	procUntil(t, "a record of the pull", func() bool {
-		all := must[*ocipb.ListPullsResponse](t, h.overGRPC, h.Token, &ocipb.ListPullsRequest{
+		pulls := must[*ocipb.ListPullsResponse](t, h.overGRPC, h.Token, &ocipb.ListPullsRequest{
 			Uidp: &commonpb.UIDPFilter{ChildrenOf: repo}, Direction: ocipb.Direction_DIRECTION_PULL})
-		return len(all.GetPulls()) > 0
+		return len(pulls.GetPulls()) > 0
 	})
 	for bearer, told := range map[string]bool{h.Token: true, cleaner: false} {
 		plan := must[*ocipb.RetentionPlan](t, h.overGRPC, bearer, &ocipb.PreviewRetentionRequest{Uid: repo})
@@ -170,21 +170,22 @@ func TestRetentionByItself(t *testing.T) {
 		clock := newClock()
 		w := serve(t, url, server.Config{Now: clock.now, GCInterval: 50 * time.Millisecond}, nil)
 		w.repo(t, string(w.Organization), "app")
-		own := w.repo(t, string(w.Organization), "own")
+		manual := w.repo(t, string(w.Organization), "own")
 		for _, name := range []string{"app", "own"} {
 			w.pushImage(t, "dev/"+name, "v1", "amd64", "one")
 			w.pushImage(t, "dev/"+name, "v2", "amd64", "two")
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
-			Settings: &ocipb.Settings{Uid: string(w.Organization), Public: true}}) // because tokens expire before the rules are due
+			// because tokens expire before the rules are due
+			Settings: &ocipb.Settings{Uid: string(w.Organization), Public: true}})
 		w.retain(t, string(w.Organization), &ocipb.Retention{KeepNewest: 1, EveryDays: 1})
-		w.retain(t, own, &ocipb.Retention{KeepNewest: 1}) // does not run automatically
+		w.retain(t, manual, &ocipb.Retention{KeepNewest: 1}) // does not run automatically
 		clock.advance(23 * time.Hour)
 		runs := func() float64 { return w.metrics(t)[`holdfast_gc_runs_total{outcome="ok"}`] }
 		before := runs()
 		procUntil(t, "two collections", func() bool { return runs() > before+1 })
 		if got := w.askRegistry(t, "", "GET", "dev/app/manifests/v1"); got != http.StatusOK {
-			t.Fatalf("before its time: %d", got)
+			t.Fatalf("the image is gone before the rules are due: status %d", got)
 		}
 		clock.advance(2 * time.Hour)
 		procUntil(t, "retention", func() bool {

@@ -271,7 +271,7 @@ func (l *rollingClients) create(
 	}
 	var rows []procGroup
 	if err := json.Unmarshal(found[kind], &rows); err != nil || len(rows) != 1 {
-		l.t.Errorf("%s: there are %s, want one of %s (%v)", what, found[kind], filter, err)
+		l.t.Errorf("%s: found %s, want one match of %s (%v)", what, found[kind], filter, err)
 		return made, true, false
 	}
 	return rows[0], true, true
@@ -288,7 +288,7 @@ func (l *rollingClients) write(writer int) func() {
 			return
 		}
 		if g.Name != name {
-			l.t.Errorf("the group %s is called %s", name, g.Name)
+			l.t.Errorf("the created group %s has the name %s", name, g.Name)
 			return
 		}
 		g.Description = "changed by " + name
@@ -429,7 +429,7 @@ func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 				return
 			}
 			if got != want {
-				l.t.Errorf("replica %d answers %d when the role was %s, want %d", i, got, what, want)
+				l.t.Errorf("replica %d responds with %d after the role was %s, want %d", i, got, what, want)
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -54,7 +54,7 @@ func (l *rollingClients) pushBlob(content []byte) bool {
 		ok := err == nil && status == http.StatusCreated
 		l.count("push", start, ok)
 		if !ok {
-			l.t.Errorf("push: %d %s (%v)", status, text, err)
+			l.t.Errorf("push: status %d %s (%v)", status, text, err)
 		}
 		return ok
 	}
@@ -62,13 +62,13 @@ func (l *rollingClients) pushBlob(content []byte) bool {
 
 // tryBlob pushes a blob, and stops at the first failure.
 func (l *rollingClients) tryBlob(content []byte) (status int, text []byte, err error) {
-	half, at := len(content)/2, rollingRepo+"/blobs/uploads/"
+	half, location := len(content)/2, rollingRepo+"/blobs/uploads/"
 	for _, r := range []rollingRequest{
 		{method: http.MethodPost, want: http.StatusAccepted},
 		{method: http.MethodPatch, body: content[:half], want: http.StatusAccepted},
 		{method: http.MethodPut, body: content[half:], want: http.StatusCreated},
 	} {
-		r.path, r.token = at, l.dev.RegistryToken
+		r.path, r.token = location, l.dev.RegistryToken
 		if r.method == http.MethodPut {
 			r.path += "?digest=" + ociDigest(content)
 		}
@@ -77,7 +77,7 @@ func (l *rollingClients) tryBlob(content []byte) (status int, text []byte, err e
 		if err != nil || status != r.want {
 			return status, text, err
 		}
-		at = header.Get("Location")
+		location = header.Get("Location")
 	}
 	return status, text, nil
 }
@@ -109,7 +109,7 @@ func (l *rollingClients) pullImage(tag string) {
 	digest := manifest.Layers[0].Digest
 	a, ok = l.registry("pull", http.MethodGet, rollingRepo+"/blobs/"+digest, nil, http.StatusOK)
 	if ok && ociDigest(a.body) != digest {
-		l.t.Errorf("pull: %s of %s holds other bytes", digest, tag)
+		l.t.Errorf("pull: the content of %s of %s is wrong", digest, tag)
 	}
 }
 
@@ -128,14 +128,15 @@ func (l *rollingClients) survey() {
 
 // report logs the requests of the clients.
 func (l *rollingClients) report(took time.Duration) {
-	var all rollingCount
+	var total rollingCount
 	for _, what := range slices.Sorted(maps.Keys(l.counts)) {
 		n := l.counts[what]
 		l.t.Logf("%-8s %5d requests, %3d repeated, %d failed, the longest took %s",
 			what, n.requests, n.repeated, n.failed, n.longest.Round(time.Millisecond))
-		all.requests, all.repeated, all.failed = all.requests+n.requests, all.repeated+n.repeated, all.failed+n.failed
+		total.requests, total.repeated = total.requests+n.requests, total.repeated+n.repeated
+		total.failed += n.failed
 	}
 	l.t.Logf("%d requests, %d repeated, %d failed in %s; %d groups and %d images acknowledged; "+
-		"the replicas were asked %v times about a grant", all.requests, all.repeated, all.failed,
+		"the replicas were asked %v times about a grant", total.requests, total.repeated, total.failed,
 		took.Round(time.Second), len(l.groups), len(l.images), l.checked)
 }

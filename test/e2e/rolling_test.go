@@ -163,7 +163,7 @@ func (c *rollingCluster) startProxy(haproxy string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if c.t.Failed() {
-			c.t.Logf("haproxy says:\n%s", &log)
+			c.t.Logf("output of haproxy:\n%s", &log)
 		}
 	})
 	for i := range c.addresses {

@@ -123,7 +123,7 @@ func (w *world) run(t *testing.T, cfg server.Config) {
 		}
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the server ended: %v", err)
+			t.Errorf("the server returned an error: %v", err)
 		}
 	})
 	t.Cleanup(w.stop)
@@ -181,11 +181,11 @@ func ticking() func() time.Time {
 func (w *world) events(t *testing.T) []resource.Event {
 	t.Helper()
 	w.stop()
-	all, err := storetest.Open(t, w.database).Events(t.Context(), 0, 100_000)
+	found, err := storetest.Open(t, w.database).Events(t.Context(), 0, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all
+	return found
 }
 
 // A reply is an HTTP response.
@@ -235,11 +235,11 @@ type clock struct {
 func newClock() *clock { return &clock{tick: ticking()} }
 
 func (c *clock) now() time.Time {
-	at := c.tick()
+	reading := c.tick()
 	if c.held.Load() != 0 {
-		at = time.Unix(0, c.held.Add(int64(time.Millisecond)))
+		reading = time.Unix(0, c.held.Add(int64(time.Millisecond)))
 	}
-	return at.Add(time.Duration(c.ahead.Load()))
+	return reading.Add(time.Duration(c.ahead.Load()))
 }
 
 // hold stops the clock. From now on each reading advances it by a millisecond, so that the speed of the machine has no

@@ -86,7 +86,7 @@ func (w *world) signersOf(t *testing.T, call caller, repo, reference string) str
 	t.Helper()
 	m := must[*ocipb.Signatures](t, call, w.Token, &ocipb.GetSignaturesRequest{RepoUid: repo, Reference: reference})
 	if m.GetVerified() != (len(m.GetSigners()) > 0) {
-		t.Errorf("verified without a signer: %v", m)
+		t.Errorf("the image is verified, but has no signer: %v", m)
 	}
 	return strings.Join(m.GetSigners(), " ")
 }
@@ -158,7 +158,7 @@ func TestSignatures(t *testing.T) {
 		s := ok[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
 		classic := w.pushImage(t, "dev/folder/app", "classic", "amd64", "1")
 		if got := w.signersOf(t, w.overGRPC, repo, "classic"); got != "" {
-			t.Errorf("without signers: %q", got)
+			t.Errorf("without signers the image is signed by %q", got)
 		}
 		release := w.signer(t, string(w.Organization), &ocipb.Signer{Name: "release", Key: k.PEM()})
 		w.signer(t, string(w.Organization),
@@ -197,20 +197,20 @@ func TestSignatures(t *testing.T) {
 			&ocipb.GetSignaturesRequest{RepoUid: repo, Reference: "stranger"})
 		if v := m.GetSignatures(); len(v) != 1 || v[0].GetSubject() != "x@example.test.evil" ||
 			v[0].GetProblem() != "its identity is none of the signers" {
-			t.Errorf("a stranger: %v", v)
+			t.Errorf("a signature of a stranger: %v", v)
 		}
 		sums := must[*ocipb.SummarizeImagesResponse](t, w.overGRPC, w.Token,
 			&ocipb.SummarizeImagesRequest{RepoUid: repo, Digests: []string{classic, stranger}})
 		if got := sums.GetSummaries(); !slices.Equal(got[0].GetSigners(), []string{"release"}) || got[1].GetSigners() != nil {
 			t.Errorf("summaries: %v", got)
 		}
-		own := w.signer(t, folder, &ocipb.Signer{Name: "team", Key: team.PEM()})
+		signer := w.signer(t, folder, &ocipb.Signer{Name: "team", Key: team.PEM()})
 		if got := w.signersOf(t, w.overGRPC, repo, "classic"); got != "" {
-			t.Errorf("the folder has signers of its own, and those of the organization count: %q", got)
+			t.Errorf("the folder has its own signers, but signers of the organization count: %q", got)
 		}
-		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.DeleteSignerRequest{Uid: own.GetUid()})
+		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.DeleteSignerRequest{Uid: signer.GetUid()})
 		if got := w.signersOf(t, w.overGRPC, repo, "classic"); got != "release" {
-			t.Errorf("the folder has none any more: %q", got)
+			t.Errorf("after the signer of the folder was deleted: %q", got)
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.DeleteSignerRequest{Uid: release.GetUid()})
 		if got := w.signersOf(t, w.overGRPC, repo, "classic"); got != "" {
@@ -404,7 +404,7 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 	}
 	copied := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{"evil"}}
 	if _, st := g.overGRPC(t, g.Token, copied); st.Code() != codes.FailedPrecondition {
-		t.Errorf("a copy out of the rule: %v", st)
+		t.Errorf("a copy to a repo without the rule: %v", st)
 	}
 	with := &ocipb.CopyImagesRequest{
 		GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{signed}, WithReferrers: true,
@@ -432,15 +432,15 @@ func (w *world) repoAt(t *testing.T, group, name string) string {
 // organization. An exempt caller can pull every image.
 func (g *signingWorld) belowCannotLift(t *testing.T, want func(when, reference string, status int)) {
 	t.Helper()
-	own := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
+	key := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
 	image := g.pushImage(t, "dev/folder/app", "own", "amd64", "own")
-	g.signedWith(t, own, "dev/folder/app", image)
+	g.signedWith(t, key, "dev/folder/app", image)
 	for place, bearer := range map[string]string{g.folder: g.full["folder"], g.other: g.full["other"]} {
 		must[proto.Message](t, g.overGRPC, bearer,
-			&ocipb.CreateSignerRequest{Parent: place, Signer: &ocipb.Signer{Name: "own", Key: own.PEM()}})
+			&ocipb.CreateSignerRequest{Parent: place, Signer: &ocipb.Signer{Name: "own", Key: key.PEM()}})
 		if _, st := g.overGRPC(t, bearer,
 			&ocipb.CreateSignerRequest{
-				Parent: g.org, Signer: &ocipb.Signer{Name: "own", Key: own.PEM()},
+				Parent: g.org, Signer: &ocipb.Signer{Name: "own", Key: key.PEM()},
 			}); st.Code() != codes.PermissionDenied {
 			t.Errorf("a signer above: %v", st)
 		}
@@ -458,7 +458,7 @@ func (g *signingWorld) belowCannotLift(t *testing.T, want func(when, reference s
 		})
 	bearer := g.mint(t, resource.UID(robot), token.Claims{Audience: []string{g.RegistryHost}})
 	if got := g.oci(t, bearer, "GET", "/v2/dev/folder/app/manifests/own", ""); got.status != http.StatusOK {
-		t.Errorf("who is exempt: %d", got.status)
+		t.Errorf("a pull of an exempt caller: status %d", got.status)
 	}
 	must[proto.Message](t, g.overGRPC, g.Token,
 		&ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: g.folder, Public: true}})
@@ -479,7 +479,7 @@ func (g *signingWorld) drySees(t *testing.T, unsigned string) {
 	set(findingspb.RuleMode_RULE_MODE_DRY_RUN)
 	for range 3 {
 		if got := g.pulls(t, "own"); got != http.StatusOK {
-			t.Errorf("a rule that is not enforced refuses: %d", got)
+			t.Errorf("a rule in a dry run refuses the pull: status %d", got)
 		}
 	}
 	for protocol, call := range g.protocols() {
@@ -549,6 +549,6 @@ func TestManySignatures(t *testing.T) {
 	})
 	m := must[*ocipb.Signatures](t, w.overGRPC, w.Token, &ocipb.GetSignaturesRequest{RepoUid: repo, Reference: "v1"})
 	if len(m.GetSignatures()) != 27 || !m.GetVerified() {
-		t.Errorf("with a thousand: %d signatures, verified: %t", len(m.GetSignatures()), m.GetVerified())
+		t.Errorf("with a thousand attached signatures: %d signatures, verified: %t", len(m.GetSignatures()), m.GetVerified())
 	}
 }

@@ -81,23 +81,23 @@ func TestSimulateAccess(t *testing.T) {
 			&ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: h.folder, Public: true}})
 		if got := must[*accesspb.SimulateResponse](t, w.overGRPC, w.Token,
 			simulation(&iampb.DeleteRoleBindingRequest{Uid: b})); got.GetPullsTotal() != 0 {
-			t.Errorf("pulls that anybody may make are refused: %v", got.GetPulls())
+			t.Errorf("public pulls are refused: %v", got.GetPulls())
 		}
 		if diff := cmp.Diff(before, w.snapshot(t)); diff != "" {
 			t.Error(diff)
 		}
 		for _, e := range w.events(t) {
 			if e.Type == resource.BindingDeleted {
-				t.Errorf("an event of what was only simulated: %+v", e)
+				t.Errorf("a simulated change has an event: %+v", e)
 			}
 		}
 	})
 }
 
 // simulation returns the request that simulates the changes of other requests.
-func simulation(all ...proto.Message) *accesspb.SimulateRequest {
+func simulation(changes ...proto.Message) *accesspb.SimulateRequest {
 	r := &accesspb.SimulateRequest{}
-	for _, m := range all {
+	for _, m := range changes {
 		change := &accesspb.SimulatedChange{}
 		fields := change.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
@@ -121,16 +121,16 @@ func TestSimulateEveryChange(t *testing.T) {
 			folder: w.child(t, x.org, "empty"), role: w.role(t, x.org, "spare", someCapabilities...),
 			provider: w.idp(t, x.org, "spare"),
 		}
-		all := changesOf(x, spare)
+		changes := changesOf(x, spare)
 		before := w.snapshot(t)
 		fields := (&accesspb.SimulatedChange{}).ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
-			if name := fields.Get(i).Message().Name(); all[name] == nil {
-				t.Errorf("%s is not tried", name)
+			if name := fields.Get(i).Message().Name(); changes[name] == nil {
+				t.Errorf("%s is not simulated", name)
 			}
 		}
 		narrowed := w.mint(t, w.Owner, token.Claims{Scopes: []resource.UID{w.Organization.NewChild()}})
-		for name, in := range all {
+		for name, in := range changes {
 			for protocol, call := range w.protocols() {
 				t.Run(string(name)+" over "+protocol, func(t *testing.T) {
 					for who, bearer := range map[string]string{
@@ -139,7 +139,7 @@ func TestSimulateEveryChange(t *testing.T) {
 						_, st := call(t, bearer, simulation(in))
 						_, real := call(t, bearer, onlyValidated(in))
 						if st.Code() != real.Code() || st.Message() != real.Message() || (st == nil) != (who == "the owner") {
-							t.Errorf("%s: simulated: %v; in earnest: %v", who, st, real)
+							t.Errorf("%s: the simulation returned %v, the method %v", who, st, real)
 						}
 					}
 				})
@@ -162,7 +162,7 @@ func onlyValidated(in proto.Message) proto.Message {
 // changesOf returns a request of every kind that can be simulated. The owner may make all of them. Nothing depends on
 // the resources called spare.
 func changesOf(x, spare things) map[protoreflect.Name]proto.Message {
-	all := map[protoreflect.Name]proto.Message{}
+	changes := map[protoreflect.Name]proto.Message{}
 	for _, m := range []proto.Message{
 		&iampb.CreateRoleBindingRequest{
 			Parent: x.org, RoleBinding: &iampb.RoleBinding{IdentityUid: x.identity, RoleUid: viewer},
@@ -212,9 +212,9 @@ func changesOf(x, spare things) map[protoreflect.Name]proto.Message {
 		},
 		&iampb.DeleteAccountAssociationRequest{Uid: x.folder},
 	} {
-		all[m.ProtoReflect().Descriptor().Name()] = m
+		changes[m.ProtoReflect().Descriptor().Name()] = m
 	}
-	return all
+	return changes
 }
 
 func paths(all ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: all} }
@@ -276,7 +276,7 @@ func TestApiUnused(t *testing.T) {
 				in := &accesspb.ListUnusedAccessRequest{Kind: kind}
 				got := must[*accesspb.ListUnusedAccessResponse](t, call, w.Token, in)
 				if len(got.GetUnused()) != 0 || time.Since(got.GetRecordedSince().AsTime()) > time.Hour {
-					t.Errorf("%s over %s: what is new is unused: %v", kind, protocol, got)
+					t.Errorf("%s over %s: a new resource is reported as unused: %v", kind, protocol, got)
 				}
 				for who, bearer := range map[string]string{"of another": other, "narrowed": narrowed} {
 					in := &accesspb.ListUnusedAccessRequest{Kind: kind, Uidp: &commonpb.UIDPFilter{DescendantsOf: org}}
@@ -285,7 +285,7 @@ func TestApiUnused(t *testing.T) {
 					}
 				}
 				if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
-					t.Errorf("%s over %s, nobody: %v", kind, protocol, st)
+					t.Errorf("%s over %s, without a token: %v", kind, protocol, st)
 				}
 			}
 		}
@@ -308,7 +308,7 @@ func (w *world) ending(t *testing.T, folder string, bearers map[string]string) {
 		for who, bearer := range bearers {
 			got := must[*accesspb.ListEndingGrantsResponse](t, call, bearer, &accesspb.ListEndingGrantsRequest{GroupUid: folder})
 			if (len(got.GetGrants()) > 0) != (who == "the owner") {
-				t.Errorf("over %s, %s is told of %v", protocol, who, got)
+				t.Errorf("over %s, %s gets %v", protocol, who, got)
 			}
 		}
 	}

@@ -42,8 +42,8 @@ func TestSteady(t *testing.T) {
 		if n := load.repeated(); n > 0 {
 			t.Errorf("%d requests had to be repeated", n)
 		}
-		for name, all := range figures {
-			steadyCompare(t, name, all)
+		for name, samples := range figures {
+			steadyCompare(t, name, samples)
 		}
 		load.survey()
 		c.replicas[0].stop()
@@ -79,25 +79,25 @@ func steadyFigures(t *testing.T, p *proc, lasts time.Duration) map[string][]floa
 		}
 	}
 	if len(figures) != len(steadyMost) {
-		t.Errorf("the server tells %d figures of %d", len(figures), len(steadyMost))
+		t.Errorf("the server reports %d figures, want %d", len(figures), len(steadyMost))
 	}
 	return figures
 }
 
 // steadyCompare fails the test if a figure has grown too much from the second quarter of the time, when all caches were
 // warm, to the last quarter.
-func steadyCompare(t *testing.T, name string, all []float64) {
+func steadyCompare(t *testing.T, name string, samples []float64) {
 	t.Helper()
-	quarter := len(all) / 4
-	before, after := steadyMedian(all[quarter:2*quarter]), steadyMedian(all[3*quarter:])
+	quarter := len(samples) / 4
+	before, after := steadyMedian(samples[quarter:2*quarter]), steadyMedian(samples[3*quarter:])
 	t.Logf("%s: %.0f in the first sample, %.0f in the second quarter, %.0f in the last, %.0f at most",
-		name, all[0], before, after, slices.Max(all))
+		name, samples[0], before, after, slices.Max(samples))
 	if most := steadyMost[name]; after > before*(1+most.part)+most.moves {
 		t.Errorf("%s grew from %.0f to %.0f", name, before, after)
 	}
 }
 
-func steadyMedian(all []float64) float64 {
-	sorted := slices.Sorted(slices.Values(all))
+func steadyMedian(samples []float64) float64 {
+	sorted := slices.Sorted(slices.Values(samples))
 	return sorted[len(sorted)/2]
 }

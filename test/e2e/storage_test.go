@@ -21,7 +21,7 @@ func TestStoragePage(t *testing.T) {
 	t.Parallel()
 	blocks := shellBlock.FindAllStringSubmatch(readmeText(t, "docs/storage.md"), -1)
 	if len(blocks) != 2 {
-		t.Fatalf("the page has %d blocks of commands, and this test knows 2", len(blocks))
+		t.Fatalf("the page has %d blocks of commands, want 2", len(blocks))
 	}
 	binary := testprogram.Holdfastd(t)
 	dir := t.TempDir()
@@ -110,12 +110,12 @@ func TestBucketKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := resp.Header.Get("Location")
-	if _, _, err := p.registry().expect(t.Context(), 202, "PATCH", at, content[:6<<20]); err != nil {
+	location := resp.Header.Get("Location")
+	if _, _, err := p.registry().expect(t.Context(), 202, "PATCH", location, content[:6<<20]); err != nil {
 		t.Fatal(err)
 	}
 	out, in := io.Pipe()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "http://"+p.address+at, out)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "http://"+p.address+location, out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,15 +134,15 @@ func TestBucketKilled(t *testing.T) {
 	p.kill()
 	in.CloseWithError(io.ErrUnexpectedEOF)
 	if err := <-answered; err == nil {
-		t.Error("a server that was killed has answered")
+		t.Error("a killed server has responded")
 	}
 	p = procStart(t, env...)
 	c := p.registry()
-	resp, _, err = c.send(t.Context(), "PUT", at+"?digest="+ociDigest(content), content[6<<20:])
+	resp, _, err = c.send(t.Context(), "PUT", location+"?digest="+ociDigest(content), content[6<<20:])
 	if err != nil || resp.StatusCode != 201 && resp.StatusCode != 404 {
-		t.Fatalf("going on: %v, %v", resp, err)
+		t.Fatalf("continuing the upload: %v, %v", resp, err)
 	}
-	t.Logf("the client that went on was answered %d", resp.StatusCode)
+	t.Logf("the client that continued got status %d", resp.StatusCode)
 	if resp.StatusCode == 404 {
 		if err := c.pushBlob(t.Context(), "dev/app", content); err != nil {
 			t.Fatal(err)
@@ -150,6 +150,6 @@ func TestBucketKilled(t *testing.T) {
 	}
 	_, got, err := c.expect(t.Context(), 200, "GET", "/v2/dev/app/blobs/"+ociDigest(content), nil)
 	if err != nil || !bytes.Equal(got, content) {
-		t.Errorf("%d bytes come back, %v", len(got), err)
+		t.Errorf("the pull returned %d bytes, %v", len(got), err)
 	}
 }

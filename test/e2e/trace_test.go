@@ -67,11 +67,11 @@ func (c *traceCollector) Export(
 ) (*collector.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, of := range r.GetResourceSpans() {
-		for _, a := range of.GetResource().GetAttributes() {
+	for _, spans := range r.GetResourceSpans() {
+		for _, a := range spans.GetResource().GetAttributes() {
 			c.resources = append(c.resources, a.GetKey()+"="+a.GetValue().GetStringValue())
 		}
-		for _, scope := range of.GetScopeSpans() {
+		for _, scope := range spans.GetScopeSpans() {
 			c.spans = append(c.spans, scope.GetSpans()...)
 		}
 	}

@@ -26,14 +26,14 @@ func (w *world) trash(t *testing.T, repo, digest string) string {
 // trashed returns an entry of the trash of a repo.
 func (w *world) trashed(t *testing.T, repo string, is func(*ocipb.TrashEntry) bool) *ocipb.TrashEntry {
 	t.Helper()
-	all := must[*ocipb.ListTrashEntriesResponse](t, w.overGRPC, w.Token,
+	trash := must[*ocipb.ListTrashEntriesResponse](t, w.overGRPC, w.Token,
 		&ocipb.ListTrashEntriesRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: repo}, PageSize: 200})
-	for _, e := range all.GetEntries() {
+	for _, e := range trash.GetEntries() {
 		if is(e) {
 			return e
 		}
 	}
-	t.Fatalf("it is not among %v", all.GetEntries())
+	t.Fatalf("the entry is not in the trash: %v", trash.GetEntries())
 	return nil
 }
 
@@ -75,7 +75,7 @@ func TestTrash(t *testing.T) {
 		}
 		for target, want := range readers {
 			if got := w.askRegistry(t, w.RegistryToken, "GET", target); got != want {
-				t.Errorf("GET %s when it is deleted: %d", target, got)
+				t.Errorf("GET %s after it was deleted: %d", target, got)
 			}
 		}
 		if got := w.askRegistry(t, w.RegistryToken, "POST",
@@ -90,7 +90,7 @@ func TestTrash(t *testing.T) {
 		}
 		for target := range readers {
 			if got := w.askRegistry(t, w.RegistryToken, "GET", target); got != http.StatusOK {
-				t.Errorf("GET %s when it is restored: %d", target, got)
+				t.Errorf("GET %s after it was restored: %d", target, got)
 			}
 		}
 	})

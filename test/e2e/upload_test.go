@@ -24,12 +24,12 @@ func TestUploadMoves(t *testing.T) {
 			"HOLDFAST_ENCRYPTION_KEY="+key.Text(), "HOLDFAST_BLOBS="+blobs)
 	}
 	other := start()
-	ways := map[string]func(*testing.T, *proc, string) (at string){
-		"killed between requests":  func(_ *testing.T, p *proc, at string) string { p.kill(); return at },
-		"stopped between requests": func(_ *testing.T, p *proc, at string) string { p.stop(); return at },
+	ways := map[string]func(*testing.T, *proc, string) (location string){
+		"killed between requests":  func(_ *testing.T, p *proc, location string) string { p.kill(); return location },
+		"stopped between requests": func(_ *testing.T, p *proc, location string) string { p.stop(); return location },
 		"stopped during a request": uploadFinishes,
-		"killed during a request": func(t *testing.T, p *proc, at string) string {
-			return uploadAgain(t, p, other, at, blobs)
+		"killed during a request": func(t *testing.T, p *proc, location string) string {
+			return uploadAgain(t, p, other, location, blobs)
 		},
 	}
 	for name, leave := range ways {
@@ -39,12 +39,12 @@ func TestUploadMoves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := resp.Header.Get("Location")
+			location := resp.Header.Get("Location")
 			content := append(bytes.Clone(uploadParts), name...)
-			if _, _, err := p.registry().expect(t.Context(), 202, "PATCH", at, content[:uploadPart]); err != nil {
+			if _, _, err := p.registry().expect(t.Context(), 202, "PATCH", location, content[:uploadPart]); err != nil {
 				t.Fatal(err)
 			}
-			uploadRest(t, other, leave(t, p, at), content)
+			uploadRest(t, other, leave(t, p, location), content)
 		})
 	}
 }
@@ -55,36 +55,36 @@ var uploadParts = bytes.Repeat([]byte("x"), 3*uploadPart)
 
 // uploadFinishes stops a server that has started to receive the second part, and then sends this part. The server waits
 // for it.
-func uploadFinishes(t *testing.T, p *proc, at string) string {
+func uploadFinishes(t *testing.T, p *proc, location string) string {
 	t.Helper()
-	conn := uploadOpen(t, p, at)
+	conn := uploadOpen(t, p, location)
 	p.signal()
 	p.waitLog("closing the port")
 	faultSend(t, conn, string(uploadParts[:uploadPart/2]))
 	faultStatus(t, conn, http.StatusAccepted)
 	p.waitEnd()
-	return at
+	return location
 }
 
 // uploadAgain kills a server that has received half of the second part. Another server soon reports that the upload is
 // lost, and starts a new one.
-func uploadAgain(t *testing.T, p, other *proc, at, blobs string) string {
+func uploadAgain(t *testing.T, p, other *proc, location, blobs string) string {
 	t.Helper()
-	uploadOpen(t, p, at)
-	path := filepath.Join(blobs, "blobs", filepath.Base(at)[:2], filepath.Base(at))
+	uploadOpen(t, p, location)
+	path := filepath.Join(blobs, "blobs", filepath.Base(location)[:2], filepath.Base(location))
 	if _, err := os.Stat(path); err != nil {
 		t.Fatal(err)
 	}
 	p.kill()
 	registry := other.registry()
 	procUntil(t, "the upload is no longer held", func() bool {
-		resp, text, err := registry.send(t.Context(), "PATCH", at, uploadParts[:uploadPart],
+		resp, text, err := registry.send(t.Context(), "PATCH", location, uploadParts[:uploadPart],
 			"Content-Range", fmt.Sprintf("%d-%d", uploadPart, 2*uploadPart-1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if resp.StatusCode != http.StatusConflict && resp.StatusCode != http.StatusNotFound {
-			t.Fatalf("answer = %d %s", resp.StatusCode, text)
+			t.Fatalf("response = %d %s", resp.StatusCode, text)
 		}
 		return resp.StatusCode == http.StatusNotFound
 	})
@@ -99,12 +99,12 @@ func uploadAgain(t *testing.T, p, other *proc, at, blobs string) string {
 }
 
 // uploadOpen starts to send the second part, and returns when the server waits for the rest.
-func uploadOpen(t *testing.T, p *proc, at string) net.Conn {
+func uploadOpen(t *testing.T, p *proc, location string) net.Conn {
 	t.Helper()
 	conn := faultDial(t, p)
 	faultSend(t, conn, fmt.Sprintf("PATCH %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Range: %d-%d\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
-		at, p.registry().token, uploadPart, 2*uploadPart-1, uploadPart))
+		location, p.registry().token, uploadPart, 2*uploadPart-1, uploadPart))
 	const goOn = "HTTP/1.1 100 Continue\r\n\r\n" // sent when the body is read, so the server holds the upload
 	got := make([]byte, len(goOn))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != goOn {
@@ -115,10 +115,10 @@ func uploadOpen(t *testing.T, p *proc, at string) net.Conn {
 }
 
 // uploadRest asks a server for the size of an upload, sends the rest, and reads the blob.
-func uploadRest(t *testing.T, p *proc, at string, content []byte) {
+func uploadRest(t *testing.T, p *proc, location string, content []byte) {
 	t.Helper()
 	registry := p.registry()
-	resp, _, err := registry.expect(t.Context(), 204, "GET", at, nil)
+	resp, _, err := registry.expect(t.Context(), 204, "GET", location, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,16 +130,16 @@ func uploadRest(t *testing.T, p *proc, at string, content []byte) {
 	if last == 0 {
 		have = 0
 	}
-	_, _, err = registry.expect(t.Context(), 202, "PATCH", at, content[have:],
+	_, _, err = registry.expect(t.Context(), 202, "PATCH", location, content[have:],
 		"Content-Range", fmt.Sprintf("%d-%d", have, len(content)-1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := registry.expect(t.Context(), 201, "PUT", at+"?digest="+ociDigest(content), nil); err != nil {
+	if _, _, err := registry.expect(t.Context(), 201, "PUT", location+"?digest="+ociDigest(content), nil); err != nil {
 		t.Fatal(err)
 	}
 	_, got, err := registry.expect(t.Context(), 200, "GET", "/v2/dev/app/blobs/"+ociDigest(content), nil)
 	if err != nil || !bytes.Equal(got, content) {
-		t.Errorf("%d bytes came back, %v", len(got), err)
+		t.Errorf("the pull returned %d bytes, %v", len(got), err)
 	}
 }

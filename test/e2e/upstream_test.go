@@ -48,7 +48,7 @@ func TestMirrorOfDistribution(t *testing.T) {
 		near := &ociClient{w.RegistryHost, w.RegistryToken, &http.Client{Timeout: procPatience}}
 		if _, text, err := near.expect(t.Context(), http.StatusForbidden, "GET", "/v2/dev/mirror/library/app/manifests/v1",
 			nil); err != nil {
-			t.Errorf("the password went to a realm that nobody named: %s, %v", text, err)
+			t.Errorf("the password was sent to a realm that is not configured: %s, %v", text, err)
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.UpdateUpstreamRequest{Upstream: &ocipb.Upstream{
 			Uid: realm.GetUid(), Realm: d.Realm(), Credentials: upstreamtest.User + ":" + upstreamtest.Password,
@@ -63,7 +63,7 @@ func TestMirrorOfDistribution(t *testing.T) {
 		list := "/v2/dev/mirror/library/app/referrers/" + image.Header.Get("Docker-Content-Digest")
 		if _, text, err := near.expect(t.Context(), http.StatusOK, "GET", list, nil); err != nil ||
 			!strings.Contains(string(text), signature) {
-			t.Errorf("what is attached: %s, %v", text, err)
+			t.Errorf("the attached artifacts: %s, %v", text, err)
 		}
 		got := must[*ocipb.Upstream](t, w.overHTTP, w.Token, &ocipb.GetUpstreamRequest{Uid: realm.GetUid()})
 		if !got.GetHasCredentials() || got.GetCredentials() != "" {
@@ -108,8 +108,8 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string
 	}
 	var refs []string
 	for _, b := range [][]byte{config, layer} {
-		at := expect(http.StatusAccepted, "POST", "/v2/"+repo+"/blobs/uploads/", nil).Get("Location")
-		expect(http.StatusCreated, "PUT", at+"&digest="+ociDigest(b), b, "Content-Type", "application/octet-stream")
+		location := expect(http.StatusAccepted, "POST", "/v2/"+repo+"/blobs/uploads/", nil).Get("Location")
+		expect(http.StatusCreated, "PUT", location+"&digest="+ociDigest(b), b, "Content-Type", "application/octet-stream")
 		refs = append(refs,
 			fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, ociDigest(b), len(b)))
 	}
@@ -215,14 +215,14 @@ func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, setting
 	}
 	resp, text, err := p.registry().send(t.Context(), "GET", path, nil)
 	if err == nil && resp.StatusCode == http.StatusOK && !inDatabase {
-		t.Errorf("%d bytes that look complete, with a full disk", len(text))
+		t.Errorf("a pull with a full disk returned %d bytes and looks complete", len(text))
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	if _, text, err := p.registry().expect(t.Context(), http.StatusOK, "GET", path, nil); err != nil ||
 		!bytes.Equal(text, layer) {
-		t.Errorf("%d bytes when there is room: %v", len(text), err)
+		t.Errorf("a pull with room on the disk returned %d bytes: %v", len(text), err)
 	}
 	if !inDatabase { // otherwise the database may not know a stored blob, which garbage collection removes
 		procUntil(t, "one file is stored", func() bool { return ociFiles(t, settings["BLOBS"], func(string) {}) == 1 })

@@ -172,7 +172,7 @@ func (w *watch) next() sight {
 	case st := <-w.failed:
 		w.t.Fatalf("the watch has ended: %v", st)
 	case <-time.After(procPatience):
-		w.t.Fatal("nothing was told")
+		w.t.Fatal("no entry was received")
 	}
 	return sight{}
 }
@@ -187,15 +187,15 @@ func (w *watch) begun() string {
 	return s.Position
 }
 
-// until returns the names of the groups in the received entries, up to a given name.
-func (w *watch) until(last string) (names []string, at sight) {
+// until returns the names of the groups in the received entries, up to a given name, and the last entry.
+func (w *watch) until(name string) (names []string, last sight) {
 	w.t.Helper()
-	for !slices.Contains(names, last) {
-		if at = w.next(); at.Entry.ID != "" {
-			names = append(names, at.Entry.After.Name)
+	for !slices.Contains(names, name) {
+		if last = w.next(); last.Entry.ID != "" {
+			names = append(names, last.Entry.After.Name)
 		}
 	}
-	return names, at
+	return names, last
 }
 
 // ends returns how a watch ends.
@@ -207,7 +207,7 @@ func (w *watch) ends() *status.Status {
 		case st := <-w.failed:
 			return st
 		case <-time.After(procPatience):
-			w.t.Fatal("the watch goes on")
+			w.t.Fatal("the watch did not end")
 		}
 	}
 }
@@ -223,11 +223,11 @@ func TestWatch(t *testing.T) {
 				other, stranger := w.ownedOrg(t, "other "+name)
 				folder, sibling := w.child(t, org, "folder "+name), w.child(t, org, "sibling "+name)
 				in := &auditpb.WatchEntriesRequest{Type: "iam.group"}
-				all, below := begin(t, w.Token, in), begin(t, w.Token,
+				everything, below := begin(t, w.Token, in), begin(t, w.Token,
 					&auditpb.WatchEntriesRequest{GroupUid: folder, Type: "dev.holdfast.api.iam.group.created.v1"})
 				theirs := begin(t, stranger, in)
 				narrow := begin(t, w.mint(t, w.Owner, token.Claims{Scopes: []resource.UID{resource.UID(sibling)}}), in)
-				for _, one := range []*watch{all, below, theirs, narrow} {
+				for _, one := range []*watch{everything, below, theirs, narrow} {
 					one.begun()
 				}
 				for _, group := range []string{folder, sibling, other} {
@@ -236,25 +236,25 @@ func TestWatch(t *testing.T) {
 				w.child(t, folder, "last")
 				w.child(t, sibling, "last")
 				w.child(t, other, "last")
-				got, at := all.until("last")
+				got, last := everything.until("last")
 				if want := []string{"one", "one", "last"}; !slices.Equal(got, want) &&
 					!slices.Equal(got, []string{"one", "one", "one", "last"}) {
-					t.Errorf("told of %q, want %q", got, want)
+					t.Errorf("received %q, want %q", got, want)
 				}
-				if b, err := base64.RawURLEncoding.DecodeString(at.Position); err != nil ||
-					strings.Contains(string(b), at.Entry.ID) {
-					t.Errorf("a position tells the id of an event, which may be another's: %s, %v", b, err)
+				if b, err := base64.RawURLEncoding.DecodeString(last.Position); err != nil ||
+					strings.Contains(string(b), last.Entry.ID) {
+					t.Errorf("a position contains the ID of an event that the caller may not see: %s, %v", b, err)
 				}
 				for who, one := range map[string]*watch{"below": below, "theirs": theirs, "narrow": narrow} {
 					if got, _ := one.until("last"); !slices.Equal(got, []string{"one", "last"}) {
-						t.Errorf("%s was told of %q", who, got)
+						t.Errorf("%s received %q", who, got)
 					}
 				}
-				all.stop()
+				everything.stop()
 				w.child(t, folder, "meanwhile")
-				in.Position = at.Position
+				in.Position = last.Position
 				if got, _ := begin(t, w.Token, in).until("meanwhile"); len(got) > 3 || got[0] != "last" {
-					t.Errorf("later: told of %q", got)
+					t.Errorf("later: received %q", got)
 				}
 			})
 		}
@@ -282,7 +282,7 @@ func TestWatchEnds(t *testing.T) {
 			w.child(t, org, "secret "+name)
 			w.child(t, folder, "seen again "+name)
 			if got, _ := one.until("seen again " + name); !slices.Equal(got, []string{"seen again " + name}) {
-				t.Errorf("%s: without the grant it was told of %q", name, got)
+				t.Errorf("%s: without the grant the watcher received %q", name, got)
 			}
 			if _, st := w.overGRPC(t, w.Token, &iampb.DeleteIdentityRequest{Uid: robot}); st.Code() != codes.OK {
 				t.Fatal(st)
@@ -292,7 +292,7 @@ func TestWatchEnds(t *testing.T) {
 				t.Errorf("%s: the watch of a deleted identity ends with %v", name, st)
 			}
 			if st := begin(t, bearer, in).ends(); st.Code() != codes.Unauthenticated {
-				t.Errorf("%s: a deleted identity begins: %v", name, st)
+				t.Errorf("%s: a deleted identity starts a watch: %v", name, st)
 			}
 		}
 		last := w.watchOverHTTP(t, w.Token, &auditpb.WatchEntriesRequest{})
@@ -300,7 +300,7 @@ func TestWatchEnds(t *testing.T) {
 		stopped := time.Now()
 		w.stop()
 		if st := last.ends(); st.Code() != codes.OK || time.Since(stopped) > 10*time.Second {
-			t.Errorf("with the server: %v after %s", st, time.Since(stopped))
+			t.Errorf("when the server stopped, the watch ended with %v after %s", st, time.Since(stopped))
 		}
 	})
 }
@@ -335,7 +335,7 @@ func TestWatchAll(t *testing.T) {
 			told[s.Entry.ID]++
 			if i, j := 0, 0; s.Entry.After.Name[1] == '.' {
 				if _, err := fmt.Sscanf(s.Entry.After.Name, "%d.%d", &i, &j); err != nil || j != last[i] {
-					t.Errorf("%s is told, and %d.%d has to come first", s.Entry.After.Name, i, last[i])
+					t.Errorf("received %s, but %d.%d must come first", s.Entry.After.Name, i, last[i])
 				}
 				last[i]++
 			}
@@ -347,7 +347,7 @@ func TestWatchAll(t *testing.T) {
 		}
 		wg.Wait()
 		if len(told) != writers*(each+1) {
-			t.Errorf("told of %d changes, want %d", len(told), writers*(each+1))
+			t.Errorf("received %d changes, want %d", len(told), writers*(each+1))
 		}
 	})
 }
@@ -393,7 +393,7 @@ func TestWatchRefused(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-			t.Errorf("HEAD is answered with %s", resp.Status)
+			t.Errorf("the response to HEAD is %s", resp.Status)
 		}
 	}
 }

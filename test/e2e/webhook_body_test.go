@@ -85,7 +85,7 @@ func TestWebhookBodies(t *testing.T) {
 		}
 		if e := w.audited(t, "signin.session"); len(e) != 1 || e[0].Actor.RemoteAddress != "127.0.0.1" ||
 			e[0].Actor.UID != "" {
-			t.Errorf("who used the token a second time, and from where: %+v", e)
+			t.Errorf("the entry does not show the caller and address of the second use: %+v", e)
 		}
 		w.wantAudited(t, "vulnerabilities.advisory", "vulnerabilities.feed", "signin.account", "signin.rules",
 			"signin.session")
@@ -125,11 +125,11 @@ func (w *world) audited(t *testing.T, kind string) []auditEntry {
 func (w *world) wantAudited(t *testing.T, kinds ...string) {
 	t.Helper()
 	for _, kind := range kinds {
-		all := w.audited(t, kind)
-		if len(all) == 0 {
+		entries := w.audited(t, kind)
+		if len(entries) == 0 {
 			t.Errorf("no entries of %s", kind)
 		}
-		for _, e := range all {
+		for _, e := range entries {
 			if !strings.HasPrefix(e.Type, "dev.holdfast.api."+kind) || len(e.Before)+len(e.After) == 0 {
 				t.Errorf("%s: %+v", kind, e)
 			}

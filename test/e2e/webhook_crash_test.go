@@ -96,7 +96,7 @@ func (m *mortal) end() {
 }
 
 // taken returns the types, subjects and IDs of the received events, in order.
-func (m *mortal) taken(t *testing.T) (all [][3]string) {
+func (m *mortal) taken(t *testing.T) (taken [][3]string) {
 	t.Helper()
 	text, err := os.ReadFile(m.log)
 	if err != nil && !os.IsNotExist(err) {
@@ -104,9 +104,9 @@ func (m *mortal) taken(t *testing.T) (all [][3]string) {
 	}
 	lines := strings.Split(string(text), "\n")
 	for _, line := range lines[:len(lines)-1] { // the last line may be incomplete
-		all = append(all, [3]string(append(strings.Fields(line), "", "", "")))
+		taken = append(taken, [3]string(append(strings.Fields(line), "", "", "")))
 	}
-	return all
+	return taken
 }
 
 // wantTold checks that the events of each subject say that it was created and then changed, in this order, and that
@@ -115,13 +115,13 @@ func (m *mortal) wantTold(t *testing.T, subjects []string) {
 	t.Helper()
 	const made, changed = "dev.holdfast.api.iam.group.created.v1", "dev.holdfast.api.iam.group.updated.v1"
 	ids, first, again := map[string]string{}, map[string]int{}, 0
-	all := m.taken(t)
-	for n, v := range all {
+	deliveries := m.taken(t)
+	for n, v := range deliveries {
 		what := v[0] + " " + v[1]
 		if id, seen := ids[what]; seen {
 			again++
 			if id != v[2] {
-				t.Errorf("%s came as %s and as %s", what, id, v[2])
+				t.Errorf("%s was delivered with the IDs %s and %s", what, id, v[2])
 			}
 			continue
 		}
@@ -129,14 +129,15 @@ func (m *mortal) wantTold(t *testing.T, subjects []string) {
 	}
 	for _, uid := range subjects {
 		if ids[made+" "+uid] == "" || ids[changed+" "+uid] == "" || first[made+" "+uid] > first[changed+" "+uid] {
-			t.Errorf("%s: made as number %d (%s), changed as %d (%s)", uid, first[made+" "+uid], ids[made+" "+uid],
+			t.Errorf("%s: the creation is delivery %d (%s), the change is delivery %d (%s)",
+				uid, first[made+" "+uid], ids[made+" "+uid],
 				first[changed+" "+uid], ids[changed+" "+uid])
 		}
 	}
 	if again == 0 || m.lives < 2 {
-		t.Errorf("%d deliveries came again, after %d deaths: nothing was put to the test", again, m.lives)
+		t.Errorf("%d deliveries were repeated after %d deaths: the test has proved nothing", again, m.lives)
 	}
-	t.Logf("%d deliveries, %d of them again, %d deaths", len(all), again, m.lives)
+	t.Logf("%d deliveries, %d of them repeated, %d deaths", len(deliveries), again, m.lives)
 }
 
 // TestWebhooksAndCrashes kills the server and the receiver with SIGKILL while events are delivered. No event is lost,

@@ -48,7 +48,7 @@ func TestWebhookCommittedLate(t *testing.T) {
 	}
 	after := w.child(t, org, "after")
 	if r.comes(kind, string(second), time.Second) {
-		t.Error("the dispatcher went past a change that has not been committed")
+		t.Error("the dispatcher skipped a change that is not committed")
 	}
 	if err := slow.Commit(t.Context()); err != nil {
 		t.Fatal(err)

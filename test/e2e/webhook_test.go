@@ -119,7 +119,7 @@ func (r *receiver) await(t *testing.T, kind, subject string) cloudevents.Event {
 		select {
 		case <-more:
 		case <-late:
-			t.Fatalf("no %s of %s among %d events", kind, subject, len(events))
+			t.Fatalf("there is no event %s of %s among %d events", kind, subject, len(events))
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestWebhooks(t *testing.T) {
 				}
 				tried := w.send(t, w.Token, "POST", "/deliveries/v1/tests/"+sub.UID, "{}")
 				if tried.status != http.StatusOK || !strings.Contains(tried.body, `"taken":true`) {
-					t.Errorf("a test is answered with %s", tried.body)
+					t.Errorf("the response to a test is %s", tried.body)
 				}
 				r.await(t, name.prefix+".api.events.subscription.tested.v1", sub.UID)
 				w.send(t, w.Token, "DELETE", "/iam/v2beta1/groups/"+folder, "")

@@ -421,12 +421,12 @@ func TestAccountLink(t *testing.T) {
 	b.again(eve.login())
 	eve.works()
 	if got := eve.sessions(); len(got) != 2 {
-		t.Errorf("sessions = %q, want that of the browser and that of the command", got)
+		t.Errorf("sessions = %q, want one of the browser and one of the command", got)
 	}
 
 	b.again(eve.login())
 	if got := eve.sessions(); len(got) != 2 {
-		t.Errorf("sessions = %q, want those two: the command's first one is ended by its second", got)
+		t.Errorf("sessions = %q, want the same two, because the second session of the command ends its first one", got)
 	}
 	eve.ends("auth", "logout")
 	b.again(eve.login())
@@ -457,7 +457,7 @@ func (p *person) ends(args ...string) {
 	p.run(args...)
 	p.token = before
 	if _, said, err := p.try("iam", "groups", "list"); err == nil || !strings.Contains(said, "Unauthenticated") {
-		p.t.Errorf("after %q a token of the session gives %v: %s", args, err, said)
+		p.t.Errorf("after %q a call with a token of the session returned %v: %s", args, err, said)
 	}
 	p.token = ""
 }
@@ -467,6 +467,6 @@ func (p *person) endsAll(other *person, identity string) {
 	p.t.Helper()
 	p.run("auth", "sessions", "end", "--all", "--identity", identity)
 	if _, said, err := other.try("iam", "groups", "list"); err == nil || !strings.Contains(said, "sign in again") {
-		p.t.Errorf("after an administrator has ended their sessions, a call gives %v: %s", err, said)
+		p.t.Errorf("after an administrator ended their sessions, a call returned %v: %s", err, said)
 	}
 }

@@ -285,15 +285,15 @@ func shrink(t *testing.T, picture []byte) []byte {
 		for x := range size.Dx() {
 			c, _ := color.RGBAModel.Convert(full.At(x, y)).(color.RGBA)
 			near := color.RGBA{c.R &^ 7, c.G &^ 7, c.B &^ 7, 255} // merges similar shades at the smooth edges of letters
-			at, ok := known[near]
+			index, ok := known[near]
 			if !ok && len(known) < 256 {
-				at = uint8(len(known))
-				known[near] = at
+				index = uint8(len(known))
+				known[near] = index
 				small.Palette = append(small.Palette, c)
 			} else if !ok {
-				at = uint8(small.Palette.Index(c))
+				index = uint8(small.Palette.Index(c))
 			}
-			small.SetColorIndex(x, y, at)
+			small.SetColorIndex(x, y, index)
 		}
 	}
 	var b bytes.Buffer

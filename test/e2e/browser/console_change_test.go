@@ -78,7 +78,7 @@ func walkChanges(t *testing.T, s *site) {
 	p.shell("move", command)
 	if v1, v2 := p.run("registry", "tags", "get", "dev/platform/web:v1", "--columns", "digest"),
 		p.run("registry", "tags", "get", "dev/platform/web:v2", "--columns", "digest"); v1 != v2 {
-		t.Errorf("v1 stands for %s, want %s", v1, v2)
+		t.Errorf("v1 refers to %s, want %s", v1, v2)
 	}
 	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=history&tag=v1")
 	b.press("Move it back here…")
@@ -197,7 +197,7 @@ func (b *tab) many(s *site, p *person, group string) {
 	b.run("confirm", chromedp.Click(`//dialog//button[.="Remove"]`, chromedp.NodeVisible))
 	b.read("No role is granted here")
 	if got := b.address(); strings.Contains(got, "selected=") {
-		b.t.Errorf("something is still selected in %s", got)
+		b.t.Errorf("the address still has a selection: %s", got)
 	}
 	for line := range strings.Lines(grants) {
 		p.shell("grant many", strings.TrimSpace(line))
@@ -247,7 +247,7 @@ func (b *tab) lacks(buttons ...string) {
 			chromedp.Evaluate(fmt.Sprintf(
 				`[...document.querySelectorAll("main button")].some(b => b.innerText.trim() === %q)`, button), &there))
 		if there {
-			b.t.Errorf("somebody who may not sees %q", button)
+			b.t.Errorf("a person without permission sees the button %q", button)
 		}
 	}
 }
@@ -261,7 +261,7 @@ func (b *tab) refused(method, path, body string) {
 		body: %q || undefined}).then(r => r.status)`, path, method, body), &status,
 		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 	if status != http.StatusForbidden {
-		b.t.Errorf("%s %s of somebody who may not is answered %d", method, path, status)
+		b.t.Errorf("%s %s of a person without permission: status %d", method, path, status)
 	}
 }
 
@@ -302,7 +302,7 @@ func walkSearch(t *testing.T, s *site) {
 	b.keys("dev/platform/w")
 	b.option("dev/platform/web")
 	if got := b.address(); !strings.HasSuffix(got, "q=dev%2Fplatform%2Fw") {
-		t.Errorf("what is searched for is not in the address %s", got)
+		t.Errorf("the search text is not in the address %s", got)
 	}
 
 	slow := `{ const send = window.fetch; window.fetch = async (r, ...more) => {
@@ -327,7 +327,7 @@ func walkSearch(t *testing.T, s *site) {
 	var options int
 	b.run("count", chromedp.Evaluate(`document.querySelectorAll("[role=option]").length`, &options))
 	if options != 1 {
-		t.Errorf("%d things begin with platform-e, want 1: the late answer is shown", options)
+		t.Errorf("the list has %d options for platform-e, want 1: a late response is shown", options)
 	}
 	for _, complaint := range said.take() {
 		t.Error(complaint)
@@ -362,7 +362,7 @@ func (s *site) deny(t *testing.T, identity string) {
 	}
 	defer func() { _ = answer.Body.Close() }() // the body is not read
 	if answer.StatusCode < 400 || answer.StatusCode >= 500 {
-		t.Fatalf("a token that nobody has signed: %s", answer.Status)
+		t.Fatalf("an unsigned token: %s", answer.Status)
 	}
 }
 
@@ -557,7 +557,7 @@ func walkEnroll(t *testing.T, s *site) {
 		p.json(&made, "iam", "identities", "get", "dev/"+name)
 		p.json(&wanted, append(strings.Fields("iam identities create "+tt.command), "--parent", "dev", "--dry-run")...)
 		if len(made.ClaimMatch)+len(made.AwsIdentity) == 0 || !reflect.DeepEqual(made, wanted) {
-			t.Errorf("%s: the console makes %v, the command %v", tt.typed, made, wanted)
+			t.Errorf("%s: the console creates %v, the command %v", tt.typed, made, wanted)
 		}
 	}
 	b.judge("setup")
@@ -606,7 +606,7 @@ func walkFirstExchange(t *testing.T, s *site) {
 	said := b.complaints()
 	b.read("Waiting for its first token")
 	if exchange() == nil {
-		t.Fatal("a token of another repository is exchanged")
+		t.Fatal("a token of another repository was exchanged")
 	}
 	s.deny(t, ci) // this token is not signed, so it is not shown as a near miss
 	b.read("2 tokens were refused")
@@ -627,7 +627,7 @@ func walkFirstExchange(t *testing.T, s *site) {
 			`.filter(b => b.innerText.includes("Accept both")).length`,
 			&fixes))
 	if fixes != 1 {
-		t.Errorf("%d refusals can be accepted, want the one that was signed", fixes)
+		t.Errorf("%d refused tokens can be accepted, want only the signed one", fixes)
 	}
 	b.press("Accept both…")
 	b.read("are exchanged, too")
@@ -697,7 +697,7 @@ func walkSignIn(t *testing.T, s *site) {
 	b.read("Everybody whom the provider lets in gets viewer")
 	b.judge("connect-client")
 	if got := b.address(); strings.Contains(got, "secret") || !strings.Contains(got, "client=holdfast") {
-		t.Errorf("the address is %s, want all but the secret in it", got)
+		t.Errorf("the address is %s, want everything except the secret in it", got)
 	}
 	b.press("Create it, disabled")
 	b.see("dex")
@@ -831,7 +831,7 @@ func walkAccount(t *testing.T, s *site) {
 	var back string
 	b.run("look at the color", chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &back))
 	if back != "rgb(12, 18, 17)" {
-		t.Errorf("in the dark the page is %s", back)
+		t.Errorf("in the dark scheme the background is %s", back)
 	}
 	b.choose("Colours", "as the system")
 	b.choose("Times", "relative")
@@ -839,7 +839,7 @@ func walkAccount(t *testing.T, s *site) {
 	b.run("look for the operator's view",
 		chromedp.Evaluate(`document.querySelectorAll('nav a[href="/console/operator"]').length`, &operators))
 	if operators != 0 {
-		t.Error("one who is no operator sees the link")
+		t.Error("a person who is not an operator sees the link")
 	}
 	b.open(s.BaseURL + "/console/operator")
 	b.read("You are no operator of this installation")
@@ -962,7 +962,7 @@ func walkAsksAgain(t *testing.T, s *site) {
 	b.run("read where it leads", chromedp.Evaluate(`document.querySelector(".problem a").href`, &address),
 		chromedp.Evaluate(`document.querySelector("dialog input[name=sink]").value`, &typed))
 	if typed != "https://hooks.invalid/again" {
-		t.Errorf("what was entered has become %q", typed)
+		t.Errorf("the entered text is now %q", typed)
 	}
 	b.open(address)
 	b.read("again to go on")
@@ -1112,7 +1112,7 @@ func walkLive(t *testing.T, s *site) {
 	b.run("reload", chromedp.Reload())
 	b.read("Live since")
 	if !strings.Contains(b.address(), "live=1") {
-		t.Error("the address does not say that it is live")
+		t.Error("the address does not contain live=1")
 	}
 	p.run("iam", "groups", "create", "edge", "--parent", "dev/platform")
 	within(t, "the next change is shown", func() bool { return live(b) == 1 })
@@ -1123,7 +1123,7 @@ func walkLive(t *testing.T, s *site) {
 	p.run("iam", "groups", "create", "core", "--parent", "dev/platform")
 	within(t, "the change is shown among events", func() bool { return live(b) == 1 })
 	if n := live(eve); n != 0 {
-		t.Errorf("somebody who may not list is shown %d changes", n)
+		t.Errorf("a person who may not list changes sees %d changes", n)
 	}
 	for _, complaint := range said.take() {
 		t.Error(complaint)
@@ -1160,7 +1160,7 @@ func (p *person) giveUp(n int) {
 	}
 	db := storetest.Open(p.t, path)
 	sub := resource.UID(p.run("events", "subscriptions", "list", "-o", "id"))
-	var all []resource.Delivery
+	var deliveries []resource.Delivery
 	for i := range n {
 		e := log[0]
 		event := resource.Event{
@@ -1168,12 +1168,12 @@ func (p *person) giveUp(n int) {
 			Group: resource.UID(e.Group), Time: e.Time, Before: []byte{},
 		}
 		event.After = fmt.Appendf(nil, `{"uid": %q, "name": "platform"}`, group)
-		all = append(all, resource.Delivery{
+		deliveries = append(deliveries, resource.Delivery{
 			UID: sub.NewChild(), Event: event, Attempts: 3, Error: "the sink answered 503 " + hostile,
 			CreateTime: time.Now(), UpdateTime: time.Now(),
 		})
 	}
-	if err := db.GiveUp(p.t.Context(), sub, 0, all); err != nil {
+	if err := db.GiveUp(p.t.Context(), sub, 0, deliveries); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -1244,12 +1244,12 @@ func walkLargeTexts(t *testing.T, s *site) {
 	for name, text := range map[string]string{"10 MB": strings.Repeat("x", 10<<20), "NUL": "a\x00b"} {
 		if status := s.ask(t, http.MethodPatch, "/registry/v2beta1/repos/"+repo+"/readme",
 			map[string]string{"content": text}); status/100 != 4 {
-			t.Errorf("a readme of %s is answered %d", name, status)
+			t.Errorf("a readme of %s: status %d", name, status)
 		}
 	}
 	if status := s.ask(t, http.MethodPatch, "/registry/v2beta1/repos/"+repo+"/readme",
 		map[string]string{"content": readme}); status != http.StatusOK {
-		t.Fatalf("a readme of %d bytes is answered %d", len(readme), status)
+		t.Fatalf("a readme of %d bytes: status %d", len(readme), status)
 	}
 	p.advise("left", strings.Repeat(hostile+" 🏴‍☠️ ", 2_000)+strings.Repeat("W", 50_000),
 		"https://example.com/left")

@@ -33,6 +33,6 @@ func walkFollowing(t *testing.T, s *site) {
 	b.closed()
 	b.lacks("Compare now")
 	if got := p.run("registry", "repos", "get", "dev/double", "--jq", ".sync_config"); got != "null" && got != "" {
-		t.Errorf("it still follows: %s", got)
+		t.Errorf("the repo still has a source: %s", got)
 	}
 }

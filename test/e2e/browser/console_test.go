@@ -243,7 +243,7 @@ func within(t *testing.T, what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
-			t.Fatalf("in %v it is not so that %s", patience, what)
+			t.Fatalf("did not happen within %v: %s", patience, what)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func (p *person) resolve(path, kind string) string {
 	var found struct{ Resources []struct{ UID string } }
 	p.json(&found, "api", "GET", "/access/v1/resolve?path="+url.QueryEscape(path)+"&kind="+kind)
 	if len(found.Resources) == 0 {
-		p.t.Fatalf("nothing is at %s", path)
+		p.t.Fatalf("there is no resource at %s", path)
 	}
 	return found.Resources[0].UID
 }
@@ -320,19 +320,19 @@ func (b *tab) console(s *site, path, email, password string) {
 // views on one of them. Otherwise it runs the test on one engine, which depends on the test.
 func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	t.Helper()
-	all, second := os.Getenv("HOLDFAST_TEST_WALKS") == "all", len(t.Name())%2 == 1
-	if all || !second {
+	both, second := os.Getenv("HOLDFAST_TEST_WALKS") == "all", len(t.Name())%2 == 1
+	if both || !second {
 		t.Run("SQLite", func(t *testing.T) {
 			t.Parallel()
 			walk(t, newSite(t))
 		})
 	}
-	if all || second {
+	if both || second {
 		t.Run("PostgreSQL", func(t *testing.T) {
 			t.Parallel()
 			needs(t)
 			s := newSiteOn(t, storetest.Postgres(t))
-			s.unjudged = all
+			s.unjudged = both
 			walk(t, s)
 		})
 	}
@@ -519,7 +519,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 // TestConsolePicture takes the screenshot for the documents.
 func TestConsolePicture(t *testing.T) {
 	if !*update {
-		t.Skip("it is taken with -update")
+		t.Skip("the screenshot is taken with -update")
 	}
 	s := newSite(t)
 	p, b := s.owner(t), newTab(t)
@@ -613,7 +613,7 @@ func (b *tab) unharmed(name string) {
 		chromedp.Evaluate(`!!window.hacked || !!document.querySelector("main img, main script, a[href^='javascript']")`,
 			&harmed))
 	if harmed {
-		b.t.Errorf("%s: the text of somebody else is part of the page", name)
+		b.t.Errorf("%s: the text of another person was interpreted as HTML", name)
 	}
 }
 
@@ -640,7 +640,7 @@ func TestConsoleKeys(t *testing.T) {
 	b.keys(kb.ArrowRight)
 	b.run("it is open", chromedp.WaitVisible(`[role="treeitem"][aria-level="2"]`, chromedp.ByQuery))
 	if !strings.Contains(b.address(), "open="+s.OrganizationUID) {
-		t.Errorf("what is open is not in the address %s", b.address())
+		t.Errorf("the open group is not in the address %s", b.address())
 	}
 	b.keys(kb.ArrowRight)
 	var leaf string
@@ -680,7 +680,7 @@ func TestConsoleKeys(t *testing.T) {
 		var on string
 		b.run("look where the focus is", chromedp.Evaluate(`document.activeElement.innerText`, &on))
 		if on != move.want {
-			t.Errorf("the arrow keys lead to %q, want %q", on, move.want)
+			t.Errorf("the arrow keys move the focus to %q, want %q", on, move.want)
 		}
 	}
 	b.open(s.BaseURL + "/")

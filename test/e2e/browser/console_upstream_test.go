@@ -66,7 +66,7 @@ func walkUpstreams(t *testing.T, s *site) {
 		chromedp.Evaluate(`document.documentElement.outerHTML + [...document.querySelectorAll("input")].map(i => i.value)`,
 			&page))
 	if strings.Contains(page, "s3cret") {
-		t.Error("the page has the password")
+		t.Error("the page contains the password")
 	}
 
 	eve := s.eve(t, "--role", "viewer")
@@ -84,7 +84,7 @@ func walkUpstreams(t *testing.T, s *site) {
 	b.closed()
 	if got := p.run("registry", "upstreams", "list", "--parent", "dev/mirror",
 		"--jq", ".[0].hasCredentials"); got == "true" {
-		t.Error("it still has a password")
+		t.Error("the upstream still has a password")
 	}
 	b.press("Delete far")
 	b.read("stay. Other images are no longer found")

@@ -58,8 +58,8 @@ func TestDescription(t *testing.T) {
 		Totals   struct{ Errors, Warnings, Ignored int }
 		Problems []struct{ RuleID, Message string }
 	}
-	if at := bytes.IndexByte(out, '{'); at < 0 || json.Unmarshal(out[at:], &found) != nil {
-		t.Fatalf("the linter says (%v):\n%s\n%s", err, out, &stderr)
+	if start := bytes.IndexByte(out, '{'); start < 0 || json.Unmarshal(out[start:], &found) != nil {
+		t.Fatalf("output of the linter (%v):\n%s\n%s", err, out, &stderr)
 	}
 	if n := found.Totals; n.Errors+n.Warnings+n.Ignored > 0 || err != nil {
 		t.Errorf("%d errors and %d warnings (%v): %v", n.Errors, n.Warnings, err, found.Problems)

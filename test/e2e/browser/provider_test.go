@@ -36,7 +36,7 @@ func upstream(t *testing.T, address, name string, args ...string) {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err == nil { // the process is killed, which is an error
-			t.Errorf("%s has ended by itself: %s", name, said.String())
+			t.Errorf("%s has ended unexpectedly: %s", name, said.String())
 		}
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -105,7 +105,7 @@ func TestDex(t *testing.T) {
 		b.read("ann@example.com")
 		b.inspect("trial")
 	} else {
-		t.Error("the test prints no address to try a sign-in at")
+		t.Error("the command prints no address for a trial sign-in")
 	}
 	owner.run("iam", "group-mappings", "create", "eng", "--provider", provider, "--role", "editor")
 

@@ -59,7 +59,7 @@ func (b *tab) leavesNothing(t *testing.T, s *site) {
 			u, _ := url.Parse(e.URL)
 			for _, name := range []string{"token", "refresh_token", "code", "id_token"} {
 				if u.Query().Has(name) {
-					t.Errorf("the history holds a %s: %s", name, e.URL)
+					t.Errorf("the history contains a %s: %s", name, e.URL)
 				}
 			}
 		}
@@ -67,10 +67,10 @@ func (b *tab) leavesNothing(t *testing.T, s *site) {
 	}))
 	log := s.log.String()
 	if strings.Contains(log, s.OwnerPassword) {
-		t.Error("the log holds the password")
+		t.Error("the log contains the password")
 	}
 	if token := regexp.MustCompile(`eyJ[\w-]+\.eyJ`).FindString(log); token != "" {
-		t.Errorf("the log holds a token: %s…", token)
+		t.Errorf("the log contains a token: %s…", token)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestShowPassword(t *testing.T) {
 	b.fill("E-mail", s.OwnerEmail)
 	b.press("Sign in")
 	if got := b.title(); got != "password" {
-		t.Errorf("what is sent is a %s", got)
+		t.Errorf("when the form is sent, the field is a %s", got)
 	}
 	c := newTab(t)
 	c.withoutScripts()
@@ -171,7 +171,7 @@ func (b *tab) tabTo(name string) {
 	var passed []string
 	for !slices.Contains(passed, name) {
 		if len(passed) > 20 {
-			b.t.Fatalf("the tab key does not lead to %q, but to %q", name, passed)
+			b.t.Fatalf("the tab key does not reach %q, but %q", name, passed)
 		}
 		b.keys(kb.Tab)
 		passed = append(passed, b.focused())
@@ -193,10 +193,10 @@ func TestWrongPassword(t *testing.T) {
 		t.Errorf("the focus is on %q, want Password", got)
 	}
 	if got := b.attribute("#email", "value"); got != s.OwnerEmail {
-		t.Errorf("the e-mail address is %q, want what was typed", got)
+		t.Errorf("the e-mail address is %q, want the typed one", got)
 	}
 	if !b.inView(beside) {
-		t.Error("a person with a phone has to look for the reason")
+		t.Error("the reason is not visible on a phone without scrolling")
 	}
 	b.inspect("signin-wrong")
 	b.signIn(s.OwnerEmail, s.OwnerPassword) // the sign-in continues

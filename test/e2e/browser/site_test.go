@@ -223,11 +223,11 @@ func (l *login) says(pattern string) string {
 				return m[len(m)-1]
 			}
 			if !more {
-				l.t.Fatalf("the command has ended without saying %q:\n%s", pattern, strings.Join(l.said, "\n"))
+				l.t.Fatalf("the command has ended without the output %q:\n%s", pattern, strings.Join(l.said, "\n"))
 			}
 			l.said = append(l.said, line)
 		case <-expired:
-			l.t.Fatalf("the command does not say %q:\n%s", pattern, strings.Join(l.said, "\n"))
+			l.t.Fatalf("the command does not print %q:\n%s", pattern, strings.Join(l.said, "\n"))
 		}
 	}
 }

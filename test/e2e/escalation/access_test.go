@@ -60,14 +60,14 @@ func (w *world) meet(h *held) {
 	if h.through != nil {
 		name = h.user.name + " of " + h.through.name
 	}
-	same := 1
+	number := 1
 	for _, o := range w.identities {
 		if o.name == name || strings.HasPrefix(o.name, name+" (") {
-			same++
+			number++
 		}
 	}
-	if same > 1 {
-		name += fmt.Sprintf(" (%d)", same)
+	if number > 1 {
+		name += fmt.Sprintf(" (%d)", number)
 	}
 	w.identities = append(w.identities, &object{name: name, uid: uid})
 }
@@ -194,7 +194,7 @@ func begin(provider *object, scope resource.UID) string {
 func handed(location string, status int) (token, refresh string, _ error) {
 	u, err := url.Parse(location)
 	if err != nil || !strings.HasPrefix(location, callback) || u.Query().Get("token") == "" {
-		return "", "", fmt.Errorf("the sign-in ended with %d", status)
+		return "", "", fmt.Errorf("the sign-in ended with status %d", status)
 	}
 	return u.Query().Get("token"), u.Query().Get("refresh_token"), nil
 }
@@ -202,10 +202,10 @@ func handed(location string, status int) (token, refresh string, _ error) {
 // withPassword signs in with an account.
 func (w *world) withPassword(a *account, scope resource.UID) (token, refresh string, _ error) {
 	b := w.browser()
-	at, status := b.send(w.ctx, http.MethodGet, begin(nil, scope))
-	_, flow, ok := strings.Cut(at, "flow=")
+	location, status := b.send(w.ctx, http.MethodGet, begin(nil, scope))
+	_, flow, ok := strings.Cut(location, "flow=")
 	if !ok {
-		return "", "", fmt.Errorf("the sign-in began with %d", status)
+		return "", "", fmt.Errorf("the sign-in began with status %d", status)
 	}
 	return handed(b.send(w.ctx, http.MethodPost, "/signin/password", "flow", flow, "email", a.email, "password",
 		a.password))
@@ -216,10 +216,10 @@ func (w *world) withProvider(
 	o *object, p resource.IdentityProvider, u user, scope resource.UID,
 ) (token, refresh string, _ error) {
 	b := w.browser()
-	at, status := b.send(w.ctx, http.MethodGet, begin(o, scope))
-	question, err := url.Parse(at)
-	if err != nil || !strings.HasPrefix(at, p.OIDC.Issuer+"/authorize?") {
-		return "", "", fmt.Errorf("the sign-in began with %d", status)
+	location, status := b.send(w.ctx, http.MethodGet, begin(o, scope))
+	question, err := url.Parse(location)
+	if err != nil || !strings.HasPrefix(location, p.OIDC.Issuer+"/authorize?") {
+		return "", "", fmt.Errorf("the sign-in began with status %d", status)
 	}
 	q := question.Query()
 	claims := w.claims(p.OIDC.Issuer, u, q.Get("client_id"))
@@ -233,14 +233,14 @@ func (w *world) withProvider(
 func (w *world) withLink(l *link, password string) (token, refresh string, _ error) {
 	b := w.browser()
 	b.send(w.ctx, http.MethodGet, "/link?code="+l.code)
-	if at, status := b.send(w.ctx, http.MethodPost, "/link", "password", password); at != "/account" {
-		return "", "", fmt.Errorf("the link led to %d", status)
+	if location, status := b.send(w.ctx, http.MethodPost, "/link", "password", password); location != "/account" {
+		return "", "", fmt.Errorf("the link returned status %d", status)
 	}
-	at, status := b.send(w.ctx, http.MethodGet, begin(nil, ""))
-	_, flow, ok := strings.Cut(at, "flow=")
+	location, status := b.send(w.ctx, http.MethodGet, begin(nil, ""))
+	_, flow, ok := strings.Cut(location, "flow=")
 	if !ok {
-		return "", "", fmt.Errorf("the sign-in began with %d", status)
+		return "", "", fmt.Errorf("the sign-in began with status %d", status)
 	}
-	b.send(w.ctx, http.MethodGet, at)
+	b.send(w.ctx, http.MethodGet, location)
 	return handed(b.send(w.ctx, http.MethodPost, "/signin/confirm", "flow", flow, "csrf", b.csrf, "answer", "allow"))
 }

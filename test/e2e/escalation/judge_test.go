@@ -28,7 +28,7 @@ func (w *world) judge(m *move) error {
 		one.Add(want)
 		if m.side == evil && !w.givenAt(place).Has(want) ||
 			m.side == good && lacks(mover, one, place) != (resource.Capabilities{}) {
-			return fmt.Errorf("whoever gives something on %s holds %s there, but the %s do not", w.nameOf(place), want, m.side)
+			return fmt.Errorf("a giver of a role on %s must hold %s there, but the %s do not", w.nameOf(place), want, m.side)
 		}
 	}
 	for _, p := range w.promises() {
@@ -36,11 +36,13 @@ func (w *world) judge(m *move) error {
 		switch {
 		case p.caps == resource.Capabilities{}:
 		case m.side == evil:
-			return fmt.Errorf("%s, and so hold on %s what nobody gave them: %s", p.why, w.nameOf(p.place), names(p.caps))
+			return fmt.Errorf("%s, and so hold capabilities on %s that nobody gave them: %s", p.why, w.nameOf(p.place),
+				names(p.caps))
 		case m.unmeant && !p.lent, m.limit != nil && !m.limit(p):
-			return fmt.Errorf("%s, and so got on %s what was not meant for them: %s", p.why, w.nameOf(p.place), names(p.caps))
+			return fmt.Errorf("%s, and so got capabilities on %s that were not meant for them: %s", p.why, w.nameOf(p.place),
+				names(p.caps))
 		case !m.operator && lacks(mover, p.caps, p.place) != resource.Capabilities{}:
-			return fmt.Errorf("%s, and so got on %s what its giver did not hold: %s", p.why, w.nameOf(p.place),
+			return fmt.Errorf("%s, and so got capabilities on %s that the giver did not hold: %s", p.why, w.nameOf(p.place),
 				names(lacks(mover, p.caps, p.place)))
 		default:
 			w.give(p)
@@ -52,8 +54,8 @@ func (w *world) judge(m *move) error {
 var everything = resource.Capabilities{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
 // lacks returns the capabilities in want that none of the held grants gives on a place.
-func lacks(all []authz.Grant, caps resource.Capabilities, place resource.UID) resource.Capabilities {
-	for _, h := range all {
+func lacks(grants []authz.Grant, caps resource.Capabilities, place resource.UID) resource.Capabilities {
+	for _, h := range grants {
 		if h.Group.Covers(place) {
 			caps = caps.Without(h.Capabilities)
 		}
@@ -62,14 +64,14 @@ func lacks(all []authz.Grant, caps resource.Capabilities, place resource.UID) re
 }
 
 func names(caps resource.Capabilities) string {
-	var all []string
+	var list []string
 	for _, c := range caps.All() {
-		all = append(all, c.String())
+		list = append(list, c.String())
 	}
-	if len(all) > 6 {
-		all = append(all[:6], fmt.Sprintf("and %d more", len(all)-6))
+	if len(list) > 6 {
+		list = append(list[:6], fmt.Sprintf("and %d more", len(list)-6))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(list, ", ")
 }
 
 // observe asks the checker which capabilities the attackers' tokens have.
@@ -98,7 +100,7 @@ func (w *world) observe() error {
 // surprise records an error if the attackers have a token of an identity that they do not control.
 func (w *world) surprise(h *held, how string) {
 	if _, ok := w.control(evil)[h.caller.Identity]; !ok && h.whole() && w.wrong == nil {
-		w.wrong = fmt.Errorf("%s the attackers got a token of %s, whom nothing of theirs stands for", how,
+		w.wrong = fmt.Errorf("%s the attackers got a token of %s, whom they do not control", how,
 			w.nameOf(h.caller.Identity))
 	}
 }
@@ -130,24 +132,24 @@ func (w *world) tryEverything() error {
 }
 
 // bearers returns a token of every kind that the attackers can get from other issuers.
-func (w *world) bearers() (all []string) {
+func (w *world) bearers() (tokens []string) {
 	for _, issuer := range w.issue {
 		for _, u := range users {
 			for _, audience := range []string{address, goodClient, evilClient} {
 				if w.canSign(evil, issuer, u, audience) {
-					all = append(all, w.sign(issuer, u, audience))
+					tokens = append(tokens, w.sign(issuer, u, audience))
 				}
 			}
 		}
 	}
 	for _, o := range w.identities {
 		if k := w.state.identities[o.uid].Relationship.StaticKeys; k != nil {
-			all = append(all, w.others.sign(evil, map[string]any{
+			tokens = append(tokens, w.others.sign(evil, map[string]any{
 				"iss": k.Issuer, "sub": k.Subject, "aud": address, "iat": w.now().Unix(), "exp": w.now().Unix() + 3600,
 			}))
 		}
 	}
-	return all
+	return tokens
 }
 
 // sets are the capabilities of the roles in this game.
@@ -185,11 +187,11 @@ var watched = func() (all resource.Capabilities) {
 	return all
 }()
 
-func setNames() (all []string) {
+func setNames() (list []string) {
 	for _, s := range sets {
-		all = append(all, s.name)
+		list = append(list, s.name)
 	}
-	return all
+	return list
 }
 
 func setNamed(name string) resource.Capabilities {

@@ -152,8 +152,8 @@ func identityOf(o *object) resource.UID {
 }
 
 func (m *move) followLink() error {
-	own := slices.DeleteFunc(slices.Clone(m.links), func(l *link) bool { return l.holder != m.side })
-	l := pick(m, own, nil, false, func(l *link) string { return l.name })
+	links := slices.DeleteFunc(slices.Clone(m.links), func(l *link) bool { return l.holder != m.side })
+	l := pick(m, links, nil, false, func(l *link) string { return l.name })
 	if m.stuck {
 		return nil
 	}

@@ -43,7 +43,7 @@ type move struct {
 }
 
 // pick chooses a candidate. Most of the time it chooses a preferred one; if strict, it always does.
-func pick[T any](m *move, all, prefer []T, strict bool, name func(T) string) (none T) {
+func pick[T any](m *move, candidates, prefer []T, strict bool, name func(T) string) (none T) {
 	if m.stuck {
 		return none
 	}
@@ -51,21 +51,21 @@ func pick[T any](m *move, all, prefer []T, strict bool, name func(T) string) (no
 		if m.next < len(m.said) {
 			want := m.said[m.next]
 			m.next++
-			if i := slices.IndexFunc(all, func(v T) bool { return name(v) == want }); i >= 0 {
-				return all[i]
+			if i := slices.IndexFunc(candidates, func(v T) bool { return name(v) == want }); i >= 0 {
+				return candidates[i]
 			}
 		}
 		m.stuck = true
 		return none
 	}
 	if strict || len(prefer) > 0 && m.rng.IntN(5) > 0 {
-		all = prefer
+		candidates = prefer
 	}
-	if len(all) == 0 {
+	if len(candidates) == 0 {
 		m.stuck = true
 		return none
 	}
-	chosen := all[m.rng.IntN(len(all))]
+	chosen := candidates[m.rng.IntN(len(candidates))]
 	m.said = append(m.said, name(chosen))
 	return chosen
 }
@@ -75,16 +75,16 @@ func (m *move) word(options ...string) string {
 	return pick(m, options, options, false, func(s string) string { return s })
 }
 
-func (m *move) object(all []*object, prefer func(*object) bool) *object {
+func (m *move) object(candidates []*object, prefer func(*object) bool) *object {
 	var preferred []*object
 	if m.rng != nil && prefer != nil {
-		for _, o := range all {
+		for _, o := range candidates {
 			if prefer(o) {
 				preferred = append(preferred, o)
 			}
 		}
 	}
-	if o := pick(m, all, preferred, false, func(o *object) string { return o.name }); o != nil {
+	if o := pick(m, candidates, preferred, false, func(o *object) string { return o.name }); o != nil {
 		return o
 	}
 	return &object{}
@@ -124,8 +124,8 @@ func (m *move) recipient(role resource.UID) *object {
 
 // workload chooses an identity with its own relationship.
 func (m *move) workload(want resource.Capability) *object {
-	all := slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return o.uid.IsRoot() })
-	return m.object(all, func(o *object) bool { return m.may(want, o.uid) })
+	identities := slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return o.uid.IsRoot() })
+	return m.object(identities, func(o *object) bool { return m.may(want, o.uid) })
 }
 
 func (m *move) user(allowed func(user) bool) user {

@@ -128,7 +128,7 @@ func (x *site) explain(t *testing.T, history []*script) string {
 	t.Helper()
 	texts, wrong := x.replay(t, history)
 	if wrong == nil {
-		return fmt.Sprintf("It does not go wrong when it is played again. %d moves:\n%s", len(history),
+		return fmt.Sprintf("The failure does not happen again when the moves are repeated. %d moves:\n%s", len(history),
 			strings.Join(texts, "\n"))
 	}
 	began := time.Now()

@@ -177,11 +177,11 @@ func (w *world) give(p promise) { w.given[p.place] = w.given[p.place].Union(p.ca
 
 // givenAt returns the capabilities that the attackers were given on a place or above it.
 func (w *world) givenAt(place resource.UID) resource.Capabilities {
-	all := w.given[place]
+	caps := w.given[place]
 	for _, above := range place.Ancestors() {
-		all = all.Union(w.given[above])
+		caps = caps.Union(w.given[above])
 	}
-	return all
+	return caps
 }
 
 // read reads the state of the world from the store.
@@ -279,28 +279,28 @@ func (w *world) subjectAt(p resource.IdentityProvider, u user) string {
 
 // groupsAt returns the groups of a user at a provider.
 func (w *world) groupsAt(p resource.IdentityProvider, u user) []string {
-	all, _ := w.claims(p.OIDC.Issuer, u, "")[p.OIDC.GroupsClaim].([]string)
-	return all
+	groups, _ := w.claims(p.OIDC.Issuer, u, "")[p.OIDC.GroupsClaim].([]string)
+	return groups
 }
 
 // speakers returns the users as whom a side can sign in with a provider.
-func (w *world) speakers(s side, p resource.IdentityProvider) (all []user) {
+func (w *world) speakers(s side, p resource.IdentityProvider) (speakers []user) {
 	for _, u := range users {
 		if !p.Disabled && w.canSign(s, p.OIDC.Issuer, u, p.OIDC.ClientID) {
-			all = append(all, u)
+			speakers = append(speakers, u)
 		}
 	}
-	return all
+	return speakers
 }
 
-// control returns the identities of which a side can get a token without a change, with the reason: it has a token,
+// control returns the identities whose tokens a side can get without a change, with the reason: it has a token,
 // or can get one with an exchange or a sign-in. This is a second implementation of the rule, which does not ask the
 // service.
 func (w *world) control(s side) map[resource.UID]string {
-	all := map[resource.UID]string{}
+	controlled := map[resource.UID]string{}
 	for _, h := range w.tokens[s] {
 		if h.whole() {
-			all[h.caller.Identity] = "they have a token of it"
+			controlled[h.caller.Identity] = "they have a token of it"
 		}
 	}
 	for grown := true; grown; {
@@ -310,15 +310,15 @@ func (w *world) control(s side) map[resource.UID]string {
 			if !there && o.account == nil {
 				i, there = o.person, o.person.Realm != ""
 			}
-			if _, ok := all[o.uid]; ok || !there {
+			if _, ok := controlled[o.uid]; ok || !there {
 				continue
 			}
-			if why := w.way(s, o, i, all); why != "" {
-				all[o.uid], grown = why, true
+			if why := w.way(s, o, i, controlled); why != "" {
+				controlled[o.uid], grown = why, true
 			}
 		}
 	}
-	return all
+	return controlled
 }
 
 // way returns the way in which a side that controls other identities can become an identity, or "".
@@ -419,7 +419,7 @@ type promise struct {
 }
 
 // promises returns the capabilities that the attackers hold or could get, given the identities that they control.
-func (w *world) promises() (all []promise) {
+func (w *world) promises() (promises []promise) {
 	controlled := w.control(evil)
 	for _, o := range w.identities {
 		why, ok := controlled[o.uid]
@@ -427,24 +427,24 @@ func (w *world) promises() (all []promise) {
 			continue
 		}
 		for _, g := range w.checker.GrantsOf(o.uid) {
-			all = append(all,
+			promises = append(promises,
 				promise{g.Group, g.Capabilities, fmt.Sprintf("the attackers can become %s (%s)", o.name, why), false})
 		}
 	}
 	for _, h := range w.tokens[evil] {
-		all = append(all, w.narrowed(h)...)
+		promises = append(promises, w.narrowed(h)...)
 	}
 	for _, o := range w.invites {
 		if i, ok := w.state.invites[o.uid]; ok && o.known[evil] {
-			all = append(all,
+			promises = append(promises,
 				promise{i.UID.Parent(), w.state.roles[i.Role].Capabilities, "the attackers have the code of " + o.name, false})
 		}
 	}
-	return append(all, w.vouched()...)
+	return append(promises, w.vouched()...)
 }
 
 // narrowed returns the capabilities of a narrowed token.
-func (w *world) narrowed(h *held) (all []promise) {
+func (w *world) narrowed(h *held) (promises []promise) {
 	if h.whole() {
 		return nil
 	}
@@ -454,29 +454,29 @@ func (w *world) narrowed(h *held) (all []promise) {
 			caps = caps.Without(caps.Without(*h.caller.Caps))
 		}
 		for _, place := range h.caller.Within(g.Group) {
-			all = append(all, promise{place, caps, "the attackers have a narrowed token, " + h.name, true})
+			promises = append(promises, promise{place, caps, "the attackers have a narrowed token, " + h.name, true})
 		}
 	}
-	return all
+	return promises
 }
 
 // vouched returns the capabilities that the attackers could get by signing in with a provider.
-func (w *world) vouched() (all []promise) {
+func (w *world) vouched() (promises []promise) {
 	for _, o := range w.providers {
 		p := w.state.providers[o.uid]
 		for _, u := range w.speakers(evil, p) {
 			why := fmt.Sprintf("the attackers can sign in with %s as %s", o.name, u.name)
-			all = append(all, promise{p.UID.Parent(), w.state.roles[p.DefaultRole].Capabilities, why, false})
+			promises = append(promises, promise{p.UID.Parent(), w.state.roles[p.DefaultRole].Capabilities, why, false})
 			groups := w.groupsAt(p, u)
 			for _, m := range w.state.mappings {
 				if m.Provider() == p.UID && slices.Contains(groups, m.ExternalGroup) {
-					all = append(all,
+					promises = append(promises,
 						promise{m.Scope, w.state.roles[m.Role].Capabilities, why + ", who is in " + m.ExternalGroup, false})
 				}
 			}
 		}
 	}
-	return all
+	return promises
 }
 
 // nameOf returns the name of an object, for people.
