@@ -20,11 +20,13 @@ type Client struct {
 	registryToken string
 }
 
+// NewClient returns a client that sends token to the server at address. token may be "".
 func NewClient(address, token string) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
 	return &Client{HTTP: &http.Client{Transport: transport}, Address: address, Token: token}
 }
 
+// Close closes the idle connections.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
 // AnyStatus makes Do accept every status.

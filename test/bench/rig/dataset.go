@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
+// The shape of datasets.
 const (
 	Folders     = 100           // groups directly under the organization; each contains 1 % of the groups
 	GrantsEach  = 10            // bindings of an identity
@@ -27,6 +28,7 @@ type Tree struct {
 	timed  bool // every second binding has an end
 }
 
+// RandomSegment returns a random segment of a UID, with its slash.
 func RandomSegment(r *rand.Rand) string { return fmt.Sprintf("/%016x", r.Uint64()) }
 
 // All yields every group below the organization, parents first. Names are random. Creation times have the same order;

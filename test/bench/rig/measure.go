@@ -32,6 +32,7 @@ type Pair struct {
 	Ratio float64
 }
 
+// NewPair returns the pair of a and b with its ratio.
 func NewPair(a, b time.Duration) Pair { return Pair{a, b, float64(a) / float64(b)} }
 
 // Alternate measures a and b alternately, and returns their medians. The argument of an operation counts the turns.

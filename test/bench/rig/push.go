@@ -63,8 +63,10 @@ func (p *Process) PutManifest(ctx context.Context, repo, reference string, m []b
 // SmallLayer is the layer of a small image.
 const SmallLayer = "a layer"
 
+// DigestOf returns the digest of a content.
 func DigestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
+// Descriptor returns the JSON descriptor of a blob.
 func Descriptor(digest string, size int) string {
 	return fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, digest, size)
 }

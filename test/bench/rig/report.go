@@ -120,7 +120,14 @@ func FormatDuration(d time.Duration) string {
 	}
 }
 
-func Seconds(s float64) string   { return FormatDuration(time.Duration(s * float64(time.Second))) }
+// Seconds formats a number of seconds.
+func Seconds(s float64) string { return FormatDuration(time.Duration(s * float64(time.Second))) }
+
+// Megabytes formats a number of bytes.
 func Megabytes(n float64) string { return fmt.Sprintf("%.0f MB", n/1e6) }
+
+// PerSecond formats a rate.
 func PerSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
-func Times(n float64) string     { return fmt.Sprintf("%.2f", n) }
+
+// Times formats a ratio.
+func Times(n float64) string { return fmt.Sprintf("%.2f", n) }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
+// The settings of all servers.
 const (
 	// BaseURL is the issuer in tokens. It does not depend on the port, so that the owner of a kept dataset stays its
 	// owner.
