@@ -56,12 +56,12 @@ func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 			return images, nil
 		}
 		for root, turn := range unfinished {
-			deleted, more := r.applyTurn(ctx, turn)
+			deleted, unfinishedTurn := r.applyTurn(ctx, turn)
 			if ctx.Err() != nil {
 				return images, ctx.Err()
 			}
 			images += deleted
-			if !more {
+			if !unfinishedTurn {
 				delete(unfinished, root)
 			}
 		}
