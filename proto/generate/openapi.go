@@ -117,7 +117,8 @@ func document(parts tree, open map[string]bool) ([]byte, error) {
 		OpenAPI: "3.1.0",
 		Info: info{
 			Title: "Holdfast", Version: "v2beta1", License: &license{"Apache License 2.0", "Apache-2.0"},
-			Description: "Access control, a registry for images, and their vulnerabilities. Every call is also available over gRPC.",
+			Description: "Access control, a registry for images, and their vulnerabilities. " +
+				"Every call is also available over gRPC.",
 		},
 		Servers:  []serverURL{{"/", "The server that this description comes from."}},
 		Security: []requirement{{"bearer": {}}},
@@ -216,7 +217,8 @@ func (op *operation) correct(method string, open bool) {
 // sent as a form or as JSON.
 func (op *operation) correctExchange() {
 	op.Description = strings.TrimSpace(op.Description +
-		" The parameters may be sent as a query, as a form or as a JSON object. The bearer token is the credential to exchange.")
+		" The parameters may be sent as a query, as a form or as a JSON object. " +
+		"The bearer token is the credential to exchange.")
 }
 
 // correctWatch describes that the answer is a stream of server-sent events. The data
