@@ -45,7 +45,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/recount", "core/resource store"},
 	{"store/outbox", "core/resource store"},
 	{"store/readbatch", "core/fault platform/trace store"},
-	{"store/dump", "core/fault store"},
+	{"store/dump", "core/fault store store/schema"},
 	{"access/iamdb", "core/fault core/page core/resource store store/engine"},
 	{"access/workload", ""},
 	{"access/grantlog", "access/iamdb core/fault core/page core/resource store"},
@@ -195,7 +195,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"server/config signin/signindb store"},
 	{"server/maintenance", "access/admission access/iamdb core/fault core/resource ops/backup platform/blob " +
 		"platform/buildinfo platform/secret registry registry/registrydb server/config server/installation " +
-		"store"},
+		"store store/schema"},
 	{"server/listen", "api core/resource"},
 	{"server/listen/listentest", ""},
 	{"server", "..."},

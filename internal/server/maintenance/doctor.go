@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
 // Limits of the checks.
@@ -179,9 +180,12 @@ func (d *doctor) database(ctx context.Context) {
 
 func (d *doctor) schema(has, needs int64) {
 	knows, err := store.KnownSchema()
+	unreleased := schema.CheckReleased(has)
 	switch {
 	case err != nil:
 		d.fail("schema", "install the program again", "%v", err)
+	case unreleased != nil:
+		d.fail("schema", "use an empty database, or the version that created this one", "%v", unreleased)
 	case needs > knows:
 		d.fail("schema", "start the version that created this schema, or a later version",
 			"the database has schema %d, and this program supports at most %d", has, knows)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
 // A Loader is a transaction that fills an empty database with the rows of a Snapshot.
@@ -47,18 +48,21 @@ func Load(ctx context.Context, url string, d *Snapshot, f func(*Loader) error) (
 	})
 }
 
-// RequireEmpty returns fault.FailedPrecondition unless this program knows the schema, and
-// the database at url is empty. The remains of an interrupted Load of the same schema count
+// RequireEmpty returns fault.FailedPrecondition unless this program knows the schema with
+// this version, and the database at url is empty. The remains of an interrupted Load of the same schema count
 // as empty.
-func RequireEmpty(ctx context.Context, url string, schema int64) error {
+func RequireEmpty(ctx context.Context, url string, version int64) error {
 	knows, err := store.KnownSchema()
 	if err != nil {
 		return err
 	}
-	if schema > knows {
+	if version > knows {
 		return fault.New(fault.FailedPrecondition,
 			"the back-up has schema %d, and this program knows no more than %d; use the version that made it, or a later one",
-			schema, knows)
+			version, knows)
+	}
+	if err := schema.CheckReleased(version); err != nil {
+		return fault.New(fault.FailedPrecondition, "the back-up cannot be restored: %v", err)
 	}
 	if !store.IsPostgres(url) {
 		info, err := os.Stat(url)
@@ -79,7 +83,7 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 	if has == 0 {
 		return nil
 	}
-	if has != schema {
+	if has != version {
 		return full
 	}
 	n, err := store.ReadColumn[int64](ctx, s.Rows, `

@@ -29,6 +29,10 @@ var (
 	Postgres = Dialect{goose.DialectPostgres, toPostgres}
 )
 
+// First is the number of the first migration, which creates the schema of v0.1.0.
+// Unreleased versions had migrations with lower numbers.
+const First = 100
+
 // NeedsQuery selects the number of the lowest migration that a program must know to
 // serve the database.
 const NeedsQuery = `SELECT version FROM schema_needs WHERE id = 1`
@@ -36,7 +40,8 @@ const NeedsQuery = `SELECT version FROM schema_needs WHERE id = 1`
 // Migrate runs the missing migrations up to the one numbered last, or all of them if
 // last is 0. If the database has migrations of a later program, Migrate accepts it
 // if those migrations allow this program to serve it, and returns an error
-// otherwise. asFault converts the errors of the driver.
+// otherwise. Migrate refuses the database of an unreleased version and does not change
+// it. asFault converts the errors of the driver.
 func Migrate(
 	ctx context.Context, db *sql.DB, d Dialect, last int64, asFault func(error) error, options ...goose.ProviderOption,
 ) error {
@@ -51,6 +56,13 @@ func Migrate(
 	p, err := goose.NewProvider(d.goose, db, nil, options...)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
+	}
+	before, err := p.GetDBVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", asFault(err))
+	}
+	if err := CheckReleased(before); err != nil {
+		return err
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", asFault(err))
@@ -72,6 +84,17 @@ func Migrate(
 			has, needs, knows)
 	}
 	return nil
+}
+
+// CheckReleased returns an error that says what to do if a database or a back-up with
+// the last migration version was created by an unreleased version. The version of an
+// empty database is 0.
+func CheckReleased(version int64) error {
+	if version <= 0 || version >= First {
+		return nil
+	}
+	return fmt.Errorf("schema %d was created by a version before v0.1.0, the first release, and cannot be upgraded; "+
+		"use an empty database and push the images again, or use the version that created it", version)
 }
 
 // Migrations returns the migrations in their order.
