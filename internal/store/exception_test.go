@@ -240,27 +240,6 @@ var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 		wantExact(t, s)
 	},
-	"what a version without exceptions leaves behind is swept up": func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
-		folder, stays := addGroup(t, s, org, "folder").UID, addGroup(t, s, org, "stays").UID
-		addRule(t, s, folder)
-		addException(t, s, folder, folder)
-		kept, rule := addException(t, s, stays, stays), addRule(t, s, stays)
-		_, err := s.Exec(t.Context(), `DELETE FROM groups WHERE uid = $1`, string(folder))
-		must(t, err)
-		must(t, s.Write(t.Context(), func(tx *store.Tx) error { return tx.Count(t.Context(), "groups", folder, -1) }))
-		must(t, s.SweepJudgements(t.Context()))
-		wantSame(t, s.Exception, kept.UID, kept)
-		wantSame(t, s.PullRule, rule.UID, rule)
-		all, err := s.Exceptions(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{}, byUID)
-		must(t, err)
-		rules, err := s.PullRules(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{}, byUID)
-		must(t, err)
-		if all.Total != 1 || rules.Total != 1 {
-			t.Errorf("%d exceptions and %d rules are left", all.Total, rules.Total)
-		}
-		wantExact(t, s)
-	},
 	"a group has no more rules than it may": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
 		for range vuln.MaxPullRules {

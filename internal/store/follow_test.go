@@ -361,25 +361,16 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		_, err = s.Follow(t.Context(), f.UID)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
-	"what the version before has set follows nothing, until somebody sets it again": func(t *testing.T, s shelf) {
+	"a repo without a row follows nothing, until somebody sets its source again": func(t *testing.T, s shelf) {
 		f := newFollower(s.org.UID, "f", s.repo.UID)
 		must(t, s.InsertRepo(t.Context(), f))
 		stands(t, s.Store, f.UID, registry.FollowFailed, "set it again")
 		wantUnmet(t, s.RequestFollow(t.Context(), f.UID, 0), "SYNC_UNSET")
-		addImage(t, s.Store, f, "v1", "one") // it is pushed to, as before
+		addImage(t, s.Store, f, "v1", "one") // callers may push to it
 		after := f
 		after.Sync = &registry.SyncConfig{Source: f.Sync.Source, ExpirationTime: s.Time()}
 		must(t, ignore(s.UpdateFollower(t.Context(), f, after, alice)))
 		stands(t, s.Store, f.UID, registry.FollowQueued, "")
-		// That version lets it follow another, or none, and knows nothing of the row.
-		must(t, ignore(s.Exec(t.Context(), `UPDATE repos SET detail = '{}' WHERE uid = $1`, string(f.UID))))
-		addImage(t, s.Store, f, "v2", "two")
-		if _, ok, err := s.TakeFollow(t.Context(), f.UID, "me"); ok || err != nil {
-			t.Errorf("it was taken: %v", err)
-		}
-		if has, err := s.HasFollowers(t.Context()); err != nil || has {
-			t.Errorf("followers: %t, %v", has, err)
-		}
 	},
 	"those below a group are listed by pages": func(t *testing.T, s shelf) {
 		var want, got []resource.UID

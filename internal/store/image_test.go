@@ -223,21 +223,6 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 			t.Errorf("took %v of a repo that is gone", again)
 		}
 	},
-	"what another version has pushed and deleted is found": func(t *testing.T, s *storetest.Store) {
-		r := addRepo(t, s, addGroup(t, s, "", "org").UID, "app")
-		unseen, stale := pushRunnable(t, s, r, "1"), pushRunnable(t, s, r, "2")
-		for _, text := range []string{`DELETE FROM images WHERE digest = '` + unseen + `'`,
-			`DELETE FROM manifest_refs WHERE digest = '` + stale + `'`, `DELETE FROM manifests WHERE digest = '` + stale + `'`} {
-			_, err := s.Exec(t.Context(), text)
-			must(t, err)
-		}
-		n, err := s.SweepImages(t.Context(), 1)
-		must(t, err)
-		got := take(t, s, nil)
-		if n != 2 || got == nil || got.Digest != unseen || take(t, s, got) != nil {
-			t.Errorf("%d were found, and %v is next", n, got)
-		}
-	},
 	"an image is read again when more can be read": func(t *testing.T, s *storetest.Store) {
 		pushRunnable(t, s, addRepo(t, s, addGroup(t, s, "", "org").UID, "app"), "1")
 		_, err := settleImage(t.Context(), s, *take(t, s, nil))

@@ -214,16 +214,6 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 			t.Errorf("of a group that is gone: %v", err)
 		}
 	},
-	"what the version before has left of a group that is gone is not told": func(t *testing.T, s *storetest.Store) {
-		org := addGroup(t, s, "", "org").UID
-		folder := addGroup(t, s, org, "folder").UID
-		pushPlace(t, s, folder, "a", 1)
-		_, err := s.Exec(t.Context(), `DELETE FROM groups WHERE uid = $1`, string(folder))
-		must(t, err)
-		if got := running(t, s, []resource.UID{org}, findingdb.InventoryFilter{}, false); len(got) != 0 {
-			t.Errorf("told %v", got)
-		}
-	},
 }
 
 func TestInventoryPromises(t *testing.T) {

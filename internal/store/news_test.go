@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/iamdb"
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 	"github.com/holdfast-dev/holdfast/internal/vuln"
@@ -151,36 +152,6 @@ var aliasPromises = map[string]func(t *testing.T, l *bulletin){
 			t.Errorf("%d matches of %d end", len(c.Closed), got)
 		}
 	},
-	"advisories that the version before has stored are adopted, in parts": func(t *testing.T, l *bulletin) {
-		for _, names := range [][]string{{"CVE-1"}, {"CVE-2"}, {"DSA-1", "CVE-1"}, {"CVE-3"}, {"DSA-3", "CVE-3"}} {
-			l.affect(t, l.org, names, l.packages[0])
-		}
-		l.affect(t, l.folder, []string{"CVE-1"}, l.packages[0])
-		kept := l.set(t, l.org, "CVE-3")
-		for _, text := range []string{`UPDATE matched_advisories SET alias_set = 0 WHERE names NOT LIKE '%-3"%'`,
-			`DELETE FROM alias_names WHERE name NOT LIKE '%-3'`} {
-			_, err := l.Exec(t.Context(), text)
-			must(t, err)
-		}
-		l.affect(t, l.org, []string{"CVE-4", "CVE-3"}, l.packages[0]) // which is in a set
-		for _, want := range []int{3, 1, 0} {
-			inTx(t, l.Store, func(ctx context.Context, tx findingdb.Tx) error {
-				n, err := tx.AdoptAdvisories(ctx, 3)
-				if n != want {
-					t.Errorf("%d are adopted, want %d", n, want)
-				}
-				return err
-			})
-		}
-		set := func(id string) int64 { return l.set(t, l.org, id) }
-		if set("CVE-1") != set("DSA-1") || set("CVE-1") == set("CVE-2") || set("CVE-3") != kept || set("DSA-3") != kept ||
-			set("CVE-1")*set("CVE-2")*l.set(t, l.folder, "CVE-1") == 0 || l.set(t, l.folder, "CVE-1") == set("CVE-1") {
-			t.Errorf("the sets are %d %d %d %d", set("CVE-1"), set("DSA-1"), set("CVE-2"), set("CVE-3"))
-		}
-		if diff := cmp.Diff([]string{"CVE-1", "DSA-1"}, l.names(t, set("CVE-1"), 10)); diff != "" {
-			t.Error(diff)
-		}
-	},
 	"the matches of a set are those of all its advisories, or a few too many": func(t *testing.T, l *bulletin) {
 		l.affect(t, l.org, []string{"CVE-1"}, l.packages[0], l.packages[1])
 		l.affect(t, l.org, []string{"DSA-1", "CVE-1"}, l.packages[1])
@@ -247,11 +218,8 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"one that was there before is told of quietly": func(t *testing.T, s *storetest.Store) {
 		l := newBulletin(t, s)
-		d := pushRunnable(t, s, addRepo(t, s, l.org, "app"), "1")
-		_, err := s.Exec(t.Context(), `DELETE FROM images WHERE digest = $1`, d)
-		must(t, err)
-		_, err = s.SweepImages(t.Context(), 1)
-		must(t, err)
+		pushRunnable(t, s, addRepo(t, s, l.org, "app"), "1")
+		must(t, ignore(s.Exec(t.Context(), `UPDATE images SET rank = $1`, registrydb.RankAgain)))
 		n, err := settleImage(t.Context(), s, *take(t, s, nil), l.packages...)
 		must(t, err)
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {

@@ -601,35 +601,24 @@ func TestRetentionTurns(t *testing.T) {
 		if err != nil || len(plan.Going) != 1 {
 			t.Errorf("plan = %+v, %v", plan, err)
 		}
-		strayRetention(t, sh)
+		trashedRetention(t, sh)
 	})
 }
 
-// strayRetention checks that the rules of a group that the version before has deleted are
-// removed when they are due, and that the rules of a repo in the trash stay.
-func strayRetention(t *testing.T, s shelf) {
+// trashedRetention checks that the rules of a repo in the trash stay and are postponed.
+func trashedRetention(t *testing.T, s shelf) {
 	t.Helper()
-	gone := addGroup(t, s.Store, s.org.UID, "gone")
-	for _, place := range []resource.UID{gone.UID, s.repo.UID} {
-		s.keep(t, registry.Retention{UID: place, KeepNewest: 1, EveryDays: 1})
-	}
-	must(t, ignore(s.Exec(t.Context(), `DELETE FROM groups WHERE uid = $1`, string(gone.UID))))
+	s.keep(t, registry.Retention{UID: s.repo.UID, KeepNewest: 1, EveryDays: 1})
 	must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 	clock(s, day)
-	for _, place := range []resource.UID{gone.UID, s.repo.UID} {
-		if turn, err := s.TakeRetention(t.Context(), place, s.Now()); err != nil || turn.Repo != "" {
-			t.Errorf("turn = %v, %v", turn, err)
-		}
+	if turn, err := s.TakeRetention(t.Context(), s.repo.UID, s.Now()); err != nil || turn.Repo != "" {
+		t.Errorf("turn = %v, %v", turn, err)
 	}
 	var n int
-	must(t, s.Row(t.Context(), `SELECT count(*) FROM retention WHERE uid = $1`, []any{string(gone.UID)}, &n))
-	if n != 0 {
-		t.Error("rules of a group that is gone are left")
-	}
 	must(t, s.Row(t.Context(), `SELECT count(*) FROM retention WHERE uid = $1 AND due_ms > $2`,
 		[]any{string(s.repo.UID), store.MS(s.Now())}, &n))
 	if n != 1 {
-		t.Error("rules of a repo in the trash are gone, or due for ever")
+		t.Error("the rules of a repo in the trash are gone, or still due")
 	}
 }
 

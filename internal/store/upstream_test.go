@@ -213,14 +213,6 @@ var upstreamPromises = map[string]func(t *testing.T, s *storetest.Store, group r
 			t.Errorf("%d blobs are awaited that are here, and %d are held", awaited, held)
 		}
 	},
-	"what the version before leaves of a group is swept up": func(t *testing.T, s *storetest.Store, group resource.UID) {
-		u := addUpstream(t, s, group)
-		must(t, ignore(s.Exec(t.Context(), `UPDATE registry_upstreams SET parent = 1`))) // for it, the group has none
-		must(t, s.DeleteGroup(t.Context(), group, ""))
-		must(t, s.SweepUpstreams(t.Context()))
-		wantFault(t, ignore(s.Upstream(t.Context(), u.UID)), fault.NotFound,
-			fault.Resource{Type: "upstream", Name: string(u.UID)})
-	},
 	"credentials that no key opens are forgotten": func(t *testing.T, s *storetest.Store, group resource.UID) {
 		u := addUpstream(t, s, group)
 		if all, err := s.UpstreamSecrets(t.Context()); err != nil || len(all) != 1 {

@@ -6,22 +6,21 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/store"
-	"github.com/holdfast-dev/holdfast/internal/store/recount"
 )
 
 const (
-	flushEvery   = time.Second // exchange of pull counts with other replicas
-	surveyEvery  = time.Minute // count of NearlyUsed
-	recountEvery = time.Hour   // comparison of the counters of stored bytes with the stored rows
+	flushEvery  = time.Second // exchange of pull counts with other replicas
+	surveyEvery = time.Minute // count of NearlyUsed
+	pruneEvery  = time.Hour   // removal of old pull counts
 )
 
-// Run writes pulls, counts NearlyUsed and corrects the counters of stored bytes until ctx ends. It always returns nil.
+// Run writes pulls, counts NearlyUsed and removes old pull counts until ctx ends. It always returns nil.
 func (s *Service) Run(ctx context.Context) error {
-	flush, survey, recount := time.NewTicker(flushEvery), time.NewTicker(surveyEvery), time.NewTicker(recountEvery)
+	flush, survey, prune := time.NewTicker(flushEvery), time.NewTicker(surveyEvery), time.NewTicker(pruneEvery)
 	defer flush.Stop()
 	defer survey.Stop()
-	defer recount.Stop()
-	s.try(ctx, "count stored bytes", s.recount)
+	defer prune.Stop()
+	s.try(ctx, "remove old pull counts", s.prune)
 	s.try(ctx, "survey budgets", s.Survey)
 	for {
 		select {
@@ -31,8 +30,8 @@ func (s *Service) Run(ctx context.Context) error {
 			s.try(ctx, "count pulls", s.Flush)
 		case <-survey.C:
 			s.try(ctx, "survey budgets", s.Survey)
-		case <-recount.C:
-			s.try(ctx, "count stored bytes", s.recount)
+		case <-prune.C:
+			s.try(ctx, "remove old pull counts", s.prune)
 		}
 	}
 }
@@ -44,16 +43,9 @@ func (s *Service) try(ctx context.Context, operation string, f func(context.Cont
 	}
 }
 
-// recount corrects the counters of stored bytes, and removes budgets of deleted groups and old pull counts.
-func (s *Service) recount(ctx context.Context) error {
-	n, err := recount.Bytes(ctx, s.store.DB)
-	if n > 0 {
-		s.cfg.Log.InfoContext(ctx, "corrected counters of stored bytes", "count", n)
-	}
-	if err != nil {
-		return err
-	}
-	return s.store.SweepBudgets(ctx, s.dayOf("", false).Day-1)
+// prune removes the pull counts of the days before yesterday.
+func (s *Service) prune(ctx context.Context) error {
+	return s.store.PruneBudgetDays(ctx, s.dayOf("", false).Day-1)
 }
 
 // Survey counts the groups for NearlyUsed.

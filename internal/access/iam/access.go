@@ -110,8 +110,7 @@ func (s *Service) ListAccessAt(
 }
 
 // resumeAccess returns the parameters of ListAccessAt, completed by the page token. The token of a list of the present
-// has two parts, because tokens of the previous version have two. The token of a list of the past has the time as a
-// third part.
+// has two parts. The token of a list of the past has the time as a third part.
 func (s *Service) resumeAccess(
 	want resource.Capability, target resource.UID, asOf time.Time, p page.Params,
 ) (resource.Capability, resource.UID, time.Time, page.Request, error) {

@@ -86,19 +86,8 @@ func (t Tx) deleteBudget(ctx context.Context, group resource.UID) error {
 	return store.Remove(ctx, t.Tx, &budgets, b)
 }
 
-// SweepBudgets removes budgets of groups that no longer exist, because a version that does not know budgets deleted the
-// group, and the pull counts of days before day.
-func (s *Store) SweepBudgets(ctx context.Context, day int64) error {
-	left, err := store.ReadColumn[resource.UID](ctx, s.Rows,
-		`SELECT b.uid FROM budgets AS b WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = b.seg) LIMIT 1000`)
-	if err != nil {
-		return err
-	}
-	for _, uid := range left {
-		if err := s.DeleteBudget(ctx, uid); err != nil {
-			return err
-		}
-	}
-	_, err = s.Exec(ctx, `DELETE FROM budget_days WHERE day < $1`, day)
+// PruneBudgetDays removes the pull counts of days before day.
+func (s *Store) PruneBudgetDays(ctx context.Context, day int64) error {
+	_, err := s.Exec(ctx, `DELETE FROM budget_days WHERE day < $1`, day)
 	return err
 }

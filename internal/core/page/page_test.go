@@ -1,10 +1,7 @@
 package page_test
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -212,45 +209,6 @@ func TestLongFilter(t *testing.T) {
 		fault.InvalidArgument) ||
 		!strings.Contains(err.Error(), "sent again") {
 		t.Errorf("without it: %v", err)
-	}
-}
-
-// The version before and this one read each other's tokens, because they run
-// together during an upgrade. Tokens of the version before have no order and no filter.
-func TestTokensOfVersionBefore(t *testing.T) {
-	clock := time.Unix(1_800_000_000, 0)
-	tokens := page.NewTokens([]byte("key"), func() time.Time { return clock })
-	const bound = `{"Kind":"groups","Order":{"f":"name"},"Filter":{"name":"a"}}`
-	sum := sha256.Sum256([]byte(bound))
-	old, err := json.Marshal(struct {
-		U string   `json:"u"`
-		B [16]byte `json:"b"`
-		E int64    `json:"e"`
-	}{"u", [16]byte(sum[:16]), clock.Unix() + 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mac := hmac.New(sha256.New, []byte("key"))
-	mac.Write(old)
-	token := base64.RawURLEncoding.EncodeToString(append(mac.Sum(nil)[:16], old...))
-	_, r, err := page.Resume(tokens, list, filter{Name: "a"}, page.Params{OrderBy: "name", Token: token})
-	if err != nil || r.After == nil {
-		t.Fatalf("its token here: %+v, %v", r, err)
-	}
-	for name, p := range map[string]page.Params{"the order": {Token: token},
-		"the filter": {OrderBy: "name", Token: token}} {
-		f := filter{Name: "a"}
-		if name == "the filter" {
-			f.Name = ""
-		}
-		if _, _, err := page.Resume(tokens, list, f, p); !errors.Is(err, fault.InvalidArgument) {
-			t.Errorf("its token without %s: %v", name, err)
-		}
-	}
-	b, err := base64.RawURLEncoding.DecodeString(tokens.Next(r, page.Cursor{UID: "u"}))
-	var ours struct{ B [16]byte }
-	if err != nil || json.Unmarshal(b[16:], &ours) != nil || ours.B != [16]byte(sum[:16]) {
-		t.Errorf("our token there is bound to %x, want %x (%v)", ours.B, sum[:16], err)
 	}
 }
 

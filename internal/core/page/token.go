@@ -32,13 +32,12 @@ type Tokens struct {
 // every replica.
 func NewTokens(key []byte, now func() time.Time) *Tokens { return &Tokens{key, now} }
 
-// A payload is the content of a token. A token of the previous version has no order
-// and no filter, and that version ignores them.
+// A payload is the content of a token.
 type payload struct {
 	Cursor
 	Binding [16]byte        `json:"b"` // digest of the list, its order and its filter
 	Expires int64           `json:"e"` // seconds
-	Order   *Order          `json:"o,omitempty"`
+	Order   Order           `json:"o"`
 	Filter  json.RawMessage `json:"q,omitempty"` // absent if it is too long
 }
 
@@ -66,8 +65,8 @@ func Resume[F any](t *Tokens, l List, f F, p Params) (F, Request, error) {
 	if err != nil {
 		return f, Request{}, err
 	}
-	if tok != nil && tok.Order != nil && p.OrderBy == "" && slices.Contains(l.Fields, tok.Order.Field) {
-		r.Order = *tok.Order
+	if tok != nil && p.OrderBy == "" && slices.Contains(l.Fields, tok.Order.Field) {
+		r.Order = tok.Order
 	}
 	if tok != nil && tok.Filter != nil {
 		if f, err = completed(f, tok.Filter); err != nil {
@@ -171,7 +170,7 @@ func withinObject(part, full any) bool {
 
 // otherList is the error for a token of another list.
 func (c *payload) otherList() error {
-	if c.Order != nil && c.Filter == nil {
+	if c.Filter == nil {
 		return fault.Field("page_token",
 			"belongs to a list with another filter or order; a filter this long must be sent again")
 	}
@@ -201,7 +200,7 @@ func (t *Tokens) parse(token string) (*payload, error) {
 // Next returns the token of the page that begins after last. It leaves out a
 // filter that would make it too long.
 func (t *Tokens) Next(r Request, last Cursor) string {
-	c := payload{last, r.binding, t.now().Add(tokenLife).Unix(), &r.Order, r.filter}
+	c := payload{last, r.binding, t.now().Add(tokenLife).Unix(), r.Order, r.filter}
 	if token := t.sign(c); len(token) <= maxToken {
 		return token
 	}

@@ -204,10 +204,10 @@ func (r *restoring) fill(ctx context.Context, l *dump.Loader) error {
 	return nil
 }
 
-// audit returns an error if a restored counter differs from the rows that it counts. It first counts the stored bytes
-// again, because an older version that does not count them may have written the rows.
+// audit returns an error if a restored counter differs from the rows that it counts. It first corrects the counters of
+// stored bytes, because unfinished uploads are not part of a back-up.
 func (r *restoring) audit(ctx context.Context, db *store.DB) error {
-	if _, err := recount.Bytes(ctx, db); err != nil {
+	if err := recount.CorrectBytes(ctx, db); err != nil {
 		return err
 	}
 	drifts, err := recount.Drifts(ctx, db)

@@ -53,9 +53,9 @@ func raw(t *testing.T, s blobtest.Server) minio.Core {
 	return *c
 }
 
-// TestS3Before resumes uploads that the version before this one has left: parts of 10 MiB, and a last one of any size.
-// If their size differs from the database, they cannot be resumed.
-func TestS3Before(t *testing.T) {
+// TestS3OtherParts resumes uploads whose parts have other sizes than ours. If their size differs from the database, they
+// cannot be resumed.
+func TestS3OtherParts(t *testing.T) {
 	server := blobtest.Start(t)
 	core, s := raw(t, server), server.Storage(t)
 	const path, key = "/blobs/0a/0a1b", "registry/blobs/0a/0a1b"

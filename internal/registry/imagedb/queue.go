@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
@@ -129,97 +128,23 @@ func (s *Store) QueueLength(ctx context.Context) (n int64, _ error) {
 // sweepBatch is the number of rows that one transaction of a sweep changes.
 const sweepBatch = 200
 
-// SweepImages queues images that are not known: an older version of the server stored them. It forgets images
-// whose manifest an older version deleted, and queues images that older extractors inspected. It returns the
-// number of images that it changed.
+// SweepImages queues images that older extractors inspected. It returns the number of images that it queued.
 func (s *Store) SweepImages(ctx context.Context, extractors int) (n int, err error) {
-	return repeat(ctx, extractors, s.queueUnseen, s.forgetStale, s.queueOutdated)
-}
-
-// repeat runs each step of a sweep until it changes fewer rows than sweepBatch, and returns the sum of the changes.
-func repeat(
-	ctx context.Context, version int, steps ...func(_ context.Context, version int) (int, error),
-) (n int, err error) {
-	for _, step := range steps {
-		for {
-			changed, err := step(ctx, version)
-			n += changed
-			if err != nil {
-				return n, err
-			}
-			if changed < sweepBatch {
-				break
-			}
-		}
-	}
-	return n, nil
-}
-
-func (s *Store) queueUnseen(ctx context.Context, _ int) (int, error) {
-	type unseen struct {
-		repo   resource.UID
-		digest string
-	}
-	quoted := func(types []string) string { return `'` + strings.Join(types, `', '`) + `'` }
-	images, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (u unseen, err error) {
-		err = row.Scan(&u.repo, &u.digest)
-		return u, err
-	}, `SELECT r.uid, m.digest FROM manifests AS m JOIN repos AS r ON r.seg = m.repo WHERE m.subject = ''
-		AND m.media_type IN (`+quoted(registry.ImageManifests)+`)
-		AND m.artifact_type IN (`+quoted(registry.ImageConfigs)+`)
-		AND NOT EXISTS (SELECT 1 FROM images AS i WHERE i.repo = m.repo AND i.digest = m.digest) LIMIT $1`, sweepBatch)
-	if err != nil || len(images) == 0 {
-		return 0, err
-	}
-	return len(images), s.write(ctx, func(t Tx) error {
-		for _, u := range images {
-			if err := registrydb.In(t.Tx).EnqueueImage(ctx, u.repo, u.digest, registrydb.RankAgain); err != nil {
-				return err
-			}
-		}
-		return nil
+	return repeat(func() (int, error) {
+		n, err := s.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+`, rank = $2, tries = 0
+			WHERE (repo, digest) IN (SELECT repo, digest FROM images WHERE extractors < $1 AND due_ms IS NULL LIMIT $3)`,
+			extractors, registrydb.RankAgain, sweepBatch)
+		return int(n), err
 	})
 }
 
-func (s *Store) forgetStale(ctx context.Context, _ int) (int, error) {
-	stale := map[resource.UID][]string{}
-	n := 0
-	err := s.Rows(ctx, `SELECT i.uid, i.digest FROM images AS i WHERE NOT EXISTS (SELECT 1 FROM manifests AS m
-		WHERE m.repo = i.repo AND m.digest = i.digest) LIMIT $1`, []any{sweepBatch}, func(row store.Scanner) (bool, error) {
-		var repo resource.UID
-		var digest string
-		err := row.Scan(&repo, &digest)
-		stale[repo] = append(stale[repo], digest)
-		n++
-		return false, err
-	})
-	if err != nil {
-		return 0, err
-	}
-	for repo, digests := range stale {
-		for _, d := range digests {
-			if err := s.write(ctx, func(t Tx) error { return t.forgetUnlessPushed(ctx, repo, d) }); err != nil {
-				return 0, err
-			}
+// repeat runs a step of a sweep until it changes fewer rows than sweepBatch, and returns the sum of the changes.
+func repeat(step func() (int, error)) (n int, err error) {
+	for {
+		changed, err := step()
+		n += changed
+		if err != nil || changed < sweepBatch {
+			return n, err
 		}
 	}
-	return n, nil
-}
-
-// forgetUnlessPushed forgets an image without a manifest, unless the manifest was pushed again. If it is pushed
-// at the same moment, the next sweep queues it.
-func (t Tx) forgetUnlessPushed(ctx context.Context, repo resource.UID, digest string) error {
-	manifests, err := store.ReadColumn[int](ctx, t.Rows,
-		`SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.ForShare, store.Segment(repo), digest)
-	if err != nil || len(manifests) > 0 {
-		return err
-	}
-	return registrydb.In(t.Tx).ForgetImages(ctx, repo, digest)
-}
-
-func (s *Store) queueOutdated(ctx context.Context, extractors int) (int, error) {
-	n, err := s.Exec(ctx, `UPDATE images SET due_ms = `+s.Engine.Clock+`, rank = $2, tries = 0 WHERE (repo, digest) IN (
-		SELECT repo, digest FROM images WHERE extractors < $1 AND due_ms IS NULL LIMIT $3)`,
-		extractors, registrydb.RankAgain, sweepBatch)
-	return int(n), err
 }

@@ -101,35 +101,15 @@ func (t Tx) SettleSBOMs(ctx context.Context, q QueuedImage) (bool, error) {
 	return n == 1, err
 }
 
-// queueUnread queues images whose documents were never read, or were read by an older version of the reader, with the
-// rank behind images that were just pushed.
-func (s *Store) queueUnread(ctx context.Context, reader int) (int, error) {
-	n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $2 WHERE (repo, digest) IN (
-		SELECT repo, digest FROM images WHERE sbom_reader < $1 AND sbom_due_ms IS NULL LIMIT $3)`,
-		reader, registrydb.RankAgain, sweepBatch)
-	return int(n), err
-}
-
-// forgetSBOMs removes the SBOMs of images that an older version deleted.
-func (s *Store) forgetSBOMs(ctx context.Context, _ int) (int, error) {
-	n, err := s.Exec(ctx, `DELETE FROM image_sboms WHERE (repo, image, manifest) IN (SELECT s.repo, s.image, s.manifest
-		FROM image_sboms AS s WHERE NOT EXISTS (SELECT 1 FROM images AS i WHERE i.repo = s.repo AND i.digest = s.image)
-		LIMIT $1)`, sweepBatch)
-	return int(n), err
-}
-
-// queueLost queues images with documents that an older version deleted.
-func (s *Store) queueLost(ctx context.Context, _ int) (int, error) {
-	n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $1 WHERE sbom_due_ms IS NULL
-		AND (repo, digest) IN (SELECT s.repo, s.image FROM image_sboms AS s WHERE NOT EXISTS (SELECT 1 FROM manifests AS m
-		WHERE m.repo = s.repo AND m.digest = s.manifest) LIMIT $2)`, registrydb.RankAgain, sweepBatch)
-	return int(n), err
-}
-
-// SweepSBOMs queues images whose documents this version of the reader has not read, and images with documents that an
-// older version of the server deleted. It returns the number of rows that it changed.
+// SweepSBOMs queues images whose documents were never read, or were read by an older version of the reader, with the
+// rank behind images that were just pushed. It returns the number of images that it queued.
 func (s *Store) SweepSBOMs(ctx context.Context, reader int) (n int, err error) {
-	return repeat(ctx, reader, s.queueUnread, s.forgetSBOMs, s.queueLost)
+	return repeat(func() (int, error) {
+		n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $2 WHERE (repo, digest) IN (
+			SELECT repo, digest FROM images WHERE sbom_reader < $1 AND sbom_due_ms IS NULL LIMIT $3)`,
+			reader, registrydb.RankAgain, sweepBatch)
+		return int(n), err
+	})
 }
 
 // SBOMQueueLength returns the number of images whose documents wait to be read, at most 10,000.

@@ -8,13 +8,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A repo follows another if its detail names the source and its row in the table follows names the same source.
-// The previous version of the server sets and clears the source without that row. Such a repo follows nothing
-// until a caller sets the source again.
+// A repo follows another if its detail names the source and it has a row in the table follows. A repo that was
+// restored from the trash has no row: it follows nothing until a caller sets the source again.
 const (
-	// FollowRow is the SQL condition that f is the row of follows for the repo t, and that its source is still the
-	// source of the repo. A UID contains no character that has a meaning in LIKE or JSON.
-	FollowRow = `f.repo = t.seg AND t.detail LIKE '%"source":"' || f.source_uid || '"%'`
+	// FollowRow is the SQL condition that f is the row of follows for the repo t.
+	FollowRow = `f.repo = t.seg`
 
 	// isFollower is an SQL expression: whether the repo t follows another.
 	isFollower = `EXISTS (SELECT 1 FROM follows AS f WHERE ` + FollowRow + `)`

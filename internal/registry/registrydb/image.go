@@ -20,20 +20,16 @@ const (
 	Ranks // the number of ranks
 )
 
-// queueImage queues the inspection of a manifest that was pushed, if it is an image.
+// queueImage queues the inspection of a manifest that was pushed, if it is an image. If the image is already known, it
+// does nothing.
 func (t Tx) queueImage(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	if !m.IsImage() {
 		return nil
 	}
-	return t.EnqueueImage(ctx, repo, m.Digest, RankPushed)
-}
-
-// EnqueueImage adds an image to the queue of inspections. If the image is already known, it does nothing.
-func (t Tx) EnqueueImage(ctx context.Context, repo resource.UID, digest string, rank int) error {
 	return t.Later(ctx, `INSERT INTO images
 			(repo, digest, root, uid, state, reason, extractors, tries, rank, due_ms, update_ms)
 		VALUES ($1, $2, $3, $4, $5, '', 0, 0, $6, `+t.DB.Engine.Clock+`, $7) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(repo), digest, store.Segment(repo.Root()), string(repo), int(registry.ImageWaiting), rank,
+		store.Segment(repo), m.Digest, store.Segment(repo.Root()), string(repo), int(registry.ImageWaiting), RankPushed,
 		store.MS(t.DB.Time()))
 }
 

@@ -137,7 +137,7 @@ func (t Tx) deleteUpload(ctx context.Context, where string, args ...any) (bool, 
 		return taken, err
 	}
 	err = t.RequireGroup(ctx, u.Group)
-	if errors.Is(err, fault.NotFound) { // an older version deleted the group and left its uploads
+	if errors.Is(err, fault.NotFound) { // the upload began while its group was deleted
 		return true, nil
 	}
 	if err != nil {

@@ -81,7 +81,7 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 		if err := row.Scan(&name, &digest, &updated); err != nil {
 			return false, err
 		}
-		if n := j.nodes[digest]; n != nil { // nil if an older version of the server has deleted it since
+		if n := j.nodes[digest]; n != nil {
 			n.tags, n.time = append(n.tags, name), max(n.time, updated)
 		}
 		return false, nil

@@ -164,7 +164,7 @@ func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.
 			return err
 		}
 		if err := t.holdPlace(ctx, place); errors.Is(err, fault.NotFound) {
-			return t.dropStrayRetention(ctx, place)
+			return t.postponeTrashed(ctx, place)
 		} else if err != nil {
 			return err
 		}
@@ -187,15 +187,9 @@ func (s *Store) nextRepo(ctx context.Context, t Tx, place, after resource.UID) (
 	return next[0], nil
 }
 
-// dropStrayRetention removes the rules of a group or repo that an older version of the server has deleted. If
-// the repo is in the trash, it keeps the rules, so that they are restored with the repo, and postpones them by
-// a day.
-func (t Tx) dropStrayRetention(ctx context.Context, place resource.UID) error {
-	n, err := t.Exec(ctx, `DELETE FROM retention
-		WHERE uid = $1 AND NOT EXISTS (SELECT 1 FROM trash_repos AS r WHERE r.uid = $1)`, string(place))
-	if err != nil || n > 0 {
-		return err
-	}
-	_, err = t.Exec(ctx, `UPDATE retention SET due_ms = due_ms + 86400000 WHERE uid = $1`, string(place))
+// postponeTrashed postpones the rules of a repo in the trash by a day. They are kept, so that they are restored with
+// the repo.
+func (t Tx) postponeTrashed(ctx context.Context, repo resource.UID) error {
+	_, err := t.Exec(ctx, `UPDATE retention SET due_ms = due_ms + 86400000 WHERE uid = $1`, string(repo))
 	return err
 }

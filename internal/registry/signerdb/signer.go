@@ -95,27 +95,6 @@ func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []
 	return nearest, err
 }
 
-// SweepSigners removes signers of groups that a version of the server without signers has deleted.
-func (s *Store) SweepSigners(ctx context.Context) error {
-	left, err := signers.All(ctx, s.Rows,
-		` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
-	if err != nil {
-		return err
-	}
-	for _, v := range left {
-		err := s.Write(ctx, func(t *store.Tx) error {
-			if err := store.Delete(ctx, t, &signers, v.UID); err != nil {
-				return err
-			}
-			return t.DropCounters(ctx, v.Home())
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // SignaturesAbout returns up to n manifests of at most size bytes that may be signatures of a manifest, with
 // their bodies. The oldest come first, so that later manifests cannot hide a signature. Manifests that are
 // annotated with another predicate, such as the report of a nightly scan, are left out.

@@ -27,7 +27,7 @@ const (
 
 // Reasons for which a repo is not equal to its source, for callers.
 const (
-	notConfirmed = "the source was set before an upgrade or a restore; set it again"
+	notConfirmed = "the source was set before the repo was restored; set it again"
 	expired      = "following has expired; set the source again"
 )
 
@@ -184,7 +184,7 @@ func (s *Store) readFollows(ctx context.Context, clock int64, text string, args 
 			return f, fmt.Errorf("detail of repo %s: %w", f.Repo, err)
 		}
 		f.Source = resource.UID(r.Sync.Source)
-		if source == nil { // it was set by an older version, or the repo was restored
+		if source == nil { // the repo was restored from the trash
 			f.State, f.Error, f.ExpireTime = registry.FollowFailed, notConfirmed, r.Sync.ExpirationTime
 			return f, nil
 		}

@@ -56,19 +56,15 @@ func (s *Store) TakeFollow(ctx context.Context, repo resource.UID, holder string
 		if err != nil {
 			return err
 		}
-		var counts bool
 		var set, ran int64
-		err = t.Row(ctx, `SELECT t.source_uid, t.identity, t.set_ms, t.ran_ms,
-			EXISTS (SELECT 1 FROM repos AS r WHERE r.seg = t.repo AND r.detail LIKE '%"source":"' || t.source_uid || '"%')
-			FROM follows AS t WHERE t.uid = $1 AND t.due_ms <= $2 AND t.until_ms <= $2`+s.Engine.ForDelete,
-			[]any{string(repo), store.MS(clock)}, &run.Source, &run.Identity, &set, &ran, &counts)
+		err = t.Row(ctx, `SELECT t.source_uid, t.identity, t.set_ms, t.ran_ms FROM follows AS t
+			WHERE t.uid = $1 AND t.due_ms <= $2 AND t.until_ms <= $2`+s.Engine.ForDelete,
+			[]any{string(repo), store.MS(clock)}, &run.Source, &run.Identity, &set, &ran)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return nil
 		case err != nil:
 			return err
-		case !counts: // an older version has changed the source
-			return registrydb.In(t.Tx).Unfollow(ctx, repo)
 		case store.MS(clock) > max(set, ran)+registry.FollowLife.Milliseconds():
 			_, err := t.Exec(ctx, `UPDATE follows SET due_ms = NULL WHERE uid = $1`, string(repo))
 			return err

@@ -115,27 +115,6 @@ func (s *Store) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// SweepUpstreams removes the upstreams of groups that a version of the server without upstreams has deleted.
-func (s *Store) SweepUpstreams(ctx context.Context) error {
-	left, err := upstreams.All(ctx, s.Rows,
-		` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
-	if err != nil {
-		return err
-	}
-	for _, u := range left {
-		err := s.write(ctx, func(t Tx) error {
-			if err := store.Delete(ctx, t.Tx, &upstreams, u.UID); err != nil {
-				return err
-			}
-			return t.DropCounters(ctx, u.Group())
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // UpstreamSecrets returns the sealed credentials of all upstreams.
 func (s *Store) UpstreamSecrets(ctx context.Context) ([][]byte, error) {
 	return store.ReadColumn[[]byte](ctx, s.Rows,

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/gcdb"
-	"github.com/holdfast-dev/holdfast/internal/registry/sourcedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 )
 
@@ -77,9 +76,6 @@ func (m *Maintainer) collect(ctx context.Context, c Collection) (Collected, erro
 	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Maintainer: m, garbage: gcdb.New(m.Store.DB), Collection: c, now: m.Now()}
 	steps := []func(context.Context) error{g.uploads, g.trash, g.links, g.blobs, g.files, g.prune}
-	if !c.DryRun {
-		steps = append(steps, sourcedb.New(m.Store).SweepUpstreams)
-	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return g.collected, fmt.Errorf("collect: %w", err)
@@ -139,7 +135,7 @@ func (g *collector) trash(ctx context.Context) (err error) {
 	}
 	for _, step := range []func(context.Context, int) (int, error){
 		func(ctx context.Context, n int) (int, error) { return g.Store.ExpireTrash(ctx, g.now, n) },
-		g.garbage.SweepTrash,
+		g.garbage.SweepTrashBlobs,
 	} {
 		for {
 			n, err := step(ctx, collectBatch)

@@ -176,11 +176,11 @@ func TestRedirectAddresses(t *testing.T) {
 		change []func(*resource.IdentityProvider)
 		shared bool
 	}{
-		"one of the version before":          {p, nil, false},
-		"a new one":                          {p, []func(*resource.IdentityProvider){shared}, true},
-		"without a secret":                   {p, []func(*resource.IdentityProvider){shared, public}, false},
-		"without a secret, and named":        {named, []func(*resource.IdentityProvider){shared, public}, true},
-		"an old one without a secret, named": {named, []func(*resource.IdentityProvider){public}, false},
+		"with its own address":             {p, nil, false},
+		"a new one":                        {p, []func(*resource.IdentityProvider){shared}, true},
+		"without a secret":                 {p, []func(*resource.IdentityProvider){shared, public}, false},
+		"without a secret, and named":      {named, []func(*resource.IdentityProvider){shared, public}, true},
+		"its own, without a secret, named": {named, []func(*resource.IdentityProvider){public}, false},
 	} {
 		idp := x.keep(t, tt.at, tt.change...)
 		want, other := x.url+"/oauth/callback", "/oauth/callback/"+lastSegment(idp.UID)
@@ -196,19 +196,5 @@ func TestRedirectAddresses(t *testing.T) {
 			b.session() != "" {
 			t.Errorf("%s: an answer at the other address: %d", name, a.status)
 		}
-	}
-}
-
-// TestRedirectOfTheVersionBefore: a replica of the previous version requests the response at
-// the separate redirect URI of a provider, whatever is stored.
-func TestRedirectOfTheVersionBefore(t *testing.T) {
-	x := sqlite(t)
-	p := newProvider(t)
-	idp := x.keep(t, p, shared)
-	b := x.browser(t)
-	own := url.Values{"redirect_uri": {x.url + "/oauth/callback/" + lastSegment(idp.UID)}}
-	a := b.get(p.answerTo(t, changed(t, b.ask(idp), "", own)))
-	if c := x.caller(t, query(t, a.location).Get("token")); c.Email != "pat@example.test" {
-		t.Errorf("the token is of %q: %d %s", c.Email, a.status, a.body)
 	}
 }

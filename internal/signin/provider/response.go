@@ -17,22 +17,22 @@ const (
 
 // Accept checks an authorization response with the query parameters q, and returns the
 // claims of the provider. own reports whether the response has arrived at the separate
-// redirect URI of the provider. It is accepted there even if the provider uses the
-// shared URI, because the previous version of Holdfast requests it. Accept returns an
-// *Error if the provider fails. Any other error means that the database is
+// redirect URI of the provider. A response at a URI that the provider does not use is
+// refused. Accept returns an *Error if the provider fails. Any other error means that the database is
 // unavailable or the client secret cannot be opened.
 func (c *Client) Accept(
 	ctx context.Context, p resource.IdentityProvider, asked Request, q url.Values, own bool,
 ) (*Claims, error) {
-	redirectURI := c.ownRedirectURI(p.UID)
-	if !own {
-		d, err := c.discover(ctx, p.OIDC.Issuer, false)
-		if err != nil {
-			return nil, err
-		}
-		if redirectURI = c.redirectURI(d, p); redirectURI != c.url(SharedRedirect) {
-			return nil, &Error{"it responded at the shared redirect URI, not at its own", nil}
-		}
+	d, err := c.discover(ctx, p.OIDC.Issuer, false)
+	if err != nil {
+		return nil, err
+	}
+	redirectURI := c.redirectURI(d, p)
+	switch shared := redirectURI == c.url(SharedRedirect); {
+	case own && shared:
+		return nil, &Error{"it responded at its own redirect URI, not at the shared one", nil}
+	case !own && !shared:
+		return nil, &Error{"it responded at the shared redirect URI, not at its own", nil}
 	}
 	if err := c.checkResponse(ctx, p, q); err != nil {
 		return nil, err

@@ -126,25 +126,20 @@ func (k *keys) signer(now time.Time) signer {
 // signerFor returns the key that signs tokens with an algorithm. Until an RS256 key
 // can be used, it returns an ES256 key for both algorithms.
 //
-// The first RSA key of an existing installation signs after upgradeDelay. During an
-// upgrade, replicas of the previous version may still run. They neither publish the
-// key nor accept its tokens.
+// The first RSA key signs immediately, unless the installation has published ES256 keys
+// for longer than keyPublishDelay before: then verifiers may have cached the keys
+// without it.
 func (k *keys) signerFor(algorithm string, now time.Time) signer {
 	if algorithm != RS256 || len(k.paired) == 0 {
 		return k.signer(now)
 	}
 	first, oldest := k.paired[len(k.paired)-1], k.signers[len(k.signers)-1]
-	upgraded := first.createTime.Sub(oldest.createTime) > keyPublishDelay
 	for _, s := range k.paired {
-		delay := keyPublishDelay
-		if upgraded && s.id == first.id {
-			delay = upgradeDelay
-		}
-		if now.Sub(s.createTime) >= delay {
+		if now.Sub(s.createTime) >= keyPublishDelay {
 			return s
 		}
 	}
-	if upgraded {
+	if first.createTime.Sub(oldest.createTime) > keyPublishDelay {
 		return k.signer(now)
 	}
 	return first

@@ -15,10 +15,6 @@ const (
 	// that caches of our keys contain it by then.
 	keyPublishDelay = 2*maxKeysAge + leeway
 
-	// upgradeDelay is keyPublishDelay for the first RSA key of an installation from
-	// an older version. Upgrading all replicas takes less time.
-	upgradeDelay = time.Hour
-
 	// keyRetention is the time for which a key stays published after it was replaced.
 	// It is longer than the life of any token.
 	keyRetention = MaxLife + time.Hour
@@ -81,8 +77,7 @@ func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 }
 
 // pair creates an RSA key for the newest signing key if it has none, and returns the
-// id of the signing key. The previous version of Holdfast creates signing keys
-// without an RSA key.
+// id of the signing key. The newest key has no RSA key if creating it has failed.
 func (i *Issuer) pair(ctx context.Context) (string, error) {
 	i.pairing.Lock()
 	defer i.pairing.Unlock()

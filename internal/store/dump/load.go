@@ -114,9 +114,6 @@ func (l *Loader) prepare(ctx context.Context, want []Table) error {
 	}
 	byName := func(a, b Table) int { return strings.Compare(a.Name, b.Name) }
 	sorted := slices.SortedFunc(slices.Values(want), byName)
-	sorted = slices.DeleteFunc(sorted, func(t Table) bool { // a version that did not know that it is transient wrote it
-		return slices.Contains(transient, t.Name)
-	})
 	if !slices.EqualFunc(slices.SortedFunc(slices.Values(have), byName), sorted, sameTable) {
 		return fault.New(fault.FailedPrecondition, "the tables of the back-up are not those of its schema; it is damaged")
 	}

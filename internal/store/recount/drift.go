@@ -9,6 +9,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
+// SQL expressions for the stored bytes of a row t of repos, of trash_repos and, without its repos, of groups.
+const (
+	repoBytes = `coalesce((SELECT sum(b.size) FROM repo_blobs AS l JOIN blobs AS b ON b.digest = l.digest
+			WHERE l.repo = t.seg), 0)
+		+ coalesce((SELECT sum(m.size) FROM manifests AS m WHERE m.repo = t.seg), 0)
+		+ ` + trashBytes
+	trashBytes = `coalesce((SELECT sum(b.size) FROM trash_blobs AS l JOIN blobs AS b ON b.digest = l.digest
+			WHERE l.repo = t.seg), 0)
+		+ coalesce((SELECT sum(m.size) FROM trash_manifests AS m WHERE m.repo = t.seg), 0)`
+	uploadBytes = `coalesce((SELECT sum(u.size) FROM uploads AS u WHERE u.grp = t.uid), 0)`
+)
+
 // A Drift is a counter that differs from the rows that it counts.
 type Drift struct {
 	Kind                      string

@@ -73,8 +73,8 @@ func TestQuery(t *testing.T) {
 	})
 }
 
-// TestReopened queries versions of an advisory whose fix was withdrawn, by a person or by its source, and of a row that
-// an earlier release stored.
+// TestReopened queries versions of an advisory whose fix was withdrawn, by a person or by its source, and of a row with
+// the fix in its range.
 func TestReopened(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})
@@ -131,6 +131,6 @@ func TestReopened(t *testing.T) {
 		old.Events = []vuln.AdvisoryEvent{event(vuln.EventFixed, "1.0.0"), event(vuln.EventFixNotPlanned, "")}
 		_, err = s.InsertAdvisory(t.Context(), d.org, old)
 		must(t, err)
-		check("stored by an earlier release", "q", "0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in ")
+		check("with the fix in its range", "q", "0.9.0 fixed in ", "1.5.0 fixed in ", "2.0.0 fixed in ")
 	})
 }

@@ -125,37 +125,6 @@ func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasS
 	return nil
 }
 
-// AdoptAdvisories adds up to n advisories that the previous version has stored to alias
-// sets, and returns their number.
-func (t Tx) AdoptAdvisories(ctx context.Context, n int) (int, error) {
-	keys, err := store.ReadColumn[int64](ctx, t.Rows, `SELECT advisory FROM matched_advisories WHERE alias_set = 0
-		ORDER BY advisory LIMIT $1`, n)
-	if err != nil || len(keys) == 0 {
-		return 0, err
-	}
-	stored, err := t.named(ctx, keys, map[int64]int64{})
-	if err != nil {
-		return 0, err
-	}
-	sets, fresh := newAliasSets(), map[int64][]string{}
-	for key, a := range stored {
-		for _, name := range a.Names {
-			id := nameKey(a.UID.Parent(), name)
-			fresh[key], sets.text[id] = append(fresh[key], id), name
-		}
-	}
-	if err := t.addNames(ctx, fresh, &sets); err != nil {
-		return 0, err
-	}
-	for _, key := range keys {
-		if err := t.Later(ctx, `UPDATE matched_advisories SET alias_set = $2 WHERE advisory = $1`, key,
-			sets.SetOf(key)); err != nil {
-			return 0, err
-		}
-	}
-	return len(keys), t.saveAliases(ctx, nil, sets)
-}
-
 // add adds names to an advisory. known has the sets of stored names.
 func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) {
 	set, ok := a.setOf[advisory]

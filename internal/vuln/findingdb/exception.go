@@ -188,36 +188,3 @@ func (s *Store) ExceptionsOn(
 	}
 	return targeting, err
 }
-
-// SweepJudgements removes exceptions and rules of groups that were deleted by a version
-// without exceptions and rules.
-func (s *Store) SweepJudgements(ctx context.Context) error {
-	if err := sweep(ctx, s, &exceptions, func(e vuln.Exception) resource.UID { return e.UID }); err != nil {
-		return err
-	}
-	if err := sweep(ctx, s, &pullRules, func(r vuln.PullRule) resource.UID { return r.UID }); err != nil {
-		return err
-	}
-	_, err := s.Exec(ctx, `DELETE FROM past_exceptions
-		WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = past_exceptions.parent)`)
-	return err
-}
-
-func sweep[T any](ctx context.Context, s *Store, k *store.Kind[T], uid func(T) resource.UID) error {
-	left, err := k.All(ctx, s.Rows, ` WHERE NOT EXISTS (SELECT 1 FROM groups AS g WHERE g.seg = t.parent) LIMIT 1000`)
-	if err != nil {
-		return err
-	}
-	for _, v := range left {
-		err := s.Write(ctx, func(t *store.Tx) error {
-			if err := store.Delete(ctx, t, k, uid(v)); err != nil {
-				return err
-			}
-			return t.DropCounters(ctx, uid(v).Parent())
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

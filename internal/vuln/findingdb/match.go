@@ -71,23 +71,6 @@ func (s *Store) Unmatched(ctx context.Context, n int) (packages []StoredPackage,
 	return packages, nil
 }
 
-// MatchAgain marks all packages to be compared with the advisories again.
-func (s *Store) MatchAgain(ctx context.Context) error {
-	const batch = 5000
-	for after := int64(0); ; {
-		var last *int64
-		if err := s.Row(ctx, `SELECT max(seq) FROM (SELECT seq FROM packages WHERE seq > $1 ORDER BY seq LIMIT $2) AS p`,
-			[]any{after, batch}, &last); err != nil || last == nil {
-			return err
-		}
-		if _, err := s.Exec(ctx, `UPDATE packages SET matched = $3 WHERE seq > $1 AND seq <= $2 AND NOT owned`, after,
-			*last, false); err != nil {
-			return err
-		}
-		after = *last
-	}
-}
-
 // Subjects returns the packages that advisories with these names may affect: packages
 // with the name, or built from a source with the name. It returns at most n packages
 // after the given one, ordered by ID.

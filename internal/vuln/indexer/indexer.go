@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/imagedb"
 	"github.com/holdfast-dev/holdfast/internal/registry/images"
-	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 	"github.com/holdfast-dev/holdfast/internal/store"
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
@@ -125,16 +124,10 @@ func (x *Indexer) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep queues images that another version has pushed or read, and removes the data of
+// Sweep queues images that an older version has inspected, and removes the data of
 // deleted images.
 func (x *Indexer) Sweep(ctx context.Context) error {
 	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
-		return err
-	}
-	if err := x.packages.SweepJudgements(ctx); err != nil {
-		return err
-	}
-	if err := signerdb.New(x.images.DB).SweepSigners(ctx); err != nil {
 		return err
 	}
 	if _, err := x.images.SweepSBOMs(ctx, registry.SBOMReader); err != nil {

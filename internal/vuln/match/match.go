@@ -32,11 +32,6 @@ const (
 	changesAtOnce  = 500
 	pairsAtOnce    = 20_000
 	longTurn       = 250 * time.Millisecond
-
-	// During an upgrade, replicas of the previous version change advisories without
-	// recording the change. So everything is compared again later.
-	catchUpAfter = time.Hour
-	caughtUp     = "findings.caught_up" // the setting that records that this was done
 )
 
 // A Matcher stores which advisories affect which packages. It compares a package with
@@ -54,10 +49,6 @@ type Matcher struct {
 	nextChanged int64  // the first image number of the next announcement
 	Pairs       int    // approximate number of pairs of a package and an advisory per turn
 	progress    map[int64]progress
-
-	adopted bool      // advisories stored by the previous version are in alias sets
-	asked   bool      // the setting caughtUp was read
-	catchUp time.Time // when to compare everything again; zero means never
 
 	Single int // number of events about single findings or images before they are bundled; 0 means 20
 }
@@ -80,17 +71,12 @@ func (m *Matcher) Run(ctx context.Context) error {
 		if m.packages.Replicated() && time.Since(renewed) > matchLife/4 {
 			has, err := m.packages.AcquireLease(ctx, matchLease, m.Holder, matchLife)
 			if err != nil || !has {
-				m.adopted = false // the holder may be a replica of the previous version
 				sleep(ctx, matchLife/10)
 				continue
 			}
 			renewed = time.Now()
 		}
-		err := m.catchUpIfDue(ctx)
-		if err == nil {
-			err = m.matchAll(ctx, renewed)
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := m.matchAll(ctx, renewed); err != nil && ctx.Err() == nil {
 			renewed = time.Time{}
 			if !errors.Is(err, fault.Aborted) {
 				m.log.WarnContext(ctx, "packages are not compared with advisories", "err", err)
@@ -109,59 +95,6 @@ func (m *Matcher) wait(ctx context.Context) {
 	case <-m.advisories.Written:
 	case <-time.After(matchEvery):
 	}
-}
-
-// catchUpIfDue adopts the comparisons of the previous version, lists the ecosystems of
-// existing advisories, and compares everything again an hour later. It does the last
-// two steps once in the life of a database.
-func (m *Matcher) catchUpIfDue(ctx context.Context) error {
-	if !m.adopted {
-		if err := m.adopt(ctx); err != nil {
-			return err
-		}
-		m.adopted = true
-	}
-	if !m.asked {
-		_, err := m.packages.Setting(ctx, caughtUp)
-		if errors.Is(err, fault.NotFound) {
-			err = m.advisories.RecordEcosystems(ctx)
-			m.catchUp = time.Now().Add(catchUpAfter)
-		}
-		if err != nil {
-			return err
-		}
-		m.asked = true
-	}
-	if m.catchUp.IsZero() || time.Now().Before(m.catchUp) {
-		return nil
-	}
-	if err := m.CatchUp(ctx); err != nil {
-		return err
-	}
-	m.catchUp = time.Time{}
-	return m.packages.SetSetting(ctx, caughtUp, []byte("1"))
-}
-
-// adopt adds the advisories that the previous version has compared to alias sets.
-func (m *Matcher) adopt(ctx context.Context) error {
-	for {
-		did := 0
-		err := m.write(ctx, func(t *store.Tx) (err error) {
-			did, err = findingdb.In(t).AdoptAdvisories(ctx, changesAtOnce)
-			return err
-		})
-		if err != nil || did == 0 {
-			return err
-		}
-	}
-}
-
-// CatchUp marks all packages to be compared with all advisories again.
-func (m *Matcher) CatchUp(ctx context.Context) error {
-	if err := m.advisories.RecordEcosystems(ctx); err != nil {
-		return err
-	}
-	return m.packages.MatchAgain(ctx)
 }
 
 // matchAll matches until there is nothing left to do, or the lease must be renewed.

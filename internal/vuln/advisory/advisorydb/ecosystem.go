@@ -2,9 +2,7 @@ package advisorydb
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -31,49 +29,6 @@ func (t Tx) addEcosystems(ctx context.Context, group resource.UID, ecosystems []
 		rows = append(rows, []any{e, string(group)})
 	}
 	return t.InsertRows(ctx, `INSERT INTO advisory_ecosystems (ecosystem, grp)`, rows, ` ON CONFLICT DO NOTHING`)
-}
-
-// RecordEcosystems records the ecosystems of all advisories, for advisories that an earlier release has stored. It
-// reads the whole table.
-func (s *Store) RecordEcosystems(ctx context.Context) error {
-	const batch = 2000
-	for after := (*int64)(nil); ; {
-		byGroup := map[resource.UID][]string{}
-		text, args := `SELECT seg, uid, affected FROM advisories ORDER BY seg LIMIT $1`, []any{batch}
-		if after != nil {
-			text = `SELECT seg, uid, affected FROM advisories WHERE seg > $2 ORDER BY seg LIMIT $1`
-			args = append(args, *after)
-		}
-		n := 0
-		err := s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
-			var seg int64
-			var uid resource.UID
-			var text []byte
-			if err := row.Scan(&seg, &uid, &text); err != nil {
-				return false, err
-			}
-			var affected []vuln.Affected
-			err := json.Unmarshal(text, &affected)
-			byGroup[uid.Parent()] = appendEcosystems(byGroup[uid.Parent()], affected)
-			after = &seg
-			n++
-			return false, err
-		})
-		if err != nil || n == 0 {
-			return err
-		}
-		err = s.write(ctx, func(t Tx) error {
-			for _, g := range slices.Sorted(maps.Keys(byGroup)) {
-				if err := t.addEcosystems(ctx, g, byGroup[g]); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // CoveredEcosystems reports for each ecosystem whether an advisory in reach is about it. An advisory about a whole

@@ -87,8 +87,6 @@ func setOSVSource(a *vuln.Advisory, text string, upstream, related []string) {
 	a.Source.Digest = digest(strings.TrimSpace(text))
 	if len(upstream) == 0 && namesUpstreamRelated(a.ID) {
 		upstream = cvesOf(related)
-		// An earlier release stored such a record without these names. The other digest makes an import update it.
-		a.Source.Digest = digest(strings.TrimSpace(text) + strings.Join(upstream, " "))
 	}
 	a.Aliases = union(a.Aliases, upstream)
 }

@@ -248,8 +248,7 @@ func TestOpenVEXDocument(t *testing.T) {
 	}
 }
 
-// reopened returns an advisory that was fixed and then found again, in the form that an earlier release stored: with
-// the fix in its range.
+// reopened returns an advisory that was fixed and then found again, with the fix in its range.
 func reopened(events ...vuln.AdvisoryEvent) vuln.Advisory {
 	event := func(hour int, kind vuln.AdvisoryEventType) vuln.AdvisoryEvent {
 		return vuln.AdvisoryEvent{CreateTime: writing.Add(time.Duration(hour) * time.Hour), Type: kind,
