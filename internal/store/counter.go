@@ -173,9 +173,9 @@ func PullCounters(way resource.Direction) []string {
 	return []string{PullCounter(false), PullCounter(true)}
 }
 
-// Counters of advisories that are by key and not by group: by partition, which
-// the schema calls a shelf, and by name.
+// Counters of advisories that are by key and not by group: by partition and
+// by name.
 const (
-	PartitionCounter = "advisory_shelves"
+	PartitionCounter = "advisory_partitions"
 	NameCounter      = "advisory_names"
 )

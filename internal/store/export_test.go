@@ -141,7 +141,7 @@ func (s *DB) CameThrough(ctx context.Context, identity, provider resource.UID) e
 func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 	err = s.Row(ctx, `
 		SELECT count(*) FROM counters
-		WHERE kind NOT IN ('advisory_shelves', 'advisory_names')
+		WHERE kind NOT IN ('advisory_partitions', 'advisory_names')
 		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos
 			UNION ALL SELECT seg FROM trash_repos UNION ALL SELECT seg FROM subscriptions)`, nil, &n)
 	return n, err
@@ -154,7 +154,7 @@ func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "retention",
 		"deployments", "inventory_places", "inventory_entries",
 		"trash_repos", "trash_tags", "trash_tag_history", "trash_manifests", "trash_refs", "trash_blobs",
-		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
+		"advisory_partitions", "advisory_generations", "advisory_names", "advisory_aliases", "advisory_texts",
 		"leases", "follows", "follow_cursor"}
 	for _, table := range append(tables, kinds...) {
 		rows, err := s.dump(ctx, table)

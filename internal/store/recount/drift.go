@@ -43,7 +43,7 @@ func Drifts(ctx context.Context, s *store.DB) (drifts []Drift, err error) {
 			drifts = append(drifts, found...)
 		}
 		columns := map[string]string{
-			store.PartitionCounter: "advisories.shelf", store.NameCounter: "advisory_names.key",
+			store.PartitionCounter: "advisories.partition_id", store.NameCounter: "advisory_names.key",
 		}
 		for kind, column := range columns {
 			found, err := keyDrifts(ctx, read, kind, column)

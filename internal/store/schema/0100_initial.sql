@@ -1265,9 +1265,8 @@ CREATE TABLE images (
   rank BIGINT NOT NULL,
   due_ms BIGINT,
   update_ms BIGINT NOT NULL,
-  -- The time at which the image was first indexed. announced is not used.
+  -- The time at which the image was first indexed.
   indexed_ms BIGINT,
-  announced BOOLEAN NOT NULL DEFAULT FALSE,
   -- platform is the operating system and architecture. sbom_due_ms and sbom_rank queue the image for reading its
   -- attached documents, as due_ms and rank do for its inspection. sbom_reader is the version of the last reader.
   platform TEXT NOT NULL DEFAULT '',
@@ -1467,36 +1466,36 @@ CREATE TABLE advisories (
   a2 BIGINT,
   a3 BIGINT,
   advisory_id TEXT NOT NULL,
-  shelf BIGINT NOT NULL,
+  partition_id BIGINT NOT NULL,
   block BIGINT NOT NULL,
   digest BYTEA NOT NULL,
   create_ms BIGINT NOT NULL,
   update_ms BIGINT NOT NULL,
   body TEXT NOT NULL,
   affected TEXT NOT NULL,
-  era BIGINT NOT NULL DEFAULT -1
+  generation BIGINT NOT NULL DEFAULT -1
 );
 CREATE UNIQUE INDEX advisories_id ON advisories (parent, advisory_id);
 CREATE INDEX advisories_parent_seg ON advisories (parent, seg);
 CREATE INDEX advisories_parent_update ON advisories (parent, update_ms, seg);
-CREATE INDEX advisories_shelf_seg ON advisories (shelf, seg);
-CREATE INDEX advisories_shelf_update ON advisories (shelf, update_ms, seg);
+CREATE INDEX advisories_partition_seg ON advisories (partition_id, seg);
+CREATE INDEX advisories_partition_update ON advisories (partition_id, update_ms, seg);
 
-CREATE TABLE advisory_shelves (
+CREATE TABLE advisory_partitions (
   id BIGINT PRIMARY KEY,
   grp TEXT NOT NULL,
   signature TEXT NOT NULL
 );
-CREATE INDEX advisory_shelves_grp ON advisory_shelves (grp);
+CREATE INDEX advisory_partitions_grp ON advisory_partitions (grp);
 
 -- Advisories of a group that were imported at about the same time are a generation, and their keys of names and aliases
 -- are stored together. Otherwise an import into a million advisories would change one index page for each of them.
 -- n is the approximate number of advisories in a generation.
-CREATE TABLE advisory_eras (
+CREATE TABLE advisory_generations (
   grp TEXT NOT NULL,
-  era BIGINT NOT NULL,
+  generation BIGINT NOT NULL,
   n BIGINT NOT NULL,
-  PRIMARY KEY (grp, era)
+  PRIMARY KEY (grp, generation)
 );
 
 -- The fields with many values by which advisories are filtered. key is a digest of the group, the field and the value.

@@ -155,7 +155,8 @@ type location struct {
 // advisory does not exist.
 func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a vuln.Advisory, place location, err error) {
 	a, err = scanAdvisory(t.QueryRow(ctx,
-		`SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.ForUpdate,
+		`SELECT `+fullColumns+`, t.generation, t.block FROM advisories AS t
+			WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.ForUpdate,
 		store.Segment(uid), string(uid)), true, &place.generation, &place.block)
 	return a, place, store.Missing(err, "advisory", uid)
 }
@@ -176,7 +177,7 @@ func (t Tx) replaceAdvisory(
 		return err
 	}
 	if _, err := t.Exec(ctx,
-		`UPDATE advisories SET shelf = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
+		`UPDATE advisories SET partition_id = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
 		store.Segment(d.a.UID), d.partition, nonNil(d.a.Source.Digest), store.MS(d.a.UpdateTime), d.body,
 		d.affected); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 // A generation is the advisories of a group that were written at about the same time. Their keys are adjacent in every
 // index, so that an import changes few pages, however many advisories exist. In return, a lookup of a value must look
-// in every generation. The schema calls a generation an era, and its table is advisory_eras.
+// in every generation. Its table is advisory_generations.
 type generation int64
 
 // generationSize is the approximate number of advisories in a generation. The index of their keys takes a few
@@ -50,7 +50,7 @@ func (gg groupGenerations) keys(f field, value string) []int64 {
 func (s *Store) generations(ctx context.Context, sc store.Scope) (groups []groupGenerations, _ error) {
 	byGroup := map[resource.UID][]generation{}
 	for _, c := range groupConditions(sc) {
-		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+c.text, c.args,
+		err := s.Rows(ctx, `SELECT grp, generation FROM advisory_generations WHERE `+c.text, c.args,
 			func(row store.Scanner) (bool, error) {
 				var group resource.UID
 				var g generation
@@ -75,7 +75,8 @@ func (s *Store) generations(ctx context.Context, sc store.Scope) (groups []group
 func (t Tx) generation(ctx context.Context, group resource.UID, n int) (generation, error) {
 	var last generation
 	var size int64
-	err := t.Row(ctx, `SELECT era, n FROM advisory_eras WHERE grp = $1 ORDER BY era DESC LIMIT 1`, []any{string(group)},
+	err := t.Row(ctx, `SELECT generation, n FROM advisory_generations WHERE grp = $1
+		ORDER BY generation DESC LIMIT 1`, []any{string(group)},
 		&last, &size)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
@@ -87,6 +88,6 @@ func (t Tx) generation(ctx context.Context, group resource.UID, n int) (generati
 	if !begins && int64(n) < t.generationSize/256 {
 		return last, nil
 	}
-	return last, t.Later(ctx, `INSERT INTO advisory_eras (grp, era, n) VALUES ($1, $2, $3)
-		ON CONFLICT (grp, era) DO UPDATE SET n = advisory_eras.n + excluded.n`, string(group), int64(last), n)
+	return last, t.Later(ctx, `INSERT INTO advisory_generations (grp, generation, n) VALUES ($1, $2, $3)
+		ON CONFLICT (grp, generation) DO UPDATE SET n = advisory_generations.n + excluded.n`, string(group), int64(last), n)
 }

@@ -12,9 +12,9 @@ func GroupRules() []store.GroupRule {
 	rules := []store.GroupRule{
 		store.BlocksGroup("advisories", "parent", "advisories"),
 		store.BlocksGroup("advisory_feeds", "parent", "advisory feeds"),
-		store.DeletedWithGroup("advisory_shelves", deletePartitions),
-		store.DeletedWithGroup("advisory_eras", func(ctx context.Context, t *store.Tx, group resource.UID) error {
-			return t.Later(ctx, `DELETE FROM advisory_eras WHERE grp = $1`, string(group))
+		store.DeletedWithGroup("advisory_partitions", deletePartitions),
+		store.DeletedWithGroup("advisory_generations", func(ctx context.Context, t *store.Tx, group resource.UID) error {
+			return t.Later(ctx, `DELETE FROM advisory_generations WHERE grp = $1`, string(group))
 		}),
 		store.DeletedByForeignKey("exploit_lists"),
 		store.KeptAfterGroup("advisory_changes", "the matcher still has to remove the matches of the deleted advisories"),
@@ -25,9 +25,9 @@ func GroupRules() []store.GroupRule {
 
 // deletePartitions deletes the partitions of the advisories of a group, and their counters.
 func deletePartitions(ctx context.Context, t *store.Tx, group resource.UID) error {
-	err := t.DropKeyCounters(ctx, store.PartitionCounter, `SELECT id FROM advisory_shelves WHERE grp = $2`, string(group))
+	err := t.DropKeyCounters(ctx, store.PartitionCounter, `SELECT id FROM advisory_partitions WHERE grp = $2`, string(group))
 	if err != nil {
 		return err
 	}
-	return t.Later(ctx, `DELETE FROM advisory_shelves WHERE grp = $1`, string(group))
+	return t.Later(ctx, `DELETE FROM advisory_partitions WHERE grp = $1`, string(group))
 }

@@ -158,7 +158,7 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 			store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
 	}
 	err = t.InsertRows(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3,
-		advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+		advisory_id, partition_id, generation, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 }
 
 // index inserts the rows by which lists find advisories of a group and a generation: partitions (in the table
-// advisory_shelves), keys of names and aliases, and counters.
+// advisory_partitions), keys of names and aliases, and counters.
 func (t Tx) index(ctx context.Context, group resource.UID, g generation, drafts []draft) error {
 	var names, aliases [][]any
 	parts, named := map[int64]int{}, map[int64]int{}
@@ -193,7 +193,7 @@ func (t Tx) index(ctx context.Context, group resource.UID, g generation, drafts 
 	for _, id := range slices.Sorted(maps.Keys(signatures)) {
 		rows = append(rows, []any{id, string(group), signatures[id]})
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO advisory_shelves (id, grp, signature)`, rows,
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_partitions (id, grp, signature)`, rows,
 		` ON CONFLICT (id) DO NOTHING`); err != nil {
 		return err
 	}

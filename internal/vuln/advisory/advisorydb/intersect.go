@@ -162,7 +162,7 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 	}
 	for chunk := range slices.Chunk(segs, 4096) {
 		q := store.Query{Engine: l.s.Engine}
-		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf
+		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.partition_id
 			FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`, l.s.Engine.Unnest(&q, chunk))
 		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var e entry

@@ -37,8 +37,8 @@ const (
 	byUpdate
 )
 
-// A partition is the advisories of a group with the same signature. It is a row of the table advisory_shelves. The
-// column shelf of an advisory contains the partition's id.
+// A partition is the advisories of a group with the same signature. It is a row of the table advisory_partitions. The
+// column partition_id of an advisory contains the partition's id.
 type partition struct {
 	id    int64
 	group resource.UID
@@ -112,7 +112,7 @@ func (s *Store) Advisories(
 // partitions returns all partitions in a scope, ordered by group.
 func (s *Store) partitions(ctx context.Context, sc store.Scope) (parts []partition, _ error) {
 	for _, c := range groupConditions(sc) {
-		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+c.text, c.args,
+		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_partitions WHERE `+c.text, c.args,
 			func(row store.Scanner) (bool, error) {
 				var part partition
 				var text string
@@ -221,7 +221,7 @@ func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 	case len(values) > 0:
 		return in, false
 	case partitioned:
-		in.table, in.column = "advisories", "shelf"
+		in.table, in.column = "advisories", "partition_id"
 		for _, part := range l.partitions {
 			if part.matches(l.f) {
 				in.ranges = append(in.ranges, indexRange{key: part.id, group: part.group})
@@ -241,7 +241,7 @@ func (in indexRanges) counters() (kind, column string) {
 	switch in.column {
 	case "parent":
 		return "advisories", "children"
-	case "shelf":
+	case "partition_id":
 		return store.PartitionCounter, "n"
 	}
 	return store.NameCounter, "n"

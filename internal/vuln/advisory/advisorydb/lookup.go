@@ -167,7 +167,7 @@ func (s *Store) AdvisoriesNaming(ctx context.Context, name string) (advisories [
 	pairs, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p pair, err error) {
 		err = row.Scan(&p.group, &p.generation)
 		return p, err
-	}, `SELECT grp, era FROM advisory_eras`)
+	}, `SELECT grp, generation FROM advisory_generations`)
 	if err != nil {
 		return nil, err
 	}

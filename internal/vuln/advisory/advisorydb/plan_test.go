@@ -24,7 +24,7 @@ func advisoryShapes(s *Store, groups []resource.UID) (shapes []plantest.Shape) {
 	}
 	cursor := &page.Cursor{Number: 5, UID: string(groups[0]) + "/8000000000000000"}
 	for _, in := range []indexRanges{
-		{table: "advisories", column: "parent"}, {table: "advisories", column: "shelf"},
+		{table: "advisories", column: "parent"}, {table: "advisories", column: "partition_id"},
 		{table: "advisory_names", column: "key"},
 	} {
 		for i, g := range groups {
