@@ -1478,8 +1478,8 @@ CREATE TABLE advisories (
 CREATE UNIQUE INDEX advisories_id ON advisories (parent, advisory_id);
 CREATE INDEX advisories_parent_seg ON advisories (parent, seg);
 CREATE INDEX advisories_parent_update ON advisories (parent, update_ms, seg);
-CREATE INDEX advisories_partition_seg ON advisories (partition_id, seg);
-CREATE INDEX advisories_partition_update ON advisories (partition_id, update_ms, seg);
+CREATE INDEX advisories_partition_id_seg ON advisories (partition_id, seg);
+CREATE INDEX advisories_partition_id_update ON advisories (partition_id, update_ms, seg);
 
 CREATE TABLE advisory_partitions (
   id BIGINT PRIMARY KEY,
