@@ -25,7 +25,8 @@ func GroupRules() []store.GroupRule {
 
 // deletePartitions deletes the partitions of the advisories of a group, and their counters.
 func deletePartitions(ctx context.Context, t *store.Tx, group resource.UID) error {
-	err := t.DropKeyCounters(ctx, store.PartitionCounter, `SELECT id FROM advisory_partitions WHERE grp = $2`, string(group))
+	err := t.DropKeyCounters(ctx, store.PartitionCounter, `SELECT id FROM advisory_partitions WHERE grp = $2`,
+		string(group))
 	if err != nil {
 		return err
 	}
