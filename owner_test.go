@@ -197,7 +197,6 @@ var foreignTables = []struct{ pkg, tables, reason string }{
 		"pushes and deletions change images in their own transaction; imagedb is above registrydb"},
 	{"registry/registrydb", "follows upstream_tags",
 		"pushes to a repo depend on its source, and a pull from an upstream records tags; sourcedb is above registrydb"},
-	{"registry/registrydb", "pulls", "registrydb records pulls and counts them; pulldb only reads them"},
 	{"registry/registrydb", "retention",
 		"the rules of a repo in the trash are deleted with it; retentiondb is above registrydb"},
 	{"registry/imagedb", "image_news image_sboms",

@@ -1246,6 +1246,39 @@ CREATE TABLE awaited (
 );
 CREATE INDEX awaited_digest ON awaited (repo, digest);
 
+-- Pulls and pushes. The parent is the repo.
+CREATE TABLE pulls (
+  seg BIGINT PRIMARY KEY,
+  uid TEXT NOT NULL,
+  parent BIGINT NOT NULL REFERENCES repos (seg),
+  a1 BIGINT,
+  a2 BIGINT,
+  a3 BIGINT,
+  push BOOLEAN NOT NULL,
+  digest TEXT NOT NULL,
+  tag TEXT NOT NULL,
+  identity TEXT NOT NULL,
+  remote TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  create_ms BIGINT NOT NULL,
+  -- The number of further pulls in this record, because anonymous pulls are recorded together.
+  more BIGINT NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX pulls_uid ON pulls (uid);
+-- For pruning. It is by day, because a planner would use an index by time for the lists.
+CREATE INDEX pulls_day ON pulls ((create_ms / 86400000));
+CREATE INDEX pulls_digest ON pulls (digest, uid);
+CREATE INDEX pulls_identity ON pulls (identity, uid);
+CREATE INDEX pulls_parent_create ON pulls (parent, create_ms, seg);
+CREATE INDEX pulls_parent_seg ON pulls (parent, seg);
+CREATE INDEX pulls_a1_create ON pulls (a1, create_ms, seg) WHERE a1 IS NOT NULL;
+CREATE INDEX pulls_a2_create ON pulls (a2, create_ms, seg) WHERE a2 IS NOT NULL;
+CREATE INDEX pulls_a3_create ON pulls (a3, create_ms, seg) WHERE a3 IS NOT NULL;
+-- The pulls from an organization by identity and time.
+CREATE INDEX pulls_a1_identity ON pulls (a1, identity, create_ms) WHERE a1 IS NOT NULL;
+-- The last pull of a manifest of a repo.
+CREATE INDEX pulls_parent_digest ON pulls (parent, digest, create_ms);
+
 -- owner: registry/imagedb
 
 -- The images of a repo, and the state of their inspection. number is the position in the bitmaps below, and is never
@@ -1302,39 +1335,6 @@ CREATE TABLE group_images (
 );
 
 -- owner: registry/pulldb
-
--- Pulls and pushes. The parent is the repo.
-CREATE TABLE pulls (
-  seg BIGINT PRIMARY KEY,
-  uid TEXT NOT NULL,
-  parent BIGINT NOT NULL REFERENCES repos (seg),
-  a1 BIGINT,
-  a2 BIGINT,
-  a3 BIGINT,
-  push BOOLEAN NOT NULL,
-  digest TEXT NOT NULL,
-  tag TEXT NOT NULL,
-  identity TEXT NOT NULL,
-  remote TEXT NOT NULL,
-  agent TEXT NOT NULL,
-  create_ms BIGINT NOT NULL,
-  -- The number of further pulls in this record, because anonymous pulls are recorded together.
-  more BIGINT NOT NULL DEFAULT 0
-);
-CREATE UNIQUE INDEX pulls_uid ON pulls (uid);
--- For pruning. It is by day, because a planner would use an index by time for the lists.
-CREATE INDEX pulls_day ON pulls ((create_ms / 86400000));
-CREATE INDEX pulls_digest ON pulls (digest, uid);
-CREATE INDEX pulls_identity ON pulls (identity, uid);
-CREATE INDEX pulls_parent_create ON pulls (parent, create_ms, seg);
-CREATE INDEX pulls_parent_seg ON pulls (parent, seg);
-CREATE INDEX pulls_a1_create ON pulls (a1, create_ms, seg) WHERE a1 IS NOT NULL;
-CREATE INDEX pulls_a2_create ON pulls (a2, create_ms, seg) WHERE a2 IS NOT NULL;
-CREATE INDEX pulls_a3_create ON pulls (a3, create_ms, seg) WHERE a3 IS NOT NULL;
--- The pulls from an organization by identity and time.
-CREATE INDEX pulls_a1_identity ON pulls (a1, identity, create_ms) WHERE a1 IS NOT NULL;
--- The last pull of a manifest of a repo.
-CREATE INDEX pulls_parent_digest ON pulls (parent, digest, create_ms);
 
 -- The times at which records of pulls and pushes were lost.
 CREATE TABLE pull_losses (
