@@ -15,7 +15,8 @@ const module = "github.com/holdfast-dev/holdfast"
 // The packages of the command, and what those above sign-in may all import.
 const (
 	cli     = "cmd/holdfast/internal/"
-	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin platform/buildinfo "
+	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin " +
+		"platform/buildinfo "
 )
 
 // Packages import only what is listed on their line. Read top to bottom, this is
@@ -45,7 +46,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/recount", "core/resource store"},
 	{"store/outbox", "core/resource store"},
 	{"store/readbatch", "core/fault platform/trace store"},
-	{"store/dump", "core/fault store store/schema"},
+	{"store/health", "store store/schema"},
+	{"store/dump", "core/fault store store/health store/schema"},
 	{"access/iamdb", "core/fault core/page core/resource store store/engine"},
 	{"access/workload", ""},
 	{"access/grantlog", "access/iamdb core/fault core/page core/resource store"},
@@ -53,7 +55,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store/bitmap", ""},
 	{"registry/registrydb", "core/fault core/page core/resource platform/metric registry store store/bitmap " +
 		"store/engine store/readbatch"},
-	{"registry/gcdb", "core/fault core/resource registry registry/registrydb store"},
+	{"registry/gcdb", "core/resource registry registry/registrydb store"},
 	{"registry/imagedb", "core/fault core/resource registry registry/registrydb store store/bitmap " +
 		"store/engine"},
 	{"registry/pulldb", "core/resource registry/imagedb registry/registrydb store"},
@@ -76,7 +78,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"registry/sourcedb signin/signindb store store/recount vuln/advisory/advisorydb vuln/findingdb"},
 	{"access/authz", "access/grantlog access/iamdb core/fault core/page core/resource platform/trace store " +
 		"store/replica"},
-	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store store/recount"},
+	{"access/budget", "access/authz access/iamdb core/fault core/page core/resource store"},
 	{"vuln/advisory/version", "core/fault vuln"},
 	{"vuln/advisory/format", "core/fault vuln vuln/advisory/version"},
 	{"vuln/advisory/fetch", "core/fault platform/outbound vuln/advisory/format"},
@@ -122,7 +124,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/reposync", "access/authz core/fault core/resource platform/fairlimit platform/metric registry " +
 		"registry/imagecopy registry/mirror registry/oci registry/registrydb registry/sourcedb store/outbox"},
 	{"registry/upkeep", "core/fault core/resource platform/blob platform/fairlimit platform/metric registry " +
-		"registry/gcdb registry/registrydb registry/retentiondb registry/sourcedb registry/upload"},
+		"registry/gcdb registry/registrydb registry/retentiondb registry/upload"},
 	{"registry/metadata", "access/authz access/iamdb core/fault core/page core/resource platform/outbound " +
 		"platform/secret registry registry/evidence registry/imagecopy registry/imagedb registry/images " +
 		"registry/mirror registry/pulldb registry/registrydb registry/reposync registry/retentiondb " +
@@ -135,8 +137,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"vuln/finding", "access/authz core/fault core/resource platform/fairlimit registry store vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/format vuln/findingdb"},
 	{"vuln/exception", "core/resource registry vuln vuln/advisory/version vuln/finding vuln/findingdb"},
-	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/images registry/signerdb " +
-		"store vuln/advisory/version vuln/findingdb vuln/inspect"},
+	{"vuln/indexer", "core/fault platform/metric registry registry/imagedb registry/images store " +
+		"vuln/advisory/version vuln/findingdb vuln/inspect"},
 	{"vuln/match", "access/iamdb core/fault core/resource registry registry/imagedb store vuln " +
 		"vuln/advisory/advisorydb vuln/advisory/version vuln/finding vuln/findingdb"},
 	{"vuln/policy", "access/authz core/fault core/page core/resource platform/metric registry " +
@@ -170,7 +172,7 @@ var mayImport = []struct{ pkg, imports string }{
 		"platform/outbound platform/trace signin/token store store/outbox"},
 	{"ops/search", "access/authz access/iam core/fault core/page core/resource events/event registry " +
 		"registry/metadata store vuln vuln/advisory vuln/query"},
-	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store"},
+	{"ops/status", "access/authz access/iamdb core/fault core/resource signin/token store store/health"},
 	{"api/wire", "core/fault core/page core/resource events/event gen/..."},
 	{"api/v2/accessapi", "access/budget access/iam access/simulation api/wire core/fault core/resource " +
 		"gen/... ops/search signin/accounts signin/input signin/login signin/provider signin/sts"},
@@ -192,10 +194,10 @@ var mayImport = []struct{ pkg, imports string }{
 	{"server/config", "core/fault core/resource platform/blob platform/buildinfo platform/mail " +
 		"platform/outbound platform/secret platform/trace registry/signature signin/issuers signin/token"},
 	{"server/installation", "access/iamdb core/fault platform/secret registry/registrydb registry/sourcedb " +
-		"server/config signin/signindb store"},
+		"server/config signin/signindb store store/health"},
 	{"server/maintenance", "access/admission access/iamdb core/fault core/resource ops/backup platform/blob " +
 		"platform/buildinfo platform/secret registry registry/registrydb server/config server/installation " +
-		"store store/schema"},
+		"store store/health store/schema"},
 	{"server/listen", "api core/resource"},
 	{"server/listen/listentest", ""},
 	{"server", "..."},

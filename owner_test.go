@@ -182,7 +182,7 @@ func TestTablesHaveOneOwner(t *testing.T) {
 var foreignTables = []struct{ pkg, tables, reason string }{
 	{"store", "groups", "the tree of groups is a mechanism of the kernel; other packages use it through the kernel"},
 	{"store", "budgets", "the kernel checks budgets at every commit"},
-	{"store", "replicas", "the state of the database lists the processes that share it"},
+	{"store/health", "replicas revision", "the state of the database lists the processes that share it"},
 	{"store/schema", "schema_needs", "a program checks before it opens the database whether it knows the schema"},
 	{"store/replica", "outbox revision", "a heartbeat reads both in the statement that renews the lease"},
 	{"store/outbox", "outbox", "it is the part of the kernel that reads the table in order"},

@@ -266,7 +266,7 @@ func (k *call) trace(ctx context.Context) context.Context {
 		return ctx
 	}
 	if k.origin.gateway {
-		trace.Of(ctx).Name(k.rule.name)
+		trace.FromContext(ctx).Name(k.rule.name)
 		return ctx
 	}
 	parent := ""
@@ -361,7 +361,7 @@ const maxReason = 256
 // gets, which may repeat a name or a key of the request, but no credential.
 func (c *chain) record(ctx context.Context, level slog.Level, k *call, f *fault.Error) {
 	took := time.Since(k.start)
-	if span := trace.Of(ctx); span != nil {
+	if span := trace.FromContext(ctx); span != nil {
 		span.SetInt("rpc.grpc.status_code", int(f.Code))
 		if isServerError(f.Code) {
 			span.Fail()

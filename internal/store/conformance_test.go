@@ -1187,7 +1187,7 @@ func TestReopen(t *testing.T) {
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		db, err := store.Open(t.Context(), url)
 		must(t, err)
-		s := storetest.Of(db)
+		s := storetest.Combine(db)
 		if has, err := s.HasOrganizations(t.Context()); err != nil || has {
 			t.Errorf("an empty store has organizations (%v)", err)
 		}
@@ -1245,7 +1245,7 @@ func TestNewerSchema(t *testing.T) {
 		if err != nil {
 			t.Fatalf("what a later version has added: %v", err)
 		}
-		addGroup(t, storetest.Of(s), "", "by the version before")
+		addGroup(t, storetest.Combine(s), "", "by the version before")
 		must(t, s.Close())
 		exec(`UPDATE schema_needs SET version = 9999`)
 		s, err = store.Open(t.Context(), url)

@@ -101,7 +101,7 @@ func prepare(t *testing.T, database string, cfg token.Config, seed func(*storete
 		t.Fatal(err)
 	}
 	if seed != nil {
-		seed(storetest.Of(s))
+		seed(storetest.Combine(s))
 	}
 	return issuer
 }

@@ -164,7 +164,7 @@ func TestDatabaseAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := storetest.Of(db)
+		s := storetest.Combine(db)
 		group, owner := organization(t, s, "acme")
 		began := time.Now()
 		c := load(t, s)

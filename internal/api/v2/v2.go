@@ -85,7 +85,8 @@ func Register(r grpc.ServiceRegistrar, services Services, cfg Config) {
 	}, accessapi.Config{Version: cfg.Version, Bearer: cfg.Bearer})
 	registryapi.Register(r, registryapi.Services{Registry: services.Registry})
 	vulnapi.Register(r, vulnapi.Services{
-		Advisory: services.Advisory, Findings: services.Findings, Policy: services.Policy, Blast: services.Blast, Inventory: services.Inventory,
+		Advisory: services.Advisory, Findings: services.Findings, Policy: services.Policy,
+		Blast: services.Blast, Inventory: services.Inventory,
 	}, cfg.Dir)
 	s := &server{events: services.Events, operator: services.Operator, cfg: cfg, encoder: &wire.Encoder{}}
 	eventspb.RegisterSubscriptionsServiceServer(r, s)

@@ -61,7 +61,8 @@ func TestMissingNameIsTheSpecsSentence(t *testing.T) {
 
 var now = time.UnixMilli(1_800_000_000_123).UTC()
 
-const publicKeys = `{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}`
+const publicKeys = `{"keys":[{"kty":"EC","crv":"P-256",` +
+	`"x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}`
 
 func match(change func(*resource.ClaimMatch)) resource.Relationship {
 	c := &resource.ClaimMatch{Issuer: "https://issuer.example", Subject: "me"}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/health"
 )
 
 const (
@@ -63,7 +64,7 @@ type Collection struct {
 // An Installation is the state of the installation, as one replica sees it.
 type Installation struct {
 	State
-	Database           store.Health
+	Database           health.Database
 	KnownSchema        int64
 	Connections, Limit int
 	Keys               []token.KeyState
@@ -100,7 +101,7 @@ func (s *Service) require(ctx context.Context) error {
 }
 
 // Live reports whether a replica has sent a heartbeat recently.
-func Live(r store.ReplicaState) bool { return r.Age <= replicaGone }
+func Live(r health.Replica) bool { return r.Age <= replicaGone }
 
 // Installation returns the state of the installation. It returns fault.PermissionDenied unless the caller is an
 // operator.
@@ -109,7 +110,7 @@ func (s *Service) Installation(ctx context.Context) (in Installation, err error)
 		return in, err
 	}
 	in.State = s.probe(ctx)
-	if in.Database, err = s.db.Inspect(ctx); err != nil {
+	if in.Database, err = health.Inspect(ctx, s.db); err != nil {
 		return in, err
 	}
 	if in.KnownSchema, err = store.KnownSchema(); err != nil {

@@ -53,8 +53,8 @@ func raw(t *testing.T, s blobtest.Server) minio.Core {
 	return *c
 }
 
-// TestS3OtherParts resumes uploads whose parts have other sizes than ours. If their size differs from the database, they
-// cannot be resumed.
+// TestS3OtherParts resumes uploads whose parts have other sizes than ours. If their size differs from the database,
+// they cannot be resumed.
 func TestS3OtherParts(t *testing.T) {
 	server := blobtest.Start(t)
 	core, s := raw(t, server), server.Storage(t)
@@ -117,7 +117,8 @@ func TestS3Pages(t *testing.T) {
 // TestS3Faults meets a service that is slow, breaks connections and loses answers.
 func TestS3Faults(t *testing.T) {
 	server := blobtest.Start(t)
-	const slowDown = `<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>`
+	const slowDown = `<?xml version="1.0"?>
+		<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>`
 	var n atomic.Int64
 	tests := map[string]func(w http.ResponseWriter, r *http.Request, forward http.Handler){
 		"every other request is too much": func(w http.ResponseWriter, r *http.Request, forward http.Handler) {

@@ -112,7 +112,7 @@ func start(ctx context.Context, name string, kind oteltrace.SpanKind) *Span {
 	if t == nil {
 		return nil
 	}
-	above := Of(ctx)
+	above := FromContext(ctx)
 	if above == nil || above.span == nil || above.left.Add(-1) < 0 {
 		return nil
 	}
@@ -120,8 +120,8 @@ func start(ctx context.Context, name string, kind oteltrace.SpanKind) *Span {
 	return &Span{span: made, trace: above.trace, left: above.left}
 }
 
-// Of returns the span of ctx, or nil.
-func Of(ctx context.Context) *Span {
+// FromContext returns the span in ctx, or nil.
+func FromContext(ctx context.Context) *Span {
 	if active.Load() == nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func Of(ctx context.Context) *Span {
 // ID returns the id of the trace of ctx, or "" if there is none. If the
 // request is not recorded here, it is the id of the caller's trace.
 func ID(ctx context.Context) string {
-	if span := Of(ctx); span != nil {
+	if span := FromContext(ctx); span != nil {
 		return span.trace
 	}
 	return ""
@@ -154,7 +154,7 @@ func Reference(ctx context.Context, request string) string {
 // Detach returns a context with the span of ctx and nothing else, for work that does
 // not end with its request.
 func Detach(ctx context.Context) context.Context {
-	if span := Of(ctx); span != nil {
+	if span := FromContext(ctx); span != nil {
 		return context.WithValue(context.Background(), spanKey{}, span)
 	}
 	return context.Background()

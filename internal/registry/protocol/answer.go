@@ -18,7 +18,7 @@ func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err er
 	// A bad gateway is the fault of an upstream.
 	ours := p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway
 	if ours && !errors.Is(err, context.Canceled) {
-		trace.Of(req.Context()).Fail()
+		trace.FromContext(req.Context()).Fail()
 		if id := trace.Reference(req.Context(), requestID(req)); id != "" && p.Status == http.StatusInternalServerError {
 			p.Issues[0].Message += ": request " + id
 		}

@@ -105,7 +105,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if span := trace.Of(req.Context()); span.Recorded() {
+	if span := trace.FromContext(req.Context()); span.Recorded() {
 		span.Name("registry " + t.kind)
 	}
 	e, ok := endpoints[req.Method+" "+t.kind]

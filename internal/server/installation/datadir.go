@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/server/config"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/health"
 )
 
 // Require returns fault.FailedPrecondition unless the database of a server that has
@@ -32,7 +33,7 @@ func Require(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	defer db.Close()
-	if v, err := db.Inspect(ctx); err != nil || v.Schema == 0 {
+	if v, err := health.Inspect(ctx, db); err != nil || v.Schema == 0 {
 		f := fault.New(fault.FailedPrecondition, "no server has used this database yet: %s", hint)
 		f.Cause = err
 		return f

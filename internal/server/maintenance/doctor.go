@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/health"
 	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
@@ -155,7 +156,7 @@ func (d *doctor) database(ctx context.Context) {
 			"%s", fault.Explain(err))
 		return
 	}
-	v, err := db.Inspect(ctx)
+	v, err := health.Inspect(ctx, db)
 	if err != nil {
 		d.fail("database", "check that it is a database of Holdfast", "%s", errors.Join(err, db.Close()))
 		return
@@ -199,7 +200,7 @@ func (d *doctor) schema(has, needs int64) {
 	}
 }
 
-func (d *doctor) replicas(all []store.ReplicaState) {
+func (d *doctor) replicas(all []health.Replica) {
 	live, behind := 0, []string{}
 	for _, r := range all {
 		if r.Age > replicaGone {

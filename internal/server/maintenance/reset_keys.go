@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/server/config"
 	"github.com/holdfast-dev/holdfast/internal/server/installation"
+	"github.com/holdfast-dev/holdfast/internal/store/health"
 
 	"github.com/holdfast-dev/holdfast/internal/access/admission"
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
@@ -75,7 +76,7 @@ func checkStopped(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	defer db.Close()
-	v, err := db.Inspect(ctx)
+	v, err := health.Inspect(ctx, db)
 	if err != nil || !db.Replicated() { // SQLite locks its file
 		return err
 	}

@@ -539,8 +539,8 @@ func TestUnknownKeysAreLookedUpOnceASecond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := open(t, storetest.Of(s), token.Config{Key: master, Now: c.now})
-	strange := newForger(t, storetest.Of(s), master).anotherKey("strange")
+	i := open(t, storetest.Combine(s), token.Config{Key: master, Now: c.now})
+	strange := newForger(t, storetest.Combine(s), master).anotherKey("strange")
 	verify := func(want error) {
 		t.Helper()
 		if _, err := i.Verify(context.WithoutCancel(t.Context()), strange, api); !errors.Is(err, want) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/health"
 )
 
 // A Table is a table with its columns.
@@ -71,7 +72,7 @@ func Read(ctx context.Context, s *store.DB, f func(*Snapshot) error) error {
 				}
 			}
 		}
-		if d.Schema, err = store.SchemaVersion(ctx, read); err != nil {
+		if d.Schema, err = health.SchemaVersion(ctx, read); err != nil {
 			return err
 		}
 		if d.Tables, err = tables(ctx, s, read); err != nil {

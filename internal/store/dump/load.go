@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 	"github.com/holdfast-dev/holdfast/internal/store"
+	"github.com/holdfast-dev/holdfast/internal/store/health"
 	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
@@ -75,7 +76,7 @@ func RequireEmpty(ctx context.Context, url string, version int64) error {
 		return err
 	}
 	defer func() { _ = s.Close() }() // nothing was written
-	has, err := store.SchemaVersion(ctx, s.Rows)
+	has, err := health.SchemaVersion(ctx, s.Rows)
 	if err != nil {
 		return nil // there is no table of versions
 	}

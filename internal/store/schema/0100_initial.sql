@@ -116,7 +116,7 @@ CREATE TABLE groups (
   kind BIGINT NOT NULL,
   create_ms BIGINT NOT NULL,
   update_ms BIGINT NOT NULL,
-  -- The name shown to people, as it was typed.
+  -- The name that people typed and that is shown to them.
   display_name TEXT NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX groups_uid ON groups (uid);
@@ -1744,8 +1744,8 @@ CREATE INDEX pull_rules_a2_create ON pull_rules (a2, create_ms, seg) WHERE a2 IS
 CREATE INDEX pull_rules_a3_create ON pull_rules (a3, create_ms, seg) WHERE a3 IS NOT NULL;
 
 -- Places where images run, such as clusters, with the identity, the time and the expiry of the last report. grp and uid
--- are the segment and the UID of the group that received the report. entries is the number of entries, unknown the number
--- of those without a digest.
+-- are the segment and the UID of the group that received the report. entries is the number of entries. unknown is the
+-- number of entries without a digest.
 CREATE TABLE inventory_places (
   seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   grp BIGINT NOT NULL,

@@ -221,8 +221,8 @@ type (
 	people         = admission.Store
 )
 
-// Of combines the stores of all domains of a database.
-func Of(db *store.DB) *Store {
+// Combine combines the stores of all domains of a database.
+func Combine(db *store.DB) *Store {
 	registry := registrydb.New(db)
 	return &Store{
 		db, iamdb.New(db), grantlog.New(db), signindb.New(db), registry, imagedb.New(db), pulldb.New(db),
@@ -243,7 +243,7 @@ func Open(t testing.TB, url string) *Store {
 			t.Error(err)
 		}
 	})
-	return Of(s)
+	return Combine(s)
 }
 
 // Drifts returns the counters that differ from the rows that they count.

@@ -101,7 +101,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	t.Helper()
 	db, err := store.Open(t.Context(), url)
 	must(t, err)
-	s := storetest.Of(db)
+	s := storetest.Combine(db)
 	quiet := slog.New(slog.DiscardHandler)
 	must(t, s.SetManagedRoles(t.Context(), authz.ManagedRoles()))
 	checker, err := authz.Load(t.Context(), s.DB, quiet)
