@@ -27,6 +27,7 @@ const maxProblems = 20
 // Problems collects the first maxProblems problems of a resource.
 type Problems []fault.Violation
 
+// Add adds a problem of a field, unless there are maxProblems already.
 func (p *Problems) Add(field, text string) {
 	if len(*p) < maxProblems {
 		*p = append(*p, fault.Violation{Subject: field, Description: text})
@@ -58,6 +59,7 @@ func (p *Problems) nameOf(s string, most int, why string) {
 	}
 }
 
+// Description checks a description: at most 512 characters, without line breaks and tabs.
 func (p *Problems) Description(s string) {
 	if !Storable(s) || utf8.RuneCountInString(s) > maxDescription || strings.ContainsAny(s, "\t\n\f\r") {
 		p.Add("description", "description must be at most 512 characters without line breaks or tabs")

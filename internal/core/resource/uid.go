@@ -43,6 +43,7 @@ func ParseUID(field, s string) (UID, error) {
 	return UID(s), nil
 }
 
+// WellFormed reports whether s has the form of a UID. It need not name anything that exists.
 func WellFormed(s string) bool {
 	if len(s) < rootDigits || (len(s)-rootDigits)%(segmentDigits+1) != 0 || UID(s).Depth() > MaxDepth {
 		return false
@@ -76,6 +77,8 @@ func (u UID) NewChild() UID {
 // DerivedUID returns a UID of a root that is derived from words. Equal words have equal UIDs.
 func DerivedUID(words ...string) UID { return UID(hex.EncodeToString(HashWords(words)[:rootDigits/2])) }
 
+// HashWords returns the SHA-256 sum of words. Different lists of words have different inputs, because the length of
+// each word is part of it.
 func HashWords(words []string) []byte {
 	h := sha256.New()
 	for _, w := range words {
