@@ -60,7 +60,7 @@ func startFar(t *testing.T, options ...grpc.ServerOption) *far {
 	return f
 }
 
-// dial connects to the fake server, with the other settings of cfg.
+// dial connects with cfg, to the fake server if cfg has no address.
 func (f *far) dial(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
 	if cfg.Address == "" {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if flag.Lookup("test.fuzz").Value.String() != "" {
-		os.Exit(m.Run()) // fuzzing runs many processes, without examples
+		os.Exit(m.Run()) // no server: fuzzing starts many processes, and none of them runs the examples
 	}
 	code, err := withServer(m.Run)
 	if err != nil {

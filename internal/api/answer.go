@@ -79,8 +79,9 @@ func (a *answer) closeConn() {
 	}
 }
 
-// marshal returns the answer as buffers that call free when they are released. It
-// closes the connection if the client reads them too slowly.
+// marshal encodes the answer. The buffers call a.free when grpc-go releases them. marshal
+// also starts a timer that closes the connection if they are not released in time,
+// because the client reads too slowly.
 func (a *answer) marshal(c encoding.CodecV2) (mem.BufferSlice, error) {
 	m, ok := a.message.(proto.Message)
 	if !ok || a.free == nil && a.size < smallAnswer {

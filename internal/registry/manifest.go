@@ -15,7 +15,7 @@ type Manifest struct {
 	MediaType    string
 	Size         int64
 	Subject      string // digest of the manifest to which this one is attached, or ""
-	ArtifactType string // as in the list of referrers
+	ArtifactType string // artifactType of the manifest, or else the media type of its config
 	Annotations  string // JSON object, or ""
 	PushTime     time.Time
 	Body         []byte

@@ -147,7 +147,7 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	return b, nil
 }
 
-// readBudgets reads rows of a version and a budget; an empty budget means none.
+// readBudgets runs a query whose columns are a version and a budget as JSON. The budget is "" in a row without one.
 func readBudgets(ctx context.Context, read Reader, text string, args ...any) (*Budgets, error) {
 	b := &Budgets{groups: map[int64]resource.Budget{}}
 	return b, read(ctx, text, args, func(row Scanner) (bool, error) {

@@ -78,8 +78,8 @@ func wantLimit(t *testing.T, s *storetest.Store, group resource.UID, want int64)
 	}
 }
 
-// TestAnotherHistoryOnStart opens a database whose history is not the one that was
-// known last: replicas may have leases in that one.
+// TestAnotherHistoryOnStart checks that opening a database whose history has changed takes
+// LeaseWait, because other replicas may still hold leases of the previous history.
 func TestAnotherHistoryOnStart(t *testing.T) {
 	p := newPair(t)
 	open := func() {

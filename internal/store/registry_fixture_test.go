@@ -45,7 +45,7 @@ func addUpload(t *testing.T, s *storetest.Store, group resource.UID, repo string
 // digest returns the digest of a word.
 func digest(word string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word))) }
 
-// ref is a repo that is there.
+// ref returns the reference to an existing repo: its group and its name.
 func ref(r registry.Repo) registrydb.RepoRef {
 	return registrydb.RepoRef{Group: r.UID.Parent(), Name: r.Name}
 }

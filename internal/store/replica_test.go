@@ -95,9 +95,8 @@ func wantDescription(t *testing.T, s *storetest.Store, uid resource.UID, descrip
 	}
 }
 
-// TestOneRemembersWhileAnotherChanges: the path of a repo is cached, and yet
-// nobody finds what was there before a change that has returned, whichever
-// process has made it.
+// TestOneRemembersWhileAnotherChanges checks the cache of repo paths: after a rename, move
+// or delete has returned in one process, the other process no longer finds the old path.
 func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")

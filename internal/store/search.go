@@ -16,7 +16,7 @@ type NameSearch struct {
 	Titled   bool         // the table has display names
 	GroupUID bool         // it has the UIDs of groups
 	Text     string       // the name, or its beginning
-	Exact    bool         // the name is the text
+	Exact    bool         // only names that equal Text
 	In       resource.UID // directly in this group, which exists; "" means anywhere
 	Limit    int          // largest number of results
 }

@@ -60,7 +60,7 @@ func TestSearch(t *testing.T) {
 
 // someOf returns the groups of a reach: sorted, and none below another.
 func someOf(random *rand.Rand, all []resource.Group) (under []resource.UID) {
-	if random.IntN(3) == 0 { // many of one depth
+	if random.IntN(3) == 0 { // only groups of the same depth, so that many remain
 		all = all[2:32]
 	}
 	for range 1 + random.IntN(4)*random.IntN(10) {

@@ -76,7 +76,7 @@ func (doc *openAPI) addFailures() {
 	}
 	doc.each(func(path, method string, op *operation) {
 		may := map[int]string{http.StatusBadRequest: "BadRequest", http.StatusTooManyRequests: "TooMany"}
-		if op.Security == nil { // it needs a token
+		if op.Security == nil { // the default of the document, which requires a token
 			may[http.StatusUnauthorized], may[http.StatusForbidden] = "Unauthenticated", "Forbidden"
 		}
 		if strings.Contains(path, "{") {

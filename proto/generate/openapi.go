@@ -255,7 +255,7 @@ var capital = regexp.MustCompile(`[A-Z]`)
 
 // closeSchemas forbids properties that a message does not have, and makes required
 // properties optional, because the same schemas describe updates. It returns the
-// properties that were required, by reference.
+// properties that were required, by the $ref of their schema.
 func (doc *openAPI) closeSchemas() map[string]any {
 	required := map[string]any{}
 	for name, s := range doc.Components.Schemas {

@@ -477,8 +477,8 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 	if pull() != http.StatusForbidden {
 		t.Error("the administrator of the folder has bypassed the rule")
 	}
-	// An advisory of the folder with an alias of an excepted finding does not extend the exception to
-	// other advisories.
+	// The folder's administrator cannot extend an exception: an advisory that names CVE-77, which has an exception,
+	// as an alias together with another CVE does not except the other one.
 	harmless := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-77"})
 	for n, cve := range []string{"CVE-1", "CVE-3"} {
 		record := strings.Replace(string(osvOf(fmt.Sprint("X-", n), "CVE-77", "npm", "left", "9.0.0")),

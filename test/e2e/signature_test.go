@@ -519,8 +519,8 @@ func TestSignatureRootOfServer(t *testing.T) {
 	}
 }
 
-// TestManySignatures: if an attacker attaches a thousand signatures, only some of them are verified, and they do not
-// hide the others.
+// TestManySignatures: if an attacker attaches a thousand signatures, only some of them are verified, and the genuine
+// signature is still found.
 func TestManySignatures(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)

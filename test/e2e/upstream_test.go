@@ -191,7 +191,8 @@ func TestMirrorFullDisk(t *testing.T) {
 	})
 }
 
-// mirrorFullDisk pulls a blob through a server with these settings while a disk is full, and when it has room.
+// mirrorFullDisk pulls a blob through a server with these settings while disk is full, and again after space was
+// freed.
 func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, settings map[string]string) {
 	t.Helper()
 	var env []string

@@ -36,7 +36,7 @@ const RevocationMemory = 25 * time.Hour
 type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
 	applied atomic.Int64  // revision of the index; written by the holder of sem
-	history atomic.Int64  // history of the database to which the revision belongs; written by the holder of sem
+	history atomic.Int64  // value of store.DB.History when applied was read; written by the holder of sem
 	lease   replica.Lease // while it is valid, writers on other replicas wait for this index
 
 	// The remaining fields are guarded by sem.

@@ -61,7 +61,8 @@ var diffBranches = []diffBranch{
 	{Expired, "expire_ms", `t.expire_ms > 0 AND t.expire_ms <= t.to_ms`, "''", false},
 }
 
-// activeAt returns the SQL condition that the grant in a row of the history was active at the time of a parameter.
+// activeAt returns the SQL condition that the grant in a row of the history was active at a time. param is the
+// placeholder of the time.
 func activeAt(row, param string) string {
 	return strings.NewReplacer("t.", row+".", "AT", param).Replace(
 		`t.to_ms > AT AND t.from_ms <= AT AND t.start_ms <= AT AND (t.expire_ms = 0 OR t.expire_ms > AT)`)

@@ -80,7 +80,7 @@ type Query struct {
 	Roles    []resource.UID // nil selects all roles
 }
 
-// validAt returns the SQL condition that a row of a history was valid at the time of a parameter.
+// validAt returns the SQL condition that a row of a history was valid at a time. param is the placeholder of the time.
 func validAt(param string) string { return `t.to_ms > ` + param + ` AND t.from_ms <= ` + param }
 
 // source returns the part of a statement after FROM that selects the bindings of the query, with its conditions. known

@@ -77,8 +77,8 @@ var unusedKinds = []unusedKind{
 }
 
 // ListUnused returns a page of resources that were not used for a time, among the resources that the caller may list.
-// It leaves out resources that are younger than that time. It leaves out role bindings if their use has not been
-// recorded for that long, because then it is unknown whether they were used.
+// It leaves out resources that are younger than that time. It returns no role bindings if the recording of their use
+// began less than that time ago, because earlier uses are unknown.
 func (s *Service) ListUnused(ctx context.Context, f UnusedFilter, p page.Params) (out UnusedPage, _ error) {
 	if err := f.UIDs.Validate(); err != nil {
 		return out, err

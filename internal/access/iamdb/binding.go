@@ -59,12 +59,14 @@ var bareBindings = store.Kind[resource.RoleBinding]{
 	},
 }
 
-// activeAt returns the SQL condition that a binding is active at the time of a parameter, in milliseconds.
+// activeAt returns the SQL condition that a binding is active at a time. param is the placeholder of the time in
+// milliseconds.
 func activeAt(param string) string {
 	return `start_ms <= ` + param + ` AND end_ms = 0 AND (expire_ms = 0 OR expire_ms > ` + param + `)`
 }
 
-// permanentAt returns the SQL condition that a binding is active at the time of a parameter and never expires.
+// permanentAt returns the SQL condition that a binding is active at a time, whose placeholder is param, and never
+// expires.
 func permanentAt(param string) string {
 	return `start_ms <= ` + param + ` AND end_ms = 0 AND expire_ms = 0`
 }

@@ -18,9 +18,9 @@ type Package struct {
 	Deprecated bool     // whether it belongs to version 1
 }
 
-// Packages are the packages of this API. Their other names are the version after the
-// beta, and the names that clients of the public API with the same messages use.
-// Packages without another name are not part of the public API.
+// Packages are the packages of this API. Also lists the name that a package will have
+// after the beta, and the names of the public API with the same messages, so that its
+// clients work unchanged. Packages without other names are not part of the public API.
 var Packages = []Package{
 	{Name: "holdfast.iam.v2beta1", Also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1",
 		"chainguard.platform.iam.v2"}},

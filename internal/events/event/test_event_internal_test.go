@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestTestLimiter checks that a subscription is tested once at a time, that the tests of an organization are limited,
+// TestTestLimiter checks that one test of a subscription runs at a time, that the tests of an organization are limited,
 // and that organizations do not affect each other.
 func TestTestLimiter(t *testing.T) {
 	var limiter testLimiter

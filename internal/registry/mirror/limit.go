@@ -175,8 +175,8 @@ func (f failures) note(u registry.Upstream, err error, now time.Time) {
 	}
 }
 
-// LastFailure returns the failure of the last request of this server to an upstream, if its settings have not changed
-// since. ok is false if the last request succeeded. The caller must be allowed to see the upstream.
+// LastFailure returns the failure of the last request of this server to an upstream. ok is false if the last request
+// succeeded, or if the settings of the upstream have changed since. The caller must be allowed to see the upstream.
 func (f *Fetcher) LastFailure(u registry.Upstream) (_ Failure, ok bool) {
 	last, ok := f.failures.byUpstream.Get(u.UID)
 	return last, ok && last.version.Equal(u.UpdateTime)

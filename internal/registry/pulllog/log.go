@@ -47,7 +47,7 @@ type Log struct {
 	alike   map[registry.Pull]alike // by the fields in which equal pulls agree
 }
 
-// alike is the number of records of equal pulls, and the index of the last in waiting.
+// alike describes the queued records of equal pulls: their number, and the index of the last one in Log.waiting.
 type alike struct{ records, last int }
 
 // New returns a Log that writes to s. The caller must also call Run.

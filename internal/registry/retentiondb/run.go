@@ -31,8 +31,9 @@ type RetentionOrder struct {
 	// the rules do not keep is deleted.
 	Fingerprint string
 
-	// Planned is the group or repo whose rules are applied because they are due, and "" if a caller has asked for the
-	// run. Nothing is deleted if other rules apply to the repo now.
+	// Planned is set for a scheduled run: the group or repo whose rules were due. If the repo is now under the rules of
+	// another group or repo, or the rules no longer have a schedule, the run deletes nothing. Planned is "" if a caller
+	// has asked for the run.
 	Planned resource.UID
 
 	expected fingerprint // parsed Fingerprint; nil if it is ""

@@ -165,7 +165,7 @@ type sniffedConn struct {
 	net.Conn
 	isHTTP2  bool
 	buffered []byte // bytes to read again
-	awaitAck bool   // the rest begins with a frame, and an acknowledgement is expected
+	awaitAck bool   // the client has not yet acknowledged our SETTINGS; Read parses frames until it does
 	inFrame  int    // bytes left of the frame being read
 
 	deadline writeDeadline

@@ -34,8 +34,8 @@ func (x *Set) Index() *Index {
 	return index
 }
 
-// about returns the exceptions that may hold for findings of package p with one of the
-// names.
+// about returns the exceptions that may hold for findings of package p whose advisory is
+// called by one of the names.
 func (x *Index) about(p registry.Package, called []string) (exceptions []parsedException) {
 	add := func(candidates []parsedException) {
 		for _, e := range candidates {
@@ -54,8 +54,8 @@ func (x *Index) about(p registry.Package, called []string) (exceptions []parsedE
 	return exceptions
 }
 
-// ForPackage returns the exceptions that may hold for findings of package p with one of
-// the names, or nil if there are none.
+// ForPackage returns the exceptions that may hold for findings of package p whose advisory
+// is called by one of the names, or nil if there are none.
 func (x *Index) ForPackage(p registry.Package, called []string) *Set {
 	if exceptions := x.about(p, called); len(exceptions) > 0 {
 		return setOf(exceptions)

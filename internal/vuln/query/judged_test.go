@@ -225,7 +225,7 @@ func TestClaimsClose(t *testing.T) {
 		g.attach(t, repos[0], attachment{by: resource.NewRoot()}, olds[0], word)
 		g.settle(t)
 		moved := after(20)
-		for _, repo := range repos { // to an image without the package
+		for _, repo := range repos { // move the tag to an image without the package
 			_, err := g.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest",
 				Digest: push(t, g.Store, repo, without(p.Name))}, nil)
 			must(t, err)

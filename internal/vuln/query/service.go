@@ -110,7 +110,7 @@ type Coverage struct {
 	Packages int // all packages
 	Covered  int // packages of ecosystems with advisories that the caller sees
 	Bare     int // packages of ecosystems without such advisories, for which nothing is known
-	Owned    int // packages that belong to a package of the distribution, whose advisories cover them
+	Owned    int // packages installed by a package of the distribution; its advisories cover them
 	Waiting  int // packages that were not compared with the advisories yet
 
 	// If the image has SBOMs, the packages that only SBOMs list, and that no SBOM

@@ -30,7 +30,8 @@ func (e *sqliteEngine) Replace(_ context.Context, path string) {
 	}
 }
 
-func (e *sqliteEngine) DropAll(context.Context) error { return nil } // the folder is deleted, or kept
+// DropAll does nothing: the caller deletes the folder of the databases, unless datasets are kept.
+func (e *sqliteEngine) DropAll(context.Context) error { return nil }
 
 func (e *sqliteEngine) Connect(path string, _ int) *sql.DB {
 	db := sqliteFile(path, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)")

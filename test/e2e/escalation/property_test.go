@@ -12,14 +12,15 @@
 //   - The attackers hold a capability on a place only if they held it when the world began, created the organization,
 //     or got the capability from the honest side. The honest side gives it to an identity that the attackers controlled
 //     at that moment, or to the holder of a secret that the attackers have: an invite, a link that an honest person
-//     made, a sign-in with a provider that accepts them, or a narrowed token within its narrowing.
+//     made, a sign-in with a provider that accepts them, or a narrowed token with its capabilities.
 //   - An honest person who gives a capability holds it at that moment.
 //   - A person who gives a role on a place holds role_bindings.create there.
 //   - The attackers only get tokens of identities that they control.
 //
 // A capability that an identity got before the attackers controlled it does not count as given to the attackers. This
-// rule finds a link that is still valid after a promotion. A role for a user whom the service looked up for the giver
-// counts only if the attackers are that user.
+// detects, for example, a link of an identity that still works after the identity has got more capabilities. If the
+// giver looks up a user with the service and binds a role to the result, the role counts as given to the attackers only
+// if they are that user.
 //
 // The capabilities of the attackers are computed twice: from the identities that they control, by the rules in this
 // package, and by asking authz.Checker about every token that they have on every place. All moves go through the

@@ -120,8 +120,8 @@ func TestCheckCode(t *testing.T) {
 	}
 }
 
-// An issuer answers requests to the token endpoint with one answer after another, and
-// repeats the last one.
+// tokenEndpoint starts an issuer whose token endpoint gives the answers in turn and repeats
+// the last one. It returns the address.
 func tokenEndpoint(t *testing.T, answers ...any) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -215,7 +215,7 @@ func TestCredential(t *testing.T) {
 			if audience == "" {
 				audience = i.address
 			}
-			for range 2 { // the second time the token is stored, unless nothing is kept
+			for range 2 { // the second call finds the token that the first one has stored, if it is stored
 				token, err := newTestAgent(os.Stderr).TokenFor(t.Context(), audience)
 				if err != nil || !holdfast.Serves(token, audience, time.Now()) {
 					t.Fatalf("token %q, %v", token, err)

@@ -125,8 +125,8 @@ func readReferrers(text []byte) ([]referrer, bool) {
 	return index.Manifests, true
 }
 
-// noted returns the list of referrers at the tag of a manifest, or nil if there is no
-// tag.
+// noted returns the list of referrers at the fallback tag of a manifest (sha256-…), or nil
+// if there is no such tag.
 func (r Repo) noted(ctx context.Context, digest string) ([]referrer, error) {
 	resp, err := r.do(ctx, call{method: http.MethodHead, path: r.Name + "/manifests/" + tagOf(digest), scope: r.pull(),
 		header: map[string]string{"Accept": manifestTypes}, want: []int{http.StatusOK, http.StatusNotFound}})

@@ -2,7 +2,7 @@ package version
 
 import "strings"
 
-// Tags of the bytes and numbers of a Debian version.
+// Bytes that precede the parts of a Debian version in a key, in their sort order.
 const (
 	debTilde byte = iota + 1
 	debEnd        // end of a run of non-digits; a number follows, which may be an implied 0

@@ -60,7 +60,8 @@ func order(f *testing.F, ecosystem string, tool func(a, b string) int) {
 	})
 }
 
-// holds checks that a range from a to c agrees with the order.
+// holds checks that ranges agree with Compare: the range from a to c is valid only if a < c, and affects b only if
+// a <= b < c.
 func holds(t *testing.T, ecosystem, a, b, c string) {
 	in := vuln.Affected{Ecosystem: ecosystem, Ranges: []vuln.AffectedRange{{
 		Type: "ECOSYSTEM", Events: []vuln.RangeEvent{{Introduced: a}, {Fixed: c}},
