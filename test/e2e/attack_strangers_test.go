@@ -1,5 +1,3 @@
-//lint:file-ignore SA1019 an attacker speaks HTTP/2 as no client of the standard library would
-
 package e2e_test
 
 import (
