@@ -14,17 +14,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// InsertAccount adds an account, its identity unless that exists, and bindings. It
-// returns fault.NotFound if its group or a role does not exist, and
-// fault.AlreadyExists if its organization has an account with that e-mail address.
-// It ignores accounts of other organizations, so that nobody learns about them.
+// InsertAccount adds an account and the given bindings. It also adds the identity of the account if that does not
+// exist. It returns fault.NotFound if the account's group or a role does not exist, and fault.AlreadyExists if the
+// account's organization has an account with the same e-mail address. It ignores accounts of other organizations, so
+// that nobody learns about them.
 func (s *Store) InsertAccount(
 	ctx context.Context, a resource.Account, i resource.Identity, bindings ...resource.RoleBinding,
 ) error {
 	return s.InsertAccountAnd(ctx, a, i, nil, bindings...)
 }
 
-// InsertAccountAnd is InsertAccount, and runs also in the same transaction.
+// InsertAccountAnd does what InsertAccount does, and calls the functions also in the same transaction.
 func (s *Store) InsertAccountAnd(
 	ctx context.Context, a resource.Account, i resource.Identity, also []func(*store.Tx) error,
 	bindings ...resource.RoleBinding,
@@ -196,8 +196,8 @@ func (s *Store) HomesOf(ctx context.Context, identity resource.UID) ([]resource.
 	return append(homes, a.UID.Parent()), err
 }
 
-// AccountsOfOwners returns the accounts in an organization of its owners, sorted by
-// e-mail address. Owners who sign in with a provider have no account.
+// AccountsOfOwners returns the accounts that the owners of an organization have in that organization, sorted by e-mail
+// address. Owners who sign in with a provider have no account.
 func (s *Store) AccountsOfOwners(ctx context.Context, org resource.UID) (accounts []resource.Account, _ error) {
 	owners, err := s.iam.OwnersOf(ctx, org)
 	if err != nil {

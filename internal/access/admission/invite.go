@@ -20,7 +20,7 @@ func (s *Store) InviteFor(ctx context.Context, p resource.Presented) (resource.G
 	return i, checkInvite(ctx, i, err, p, s.Time(), s.iam.EndedInvite)
 }
 
-// lockInvite is InviteFor inside a transaction, and locks the invite.
+// lockInvite does what InviteFor does inside a transaction, and locks the invite.
 func (t tx) lockInvite(ctx context.Context, p resource.Presented) (resource.GroupInvite, error) {
 	i, err := t.iam.LockInvite(ctx, p.UID)
 	return i, checkInvite(ctx, i, err, p, t.DB.Time(), t.iam.EndedInvite)

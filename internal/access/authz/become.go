@@ -12,10 +12,10 @@ import (
 // identity. Only an attacker needs more.
 const maxAssumable = 256
 
-// RequireBecome returns nil if the caller holds every capability that a person gains by becoming identity, for at
-// least as long: the grants that the identity has now or in the future, and the grants of every identity that it can
-// assume, directly or in several steps. It returns fault.PermissionDenied if the caller does not, and
-// fault.FailedPrecondition if there are more than maxAssumable such identities.
+// RequireBecome returns nil if the caller holds every capability that a person gains by becoming identity, for at least
+// as long. These are the capabilities of the grants that the identity has now or in the future, and of every identity
+// that it can assume, directly or in several steps. RequireBecome returns fault.PermissionDenied if the caller lacks
+// one of them, and fault.FailedPrecondition if there are more than maxAssumable such identities.
 func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) error {
 	caller, err := c.caller(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resou
 	return nil
 }
 
-// A timedGrant is a grant with its end.
+// A timedGrant is a grant and the time at which it ends.
 type timedGrant struct {
 	Grant
 	end uint32 // seconds since 1970, or never
@@ -57,9 +57,9 @@ func (c *Checker) unexpiredGrants(identity resource.UID) (grants []timedGrant) {
 	return grants
 }
 
-// Assumable returns the identity and every other identity that can be assumed from it in one or several exchanges. An
-// identity can be assumed from another one if it trusts our own issuer with the other one as subject. Assumable returns
-// fault.FailedPrecondition if there are more than maxAssumable.
+// Assumable returns the identity and every other identity that can be assumed from it in one or several exchanges.
+// Identity A can be assumed from identity B if A trusts tokens of our own issuer whose subject is B. Assumable returns
+// fault.FailedPrecondition if there are more than maxAssumable identities.
 func (c *Checker) Assumable(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	assumable := []resource.UID{identity}
 	for next := assumable; c.Issuer != "" && len(next) > 0; {

@@ -32,7 +32,7 @@ type Checker struct {
 
 	mu      sync.RWMutex // guards index and revoked; never held during I/O
 	index   *index
-	revoked map[resource.UID]time.Time // tokens that were issued up to this time are void
+	revoked map[resource.UID]time.Time // by identity or session; tokens that were issued up to this time are void
 
 	changed []func(identity resource.UID) // set before the first change
 
@@ -40,7 +40,7 @@ type Checker struct {
 
 	follow follower
 	behind atomic.Bool // a committed local change could not be read
-	shared bool        // there may be other writers
+	shared bool        // other processes may write to the database
 }
 
 // A Grant is a role that an identity holds on a group, with the capabilities of the role.
@@ -209,8 +209,8 @@ func (c *Checker) HoldsAll(identity resource.UID, want resource.Capabilities, ta
 	return c.index.missing(identity, target, want, currently) == resource.Capabilities{}
 }
 
-// EndOf returns the latest end of the grants that a token can use: the unexpired grants of its identity within its
-// narrowing. It returns the zero time if one of them has no end, or if there is none.
+// EndOf returns the latest end among the grants that a token can use: the unexpired grants of its identity within its
+// narrowing. It returns the zero time if one of these grants has no end, or if there are no such grants.
 func (c *Checker) EndOf(identity resource.UID, n resource.Narrowing) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -323,7 +323,7 @@ func (c *Checker) missing(
 	return c.check(caller, want, target, until, false)
 }
 
-// check is missing. If use is true, it also records which grants were used.
+// check returns the same capabilities as missing. If use is true, it also records which grants were used.
 func (c *Checker) check(
 	caller *Caller, want resource.Capabilities, target resource.UID, until uint32, use bool,
 ) resource.Capabilities {

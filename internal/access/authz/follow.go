@@ -36,7 +36,9 @@ const RevocationMemory = 25 * time.Hour
 type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
 	applied atomic.Int64  // revision of the index; written by the holder of sem
-	history atomic.Int64  // value of store.DB.History when applied was read; written by the holder of sem
+	// store.DB.History when applied was read: revisions can only be compared within one history of the database. The
+	// holder of sem writes it.
+	history atomic.Int64
 	lease   replica.Lease // while it is valid, writers on other replicas wait for this index
 
 	// The remaining fields are guarded by sem.
@@ -149,7 +151,7 @@ func (c *Checker) EnsureCurrent(ctx context.Context) error {
 	}
 	defer c.unlock()
 	if c.current() {
-		return nil // another goroutine has caught up while this one waited for the lock
+		return nil // another goroutine has updated the index while this one waited for the lock
 	}
 	if c.follow.failed.After(asked) {
 		return fault.Outage("the database", c.follow.failure)
@@ -167,7 +169,8 @@ func (c *Checker) current() bool {
 	return !c.behind.Load() && (!c.shared || c.follow.lease.Valid(c.now()) && c.sameHistory())
 }
 
-// sameHistory reports whether the database still has the history from which the index was read.
+// sameHistory reports whether the database still has the history from which the index was read. It has another history
+// after the restore of a back-up or the promotion of a standby.
 func (c *Checker) sameHistory() bool { return c.follow.history.Load() == c.store.History() }
 
 // has reports whether the index includes a revision that this process has committed.
@@ -299,7 +302,7 @@ func (c *Checker) advance(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(grants) > 0 { // an identity may have been deleted, and even created again
+	if len(grants) > 0 { // a changed identity may have been deleted, and even created again
 		if err := limited(ctx, c.readRevocations); err != nil {
 			return err
 		}

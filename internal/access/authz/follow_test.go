@@ -61,7 +61,7 @@ func (c *Checker) allows(t *testing.T, identity, place resource.UID) error {
 	return c.Require(WithCaller(t.Context(), Caller{Identity: identity}), resource.GroupsList, place)
 }
 
-// later makes the checker believe that time has passed.
+// later moves the clock of the checker forward by d.
 func (c *Checker) later(d time.Duration) { c.now = func() time.Time { return time.Now().Add(d) } }
 
 // run runs the checker until the test ends.

@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestOthersHearOfIdentities changes an identity through one store, and
-// expects OnChange over another store to be called; on PostgreSQL that is
-// another replica.
+// TestOthersHearOfIdentities checks that a change of an identity through one store calls OnChange of a checker over
+// another store. On PostgreSQL, the other store belongs to another replica.
 func TestOthersHearOfIdentities(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		mine := storetest.Open(t, url)

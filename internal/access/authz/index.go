@@ -37,7 +37,7 @@ type grant struct{ key, group, role, start, end uint32 }
 
 const (
 	never     = math.MaxUint32 // end of a grant that does not end
-	currently = 0              // until in checks that ask only for the present
+	currently = 0              // value of until in checks that ask only for the present
 )
 
 // seconds returns a time as seconds since 1970, less than never.
@@ -100,8 +100,9 @@ func (x *index) missing(
 	return x.check(identity, target, want, until, false)
 }
 
-// check is missing. If use is true and nothing is missing, it also records which grants were used. It considers the
-// grants on the nearest groups first, so that the use counts for the narrowest grant.
+// check returns the same capabilities as the method missing. If use is true and no capability is missing, it also
+// records which grants were used. It considers the grants on the nearest groups first, so that the use counts for the
+// narrowest grant.
 func (x *index) check(
 	identity, target resource.UID, want resource.Capabilities, until uint32, use bool,
 ) resource.Capabilities {

@@ -72,7 +72,7 @@ func capabilitiesOf(roles []resource.Role) map[resource.UID]resource.Capabilitie
 	return all
 }
 
-// A world is a random index and the grants it was made of.
+// A world is a random index and the grants from which it was made.
 type world struct {
 	*Checker
 	tree       tree
@@ -119,8 +119,8 @@ func (w *world) change() {
 // moment returns a random time near the current one, in whole seconds.
 func (w *world) moment() int64 { return (w.second + int64(w.tree.IntN(7)) - 3) * 1000 }
 
-// holds reports, without an index, whether a caller holds a capability until a second. 0 asks for the present only, and
-// -1 for a permanent grant.
+// holds reports, without an index, whether a caller holds a capability until a second. If until is 0, it asks for the
+// present only, and if until is -1, for a permanent grant.
 func (w *world) holds(c Caller, want resource.Capability, place resource.UID, until int64) bool {
 	if c.Caps != nil && !c.Caps.Has(want) {
 		return false

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A snapshot has the grants from a time on.
+// A snapshot has the grants that the database had from the time at until the next snapshot.
 type snapshot struct {
 	at     int64
 	grants []iamdb.Grant
@@ -42,7 +42,7 @@ type past struct {
 
 func pick[T any](p *past, all []T) T { return all[p.IntN(len(all))] }
 
-// ignore fails the test unless the error is a refusal of a change.
+// ignore fails the test unless err is nil or the refusal of a change.
 func (p *past) ignore(err error) {
 	p.t.Helper()
 	if err != nil && !errors.Is(err, fault.FailedPrecondition) && !errors.Is(err, fault.NotFound) &&
@@ -101,7 +101,7 @@ func (p *past) timed(b resource.RoleBinding) resource.RoleBinding {
 	return b
 }
 
-// change makes a random change, a random time after the last.
+// change makes a random change, at a random time after the last change.
 func (p *past) change() {
 	ctx := p.t.Context()
 	if _, err := p.Exec(ctx, `UPDATE revision SET at_ms = at_ms + $1 WHERE id = 1`, p.IntN(900)); err != nil {
@@ -132,7 +132,7 @@ func (p *past) change() {
 		after.Capabilities = p.capabilities()
 		_, err = p.UpdateRole(ctx, before, after)
 		p.ignore(err)
-	case n < 19: // with everything below it, if there are no active bindings
+	case n < 19: // delete a group and everything below it, which is refused if there are active bindings
 		p.ignore(p.DeleteGroup(ctx, p.groups[1+p.IntN(len(p.groups)-1)].UID, ""))
 	default:
 		_, err := p.EndBindings(ctx, 10)
@@ -201,7 +201,7 @@ func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
 			if p.IntN(2) == 0 {
 				at = max(first, pick(p, p.states).at+p.Int64N(3)-1)
 			}
-			if p.IntN(3) == 0 { // a time at which bindings begin or end
+			if p.IntN(3) == 0 { // choose a whole second, because bindings begin and end only then
 				at = max(first, at/1000*1000)
 			}
 			then := p.state(at)
@@ -329,7 +329,7 @@ func TestPastIsFinal(t *testing.T) {
 				}
 			}
 		}
-		if len(said) < 5 || made.Load() < 5 { // too few, even for a slow machine
+		if len(said) < 5 || made.Load() < 5 { // too few answers and changes, even for a slow machine
 			t.Errorf("asked about %d times, of %d changes", len(said), made.Load())
 		}
 	})

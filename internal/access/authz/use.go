@@ -54,7 +54,7 @@ func (x *index) use(
 	return nil
 }
 
-// checkSeveral is check for several capabilities, and records their use.
+// checkSeveral does what check does for several capabilities, and records their use.
 func (x *index) checkSeveral(
 	identity, target resource.UID, want resource.Capabilities, until uint32,
 ) resource.Capabilities {

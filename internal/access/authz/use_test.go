@@ -25,7 +25,7 @@ func usesOf(t *testing.T, s *storetest.Store, binding resource.UID) (names []str
 	return names
 }
 
-// TestUses checks which of several bindings a check uses, and when the use is written.
+// TestUses checks that a check counts as a use of the right binding among several, and when the use is written.
 func TestUses(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)
@@ -72,7 +72,8 @@ func TestUses(t *testing.T) {
 	})
 }
 
-// TestUsesGreatestWins records the same use on two replicas, the later one first.
+// TestUsesGreatestWins: if two replicas record the same use, then the later time is stored, even if it was written
+// first.
 func TestUsesGreatestWins(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, owner := organization(t, s, "acme")

@@ -23,7 +23,7 @@ import (
 
 // Config is what an operator can set. The zero value works.
 type Config struct {
-	Log *slog.Logger // nil discards
+	Log *slog.Logger // nil discards all messages
 	Now func() time.Time
 }
 

@@ -230,7 +230,7 @@ func TestPulls(t *testing.T) {
 		if ok, err := pulled(here, 1, false); ok != 1 {
 			t.Fatal(err)
 		}
-		flush(here) // it also reads the pulls of other replicas
+		flush(here) // flush also reads the pulls of other replicas
 		ok, err := pulled(here, 10, false)
 		if f := fault.From(err); ok != 1 || f.Code != fault.ResourceExhausted || f.RetryIn != 16*time.Hour {
 			t.Errorf("%d further pulls of 1, %+v", ok, f)
@@ -250,7 +250,7 @@ func TestPulls(t *testing.T) {
 	})
 }
 
-// TestSurvey counts the groups that are near a limit.
+// TestSurvey checks that Survey counts the groups that are near a limit.
 func TestSurvey(t *testing.T) {
 	p := newProcess(t, storetest.SQLite(t))
 	near := p.group(t, "", map[resource.Metric]int64{resource.BudgetRepos: 10, resource.Webhooks: 10})

@@ -25,8 +25,8 @@ type pullCounts struct {
 
 // A pullCount counts pulls from the repos of a group that has a budget.
 type pullCount struct {
-	stored int64 // pulls in the database, when it was last read
-	added  int64 // pulls of this replica since then
+	stored int64 // pulls in the database when this process last read them
+	added  int64 // pulls through this replica since then
 }
 
 func (s *Service) dayOf(group resource.UID, public bool) iamdb.PullDay {

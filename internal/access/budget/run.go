@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	flushEvery  = time.Second // exchange of pull counts with other replicas
-	surveyEvery = time.Minute // count of NearlyUsed
-	pruneEvery  = time.Hour   // removal of old pull counts
+	flushEvery  = time.Second // interval for exchanging pull counts with other replicas
+	surveyEvery = time.Minute // interval for counting NearlyUsed
+	pruneEvery  = time.Hour   // interval for removing old pull counts
 )
 
 // Run writes pulls, counts NearlyUsed and removes old pull counts until ctx ends. It always returns nil.

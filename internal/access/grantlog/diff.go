@@ -37,7 +37,7 @@ type GrantDiff struct {
 	resource.BoundRole
 	Change Change
 	At     time.Time
-	By     resource.UID // the identity that made the change; "" if unknown or if the change came with time
+	By     resource.UID // the identity that made the change; "" if unknown or if the grant began or expired by itself
 }
 
 // A diffBranch selects the changes of one kind with the index of a column.
@@ -86,8 +86,8 @@ func (d DiffQuery) scope(q *store.Query, known map[resource.UID]string) diffScop
 	}
 }
 
-// text returns the statement that reads the changes of one kind. An identity that holds the role on the group through
-// another binding at the other time has neither lost nor gained it.
+// text returns the statement that reads the changes of one kind. If an identity holds the role on the group through
+// another binding at the other time, it has neither gained nor lost the role.
 func (b diffBranch) text(in diffScope) string {
 	has, had := in.from, in.to
 	if b.gained {

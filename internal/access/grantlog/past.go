@@ -46,7 +46,7 @@ const maxRevisionWait = 10 * time.Second
 // no lock itself, because frequent questions about the past would then block changes of grants.
 func (s *Store) awaitRevision(ctx context.Context) error {
 	if !s.Engine.Postgres {
-		return s.Write(ctx, func(*store.Tx) error { return nil }) // it runs after the commit in progress
+		return s.Write(ctx, func(*store.Tx) error { return nil }) // an empty transaction runs after the commit in progress
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxRevisionWait)
 	defer cancel()
@@ -84,8 +84,8 @@ type Query struct {
 func validAt(param string) string { return `t.to_ms > ` + param + ` AND t.from_ms <= ` + param }
 
 // source returns the part of a statement after FROM that selects the bindings of the query, with its conditions. known
-// are the Groups that exist or existed under their whole UIDs; other groups have no bindings. Without an identity, the
-// database looks up the rows of one group after the other.
+// has those Groups that exist or existed with exactly that UID; other groups have no bindings. If the query has no
+// identity, the database looks up the rows of one group after the other.
 func (p Query) source(q *store.Query, known map[resource.UID]string) (text string) {
 	active := activeAt("t", q.Arg(store.MS(p.At)))
 	groups := func() string { return q.Engine.Unnest(q, segments(maps.Keys(known))) }
@@ -353,7 +353,7 @@ func (s *Store) identityInfos(
 type PastGroup struct {
 	UID     resource.UID
 	Name    string
-	Deleted bool // it no longer exists
+	Deleted bool // whether the group no longer exists
 }
 
 // PastGroups returns one page of the direct children of parent at a time, ordered by UID.

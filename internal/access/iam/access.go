@@ -18,7 +18,7 @@ import (
 type Access struct {
 	page.Page[resource.BoundRole]
 	Allowed    bool
-	Incomplete bool // there are groups whose bindings the caller must not see
+	Incomplete bool // whether there are groups whose bindings the caller must not see
 }
 
 // maxReasons is the greatest number of bindings that CheckAccess returns.
@@ -122,7 +122,7 @@ func (s *Service) resumeAccess(
 		filter = append(filter, asOf.UTC().Format(time.RFC3339Nano))
 	}
 	got, req, err := page.Resume(s.pages, iamdb.AccessList, filter, p)
-	if err != nil && asOf.IsZero() && p.Token != "" { // the token may be of a list of the past
+	if err != nil && asOf.IsZero() && p.Token != "" { // the token may belong to a list of the past
 		if past, pastReq, pastErr := page.Resume(s.pages, iamdb.AccessList, append(filter, ""), p); pastErr == nil {
 			got, req, err = past, pastReq, nil
 		}

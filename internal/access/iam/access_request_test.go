@@ -62,7 +62,8 @@ func (w *world) approver() context.Context {
 	return w.as(i.UID)
 }
 
-// TestAccessRequests requests a role, approves the request, checks the duration of the role, and hands it back.
+// TestAccessRequests checks that an approved request gives the role for the requested duration, and that the role can
+// be handed back.
 func TestAccessRequests(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
@@ -371,8 +372,8 @@ func TestBadAccessRequests(t *testing.T) {
 	})
 }
 
-// TestWhatARequestRestsOnGoes deletes the group, the role, the rule, the requester and the approver of a request before
-// its approval.
+// TestWhatARequestRestsOnGoes checks that a request cannot be approved if its group, its requester or the approver's
+// role was deleted, that a deleted rule allows no requests, and that a role cannot be deleted while a rule names it.
 func TestWhatARequestRestsOnGoes(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		prod := w.group(w.acme.UID, "prod")
@@ -415,8 +416,8 @@ func TestWhatARequestRestsOnGoes(t *testing.T) {
 // ruled creates a rule on a group and returns the group.
 func (w *world) ruled(on resource.UID) resource.UID { w.rule(on, nil); return on }
 
-// TestApprovedAtOnce approves, denies and hands back a request on two replicas at the same time. One call wins, and at
-// most one binding is created.
+// TestApprovedAtOnce checks that one call wins if a request is approved, denied and handed back on two replicas at the
+// same time, and that at most one binding is created.
 func TestApprovedAtOnce(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		here := newWorld(t, storetest.Open(t, url), iam.Config{})

@@ -117,7 +117,7 @@ func (s *Service) checkBinding(
 	switch {
 	case b.Identity == "":
 		add("identity_uid", "is required")
-	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // their UIDs look like UIDs of people
+	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // organizations and roles have UIDs like people
 		add("identity_uid", "is the uid of an organization or of a role")
 	}
 	if b.Role == "" {

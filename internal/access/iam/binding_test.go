@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestAGrantIsRepeated repeats the creation of a binding after a replica has crashed between its commit and its answer.
-// The repeated call returns fault.AlreadyExists when the binding has effect on every replica.
+// TestAGrantIsRepeated: if a replica crashed between the commit of a binding and its answer, then the repeated call
+// returns fault.AlreadyExists, but only when the binding has effect on every replica.
 func TestAGrantIsRepeated(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)

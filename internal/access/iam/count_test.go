@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestCountChildren checks that a kind is counted in groups in which the caller may list it.
+// TestCountChildren checks that a kind is counted only in groups in which the caller may list it.
 func TestCountChildren(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		web := w.group(w.acme.UID, "web")
@@ -56,7 +56,7 @@ func TestCountChildren(t *testing.T) {
 	})
 }
 
-// TestPeopleByEmail checks that callers find the people whom they would see in a binding.
+// TestPeopleByEmail checks that callers find exactly the people whom they would see in a binding.
 func TestPeopleByEmail(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		const email = "zoe@people.example"

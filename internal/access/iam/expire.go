@@ -10,10 +10,10 @@ import (
 
 const (
 	endEvery = time.Second
-	endBatch = 100 // bindings in one transaction
+	endBatch = 100 // number of bindings that one transaction ends
 
 	pruneEvery = time.Hour
-	pruneBatch = 1000 // rows in one transaction
+	pruneBatch = 1000 // number of rows that one transaction deletes
 )
 
 // Run records the end of bindings and invites, each with its event, deletes old history, and reports unused access,

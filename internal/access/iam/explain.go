@@ -14,9 +14,9 @@ type MissingReason int
 
 // The reasons why an identity does not hold a capability on a resource.
 const (
-	NoRole              MissingReason = iota + 1 // it holds no role on the resource or above it
-	RoleLacksCapability                          // none of its roles has the capability
-	RoleNotBegun                                 // a role with the capability has not begun
+	NoRole              MissingReason = iota + 1 // the identity holds no role on the resource or above it
+	RoleLacksCapability                          // no role of the identity has the capability
+	RoleNotBegun                                 // a role with the capability begins later
 	RoleExpired                                  // a role with the capability has expired
 )
 
@@ -29,7 +29,7 @@ type MissingCapability struct {
 	Givers  []resource.BoundRole // bindings of identities that can give Role, or any role with the capability
 }
 
-// maxGivers is the greatest number of Givers.
+// maxGivers is the greatest length of MissingCapability.Givers.
 const maxGivers = 5
 
 // ExplainMissing explains why an identity does not hold a capability on a resource. CheckAccess must have returned that

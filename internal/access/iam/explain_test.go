@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestExplainMissing lets the owner of an organization ask why an identity cannot delete a folder.
+// TestExplainMissing checks the reason and the helpful bindings that the owner of an organization and other callers get
+// when they ask why an identity cannot delete a folder.
 func TestExplainMissing(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
@@ -51,7 +52,7 @@ func TestExplainMissing(t *testing.T) {
 		upcoming := bind(w.acme.UID, cleaner.UID, in(time.Hour), time.Time{})
 		want(w.owner, iam.RoleNotBegun, upcoming, 1)
 		must(t, w.DeleteBinding(w.owner, upcoming))
-		over := bind(w.acme.UID, cleaner.UID, time.Time{}, in(10*time.Second)) // long enough for a slow machine
+		over := bind(w.acme.UID, cleaner.UID, time.Time{}, in(10*time.Second)) // this is long enough for a slow machine
 		deadline := time.Now().Add(90 * time.Second)
 		for w.holds(someone.UID, folder.UID) && time.Now().Before(deadline) {
 			time.Sleep(50 * time.Millisecond)

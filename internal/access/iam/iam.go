@@ -31,7 +31,7 @@ type Config struct {
 	Key                 secret.Key // encrypts secrets
 	Mail                *mail.Queue
 	Now                 func() time.Time
-	KeepHistory         time.Duration // how long the history of grants is kept; 0 means forever
+	KeepHistory         time.Duration // how long the past of grants is stored; 0 means forever
 }
 
 // A Service manages the IAM resources of a database. It is safe for concurrent use.

@@ -309,7 +309,7 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 	})
 }
 
-// TestExpiredKeysCanBeRenamed renames an identity whose keys have expired. A new
+// TestExpiredKeysCanBeRenamed checks that an identity whose keys have expired can still be changed, and that a new
 // relationship must be valid.
 func TestExpiredKeysCanBeRenamed(t *testing.T) {
 	clock := time.Now()
@@ -358,7 +358,7 @@ func TestRevocationIsImmediate(t *testing.T) {
 		must(t, w.DeleteBinding(w.owner, bound.Items[0].UID))
 		_, err = w.GetGroup(worker, w.acme.UID)
 		want(t, "after its binding went", err, fault.PermissionDenied)
-		must(t, w.DeleteBinding(w.owner, bound.Items[0].UID)) // the second deletion is no error
+		must(t, w.DeleteBinding(w.owner, bound.Items[0].UID)) // the second deletion succeeds, too
 
 		uid, worker = w.worker(w.acme.UID, "groups.list", "groups.update")
 		roles, err := w.ListBindings(w.owner, resource.Filter{Identity: uid}, page.Params{})

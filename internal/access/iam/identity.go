@@ -69,9 +69,9 @@ func (s *Service) mayGetIdentity(ctx context.Context, uid resource.UID) error {
 	return s.authz.Require(ctx, resource.IdentityList, uid)
 }
 
-// UpdateIdentity applies change to an identity. The caller needs identity.update on it. To change the tokens with
-// which it can be assumed, the caller also needs every capability of the identity and of the identities that can be
-// assumed through it.
+// UpdateIdentity applies change to an identity. The caller needs identity.update on it. To change which tokens can
+// assume the identity, the caller also needs every capability of the identity and of the identities that can be assumed
+// through it.
 func (s *Service) UpdateIdentity(
 	ctx context.Context, uid resource.UID, change func(*resource.Identity) error,
 ) (resource.Identity, error) {
@@ -119,10 +119,10 @@ func (s *Service) ListIdentities(
 const maxLookup = 2048
 
 // LookupIdentity returns the UID of the person with a subject at an issuer, whether or not the person has signed in
-// yet. Every caller may call it. The UID depends on who vouches for the person. If provider is set, it is that
-// provider, and the caller needs identity_providers.list on it. Otherwise it is the provider with that issuer that
-// applies to the caller's home group. Otherwise it is the installation. LookupIdentity ignores other providers that
-// the caller can see, because anybody can make a provider visible to the caller.
+// yet. Every caller may call it. The UID depends on who vouches for the person. If provider is set, that provider
+// vouches, and the caller needs identity_providers.list on it. If not, the provider with that issuer that applies to
+// the caller's home group vouches. If there is no such provider, the installation vouches. LookupIdentity ignores other
+// providers that the caller can see, because anybody can make a provider visible to the caller.
 func (s *Service) LookupIdentity(
 	ctx context.Context, issuer, subject string, provider resource.UID,
 ) (resource.UID, error) {
@@ -149,7 +149,7 @@ func (s *Service) LookupIdentity(
 	return s.store.PersonUID(ctx, realm, subject)
 }
 
-// realmOf returns the realm of the people of an issuer from the view of the caller: see LookupIdentity.
+// realmOf returns the realm in which LookupIdentity looks for the people of an issuer on behalf of the caller.
 func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.UID) (string, error) {
 	if provider != "" {
 		p, err := s.GetProvider(ctx, provider)

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// An inviteCode is the content of a code. The code is its JSON in base64. Everybody
-// who has the code may join, so the database has only a digest of the secret.
+// An inviteCode is the content of a code. The code is the JSON of the content in base64. Everybody who has the code may
+// join, so the database has only a digest of the secret.
 type inviteCode struct {
 	Invite resource.UID `json:"invite"`
 	KeyID  string       `json:"keyId"`
@@ -105,7 +105,7 @@ func (s *Service) mailInvite(
 func newInviteCode(i *resource.GroupInvite) (string, error) {
 	var id [8]byte
 	secret := make([]byte, 32)
-	rand.Read(id[:]) // never fails
+	rand.Read(id[:]) // rand.Read never fails
 	rand.Read(secret)
 	digest := sha256.Sum256(secret)
 	i.KeyID, i.Digest = hex.EncodeToString(id[:]), digest[:]

@@ -21,9 +21,8 @@ func (w *world) provide(
 	return p
 }
 
-// TestLookupIsOfTheCallersHome looks up a person by issuer and subject alone.
-// The result depends on the caller's home group. Another organization can make its
-// provider visible to the caller, but this does not change the result.
+// TestLookupIsOfTheCallersHome checks that the result of a lookup by issuer and subject depends on the caller's home
+// group. Another organization can make its provider visible to the caller, but this does not change the result.
 func TestLookupIsOfTheCallersHome(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
@@ -50,8 +49,7 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		look(atHome, ofInstallation, resource.UserUID(theirs.Realm, "alice"))
 		look(w.owner, ofInstallation, resource.UserUID(deep.Realm, "alice"))
 		look(atHome, ofInstallation, resource.UserUID(byObject.Realm, "alice"))
-		// The provider of the caller's organization and a provider that the call names do
-		// change the result.
+		// The result changes with a provider of the caller's organization, and with a provider that the call names.
 		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationSubject)
 		look(atHome, resource.UserUID(own.Realm, "alice"), "")
 		vouched := authz.WithCaller(
@@ -76,9 +74,8 @@ func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Ide
 	return l.Identity
 }
 
-// TestPeopleOfTheInstallationAreNotKept changes the issuer of a provider that
-// the operator trusts. The people who signed in with it belong to the
-// installation, so the organization cannot keep them.
+// TestPeopleOfTheInstallationAreNotKept changes the issuer of a provider that the operator trusts. The people who
+// signed in with the provider belong to the installation, so they cannot remain identities of the provider.
 func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 	elsewhere := func(p *resource.IdentityProvider) error {
 		p.OIDC.Issuer, p.OIDC.PKCE = "https://evil.example", true
@@ -98,7 +95,7 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 			got != alice.UID {
 			t.Errorf("lookup = %s, %v, want alice", got, err)
 		}
-		// The people of a provider that the operator does not trust can be kept.
+		// The people of a provider that the operator does not trust can remain the same identities.
 		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationUnspecified)
 		bob := w.arrive(own, "bob")
 		own, err = w.UpdateProvider(w.owner, own.UID, true, elsewhere)

@@ -35,7 +35,7 @@ var namedKinds = []namedKind{
 	{"roles", false, (*Service).namedRoles},
 }
 
-// sees returns a function that returns the uids on which the caller holds a capability.
+// sees returns a function that selects, among some uids, those on which the caller holds a capability.
 func sees(want resource.Capability) func(*Service, context.Context, []resource.UID) ([]resource.UID, error) {
 	return func(s *Service, ctx context.Context, uids []resource.UID) (seen []resource.UID, _ error) {
 		for _, uid := range uids {

@@ -30,10 +30,11 @@ func TestLookupNames(t *testing.T) {
 		must(t, err)
 		owner, _ := authz.CallerFrom(w.owner)
 		rival, _ := authz.CallerFrom(w.rival)
-		forged := web.UID + w.other.UID.NewChild()[len(w.other.UID):] // a segment that no resource has
+		forged := web.UID + w.other.UID.NewChild()[len(w.other.UID):] // UID whose last segment no resource has
 		stolen, err := w.CreateGroup(w.rival, string(w.other.UID), resource.Group{Name: "secret"})
 		must(t, err)
-		grafted := web.UID + stolen.UID[len(w.other.UID):] // the segment of another organization below a group of the caller
+		// The last segment belongs to a group of another organization, and the rest to a group of the caller.
+		grafted := web.UID + stolen.UID[len(w.other.UID):]
 		all := []resource.UID{
 			w.acme.UID, web.UID, beside.UID, repo.UID, ci.UID, idp.UID, resource.ManagedRoleUID("viewer"), owner.Identity,
 			rival.Identity, w.other.UID, stolen.UID, forged, grafted, web.UID,
@@ -96,7 +97,8 @@ func TestLookupNames(t *testing.T) {
 			got[0].UID != uid {
 			t.Errorf("the owner who has bound a stranger: %v, %v", got, err)
 		}
-		// To list identities in the organization that the person has joined is not enough without their bindings there.
+		// A caller who may list identities in the organization that the person has joined, but not the bindings there,
+		// does not see the person.
 		there, err := w.CreateRole(w.rival, w.other.UID,
 			resource.Role{Name: "lister", Capabilities: resource.CapabilitySet("identity.list")})
 		must(t, err)
@@ -111,7 +113,7 @@ func TestLookupNames(t *testing.T) {
 // TestBootstrapKeepsTheName checks that an organization keeps the name that its operator typed.
 func TestBootstrapKeepsTheName(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
-		for range 2 { // the second time, it already exists
+		for range 2 { // in the second round, the organization already exists
 			g, _, err := w.Bootstrap(t.Context(), "Größe AG", resource.OrgUnspecified, person("zoe", "zoe"))
 			must(t, err)
 			if g.Name != "grosse-ag" || g.DisplayName != "Größe AG" {
@@ -138,8 +140,7 @@ func TestLookupNamesRefuses(t *testing.T) {
 	})
 }
 
-// TestPeopleKeepTheirNames checks that every sign-in updates the display name of a person, and that the name in paths
-// stays.
+// TestPeopleKeepTheirNames checks that every sign-in updates the display name of a person, but not the name in paths.
 func TestPeopleKeepTheirNames(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))

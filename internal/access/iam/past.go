@@ -10,12 +10,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// The caller's present capabilities decide what the caller may see of the past: a past binding on a group is visible
-// to callers who hold role_bindings.list on the group now. A deleted group keeps its place in the tree, so its
+// The caller's present capabilities decide what the caller may see of the past: a past binding on a group is visible to
+// callers who hold role_bindings.list on the group now. A deleted group still has its UID and so its ancestors. Its
 // bindings are visible to callers who hold the capability on an ancestor.
 
-// CheckAccessAt is CheckAccess for a time in the past, or for the present if asOf is zero. For the past, it returns
-// also the caller's own bindings only on groups whose bindings the caller may see now.
+// CheckAccessAt does what CheckAccess does for a time in the past, or for the present if asOf is zero. For the past, it
+// returns bindings only on groups whose bindings the caller may see now, even if the caller asks about their own
+// identity.
 func (s *Service) CheckAccessAt(
 	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID, asOf time.Time,
 ) (Access, error) {
@@ -172,7 +173,7 @@ type RoleDiff = grantlog.RoleDiff
 type Diff struct {
 	page.Page[GrantDiff]
 	Roles      []RoleDiff
-	Incomplete bool // there are groups above the place whose bindings the caller must not see
+	Incomplete bool // whether there are groups above the place whose bindings the caller must not see
 }
 
 // DiffAccess returns a page of the roles that identities gained and lost between two times. If the filter has a place,

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// over waits until all changes are in the past and returns the time. Each change has its own millisecond, so many
-// changes in a row can have later times than the clock.
+// over waits until all changes are in the past, and returns the current time. Each change has its own millisecond, so
+// many changes in a row can have times after the current time.
 func (w *world) over() time.Time {
 	w.t.Helper()
 	var last int64
@@ -26,7 +26,7 @@ func (w *world) over() time.Time {
 	return at
 }
 
-// TestOldHistoryIsDeleted checks that history is deleted after the time that the operator has set.
+// TestOldHistoryIsDeleted checks that the records of past grants are deleted after the time that the operator has set.
 func TestOldHistoryIsDeleted(t *testing.T) {
 	each(t, iam.Config{KeepHistory: time.Millisecond}, func(t *testing.T, w *world) {
 		at := w.over()

@@ -22,8 +22,9 @@ const maxPath = store.MaxNames * 1025
 
 // A pathKind is a kind of resources that have paths.
 type pathKind struct {
-	label  string
-	mayGet func(s *Service, ctx context.Context, uid resource.UID) error // authorization to get a resource
+	label string
+	// mayGet returns nil if the caller may get the resource.
+	mayGet func(s *Service, ctx context.Context, uid resource.UID) error
 }
 
 // pathKinds are the kinds of resources that have paths, by their tables.

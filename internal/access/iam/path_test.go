@@ -50,7 +50,7 @@ func TestResolvePath(t *testing.T) {
 		tests := map[string]struct {
 			as         context.Context
 			kind, path string
-			want       resource.UID // "" if nothing is found
+			want       resource.UID // "" if nothing may be found
 		}{
 			"a folder below a hidden organization":  {editor, "groups", "acme/web", web.UID},
 			"with a slash before it":                {editor, "groups", "/acme/web", web.UID},

@@ -57,13 +57,13 @@ func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.I
 
 // UpdateProvider applies change to a provider. The caller needs identity_providers.update and role_bindings.create on
 // it. To change anything except its name and description, the caller must also be allowed to give the roles of its
-// default role and its mappings, because a caller who decides for whom a provider vouches decides who gets these
-// roles. The correlation rule cannot be changed once it is set.
+// default role and its mappings, because a caller who decides for whom a provider vouches decides who gets these roles.
+// The correlation rule cannot be changed once it is set.
 //
 // If the issuer or the client of the provider changes, the people who sign in with it become new identities, and the
-// client secret, which belonged to the old issuer, is removed. If keepPeople is true, people remain the same
-// identities if the caller holds all their capabilities: see authz.Checker.RequireBecome. No people are kept if the
-// operator trusts the provider, because then they belong to the installation.
+// client secret, which belonged to the old issuer, is removed. If keepPeople is true, people remain the same identities
+// if the caller holds all their capabilities: see authz.Checker.RequireBecome. If the operator trusts the provider, its
+// people belong to the installation, so all of them become new identities.
 func (s *Service) UpdateProvider(
 	ctx context.Context, uid resource.UID, keepPeople bool, change func(*resource.IdentityProvider) error,
 ) (resource.IdentityProvider, error) {
@@ -93,7 +93,7 @@ func (s *Service) UpdateProvider(
 		if keepPeople && !before.Trusted {
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
-		// The people for whom the provider vouches and the roles that they get are the same as before.
+		// The change affects neither for whom the provider vouches nor which roles these people get.
 		if reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole {
 			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role", forever)
 		}
@@ -146,7 +146,7 @@ func (s *Service) TrustProvider(
 	})
 }
 
-// DeleteProvider removes a provider that nothing depends on. The caller needs identity_providers.delete on it.
+// DeleteProvider removes a provider, unless something depends on it. The caller needs identity_providers.delete on it.
 func (s *Service) DeleteProvider(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteProvider)
 }

@@ -264,7 +264,7 @@ func TestInvites(t *testing.T) {
 		_, err = w.CreateInvite(weak, w.acme.UID, resource.GroupInvite{Role: viewer}, time.Hour)
 		want(t, "more than the caller has", err, fault.PermissionDenied)
 		must(t, w.DeleteInvite(w.owner, i.UID))
-		must(t, w.DeleteInvite(w.owner, i.UID)) // gone already is no error
+		must(t, w.DeleteInvite(w.owner, i.UID)) // deleting it again is no error
 	})
 }
 
@@ -319,7 +319,7 @@ func TestAssociations(t *testing.T) {
 			t.Errorf("error = %v", err)
 		}
 		must(t, w.DeleteAssociation(w.owner, folder.UID))
-		must(t, w.DeleteAssociation(w.owner, folder.UID)) // gone already is no error
+		must(t, w.DeleteAssociation(w.owner, folder.UID)) // deleting it again is no error
 		must(t, w.DeleteGroup(w.owner, folder.UID))
 	})
 }

@@ -12,9 +12,9 @@ import (
 const (
 	reportEvery  = 7 * 24 * time.Hour // time between two reports of a group
 	reportCheck  = time.Hour          // time between two checks for groups that need a report
-	reportPage   = 1000               // resources in one query
-	reportMax    = 100_000            // resources of one kind that a report considers
-	reportListed = 50                 // resources that a report lists
+	reportPage   = 1000               // number of resources that one query reads
+	reportMax    = 100_000            // greatest number of resources of one kind that a report considers
+	reportListed = 50                 // greatest number of resources that a report lists
 )
 
 // runReports reports unused access to groups until ctx ends.

@@ -121,7 +121,7 @@ func TestNobodyGivesForLonger(t *testing.T) {
 			}, false},
 		} {
 			if name == "shorten another" {
-				continue // at the end, because other cases need it unchanged
+				continue // this case runs last, because other cases need the binding unchanged
 			}
 			if err := tt.do(); tt.ok && err != nil || !tt.ok && !errors.Is(err, fault.PermissionDenied) {
 				t.Errorf("%s: %v", name, err)
@@ -132,7 +132,7 @@ func TestNobodyGivesForLonger(t *testing.T) {
 			t.Errorf("the error does not say why: %v", err)
 		}
 		must(t, update(lasting.UID, func(b *resource.RoleBinding) { b.ExpireTime = end })())
-		must(t, become(workload.UID)()) // its binding no longer ends later
+		must(t, become(workload.UID)()) // the workload's binding no longer ends later than the caller's
 	})
 }
 
@@ -234,7 +234,7 @@ func TestWhatIsOver(t *testing.T) {
 	})
 }
 
-// may returns the error of a caller who updates acme.
+// may tries to update acme as the caller in ctx, and returns the error.
 func (w *world) may(ctx context.Context) error {
 	_, err := w.UpdateGroup(ctx, w.acme.UID, func(*resource.Group) error { return nil })
 	return err

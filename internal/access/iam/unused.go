@@ -20,7 +20,7 @@ const (
 	DefaultUnused = 90 * 24 * time.Hour
 )
 
-// pullTokens is the end of the issuer of every pull token.
+// pullTokens is the suffix of the issuer of every pull token.
 const pullTokens = "/pull-tokens"
 
 // An UnusedFilter selects unused resources.
@@ -36,12 +36,12 @@ type Unused struct {
 	UID        resource.UID
 	Binding    *resource.BoundRole
 	Identity   *resource.Identity
-	PullToken  bool // Identity is a pull token
+	PullToken  bool // whether Identity is a pull token
 	Invite     *resource.GroupInvite
 	Account    *resource.AccountAssociation
 	LastUse    time.Time             // zero if no use is recorded
 	Used       resource.Capabilities // capabilities of Binding that were used
-	Wider      resource.Capabilities // capabilities of Binding that were not used
+	Wider      resource.Capabilities // capabilities of Binding that were not used, by which it is too wide
 	Suggestion resource.Info         // a smaller role that has Used, if there is one
 	CreateTime time.Time
 }
@@ -155,9 +155,9 @@ func (s *Service) explainUnused(ctx context.Context, bindings []Unused) error {
 	return nil
 }
 
-// A usageJudge decides which role bindings have capabilities that were not used.
+// A usageJudge decides which role bindings have unused capabilities.
 type usageJudge struct {
-	cutoff, recorded time.Time // time since which a use counts, and time since which use is recorded
+	cutoff, recorded time.Time // cutoff: earlier uses do not count; recorded: when the recording of use began
 	uses             map[resource.UID]map[resource.Capability]time.Time
 	roles            map[resource.UID]resource.Capabilities
 }
@@ -176,9 +176,9 @@ func (j *usageJudge) read(ctx context.Context, s *Service, bindings []resource.B
 	return err
 }
 
-// unused returns the used and the unused capabilities of a binding. It returns false if all were used since the cutoff,
-// and if this cannot be decided: because the binding is not active, was not active at the cutoff, or its use was not
-// recorded since the cutoff.
+// unused returns the used and the unused capabilities of a binding. It returns false if all were used since the cutoff.
+// It also returns false if the binding is not active now, was not active at the cutoff, or if its use was not recorded
+// since the cutoff, because then nobody knows which capabilities were used.
 func (j *usageJudge) unused(b resource.BoundRole) (u Unused, ok bool) {
 	began := b.CreateTime
 	if b.StartTime.After(began) {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// backdate sets the age of all resources, and makes the recording of use begin long before.
+// backdate sets the age of all resources, and makes the recording of use begin long before their creation.
 func (w *world) backdate(age time.Duration) {
 	w.t.Helper()
 	at := store.MS(time.Now().Add(-age))
@@ -81,8 +81,8 @@ func TestListUnused(t *testing.T) {
 			t.Error("the role itself is suggested")
 		}
 		delete(got, "acme owner owner")
-		// The binding of ann is used. Of the two bindings of ben, only the one above was used. The role all has both
-		// capabilities that big has used.
+		// The binding of ann was used. ben has two bindings, of which only the one on the higher group was used. The
+		// role all has both capabilities that big has used.
 		if diff := cmp.Diff(map[string]string{"ben all": "", "ben reader": "", "big editor": "all"}, got); diff != "" {
 			t.Error(diff)
 		}
@@ -147,7 +147,8 @@ func TestListUnusedRefuses(t *testing.T) {
 	})
 }
 
-// TestListUnusedPages reads all pages with the token alone, in both directions, and uses a token as another caller.
+// TestListUnusedPages checks that the token alone is enough to read all pages, in both directions, and that another
+// caller gets nothing with the token.
 func TestListUnusedPages(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		w.cast()

@@ -257,7 +257,8 @@ func (t Tx) grantAccess(ctx context.Context, r *resource.AccessRequest) error {
 	if err := t.bindable(ctx, b, nil); err != nil {
 		return err
 	}
-	if err := t.Require(ctx, "identities", "identity", r.Identity); err != nil { // bindable does not check people
+	// bindable does not check whether a person exists.
+	if err := t.Require(ctx, "identities", "identity", r.Identity); err != nil {
 		return err
 	}
 	if err := t.bind(ctx, b); err != nil {

@@ -34,7 +34,8 @@ func (t Tx) HasIdentity(ctx context.Context, uid resource.UID) (bool, error) {
 	return err == nil, err
 }
 
-// NoteArrival records that a person has signed in with a provider, and reports whether it was the first time.
+// NoteArrival records that a person has signed in with a provider, and reports whether it was their first sign-in with
+// it.
 func (t Tx) NoteArrival(ctx context.Context, identity, provider resource.UID) (first bool, _ error) {
 	if err := t.AddMember(ctx, provider.Root(), identity); err != nil {
 		return false, err
@@ -68,8 +69,8 @@ func (t Tx) MappedBindings(ctx context.Context, identity, provider resource.UID)
 		string(identity), store.Segment(provider))
 }
 
-// EnsureMapped gives an identity a role in scope because of a mapping of a provider, unless it already has the role
-// there.
+// EnsureMapped gives an identity a role in scope because of a mapping of a provider, unless the identity already has
+// the role there.
 func (t Tx) EnsureMapped(ctx context.Context, scope, identity, role, provider resource.UID) error {
 	uid, err := t.EnsureBinding(ctx, scope, identity, role)
 	if err != nil || uid == "" {
@@ -80,7 +81,7 @@ func (t Tx) EnsureMapped(ctx context.Context, scope, identity, role, provider re
 	return err
 }
 
-// ArrivedThrough returns the groups with whose identity providers an identity has signed in.
+// ArrivedThrough returns the groups that have the identity providers with which an identity has signed in.
 func (s *Store) ArrivedThrough(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	providers, err := store.ReadColumn[resource.UID](ctx, s.Rows, `
 		SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1

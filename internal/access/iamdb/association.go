@@ -12,7 +12,7 @@ import (
 
 var associations = store.Kind[resource.AccountAssociation]{
 	Table: "account_associations", Label: "account association",
-	GroupUID: true, InGroup: true, // an association has the UID of its group
+	GroupUID: true, InGroup: true, // an association and its group have the same UID
 	Created: resource.AssociationCreated, Updated: resource.AssociationUpdated, Deleted: resource.AssociationDeleted,
 	Orders: map[string]string{"group": "uid"},
 	Columns: func(a *resource.AccountAssociation) []store.Column {

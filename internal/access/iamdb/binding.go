@@ -90,7 +90,7 @@ func (s *Store) InsertBinding(
 	return out[0], nil
 }
 
-// InsertBindings adds either all or none of the bindings, which are of one group, and returns them with their
+// InsertBindings adds either all or none of the bindings, which must belong to one group, and returns them with their
 // identities, group and roles. It returns fault.NotFound if the group, a role or an identity does not exist, and
 // fault.AlreadyExists if there already is a binding with the same identity, role, start and end. Two kinds of
 // identities need not exist: people, who may not have signed in yet, and identities in unseen, because the caller must
@@ -149,7 +149,7 @@ func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resou
 	if err := t.RequireRole(ctx, b.Role); err != nil {
 		return err
 	}
-	if b.Identity.IsRoot() { // people may not have signed in yet
+	if b.Identity.IsRoot() { // the identity is a person, who may not have signed in yet
 		return nil
 	}
 	err := t.Require(ctx, "identities", "identity", b.Identity)
@@ -355,8 +355,8 @@ func (t Tx) deleteBindings(ctx context.Context, where string, args ...any) error
 	return nil
 }
 
-// requireOwners returns fault.FailedPrecondition if an organization would have no
-// permanent owner without the bindings that a condition selects by a uid.
+// requireOwners returns fault.FailedPrecondition if an organization would have no permanent owner after the removal of
+// the bindings that the condition where selects by uid.
 func (t Tx) requireOwners(ctx context.Context, where string, uid resource.UID) error {
 	ownerless, err := t.ownerlessWithout(ctx, where, uid)
 	if err == nil && len(ownerless) > 0 {
@@ -365,9 +365,9 @@ func (t Tx) requireOwners(ctx context.Context, where string, uid resource.UID) e
 	return err
 }
 
-// lastOwner returns the fault of a change that would leave org without a permanent owner. It names org only if it is
-// home, the organization in which the caller acts, because a caller who may delete an identity need not see what the
-// identity owns.
+// lastOwner returns the error for a change that would leave org without a permanent owner. The error names org only if
+// it is home, the organization in which the caller acts, because a caller who may delete an identity need not see what
+// the identity owns.
 func lastOwner(org, home resource.UID) error {
 	if org == home {
 		return fault.Unmet("LAST_OWNER", "the organization %s must keep an owner whose binding does not expire", org)
@@ -375,9 +375,9 @@ func lastOwner(org, home resource.UID) error {
 	return fault.Unmet("LAST_OWNER", "another organization must keep an owner whose binding does not expire")
 }
 
-// ownerlessWithout returns the organizations that would have no permanent owner without the bindings that a condition
-// selects by a uid. An owner binding that has not begun, or that expires, does not count. It locks the organizations
-// with such bindings, so that two owners cannot leave one organization at the same time.
+// ownerlessWithout returns the organizations that would have no permanent owner after the removal of the bindings that
+// the condition where selects by uid. An owner binding that has not begun, or that expires, does not count. It locks
+// the organizations with such bindings, so that two owners cannot leave one organization at the same time.
 func (t Tx) ownerlessWithout(ctx context.Context, where string, uid resource.UID) (ownerless []resource.UID, _ error) {
 	arg := string(uid)
 	owner := store.Segment(resource.OwnerRole)
@@ -407,7 +407,8 @@ func (t Tx) ownerlessWithout(ctx context.Context, where string, uid resource.UID
 	return ownerless, nil
 }
 
-// AddMember records that a person has joined an organization themselves, as opposed to being bound by somebody else.
+// AddMember records that a person has joined an organization themselves. A person to whom somebody else gave a role is
+// no member.
 func (t Tx) AddMember(ctx context.Context, org, identity resource.UID) error {
 	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`,
 		store.Segment(org), string(identity))
@@ -422,7 +423,7 @@ func (s *Store) Bindings(
 }
 
 // EnsureBinding gives an identity a role in a group permanently, unless it already has the role permanently. It returns
-// the UID of the new binding, or "" if there is none.
+// the UID of the binding that it has created, or "" if it has created none.
 func (t Tx) EnsureBinding(ctx context.Context, group, identity, role resource.UID) (resource.UID, error) {
 	currentTime, err := t.Clock(ctx)
 	if err != nil {
@@ -508,5 +509,6 @@ func (t Tx) Holders(ctx context.Context, group, role resource.UID, n int) ([]res
 		ORDER BY create_ms, seg LIMIT $3`, store.Segment(group), store.Segment(role), n, store.MS(now))
 }
 
-// BindingRows is the relation of bindings that packages may read in their queries, followed by AS and a name.
+// BindingRows is the subquery with which other packages read bindings in their statements, to be followed by AS and a
+// name.
 const BindingRows = `(SELECT seg, uid, parent, identity, role, start_ms, expire_ms FROM role_bindings)`

@@ -11,7 +11,7 @@ import (
 )
 
 var budgets = store.Kind[resource.Budget]{
-	Table: "budgets", Label: "budget", GroupUID: true, Unique: "seg", // it has the UID of its group
+	Table: "budgets", Label: "budget", GroupUID: true, Unique: "seg", // a budget and its group have the same UID
 	Created: resource.BudgetCreated, Updated: resource.BudgetUpdated, Deleted: resource.BudgetDeleted,
 	Columns: func(b *resource.Budget) []store.Column {
 		return []store.Column{
@@ -23,8 +23,8 @@ var budgets = store.Kind[resource.Budget]{
 	},
 }
 
-// Budget returns the budget of a group. A group without one has a budget without
-// limits, whose times are zero.
+// Budget returns the budget of a group. For a group that has no budget, it returns a budget without limits, whose times
+// are zero.
 func (s *Store) Budget(ctx context.Context, group resource.UID) (resource.Budget, error) {
 	b, err := store.Get(ctx, s.DB, &budgets, group)
 	if errors.Is(err, fault.NotFound) {
@@ -40,8 +40,9 @@ func (s *Store) ListBudgets(
 	return store.List(ctx, s.DB, &budgets, r, f, p)
 }
 
-// UpdateBudget replaces before by after. If before has no times, the group must not have a budget yet. UpdateBudget
-// returns store.ErrStale if the stored budget differs from before, and fault.NotFound if there is no such group.
+// UpdateBudget replaces before by after. If the times of before are zero, the group must not have a budget yet.
+// UpdateBudget returns store.ErrStale if the stored budget differs from before, and fault.NotFound if there is no such
+// group.
 func (s *Store) UpdateBudget(ctx context.Context, before, after resource.Budget) (resource.Budget, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, after.UID); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// GrantsOfAll returns the grants of identities whose end is not recorded, keyed by the UIDs of their bindings.
+// GrantsOfAll returns those grants of identities whose end is not recorded, keyed by the UIDs of their bindings.
 func (s *Store) GrantsOfAll(ctx context.Context, identities []resource.UID) (map[resource.UID]Grant, error) {
 	grants := map[resource.UID]Grant{}
 	if len(identities) == 0 {

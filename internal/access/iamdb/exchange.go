@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// RecordExchanges stores exchanges. It keeps the newest resource.ExchangesKept of each identity, and deletes exchanges
-// that are older than resource.ExchangeMemory. Exchanges of identities that do not exist are dropped.
+// RecordExchanges stores exchanges. It keeps the newest resource.ExchangesKept exchanges of each identity, and deletes
+// exchanges that are older than resource.ExchangeMemory. It drops exchanges of identities that do not exist.
 func (s *Store) RecordExchanges(ctx context.Context, exchanges []resource.Exchange) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.deleteOldRecords(ctx, "exchanges", s.Time()); err != nil {

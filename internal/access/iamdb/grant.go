@@ -16,8 +16,8 @@ type Grant struct {
 	StartMS, ExpireMS     int64 // in milliseconds; 0 means no limit
 }
 
-// Grants calls f for every grant whose end is not recorded. It returns a revision: the grants include every change up
-// to it, and may include later changes.
+// Grants calls f for every grant whose end is not recorded, and returns a revision. The grants include every change up
+// to this revision, and may include later changes.
 func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ error) {
 	revision, err := s.Revision(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 	}
 	text := `SELECT identity, uid, role, start_ms, expire_ms FROM role_bindings WHERE end_ms = 0`
 	err = s.Rows(ctx, text, nil, func(row store.Scanner) (bool, error) {
-		var identity, uid string // for many rows, database/sql is too slow with named types
+		var identity, uid string // plain strings, because scanning many rows into named types is slow
 		var role, start, expire int64
 		err := row.Scan(&identity, &uid, &role, &start, &expire)
 		f(Grant{resource.UID(identity), resource.UID(uid).Parent(), roles[role], start, expire})

@@ -30,12 +30,10 @@ var groups = store.Kind[resource.Group]{
 	},
 }
 
-// InsertGroup adds g and the given bindings in one transaction, so that an
-// organization has an owner from its first moment. The identities of the
-// bindings become members of the organization. A group below another takes over
-// the kind of its organization. InsertGroup returns fault.AlreadyExists if g's
-// parent already has a group of that name, and fault.NotFound if g's parent does
-// not exist.
+// InsertGroup adds g and the given bindings in one transaction, so that an organization has an owner from its first
+// moment. The identities of the bindings become members of the organization. If g is not an organization, it gets the
+// kind of its organization. InsertGroup returns fault.AlreadyExists if g's parent already has a group with that name,
+// and fault.NotFound if g's parent does not exist.
 func (s *Store) InsertGroup(
 	ctx context.Context, g resource.Group, bindings ...resource.RoleBinding,
 ) (resource.Group, error) {
@@ -179,7 +177,7 @@ func GroupRules() []store.GroupRule {
 		store.BlocksGroup("groups", "parent", "groups"),
 		store.BlocksGroup("identities", "parent", "identities"),
 		store.BlocksGroup("roles", "parent", "roles"),
-		store.BlocksGroup("role_bindings", "parent", "role bindings"), // DeleteGroup removes expired bindings first
+		store.BlocksGroup("role_bindings", "parent", "role bindings"), // DeleteGroup removes expired role bindings first
 		store.BlocksGroup("identity_providers", "parent", "identity providers"),
 		store.BlocksGroup("account_associations", "seg", "account associations"),
 		store.BlocksGroup("group_invites", "parent", "group invites"),

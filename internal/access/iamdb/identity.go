@@ -60,8 +60,8 @@ func (s *Store) Person(ctx context.Context, realm, subject string) (resource.Ide
 }
 
 // PersonUID returns the UID of the person with a subject in a realm. If there is no such person, it returns the UID
-// that the person would get. That UID is derived from realm and subject, unless a person who has left the realm has
-// it.
+// that the person would get. That UID is derived from realm and subject, unless it belongs to a person who has left the
+// realm.
 func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
 	i, err := s.Person(ctx, realm, subject)
 	if !errors.Is(err, fault.NotFound) {
@@ -88,7 +88,7 @@ func unusedUID(
 	uid := resource.UserUID(realm, subject)
 	for n := range maxUIDs {
 		if n > 0 {
-			uid = resource.UserUID(fmt.Sprintf("%s again %d", realm, n), subject) // no realm has such a name
+			uid = resource.UserUID(fmt.Sprintf("%s again %d", realm, n), subject) // no realm has a name that ends like this
 		}
 		var one int
 		err := row(ctx, `SELECT 1 FROM identities WHERE uid = $1`, []any{string(uid)}, &one)

@@ -13,7 +13,7 @@ import (
 
 var invites = store.Kind[resource.GroupInvite]{
 	Table: "group_invites", Label: "group invite",
-	Joins:   ` LEFT JOIN roles AS r ON r.seg = t.role`, // an outer join for the reason that bindings gives
+	Joins:   ` LEFT JOIN roles AS r ON r.seg = t.role`, // an outer join for the same reason as in bindings
 	Created: resource.InviteCreated, Updated: resource.InviteUpdated, Deleted: resource.InviteDeleted,
 	Columns: func(i *resource.GroupInvite) []store.Column {
 		return []store.Column{
@@ -37,8 +37,8 @@ var invites = store.Kind[resource.GroupInvite]{
 	},
 }
 
-// InsertInvite adds i, runs also in the same transaction, and returns i with its
-// role. It returns fault.NotFound if its group or its role does not exist.
+// InsertInvite adds i, calls the functions also in the same transaction, and returns i with its role. It returns
+// fault.NotFound if its group or its role does not exist.
 func (s *Store) InsertInvite(
 	ctx context.Context, i resource.GroupInvite, also ...func(*store.Tx) error,
 ) (out resource.GroupInvite, _ error) {
@@ -66,9 +66,9 @@ func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInv
 	return store.Get(ctx, s.DB, &invites, uid)
 }
 
-// EndInvites emits the events of up to n expired invites, and returns their number. Every replica may call it: there
-// is one event for each invite, and another one if its expiry was postponed since. An invite cannot be used from its
-// expiry on, whether or not there was an event.
+// EndInvites emits the events for up to n expired invites, and returns their number. Every replica may call it. There
+// is one event for each invite, and another one if its expiry was postponed after the event. An invite cannot be used
+// from its expiry on, whether or not there was an event.
 func (s *Store) EndInvites(ctx context.Context, n int) (ended int, _ error) {
 	due, err := store.ReadColumn[int](ctx, s.Rows, `SELECT 1 FROM group_invites
 		WHERE told_ms <> expire_ms AND expire_ms <= $1 LIMIT 1`, s.now())
@@ -108,7 +108,7 @@ func (s *Store) UpdateInvite(
 	ctx context.Context, before, after resource.GroupInvite,
 ) (out resource.GroupInvite, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		if _, err := t.LockInvite(ctx, before.UID); err != nil { // nobody can use it until the commit
+		if _, err := t.LockInvite(ctx, before.UID); err != nil { // the lock prevents a use of the invite until the commit
 			return err
 		}
 		var joined int
@@ -169,7 +169,7 @@ const (
 	InviteRevoked = "revoked"
 )
 
-// endedKept is how long the reason of a deletion is kept.
+// endedKept is how long the reason for a deletion is stored.
 const endedKept = 90 * 24 * time.Hour
 
 // Joins returns the uses of invites to a group and to groups below it, newest first, at most resource.JoinsListed.

@@ -84,10 +84,9 @@ func (s *Store) DropIssuers(ctx context.Context) error {
 	return err
 }
 
-// IdentitiesOf returns identities within a reach that trust an issuer by name. If
-// issuer is "", it returns identities that trust issuers by a pattern or by static
-// keys. It returns at most limit identities and reads at most ten times as many;
-// complete is false if there may be more.
+// IdentitiesOf returns identities within the reach r that trust an issuer by name. If issuer is "", it returns
+// identities that trust issuers by a pattern or by static keys. It returns at most limit identities and reads at most
+// ten times as many; complete is false if there may be more.
 func (s *Store) IdentitiesOf(
 	ctx context.Context, r store.Reach, issuer string, limit int,
 ) (trusting []resource.Identity, complete bool, _ error) {

@@ -15,7 +15,7 @@ type SigningKey struct {
 	Algorithm  string
 	Sealed     []byte // encrypted private key
 	CreateTime time.Time
-	Pair       *SigningKey // a key of another algorithm that is dropped together with this one; nil if there is none yet
+	Pair       *SigningKey // a key of another algorithm that is dropped together with this key; nil if there is none yet
 }
 
 // SigningKeys returns the issuer's keys with their pairs, newest first.
@@ -74,10 +74,9 @@ func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 	})
 }
 
-// AddSigningKey adds k if the id of the newest key still is newest, and reports
-// whether it did. If several replicas rotate keys at the same time, one of them
-// wins. k becomes the newest key even if the clock that set its creation time is
-// behind.
+// AddSigningKey adds k if newest is still the id of the newest key, and reports whether it did. If several replicas
+// rotate keys at the same time, one of them wins. k becomes the newest key even if the clock that set its creation time
+// is behind.
 func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		added = false

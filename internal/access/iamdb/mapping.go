@@ -69,11 +69,11 @@ func (s *Store) DeleteMappings(
 ) (deleted []resource.ExternalGroupRoleMapping, _ error) {
 	position := map[resource.UID]int{}
 	for i, uid := range slices.Backward(uids) {
-		position[uid] = i // the first position of a uid that is there twice
+		position[uid] = i // the first position, if a uid is given twice
 	}
 	err := s.write(ctx, func(t Tx) error {
 		deleted = nil
-		// A fixed order, because two calls that lock the same rows in opposite orders would deadlock.
+		// The order is fixed, because two calls that lock the same rows in opposite orders would deadlock.
 		for _, uid := range slices.Sorted(maps.Keys(position)) {
 			if uid.Parent() != provider {
 				continue

@@ -57,18 +57,15 @@ func (s *Store) Provider(ctx context.Context, uid resource.UID) (resource.Identi
 	return store.Get(ctx, s.DB, &providers, uid)
 }
 
-// A ProviderChange changes a provider that has the given mappings. If the change
-// begins a new epoch, keep reports which people of the provider remain the same
-// identities. If keep is nil, nobody does.
+// A ProviderChange changes a provider that has the given mappings. If the change begins a new epoch, keep reports which
+// people of the provider remain the same identities. If keep is nil, no person remains the same identity.
 type ProviderChange func(p *resource.IdentityProvider,
 	mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
 
-// UpdateProvider applies change to the provider and returns the result. It returns
-// fault.NotFound if there is no such provider or its new default role does not exist,
-// and the error of change. If the change affects how the provider identifies people,
-// or whether the operator trusts it, a new epoch begins: everything that the provider
-// vouched for before is void, and only the people whom change keeps remain the same
-// identities.
+// UpdateProvider applies change to the provider and returns the result. It returns fault.NotFound if there is no such
+// provider or its new default role does not exist, and the error of change. If the change affects how the provider
+// identifies people, or whether the operator trusts it, a new epoch begins: earlier sign-ins with the provider no
+// longer prove anything, and only the people whom change keeps remain the same identities.
 func (s *Store) UpdateProvider(
 	ctx context.Context, uid resource.UID, change ProviderChange,
 ) (p resource.IdentityProvider, _ error) {
@@ -102,9 +99,8 @@ func (s *Store) UpdateProvider(
 	return p, err
 }
 
-// beginEpoch makes everything that a provider vouched for void and gives the provider
-// a new realm. People whom keep selects move to that realm, unless somebody with
-// their subject is already there.
+// beginEpoch makes all earlier sign-ins with a provider void and gives the provider a new realm. People whom keep
+// selects move to that realm, unless somebody with their subject is already there.
 func (t Tx) beginEpoch(
 	ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool,
 ) error {
@@ -153,9 +149,8 @@ func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) ([]resource.E
 	return mappings.All(ctx, t.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
 }
 
-// DeleteProvider removes a provider. It returns fault.FailedPrecondition while it
-// has mappings or there are identities that signed in with it, and fault.NotFound
-// if there is no such provider.
+// DeleteProvider removes a provider. It returns fault.FailedPrecondition while the provider has mappings or identities
+// that signed in with it, and fault.NotFound if there is no such provider.
 func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.ForDelete)

@@ -34,9 +34,8 @@ func scanSession(row store.Scanner) (s resource.Session, err error) {
 	return s, json.Unmarshal([]byte(act), &s.Act)
 }
 
-// insertSession adds a session, and deletes some that expired long ago. It returns
-// fault.NotFound if the identity does not exist, and fault.Aborted if the provider
-// that vouched for the session has begun a new epoch since.
+// insertSession adds a session, and deletes some sessions that expired long ago. It returns fault.NotFound if the
+// identity does not exist, and fault.Aborted if the provider that vouched for the session has begun a new epoch since.
 func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {
 	act, err := json.Marshal(n.Act)
 	if err != nil {
@@ -115,10 +114,9 @@ func (t Tx) dropExpiredSessions(ctx context.Context) error {
 	return err
 }
 
-// UseRefresh replaces the refresh token with a digest by the one with the digest
-// next. The new token expires at expiry, or with the session if that is earlier;
-// UseRefresh returns this time. It returns fault.Unauthenticated if the token is
-// unknown, has expired or was used before. A token that was used before has been
+// UseRefresh replaces the refresh token that has the given digest by the token that has the digest next. The new token
+// expires at expiry, or with the session if that is earlier; UseRefresh returns this time. It returns
+// fault.Unauthenticated if the token is unknown, has expired or was used before. A token that is used twice has been
 // copied, so UseRefresh also ends its session.
 func (s *Store) UseRefresh(
 	ctx context.Context, digest, next []byte, expiry time.Time,
@@ -210,8 +208,8 @@ func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource
 		store.MS(s.Time()))
 }
 
-// EndSession ends a session, which makes all its tokens void, and reports whether
-// there was such a session. The event is only in the home group of the session.
+// EndSession ends a session, which makes all its tokens void, and reports whether there was such a session. It emits
+// the event only in the home group of the session.
 func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		ended, err = t.endSession(ctx, id, resource.EndRequest)
@@ -281,9 +279,8 @@ func (t Tx) EndSessions(
 	return t.endSessionsWhere(ctx, why, `t.identity = $1 AND t.id <> $2`, string(identity), except)
 }
 
-// StartBrowserSession adds the session of a browser with the digest of its cookie,
-// runs also in the same transaction, and emits the event of the sign-in. It returns
-// the errors of StartSession.
+// StartBrowserSession adds the session of a browser with the digest of its cookie, calls the functions also in the same
+// transaction, and emits the event of the sign-in. It returns the errors of StartSession.
 func (s *Store) StartBrowserSession(
 	ctx context.Context, n resource.Session, cookie []byte, how resource.Activity, also ...func(*store.Tx) error,
 ) error {

@@ -20,14 +20,14 @@ import (
 const (
 	MaxChanges = 20 // greatest number of changes in one simulation
 
-	maxShown       = 50                  // items of each list in the result
+	maxShown       = 50                  // greatest number of items in each list of the result
 	usePeriod      = 30 * 24 * time.Hour // how far back uses and pulls are considered
-	totalLimit     = 5 * time.Second     // time after which the result is incomplete
-	applyLimit     = 3 * time.Second     // time to apply the changes and to read their effect
-	maxIdentities  = 2000                // identities that are affected
-	maxChanges     = 200_000             // capabilities that identities gain and lose on groups
-	maxPullers     = 100                 // identities whose pulls are read
-	maxPullsOfUser = 2000                // newest pulls that are read of one identity
+	totalLimit     = 5 * time.Second     // time after which the result is returned, even if it is incomplete
+	applyLimit     = 3 * time.Second     // timeout for applying the changes and reading their effect
+	maxIdentities  = 2000                // greatest number of affected identities
+	maxChanges     = 200_000             // greatest number of capabilities that identities gain and lose on groups
+	maxPullers     = 100                 // greatest number of identities whose pulls are read
+	maxPullsOfUser = 2000                // greatest number of pulls that are read for one identity, newest first
 )
 
 // The reasons why a result is incomplete.
@@ -43,7 +43,7 @@ const (
 type Config struct {
 	Now func() time.Time // nil is time.Now
 
-	Pulls PullRecords // if it is nil, the result has no pulls
+	Pulls PullRecords // nil: the result has no pulls
 }
 
 // PullRecords are the records of pulls from the registry.
@@ -87,7 +87,7 @@ type Consequences struct {
 type AccessChanges struct {
 	Affected[AccessChange]
 	Identities int // number of identities
-	Used       int // number of capabilities, among all, that were used in the last 30 days
+	Used       int // how many of the Total capabilities were used in the last 30 days
 }
 
 // Affected has the first items that the caller may see, the total number of items, and the number of items that the
@@ -121,7 +121,7 @@ type RefusedPulls struct {
 type Changes struct {
 	Apply        func(context.Context) error // makes the changes; may be called more than once
 	Providers    []resource.UID              // identity providers whose mappings are deleted
-	UnknownUsers bool                        // people who are not known yet may gain access later
+	UnknownUsers bool                        // whether people who have never signed in may gain access later
 }
 
 // Run returns the consequences of changes. It makes the changes in a transaction, by calling the methods that make

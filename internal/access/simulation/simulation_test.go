@@ -23,7 +23,7 @@ func (w *world) simulate(as context.Context, apply func(context.Context) error) 
 	return w.simulations.Run(as, simulation.Changes{Apply: apply})
 }
 
-// trail returns the traces that every change leaves: events and a revision.
+// trail returns the traces that every change leaves in the database: events and a revision.
 func (w *world) trail() (all []string) {
 	w.t.Helper()
 	revision, err := w.store.Revision(w.t.Context())
@@ -236,7 +236,8 @@ func TestSimulateShowsLastUse(t *testing.T) {
 	})
 }
 
-// TestSimulateMapping deletes a mapping that gave a role to a person, who loses the role at the next sign-in.
+// TestSimulateMapping checks the simulated deletion of a mapping that gave a role to a person: the person loses the
+// role at the next sign-in.
 func TestSimulateMapping(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider)
@@ -333,7 +334,8 @@ func TestSimulateAsAttacker(t *testing.T) {
 	})
 }
 
-// TestSimulateIsTrue makes random changes after it has simulated them, and compares the capabilities of all identities.
+// TestSimulateIsTrue simulates random changes, then makes them, and checks that the capabilities of all identities
+// change as simulated.
 func TestSimulateIsTrue(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		seed := uint64(time.Now().UnixNano())
@@ -489,7 +491,8 @@ func (g *game) compare(text string, got simulation.Consequences, before, after m
 	}
 }
 
-// TestSimulateTakesTurns runs many simulations concurrently, before and after a real change of the same binding.
+// TestSimulateTakesTurns checks that many concurrent simulations of a deletion succeed while the same binding is really
+// deleted, and that they do not restore the binding.
 func TestSimulateTakesTurns(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		c := w.cast()

@@ -52,7 +52,7 @@ func (s *Service) isSelf(ctx context.Context, identity resource.UID) bool {
 	return ok && c.Identity == identity && c.Narrowing().IsZero()
 }
 
-// A usedChange is a change with the last use of its capability.
+// A usedChange is a change with the time at which its capability was last used.
 type usedChange struct {
 	change
 	last time.Time
@@ -98,7 +98,8 @@ func (d *difference) info(uid resource.UID) (info resource.IdentityInfo) {
 	return info
 }
 
-// visibleInfo describes an identity that the caller may get. For another identity, it returns only the UID, and false.
+// visibleInfo describes an identity that the caller may get, and returns true. For any other identity, it returns only
+// the UID, and false.
 func (s *Service) visibleInfo(
 	ctx context.Context, d *difference, uid resource.UID,
 ) (info resource.IdentityInfo, ok bool) {

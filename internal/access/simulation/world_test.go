@@ -94,7 +94,7 @@ func (w *world) group(parent resource.UID, name string) resource.Group {
 	return g
 }
 
-// in returns the time after a duration, in whole seconds as bindings have it.
+// in returns the time after a duration, in whole seconds like the times of bindings.
 func in(d time.Duration) time.Time { return time.Now().UTC().Add(d).Truncate(time.Second) }
 
 func must(t *testing.T, err error) {

@@ -31,7 +31,7 @@ type Platform struct {
 	Name     string            `json:"name"`     // template of the identity's default name
 	Context  []choice          `json:"context"`  // templates of the value {context}
 	Subjects []subject         `json:"subjects"` // templates of the subject
-	Claims   map[string]string `json:"claims"`   // the field whose value each further claim must have
+	Claims   map[string]string `json:"claims"`   // for each further claim, the field whose value the claim must have
 }
 
 // A Field is a property of a job. The command has a flag for each field with a help text,
@@ -129,7 +129,7 @@ func fill(template string, j Job, context string, quote func(string) string) str
 			value = context
 		}
 		if part != "" {
-			i, _ := strconv.Atoi(part) // one digit
+			i, _ := strconv.Atoi(part) // part is one digit
 			parts := append(strings.Split(value, "/"), make([]string, i+1)...)
 			value = parts[i]
 		}

@@ -105,7 +105,7 @@ func (s *Service) AddAccount(
 	return s.addAccount(ctx, org, a, role, noMail)
 }
 
-// addAccount adds an account. also returns further changes for the same transaction.
+// addAccount adds an account. It also makes the changes that also returns, in the same transaction.
 func (s *Service) addAccount(
 	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
 	also func(context.Context, resource.Account, *OneTimeLink) ([]func(*store.Tx) error, error),
@@ -314,8 +314,8 @@ func (s *Service) newAccount(
 	}, link
 }
 
-// AccountOf returns the local account of a person and the name of its organization, or
-// nil if there is none.
+// AccountOf returns the local account of a person and the name of its organization, or nil if the person has no
+// account.
 func (s *Service) AccountOf(ctx context.Context, person resource.UID) (*resource.Account, string, error) {
 	a, err := s.accounts.AccountOf(ctx, person)
 	if errors.Is(err, fault.NotFound) {
@@ -328,7 +328,7 @@ func (s *Service) AccountOf(ctx context.Context, person resource.UID) (*resource
 	return &a, org, err
 }
 
-// OrganizationName returns the name of the organization of uid.
+// OrganizationName returns the name of the organization to which the resource uid belongs.
 func (s *Service) OrganizationName(ctx context.Context, uid resource.UID) (string, error) {
 	org, err := s.store.Group(ctx, uid.Root())
 	return org.Label(), err

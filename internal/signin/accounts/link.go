@@ -22,9 +22,9 @@ type OneTimeLink struct {
 	ExpireTime time.Time
 }
 
-// newLink sets the one-time link of an account and returns it. It cannot be read again.
-// The link records its maker, because it is refused if the account may do more than
-// the maker when the link is followed. If ctx has no caller, the operator made it.
+// newLink gives an account a new one-time link, and returns the link, which cannot be read again. The link records the
+// caller as its maker, or no maker if the operator made it. If the account may do more than the maker when the link is
+// followed, the link is refused.
 func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool) OneTimeLink {
 	code, ends := rand.Text()+rand.Text(), s.now().Add(linkLife)
 	a.Link = resource.Link{Digest: signindb.Digest("link " + code), Expires: ends, Factors: factors}
@@ -70,10 +70,9 @@ func (s *Service) mailLink(
 	}), nil
 }
 
-// CreateLink creates a one-time link of an account and voids the previous one. The
-// caller needs identity.update on the account and all permissions of its person,
-// because a person with the link can sign in as them. If factors is true, following
-// the link removes the passkeys and one-time passwords of the account.
+// CreateLink creates a one-time link for an account and voids the previous link. The caller needs identity.update on
+// the account and all permissions of its person, because everybody who has the link can sign in as that person. If
+// factors is true, following the link removes the passkeys and one-time passwords of the account.
 func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool) (link OneTimeLink, _ error) {
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return link, err

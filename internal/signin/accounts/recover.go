@@ -18,8 +18,8 @@ const operator = "operator"
 type Recovery struct {
 	Account    resource.Account
 	Link       OneTimeLink
-	Created    bool // the account is new, because no owner had one
-	AllowLocal bool // local accounts were not allowed, and now are
+	Created    bool // whether the account is new, because no owner had an account
+	AllowLocal bool // whether local accounts were forbidden before and are allowed now
 }
 
 // RecoverOwner creates a one-time link for an owner of an organization, so that the

@@ -42,8 +42,7 @@ const (
 		`Ts","userHandle":"vZkGZBBd5BkxKJ5IXcPxXUZKIyPISUmxsHA2eW2ZSRE"},"type":"public-key"}`
 )
 
-// FuzzPasskeyAnswer presents assertions. Every accepted assertion has signed the challenge on
-// one of our pages.
+// FuzzPasskeyAnswer checks that every accepted assertion has signed the challenge on one of our pages.
 func FuzzPasskeyAnswer(f *testing.F) {
 	s := newChecker(f)
 	a := passkeyUser{
@@ -81,7 +80,7 @@ func FuzzPasskeyAnswer(f *testing.F) {
 
 var recoveryForm = regexp.MustCompile(`^[A-Z2-7]*$`)
 
-// FuzzRecoveryCode parses recovery codes as people type them.
+// FuzzRecoveryCode checks that readRecoveryCode turns any text into valid letters, and does not change its own result.
 func FuzzRecoveryCode(f *testing.F) {
 	f.Add("ABCDE-FGH01")
 	f.Fuzz(func(t *testing.T, code string) {

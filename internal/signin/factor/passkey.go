@@ -96,10 +96,9 @@ func (c *Checker) BeginLogin(a *resource.Account) (_ Options, state []byte, err 
 // WrongPasskey is the message for a passkey that is not accepted.
 const WrongPasskey = "This passkey does not sign in here."
 
-// VerifyPasskey returns the account whose passkey has signed the challenge of a
-// ceremony. If the passkey is a second factor, proved is not nil and reports whether
-// the password of an account was right. VerifyPasskey returns fault.Unauthenticated
-// if the credential is not valid.
+// VerifyPasskey returns the account whose passkey has signed the challenge of a ceremony. If the passkey is a second
+// factor, proved is not nil, and reports whether the password of an account was right in the same sign-in.
+// VerifyPasskey returns fault.Unauthenticated if the credential is not valid.
 func (c *Checker) VerifyPasskey(
 	ctx context.Context, state, credential []byte, proved func(resource.Account) bool,
 ) (a resource.Account, _ error) {

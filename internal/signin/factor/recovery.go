@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	recoveryCodes = 10 // codes per account
-	recoveryLen   = 10 // letters per code, of 5 bits each
+	recoveryCodes = 10 // number of codes per account
+	recoveryLen   = 10 // number of letters per code, each with 5 bits
 )
 
 // newRecoveryCodes returns new recovery codes in the form that people see.

@@ -18,12 +18,12 @@ import (
 
 const (
 	totpPeriod = 30 * time.Second
-	totpSkew   = 1   // periods by which a clock may differ
-	qrSize     = 240 // pixels
+	totpSkew   = 1   // number of periods by which a clock may differ
+	qrSize     = 240 // width and height in pixels
 )
 
-// matchTOTP returns the period whose one-time password is code. It returns 0 if there
-// is none, or if the period is not later than last, the last one that was used.
+// matchTOTP returns the period whose one-time password is code. It returns 0 if there is no such period, or if the
+// period is not later than last, the last period that was used.
 func matchTOTP(secret, code string, last int64, now time.Time) int64 {
 	for skew := -totpSkew; skew <= totpSkew; skew++ {
 		asOf := now.Add(time.Duration(skew) * totpPeriod)

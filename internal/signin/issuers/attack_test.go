@@ -29,8 +29,7 @@ func answering(keys ...key) *transport {
 	}}
 }
 
-// flood presents tokens of that many issuers for a tenant at the same time. It returns when
-// all of them wait or were refused.
+// flood presents tokens of n issuers for a tenant at the same time. It returns when all requests wait or were refused.
 func flood(t *testing.T, trusted *issuers.Issuers, k key, a issuers.QuotaKey, format string, n int) *sync.WaitGroup {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -67,7 +66,7 @@ func TestAttackOfOneTenant(t *testing.T) {
 				for n, a := range []issuers.QuotaKey{
 					{Tenant: "a", Reason: issuers.Named}, {Tenant: "a", Reason: issuers.Matched},
 					{Tenant: "a", Reason: issuers.Person},
-					{Tenant: "b", Reason: (attacker.Reason + 1) % 3}, // another pool of the same tenant
+					{Tenant: "b", Reason: (attacker.Reason + 1) % 3}, // another pool of the attacking tenant
 				} {
 					if err := trusted.Verify(t.Context(), a, k.token(t, good(fmt.Sprintf("https://fresh%d.example", n)))); err != nil {
 						t.Errorf("%+v: %v", a, err)
@@ -84,7 +83,7 @@ func TestAttackOfOneTenant(t *testing.T) {
 				if took := time.Since(begin); took > 10*time.Second {
 					t.Errorf("the last of the attack was answered after %v", took)
 				}
-				time.Sleep(10 * time.Minute) // all queued fetches end
+				time.Sleep(10 * time.Minute) // in this time, all queued fetches end
 			})
 		})
 	}
@@ -125,7 +124,7 @@ func TestAttackByQueue(t *testing.T) {
 		k := newKey(t, "one")
 		trusted := newIssuers(t, answering(k))
 		attacker := issuers.QuotaKey{Tenant: "b", Reason: issuers.Matched}
-		wg := flood(t, trusted, k, attacker, "https://hang%d.example", 6) // they run and wait
+		wg := flood(t, trusted, k, attacker, "https://hang%d.example", 6) // some of the fetches run, and the others wait
 		tok := k.token(t, good(name))
 		wg.Go(func() { _ = trusted.Verify(t.Context(), attacker, tok) })
 		synctest.Wait()
@@ -163,7 +162,7 @@ func TestAttackOnMemory(t *testing.T) {
 			victim := issuers.QuotaKey{Tenant: "a", Reason: reason}
 			issuer := fmt.Sprintf("https://victim%d.example", reason)
 			verify(victim, issuer)
-			for n := range 600 { // 60,000 keys of twelve tenants
+			for n := range 600 { // 60,000 keys for twelve tenants
 				verify(
 					issuers.QuotaKey{Tenant: fmt.Sprint(n % 12), Reason: reason},
 					fmt.Sprintf("https://many%d-%d.example", reason, n),

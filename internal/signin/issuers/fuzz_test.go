@@ -46,7 +46,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseKeys parses texts as key sets, and lists and uses the keys.
+// FuzzParseKeys checks that every parsed key set has only keys with asymmetric algorithms, and does not verify a token
+// of another key.
 func FuzzParseKeys(f *testing.F) {
 	k := newKey(f, "one")
 	tok := newKey(f, "one").token(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9})

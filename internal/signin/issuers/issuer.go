@@ -24,8 +24,8 @@ const (
 	fetchLimit = 8 * time.Second  // timeout for downloading the discovery document and the keys
 	waitLimit  = 10 * time.Second // timeout for a fetch, including its time in the queue
 
-	maxDiscovery = 64 << 10  // bytes
-	maxKeySet    = 512 << 10 // bytes
+	maxDiscovery = 64 << 10  // largest discovery document in bytes
+	maxKeySet    = 512 << 10 // largest key set in bytes
 
 	discoveryPath = "/.well-known/openid-configuration"
 )
@@ -70,8 +70,8 @@ type issuer struct {
 	fetchedAt time.Time          // when keys were last fetched; zero if never
 	startedAt time.Time          // when the last fetch began
 	err       error              // error of the last fetch
-	inFlight  *fetch             // nil if there is none
-	pools     map[*pool]struct{} // pools that have it cached
+	inFlight  *fetch             // nil if no fetch is queued or running
+	pools     map[*pool]struct{} // pools that have this issuer cached
 }
 
 // size returns the number of keys that the issuer counts towards the limits of
@@ -206,7 +206,7 @@ func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, refresh boo
 		waits = false
 		t.remember(p, i)
 		if asOf.Sub(i.fetchedAt) > freshFor && since > retryAfter {
-			t.fetch(ctx, p, i) // in the background
+			t.fetch(ctx, p, i) // starts a fetch in the background
 		}
 	case refresh && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
 		f = t.fetch(ctx, p, i)

@@ -42,7 +42,7 @@ func newKey(t testing.TB, id string) key {
 
 // jwk returns the public key in the form of key sets.
 func (k key) jwk() map[string]string {
-	point, err := k.private.PublicKey.Bytes() // 4, X, Y
+	point, err := k.private.PublicKey.Bytes() // the byte 4, followed by X and Y
 	if err != nil {
 		panic(err)
 	}
@@ -156,7 +156,8 @@ func newIssuers(t *testing.T, s *transport) *issuers.Issuers {
 	return i
 }
 
-// TestRemembers follows the cache of one issuer for hours.
+// TestRemembers checks, over several hours, when the keys of one issuer are fetched and for how long cached keys are
+// trusted.
 func TestRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "one"), newKey(t, "two")
@@ -173,22 +174,22 @@ func TestRemembers(t *testing.T) {
 				t.Errorf("%d requests, want %d", n, asked)
 			}
 		}
-		verify(one, nil, 2) // discovery and keys
+		verify(one, nil, 2) // one request for the discovery document and one for the keys
 		verify(one, nil, 0)
 		for range 100 {
-			verify(two, issuers.ErrUnknownKey, 0) // the keys were just fetched
+			verify(two, issuers.ErrUnknownKey, 0) // no request, because the keys were just fetched
 		}
 		time.Sleep(time.Minute)
 		verify(two, issuers.ErrUnknownKey, 2)
 		for range 100 {
 			verify(two, issuers.ErrUnknownKey, 0)
 		}
-		net.answer = issuing(two) // the issuer rotates
+		net.answer = issuing(two) // the issuer replaces its key
 		time.Sleep(time.Minute)
 		verify(two, nil, 2)
 		verify(one, issuers.ErrUnknownKey, 0)
 		time.Sleep(10*time.Minute + time.Second)
-		verify(two, nil, 2) // from the cache; a fetch starts in the background
+		verify(two, nil, 2) // the cached key is used, and two requests refresh it in the background
 		net.answer = func(*http.Request) (*http.Response, error) { return nil, errors.New("away") }
 		time.Sleep(time.Hour)
 		verify(two, nil, 1) // tokens of an unreachable issuer stay valid for a while
@@ -213,14 +214,14 @@ func TestRemembers(t *testing.T) {
 	})
 }
 
-// TestHammered presents many tokens with unknown key ids at the same time.
+// TestHammered checks that many concurrent tokens with unknown key ids cause at most one fetch per minute.
 func TestHammered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &transport{answer: issuing(newKey(t, "one"))}
 		trusted := newIssuers(t, net)
 		k := newKey(t, "none")
 		tok := k.token(t, good(name))
-		for range 10 { // minutes
+		for range 10 { // each round takes a minute
 			for range 10 {
 				var wg sync.WaitGroup
 				for range 50 {
@@ -262,7 +263,7 @@ func TestSlowIssuerKeepsNobody(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // all of them wait
+		synctest.Wait() // now all requests wait
 		begin := time.Now()
 		if err := trusted.Verify(t.Context(), named, k.token(t, good(name))); err != nil {
 			t.Error(err)
@@ -312,9 +313,9 @@ func TestBadIssuers(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
 	}
 	tests := map[string]struct {
-		discovery http.HandlerFunc // nil is a valid one
+		discovery http.HandlerFunc // nil responds with a valid document
 		keys      http.HandlerFunc
-		reason    string // part of the error; "" if there is none
+		reason    string // part of the error; "" if no error is expected
 	}{
 		"a good one":               {nil, good, ""},
 		"redirecting discovery":    {redirect, good, "302"},
@@ -410,7 +411,7 @@ func TestBadIssuers(t *testing.T) {
 	}
 }
 
-// TestGivenKeys verifies tokens of issuers whose keys are configured.
+// TestGivenKeys checks that tokens of issuers whose keys are configured are verified without discovery.
 func TestGivenKeys(t *testing.T) {
 	k := newKey(t, "one")
 	net := &transport{answer: func(r *http.Request) (*http.Response, error) {

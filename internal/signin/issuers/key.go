@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	maxKeys    = 100  // keys in one set
+	maxKeys    = 100  // greatest number of keys in one set
 	minRSABits = 2048 // shorter keys can be broken
 	maxRSABits = 8192 // longer keys only cost time
-	maxTried   = 8    // keys tried for a token without a key id
+	maxTried   = 8    // greatest number of keys tried for a token without a key id
 )
 
 // algorithms are the accepted signature algorithms. None is symmetric, so a

@@ -29,7 +29,7 @@ const maxMembers = 512
 // readObject parses UTF-8 JSON that is one object. It refuses a repeated name,
 // which other parsers might read differently.
 func readObject(text []byte) (object, bool) {
-	if !utf8.Valid(text) || !json.Valid(text) { // so that the code below need not check
+	if !utf8.Valid(text) || !json.Valid(text) { // the code below relies on valid JSON
 		return nil, false
 	}
 	b := string(text)
@@ -39,7 +39,7 @@ func readObject(text []byte) (object, bool) {
 	}
 	members := make(object, 0, 32)
 	for {
-		i = space(b, i+1) // past the brace or the comma
+		i = space(b, i+1) // skips the brace or the comma
 		if b[i] == '}' {
 			return members, true
 		}
@@ -48,7 +48,7 @@ func readObject(text []byte) (object, bool) {
 		if !ok || members.get(name) != "" || len(members) == maxMembers {
 			return nil, false
 		}
-		i = space(b, space(b, end)+1) // past the colon
+		i = space(b, space(b, end)+1) // skips the colon
 		end = valueEnd(b, i)
 		members = append(members, member{name, b[i:end]})
 		if i = space(b, end); b[i] == '}' {
@@ -87,7 +87,7 @@ func valueEnd(b string, i int) int {
 			i++
 		case '}', ']':
 			if depth == 0 {
-				return i // the end of a literal, and of the object
+				return i // the literal and the object end here
 			}
 			depth--
 			i++

@@ -13,7 +13,7 @@ import (
 // counted per reason, so that one reason cannot use up the quota of another.
 type Reason int
 
-// The reasons. Strangers have the least influence on the first.
+// The reasons why an issuer is trusted, beginning with the reason that strangers can influence least.
 const (
 	Named   Reason = iota // an identity of an organization names the issuer
 	Person                // people sign in with the issuer
@@ -27,9 +27,8 @@ type QuotaKey struct {
 	Reason Reason
 }
 
-// limits bound the fetches and cached keys of one reason, so that no tenant can
-// use up the quota of other tenants, neither with issuers that do not respond
-// nor with many that do.
+// limits bound the fetches and cached keys of one reason, so that no tenant can use up the quota of other tenants,
+// neither with issuers that do not respond nor with many issuers that do.
 type limits struct {
 	fetches     int // concurrent fetches
 	fetchesEach int // concurrent fetches per tenant
@@ -202,13 +201,13 @@ func (t *Issuers) setKeys(i *issuer, keys KeySet) {
 // pools can queue the same fetch. The first pool with a free slot starts it.
 type fetch struct {
 	started bool
-	done    chan struct{}   // closed when the fetch ends
-	traced  context.Context // context of the request that caused it, without its deadline; for the span
+	done    chan struct{} // closed when the fetch ends
+	// context of the request that caused the fetch, without its deadline; parent of the span
+	traced context.Context
 }
 
-// fetch starts or queues a fetch of i for p, or joins the one in flight. It
-// returns nil if the queue of p is full, without evicting anything. The caller
-// holds t.mu.
+// fetch starts or queues a fetch of i for p, or joins the fetch of i that is queued or running. It returns nil if the
+// queue of p is full, without evicting anything. The caller holds t.mu.
 func (t *Issuers) fetch(ctx context.Context, p *pool, i *issuer) *fetch {
 	joins := i.inFlight != nil && i.inFlight.started || slices.Contains(p.queue, i)
 	if !joins && !p.mayStart() && len(p.queue) >= p.set.waitingEach {

@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 )
 
-// TestAttackRebinding: the name of an issuer resolves to a public address when its discovery
-// document is fetched, and to another address with the same certificate when its keys are
-// fetched.
+// TestAttackRebinding: if the name of an issuer resolves to an allowed address for the discovery document and to a
+// forbidden address for the keys, or the other way around, then the issuer is unreachable, even if both addresses have
+// the same certificate. The forbidden address gets no request.
 func TestAttackRebinding(t *testing.T) {
 	k := newKey(t, "one")
 	public, private := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
@@ -44,7 +44,7 @@ func TestAttackRebinding(t *testing.T) {
 	cas := x509.NewCertPool()
 	cas.AddCert(first.Certificate())
 	for name, tt := range map[string]struct {
-		leads []netip.Addr // addresses for the discovery document and for the keys
+		leads []netip.Addr // addresses of the name, first for the discovery document and then for the keys
 		ok    bool
 	}{
 		"one that stays":     {[]netip.Addr{public, public}, true},

@@ -1,9 +1,8 @@
-// Package issuers verifies the tokens of other issuers: it parses a token,
-// fetches the keys of the issuer it names, and checks that they signed it.
+// Package issuers verifies the tokens of other issuers: it parses a token, fetches the keys of the issuer that the
+// token names, and checks that one of these keys signed the token.
 //
-// Parsing and verifying are separate, because keys must not be fetched at the
-// request of a stranger. Between the two steps, the caller checks whether
-// anybody trusts the issuer that the token names.
+// Parsing and verifying are separate, because keys must not be fetched at the request of a stranger. Between the two
+// steps, the caller checks whether anybody trusts the issuer that the token names.
 package issuers
 
 import (
@@ -16,7 +15,7 @@ import (
 	"time"
 )
 
-const maxToken = 16 << 10 // bytes
+const maxToken = 16 << 10 // largest token in bytes
 
 // A Token is a parsed token. Its claims are unproven until it is verified.
 type Token struct {
@@ -34,8 +33,8 @@ type Token struct {
 	signature []byte
 }
 
-// A Malformed is the error for a text that is not an acceptable token. Claim is
-// the claim or header that is wrong, or "". Reason contains nothing of the text.
+// A Malformed is the error for a text that is not an acceptable token. Claim is the claim or header that is wrong, or
+// "". Reason contains no part of the text.
 type Malformed struct{ Claim, Reason string }
 
 func (m *Malformed) Error() string { return m.Reason }
@@ -130,7 +129,7 @@ func (t *Token) readHeader(h object) error {
 }
 
 func (t *Token) readClaims() error {
-	if strings.HasPrefix(t.claims.get("events"), "{") { // RFC 8417
+	if strings.HasPrefix(t.claims.get("events"), "{") { // a security event token (RFC 8417)
 		return malformed("events",
 			"the token reports an event, for example a sign-out; it does not identify anybody")
 	}

@@ -43,7 +43,8 @@ func (x *site) signedInAs(t *testing.T, email string) *browser {
 	return b
 }
 
-// cookies returns the cookies of a browser, and set copies them to another.
+// cookies returns the cookies of a browser whose names begin with prefix. The method set copies cookies to another
+// browser.
 func (b *browser) cookies(prefix string) (all []*http.Cookie) {
 	for _, c := range b.Jar.Cookies(must[*url.URL](b.t)(url.Parse(b.x.url))) {
 		if strings.HasPrefix(c.Name, prefix) {
@@ -199,7 +200,7 @@ func TestTOTPCrossed(t *testing.T) {
 			b.session() != "" {
 			t.Errorf("%s with the code of %s: %d", email, crossed, a.status)
 		}
-		// A code of A after the password of A, when the flow already belongs to B.
+		// The flow belonged to account A and then continues with the password of account B. A code of A is refused.
 		b.password(flow, crossed, password)
 		code = must[string](t)(totp.GenerateCode(secrets[email], x.clock.now()))
 		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized ||
@@ -270,7 +271,7 @@ func TestPasskeyAfterGuesses(t *testing.T) {
 	x.signedInAs(t, ownerEmail).register(d)
 	b := x.browser(t)
 	flow := b.start(forCommand(""))
-	for i := range 120 { // more than the limit of one network
+	for i := range 120 { // more guesses than the limit of one network
 		b.password(flow, fmt.Sprintf("owner%d@example.test", i/10), "wrong")
 	}
 	if a := b.password(flow, ownerEmail, password); a.status != http.StatusTooManyRequests {

@@ -121,7 +121,7 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 	if input.Field(w, r, "answer") != "allow" {
 		return s.deny(w, r, f)
 	}
-	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // another window has signed in as another person since
+	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // since then, another person has signed in in another window
 		return site.Redirect(w, r, "/signin?flow="+f.ID)
 	}
 	if f.Invite != "" {

@@ -13,7 +13,7 @@ import (
 // ConsolePath is the path of the console. A sign-in can return to addresses below it.
 const ConsolePath = "/console/"
 
-const maxReturn = 2000 // bytes
+const maxReturn = 2000 // greatest length in bytes
 
 // returnTo returns text if it is an address below ConsolePath to which a sign-in can return.
 // Otherwise it returns "", because the address could belong to an attacker.

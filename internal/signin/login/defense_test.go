@@ -119,7 +119,7 @@ func TestForeignForms(t *testing.T) {
 	}
 }
 
-// browserCSRF returns the CSRF token of another browser's forms.
+// browserCSRF returns a CSRF token from a form of another browser.
 func (x *site) browserCSRF(t *testing.T) string {
 	b := x.browser(t)
 	b.signIn()
@@ -188,7 +188,7 @@ func TestLoginCSRF(t *testing.T) {
 	if a := victim.get(answer); a.status != http.StatusBadRequest || victim.session() != "" {
 		t.Errorf("the victim is let in with the attacker's answer: %d %s", a.status, a.location)
 	}
-	// A response with the id of their own sign-in, which is no secret, does not help either.
+	// The id of the victim's own sign-in is no secret. A response with this id does not help the attacker either.
 	_, flow, _ := strings.Cut(victim.get("/signin").location, "flow=")
 	victim.get("/signin/provider?flow=" + flow + "&provider=" + url.QueryEscape(string(idp.UID)))
 	forged := must[*url.URL](t)(url.Parse(answer))
@@ -639,7 +639,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("expired: %q", why)
 		}
 		joined := must[[]resource.Join](t)(x.store.Joins(t.Context(), x.org.UID))
-		// all joined at the same time
+		// All of them joined at the same time, so the list has no fixed order.
 		slices.SortFunc(joined, func(a, b resource.Join) int { return strings.Compare(a.Name, b.Name) })
 		if len(joined) != 2 || joined[0].Invite != once.UID || joined[0].Email != "ann@example.test" {
 			t.Errorf("joined: %+v", joined)

@@ -23,14 +23,14 @@ const (
 	deviceLife     = 10 * time.Minute // time in which a person must enter the user code
 	userCodeLen    = 8
 	userLetters    = "BCDFGHJKLMNPQRSTVWXZ" // no vowels, because they could form words or look like digits
-	maxCodeGuesses = 10                     // wrong user codes per network and window
-	maxDevices     = 60                     // device authorizations per network and window
+	maxCodeGuesses = 10                     // greatest number of wrong user codes per network and time window
+	maxDevices     = 60                     // greatest number of device authorizations per network and time window
 )
 
 func newUserCode() string {
 	var b strings.Builder
 	for range userCodeLen {
-		n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(userLetters)))) // never fails
+		n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(userLetters)))) // rand.Reader never fails
 		b.WriteByte(userLetters[n.Int64()])
 	}
 	return b.String()
@@ -53,7 +53,7 @@ func readUserCode(text string) string {
 	}, text)
 }
 
-const maxTypedCode = 16 // characters
+const maxTypedCode = 16 // greatest length in characters
 
 // echoUserCode returns a typed code for showing it again. A complete code is formatted as on
 // the device. Any other text is unchanged, so that the person can see the mistake.
@@ -169,7 +169,7 @@ type deviceApproval struct {
 	Email    string             `json:"email"`
 	Voucher  resource.Voucher   `json:"voucher,omitempty"`
 	Home     resource.UID       `json:"home,omitempty"`
-	Session  string             `json:"session"` // session of the browser; the approval ends with it
+	Session  string             `json:"session"` // session of the browser; the approval is void when the session ends
 }
 
 func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
@@ -183,7 +183,7 @@ func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flo
 	return s.done(w, r, f, "The device is signed in. You can close this window.")
 }
 
-// pollDevice returns the tokens of a device that was approved (RFC 8628, section 3.4).
+// pollDevice returns the tokens for a device that was approved (RFC 8628, section 3.4).
 func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
 	code := signindb.Digest("device " + input.Field(w, r, "device_code"))
 	d, hasty, err := s.accounts.PollDevice(r.Context(), code, s.cfg.PollEvery)

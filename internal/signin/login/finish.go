@@ -83,8 +83,8 @@ func (s *Service) admit(
 	return ctx, l, err
 }
 
-// startBrowser starts a new session of the browser, and ends its previous session. A person
-// must not continue in a session that an attacker may have planted in the browser.
+// startBrowser starts a new session of the browser, and ends its previous session, because an attacker may have planted
+// the previous session in the browser.
 func (s *Service) startBrowser(
 	r *http.Request, f *flow, arrival resource.SignIn, landing resource.SignInResult,
 ) (n resource.Session, secret string, _ error) {

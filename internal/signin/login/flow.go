@@ -42,7 +42,7 @@ const (
 // its id. Therefore the id alone is useless in another browser.
 type flow struct {
 	ID      string `json:"id"`
-	Expires int64  `json:"exp"` // Unix time in seconds
+	Expires int64  `json:"exp"` // in seconds since 1970
 	Purpose string `json:"for"`
 
 	Redirect       string   `json:"redirect,omitempty"`  // address at which the command listens
@@ -134,7 +134,7 @@ func (s *Service) deleteOldestFlows(w http.ResponseWriter, r *http.Request, id s
 		}
 		cookies = append(cookies, o)
 	}
-	slices.Reverse(cookies) // browsers send the oldest first; this puts the newest of one second first
+	slices.Reverse(cookies) // now the newest first, also within one second; browsers send the oldest first
 	slices.SortStableFunc(cookies, func(a, b cookie) int { return cmp.Compare(b.expires, a.expires) })
 	for i, o := range cookies {
 		if size += o.size; o.expires == 0 || i+1 >= maxFlows || size > maxFlowBytes {

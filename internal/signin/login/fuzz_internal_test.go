@@ -35,8 +35,8 @@ func withCookie(t *testing.T, name, value string) *http.Request {
 	return r
 }
 
-// FuzzFlowCookie presents cookies. Only a cookie that we have sealed is a flow, under its own
-// name and until it expires.
+// FuzzFlowCookie checks that only a cookie that we have sealed is accepted as a flow, only under its own name, and only
+// until it expires.
 func FuzzFlowCookie(f *testing.F) {
 	s := fuzzed(f)
 	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -65,7 +65,7 @@ func FuzzFlowCookie(f *testing.F) {
 
 var userForm = regexp.MustCompile(`^[` + userLetters + `]*$`)
 
-// FuzzCodes parses codes as people type them and programs show them.
+// FuzzCodes checks that any text, typed as a code or sent by a program, gives either an error or a valid code.
 func FuzzCodes(f *testing.F) {
 	f.Add("bcdf-ghjk")
 	f.Add("ABCDE-FGH01")

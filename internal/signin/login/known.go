@@ -14,7 +14,7 @@ const (
 	knownCookie      = "hf_known"
 	sealedKnown      = "known browser"
 	knownLife        = 180 * 24 * time.Hour
-	maxKnownAccounts = 4 // known accounts per browser; seldom do more people share a browser
+	maxKnownAccounts = 4 // greatest number of known accounts per browser; seldom do more people share one
 )
 
 // A knownAccount is an account to which a browser has signed in. It is stored in a
@@ -24,7 +24,7 @@ const (
 type knownAccount struct {
 	Account resource.UID `json:"account"`
 	ID      string       `json:"id"`    // key of the counter of attempts
-	Expires int64        `json:"until"` // Unix time in seconds
+	Expires int64        `json:"until"` // in seconds since 1970
 
 	account resource.Account // the stored account; set by knownFor
 }
@@ -46,7 +46,7 @@ func (s *Service) knownAccounts(r *http.Request) (known []knownAccount) {
 	return slices.DeleteFunc(known, func(k knownAccount) bool { return s.cfg.Now().Unix() >= k.Expires })
 }
 
-// knownTo returns the entry of the browser for an account, or nothing.
+// knownTo returns the known accounts of the browser that are the given account: one or none.
 func (s *Service) knownTo(r *http.Request, account resource.UID) []knownAccount {
 	return slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account != account })
 }

@@ -20,7 +20,7 @@ const (
 // provider by writing one.
 type lastProvider struct {
 	Provider resource.UID `json:"provider"`
-	Expires  int64        `json:"until"` // Unix time in seconds
+	Expires  int64        `json:"until"` // in seconds since 1970
 }
 
 // rememberProvider stores the provider of a sign-in in the browser, so that the sign-in page

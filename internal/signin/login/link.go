@@ -16,7 +16,7 @@ import (
 
 const linkCookie = "hf_link"
 
-var linkCode = regexp.MustCompile(`^[A-Z2-7]{52}$`) // two ids
+var linkCode = regexp.MustCompile(`^[A-Z2-7]{52}$`) // a code is two ids of 26 characters
 
 // showLink handles a one-time link. It moves the code from the address into a cookie, so that
 // the code does not stay in the history of the browser.

@@ -35,10 +35,11 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	Issuer      string        // our own address, and the base address of the pages
-	BaseURL     string        // address of the API, the default audience of tokens
-	Key         secret.Key    // seals cookies and secrets
-	Client      *http.Client  // client for identity providers, whose addresses tenants choose
+	Issuer  string     // our own address, and the base address of the pages
+	BaseURL string     // address of the API, the default audience of tokens
+	Key     secret.Key // seals cookies and secrets
+	// client for requests to identity providers, whose addresses tenants choose
+	Client      *http.Client
 	SessionIdle time.Duration // life of an unused browser session; 0 is 7 days
 	SessionLife time.Duration // longest life of a session; 0 is 30 days
 	PollEvery   time.Duration // shortest interval between two polls of a device; 0 is 5 seconds

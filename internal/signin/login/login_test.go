@@ -228,7 +228,7 @@ func TestProviderProblems(t *testing.T) {
 	}
 }
 
-// TestDevice follows RFC 8628.
+// TestDevice checks the device authorization of RFC 8628.
 func TestDevice(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -294,7 +294,7 @@ func TestDevice(t *testing.T) {
 	})
 }
 
-// TestHeadless decrypts the tokens that were encrypted for the key of a program.
+// TestHeadless checks that a program can decrypt the tokens that were encrypted for its key.
 func TestHeadless(t *testing.T) {
 	x := sqlite(t)
 	key := must[*ecdh.PrivateKey](t)(ecdh.X25519().GenerateKey(rand.Reader))
@@ -475,8 +475,7 @@ func TestSwitchOff(t *testing.T) {
 	})
 }
 
-// TestSessions ends own sessions and sessions of other people, and waits until sessions
-// expire.
+// TestSessions checks that callers can list and end only the sessions that they may manage, and that sessions expire.
 func TestSessions(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

@@ -47,7 +47,7 @@ func TestNewDevice(t *testing.T) {
 	through("somebody whose address is verified now", x.browser(t), 1)
 	through("the browser that they share", b, 0)
 	b = x.browser(t)
-	b.signIn() // with an account
+	b.signIn() // this signs in with a local account
 	if n, _, err := queue.Waiting(t.Context()); err != nil || n-told != 1 {
 		t.Errorf("an account: told %d times, %v, want 1", n-told, err)
 	}

@@ -41,7 +41,7 @@ func (s *Service) handleOAuth(h func(http.ResponseWriter, *http.Request) (any, e
 		header.Set("Pragma", "no-cache")
 		header.Set("X-Content-Type-Options", "nosniff")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // fails only if the client has gone
+		_ = json.NewEncoder(w).Encode(answer) // this fails only if the client has gone
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *Service) toOAuth(r *http.Request, err error) *oauthError {
 	return &oauthError{f.Code.HTTPStatus(), "server_error", f.Message}
 }
 
-// replayWatched is the time for which a second use of an authorization code is detected.
+// replayWatched is how long a second use of an authorization code is detected.
 const replayWatched = time.Hour
 
 // deviceGrant is the grant type of RFC 8628.

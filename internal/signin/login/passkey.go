@@ -53,7 +53,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in site.Script
 	if err != nil {
 		return nil, err
 	}
-	// separate from the counters of passwords, because wrong passwords must not delay passkeys
+	// Passkeys have their own counters, because wrong passwords must not delay passkeys.
 	key := "passkeys " + input.Network(r)
 	if wait := s.site.Acquire(key, site.PerAddress); wait > 0 {
 		s.site.Refuse(r, site.RefusalAt(resource.Account{}, resource.ByPasskey, resource.RefusedLimit))
@@ -79,7 +79,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in site.Script
 	} else {
 		f.Method = resource.ByPasskey
 	}
-	answer := &headerRecorder{header: w.Header()} // the script follows the redirect
+	answer := &headerRecorder{header: w.Header()} // records the redirect, which the script of the page follows
 	err = s.finishLocalSignIn(answer, r, f, a)
 	if err != nil || answer.status != http.StatusSeeOther {
 		return nil, site.ScriptFailure(http.StatusForbidden, "You were not signed in. Try another way.", err)

@@ -77,11 +77,11 @@ func (d *authenticator) about(q question, kind string) (client, data []byte) {
 func (d *authenticator) make(q question) map[string]any {
 	d.handle, _ = base64.RawURLEncoding.DecodeString(q.PublicKey.User.ID)
 	client, data := d.about(q, "webauthn.create")
-	point, err := d.key.PublicKey.Bytes() // 4, X, Y
+	point, err := d.key.PublicKey.Bytes() // the byte 4, followed by X and Y
 	if err != nil {
 		panic(err)
 	}
-	data[32] |= 0x40 // contains a key
+	data[32] |= 0x40 // flag that the data contains a key
 	data = append(data, make([]byte, 16)...)
 	data = binary.BigEndian.AppendUint16(data, uint16(len(d.id)))
 	data = slices.Concat(
@@ -227,7 +227,7 @@ func TestPasskeyAttacks(t *testing.T) {
 	if a := e.prove(e.start(forCommand("")), good); a.status != http.StatusUnauthorized {
 		t.Errorf("an answer to what was not asked: %d", a.status)
 	}
-	for range 100 { // many, because other people in the network of the owner must not lock them out easily
+	for range 100 { // the limit is high, so that other people in the owner's network do not easily lock out the owner
 		c.prove(flow, "x")
 	}
 	if a := c.prove(flow, other.sign(c.begin(flow))); a.status != http.StatusTooManyRequests {

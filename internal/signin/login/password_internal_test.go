@@ -30,7 +30,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	}
 	s := &Service{
 		store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB), tried: newTried(),
-		hashes: password.NewHasher(0), // always busy
+		hashes: password.NewHasher(0), // this hasher is always busy
 	}
 	for _, email := range []string{a.Email, "unknown@example.test", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -49,7 +49,7 @@ func TestEnumerationByNumber(t *testing.T) {
 	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB),
 		hashes: password.NewHasher(1), tried: newTried()}
 	hash := s.hashes.Dummy
-	s.hashes.Dummy = "malformed" // an error shows that it was used
+	s.hashes.Dummy = "malformed" // an error shows that the dummy hash was used
 	for n := range maxAccountsTried + 3 {
 		_, _, err := s.accountsWithPassword(t.Context(), credentials{Email: "ann@example.test", Password: "x"})
 		if full := n >= maxAccountsTried; full != errors.Is(err, fault.Unauthenticated) {

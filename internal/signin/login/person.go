@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// withPerson returns a context in which changes are attributed to the person of an arrival.
+// withPerson returns a context in which changes are attributed to the person who signs in with arrival.
 func (s *Service) withPerson(ctx context.Context, arrival resource.SignIn) (context.Context, error) {
 	uid, err := s.personUID(ctx, arrival)
 	a := resource.ActorFrom(ctx)
@@ -16,7 +16,7 @@ func (s *Service) withPerson(ctx context.Context, arrival resource.SignIn) (cont
 	return resource.WithActor(ctx, a), err
 }
 
-// personUID returns the UID of the person of an arrival, who may not be registered yet.
+// personUID returns the UID of the person who signs in with arrival. The person may not be registered yet.
 func (s *Service) personUID(ctx context.Context, arrival resource.SignIn) (resource.UID, error) {
 	if arrival.Identity != "" {
 		return arrival.Identity, nil
@@ -32,8 +32,8 @@ func homeGroup(arrival resource.SignIn) resource.UID {
 	return arrival.Organization
 }
 
-// arrivalOfSession returns the arrival of a person with a session. It returns
-// fault.PermissionDenied if the session does not belong to a person.
+// arrivalOfSession returns the sign-in data of the person who has a session. It returns fault.PermissionDenied if the
+// session does not belong to a person.
 func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (resource.SignIn, error) {
 	if n.Act == nil || !n.Identity.IsRoot() {
 		return resource.SignIn{}, fault.New(fault.PermissionDenied,
@@ -66,7 +66,7 @@ func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (res
 	return arrival, nil
 }
 
-// arrivalOfAccount returns the arrival of the person of an account.
+// arrivalOfAccount returns the sign-in data of the person who has an account.
 func (s *Service) arrivalOfAccount(ctx context.Context, a resource.Account) (resource.SignIn, error) {
 	i, err := s.store.Identity(ctx, a.Identity)
 	c := i.Relationship

@@ -120,7 +120,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 
 // flowForState returns the flow whose authorization request had that state, or nil.
 func (s *Service) flowForState(r *http.Request, state string) *flow {
-	if len(state) != 53 { // two ids and a dot
+	if len(state) != 53 { // a state is two ids and a dot
 		return nil
 	}
 	f := s.loadFlow(r, state[:26])
@@ -130,7 +130,7 @@ func (s *Service) flowForState(r *http.Request, state string) *flow {
 	return f
 }
 
-// arrivalFromClaims returns the arrival of a person with the claims of a provider.
+// arrivalFromClaims returns the sign-in data of a person about whom a provider has made the claims.
 func arrivalFromClaims(p resource.IdentityProvider, claims *provider.Claims) resource.SignIn {
 	return resource.SignIn{
 		Issuer: p.OIDC.Issuer, Subject: claims.Subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted,

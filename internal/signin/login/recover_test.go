@@ -74,6 +74,6 @@ func TestRecoverOwnerAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	asks("", "second@example.com")
-	org.UID = resource.NewRoot() // nobody owns it
+	org.UID = resource.NewRoot() // nobody owns this organization
 	asks("", "--email")
 }

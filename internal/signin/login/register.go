@@ -17,7 +17,8 @@ func (s *Service) Register(
 	if err != nil {
 		return resource.SignInResult{}, err
 	}
-	i, err := s.people.InviteFor(ctx, presented) // checked before the keys of an issuer are fetched
+	// This check comes first, because personFromToken may fetch the keys of an issuer.
+	i, err := s.people.InviteFor(ctx, presented)
 	if err != nil {
 		return resource.SignInResult{}, err
 	}

@@ -41,11 +41,11 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("GET /", s.site.Handle(s.site.ServeMissing))
 	s.account.Routes(mux)
 	s.site.AssetRoutes(mux)
-	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies the browser sends
+	cross := http.NewCrossOriginProtection() // refuses forms of other sites, even if the browser sends our cookies
 	cross.SetDenyHandler(s.site.Handle(func(w http.ResponseWriter, r *http.Request) error {
 		return s.site.Problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
-	programs := http.NewServeMux() // for programs, which send no cookies
+	programs := http.NewServeMux() // endpoints for programs, which send no cookies
 	programs.HandleFunc("POST /oauth/token", s.handleOAuth(s.tokenEndpoint))
 	programs.HandleFunc("POST /oauth/device_authorization", s.handleOAuth(s.deviceEndpoint))
 	programs.Handle("/", s.site.WithReadableQuery(cross.Handler(mux)))

@@ -72,7 +72,7 @@ func (s *Service) signedInAs(r *http.Request) string {
 	}
 	a, err := s.accounts.AccountOf(r.Context(), n.Identity)
 	if err != nil {
-		return "" // the person types it
+		return "" // the person types the address
 	}
 	return a.Email
 }

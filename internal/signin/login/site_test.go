@@ -296,7 +296,7 @@ func query(t *testing.T, address string) url.Values {
 	return must[*url.URL](t)(url.Parse(address)).Query()
 }
 
-// caller verifies a token of ours.
+// caller verifies a token that we issued, and returns its caller.
 func (x *site) caller(t *testing.T, raw string) authz.Caller {
 	t.Helper()
 	return must[authz.Caller](t)(x.issuer.Verify(t.Context(), raw, x.url))
@@ -312,9 +312,9 @@ type provider struct {
 	codes   map[string]string // code → nonce of the request
 	proofs  map[string]string // code → challenge
 	back    map[string]string // code → redirect URI
-	lax     bool              // does not check challenges
-	issNote bool              // identifies itself in responses (iss)
-	seen    []string          // codes that were presented
+	lax     bool              // whether the provider ignores PKCE challenges
+	issNote bool              // whether the provider identifies itself in responses (iss)
+	seen    []string          // codes that were presented to the token endpoint
 }
 
 func newProvider(t *testing.T) *provider {

@@ -168,8 +168,8 @@ func (s *Service) readProvider(r *http.Request, f *flow, id string) error {
 	return err
 }
 
-// scopes returns the UIDs of the groups in the scope parameter of a program. Each is the
-// UID of a group or the name of an organization, escaped twice.
+// scopes returns the UIDs of the groups that a program names in its scope parameter. Each name is the UID of a group or
+// the name of an organization, escaped twice.
 func (s *Service) scopes(r *http.Request, names []string) (uids []string, _ error) {
 	for _, name := range names {
 		name, err := url.QueryUnescape(name)

@@ -19,11 +19,11 @@ const (
 // A target is an account with which a password was tried.
 type target struct {
 	account resource.UID
-	meant   bool // the person can have meant no other account
+	meant   bool // whether the person can have meant no other account
 }
 
 func newTried() *lru.Cache[triedKey, []target] {
-	tried, _ := lru.New[triedKey, []target](triedTracked) // fails only for a size of 0
+	tried, _ := lru.New[triedKey, []target](triedTracked) // lru.New fails only for a size of 0
 	return tried
 }
 

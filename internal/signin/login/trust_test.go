@@ -81,7 +81,8 @@ func TestSessionsOfOthers(t *testing.T) {
 				x.checker.Revoked(two),
 			)
 		}
-		// An organization in which a person only has a role does not manage their sessions.
+		// An organization in which a person has a role, but with which they have not signed in, does not manage their
+		// sessions.
 		loner := resource.UserUID("https://people.example", "friend")
 		b := resource.RoleBinding{
 			UID: other.UID.NewChild(), Identity: loner, Role: resource.ManagedRoleUID("viewer"),
@@ -94,8 +95,8 @@ func TestSessionsOfOthers(t *testing.T) {
 	})
 }
 
-// TestNarrowedSession signs in for a token that is narrowed to a group. Tokens from its
-// refresh token are narrowed too.
+// TestNarrowedSession checks that a sign-in can request a token that is narrowed to a group, and that tokens from its
+// refresh token are narrowed, too.
 func TestNarrowedSession(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -134,8 +135,8 @@ func TestNarrowedSession(t *testing.T) {
 	})
 }
 
-// TestLinkRaced promotes an account while its one-time link is followed. The person who made
-// the link must not become an owner by this.
+// TestLinkRaced: if an account becomes an owner while its one-time link is followed, the person who made the link must
+// not become an owner by this.
 func TestLinkRaced(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

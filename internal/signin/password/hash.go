@@ -22,18 +22,18 @@ import (
 
 // Parameters of Argon2id. OWASP recommends them as its second choice.
 const (
-	hashMemory = 19 << 10 // KiB
+	hashMemory = 19 << 10 // memory in KiB
 	hashTime   = 2
 	hashLanes  = 1
 	hashSize   = 32
 	saltSize   = 16
 
-	maxHashQueue           = 256             // queued or running hashes; further ones are refused
-	maxHashQueuePerNetwork = 32              // queued or running hashes per network; enough for an office in the morning
+	maxHashQueue           = 256             // greatest number of queued or running hashes; further ones are refused
+	maxHashQueuePerNetwork = 32              // the same per network; enough for an office in the morning
 	maxHashWait            = 5 * time.Second // longest time in the queue
 
-	minPassword = 12  // characters
-	maxPassword = 512 // bytes
+	minPassword = 12  // shortest password in characters
+	maxPassword = 512 // longest password in bytes
 )
 
 // A Hasher hashes and compares passwords. It limits the number of concurrent hashes,
@@ -41,11 +41,11 @@ const (
 // not slow down the API. It is safe for concurrent use.
 type Hasher struct {
 	slots chan struct{}
-	Dummy string // a hash that no password matches; compared if an account has no hash
+	Dummy string // a hash that no password matches; used for accounts without a hash
 
 	mu      sync.Mutex
-	waiting int            // queued or running
-	from    map[string]int // queued or running, per network
+	waiting int            // number of queued or running hashes
+	from    map[string]int // number of queued or running hashes, by network
 }
 
 // NewHasher returns a hasher that runs n hashes at the same time.
@@ -115,7 +115,7 @@ func encodeHash(salt, key []byte) string {
 // returns fault.ResourceExhausted if too many hashes are queued.
 func (h *Hasher) Hash(ctx context.Context, password string) (hash string, err error) {
 	salt := make([]byte, saltSize)
-	rand.Read(salt) // never fails
+	rand.Read(salt) // rand.Read never fails
 	err = h.run(ctx, func() {
 		hash = encodeHash(salt, argon2.IDKey([]byte(password), salt, hashTime, hashMemory, hashLanes, hashSize))
 	})
@@ -147,9 +147,9 @@ func parseHash(hash string) (h parsedHash, _ error) {
 	return h, nil
 }
 
-// Verify reports whether a password has that hash. No password matches the hash "",
-// but comparing it takes as long, so that the time does not reveal which accounts
-// exist. Verify returns fault.ResourceExhausted if too many hashes are queued.
+// Verify reports whether a password has that hash. No password matches the hash "". Comparing it takes as long as any
+// other comparison, so that the time does not reveal which accounts exist. Verify returns fault.ResourceExhausted if
+// too many hashes are queued.
 func (h *Hasher) Verify(ctx context.Context, hash, password string) (bool, error) {
 	ok, err := h.VerifyAll(ctx, []string{hash}, password)
 	return err == nil && ok[0], err

@@ -97,7 +97,7 @@ func TestHashingIsFair(t *testing.T) {
 			}
 		})
 	}
-	for { // until all hashes wait
+	for { // loop until all hashes wait
 		h.mu.Lock()
 		n := h.waiting
 		h.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 	"github.com/ccojocar/zxcvbn-go/scoring"
 )
 
-// strength estimates how hard a password is to guess for an attacker who knows these words about the person. The
-// result is 0 to 4, as in zxcvbn.
+// strength estimates how hard a password is to guess for an attacker who knows these words about the person. The result
+// is 0 to 4, as in zxcvbn.
 //
-// This package finds the words, dates and keyboard patterns of a password itself. The package of zxcvbn that does so
-// reads all its word lists when a process starts, which takes 0.05 s and 18 MB in programs that may never see a
-// password. The entropy of each part is computed by zxcvbn.
+// This package finds the words, dates and keyboard patterns in a password itself. The package of zxcvbn for this reads
+// all its word lists when a process starts, which takes 0.05 s and 18 MB even in programs that check no password.
+// zxcvbn computes the entropy of each part.
 func strength(password string, known []string) int {
 	password = oneByteEach(password)
 	ranks := map[string]int{}
@@ -88,7 +88,7 @@ func wordsIn(spelling string, ranks map[string]int) (found []match.Match) {
 	return found
 }
 
-// spellings returns the password itself, and the password with the signs replaced by the letters that they resemble. A
+// spellings returns the password itself, and spellings in which signs are replaced by the letters that they resemble. A
 // sign that resembles several letters is replaced by the same letter throughout one spelling.
 func spellings(password string) []string {
 	variants := []string{password}
@@ -217,7 +217,7 @@ func isDate(groups []string, dayAt, yearAt int, date *match.DateMatch) bool {
 	if groups == nil {
 		return false
 	}
-	day, _ := strconv.Atoi(groups[dayAt]) // the groups are digits
+	day, _ := strconv.Atoi(groups[dayAt]) // the groups consist of digits, so Atoi does not fail
 	month, _ := strconv.Atoi(groups[3])
 	year, _ := strconv.Atoi(groups[yearAt])
 	date.Year, date.Separator = int64(year), groups[2]

@@ -40,7 +40,7 @@ func TestPasswordsThatAreGuessed(t *testing.T) {
 }
 
 // Every password that zxcvbn refuses is refused. The test uses passwords of common words, names and keys, combined as
-// people combine them. (zxcvbn misses dates at the end of a password.)
+// people combine them. This package may refuse more passwords, because zxcvbn misses dates at the end of a password.
 func TestStrengthIsThatOfZxcvbn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	known := []string{"holdfast", "olga@acme.example", "olga"}

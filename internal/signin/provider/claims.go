@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxGroups = 1000 // groups of a person
-	maxGroup  = 256  // bytes of a group name
+	maxGroups = 1000 // greatest number of groups of a person
+	maxGroup  = 256  // longest name of a group in bytes
 )
 
 // Claims are the claims of a provider about a person.

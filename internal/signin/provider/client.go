@@ -26,7 +26,7 @@ import (
 const (
 	discoveryLife    = 10 * time.Minute
 	maxCachedIssuers = 1000
-	maxResponse      = 1 << 20 // bytes
+	maxResponse      = 1 << 20 // largest response in bytes
 )
 
 // A Client is a client of identity providers. It is safe for concurrent use.
@@ -216,7 +216,7 @@ func (c *Client) AuthCodeURL(ctx context.Context, p resource.IdentityProvider, q
 		return "", err
 	}
 	options := []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("nonce", q.Nonce)}
-	if q.MaxAge > 0 { // otherwise a provider with a session of the person does not ask them to sign in
+	if q.MaxAge > 0 { // otherwise a provider that has a session of the person does not ask them to sign in
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
 	if usesPKCE(d, p) {

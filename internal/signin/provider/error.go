@@ -32,7 +32,7 @@ func discoveryReason(err error) string {
 		return outbound.Reason(err)
 	case strings.Contains(text, "issuer did not match"), strings.Contains(text, "issuer URL provided to client"):
 		return "it names another issuer; compare every character, also a slash at the end"
-	case len(text) > 3 && text[3] == ' ': // the status of the response
+	case len(text) > 3 && text[3] == ' ': // the text begins with the HTTP status of the response
 		return "the response status was " + text[:3] + ", not 200"
 	}
 	return "it is not valid JSON of a discovery document"

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/input"
 )
 
-// FuzzClaims presents claims of a provider. The accepted claims are bounded and can be stored.
+// FuzzClaims checks that the accepted claims of a provider are bounded in size and can be stored.
 func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"groups":["a","b"],"email":"a@b.test","email_verified":true,"oid":"x"}`), "groups", "sub", true)
 	f.Add([]byte(`{"groups":"a","email_verified":"true"}`), "groups", "sub", false)
@@ -53,5 +53,5 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// shownClaim returns a claim in the form of the trial page.
+// shownClaim returns a claim in the form in which the trial page shows it.
 func shownClaim(name string, value any) string { return input.Short(name) + " " + Text(value) }

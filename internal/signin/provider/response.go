@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxCode      = 4096             // bytes
+	maxCode      = 4096             // longest code in bytes
 	codeRemember = 15 * time.Minute // time for which a used code is remembered
 )
 

@@ -26,7 +26,7 @@ type Verdict struct {
 	Findings    []Finding
 	Ready       bool
 	RedirectURI string // redirect URI to register with the provider
-	TrialURL    string // address to sign in at to see the claims; "" if the provider is not stored
+	TrialURL    string // address of a trial sign-in that shows the claims; "" if the provider is not stored
 }
 
 // Test tests a provider without anybody signing in. It leaves TrialURL empty.

@@ -46,7 +46,7 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request, in site.Scrip
 	if err != nil {
 		return nil, err
 	}
-	// without the cookie, UseRegistration returns an error
+	// Without the cookie, state is empty and UseRegistration returns an error.
 	state, _ := s.site.OpenCookie(r, passkeyCookie, "passkey "+n.ID)
 	ceremony, err := s.factors.UseRegistration(r.Context(), state)
 	if err != nil {

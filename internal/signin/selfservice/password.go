@@ -14,7 +14,7 @@ import (
 // wrong, it returns fault.InvalidArgument for the field of the page. If there were too
 // many attempts, it returns fault.ResourceExhausted.
 func (s *Service) verifyCurrentPassword(r *http.Request, a resource.Account, field, current string) error {
-	// a counter separate from the one of the sign-in page
+	// This counter is separate from the counter of the sign-in page.
 	attempt, wait := s.site.AcquireAttempt(r, "inside "+string(a.UID), nil)
 	if wait > 0 {
 		s.site.Refuse(r, site.RefusalAt(a, resource.ByPassword, resource.RefusedLimit))

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// showWelcome shows a new member of a group their roles there and the next commands to
-// run. It shows only roles of the person, whatever group the address names. If the
-// address names no group, it is the group of the newest role.
+// showWelcome shows a new member of a group their roles there and the next commands to run. It shows only roles that
+// the person holds, whatever group the address names. If the address names no group, it shows the group of the person's
+// newest role.
 func (s *Service) showWelcome(w http.ResponseWriter, r *http.Request, n resource.Session) error {
 	held, _, err := s.store.HeldRoles(r.Context(), n.Identity)
 	if err != nil {

@@ -53,14 +53,13 @@ func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (
 	return s.account(ctx, resource.UID(email), `t.parent = $1 AND t.name = $2`, store.Segment(org), email)
 }
 
-// AccountsToTry returns at most limit accounts that have the e-mail address and a
-// password, without their passkeys. The account in org comes first, if org is not
-// "". The others follow, oldest first. AccountsToTry always runs the same queries,
-// so that its duration does not reveal whether there are accounts.
+// AccountsToTry returns at most limit accounts that have the e-mail address and a password, without their passkeys. If
+// org is not "", the account in org comes first. The other accounts follow, oldest first. AccountsToTry always runs the
+// same queries, so that its duration does not reveal whether there are accounts.
 func (s *Store) AccountsToTry(
 	ctx context.Context, org resource.UID, email string, limit int,
 ) ([]resource.Account, error) {
-	parent := int64(0) // matches no organization
+	parent := int64(0) // 0 matches no organization
 	if org != "" {
 		parent = store.Segment(org)
 	}
@@ -118,8 +117,7 @@ func (s *Store) UpdateAccount(
 	return s.UpdateAccountAnd(ctx, uid, change, nil, did...)
 }
 
-// UpdateAccountAnd is UpdateAccount that also runs the functions also in the same
-// transaction, after change.
+// UpdateAccountAnd does what UpdateAccount does, and calls the functions also in the same transaction, after change.
 func (s *Store) UpdateAccountAnd(
 	ctx context.Context, uid resource.UID, change func(*resource.Account) error, also []func(*store.Tx) error,
 	did ...resource.EventType,
@@ -182,8 +180,8 @@ func (t Tx) passkeys(ctx context.Context, uid resource.UID) (n int, err error) {
 	return n, err
 }
 
-// UseTOTP records the time step of a one-time password, and reports whether it is
-// newer than the last one that was used. Each step can be used once.
+// UseTOTP records the time step of a one-time password, and reports whether the step is newer than the last step that
+// was used. Each step can be used once.
 func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fresh bool, _ error) {
 	n, err := s.Exec(ctx, `UPDATE accounts SET totp_step = $2 WHERE uid = $1 AND totp_step < $2`, string(uid), step)
 	return n == 1, err
@@ -396,7 +394,7 @@ func (t Tx) ForgetSealed(
 	}
 	n, err := t.Exec(ctx, `DELETE FROM recovery_codes`)
 	if err == nil {
-		_, err = t.Exec(ctx, `DELETE FROM handoffs`) // these are sealed with the same key and valid for minutes
+		_, err = t.Exec(ctx, `DELETE FROM handoffs`) // handoffs are sealed with the same key, and are valid only for minutes
 	}
 	return lost, int(n), err
 }

@@ -57,9 +57,8 @@ func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err 
 	return detail, store.Missing(err, "hand-off", "code")
 }
 
-// ConsumeHandoff returns the detail that PutHandoff stored under a digest, and
-// deletes it. It returns fault.NotFound if it was never stored, was consumed, or has
-// expired.
+// ConsumeHandoff returns the detail that PutHandoff stored under a digest, and deletes it. It returns fault.NotFound if
+// nothing was stored under the digest, or if the detail was already consumed or has expired.
 func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.ForUpdate,

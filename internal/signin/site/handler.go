@@ -69,7 +69,7 @@ func (s *Site) AssetRoutes(mux *http.ServeMux) {
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 		}
 		mux.HandleFunc("GET /signin/"+name, serve)
-		if name == "icon.svg" { // browsers request it on their own
+		if name == "icon.svg" { // browsers request this file on their own
 			mux.HandleFunc("GET /favicon.ico", serve)
 		}
 	}

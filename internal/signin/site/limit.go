@@ -18,16 +18,16 @@ import (
 // signed in to the account before.
 const (
 	window     = 15 * time.Minute
-	perAccount = 10  // attempts per window, account and network
-	PerAddress = 100 // attempts per window and network, at all accounts
-	perKnown   = 5   // additional attempts per window for a browser that has signed in to the account
+	perAccount = 10  // greatest number of attempts per time window, account and network
+	PerAddress = 100 // the same per time window and network, at all accounts
+	perKnown   = 5   // additional attempts per time window for a browser that has signed in to the account
 
 	freeTries    = 20          // attempts at one account from all networks, without a delay
-	firstDelay   = time.Second // delay after the first further attempt; doubles with each attempt
+	firstDelay   = time.Second // delay after the first attempt beyond freeTries; it doubles with each attempt
 	longestDelay = window
 	quietTime    = time.Hour // after this time without an attempt the count starts again
 
-	limitsTracked = 100_000 // counters in memory
+	limitsTracked = 100_000 // greatest number of counters in memory
 )
 
 // limits count attempts by account and by network. The counters are in memory, so
@@ -52,7 +52,7 @@ type counter struct {
 }
 
 func newLimits(now func() time.Time) *limits {
-	counters, _ := lru.New[counterKey, *counter](limitsTracked) // fails only for a size of 0
+	counters, _ := lru.New[counterKey, *counter](limitsTracked) // lru.New fails only for a size of 0
 	return &limits{now: now, counters: counters}
 }
 

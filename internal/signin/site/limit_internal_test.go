@@ -32,8 +32,8 @@ func newLimited(t *testing.T) *limited {
 	return l
 }
 
-// A client that tries many accounts from one network must wait, whatever address of the
-// network it uses. Clients of other networks need not wait.
+// If a client tries many accounts from one network, it must wait, whatever address of the network it uses. Clients in
+// other networks need not wait.
 func TestLimitOfAddresses(t *testing.T) {
 	s := newLimited(t)
 	for i := range PerAddress {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// Anybody can cause error pages. These are the numbers of error pages that are
-	// logged per window. Further error pages show no request id.
+	// Anybody can cause error pages. Only these numbers of error pages are logged per time window. Further error pages
+	// show no request id.
 	pagesPerNetwork = 100
 	pagesInAll      = 10_000
 )

@@ -31,7 +31,7 @@ type ScriptRequest struct {
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
 	Current    string          `json:"current"`  // current password
-	Required   string          `json:"required"` // "either" if the password alone stays enough; for the first passkey
+	Required   string          `json:"required"` // for the first passkey: "either" if the password alone is still enough
 	Credential json.RawMessage `json:"credential"`
 }
 
@@ -65,6 +65,6 @@ func (s *Site) HandleScript(
 		SecureHeaders(w, "")
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // fails only if the client has gone
+		_ = json.NewEncoder(w).Encode(answer) // this fails only if the client has gone
 	}
 }

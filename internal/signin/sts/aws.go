@@ -27,7 +27,7 @@ import (
 // signed headers bind the proof to this service and to the identity. The service
 // sends the request to AWS.
 type AWS struct {
-	Endpoint string       // address of the AWS token service; "" is the global one
+	Endpoint string       // address of the AWS token service; "" is its global address
 	Headers  []string     // allowed prefixes of the two headers, for example Holdfast
 	Client   *http.Client // nil is outbound.Client
 }
@@ -38,8 +38,8 @@ const (
 	awsOldest   = 15 * time.Minute // maximum age of a proof
 	awsAhead    = 5 * time.Minute  // how far the clock of the caller may be ahead
 	awsDate     = "20060102T150405Z"
-	maxAWS      = 8 << 10  // bytes of a proof
-	maxAWSReply = 64 << 10 // bytes of a response
+	maxAWS      = 8 << 10  // largest proof in bytes
+	maxAWSReply = 64 << 10 // largest response in bytes
 )
 
 // An awsRefusal is the error for a refused proof, with the checks for the recorded
@@ -69,8 +69,8 @@ func (s *Service) acceptAWS(ctx context.Context, p *principal, bearer string) (*
 	return &resource.Upstream{Issuer: "https://" + awsHost, Subject: caller.ARN}, nil
 }
 
-// readProof parses a proof, and checks that it is a recent GetCallerIdentity request
-// for this service and this identity. Otherwise it returns the check that failed.
+// readProof parses a proof, and checks that it is a recent GetCallerIdentity request for this service and this
+// identity. If it is not, readProof returns the check that failed.
 func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request, resource.Check) {
 	bad := func(claim, cause string) (*http.Request, resource.Check) {
 		return nil, resource.Check{Claim: claim, Cause: cause}
@@ -111,9 +111,8 @@ func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request
 var awsSignature = regexp.MustCompile(
 	`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9/_-]+, ?SignedHeaders=([a-z0-9;-]+), ?Signature=[0-9a-f]{64}$`)
 
-// checkBinding checks that the signed headers bind a proof to this service, to the
-// identity and to the current time. It returns the check that failed, or a zero
-// one.
+// checkBinding checks that the signed headers bind a proof to this service, to the identity and to the current time. It
+// returns the check that failed, or a zero Check if all succeeded.
 func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.Check {
 	prefix := ""
 	for _, h := range s.cfg.AWS.Headers {

@@ -75,8 +75,8 @@ func (p *proof) with(name, value string) {
 	p.headers = append(p.headers, name+": "+value)
 }
 
-// badProofs are signed requests for another service, for another identity, for more than
-// GetCallerIdentity, or not recent, with the claim that the error names.
+// badProofs are signed requests for another service, for another identity, for more than GetCallerIdentity, or not
+// recent. Each has the name of the claim in the error.
 var badProofs = map[string]struct {
 	change func(*proof)
 	claim  string
@@ -185,8 +185,7 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// FuzzReadProof parses texts as proofs. Every accepted proof is bound to this service and to
-// the identity.
+// FuzzReadProof checks that every accepted proof is bound to this service and to the identity.
 func FuzzReadProof(f *testing.F) {
 	for _, tt := range badProofs {
 		p := goodProof()
@@ -213,7 +212,8 @@ func FuzzReadProof(f *testing.F) {
 	})
 }
 
-// FuzzParseRefresh reads texts as refresh tokens.
+// FuzzParseRefresh checks that every text that is accepted as a refresh token is the same token after it is encoded and
+// parsed again.
 func FuzzParseRefresh(f *testing.F) {
 	text, err := refreshText(newSecret(), proofTime)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 	azureEndpoint  = "https://login.microsoftonline.com"
 	nameInClouds   = "holdfast"
 	cloudTokenLife = 5 * time.Minute
-	maxCloudReply  = 64 << 10 // bytes
+	maxCloudReply  = 64 << 10 // largest response in bytes
 )
 
 // TryAccount reports whether we have access to the cloud account that is associated

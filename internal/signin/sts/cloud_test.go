@@ -109,7 +109,7 @@ func TestTryAccount(t *testing.T) {
 			t.Errorf("%d refused: %+v, %v", kind, r, err)
 		}
 	}
-	a.Google.ProjectNumber = "42/locations/global/workloadIdentityPools/theirs?" // must stay one segment
+	a.Google.ProjectNumber = "42/locations/global/workloadIdentityPools/theirs?" // must stay one path segment
 	if _, err := x.TryAccount(t.Context(), a, resource.ProviderGoogle); err != nil ||
 		!strings.HasPrefix(fmt.Sprint(c.sent["aud"]), "https://iam.googleapis.com/projects/42%2Flocations%2F") {
 		t.Errorf("a number that is none: the token says %v, %v", c.sent, err)

@@ -12,7 +12,7 @@ import (
 
 const (
 	denialsWaiting = 1024            // length of the queue; further denials are dropped
-	denialsBatch   = 100             // denials per write
+	denialsBatch   = 100             // greatest number of denials per write
 	recentEvery    = time.Second     // interval between two writes
 	flushLimit     = 5 * time.Second // timeout of the last write
 )
@@ -115,7 +115,7 @@ func (s *Service) writeRecent(ctx context.Context) {
 func (s *Service) flushDenials(ctx context.Context) {
 	for {
 		var batch []resource.Denial
-		for range min(len(s.denials), denialsBatch) { // no other goroutine receives
+		for range min(len(s.denials), denialsBatch) { // does not block, because no other goroutine receives
 			batch = append(batch, <-s.denials)
 		}
 		if len(batch) == 0 {

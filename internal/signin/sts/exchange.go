@@ -219,7 +219,7 @@ func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer 
 	if err != nil {
 		return err
 	}
-	if !caller.Narrowing().IsZero() { // its identity may do more than the token
+	if !caller.Narrowing().IsZero() { // the token's identity may do more than the token
 		return refused("", "a narrowed token cannot be exchanged for a token of another identity")
 	}
 	out.act.Act, out.session, out.voucher, out.until = caller.Act, caller.Session, caller.Voucher, caller.Expires
@@ -233,7 +233,7 @@ func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer 
 	return nil
 }
 
-// credential returns the claims of a token in the form a matcher compares.
+// credential returns the claims of a token in the form that a resource.Matcher compares.
 func credential(tok *issuers.Token) resource.Credential {
 	return resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
 }
@@ -298,8 +298,7 @@ func (s *Service) recordUse(ctx context.Context, p *principal) {
 	}
 }
 
-// exchangeViaProvider returns a token of the person that an identity
-// provider's token is about.
+// exchangeViaProvider returns a token for the person whom a token of an identity provider identifies.
 func (s *Service) exchangeViaProvider(
 	ctx context.Context, uid resource.UID, bearer string, claims token.Claims,
 ) (Token, error) {
@@ -375,9 +374,8 @@ func (s *Service) providerSubject(
 	return subject, nil
 }
 
-// reissue exchanges one of our tokens for a token with another audience or a
-// narrower one. The new token expires no later than the presented one, so that
-// repeated exchanges do not extend the life of a token.
+// reissue exchanges one of our tokens for a token that has another audience or is narrower. The new token expires no
+// later than the presented one, so that repeated exchanges do not extend the life of a token.
 func (s *Service) reissue(ctx context.Context, bearer string, tok *issuers.Token, claims token.Claims) (Token, error) {
 	caller, err := s.verifyOwn(ctx, bearer)
 	if err != nil {

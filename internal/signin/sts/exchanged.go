@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// exchangesWaiting is the number of identities with an exchange that is not yet
-// written. Exchanges of further identities are dropped.
+// exchangesWaiting is the greatest number of identities with an exchange that is not yet written. Exchanges of further
+// identities are dropped.
 const exchangesWaiting = 1024
 
 // Exchanges returns the recent successful exchanges of an identity, newest first. The

@@ -15,12 +15,11 @@ import (
 )
 
 const (
-	maxExplained = 20  // identities in the result
-	maxCompared  = 500 // identities that are compared, per spelling of the issuer
+	maxExplained = 20  // greatest number of identities in the result
+	maxCompared  = 500 // greatest number of compared identities per spelling of the issuer
 
-	// explainSteps bounds the total cost of matching the patterns of all identities.
-	// The worst allowed patterns take one or two seconds. Usual patterns need a
-	// tenth of it.
+	// explainSteps bounds the total cost of matching the patterns of all identities. The worst allowed patterns take
+	// one or two seconds. Usual patterns take a tenth of that time.
 	explainSteps = 50_000_000
 )
 
@@ -97,8 +96,8 @@ func failures(checks []resource.Check) (n int) {
 	return n
 }
 
-// candidates returns the identities to compare a token with. It checks first that
-// the caller may list them, so that it reveals nothing about the token to others.
+// candidates returns the identities to compare a token with. It checks first that the caller may list them, so that
+// other callers learn nothing about the token.
 func (s *Service) candidates(
 	ctx context.Context, uid resource.UID, raw string,
 ) (_ []resource.Identity, _ *issuers.Token, complete bool, err error) {

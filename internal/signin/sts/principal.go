@@ -38,12 +38,12 @@ type principal struct {
 func newPrincipal(i resource.Identity, audiences []string) *principal {
 	p := &principal{identity: i}
 	if i.UID.IsRoot() && !i.OfInstallation() {
-		return p // a person of a provider, whose issuer alone cannot vouch for them
+		return p // a person who signs in with a provider, for whom the issuer alone cannot vouch
 	}
 	m, err := resource.NewMatcher(i.Relationship, audiences)
 	if err != nil {
 		p.tooLarge = i.Relationship.PatternsTooLarge()
-		return p // another version has stored the identity; no credential matches it
+		return p // another version of the service has stored the identity; no credential matches it
 	}
 	if k := i.Relationship.StaticKeys; k != nil {
 		if p.keys, err = issuers.ParseKeys([]byte(k.IssuerKeys)); err != nil {
@@ -66,8 +66,7 @@ func (p *principal) size() int {
 	return 1 + p.matcher.Size()
 }
 
-// useDue reports whether the use of the principal must be recorded, which it does at
-// most once a minute.
+// useDue reports whether the use of the principal must be recorded. It returns true at most once a minute.
 func (p *principal) useDue(now time.Time) bool {
 	last := p.lastUse.Load()
 	return now.UnixMilli()-last >= useInterval.Milliseconds() && p.lastUse.CompareAndSwap(last, now.UnixMilli())
@@ -75,9 +74,9 @@ func (p *principal) useDue(now time.Time) bool {
 
 const useInterval = time.Minute
 
-// A principalCache holds recently used identities, because reading an identity
-// would be most of the cost of an exchange. It does not store an identity that was
-// read before a change and put after it. It is safe for concurrent use.
+// A principalCache holds recently used identities, because reading an identity would be most of the cost of an
+// exchange. It does not store an identity that was read before a change and put after the change. It is safe for
+// concurrent use.
 type principalCache struct {
 	mu         sync.Mutex
 	entries    *lru.Cache[resource.UID, *principal]
@@ -112,7 +111,7 @@ func (m *principalCache) put(p *principal, generation uint64) {
 	if generation != m.generation {
 		return
 	}
-	m.entries.Remove(p.identity.UID) // another caller may have put it
+	m.entries.Remove(p.identity.UID) // another caller may have put the same identity
 	m.entries.Add(p.identity.UID, p)
 	for m.size.Add(int64(p.size())); m.size.Load() > maxCachedInstructions && m.entries.Len() > 1; {
 		m.entries.RemoveOldest()
@@ -132,9 +131,8 @@ func (m *principalCache) invalidate(uid resource.UID) {
 	m.entries.Remove(uid)
 }
 
-// quotaFor returns the quota for fetching the keys of the identity's issuer. m is
-// the matcher of the identity. An identity without a UID was made from the
-// credential, which has therefore chosen the issuer.
+// quotaFor returns the quota for fetching the keys of the identity's issuer. m is the matcher of the identity. An
+// identity without a UID was made from a credential, so the sender of the credential has chosen the issuer.
 func quotaFor(i resource.Identity, m *resource.Matcher) issuers.QuotaKey {
 	switch {
 	case i.UID == "" || !m.NamesIssuer():
@@ -154,7 +152,7 @@ func personQuota(issuer string) issuers.QuotaKey {
 		host = u.Hostname()
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
-		host = "addresses" // a host can have any number of addresses
+		host = "addresses" // IP addresses share one quota, because a host can have any number of them
 	}
 	labels := strings.Split(strings.ToLower(host), ".")
 	return issuers.QuotaKey{Tenant: strings.Join(labels[max(0, len(labels)-2):], "."), Reason: issuers.Person}

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestMemoryIsBounded caches identities with patterns of the largest size.
+// TestMemoryIsBounded checks that the cache stays within its limit if it gets many identities with patterns of the
+// largest size, and that it has the last one.
 func TestMemoryIsBounded(t *testing.T) {
 	m := newPrincipalCache()
 	i := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
@@ -36,7 +37,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		if p, _ := m.get(last); p == nil {
 			t.Fatal("what was just remembered is not there")
 		}
-		m.put(large, m.generation) // the same identity repeatedly
+		m.put(large, m.generation) // puts the same identity repeatedly
 	}
 	if n := m.size.Load(); n > maxCachedInstructions || n < maxCachedInstructions/2 {
 		t.Errorf("the size of what is remembered is %d, at most %d", n, maxCachedInstructions)
@@ -47,8 +48,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestCompiledOnce presents invalid credentials for an identity that does not change, and for
-// one that changes.
+// TestCompiledOnce checks that the patterns of an identity are compiled again after an invalid credential only if the
+// identity has changed.
 func TestCompiledOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		known := newPrincipalCache()

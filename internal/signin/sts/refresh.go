@@ -16,7 +16,7 @@ const (
 	sessionIdle = 7 * 24 * time.Hour
 	sessionLife = 30 * 24 * time.Hour
 
-	maxRefresh = 1024 // bytes of a refresh token
+	maxRefresh = 1024 // largest refresh token in bytes
 )
 
 // A refreshToken is a secret and its expiry. The client can read the expiry.

@@ -92,8 +92,7 @@ type TokenParams struct {
 	Scopes   []string // UIDs of the groups to which the token is narrowed
 }
 
-// maxViolations is the number of violations that one response lists. Clients read
-// at most 4 KiB of an error.
+// maxViolations is the greatest number of violations that one response lists. Clients read at most 4 KiB of an error.
 const maxViolations = 20
 
 // claims returns the claims that w requests. It returns fault.InvalidArgument with
@@ -162,7 +161,7 @@ func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Toke
 	if !last.IsZero() && last.Before(expiry) {
 		expiry = last
 	}
-	c.Until = expiry // so that the token and the response have the same expiry
+	c.Until = expiry // the token and the response must have the same expiry
 	text, err := s.issuer.Mint(ctx, c)
 	if err == nil {
 		resource.ClaimFrom(ctx).Proven = c.Subject
@@ -178,7 +177,7 @@ func refused(claim, why string) error {
 	return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
 }
 
-const maxShown = 256 // bytes of a value that are shown or stored
+const maxShown = 256 // greatest number of bytes of a value that are shown or stored
 
 func truncated(s string) string {
 	s = strings.ToValidUTF8(s, "?")

@@ -21,12 +21,12 @@ import (
 const (
 	watchEvery          = time.Hour
 	maxConcurrentChecks = 8
-	maxChecksPerDomain  = 256 // issuers of one domain per round
+	maxChecksPerDomain  = 256 // greatest number of issuers of one domain that are checked in one round
 	checkTimeout        = 15 * time.Second
-	maxIssuers          = 1000                // issuers in one result
-	maxCounted          = 1000                // identities counted per issuer
-	maxLookedAt         = 20_000              // issuers and identities read for one result
-	maxEndanger         = 50                  // endangered identities listed per issuer
+	maxIssuers          = 1000                // greatest number of issuers in one result
+	maxCounted          = 1000                // greatest number of identities that are counted per issuer
+	maxLookedAt         = 20_000              // greatest number of issuers and identities that are read for one result
+	maxEndanger         = 50                  // greatest number of endangered identities that are listed per issuer
 	endangeredIn        = 30 * 24 * time.Hour // keys that expire within this time are reported
 )
 
@@ -37,13 +37,13 @@ func (s *Service) Run(ctx context.Context) error {
 	defer wg.Wait()
 	wg.Go(func() { s.writeRecent(ctx) })
 	every := cmp.Or(s.cfg.WatchEvery, watchEvery)
-	tick := time.NewTicker(max(every/12, time.Second)) // issuers that failed are checked again sooner
+	tick := time.NewTicker(max(every/12, time.Second)) // short, so that issuers that failed are checked again sooner
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C: // also before the first round, so that a server in a restart loop does not check all issuers
+		case <-tick.C: // the first round also waits, so that a server in a restart loop does not check all issuers
 		}
 		if err := s.checkIssuers(ctx, every); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "check issuers", "err", err)
@@ -66,15 +66,15 @@ func (s *Service) checkIssuers(ctx context.Context, every time.Duration) error {
 	return errors.Join(group.Wait(), s.store.DropIssuers(ctx))
 }
 
-// A dueIssuer must be checked unless another replica has checked it after since.
+// A dueIssuer is an issuer that must be checked, unless another replica has checked it after the time since.
 type dueIssuer struct {
 	name  string
 	since time.Time
 }
 
-// dueIssuers returns the issuers that are due. It alternates between domains, so
-// that a domain with many unresponsive issuers hardly delays other domains. It
-// returns at most maxChecksPerDomain issuers of a domain; the rest stay due.
+// dueIssuers returns the issuers that must be checked now. It alternates between domains, so that a domain with many
+// unresponsive issuers hardly delays other domains. It returns at most maxChecksPerDomain issuers of a domain; later
+// calls return the rest.
 func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIssuer, error) {
 	rounds := make([][]dueIssuer, 1, maxChecksPerDomain)
 	count := map[issuers.QuotaKey]int{}
@@ -149,7 +149,7 @@ func (s *Service) fetchKeys(ctx context.Context, issuer string) ([]issuers.Key, 
 // A Dependence is an issuer and the identities that depend on it.
 type Dependence struct {
 	resource.IssuerState
-	Identities int // number of identities; maxCounted means that many or more
+	Identities int // number of identities; maxCounted if there are that many or more
 	Endangered []Endangered
 }
 

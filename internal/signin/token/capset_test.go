@@ -20,7 +20,7 @@ func TestCapsetText(t *testing.T) {
 		"one":     {resource.CapabilitySet("groups.list"), `"AAAAAAAAADIAAAAAAAAACA=="`},
 		"pulling": {pull, `"AAAAAAAAAH1EAgAAAAAACBAACAAAAAFk"`},
 		"none":    {resource.Capabilities{}, `"AAAAAAAAADIAAAAAAAAAAA=="`},
-		// bit 63, the last bit of one word
+		// The capability is bit 63, the last bit of one word.
 		"a border": {resource.CapabilitySet("manifest.delete"), `"AAAAAAAAAECAAAAAAAAAAA=="`},
 	}
 	for name, tt := range tests {

@@ -27,7 +27,7 @@ func (i *Issuer) Handler() http.Handler {
 
 func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 	address := func(path string) string { return strings.TrimSuffix(i.issuer, "/") + path }
-	document, _ := json.Marshal(struct { // never fails
+	document, _ := json.Marshal(struct { // json.Marshal never fails here
 		Issuer        string   `json:"issuer"`
 		Keys          string   `json:"jwks_uri"`
 		Authorization string   `json:"authorization_endpoint"`

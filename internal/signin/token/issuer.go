@@ -105,7 +105,7 @@ func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 		store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, lookups: cfg.Lookups, now: cfg.Now,
 		audiences: cfg.Audiences, algorithm: cfg.Algorithm,
 	}
-	i.verified, _ = lru.New[digest, authz.Caller](cachedTokens) // fails only for a size of 0
+	i.verified, _ = lru.New[digest, authz.Caller](cachedTokens) // lru.New fails only for a size of 0
 	if i.now == nil {
 		i.now = time.Now
 	}
@@ -130,7 +130,7 @@ type payload struct {
 	Session       string             `json:"sid,omitempty"`
 	Voucher       resource.Voucher   `json:"idp,omitempty"`
 	Caps          *capset            `json:"cap,omitempty"`
-	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // nil is not narrowed; an empty list is
+	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // nil: not narrowed; an empty list: narrowed to no group
 	Webhook       *webhook           `json:"webhook,omitempty"`
 }
 

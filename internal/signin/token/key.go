@@ -291,7 +291,7 @@ func (i *Issuer) refresh(ctx context.Context, age time.Duration) (*keys, error) 
 		i.stale.Store(true)
 	}
 	if ctx.Err() == nil {
-		i.refreshedAt = i.now() // after a response or an outage, but not if the caller has gone
+		i.refreshedAt = i.now() // set after an answer or an outage, but not if the caller has gone
 	}
 	if err == nil {
 		err = i.setKeys(stored)

@@ -95,8 +95,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// TestForgedAlgorithm presents tokens whose header names an algorithm that does not belong to
-// the key.
+// TestForgedAlgorithm checks that tokens are refused if their header names an algorithm that does not belong to the
+// key, or if another key has signed them.
 func TestForgedAlgorithm(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	i := open(t, s, token.Config{Key: secret.NewKey(), Audiences: []string{api}})
@@ -136,8 +136,7 @@ func TestForgedAlgorithm(t *testing.T) {
 	}
 }
 
-// TestPairs follows the RSA key of two replicas. It is published, rotated and removed together
-// with its signing key.
+// TestPairs checks, on two replicas, that the RSA key is published, rotated and removed together with its signing key.
 func TestPairs(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
@@ -146,7 +145,7 @@ func TestPairs(t *testing.T) {
 		claims := token.Claims{Subject: ann, Audience: []string{"cloud"}}
 		old := mint(t, mine, claims)
 		_, first := algorithmOf(t, old)
-		verified(t, theirs, old) // without an Invalidate
+		verified(t, theirs, old) // succeeds without a call of Invalidate
 		newest, err := mine.Rotate(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -169,12 +168,12 @@ func TestPairs(t *testing.T) {
 		if err != nil || len(all) != 4 {
 			t.Fatalf("keys: %v, %v", all, err)
 		}
-		for n, k := range all { // newest first, each followed by its RSA key
+		for n, k := range all { // the keys are sorted newest first, each followed by its RSA key
 			if want := n < 2; k.Signs != want || (k.Algorithm == token.RS256) != (n%2 == 1) {
 				t.Errorf("number %d of the keys: %+v", n, k)
 			}
 		}
-		if err := mine.Drop(t.Context(), first); err != nil { // by the id of the RSA key
+		if err := mine.Drop(t.Context(), first); err != nil { // the id of the RSA key removes both keys
 			t.Fatal(err)
 		}
 		theirs.Invalidate()
@@ -195,8 +194,8 @@ func TestPairs(t *testing.T) {
 	})
 }
 
-// TestLateFirstPair creates the first RSA key a day after the installation. It is published before it
-// signs, because verifiers may have cached the keys without it.
+// TestLateFirstPair: if the first RSA key is created a day after the installation, it is published before it signs,
+// because verifiers may have cached the keys without it.
 func TestLateFirstPair(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	c := &clock{at: noon}

@@ -159,9 +159,8 @@ func (i *Issuer) Drop(ctx context.Context, id string) error {
 	return i.load(ctx)
 }
 
-// Run maintains the keys until ctx ends. It reads the keys regularly, replaces the
-// newest key when it is old, creates its RSA key, and removes keys that have signed
-// no valid token.
+// Run maintains the keys until ctx ends. It reads the keys regularly, replaces the newest key when it is old, creates
+// its RSA key, and removes old keys when none of their tokens can be valid any longer.
 func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(rotateCheck)
 	defer tick.Stop()

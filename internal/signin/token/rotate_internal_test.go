@@ -58,7 +58,7 @@ func (s *schedule) tend() {
 	}
 }
 
-// atOnce runs f on both replicas, repeatedly and at the same time.
+// atOnce maintains the keys on both replicas several times, all at the same time.
 func (s *schedule) atOnce() {
 	s.t.Helper()
 	var group sync.WaitGroup

@@ -89,7 +89,7 @@ func TestRotation(t *testing.T) {
 		}
 		theirs.Invalidate()
 		for name, i := range map[string]*token.Issuer{"the one that dropped it": mine, "the other": theirs} {
-			// although the token is cached
+			// The token is void although it is cached.
 			if _, err := i.Verify(t.Context(), old, "a"); !errors.Is(err, fault.Unauthenticated) {
 				t.Errorf("a token of a dropped key is good at %s: %v", name, err)
 			}
@@ -103,7 +103,7 @@ func TestRotation(t *testing.T) {
 		if err := mine.Drop(t.Context(), first); !errors.Is(err, fault.NotFound) {
 			t.Errorf("dropped again: %v", err)
 		}
-		if err := mine.Drop(t.Context(), second); err != nil { // the last key; another one is created first
+		if err := mine.Drop(t.Context(), second); err != nil { // this is the last key, so another one is created first
 			t.Fatal(err)
 		}
 		theirs.Invalidate()

@@ -20,7 +20,7 @@ const (
 	testKeysPath  = "/jwks"
 	testTokenPath = "/token"
 	testTokenLife = time.Hour
-	maxTestClaims = 64 << 10 // bytes
+	maxTestClaims = 64 << 10 // largest request body in bytes
 )
 
 // presetsJSON contains the claims of workload tokens from well-known issuers, for a

@@ -65,7 +65,7 @@ func mintTest(t *testing.T, i *token.TestIssuer, body string) map[string]any {
 func TestTestIssuerMints(t *testing.T) {
 	tests := map[string]struct {
 		body string
-		want map[string]any // in addition to the common claims
+		want map[string]any // expected claims besides the common claims
 	}{
 		"nothing asked": {`{}`, map[string]any{"sub": "test"}},
 		"claims": {

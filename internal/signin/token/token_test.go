@@ -211,7 +211,7 @@ func TestMintRefuses(t *testing.T) {
 type forger struct {
 	t      testing.TB
 	public jose.JSONWebKey   // public key of the issuer
-	key    *ecdsa.PrivateKey // private key of the issuer, for tokens that only their claims make invalid
+	key    *ecdsa.PrivateKey // private key of the issuer, for tokens in which only the claims are invalid
 	claims map[string]any    // claims of a valid token
 }
 
@@ -547,11 +547,11 @@ func TestUnknownKeysAreLookedUpOnceASecond(t *testing.T) {
 			t.Errorf("error = %v, want %v", err, want)
 		}
 	}
-	verify(fault.Unauthenticated) // reads the store
+	verify(fault.Unauthenticated) // this call reads the store
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	verify(fault.Unauthenticated) // does not read the store, which is closed
+	verify(fault.Unauthenticated) // this call does not read the store, which is closed
 	c.set(noon.Add(999 * time.Millisecond))
 	verify(fault.Unauthenticated)
 	c.set(noon.Add(time.Second))
@@ -572,7 +572,8 @@ func FuzzVerify(f *testing.F) {
 		if err == nil {
 			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour),
 				Audience: []string{api}}); !cmp.Equal(want, caller) {
-				// Base64 and ECDSA allow other texts of a valid token.
+				// Another text than the valid token may be accepted, because Base64 and ECDSA allow several texts of
+				// one token. The caller must be the same.
 				t.Fatalf("%q is accepted as %+v", raw, caller)
 			}
 			return

@@ -20,21 +20,19 @@ import (
 )
 
 const (
-	maxToken           = 16 << 10         // bytes
-	leeway             = 30 * time.Second // for differing clocks; does not apply to expiry
+	maxToken           = 16 << 10         // largest token in bytes
+	leeway             = 30 * time.Second // tolerance for differing clocks; does not apply to expiry
 	minRefreshInterval = time.Second      // shortest time between two reads of the store because of unknown key ids
 )
 
 // A digest identifies a token and the audience for which it was verified.
 type digest [sha256.Size]byte
 
-// Verify returns the caller of a token. The token must be issued by this issuer, for
-// the audience, and be valid now. Otherwise Verify returns fault.Unauthenticated with
-// the reason, which contains nothing of the token.
+// Verify returns the caller of a token. The token must be issued by this issuer, for the audience, and be valid now.
+// Otherwise Verify returns fault.Unauthenticated with the reason, which contains no part of the token.
 //
-// A valid token is cached until it expires, because checking a signature takes many
-// times as long as the rest of a small request. The result shares memory with the
-// cache and must not be modified.
+// A valid token is cached until it expires, because checking a signature takes many times as long as the rest of a
+// small request. The result shares memory with the cache and must not be modified.
 func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller, error) {
 	switch {
 	case raw == "":
@@ -67,9 +65,8 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	return c, nil
 }
 
-// Authenticate returns the caller of a token, as Verify does, unless the token was
-// revoked. It returns fault.Unavailable if the checker cannot determine whether it
-// was.
+// Authenticate returns the caller of a token, as Verify does, unless the token was revoked. It returns
+// fault.Unavailable if the checker cannot determine whether the token was revoked.
 func (i *Issuer) Authenticate(
 	ctx context.Context, raw, audience string, checker *authz.Checker,
 ) (_ authz.Caller, err error) {
@@ -117,7 +114,7 @@ func refused(why string) error { return fault.New(fault.Unauthenticated, "Unauth
 func digestOf(raw, audience string) digest {
 	b := make([]byte, 0, 2048) // does not escape to the heap for tokens of usual size
 	b = append(b, raw...)
-	b = append(b, 0) // never part of a valid token
+	b = append(b, 0) // a separator that is never part of a valid token
 	return sha256.Sum256(append(b, audience...))
 }
 
