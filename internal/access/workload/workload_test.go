@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The file has no unknown keys, and every template and list names fields of its platform.
+// TestPlatformsAreValid: platforms.json has no unknown keys, and every template and list in it names fields of its
+// platform.
 func TestPlatformsAreValid(t *testing.T) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

@@ -38,9 +38,8 @@ func (x *site) activities(t *testing.T, kinds ...resource.EventType) (all []entr
 	return all
 }
 
-// Fourteen wrong passwords, the right password, and all later actions of the owner are in the
-// audit log of the organization and in the log of the server, with the person, the method and
-// the network address.
+// TestSignInsLeaveTraces: fourteen wrong passwords, the right password, and all later actions of the owner are in the
+// audit log of the organization and in the log of the server, with the person, the method and the network address.
 func TestSignInsLeaveTraces(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -110,9 +109,8 @@ func TestSignInsLeaveTraces(t *testing.T) {
 	})
 }
 
-// The text that a stranger types as the e-mail address may be a password, so it is neither in
-// the audit log nor in the log of the server. Only the named organization learns about the
-// attempt.
+// TestTypedNamesStayOut: the text that a stranger types as the e-mail address may be a password, so it is neither in
+// the audit log nor in the log of the server. Only the named organization learns about the attempt.
 func TestTypedNamesStayOut(t *testing.T) {
 	x := sqlite(t)
 	const typed = "hunter2-is-my-password"
@@ -140,9 +138,8 @@ func TestTypedNamesStayOut(t *testing.T) {
 	}
 }
 
-// An organization that creates an account with the e-mail address of a stranger learns that a
-// password was tried, but not the network address. It learns nothing about sign-ins to other
-// organizations.
+// TestAttackWatchedAddress: an organization that creates an account with the e-mail address of a stranger learns that a
+// password was tried, but not the network address. It learns nothing about sign-ins to other organizations.
 func TestAttackWatchedAddress(t *testing.T) {
 	x := sqlite(t)
 	other, squatted := x.second(t, "evil")
@@ -170,8 +167,8 @@ func TestAttackWatchedAddress(t *testing.T) {
 
 var requestShown = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// Every request id on an error page is in the log. Many error pages of a stranger have no ids
-// and do not fill the log.
+// TestErrorPagesAreLogged: every request id on an error page is in the log. If a stranger causes many error pages,
+// further pages have no id and are not logged.
 func TestErrorPagesAreLogged(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

@@ -59,8 +59,8 @@ func (b *browser) set(cookies []*http.Cookie) {
 	b.Jar.SetCookies(must[*url.URL](b.t)(url.Parse(b.x.url)), cookies)
 }
 
-// A registration ceremony belongs to one account and one session. It expires after 15
-// minutes, so that a person who has typed the password once cannot add passkeys forever.
+// TestRegistrationCrossed: a registration ceremony belongs to one account and one session. It expires after 15 minutes,
+// so that a person who has typed the password once cannot add passkeys forever.
 func TestRegistrationCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -90,8 +90,8 @@ func TestRegistrationCrossed(t *testing.T) {
 	}
 }
 
-// A registration is not accepted as an assertion, and an assertion not as a registration. A
-// response is valid only in its own flow.
+// TestPasskeyCrossed: a registration is not accepted as an assertion, and an assertion is not accepted as a
+// registration. A response is valid only in its own flow.
 func TestPasskeyCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -174,8 +174,8 @@ func (b *browser) setUpTOTP() (secret string) {
 	return secret
 }
 
-// A one-time password is valid only for the account whose password was right,
-// and a secret shown in one session cannot be enabled in another.
+// TestTOTPCrossed: a one-time password is valid only for the account whose password was right, and a secret that one
+// session has shown cannot be enabled in another session.
 func TestTOTPCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -210,8 +210,8 @@ func TestTOTPCrossed(t *testing.T) {
 	}
 }
 
-// A flow in which the old password was right cannot be finished with a second
-// factor after the password was changed.
+// TestHalfwayAfterChange: a flow in which the old password was right cannot be finished with a second factor after the
+// password was changed.
 func TestHalfwayAfterChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, x *site, owner *browser){
 		"was changed": func(t *testing.T, x *site, owner *browser) {
@@ -264,7 +264,7 @@ func TestHalfwayAfterChange(t *testing.T) {
 	}
 }
 
-// Wrong guesses of passwords do not block passkeys.
+// TestPasskeyAfterGuesses: wrong guesses of passwords do not block passkeys.
 func TestPasskeyAfterGuesses(t *testing.T) {
 	x := sqlite(t)
 	d := x.authenticator(t)
@@ -282,8 +282,7 @@ func TestPasskeyAfterGuesses(t *testing.T) {
 	}
 }
 
-// A person who is signed in can change the password in spite of wrong guesses on the sign-in
-// page.
+// TestGuessesOutside: a person who is signed in can change the password in spite of wrong guesses on the sign-in page.
 func TestGuessesOutside(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)
@@ -298,7 +297,7 @@ func TestGuessesOutside(t *testing.T) {
 	}
 }
 
-// A change of credentials requires the password. A session is not enough.
+// TestOpenBrowser: a change of credentials requires the password. A session is not enough.
 func TestOpenBrowser(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)

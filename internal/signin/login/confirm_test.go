@@ -55,9 +55,9 @@ func form(fields ...string) url.Values {
 	return all
 }
 
-// The consent page shows which program requests the sign-in, its address, the time of the
-// request, the permissions and life of its token, and the account that would approve it. A
-// person who got a code or an address from an attacker can notice it.
+// TestConfirmationTells: the consent page shows which program requests the sign-in, its address, the time of the
+// request, the permissions and life of its token, and the account that would approve it. A person who got a code or an
+// address from an attacker can notice the attack.
 func TestConfirmationTells(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -111,7 +111,7 @@ func TestConfirmationTells(t *testing.T) {
 	}
 }
 
-// A device gets exactly the permissions that the page has shown.
+// TestDeviceIsNarrowed: a device gets exactly the permissions that the page has shown.
 func TestDeviceIsNarrowed(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -132,8 +132,8 @@ func TestDeviceIsNarrowed(t *testing.T) {
 	}
 }
 
-// A device code is decided once, only in the browser that showed the page, and only for that
-// device.
+// TestDeviceCrossed: a person can decide on a device code only once, only in the browser that showed the page, and only
+// for that device.
 func TestDeviceCrossed(t *testing.T) {
 	x := sqlite(t)
 	b, attacker := x.browser(t), x.browser(t)
@@ -165,7 +165,7 @@ func TestDeviceCrossed(t *testing.T) {
 	}
 }
 
-// If another person has signed in in another window of the same browser, they cannot submit
+// TestConfirmationOfAnother: if another person has signed in in another window of the same browser, they cannot submit
 // the consent page that was shown to the first person.
 func TestConfirmationOfAnother(t *testing.T) {
 	x := sqlite(t)

@@ -58,7 +58,7 @@ func TestOpenRedirect(t *testing.T) {
 	}
 }
 
-// A response replaces parameters of the same name in the redirect address.
+// TestCallbackParameters: the response to a program replaces the parameters of the same name in the redirect address.
 func TestCallbackParameters(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -176,8 +176,7 @@ func (b *browser) ask(idp resource.IdentityProvider) string {
 	return a.location
 }
 
-// Following a response that belongs to another person's sign-in does not sign
-// in as that person.
+// TestLoginCSRF: following a response that belongs to another person's sign-in does not sign in as that person.
 func TestLoginCSRF(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -203,7 +202,7 @@ func TestLoginCSRF(t *testing.T) {
 	}
 }
 
-// A code stolen from one sign-in cannot be used in another, whether or not the
+// TestCodeInjection: a code that was stolen from one sign-in cannot be used in another sign-in, whether or not the
 // provider checks PKCE.
 func TestCodeInjection(t *testing.T) {
 	for _, lax := range []bool{false, true} {
@@ -225,7 +224,7 @@ func TestCodeInjection(t *testing.T) {
 	}
 }
 
-// An ID token that does not match the access token is refused.
+// TestTokenInjection: an ID token that does not match the access token is refused.
 func TestTokenInjection(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -244,7 +243,7 @@ func TestTokenInjection(t *testing.T) {
 // issues.
 var upstreamHash = fmt.Sprintf("%x", sha256.Sum256([]byte("upstream-token")))[:32]
 
-// The response of one provider is not accepted as the response of another.
+// TestMixUp: the response of one provider is not accepted as the response of another provider.
 func TestMixUp(t *testing.T) {
 	x := sqlite(t)
 	honest, evil := newProvider(t), newProvider(t)
@@ -289,8 +288,7 @@ func lastSegment(uid resource.UID) string {
 	return string(uid)[strings.LastIndexByte(string(uid), '/')+1:]
 }
 
-// Each code or response that is valid once is refused the second time, also by another
-// replica.
+// TestReplay: if a code or response is valid once, its second use is refused, also by another replica.
 func TestReplay(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -369,7 +367,7 @@ func (x *site) redeem(t *testing.T, fields ...string) (status int, body string) 
 	return a.status, a.body
 }
 
-// Using an authorization code again ends the session that it started.
+// TestReplayOfCode: the second use of an authorization code ends the session that the first use started.
 func TestReplayOfCode(t *testing.T) {
 	x := sqlite(t)
 	handed := func() string {
@@ -450,8 +448,8 @@ func TestClickjacking(t *testing.T) {
 	}
 }
 
-// The page is the same for an unknown address and for a wrong password.
-// password_internal_test.go checks that it also takes the same time.
+// TestEnumerationByText: the page is the same for an unknown address and for a wrong password.
+// password_internal_test.go checks that the response also takes the same time.
 func TestEnumerationByText(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -504,7 +502,7 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// If a code that is valid once is used twice at the same time, one use succeeds.
+// TestRacedHandOff: if a code that is valid once is used twice at the same time, exactly one use succeeds.
 func TestRacedHandOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -530,7 +528,7 @@ func TestRacedHandOff(t *testing.T) {
 	})
 }
 
-// A browser that is signed in delivers no token without consent.
+// TestNothingWithoutAsking: a browser that is signed in delivers no token without consent.
 func TestNothingWithoutAsking(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -545,7 +543,7 @@ func TestNothingWithoutAsking(t *testing.T) {
 	}
 }
 
-// No secret is logged or appears in an address.
+// TestSecretsStayOut: no secret is logged or appears in an address.
 func TestSecretsStayOut(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -574,7 +572,7 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
-// The owner of an invite learns why it cannot be used, and nobody else does.
+// TestInvites: a person who has the code of an invite learns why the invite cannot be used, and nobody else does.
 func TestInvites(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -647,7 +645,7 @@ func TestInvites(t *testing.T) {
 	})
 }
 
-// An issuer that the operator does not trust cannot verify e-mail addresses for an
+// TestInviteOfStrangeIssuer: an issuer that the operator does not trust cannot verify e-mail addresses for an
 // organization.
 func TestInviteOfStrangeIssuer(t *testing.T) {
 	x := sqlite(t)
@@ -663,8 +661,8 @@ func TestInviteOfStrangeIssuer(t *testing.T) {
 	}
 }
 
-// Cookies cannot be read by scripts, are not sent with forms of other sites,
-// and over https cannot be set by other hosts or intercepted.
+// TestCookies: cookies cannot be read by scripts, are not sent with forms of other sites, and over https cannot be set
+// by other hosts or intercepted.
 func TestCookies(t *testing.T) {
 	x := sqlite(t)
 	cfg := login.Config{Issuer: "https://holdfast.test", BaseURL: x.url, Key: x.key, Now: x.clock.now}
@@ -718,8 +716,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Guesses are also limited after the sign-in: guesses of the password that every change
-// requires, and guesses of the code of a new app.
+// TestBruteForceInside: after the sign-in, guesses of the password that every change requires and guesses of the code
+// of a new authenticator app are limited, too.
 func TestBruteForceInside(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -755,7 +753,7 @@ func TestBruteForceInside(t *testing.T) {
 	}
 }
 
-// Only a limited number of devices of one network can wait.
+// TestManyDevices: only a limited number of devices in one network can wait for a decision.
 func TestManyDevices(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

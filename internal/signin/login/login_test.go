@@ -117,7 +117,8 @@ func (x *site) unbind(t *testing.T, identity resource.UID) error {
 	return nil
 }
 
-// A mapping removes neither a role that was given manually nor the last owner.
+// TestMappingsLeaveAlone: if a person leaves an external group, the mapping of the group removes neither a role that
+// was given manually nor the role of the last owner.
 func TestMappingsLeaveAlone(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -388,7 +389,7 @@ func TestTOTP(t *testing.T) {
 	}
 }
 
-// A one-time link sets the password once and ends the previous sessions.
+// TestLink: a one-time link sets the password once and ends the previous sessions.
 func TestLink(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -435,8 +436,8 @@ func TestLink(t *testing.T) {
 	})
 }
 
-// Local accounts can be switched off only after an owner has signed in with a provider, so
-// that the owners are never locked out.
+// TestSwitchOff: local accounts can be switched off only after an owner has signed in with a provider, so that the
+// owners are never locked out.
 func TestSwitchOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -523,7 +524,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// An invite creates an account, or admits the owner of an existing account.
+// TestJoin: an invite creates an account, or admits the owner of an existing account.
 func TestJoin(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -623,7 +624,7 @@ func TestBadStarts(t *testing.T) {
 	}
 }
 
-// A thousand people can start to sign in at the same time.
+// TestManyStarts: a thousand people can start to sign in at the same time.
 func TestManyStarts(t *testing.T) {
 	x := sqlite(t)
 	client := x.browser(t).Client

@@ -23,8 +23,8 @@ func changed(t *testing.T, address, path string, values url.Values) string {
 	return u.String()
 }
 
-// A browser uses two providers at the same time in two windows. No part of the response of one
-// provider can be used in the sign-in with the other, and both sign-ins finish.
+// TestTwoProviders: if a browser uses two providers at the same time in two windows, no part of the response of one
+// provider can be used in the sign-in with the other provider, and both sign-ins finish.
 func TestTwoProviders(t *testing.T) {
 	for name, tt := range map[string]struct{ lax, shared bool }{
 		"that look at challenges":           {false, false},
@@ -88,8 +88,8 @@ func TestTwoProviders(t *testing.T) {
 	}
 }
 
-// Two providers with the same issuer and different clients are separate. A token for one
-// client is not accepted for the other.
+// TestTwoClientsOfAnIssuer: if two providers have the same issuer and different clients, a token for one client is not
+// accepted for the other.
 func TestTwoClientsOfAnIssuer(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -113,12 +113,13 @@ func shared(i *resource.IdentityProvider) { i.SharedRedirect = true }
 // public removes the secret of our client at a provider.
 func public(i *resource.IdentityProvider) { i.OIDC.ClientSecret = resource.Secret{} }
 
-// An attacker owns an organization and its provider. The attacker starts a sign-in with the
-// victim's provider, and makes the victim start a sign-in with the attacker's provider. The
-// attacker's provider redirects the victim's browser to the victim's provider, with the
-// challenge and nonce of the attacker's sign-in and the state of the victim's sign-in. The
-// code of the victim's provider then arrives as the response of the attacker's provider. The
-// attacker uses the code in the sign-in with that challenge and nonce.
+// TestMixUpAtTheSharedAddress: an attacker owns an organization and its provider. The attacker starts a sign-in with
+// the victim's provider, and makes the victim start a sign-in with the attacker's provider. The attacker's provider
+// redirects the victim's browser to the victim's provider, with the challenge and nonce of the attacker's sign-in and
+// the state of the victim's sign-in. The code of the victim's provider then arrives as the response of the attacker's
+// provider. The attacker uses the code in the sign-in with that challenge and nonce.
+//
+// The attack fails: nobody is signed in, and the code is not redeemed.
 func TestMixUpAtTheSharedAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(*resource.IdentityProvider)

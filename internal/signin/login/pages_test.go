@@ -29,8 +29,8 @@ func (b *browser) offers(target string) (all []string) {
 	return all
 }
 
-// The sign-in page offers the last provider of the browser first, unless the provider is
-// disabled. In another browser, a person must name the organization to see its providers.
+// TestLastProvider: the sign-in page offers the last provider of the browser first, unless the provider is disabled. In
+// another browser, a person must name the organization to see its providers.
 func TestLastProvider(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -103,8 +103,8 @@ func withCookies(b *browser, cookies []*http.Cookie) *browser {
 	return b
 }
 
-// A new member of a group sees their permissions there. The page shows only roles of the
-// person, whatever group its address names.
+// TestWelcome: a new member of a group sees their permissions there. The page shows only roles that the person holds,
+// whatever group its address names.
 func TestWelcome(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -152,8 +152,8 @@ func TestWelcome(t *testing.T) {
 	})
 }
 
-// The account page lists the roles of a person and their origin. Roles in an organization
-// that the person has not joined come last and say so.
+// TestAccountRoles: the account page lists the roles of a person and their origin. Roles in an organization that the
+// person has not joined come last, with a note.
 func TestAccountRoles(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -209,7 +209,7 @@ func TestAccountRoles(t *testing.T) {
 	}
 }
 
-// Recovery codes can be downloaded from the page. The page is not cached.
+// TestRecoveryFile: recovery codes can be downloaded from the page. The page is not cached.
 func TestRecoveryFile(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -224,8 +224,8 @@ func TestRecoveryFile(t *testing.T) {
 	}
 }
 
-// The page for the user code of a device shows the typed text again. It shows only the
-// letters of a code from an address.
+// TestDeviceEcho: the page for the user code of a device shows the typed text again. If the code is in the address of
+// the page, the page shows only its letters.
 func TestDeviceEcho(t *testing.T) {
 	x := sqlite(t)
 	for typed, want := range map[string]string{

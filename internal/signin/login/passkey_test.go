@@ -180,7 +180,7 @@ func TestPasskeys(t *testing.T) {
 	}
 }
 
-// A response that the authenticator has not made for this challenge is refused.
+// TestPasskeyAttacks: a response is refused if the authenticator has not made it for this challenge.
 func TestPasskeyAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -235,7 +235,7 @@ func TestPasskeyAttacks(t *testing.T) {
 	}
 }
 
-// A passkey as a second factor must belong to the account whose password was
+// TestPasskeyOfAnother: a passkey is accepted as a second factor only if it belongs to the account whose password was
 // right.
 func TestPasskeyOfAnother(t *testing.T) {
 	x := sqlite(t)
@@ -263,8 +263,8 @@ func TestPasskeyOfAnother(t *testing.T) {
 	}
 }
 
-// A passkey is added only by a page of the session, only by the authenticator of the
-// ceremony, and once.
+// TestPasskeyForeign: a passkey is added only by a page of the session, only with the response to the challenge of the
+// ceremony, and only once.
 func TestPasskeyForeign(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// The response waits for the hasher whether or not there is an account with the address.
+// TestEnumerationByTimeOfAddress: the response waits for the hasher whether or not there is an account with the
+// address.
 func TestEnumerationByTimeOfAddress(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	g := resource.Group{UID: resource.NewRoot(), Name: "acme"}
@@ -42,8 +43,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	}
 }
 
-// A password is compared with the same number of hashes, however many accounts
-// an address has.
+// TestEnumerationByNumber: a password is compared with the same number of hashes, however many accounts an address has.
 func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: admission.New(db.DB),

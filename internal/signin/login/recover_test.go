@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// The link of an owner who is locked out removes the other factors of the account, because
-// the owner may have lost them. It also allows local accounts again, because the provider may
-// be lost.
+// TestRecoverOwner: a recovery link for an owner who is locked out removes the other factors of the account, because
+// the owner may have lost them. It also allows local accounts again, because the provider may be lost.
 func TestRecoverOwner(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -56,8 +55,8 @@ func TestRecoverOwner(t *testing.T) {
 	})
 }
 
-// If the choice of the owner is not clear, RecoverOwner returns an error that says what to
-// do, and creates nothing.
+// TestRecoverOwnerAsks: if the choice of the owner is not clear, RecoverOwner returns an error that says what to do,
+// and creates nothing.
 func TestRecoverOwnerAsks(t *testing.T) {
 	x := open(t, storetest.Open(t, storetest.SQLite(t)))
 	org := x.org

@@ -101,7 +101,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// Creating new codes requires the password. Only new codes void the old ones.
+// TestRecoveryAnew: a person must enter the password to create new recovery codes. The old codes are void when there
+// are new codes or when the authenticator app is removed.
 func TestRecoveryAnew(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -136,8 +137,7 @@ func TestRecoveryAnew(t *testing.T) {
 	}
 }
 
-// A code does not sign in without the password or to another account, and guesses are
-// limited.
+// TestRecoveryAttacks: a code does not sign in without the password or to another account, and guesses are limited.
 func TestRecoveryAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -191,7 +191,7 @@ func TestRecoveryAttacks(t *testing.T) {
 	}
 }
 
-// One of many concurrent uses of a code succeeds.
+// TestRacedRecovery: if a recovery code is used many times at the same time, exactly one use succeeds.
 func TestRacedRecovery(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

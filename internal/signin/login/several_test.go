@@ -28,9 +28,8 @@ func (x *site) second(t *testing.T, name string) (resource.Group, resource.Accou
 
 var accountField = regexp.MustCompile(`name="account" value="([^"]+)">([^<]+)<`)
 
-// A person with the same password in two organizations must choose one, but only after the
-// password was right. They need not choose if they name the organization or return in the
-// same browser.
+// TestSeveralAccounts: a person with the same password in two organizations must choose one account, but only after the
+// password was right. They need not choose if they name the organization or return in the same browser.
 func TestSeveralAccounts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -68,7 +67,7 @@ func TestSeveralAccounts(t *testing.T) {
 	})
 }
 
-// The chosen account decides which second factor is required.
+// TestSeveralAccountsFactor: the chosen account decides which second factor is required.
 func TestSeveralAccountsFactor(t *testing.T) {
 	x := sqlite(t)
 	_, other := x.second(t, "other")

@@ -34,8 +34,8 @@ func TestPasswordHash(t *testing.T) {
 	}
 }
 
-// The password of an unknown address is hashed too, because otherwise the response would be
-// faster.
+// TestEnumerationByTime: the password is hashed even if the e-mail address is unknown, because otherwise the response
+// would be faster.
 func TestEnumerationByTime(t *testing.T) {
 	h := NewHasher(1)
 	h.slots <- struct{}{} // the hasher is busy
@@ -54,7 +54,7 @@ func TestEnumerationByTime(t *testing.T) {
 	}
 }
 
-// Only a few passwords are hashed at the same time, some wait, and further ones are refused.
+// TestHashingIsBounded: only a few passwords are hashed at the same time. Some wait, and the others are refused.
 func TestHashingIsBounded(t *testing.T) {
 	h := NewHasher(2)
 	var now, most, away atomic.Int64
@@ -82,7 +82,7 @@ func TestHashingIsBounded(t *testing.T) {
 	}
 }
 
-// One network cannot fill the queue of the hasher.
+// TestHashingIsFair: one network cannot fill the queue of the hasher.
 func TestHashingIsFair(t *testing.T) {
 	h := NewHasher(1)
 	h.slots <- struct{}{} // the hasher is busy

@@ -12,8 +12,8 @@ import (
 	"github.com/ccojocar/zxcvbn-go/frequency"
 )
 
-// Passwords that are easy to guess are refused with the reason. Long passwords do not take
-// long to estimate.
+// TestPasswordsThatAreGuessed: passwords that are easy to guess are refused with the reason. The estimate of a long
+// password does not take long.
 func TestPasswordsThatAreGuessed(t *testing.T) {
 	tests := map[string]bool{
 		"password1234": false, "Password1234!": false, "qwertyuiop12": false, "123456789012": false,
@@ -39,8 +39,9 @@ func TestPasswordsThatAreGuessed(t *testing.T) {
 	}
 }
 
-// Every password that zxcvbn refuses is refused. The test uses passwords of common words, names and keys, combined as
-// people combine them. This package may refuse more passwords, because zxcvbn misses dates at the end of a password.
+// TestStrengthIsThatOfZxcvbn: every password that zxcvbn refuses is refused. The test uses passwords of common words,
+// names and keys, combined as people combine them. This package may refuse more passwords, because zxcvbn misses dates
+// at the end of a password.
 func TestStrengthIsThatOfZxcvbn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	known := []string{"holdfast", "olga@acme.example", "olga"}
@@ -80,8 +81,8 @@ func likelyPassword(r *rand.Rand) string {
 	return b.String()
 }
 
-// A process that checks no password reads no word list. Only tests may import the packages of zxcvbn that read them
-// when a process starts.
+// TestWordsAreReadWhenNeeded: a process that checks no password reads no word list. Only tests may import the packages
+// of zxcvbn that read word lists when a process starts.
 func TestWordsAreReadWhenNeeded(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../../cmd/holdfastd").Output()
 	if err != nil {

@@ -32,8 +32,8 @@ func newLimited(t *testing.T) *limited {
 	return l
 }
 
-// If a client tries many accounts from one network, it must wait, whatever address of the network it uses. Clients in
-// other networks need not wait.
+// TestLimitOfAddresses: if a client tries many accounts from one network, it must wait, whatever address of the network
+// it uses. Clients in other networks need not wait.
 func TestLimitOfAddresses(t *testing.T) {
 	s := newLimited(t)
 	for i := range PerAddress {
@@ -56,8 +56,8 @@ func TestLimitOfAddresses(t *testing.T) {
 	}
 }
 
-// Delays of attempts at one account grow, and no network waits longer than a
-// window. A successful attempt does not count.
+// TestDelayGrows: the delays between attempts at one account grow, and no network waits longer than a window. A
+// successful attempt does not count.
 func TestDelayGrows(t *testing.T) {
 	s := newLimited(t)
 	n := 0
@@ -97,7 +97,7 @@ func TestDelayGrows(t *testing.T) {
 	}
 }
 
-// A browser that has signed in to an account has a few additional attempts, for that account
+// TestLimitOfKnownBrowsers: a browser that has signed in to an account has a few additional attempts, for that account
 // only.
 func TestLimitOfKnownBrowsers(t *testing.T) {
 	s := newLimited(t)
@@ -122,8 +122,7 @@ func TestLimitOfKnownBrowsers(t *testing.T) {
 	}
 }
 
-// A counter takes the same memory for a name of any length, and none after a successful
-// attempt.
+// TestLimitsForget: a counter takes the same memory for a name of any length, and none after a successful attempt.
 func TestLimitsForget(t *testing.T) {
 	s := newLimited(t)
 	got, _ := s.AcquireAttempt(from("192.0.2.1"), strings.Repeat("x", 1<<20), nil)

@@ -182,7 +182,7 @@ func TestRotationAtOnce(t *testing.T) {
 	})
 }
 
-// Without a schedule no key is replaced, and the only one is never removed.
+// TestNoRotation: without a schedule, no key is replaced, and the only key is never removed.
 func TestNoRotation(t *testing.T) {
 	s := newSchedule(t, storetest.Open(t, storetest.SQLite(t)), 0)
 	before, _ := s.keys()
