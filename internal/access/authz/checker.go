@@ -34,13 +34,13 @@ type Checker struct {
 	index   *index
 	revoked map[resource.UID]time.Time // by identity or session; tokens that were issued up to this time are void
 
-	changed []func(identity resource.UID) // set before the first change
+	changed []func(identity resource.UID) // callbacks of OnChange; set before the first change
 
 	recording bool // whether the use of grants is recorded; set before use
 
 	follow follower
-	behind atomic.Bool // a committed local change could not be read
-	shared bool        // other processes may write to the database
+	behind atomic.Bool // whether this process has committed a change that it could not read
+	shared bool        // whether other processes may write to the database
 }
 
 // A Grant is a role that an identity holds on a group, with the capabilities of the role.

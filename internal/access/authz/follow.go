@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	pollEvery = 500 * time.Millisecond // short enough that slow answers still arrive within a lease
+	pollEvery = 500 * time.Millisecond // short, so that even a slow answer arrives before the lease expires
 	askLimit  = 2 * time.Second        // timeout of a query for the newest revision
 	readLimit = time.Minute            // timeout of reading changes, in the worst case all grants
 
@@ -39,11 +39,11 @@ type follower struct {
 	// store.DB.History when applied was read: revisions can only be compared within one history of the database. The
 	// holder of sem writes it.
 	history atomic.Int64
-	lease   replica.Lease // while it is valid, writers on other replicas wait for this index
+	lease   replica.Lease // while the lease is valid, writers on other replicas wait for this index
 
 	// The remaining fields are guarded by sem.
 	failed          time.Time // time of the last failed attempt; zero after a success
-	failure         error     // error of that attempt
+	failure         error     // error of the last failed attempt
 	revocationsRead time.Time
 	pruned          time.Time
 }
@@ -56,7 +56,7 @@ func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error)
 		index: newIndex(db.Clock),
 	}
 	c.follow.sem = make(chan struct{}, 1)
-	db.OnGrantChange(c.committed) // before the load, so that no change is missed
+	db.OnGrantChange(c.committed) // registered before the load, so that no change is missed
 	if err := c.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (c *Checker) committed(ctx context.Context, revision int64) {
 	}
 	defer c.unlock()
 	if c.has(revision) || !c.sameHistory() {
-		return // another goroutine has applied it, or the next check reads everything
+		return // another goroutine has applied the change, or the next check reads everything
 	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()

@@ -111,7 +111,7 @@ func TestASilentReplicaIsWaitedFor(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)
 	group, _ := organization(t, here, "acme")
-	c, ann := load(t, there), resource.NewRoot() // nothing calls its Run method
+	c, ann := load(t, there), resource.NewRoot() // nothing calls the Run method of c
 	if err := c.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
 		t.Errorf("before: error = %v, want %v", err, fault.PermissionDenied)
 	}
@@ -130,7 +130,7 @@ func TestADeletionIsRepeated(t *testing.T) {
 	group, owner := organization(t, here, "acme")
 	ann := resource.NewRoot()
 	binding := bind(t, here, ann, group)
-	c, repeats := load(t, there), load(t, here) // nothing calls their Run methods
+	c, repeats := load(t, there), load(t, here) // nothing calls the Run methods of these checkers
 	ctx, die := context.WithCancel(t.Context())
 	defer die()
 	var deleted sync.WaitGroup
@@ -178,7 +178,7 @@ func TestDatabaseAway(t *testing.T) {
 		c.later(3 * time.Second)
 		want := error(fault.Unavailable)
 		if !c.shared {
-			want = nil // SQLite has no other writers
+			want = nil // on SQLite there are no other writers, so every check is answered
 		}
 		ctx := WithCaller(t.Context(), Caller{Identity: owner})
 		if err := c.allows(t, owner, group); !errors.Is(err, want) {
@@ -203,7 +203,7 @@ func TestAChangeThatCouldNotBeReadIsReadLater(t *testing.T) {
 		c, ann := load(t, s), resource.NewRoot()
 		at, x := c.follow.applied.Load(), *c.index
 		bind(t, s, ann, group)
-		c.follow.applied.Store(at) // as if the change had not been applied
+		c.follow.applied.Store(at) // simulates that the change was not applied
 		x.identities = map[resource.UID]identityGrants{}
 		c.index = &x
 		c.behind.Store(true)
@@ -281,7 +281,7 @@ func TestChecksGoOnWhileGrantsChange(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					_, _ = c.Reach(ctx, resource.GroupsList) // for the race detector
+					_, _ = c.Reach(ctx, resource.GroupsList) // reads concurrently, for the race detector
 					c.GrantsOf(owner)
 					c.Revoked(Caller{Identity: owner, Issued: time.Now()})
 				}

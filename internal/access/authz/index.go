@@ -23,7 +23,7 @@ type index struct {
 	identities map[resource.UID]identityGrants
 	groups     interner
 	roles      interner
-	allowed    []resource.Capabilities // by role number
+	allowed    []resource.Capabilities // capabilities of the roles, by role number
 
 	uses *useLog
 
@@ -65,7 +65,7 @@ func keyOf(uid resource.UID) uint32 {
 	key := uint32(0)
 	for i := max(0, len(uid)-8); i < len(uid); i++ {
 		c := uid[i]
-		key = key<<4 | uint32(c&15+9*(c>>6)) // '0' is 0x30, 'a' is 0x61
+		key = key<<4 | uint32(c&15+9*(c>>6)) // value of a hexadecimal digit; '0' is 0x30, 'a' is 0x61
 	}
 	return key
 }
@@ -119,7 +119,7 @@ func (x *index) check(
 		left &^= 1 << (d - 1)
 		group := target.Ancestor(d)
 		if len(group) < len(target) && target[len(group)] != '/' {
-			continue // not a UID
+			continue // target is not a UID
 		}
 		key := keyOf(group)
 		for k := first(h.grants, key); k < len(h.grants) && h.grants[k].key == key; k++ {
@@ -187,7 +187,7 @@ func (x *index) hasRolesOf(grants []iamdb.Grant) bool {
 // setGrants replaces all grants of an identity.
 func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	before := x.identities[identity]
-	x.collectUses(identity) // before the positions of its grants change
+	x.collectUses(identity) // must run before the positions of the identity's grants change
 	packed := make([]heldGrant, 0, len(grants))
 	for _, g := range grants {
 		packed = append(packed, heldGrant{grant: x.intern(g)})
@@ -271,7 +271,7 @@ func (x *index) sort() {
 // An interner assigns numbers to UIDs. It reuses the numbers of UIDs that were removed.
 type interner struct {
 	ids  map[resource.UID]uint32
-	uids []resource.UID // by number
+	uids []resource.UID // UIDs by their numbers
 	refs []uint32       // number of grants that refer to a UID, by number of the UID
 	free []uint32       // numbers that can be reused
 }

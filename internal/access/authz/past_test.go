@@ -24,7 +24,7 @@ import (
 type snapshot struct {
 	at     int64
 	grants []iamdb.Grant
-	uids   map[resource.UID]iamdb.Grant // by binding
+	uids   map[resource.UID]iamdb.Grant // grants by the UIDs of their bindings
 	roles  map[resource.UID]resource.Capabilities
 }
 
@@ -312,7 +312,7 @@ func TestPastIsFinal(t *testing.T) {
 		for ctx.Err() == nil {
 			at := clockOf(t, s).Add(-time.Millisecond)
 			if err := s.RequirePast(t.Context(), "as_of", at); errors.Is(err, fault.InvalidArgument) {
-				continue // both are in the same millisecond
+				continue // RequirePast ran in the same millisecond, so the time is not in the past yet
 			} else if err != nil {
 				t.Fatal(err)
 			}

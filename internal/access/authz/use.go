@@ -35,7 +35,7 @@ type usedGrant struct {
 
 // A useLog has the uses since the last flush.
 type useLog struct {
-	byIdentity sync.Map       // from resource.UID to usage
+	byIdentity sync.Map       // maps a resource.UID to its usage
 	collected  []grantlog.Use // uses of grants that have changed since the use; guarded by the lock of the index
 }
 

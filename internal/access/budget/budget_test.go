@@ -275,7 +275,7 @@ func BenchmarkNoBudget(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = s.Close() }() // nothing was written
+	defer func() { _ = s.Close() }() // an error does not matter, because nothing was written
 	checker, err := authz.Load(b.Context(), s, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)

@@ -49,7 +49,7 @@ func (s *Service) Admit(ctx context.Context) error {
 func (s *Service) take(budgets []resource.Budget) (exhausted *resource.Budget, wait time.Duration) {
 	currentTime, replicas := s.cfg.Now(), float64(s.store.Replicas())
 	held := make([]*bucket, len(budgets))
-	for i, b := range budgets { // always from the organization down, so that two requests cannot deadlock
+	for i, b := range budgets { // always in the order from the organization down, so that two requests cannot deadlock
 		found, _ := s.buckets.LoadOrStore(b.UID, &bucket{})
 		held[i] = found.(*bucket)
 		held[i].mu.Lock()

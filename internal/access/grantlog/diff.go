@@ -43,8 +43,8 @@ type GrantDiff struct {
 // A diffBranch selects the changes of one kind with the index of a column.
 type diffBranch struct {
 	change Change
-	column string // time of the change
-	where  string // further condition
+	column string // column with the time of the change
+	where  string // further SQL condition
 	by     string // SQL expression for the identity that made the change
 	gained bool
 }
@@ -124,7 +124,7 @@ func (s *Store) DiffGrants(ctx context.Context, d DiffQuery, r page.Request) (ou
 	}
 	where := ``
 	if r.After != nil {
-		seq, _ := strconv.ParseInt(r.After.Key, 10, 64) // cannot fail: this function has formatted it
+		seq, _ := strconv.ParseInt(r.After.Key, 10, 64) // cannot fail, because this function has formatted the key
 		where = ` WHERE (t.at_ms, t.seq) ` + than + ` (` + q.Arg(r.After.Number) + `, ` + q.Arg(seq) + `)`
 	}
 	text := `SELECT t.change, t.at_ms, t.actor, t.seq, t.uid, t.identity, t.role, t.create_ms, t.start_ms, t.expire_ms

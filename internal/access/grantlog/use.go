@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Use is a grant and those of its capabilities that were used.
+// A Use is a grant and its capabilities that were used.
 type Use struct {
 	iamdb.Grant
 	Capabilities resource.Capabilities

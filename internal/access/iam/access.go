@@ -135,7 +135,7 @@ func (s *Service) resumeAccess(
 			return 0, "", asOf, req, fault.Field("page_token", "belongs to a list with another filter or order")
 		}
 	}
-	want, _ = resource.ParseCapability(got[0]) // no role has an unknown capability, so the list is empty
+	want, _ = resource.ParseCapability(got[0]) // no role has an unknown capability; in this case the list is empty
 	return want, resource.UID(got[1]), asOf, req, nil
 }
 

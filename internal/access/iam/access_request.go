@@ -174,7 +174,7 @@ func (s *Service) requestAs(
 // A RequestFilter selects requests.
 type RequestFilter struct {
 	resource.Filter
-	Mine bool // only requests that the caller has made
+	Mine bool // whether to select only requests that the caller has made
 }
 
 // ListAccessRequests returns a page of the requests on which the caller holds role_bindings.list, or, if f.Mine is
@@ -212,7 +212,7 @@ func (s *Service) ownRequests(
 	read := func(
 		ctx context.Context, r store.Reach, f resource.Filter, q page.Request,
 	) (page.Page[resource.AccessRequest], error) {
-		f.Identity = c.Identity // even if the page token has another identity
+		f.Identity = c.Identity // overrides an identity in the page token
 		return s.store.AccessRequests(ctx, r, f, q)
 	}
 	return page.Read(ctx, s.pages, iamdb.RequestList, store.Reach{Under: orgs}, f, p, read)

@@ -20,8 +20,8 @@ type Counts struct {
 // A countedKind is a kind that CountChildren counts.
 type countedKind struct {
 	table string
-	want  resource.Capability   // capability to list the kind
-	field func(*Counts) **Count // field of the kind
+	want  resource.Capability   // capability that a caller needs to list the kind
+	field func(*Counts) **Count // returns the field of Counts for the kind
 }
 
 var countedKinds = []countedKind{

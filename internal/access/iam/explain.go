@@ -26,7 +26,7 @@ type MissingCapability struct {
 	Reason  MissingReason
 	Nearest *resource.BoundRole  // the binding that comes nearest to giving the capability, or nil
 	Role    resource.Info        // the smallest role with the capability that can be bound there; zero if there is none
-	Givers  []resource.BoundRole // bindings of identities that can give Role, or any role with the capability
+	Givers  []resource.BoundRole // bindings of identities that can give Role, or the capability if Role is zero
 }
 
 // maxGivers is the greatest length of MissingCapability.Givers.
@@ -53,7 +53,7 @@ func (s *Service) ExplainMissing(
 			m.Reason, m.Nearest = reason, &held[i]
 		}
 	}
-	if !s.authz.Sees(ctx, resource.RoleBindingsList, target) { // the caller asks about their own identity
+	if !s.authz.Sees(ctx, resource.RoleBindingsList, target) { // then the caller asks about their own identity
 		return m, nil
 	}
 	return m, s.findHelp(ctx, &m, want, target)

@@ -152,7 +152,7 @@ func (s *Service) UpdateGroup(
 		if g.Kind != resource.OrgUnspecified && g.Kind != before.Kind {
 			return fault.Field("kind", "cannot be changed")
 		}
-		if before.Verified && g.Name != before.Name { // the organization could claim another e-mail domain
+		if before.Verified && g.Name != before.Name { // with another name, the organization could claim another e-mail domain
 			return fault.Unmet("VERIFIED_NAME", "the name of a verified organization cannot be changed")
 		}
 		g.UID, g.CreateTime, g.Verified, g.Kind = before.UID, before.CreateTime, before.Verified, before.Kind

@@ -71,7 +71,7 @@ func TestPagesOfThePast(t *testing.T) {
 		for asked := at; ; asked = (time.Time{}) {
 			got, err := w.ListAccessAt(w.owner, resource.GroupsList, w.acme.UID, asked, p)
 			must(t, err)
-			if seen += len(got.Items); got.Total != 4 { // the owner and three others
+			if seen += len(got.Items); got.Total != 4 { // bindings of the owner and of three other identities
 				t.Fatalf("as of %s there were %d", at, got.Total)
 			}
 			if p.Token = got.Next; p.Token == "" {

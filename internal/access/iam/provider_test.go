@@ -454,7 +454,7 @@ func TestSharedRedirect(t *testing.T) {
 		}
 		old := provider(func(p *resource.IdentityProvider) {
 			p.UID, p.CreateTime, p.UpdateTime = w.acme.UID.NewChild(), made.CreateTime, made.UpdateTime
-			p.OIDC.PKCE = true // a secret would need an encryption key
+			p.OIDC.PKCE = true // PKCE replaces the client secret, which would need an encryption key
 		})
 		must(t, w.store.InsertProvider(t.Context(), old))
 		for _, want := range []bool{false, true, false} {

@@ -42,7 +42,7 @@ type Unused struct {
 	LastUse    time.Time             // zero if no use is recorded
 	Used       resource.Capabilities // capabilities of Binding that were used
 	Wider      resource.Capabilities // capabilities of Binding that were not used, by which it is too wide
-	Suggestion resource.Info         // a smaller role that has Used, if there is one
+	Suggestion resource.Info         // a smaller role that has all capabilities in Used; zero if there is none
 	CreateTime time.Time
 }
 
@@ -144,7 +144,7 @@ func (s *Service) unusedBindings(ctx context.Context, q unusedQuery) (none page.
 
 // explainUnused redacts role bindings for the caller, and adds suggestions of smaller roles.
 func (s *Service) explainUnused(ctx context.Context, bindings []Unused) error {
-	candidates := map[resource.UID][]resource.Role{} // by group
+	candidates := map[resource.UID][]resource.Role{} // roles to suggest, by group
 	for i := range bindings {
 		u := &bindings[i]
 		*u.Binding = s.Redact(ctx, *u.Binding)
@@ -263,7 +263,7 @@ func (s *Service) unusedInvites(ctx context.Context, q unusedQuery) (none page.P
 	}), nil
 }
 
-// unusedAssociations returns the associations with no identity that a service has used.
+// unusedAssociations returns the associations whose identities no service has used.
 func (s *Service) unusedAssociations(ctx context.Context, q unusedQuery) (none page.Page[Unused], _ error) {
 	q.req.Order.Field = iamdb.AssociationList.Default.Field // an association has the uid of its group
 	got, err := s.store.Associations(ctx, store.Reach{Under: q.under}, q.filter, q.req)

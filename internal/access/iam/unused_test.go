@@ -81,8 +81,8 @@ func TestListUnused(t *testing.T) {
 			t.Error("the role itself is suggested")
 		}
 		delete(got, "acme owner owner")
-		// The binding of ann was used. ben has two bindings, of which only the one on the higher group was used. The
-		// role all has both capabilities that big has used.
+		// The binding of ann was used. ben has two bindings: the one on the higher group was used, and the other one
+		// was not. The role all has both capabilities that big has used.
 		if diff := cmp.Diff(map[string]string{"ben all": "", "ben reader": "", "big editor": "all"}, got); diff != "" {
 			t.Error(diff)
 		}

@@ -13,7 +13,7 @@ import (
 
 // A HolderQuery selects the bindings of Roles on Groups that are active at the time Now.
 type HolderQuery struct {
-	Now    int64          // in milliseconds
+	Now    int64          // time in milliseconds since 1970
 	Groups []resource.UID // a resource and its ancestors
 	Roles  []resource.UID
 }

@@ -15,7 +15,7 @@ var accessRules = store.Kind[resource.AccessRule]{
 	Created: resource.AccessRuleCreated, Deleted: resource.AccessRuleDeleted,
 	Columns: func(r *resource.AccessRule) []store.Column {
 		return []store.Column{
-			store.JSON("detail", r), // fields that have a column are read from the column
+			store.JSON("detail", r), // JSON of the rule; fields that have their own column are read from that column
 			store.Key(&r.UID),
 			store.Derived("role", store.Segment(r.Role)),
 			store.Derived("requester", segmentOrNull(r.Requester)),
@@ -33,7 +33,7 @@ var accessRequests = store.Kind[resource.AccessRequest]{
 			pending = 1
 		}
 		return []store.Column{
-			store.JSON("detail", r), // fields that have a column are read from the column
+			store.JSON("detail", r), // JSON of the request; fields that have their own column are read from that column
 			store.Key(&r.UID),
 			store.Text("identity", &r.Identity).Fixed(),
 			store.Derived("pending", pending),

@@ -17,7 +17,7 @@ var associations = store.Kind[resource.AccountAssociation]{
 	Orders: map[string]string{"group": "uid"},
 	Columns: func(a *resource.AccountAssociation) []store.Column {
 		return []store.Column{
-			store.JSON("detail", a), // the accounts; fields that have a column are read from the column
+			store.JSON("detail", a), // JSON with the accounts; fields that have their own column are read from that column
 			store.Key(&a.UID),
 			store.Text("name", &a.Name).Order("name"),
 			store.Text("description", &a.Description),

@@ -15,7 +15,7 @@ var budgets = store.Kind[resource.Budget]{
 	Created: resource.BudgetCreated, Updated: resource.BudgetUpdated, Deleted: resource.BudgetDeleted,
 	Columns: func(b *resource.Budget) []store.Column {
 		return []store.Column{
-			store.JSON("detail", b), // the limits; fields that have a column are read from the column
+			store.JSON("detail", b), // JSON with the limits; fields that have their own column are read from that column
 			store.Key(&b.UID),
 			store.Time("create_ms", &b.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &b.UpdateTime),

@@ -13,7 +13,7 @@ import (
 // A Grant is the part of a binding that authorization needs.
 type Grant struct {
 	Identity, Group, Role resource.UID
-	StartMS, ExpireMS     int64 // in milliseconds; 0 means no limit
+	StartMS, ExpireMS     int64 // in milliseconds since 1970; 0 means no limit
 }
 
 // Grants calls f for every grant whose end is not recorded, and returns a revision. The grants include every change up

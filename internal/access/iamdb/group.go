@@ -81,7 +81,7 @@ func (s *Store) EnsureGroups(ctx context.Context, parent resource.UID, names []s
 			}
 			return nil
 		})
-		if !errors.Is(err, fault.AlreadyExists) { // otherwise a concurrent call has created it, and the next attempt finds it
+		if !errors.Is(err, fault.AlreadyExists) { // otherwise a concurrent call has created it, and the next try finds it
 			break
 		}
 	}

@@ -30,12 +30,12 @@ type difference struct {
 
 // A side is the state of the affected identities before or after the changes.
 type side struct {
-	grants     map[resource.UID]iamdb.Grant // by binding
+	grants     map[resource.UID]iamdb.Grant // grants by the UIDs of their bindings
 	roles      map[resource.UID]resource.Capabilities
 	state      *authz.State
 	identities map[resource.UID]resource.Identity
-	sessions   map[string]resource.Session   // by id
-	unmapped   map[resource.UID]resource.UID // bindings that the next sign-in deletes, with their identities
+	sessions   map[string]resource.Session   // sessions by their ids
+	unmapped   map[resource.UID]resource.UID // bindings that the next sign-in deletes, and the identity of each
 }
 
 // incomplete adds a reason why the difference may be incomplete.

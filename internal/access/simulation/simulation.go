@@ -86,7 +86,7 @@ type Consequences struct {
 // AccessChanges are the capabilities that identities would gain or lose.
 type AccessChanges struct {
 	Affected[AccessChange]
-	Identities int // number of identities
+	Identities int // number of affected identities
 	Used       int // how many of the Total capabilities were used in the last 30 days
 }
 
@@ -102,7 +102,7 @@ type AccessChange struct {
 	Identity   resource.IdentityInfo
 	Capability resource.Capability
 	Group      resource.Info
-	LastUse    time.Time // zero if unknown
+	LastUse    time.Time // time of the last use; zero if unknown
 }
 
 // EndedSessions are the sessions of an identity that would end.

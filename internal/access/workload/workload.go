@@ -44,7 +44,7 @@ type Field struct {
 	Default  string `json:"default"` // value in a token that is made for tests
 	Required bool   `json:"required"`
 	Pattern  string `json:"pattern"` // regular expression for the whole value; "" for any value
-	Number   bool   `json:"number"`  // the value consists of digits
+	Number   bool   `json:"number"`  // whether the value must consist of digits
 }
 
 // A choice is a template that is used if the field If has a value, or always if If is "".
@@ -68,7 +68,7 @@ type Job map[string]string
 type Rule struct {
 	Name             string // default name of the identity
 	Subject, Pattern string
-	Claims           map[string]string // claims that a token must have in addition
+	Claims           map[string]string // further claims that a token must have
 }
 
 var platforms = sync.OnceValue(func() (all []Platform) {

@@ -157,7 +157,7 @@ func (c *Checker) useChallenge(ctx context.Context, ceremony webauthn.SessionDat
 // person has typed their password before it and must not be able to add passkeys
 // forever.
 type registration struct {
-	Expires  int64                // in seconds
+	Expires  int64                // in seconds since 1970
 	Ceremony webauthn.SessionData `json:"Question"`
 }
 

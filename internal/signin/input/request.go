@@ -13,7 +13,7 @@ func Remote(r *http.Request) string { return resource.HostOf(r.RemoteAddr) }
 // Network returns the network that sent a request. Attempts are counted per network.
 func Network(r *http.Request) string { return resource.NetworkOf(Remote(r)) }
 
-const longestAgent = 256 // bytes
+const longestAgent = 256 // greatest length in bytes
 
 // Agent returns the User-Agent header of a request, without invalid characters and
 // at most longestAgent long.

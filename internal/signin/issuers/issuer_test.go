@@ -192,7 +192,7 @@ func TestRemembers(t *testing.T) {
 		verify(two, nil, 2) // the cached key is used, and two requests refresh it in the background
 		net.answer = func(*http.Request) (*http.Response, error) { return nil, errors.New("away") }
 		time.Sleep(time.Hour)
-		verify(two, nil, 1) // tokens of an unreachable issuer stay valid for a while
+		verify(two, nil, 1) // one failed request; tokens of an unreachable issuer stay valid for a while
 		verify(two, nil, 0)
 		time.Sleep(6 * time.Hour)
 		var away *issuers.Unreachable

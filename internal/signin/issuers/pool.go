@@ -30,13 +30,13 @@ type QuotaKey struct {
 // limits bound the fetches and cached keys of one reason, so that no tenant can use up the quota of other tenants,
 // neither with issuers that do not respond nor with many issuers that do.
 type limits struct {
-	fetches     int // concurrent fetches
-	fetchesEach int // concurrent fetches per tenant
-	waitingEach int // queued fetches per tenant; further ones are refused
-	keys        int // cached keys
-	keysEach    int // cached keys per tenant
-	triedEach   int // cached issuers without keys, per tenant
-	tenants     int // tenants with a pool
+	fetches     int // greatest number of concurrent fetches
+	fetchesEach int // greatest number of concurrent fetches per tenant
+	waitingEach int // greatest number of queued fetches per tenant; further ones are refused
+	keys        int // greatest number of cached keys
+	keysEach    int // greatest number of cached keys per tenant
+	triedEach   int // greatest number of cached issuers without keys, per tenant
+	tenants     int // greatest number of tenants with a pool
 }
 
 // poolLimits are the limits per reason. A tenant has fewer fetches in total than
@@ -59,8 +59,8 @@ var poolLimits = [reasons]limits{
 type poolSet struct {
 	limits
 	tenants *simplelru.LRU[string, *pool]
-	running int     // fetches in flight
-	keys    int     // cached keys in all pools
+	running int     // number of running fetches
+	keys    int     // number of cached keys in all pools
 	queue   []*pool // pools with queued fetches; the first is served next
 }
 
@@ -68,9 +68,9 @@ type poolSet struct {
 type pool struct {
 	set         *poolSet
 	withKeys    *simplelru.LRU[string, *issuer] // issuers whose keys are cached
-	withoutKeys *simplelru.LRU[string, *issuer] // other issuers; they never evict one with keys
+	withoutKeys *simplelru.LRU[string, *issuer] // other issuers; they never evict an issuer with keys
 	keys        int                             // number of keys in withKeys
-	running     int                             // fetches in flight
+	running     int                             // number of running fetches
 	queue       []*issuer                       // issuers with a queued fetch
 }
 
@@ -192,7 +192,7 @@ func (t *Issuers) setKeys(i *issuer, keys KeySet) {
 			p.addKeys(i.size() - before)
 		}
 	}
-	for p := range i.pools { // after all counts are updated, because rebalance may evict from any pool
+	for p := range i.pools { // runs after all counts are updated, because rebalance may evict from any pool
 		t.rebalance(p, i)
 	}
 }
@@ -250,7 +250,7 @@ func (t *Issuers) finishFetch(p *pool) {
 		if len(next.queue) > 0 {
 			ps.queue = append(ps.queue, next)
 		}
-		if f := i.inFlight; f != nil && !f.started { // another pool may have started it
+		if f := i.inFlight; f != nil && !f.started { // another pool may have started the fetch
 			t.startFetch(next, i)
 		}
 	}

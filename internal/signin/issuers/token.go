@@ -29,7 +29,7 @@ type Token struct {
 	claims    object
 	algorithm string
 	keyID     string
-	input     []byte // the signed part
+	input     []byte // signed part of the token
 	signature []byte
 }
 

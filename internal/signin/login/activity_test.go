@@ -157,7 +157,7 @@ func TestAttackWatchedAddress(t *testing.T) {
 			t.Errorf("the other organization learns %+v", e)
 		}
 	}
-	c := x.browser(t) // guesses at a named organization are not hidden from it
+	c := x.browser(t) // an organization that the person names sees the network address
 	c.password(c.start("idp_id=acme&exit=redirect&redirect="+callback), ownerEmail, "a guess")
 	all := x.activities(t, resource.SignInRefused)
 	if !slices.ContainsFunc(all, func(e entry) bool { return e.Group == x.org.UID && e.Address == "127.0.0.1" }) {

@@ -44,7 +44,7 @@ func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, 
 			p.Address += ", port " + u.Port()
 		}
 	default:
-		return nil // no token is delivered
+		return nil // this sign-in delivers no token
 	}
 	if p.May, err = s.describeAccess(ctx, n, audience, scopes); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error
 	if input.Field(w, r, "answer") != "allow" {
 		return s.deny(w, r, f)
 	}
-	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // since then, another person has signed in in another window
+	if !s.site.SameCSRF(n, input.Field(w, r, "csrf")) { // another person has signed in in another window since
 		return site.Redirect(w, r, "/signin?flow="+f.ID)
 	}
 	if f.Invite != "" {

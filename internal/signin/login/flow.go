@@ -21,7 +21,7 @@ const (
 	flowLife   = 15 * time.Minute // time in which a sign-in must be finished
 	flowCookie = "hf_flow_"
 	sealedFlow = "sign-in"
-	maxCookie  = 3800 // browsers store 4096 bytes, including name and attributes
+	maxCookie  = 3800 // browsers store up to 4096 bytes, including name and attributes
 
 	// A browser sends the cookies of all its current sign-ins with every request.
 	// Most proxies accept 8 KiB of them.
@@ -53,12 +53,12 @@ type flow struct {
 	Scopes         []string `json:"scopes,omitempty"`
 	Identity       string   `json:"identity,omitempty"` // identity to assume
 	Refresh        bool     `json:"refresh,omitempty"`
-	RegisteredOnly bool     `json:"known,omitempty"` // admit only people who are registered
+	RegisteredOnly bool     `json:"known,omitempty"` // whether only registered people are admitted
 	Invite         string   `json:"invite,omitempty"`
 	Headless       string   `json:"headless,omitempty"`
 	UserCode       string   `json:"userCode,omitempty"`
 	Return         string   `json:"return,omitempty"` // address in the console to return to; see returnTo
-	Again          bool     `json:"again,omitempty"`  // the person must sign in again although there is a session
+	Again          bool     `json:"again,omitempty"`  // whether the person must sign in again although there is a session
 
 	Organization  resource.UID `json:"org,omitempty"` // chosen organization
 	Provider      resource.UID `json:"idp,omitempty"` // provider to which the browser was redirected

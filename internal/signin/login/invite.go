@@ -17,7 +17,7 @@ type Invite struct {
 	Organization, Group, Role, Email string
 	May                              string // permissions of the role, in words
 
-	root resource.UID // the organization
+	root resource.UID // organization of the invite
 }
 
 // readInvite decodes the code of an invite. Package iam encodes it. readInvite returns

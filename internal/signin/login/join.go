@@ -48,7 +48,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 		s.rememberBrowser(w, r, a.UID)
 		f.Account, f.Method = a.UID, resource.ByInvite
 		admitted, err := s.finishSignIn(w, r, f, arrival, "")
-		if !admitted { // the invite did not admit the person
+		if !admitted {
 			if err := s.people.DeleteAccount(r.Context(), a.UID); err != nil {
 				s.log.WarnContext(r.Context(), "delete an account whose invite was refused", "account", a.UID, "err", err)
 			}

@@ -14,7 +14,7 @@ const (
 	knownCookie      = "hf_known"
 	sealedKnown      = "known browser"
 	knownLife        = 180 * 24 * time.Hour
-	maxKnownAccounts = 4 // greatest number of known accounts per browser; seldom do more people share one
+	maxKnownAccounts = 4 // greatest number of known accounts; more people seldom share a browser
 )
 
 // A knownAccount is an account to which a browser has signed in. It is stored in a
@@ -60,7 +60,7 @@ func (s *Service) rememberBrowser(w http.ResponseWriter, r *http.Request, accoun
 	known := append([]knownAccount{newest}, older...)
 	b, err := json.Marshal(known[:min(len(known), maxKnownAccounts)])
 	if err != nil {
-		return // impossible, and the cookie is optional
+		return // cannot happen; the cookie is optional in any case
 	}
 	http.SetCookie(w, s.site.SealedCookie(knownCookie, sealedKnown, b, knownLife))
 }

@@ -33,7 +33,7 @@ func (s *Service) rememberProvider(w http.ResponseWriter, provider resource.UID)
 	}
 	b, err := json.Marshal(lastProvider{provider, s.cfg.Now().Add(knownLife).Unix()})
 	if err != nil {
-		return // impossible, and the cookie is optional
+		return // cannot happen; the cookie is optional in any case
 	}
 	http.SetCookie(w, s.site.SealedCookie(providerCookie, sealedProvider, b, knownLife))
 }

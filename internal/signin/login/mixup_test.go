@@ -123,8 +123,8 @@ func public(i *resource.IdentityProvider) { i.OIDC.ClientSecret = resource.Secre
 func TestMixUpAtTheSharedAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change  func(*resource.IdentityProvider)
-		issNote bool // the victim's provider identifies itself in responses
-		leaks   bool // the attacker's provider gets the code
+		issNote bool // whether the victim's provider identifies itself in responses
+		leaks   bool // whether the attacker's provider gets the code
 	}{
 		"a client with a secret":                       {func(*resource.IdentityProvider) {}, false, true},
 		"a client with a secret, and a named issuer":   {func(*resource.IdentityProvider) {}, true, false},

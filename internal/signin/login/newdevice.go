@@ -16,7 +16,7 @@ import (
 const (
 	deviceCookie = "hf_device"
 	sealedDevice = "device"
-	maxPeople    = 8 // people that a browser remembers
+	maxPeople    = 8 // greatest number of people that a browser remembers
 )
 
 // peopleOf returns digests of the people who have signed in with the browser of a request,
@@ -43,7 +43,7 @@ func (s *Service) rememberDevice(w http.ResponseWriter, r *http.Request, identit
 	people := append([]string{me}, slices.DeleteFunc(s.peopleOf(r), func(p string) bool { return p == me })...)
 	b, err := json.Marshal(people[:min(len(people), maxPeople)])
 	if err != nil {
-		return // impossible, and the cookie is optional
+		return // cannot happen; the cookie is optional in any case
 	}
 	http.SetCookie(w, s.site.SealedCookie(deviceCookie, sealedDevice, b, knownLife))
 }

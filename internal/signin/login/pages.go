@@ -20,7 +20,7 @@ type (
 		Asked                 string // name that was typed, if there is no organization with this name
 		Invite                *Invite
 		CanJoin               bool
-		Again                 bool // the person is signed in and must sign in again
+		Again                 bool // whether the person is signed in and must sign in again
 	}
 	homePage struct {
 		site.Frame
@@ -51,7 +51,7 @@ type (
 		Organization               string    // organization of the local account, or ""
 		Client, Agent, Address     string    // the requesting program, as it describes itself, and its address
 		Asked                      time.Time // time of the request
-		May, For                   string    // permissions and life of its token, in words
+		May, For                   string    // permissions and life of the program's token, in words
 		Since                      time.Time // start of the session
 		Invite                     *Invite
 	}

@@ -72,7 +72,7 @@ func TestLastProvider(t *testing.T) {
 		expect("afterwards", b, "/signin", "beta (acme)")
 		expect("afterwards, by name", b, "/signin?organization=acme", "beta", "alpha")
 
-		stranger.set(renamed(stranger.cookies("hf_flow_"), "hf_provider")) // sealed by us for another purpose
+		stranger.set(renamed(stranger.cookies("hf_flow_"), "hf_provider")) // we have sealed these cookies for another purpose
 		expect("with a cookie of another kind", stranger, "/signin")
 		expect("with the cookie of a browser", withCookies(x.browser(t), b.cookies("hf_provider")), "/signin", "beta (acme)")
 		x.clock.move(181 * 24 * time.Hour)

@@ -28,7 +28,7 @@ type authenticator struct {
 	handle  []byte // user handle of the owner
 	origin  string // origin of the page, as the browser reports it
 	host    string // host of the passkey
-	flags   byte   // user present and user verified
+	flags   byte   // WebAuthn flags: user present and user verified
 	changed string // challenge to sign instead of the real one, or ""
 }
 

@@ -128,7 +128,7 @@ type credentials struct {
 	Organization    resource.UID // organization that the person has named, or ""
 	Email, Password string
 	Known           []knownAccount // accounts with that address to which the browser has signed in
-	OnlyKnown       bool           // only the known accounts may be tried
+	OnlyKnown       bool           // whether only the known accounts may be tried
 }
 
 // maxAccountsTried is the number of hashes with which a password is compared. It is always

@@ -54,7 +54,7 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 	if invite != nil {
 		p.Email = cmp.Or(p.Email, invite.Email)
 	}
-	if !p.Local { // the page has no password form at which to show the error
+	if !p.Local { // then the page has no password form at which to show the error
 		p.Problem = cmp.Or(p.Problem, p.Wrong["password"])
 	}
 	if err := s.offerLastProvider(r, f, p); err != nil {
@@ -130,7 +130,7 @@ func (s *Service) signInTo(w http.ResponseWriter, r *http.Request, f *flow, name
 	org, err := s.store.Organization(r.Context(), name)
 	if errors.Is(err, fault.NotFound) {
 		p := &signInPage{Frame: site.Wrong("organization", "There is no organization of this name here.")}
-		if r.Method == http.MethodPost { // the person has typed it; a link could contain any text
+		if r.Method == http.MethodPost { // in a form, the person has typed the name; a link could contain any text
 			p.Asked = named[:min(len(named), maxOrganization)]
 		}
 		return s.signInPage(w, r, http.StatusNotFound, f, p)

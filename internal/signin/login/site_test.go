@@ -309,9 +309,9 @@ type provider struct {
 	mu      sync.Mutex
 	claims  map[string]any    // additional claims of ID tokens
 	info    map[string]any    // claims of the userinfo endpoint
-	codes   map[string]string // code → nonce of the request
-	proofs  map[string]string // code → challenge
-	back    map[string]string // code → redirect URI
+	codes   map[string]string // nonce of the request, by code
+	proofs  map[string]string // PKCE challenge, by code
+	back    map[string]string // redirect URI, by code
 	lax     bool              // whether the provider ignores PKCE challenges
 	issNote bool              // whether the provider identifies itself in responses (iss)
 	seen    []string          // codes that were presented to the token endpoint

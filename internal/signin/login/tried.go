@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	triedTracked = 10_000 // e-mail addresses whose tried accounts are remembered
+	triedTracked = 10_000 // greatest number of e-mail addresses whose tried accounts are remembered
 )
 
 // A target is an account with which a password was tried.
@@ -53,9 +53,10 @@ func triedKeyOf(org resource.UID, email string) triedKey {
 // refusedPassword records a refused password for each organization with an account that
 // was tried. If the person may have meant another account, the record hides the network
 // address. Otherwise somebody could create accounts with the e-mail addresses of other
-// people and learn where these people are. If no account was tried, the refusal is
-// recorded for the named organization and in the log of the server. The text that was
-// typed as the e-mail address is never recorded, because it may be a password.
+// people and learn where these people are. If no account was tried, or none in the named
+// organization, the refusal is recorded for the named organization and in the log of
+// the server. The text that was typed as the e-mail address is never recorded, because
+// it may be a password.
 func (s *Service) refusedPassword(r *http.Request, f *flow, email, reason string) {
 	targets, _ := s.tried.Get(triedKeyOf(f.Organization, email))
 	for _, t := range targets {

@@ -29,7 +29,7 @@ const (
 	saltSize   = 16
 
 	maxHashQueue           = 256             // greatest number of queued or running hashes; further ones are refused
-	maxHashQueuePerNetwork = 32              // the same per network; enough for an office in the morning
+	maxHashQueuePerNetwork = 32              // the same limit per network; enough for an office in the morning
 	maxHashWait            = 5 * time.Second // longest time in the queue
 
 	minPassword = 12  // shortest password in characters

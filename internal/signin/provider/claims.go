@@ -102,7 +102,7 @@ func (c *Client) addUserinfo(
 	if err := info.Claims(&added); err != nil {
 		return &Error{"the response of its userinfo endpoint cannot be read", nil}
 	}
-	maps.Copy(added, claims) // the ID token takes precedence
+	maps.Copy(added, claims) // claims of the ID token take precedence
 	maps.Copy(claims, added)
 	return nil
 }

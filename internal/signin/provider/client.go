@@ -67,7 +67,7 @@ type metadata struct {
 func New(accounts *signindb.Store, cfg Config) *Client {
 	limited := *cmp.Or(cfg.Client, outbound.Client(outbound.Config{}))
 	limited.Transport = limitTransport{cmp.Or(limited.Transport, http.DefaultTransport)}
-	cache, _ := lru.New[string, *discovery](maxCachedIssuers) // fails only for a size of 0
+	cache, _ := lru.New[string, *discovery](maxCachedIssuers) // lru.New fails only for a size of 0
 	return &Client{cfg: cfg, client: &limited, accounts: accounts, cache: cache}
 }
 
@@ -127,7 +127,7 @@ func (c *Client) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2
 		}
 		clientSecret = string(plain)
 	}
-	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // the secret of a provider that is tested before it is created
+	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // then the provider is tested before it is created
 		clientSecret = plain
 	}
 	scopes := []string{oidc.ScopeOpenID}
@@ -197,7 +197,7 @@ type Request struct {
 	State    string
 	Nonce    string        // must be in the ID token
 	Verifier string        // PKCE code verifier
-	MaxAge   time.Duration // if not 0, the person must sign in again, and at most this long before the response
+	MaxAge   time.Duration // if not 0, the person must sign in at the provider, at most this long before the response
 }
 
 // NewVerifier returns a new PKCE code verifier.

@@ -37,7 +37,7 @@ func (c *Client) Test(ctx context.Context, p resource.IdentityProvider) (v Verdi
 	d, err := c.discover(ctx, p.OIDC.Issuer, true)
 	v.RedirectURI = c.redirectURI(d, p)
 	if err != nil {
-		add("discovery", false, err.Error()) // an *Error, which may be shown
+		add("discovery", false, err.Error()) // err is an *Error, which may be shown
 		return v
 	}
 	add("discovery", true, "the discovery document can be read")

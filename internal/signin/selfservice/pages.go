@@ -40,10 +40,10 @@ type (
 		Passkeys                            []shownPasskey
 		CanPasskey                          bool
 		TOTP                                bool
-		Factor                              bool // the account has a second factor
+		Factor                              bool // whether the account has a second factor
 		RecoveryCodes                       int
-		PasswordAlone                       bool // the password is enough without a passkey
-		Added                               bool // a passkey was just added
+		PasswordAlone                       bool // whether the password is enough without a passkey
+		Added                               bool // whether a passkey was just added
 		Sessions                            []shownSession
 		Notice                              string
 	}

@@ -19,10 +19,10 @@ import (
 const (
 	window     = 15 * time.Minute
 	perAccount = 10  // greatest number of attempts per time window, account and network
-	PerAddress = 100 // the same per time window and network, at all accounts
+	PerAddress = 100 // greatest number of attempts per time window and network, at all accounts
 	perKnown   = 5   // additional attempts per time window for a browser that has signed in to the account
 
-	freeTries    = 20          // attempts at one account from all networks, without a delay
+	freeTries    = 20          // number of attempts at one account, from all networks, that cause no delay
 	firstDelay   = time.Second // delay after the first attempt beyond freeTries; it doubles with each attempt
 	longestDelay = window
 	quietTime    = time.Hour // after this time without an attempt the count starts again

@@ -126,8 +126,8 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 // conditions that limit the new token.
 type provenance struct {
 	act     *resource.Upstream
-	session string           // session with which the new token ends
-	voucher resource.Voucher // voucher that the new token needs to be valid
+	session string           // session of the credential; the new token becomes void when it ends
+	voucher resource.Voucher // voucher of the credential; the new token becomes void with it
 	until   time.Time        // latest expiry of the new token; zero if the credential is from another issuer
 }
 

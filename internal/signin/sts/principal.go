@@ -29,10 +29,10 @@ const (
 type principal struct {
 	identity resource.Identity
 	matcher  *resource.Matcher // nil if no credential can match
-	tooLarge bool              // no credential can match because the patterns are too large
+	tooLarge bool              // whether the patterns are too large, so that no credential can match
 	keys     issuers.KeySet    // static keys
 	quota    issuers.QuotaKey  // quota for fetching the keys of its issuer
-	lastUse  atomic.Int64      // when its use was last recorded, in milliseconds
+	lastUse  atomic.Int64      // when the use of the identity was last recorded, in milliseconds since 1970
 }
 
 func newPrincipal(i resource.Identity, audiences []string) *principal {
@@ -88,7 +88,7 @@ type principalCache struct {
 func newPrincipalCache() *principalCache {
 	m := &principalCache{}
 	evicted := func(_ resource.UID, p *principal) { m.size.Add(-int64(p.size())) }
-	m.entries, _ = lru.NewWithEvict(maxCachedPrincipals, evicted) // fails only for a size of 0
+	m.entries, _ = lru.NewWithEvict(maxCachedPrincipals, evicted) // lru.NewWithEvict fails only for a size of 0
 	return m
 }
 

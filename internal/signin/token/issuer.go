@@ -72,7 +72,7 @@ type Issuer struct {
 	pairing   sync.Mutex // held while an RSA key is created; guards pairTried
 	pairTried time.Time  // when ensurePaired last tried to create an RSA key
 
-	stale       atomic.Bool // the keys may have changed since they were read
+	stale       atomic.Bool // whether the keys may have changed since they were read
 	refreshMu   sync.Mutex  // guards refreshedAt
 	refreshedAt time.Time   // when the keys were last read
 }

@@ -285,7 +285,7 @@ func (i *Issuer) refresh(ctx context.Context, age time.Duration) (*keys, error) 
 	if i.now().Sub(i.refreshedAt) < age {
 		return i.keys.Load(), nil
 	}
-	i.stale.Store(false) // before the read, because a later change sets it again
+	i.stale.Store(false) // reset before the read, because a change during the read must set it again
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
 		i.stale.Store(true)

@@ -27,7 +27,7 @@ type KeyState struct {
 	ID         string    `json:"id"`
 	Algorithm  string    `json:"algorithm"`
 	CreateTime time.Time `json:"createTime"`
-	Signs      bool      `json:"signs"` // whether it signs new tokens
+	Signs      bool      `json:"signs"` // whether the key signs new tokens
 }
 
 // Keys returns the signing keys, newest first, each followed by its paired RSA key.
@@ -194,7 +194,7 @@ func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 	for _, k := range expiredKeys(stored, asOf) {
 		err := i.store.DropSigningKey(ctx, k.ID)
 		if errors.Is(err, fault.NotFound) {
-			continue // another replica was first
+			continue // another replica has created the key first
 		}
 		if err != nil {
 			return err

@@ -144,5 +144,5 @@ func writeTestJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
+	_ = json.NewEncoder(w).Encode(v) // this fails only if the client has gone
 }
