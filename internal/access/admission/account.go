@@ -129,8 +129,8 @@ func (t tx) deleteIdentity(ctx context.Context, uid, home resource.UID) (ownerle
 	return ownerless, t.signin.DeleteAccountOf(ctx, uid)
 }
 
-// removeIdentity calls remove in a transaction, and logs the organizations without
-// an owner that remove returns.
+// removeIdentity calls remove in a transaction. remove returns the organizations that have no owner afterwards, and
+// removeIdentity logs them.
 func (s *Store) removeIdentity(ctx context.Context, remove func(tx) ([]resource.UID, error)) error {
 	var ownerless []resource.UID
 	err := s.write(ctx, func(t tx) (err error) {
@@ -144,10 +144,9 @@ func (s *Store) removeIdentity(ctx context.Context, remove func(tx) ([]resource.
 	return err
 }
 
-// SetSignInRules stores the sign-in rules of an organization. It returns
-// fault.NotFound if there is no such organization. It returns
-// fault.FailedPrecondition if the rules disable accounts and no owner has signed in
-// with a provider, because then nobody could undo it.
+// SetSignInRules stores the sign-in rules of an organization. It returns fault.NotFound if there is no such
+// organization. It returns fault.FailedPrecondition if the rules disable accounts and no owner has signed in with a
+// provider, because then nobody could enable accounts again.
 func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) error {
 	return s.write(ctx, func(t tx) error {
 		if err := t.signin.SetSignInRules(ctx, r); err != nil || !r.LocalOff {
@@ -178,9 +177,8 @@ func (s *Store) LocalAllowed(ctx context.Context, a resource.Account) (bool, err
 	return withProvider == 0, err
 }
 
-// HomesOf returns the groups that are responsible for an identity: the group of a
-// workload, or the group of a person's account and the groups with whose providers
-// the person has signed in.
+// HomesOf returns the groups that are responsible for an identity. For a workload, this is its group. For a person,
+// these are the group of their account and the groups that have the providers with which the person has signed in.
 func (s *Store) HomesOf(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	if !identity.IsRoot() {
 		return []resource.UID{identity.Parent()}, nil

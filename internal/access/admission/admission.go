@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store changes people in a database. Every exported method is one transaction.
-// It is safe for concurrent use.
+// A Store admits and removes people in a database. Every exported method is one transaction. It is safe for concurrent
+// use.
 type Store struct {
 	*store.DB
 	iam    *iamdb.Store
@@ -77,8 +77,7 @@ func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignI
 	return l, err
 }
 
-// identify creates the identity of a sign-in, or updates its e-mail address and display
-// name.
+// identify creates the identity of the person who signs in, or updates its e-mail address and display name.
 func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	currentTime := t.DB.Time()
 	verified, unverified := "", a.Email
@@ -122,7 +121,7 @@ func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInR
 	return t.iam.UpdateIdentity(ctx, resource.IdentityUpdated, before, &l.Identity)
 }
 
-// person reads and locks the identity of a sign-in.
+// person reads and locks the identity of the person who signs in.
 func (t tx) person(ctx context.Context, a resource.SignIn) (resource.Identity, error) {
 	if a.Identity != "" {
 		return t.iam.LockIdentity(ctx, a.Identity)

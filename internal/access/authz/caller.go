@@ -59,9 +59,9 @@ func RequireCaller(ctx context.Context) (Caller, error) {
 	return c, nil
 }
 
-// RequireUnnarrowed returns the caller of a request about the person behind the
-// token, which cannot be narrowed to a group. It returns fault.PermissionDenied if
-// the token is narrowed, and fault.Unauthenticated if there is no caller.
+// RequireUnnarrowed returns the caller of a request if the token is not narrowed. It is for requests about the person
+// behind the token, which concern no group. It returns fault.PermissionDenied if the token is narrowed, and
+// fault.Unauthenticated if there is no caller.
 func RequireUnnarrowed(ctx context.Context) (Caller, error) {
 	c, err := RequireCaller(ctx)
 	if err == nil && !c.Narrowing().IsZero() {

@@ -123,9 +123,10 @@ func endSpan(span *trace.Span, err error) {
 }
 
 // RequireRole checks that a role can be used in a group, and that the caller holds the capabilities of the role there
-// until a time, or forever if until is zero. A managed role can be used in every group. Another role can be used only
-// in its own group and below it, because its administrators decide which capabilities it gives; otherwise RequireRole
-// returns fault.InvalidArgument, naming field. It returns fault.NotFound if there is no such role.
+// until a time, or forever if until is zero. A managed role can be used in every group. Any other role can be used only
+// in its own group and below it, because the administrators of that group decide which capabilities the role gives.
+// RequireRole returns fault.InvalidArgument, naming field, if the role cannot be used in the group, and fault.NotFound
+// if there is no such role.
 func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, field string, until time.Time) error {
 	if !role.IsRoot() && !role.Parent().Covers(group) {
 		return fault.Field(field, "must be a managed role, or a role of this group or of a group above it")
@@ -307,7 +308,7 @@ func (c *Checker) deleted(identity resource.UID, issued time.Time) bool {
 	return ok && !issued.After(until)
 }
 
-// caller returns the caller after it has made sure that the index is up to date.
+// caller makes sure that the index is up to date, and returns the caller of the request.
 func (c *Checker) caller(ctx context.Context) (Caller, error) {
 	caller, err := RequireCaller(ctx)
 	if err != nil {

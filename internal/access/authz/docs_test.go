@@ -16,8 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/capabilities.md")
 
-// TestCapabilitiesPage checks that the page of capabilities matches the
-// managed roles.
+// TestCapabilitiesPage checks that the documentation page about capabilities matches the managed roles.
 func TestCapabilitiesPage(t *testing.T) {
 	const page = "../../../docs/capabilities.md"
 	var b strings.Builder

@@ -31,7 +31,7 @@ const (
 // RevocationMemory is how long the deletion of an identity is remembered. No token is valid for longer.
 const RevocationMemory = 25 * time.Hour
 
-// A follower is the state of following the database. A goroutine that advances the
+// A follower has the state that a Checker needs to follow the changes of the database. A goroutine that advances the
 // index holds sem, so that changes are applied one after the other and in order.
 type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
@@ -84,8 +84,8 @@ func (c *Checker) notify(identity resource.UID) {
 	}
 }
 
-// Run applies the changes that other replicas make until ctx ends, and then returns
-// nil. It only waits if the database has no other writers.
+// Run applies the changes that other replicas make until ctx ends, and then returns nil. If the database has no other
+// writers, it only waits for the end of ctx.
 func (c *Checker) Run(ctx context.Context) error {
 	if !c.shared {
 		<-ctx.Done()
@@ -219,7 +219,8 @@ func (c *Checker) catchUp(ctx context.Context) error {
 	return err
 }
 
-// sync applies new changes, and announces the revision that it has reached, because other replicas wait for that.
+// sync applies new changes, and announces the revision that it has reached, because writers on other replicas wait for
+// it.
 func (c *Checker) sync(ctx context.Context) error {
 	for range 2 { // the second round announces what the first one has applied
 		asked := c.now()

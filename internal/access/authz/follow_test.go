@@ -121,9 +121,8 @@ func TestASilentReplicaIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestADeletionIsRepeated repeats a deletion on another replica after the first replica has
-// crashed between the commit and its answer. When the repeated call returns, no replica
-// allows access any longer.
+// TestADeletionIsRepeated: if a replica crashed between the commit of a deletion and its answer, and the deletion is
+// repeated on another replica, then no replica allows access any longer when the repeated call returns.
 func TestADeletionIsRepeated(t *testing.T) {
 	url := storetest.Postgres(t)
 	dying, here, there := storetest.Open(t, url), storetest.Open(t, url), storetest.Open(t, url)

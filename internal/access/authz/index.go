@@ -27,7 +27,8 @@ type index struct {
 
 	uses *useLog
 
-	// clock returns the bounds of the time that decides which grants are active.
+	// clock returns the earliest and the latest possible current time. The current time decides which grants are
+	// active.
 	clock func() (earliest, latest time.Time)
 }
 
@@ -152,7 +153,7 @@ func first(grants []heldGrant, key uint32) int {
 	return low
 }
 
-// active returns every active grant of an identity as a group and the number of a role.
+// active returns the UID of the group and the number of the role of every active grant of an identity.
 func (x *index) active(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	return func(yield func(resource.UID, uint32) bool) {
 		grants := x.identities[identity].grants

@@ -39,7 +39,7 @@ func (t tree) few(all []resource.UID, n int) []resource.UID {
 	return few
 }
 
-// groups returns n groups in organizations of a hundred, some of them deep.
+// groups returns n groups, a hundred in each organization. Some of them are many levels deep.
 func (t tree) groups(n int) []resource.UID {
 	var all []resource.UID
 	for len(all) < n {
@@ -245,8 +245,8 @@ func TestMalformedPlacesAreCoveredByNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkRequire checks at random among a million bindings of a hundred
-// thousand identities on a hundred thousand groups.
+// BenchmarkRequire measures random checks with a million bindings of a hundred thousand identities on a hundred
+// thousand groups.
 func BenchmarkRequire(b *testing.B) {
 	const bindings, identities = 1_000_000, 100_000
 	t, roles := newTree(), capabilitiesOf(ManagedRoles())

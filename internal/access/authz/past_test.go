@@ -86,7 +86,7 @@ func (p *past) remember() {
 	p.states = append(p.states, s)
 }
 
-// timed gives a binding times near the last change, or none.
+// timed gives a binding random start and end times near the last change, or none.
 func (p *past) timed(b resource.RoleBinding) resource.RoleBinding {
 	b.StartTime, b.ExpireTime = time.Time{}, time.Time{}
 	near := func() time.Time {
@@ -184,8 +184,8 @@ func (p *past) state(at int64) snapshot {
 	return p.states[i-1]
 }
 
-// TestPastAgreesWithTheIndexOfThen creates random histories. For random times, and for times just before, at and after
-// changes, it compares the history with an index of the snapshot at that time.
+// TestPastAgreesWithTheIndexOfThen makes random changes. For random times, and for times just before, at and after
+// changes, it checks that the stored history gives the same answers as an index of the snapshot at that time.
 func TestPastAgreesWithTheIndexOfThen(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		p := newPast(t, s, 7)

@@ -18,7 +18,7 @@ import (
 // flushEvery is the time between two writes of recorded uses.
 const flushEvery = time.Minute
 
-// collectBatch is the number of identities whose uses are collected while checks wait.
+// collectBatch is the number of identities whose uses are collected in one step. Checks wait during a step.
 const collectBatch = 256
 
 // capWords is the number of words in a set of capabilities.

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Config is what an operator can set. The zero value works.
+// Config has the settings of an operator. The zero value works.
 type Config struct {
 	Log *slog.Logger // nil discards all messages
 	Now func() time.Time

@@ -15,9 +15,9 @@ const day = 24 * time.Hour
 // The two kinds of pulls have separate counters, so that strangers cannot use up the budget of the members.
 const pulledByMembers, pulledByOthers = "pulls", "pulls.public"
 
-// pullCounts are the pulls of today that this replica knows. It counts its own pulls in memory, and adds them to the
-// counters in the database every second. A budget can therefore be exceeded by the pulls that other replicas serve
-// within a second.
+// pullCounts has the pulls of today that this replica knows. The replica counts its own pulls in memory, and adds them
+// to the counters in the database every second. A budget can therefore be exceeded by the pulls that other replicas
+// serve within a second.
 type pullCounts struct {
 	mu   sync.Mutex
 	days map[iamdb.PullDay]*pullCount

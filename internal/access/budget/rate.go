@@ -65,8 +65,8 @@ func (s *Service) take(budgets []resource.Budget) (exhausted *resource.Budget, w
 	return nil, 0
 }
 
-// A bucket has a token for each request that may be made immediately. It holds the tokens of one second, and at least
-// one.
+// A bucket has a token for each request that may be made immediately. It holds at most the tokens of one second, but at
+// least one token.
 type bucket struct {
 	mu     sync.Mutex
 	tokens float64

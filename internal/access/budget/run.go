@@ -36,7 +36,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// try calls f and logs its error as the error of an operation. Run calls it again later.
+// try calls f and logs its error as the error of an operation. Run tries again later.
 func (s *Service) try(ctx context.Context, operation string, f func(context.Context) error) {
 	if err := f(ctx); err != nil && ctx.Err() == nil {
 		s.cfg.Log.WarnContext(ctx, operation, "err", err)

@@ -21,7 +21,7 @@ type DiffQuery struct {
 	Under, Groups []resource.UID
 }
 
-// A Change is the kind of a change of a grant.
+// A Change says how a grant has changed.
 type Change int
 
 // The kinds of changes. An identity grants or revokes a role; a grant begins or expires by itself.
@@ -40,7 +40,7 @@ type GrantDiff struct {
 	By     resource.UID // the identity that made the change; "" if unknown or if the grant began or expired by itself
 }
 
-// A diffBranch selects the changes of one kind with the index of a column.
+// A diffBranch selects the changes of one kind, with the database index of one column.
 type diffBranch struct {
 	change Change
 	column string // column with the time of the change

@@ -211,8 +211,8 @@ func (s *Store) GrantsAt(
 	return grants, allowed, err
 }
 
-// RolesHeldAt returns the states, at the time of a query, of the roles of the bindings that it selects, ordered by UID,
-// and the number of bindings of each role.
+// RolesHeldAt returns the roles of the bindings that a query selects, as they were at the time of the query and ordered
+// by UID, and the number of bindings of each role.
 func (s *Store) RolesHeldAt(ctx context.Context, p Query) ([]PastRole, map[resource.UID]int64, error) {
 	known, err := s.GroupNamesAt(ctx, p.At, p.Groups)
 	if err != nil || p.Under == nil && len(known) == 0 {
@@ -385,12 +385,13 @@ func (s *Store) PastGroups(
 	return out, err
 }
 
-// pruneSlack is how much longer rows stay than the history reaches back, because RequirePast may have accepted a
-// request that is still running. It is longer than a request takes.
+// pruneSlack is how long rows stay stored after the history no longer reaches back to them, because RequirePast may
+// have accepted a request that is still running. It is longer than a request takes.
 const pruneSlack = 5 * time.Minute
 
-// PruneHistory makes the history of grants begin at the time before, unless it begins later, and deletes up to n rows
-// whose validity ended more than pruneSlack before that time. It returns the number of deleted rows.
+// PruneHistory makes the history of grants begin at the time given as before, unless it already begins later. It
+// deletes up to n rows whose validity ended more than pruneSlack before that time, and returns the number of deleted
+// rows.
 func (s *Store) PruneHistory(ctx context.Context, before time.Time, n int) (deleted int, _ error) {
 	err := s.Write(ctx, func(t *store.Tx) error {
 		deleted = 0

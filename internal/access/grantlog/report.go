@@ -18,8 +18,8 @@ func (s *Store) DueReports(ctx context.Context, before time.Time) ([]resource.UI
 		WHERE coalesce(r.last_ms, s.first_ms) < $1 ORDER BY g.uid`, store.MS(before))
 }
 
-// Report emits the event with the report of unused access in a group, unless the last report is not older than before.
-// It returns whether it has emitted the event. Several replicas may call it at the same time.
+// Report emits the event with the report of unused access in a group, unless the group already has a report since the
+// time given as before. It returns whether it has emitted the event. Several replicas may call it at the same time.
 func (s *Store) Report(ctx context.Context, r resource.UnusedReport, before time.Time) (done bool, _ error) {
 	err := s.Write(ctx, func(t *store.Tx) error {
 		currentTime, err := t.Clock(ctx)

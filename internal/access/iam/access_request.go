@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A DatedRequest is a request with the time at which it was read, by the clock that decides its state.
+// A DatedRequest is a request and the time at which it was read, by the clock that decides the state of the request.
 type DatedRequest struct {
 	resource.AccessRequest
 	Now time.Time
@@ -220,7 +220,7 @@ func (s *Service) ownRequests(
 
 // ApproveAccessRequest approves a request. The caller needs role_bindings.create on it, and every capability of the
 // role on its group until the grant would end. ApproveAccessRequest returns fault.FailedPrecondition if the caller has
-// made or already approved the request, or if the caller can assume, or be assumed by, an identity that has.
+// made or already approved the request, or if the caller can assume, or be assumed by, an identity that has done so.
 func (s *Service) ApproveAccessRequest(ctx context.Context, uid resource.UID) (DatedRequest, error) {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, uid); err != nil {
 		return DatedRequest{}, err
@@ -303,7 +303,7 @@ func (s *Service) DenyAccessRequest(ctx context.Context, uid resource.UID) (Date
 	return s.dated(r), err
 }
 
-// HandBackAccessRequest withdraws a request, or ends the binding that it was granted. The caller needs
+// HandBackAccessRequest withdraws a request, or ends the binding that the request has created. The caller needs
 // role_bindings.delete on it, unless they have made the request.
 func (s *Service) HandBackAccessRequest(ctx context.Context, uid resource.UID) (DatedRequest, error) {
 	if _, err := s.requestAs(ctx, uid, resource.RoleBindingsDelete); err != nil {

@@ -203,7 +203,7 @@ func TestAccessRequestsOfOthers(t *testing.T) {
 }
 
 // TestNobodyApprovesTheirOwn checks that a requester cannot approve the request with another identity either, no matter
-// which one can assume the other.
+// which of the two identities can assume the other.
 func TestNobodyApprovesTheirOwn(t *testing.T) {
 	const issuer = "https://us.example"
 	each(t, iam.Config{}, func(t *testing.T, w *world) {

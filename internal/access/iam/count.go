@@ -38,7 +38,7 @@ type CountedGroup struct {
 	Counts Counts
 }
 
-// childList has the orders of the groups in a group.
+// childList has the orders in which CountChildren can list the children of a group.
 var childList = page.List{
 	Kind: "children", Fields: iamdb.GroupList.Fields, Default: page.Order{Field: "name"},
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The default and the maximum of the parameter within of ListEnding.
+// The default and the maximum of ListEnding's parameter within.
 const (
 	defaultEnding = 3 * 24 * time.Hour
 	maxEnding     = 366 * 24 * time.Hour

@@ -16,9 +16,9 @@ const (
 	pruneBatch = 1000 // number of rows that one transaction deletes
 )
 
-// Run records the end of bindings and invites, each with its event, deletes old history, and reports unused access,
-// until ctx ends. Then it returns nil. Every replica may run it. Bindings and invites end on time even if Run does not
-// run.
+// Run records the end of bindings and invites, each with its event, deletes old records of past grants, and reports
+// unused access, until ctx ends. Then it returns nil. Every replica may run it. Bindings and invites end on time even
+// if Run does not run.
 func (s *Service) Run(ctx context.Context, log *slog.Logger) error {
 	var reports sync.WaitGroup // reports run concurrently, because they take long
 	defer reports.Wait()

@@ -25,7 +25,7 @@ const (
 	Nobody = "nobody" // only the operator
 )
 
-// Config is what an operator can set. The zero value works.
+// Config has the settings of an operator. The zero value works.
 type Config struct {
 	CreateOrganizations string     // Anyone, Owners or Nobody; "" is Owners
 	Key                 secret.Key // encrypts secrets

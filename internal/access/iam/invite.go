@@ -123,7 +123,7 @@ func (s *Service) GetInvite(ctx context.Context, uid resource.UID) (resource.Gro
 
 // UpdateInvite applies change to the address, the role and the expiry of an unused invite, and returns it without its
 // code, which does not change. The caller needs the capabilities that CreateInvite requires for the changed invite,
-// because an invite with another address or a later expiry is equal to a new one.
+// because an invite with another address or a later expiry is as good as a new invite.
 func (s *Service) UpdateInvite(
 	ctx context.Context, uid resource.UID, change func(*resource.GroupInvite) error,
 ) (resource.GroupInvite, error) {

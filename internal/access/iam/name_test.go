@@ -110,7 +110,7 @@ func TestLookupNames(t *testing.T) {
 	})
 }
 
-// TestBootstrapKeepsTheName checks that an organization keeps the name that its operator typed.
+// TestBootstrapKeepsTheName checks that an organization keeps the name that the operator has typed.
 func TestBootstrapKeepsTheName(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		for range 2 { // in the second round, the organization already exists

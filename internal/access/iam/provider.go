@@ -56,9 +56,9 @@ func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.I
 }
 
 // UpdateProvider applies change to a provider. The caller needs identity_providers.update and role_bindings.create on
-// it. To change anything except its name and description, the caller must also be allowed to give the roles of its
-// default role and its mappings, because a caller who decides for whom a provider vouches decides who gets these roles.
-// The correlation rule cannot be changed once it is set.
+// it. To change anything except its name and description, the caller must also be allowed to give its default role and
+// the roles of its mappings, because a caller who decides for whom a provider vouches decides who gets these roles. The
+// correlation rule cannot be changed once it is set.
 //
 // If the issuer or the client of the provider changes, the people who sign in with it become new identities, and the
 // client secret, which belonged to the old issuer, is removed. If keepPeople is true, people remain the same identities

@@ -17,7 +17,7 @@ import (
 // in returns the time after a duration, in whole seconds.
 func in(d time.Duration) time.Time { return time.Now().UTC().Add(d).Truncate(time.Second) }
 
-// timedOwner creates an identity that owns acme for a time.
+// timedOwner creates an identity that owns acme from start to end.
 func (w *world) timedOwner(start, end time.Time) (resource.BoundRole, context.Context) {
 	w.t.Helper()
 	name := string("timed " + w.acme.UID.NewChild()[41:])

@@ -31,7 +31,7 @@ func (w *world) backdate(age time.Duration) {
 	must(w.t, w.store.SetSetting(w.t.Context(), "use recorded since", []byte("1000")))
 }
 
-// unused returns the unused resources that a caller sees, by names, with the suggested roles.
+// unused returns the unused resources that a caller sees, keyed by their names, with the suggested roles.
 func (w *world) unused(as context.Context, kind resource.UnusedKind) map[string]string {
 	w.t.Helper()
 	got, err := w.ListUnused(as, iam.UnusedFilter{Kind: kind, Since: 24 * time.Hour}, page.Params{Size: 200})

@@ -216,8 +216,9 @@ func (s *Store) ApproveAccess(
 	return r, err
 }
 
-// lockPending reads and locks a request that is about to be decided. It locks the group first, in the same order as the
-// deletion of a group, so that the two cannot deadlock. It returns fault.FailedPrecondition if the request is decided.
+// lockPending reads and locks a request that is about to be decided. It locks the group before the request, as the
+// deletion of a group does, so that the two cannot deadlock. It returns fault.FailedPrecondition if the request is
+// decided.
 func (t Tx) lockPending(ctx context.Context, uid resource.UID) (r resource.AccessRequest, _ error) {
 	if err := t.RequireGroup(ctx, uid.Parent()); err != nil {
 		return r, err

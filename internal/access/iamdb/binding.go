@@ -271,8 +271,8 @@ func (s *Store) EndBindings(ctx context.Context, n int) (ended int, _ error) {
 	return ended, err
 }
 
-// skipLocked returns the time of the database, and the end of a query that locks the rows it reads. On PostgreSQL the
-// query skips rows that another transaction has locked.
+// skipLocked returns the time of the database, and the clause with which a query locks the rows that it reads. On
+// PostgreSQL the query skips rows that another transaction has locked.
 func (t Tx) skipLocked(ctx context.Context) (currentTime time.Time, lock string, err error) {
 	if currentTime, err = t.Clock(ctx); err != nil {
 		return currentTime, "", err
@@ -498,7 +498,8 @@ func (s *Store) Joined(ctx context.Context, people []resource.UID) (map[resource
 	return joined, err
 }
 
-// Holders returns up to n identities that hold a role in a group at this moment, the oldest binding first.
+// Holders returns up to n identities that hold a role in a group at this moment, ordered by the age of their bindings,
+// oldest first.
 func (t Tx) Holders(ctx context.Context, group, role resource.UID, n int) ([]resource.UID, error) {
 	now, err := t.Clock(ctx)
 	if err != nil {

@@ -90,7 +90,8 @@ func (t Tx) revoke(ctx context.Context, identity resource.UID) error {
 	return err
 }
 
-// revocationsKept is longer than the lifetime of any token that this service signs.
+// revocationsKept is how long revocations are stored. It is longer than the lifetime of any token that this service
+// signs.
 const revocationsKept = 48 * time.Hour
 
 // HasOrganizations reports whether there is any root group.

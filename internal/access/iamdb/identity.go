@@ -39,9 +39,9 @@ var identities = store.Kind[resource.Identity]{
 	},
 }
 
-// InsertIdentity adds i. It returns fault.NotFound if its group or its provider
-// does not exist, and fault.AlreadyExists if an identity with its UID exists,
-// which can happen for people, because their UIDs are derived.
+// InsertIdentity adds i. It returns fault.NotFound if its group or its provider does not exist, and fault.AlreadyExists
+// if an identity with its UID exists. This can happen for people, because their UIDs are derived from realm and
+// subject.
 func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	return s.write(ctx, func(t Tx) error { return t.InsertIdentity(ctx, i) })
 }
@@ -155,9 +155,9 @@ func (t Tx) UpdateIdentity(
 	return store.UpdateAs(ctx, t.Tx, &identities, event, before, after)
 }
 
-// DeleteIdentity removes an identity. It returns fault.FailedPrecondition if the
-// organization home, or any organization if home is "", would lose its last
-// permanent owner. Otherwise it returns the organizations that have lost theirs.
+// DeleteIdentity removes an identity. It returns fault.FailedPrecondition if the organization home, or any organization
+// if home is "", would lose its last permanent owner. Otherwise it returns the organizations that have lost their last
+// permanent owner.
 func (t Tx) DeleteIdentity(ctx context.Context, uid, home resource.UID) (ownerless []resource.UID, err error) {
 	i, err := store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.ForDelete)
 	if err != nil {

@@ -191,8 +191,7 @@ func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join,
 		ORDER BY j.at_ms DESC LIMIT $3`, string(group), string(group)+"0", resource.JoinsListed)
 }
 
-// EndedInvite returns the digest of the code of a deleted invite, and the reason of
-// its deletion, or fault.NotFound.
+// EndedInvite returns the digest of the code of a deleted invite, and the reason for its deletion, or fault.NotFound.
 func (s *Store) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, reason string, err error) {
 	err = s.Row(ctx, endedInvite, []any{string(uid)}, &digest, &reason)
 	return digest, reason, store.Missing(err, "group invite", uid)

@@ -160,9 +160,8 @@ func errNoRefresh() error {
 	return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token is unknown, or its session has ended")
 }
 
-// lockSessionOf locks the session of a refresh token and returns its id. Every
-// transaction that changes the tokens of a session locks the session first, so that
-// it cannot be ended while it gets a new token.
+// lockSessionOf locks the session of a refresh token and returns its id. Every transaction that changes the tokens of a
+// session locks the session first, so that the session cannot end while it gets a new token.
 func (t Tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ error) {
 	err := t.Row(ctx, `SELECT session FROM refresh_tokens WHERE digest = $1`, []any{digest}, &id)
 	if err == nil {

@@ -36,7 +36,7 @@ func (w *world) trail() (all []string) {
 	return append(all, fmt.Sprint(revision))
 }
 
-// lines returns the identity, capability and group of each change, by names.
+// lines describes each change by the names of its identity, its capability and its group.
 func lines(all simulation.AccessChanges) (out []string) {
 	for _, c := range all.Shown {
 		out = append(out, c.Identity.Name+" "+c.Capability.String()+" "+c.Group.Name)
@@ -178,7 +178,8 @@ func TestSimulate(t *testing.T) {
 	})
 }
 
-// TestSimulateWorkloads checks the workloads that could no longer exchange tokens and the sessions that end.
+// TestSimulateWorkloads checks that a simulation shows the workloads that could no longer exchange tokens and the
+// sessions that would end.
 func TestSimulateWorkloads(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.checker.Issuer = "https://us.example"

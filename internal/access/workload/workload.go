@@ -60,8 +60,8 @@ type subject struct {
 	Pattern string `json:"pattern"`
 }
 
-// A Job contains the values of the fields of a job. A field without a value is "" or
-// missing. A field whose help text names no value is "true".
+// A Job contains the values of the fields of a job. A field without a value is "" or missing. A field whose help text
+// names no value is a switch; its value is "true" if it is on.
 type Job map[string]string
 
 // A Rule describes the tokens of a job. Either Subject or Pattern is set.

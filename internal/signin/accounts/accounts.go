@@ -239,8 +239,8 @@ func (s *Service) Joins(ctx context.Context, group resource.UID) ([]resource.Joi
 	return s.store.Joins(ctx, group)
 }
 
-// DeleteSelf deletes the identity of the caller. uid must be the caller, who must be a
-// person with a token that is not narrowed.
+// DeleteSelf deletes the identity of the caller. uid must be the UID of the caller, who must be a person with a token
+// that is not narrowed.
 func (s *Service) DeleteSelf(ctx context.Context, uid resource.UID) error {
 	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {

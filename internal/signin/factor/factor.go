@@ -42,6 +42,6 @@ func (c *Checker) Passkeys() bool { return c.webauthn != nil }
 // second factor and do not count as one.
 func Has(a resource.Account) bool { return len(a.TOTP) > 0 || len(a.Passkeys) > 0 }
 
-// accountLabel returns the name of an account for authenticators. It contains the
-// organization, because one e-mail address can have accounts in several.
+// accountLabel returns the name of an account for authenticators. It contains the organization, because one e-mail
+// address can have accounts in several organizations.
 func accountLabel(a resource.Account, org string) string { return a.Email + " (" + org + ")" }

@@ -161,9 +161,8 @@ type registration struct {
 	Ceremony webauthn.SessionData `json:"Question"`
 }
 
-// BeginRegistration begins a ceremony that registers a new passkey of a. org is
-// the name of its organization. It returns the options for the browser and the
-// state to pass to AddPasskey.
+// BeginRegistration begins a ceremony that registers a new passkey of a. org is the name of its organization. It
+// returns the options for the browser and the state to pass to UseRegistration.
 func (c *Checker) BeginRegistration(a resource.Account, org string) (_ Options, state []byte, _ error) {
 	var exclude []protocol.CredentialDescriptor
 	for _, c := range (passkeyUser{Account: a}).WebAuthnCredentials() {

@@ -94,8 +94,7 @@ func (t TOTPSecret) QR() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// EnableTOTP stores the secret t in an account if code is a one-time password of t,
-// and reports whether it is.
+// EnableTOTP stores the secret t in an account if code is a one-time password of t, and reports whether it did.
 func (c *Checker) EnableTOTP(ctx context.Context, a resource.Account, t TOTPSecret, code string) (bool, error) {
 	step := matchTOTP(t.key.Secret(), trimCode(code), 0, c.now())
 	if step == 0 {

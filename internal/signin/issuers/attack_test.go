@@ -41,8 +41,7 @@ func flood(t *testing.T, trusted *issuers.Issuers, k key, a issuers.QuotaKey, fo
 	return &wg
 }
 
-// TestAttackOfOneTenant: a tenant has thousands of issuers that do not respond. They do not
-// delay other tenants.
+// TestAttackOfOneTenant: if a tenant has thousands of issuers that do not respond, they do not delay other tenants.
 func TestAttackOfOneTenant(t *testing.T) {
 	for name, attacker := range map[string]issuers.QuotaKey{
 		"by a pattern": {Tenant: "b", Reason: issuers.Matched},

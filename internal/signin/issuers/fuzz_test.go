@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/issuers"
 )
 
-// FuzzParse parses texts as tokens. A parsed token has the required claims, and a key that did
-// not sign it does not verify it.
+// FuzzParse checks that every parsed token has the required claims, and that a key that did not sign the token does not
+// verify it.
 func FuzzParse(f *testing.F) {
 	k := newKey(f, "one")
 	f.Add(k.sign(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9}))

@@ -133,9 +133,9 @@ func (t *publicError) Error() string { return t.text }
 // errBusy is the error for a fetch that exceeds the limits of the tenant.
 var errBusy = &publicError{"the keys of too many issuers are being fetched for this organization; try again"}
 
-// Verify returns nil if tok is signed by its issuer. The caller must have checked
-// that somebody trusts the issuer, because Verify may fetch its keys, on the
-// quota of q. Verify returns ErrUnknownKey, ErrSignature, or an *Unreachable.
+// Verify returns nil if tok is signed by its issuer. The caller must have checked that somebody trusts the issuer,
+// because Verify may fetch its keys, which counts against the quota q. Verify returns ErrUnknownKey, ErrSignature, or
+// an *Unreachable.
 func (t *Issuers) Verify(ctx context.Context, q QuotaKey, tok *Token) error {
 	keys, err := t.keys(ctx, q, tok.Issuer, false)
 	if err != nil {
@@ -235,9 +235,8 @@ func (t *Issuers) usable(i *issuer) bool {
 	return !i.fetchedAt.IsZero() && t.now().Sub(i.fetchedAt) < trustedFor
 }
 
-// startFetch starts the queued fetch of an issuer on the quota of p. The caller
-// holds t.mu. The fetch continues after the request that caused it has ended,
-// because other requests may wait for it.
+// startFetch starts the queued fetch of an issuer, which counts against the limits of p. The caller holds t.mu. The
+// fetch continues after the request that caused it has ended, because other requests may wait for it.
 func (t *Issuers) startFetch(p *pool, i *issuer) {
 	f := i.inFlight
 	f.started, i.startedAt = true, t.now()

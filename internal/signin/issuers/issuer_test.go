@@ -62,7 +62,7 @@ func keySet(keys ...key) []byte {
 	return b
 }
 
-// token signs claims.
+// token returns a parsed token that has these claims and is signed with the key.
 func (k key) token(t testing.TB, claims map[string]any) *issuers.Token {
 	t.Helper()
 	tok, err := issuers.Parse(k.sign(t, claims))

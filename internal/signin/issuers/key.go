@@ -112,7 +112,7 @@ func (s KeySet) List() []Key {
 	return keys
 }
 
-// Errors of Verify.
+// The errors that KeySet.Verify returns.
 var (
 	ErrUnknownKey = errors.New("the issuer has no key with the id that the token names")
 	ErrSignature  = errors.New("the signature of the token is wrong")

@@ -23,7 +23,8 @@ func (o object) get(name string) string {
 	return ""
 }
 
-// maxMembers bounds an object, because each name is compared with every other name.
+// maxMembers is the greatest number of members of an object. It is limited, because each name is compared with every
+// other name.
 const maxMembers = 512
 
 // readObject parses UTF-8 JSON that is one object. It refuses a repeated name,

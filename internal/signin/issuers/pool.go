@@ -39,10 +39,9 @@ type limits struct {
 	tenants     int // greatest number of tenants with a pool
 }
 
-// poolLimits are the limits per reason. A tenant has fewer fetches in total than
-// package outbound opens connections to one host. Therefore no tenant can use up
-// the connections to a host that serves several tenants. A hundred keys take at
-// most 130 KB.
+// poolLimits are the limits per reason. All fetches of a tenant together are fewer than the connections that package
+// outbound opens to one host. Therefore no tenant can use up the connections to a host that serves several tenants. A
+// hundred keys take at most 130 KB.
 var poolLimits = [reasons]limits{
 	Named: {
 		fetches: 128, fetchesEach: 4, waitingEach: 128, keys: 40_000, keysEach: 4000, triedEach: 512, tenants: 10_000,
@@ -83,7 +82,7 @@ func newLRU[T any]() *simplelru.LRU[string, T] {
 	return list
 }
 
-// poolFor returns the pool of a key. The caller holds t.mu.
+// poolFor returns the pool for the quota q. The caller holds t.mu.
 func (t *Issuers) poolFor(q QuotaKey) *pool {
 	set := t.pools[q.Reason]
 	if p, ok := set.tenants.Get(q.Tenant); ok {

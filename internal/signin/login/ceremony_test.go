@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Each test in this file uses a part of one ceremony in a ceremony of another account,
-// another sign-in, or another time.
+// Each test in this file uses a part of one ceremony in another ceremony: for another account, in another sign-in, or
+// at another time.
 
 const otherEmail = "other@example.test"
 

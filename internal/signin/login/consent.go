@@ -17,10 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/site"
 )
 
-// fillConsent fills in the consent page. The page shows which program requests the sign-in,
-// its address, the time of the request, and the permissions and life of its token, so that
-// a person whom an attacker has sent there can notice it. fillConsent returns
-// fault.NotFound if the device no longer waits.
+// fillConsent fills in the consent page. The page shows which program requests the sign-in, its address, the time of
+// the request, and the permissions and life of its token, so that a person whom an attacker has sent there can notice
+// the attack. fillConsent returns fault.NotFound if the device no longer waits.
 func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
 	if _, p.Organization, err = s.admin.AccountOf(ctx, n.Identity); err != nil {
 		return err

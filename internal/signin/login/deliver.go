@@ -166,7 +166,7 @@ func (s *Service) tokenParams(f *flow) sts.TokenParams {
 // fault.InvalidArgument if they are not allowed.
 func (s *Service) checkTokenParams(f *flow) error { return s.sts.Check(s.tokenParams(f)) }
 
-// storeSealed stores an encrypted value under a code for the time life.
+// storeSealed stores an encrypted value under a code for the duration life.
 func (s *Service) storeSealed(ctx context.Context, code string, v any, life time.Duration) error {
 	sealed, err := s.seal(v)
 	if err != nil {

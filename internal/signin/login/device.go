@@ -43,7 +43,7 @@ func shownUserCode(code string) string {
 	return code[:4] + "-" + code[4:]
 }
 
-// readUserCode normalizes a code that a person has typed. It removes all other characters.
+// readUserCode normalizes a code that a person has typed. It removes all characters that no user code contains.
 func readUserCode(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r = unicode.ToUpper(r); strings.ContainsRune(userLetters, r) {
@@ -113,9 +113,9 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) (any, e
 
 const maxDeviceScopes = 16 // the same limit as for a sign-in in a browser
 
-// deviceScopes returns the groups to which a device wants its token narrowed. It ignores the
-// scopes of OpenID Connect, which many clients send. It returns false if any other scope is
-// not the UID of a group, because without it the device would get more than it requests.
+// deviceScopes returns the groups to which a device wants its token narrowed. It ignores the scopes of OpenID Connect,
+// which many clients send. It returns false if any other scope is not the UID of a group, because a token without that
+// scope would allow more than the device requests.
 func deviceScopes(lists []string) (groups []string, ok bool) {
 	for _, scope := range strings.Fields(strings.Join(lists, " ")) {
 		switch scope {
@@ -161,8 +161,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 	return s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
 }
 
-// A deviceApproval is the person who has approved a device. It is stored until the device
-// polls.
+// A deviceApproval describes the person who has approved a device. It is stored until the device polls.
 type deviceApproval struct {
 	Identity resource.UID       `json:"identity"`
 	Act      *resource.Upstream `json:"act"`

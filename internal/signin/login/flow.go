@@ -23,8 +23,7 @@ const (
 	sealedFlow = "sign-in"
 	maxCookie  = 3800 // browsers store up to 4096 bytes, including name and attributes
 
-	// A browser sends the cookies of all its current sign-ins with every request.
-	// Most proxies accept 8 KiB of them.
+	// A browser sends the cookies of all its current sign-ins with every request. Most proxies accept 8 KiB of cookies.
 	maxFlows     = 8
 	maxFlowBytes = 5 << 10
 )

@@ -25,8 +25,8 @@ func (b *browser) fresh() bool {
 	return fresh
 }
 
-// TestFresh: a sign-in allows sensitive operations for ten minutes, and only if the person has
-// entered a credential. A provider that uses an existing session has asked for none.
+// TestFresh: a sign-in allows sensitive operations for ten minutes, and only if the person has entered a credential. If
+// a provider uses an existing session, the person has entered none.
 func TestFresh(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)

@@ -15,9 +15,8 @@ const (
 	sealedProvider = "last provider"
 )
 
-// A lastProvider is the provider of the last sign-in in a browser. It is stored in a cookie and
-// authenticates nobody. The cookie is sealed, so that nobody can learn the name of a
-// provider by writing one.
+// A lastProvider is the provider of the last sign-in in a browser. It is stored in a cookie and authenticates nobody.
+// The cookie is sealed, so that nobody can learn the name of a provider with a forged cookie.
 type lastProvider struct {
 	Provider resource.UID `json:"provider"`
 	Expires  int64        `json:"until"` // in seconds since 1970

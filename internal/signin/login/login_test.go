@@ -48,8 +48,8 @@ func rolesOf(x *site, identity resource.UID) (all []string) {
 	return all
 }
 
-// TestProviders: a sign-in with a provider gives the identity to which roles could be bound
-// before, the default role once, and the roles of groups while the person is a member.
+// TestProviders: a person who signs in with a provider gets the identity to which roles could already be bound, the
+// default role once, and the roles of their external groups as long as they are members.
 func TestProviders(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

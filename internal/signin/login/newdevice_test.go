@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestNewDevice: a person gets a message about a sign-in with a browser that they have not
-// used before, at the address that their provider has verified. Each person who shares a
-// browser gets one. A person who was just registered gets none.
+// TestNewDevice: a person gets a message about a sign-in with a browser that they have not used before, at the address
+// that their provider has verified. If several people share a browser, each of them gets a message. A person who was
+// just registered gets none.
 func TestNewDevice(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	var queue *mail.Queue

@@ -16,7 +16,7 @@ import (
 
 var offeredProvider = regexp.MustCompile(`>Continue with ([^<]+)<`)
 
-// offers returns the providers on the sign-in page of an address, in their order.
+// offers returns the providers on the sign-in page of an address, in the order of the page.
 func (b *browser) offers(target string) (all []string) {
 	b.t.Helper()
 	a := b.get(target)

@@ -218,7 +218,7 @@ func (s *Service) accountsToTry(
 	return tried, preferred, nil
 }
 
-// knownFor returns the known accounts of the browser that have an e-mail address.
+// knownFor returns the known accounts of the browser that have the given e-mail address.
 func (s *Service) knownFor(r *http.Request, email string) (known []knownAccount, _ error) {
 	for _, k := range s.knownAccounts(r) {
 		var err error

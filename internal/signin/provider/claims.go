@@ -107,7 +107,7 @@ func (c *Client) addUserinfo(
 	return nil
 }
 
-// readClaims returns the claims of an ID token, without those that cannot be stored.
+// readClaims returns the claims of an ID token, without claims that cannot be stored.
 func readClaims(
 	p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string,
 ) (*Claims, error) {

@@ -93,7 +93,7 @@ func (s *Service) accountPage(
 	return s.site.Show(w, r, status, "account", p)
 }
 
-// fillAccount fills in the account page of the person of a session.
+// fillAccount fills in the account page for the person of a session.
 func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accountPage) error {
 	p.CSRF = s.site.CSRF(n.ID)
 	i, err := s.store.Identity(ctx, n.Identity)

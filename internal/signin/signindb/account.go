@@ -106,11 +106,9 @@ func (s *Store) account(
 	return a, err
 }
 
-// UpdateAccount applies change to an account and returns the result, without
-// passkeys and recovery codes. The account is locked during the change. If the
-// account has no second factor afterwards, its recovery codes are deleted.
-// Besides AccountUpdated, UpdateAccount emits the activity events did, which
-// describe the meaning of the change.
+// UpdateAccount applies change to an account and returns the result, without passkeys and recovery codes. The account
+// is locked during the change. If the account has no second factor afterwards, its recovery codes are deleted. Besides
+// AccountUpdated, UpdateAccount emits the activity events in did, which describe the meaning of the change.
 func (s *Store) UpdateAccount(
 	ctx context.Context, uid resource.UID, change func(*resource.Account) error, did ...resource.EventType,
 ) (resource.Account, error) {

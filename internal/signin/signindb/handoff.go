@@ -72,7 +72,7 @@ func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byt
 	return detail, err
 }
 
-// maxDevices is the number of devices that may wait at the same time.
+// maxDevices is the greatest number of devices that may wait at the same time.
 const maxDevices = 10_000
 
 // AddDevice stores a device that asks to be signed in. It returns

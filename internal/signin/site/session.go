@@ -53,9 +53,8 @@ func (s *Site) SameCSRF(n resource.Session, token string) bool {
 // FreshTime is the time after a sign-in in which a person may do sensitive operations.
 const FreshTime = 10 * time.Minute
 
-// freshCookie proves when the person of a session has last entered a credential. The
-// start of the session does not prove it, because a provider may have used an existing
-// session there and asked for nothing.
+// freshCookie proves when the person of a session has last entered a credential. The start of the session does not
+// prove it, because a provider may have used an existing session there without asking for a credential.
 const freshCookie = "hf_fresh"
 
 // MarkFresh records that the person of a session has just entered a credential, here or

@@ -17,8 +17,8 @@ const (
 	flushLimit     = 5 * time.Second // timeout of the last write
 )
 
-// Denials returns the recent refusals of an identity, newest first. The caller
-// needs identity.list on it.
+// Denials returns the recent refusals of credentials for an identity, newest first. The caller needs identity.list on
+// it.
 func (s *Service) Denials(ctx context.Context, uid resource.UID) ([]resource.Denial, error) {
 	if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
 		return nil, err

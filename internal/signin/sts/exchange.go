@@ -201,7 +201,7 @@ func (s *Service) accept(ctx context.Context, p *principal, bearer string) (prov
 	return out, nil
 }
 
-// maxChain is the number of identities through which a token can be assumed.
+// maxChain is the greatest number of identities through which a token can be assumed.
 const maxChain = 8
 
 // chain accepts one of our own tokens for another identity. The identity must name
@@ -336,9 +336,8 @@ func (s *Service) exchangeViaProvider(
 	return t, err
 }
 
-// person returns the identity of a subject in a realm, or fault.NotFound. It uses
-// the cache if the UID of the identity is derived from the realm and the subject,
-// as almost all are.
+// person returns the identity of a subject in a realm, or fault.NotFound. It uses the cache if the UID of the identity
+// is derived from the realm and the subject, which is the case for almost all people.
 func (s *Service) person(ctx context.Context, realm, subject string) (resource.Identity, error) {
 	p, _, err := s.principal(ctx, resource.UserUID(realm, subject))
 	if err == nil && p.identity.Realm == realm && p.identity.Relationship.Subject() == subject {
@@ -392,8 +391,8 @@ func (s *Service) reissue(ctx context.Context, bearer string, tok *issuers.Token
 	return t, err
 }
 
-// narrow restricts claims to an earlier narrowing. It returns fault.InvalidArgument
-// if claims contain a scope outside of it.
+// narrow restricts claims to an earlier narrowing. It returns fault.InvalidArgument if claims contain a scope outside
+// of that narrowing.
 func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
 	if to.Caps != nil {
 		left := *to.Caps

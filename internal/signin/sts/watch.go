@@ -51,8 +51,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// checkIssuers checks the issuers that are due. Each issuer is checked by one
-// replica.
+// checkIssuers checks the issuers that must be checked now. Each issuer is checked by one replica.
 func (s *Service) checkIssuers(ctx context.Context, every time.Duration) error {
 	due, err := s.dueIssuers(ctx, every)
 	if err != nil {

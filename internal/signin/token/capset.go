@@ -16,12 +16,11 @@ import (
 // bytes. All are big-endian.
 type capset resource.Capabilities
 
-// minBits is the shortest length that is written. Readers accept any length. All
-// writers use the same minimum, so that a set always has the same text.
+// minBits is the smallest length, in bits, that is written. Readers accept any length. All writers use the same
+// minimum, so that a set always has the same text.
 const minBits = 50
 
-// maxBits is the longest length that is read. It leaves room for the capabilities of
-// newer versions.
+// maxBits is the greatest length, in bits, that is read. It leaves room for the capabilities of newer versions.
 const maxBits = 4096
 
 var errCapset = errors.New("not a set of capabilities")

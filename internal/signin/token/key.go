@@ -123,12 +123,11 @@ func (k *keys) signer(now time.Time) signer {
 	return k.signers[len(k.signers)-1] // the first key is used immediately
 }
 
-// signerFor returns the key that signs tokens with an algorithm. Until an RS256 key
-// can be used, it returns an ES256 key for both algorithms.
+// signerFor returns the key that signs tokens with an algorithm. Until an RS256 key can be used, it returns an ES256
+// key for both algorithms.
 //
-// The first RSA key signs immediately, unless the installation has published ES256 keys
-// for longer than keyPublishDelay before: then verifiers may have cached the keys
-// without it.
+// The first RSA key signs immediately, unless the installation published ES256 keys more than keyPublishDelay earlier.
+// In that case, verifiers may have cached the key set without the RSA key.
 func (k *keys) signerFor(algorithm string, now time.Time) signer {
 	if algorithm != RS256 || len(k.paired) == 0 {
 		return k.signer(now)

@@ -294,7 +294,7 @@ func (f forger) anotherKey(id string) string {
 	return f.sign(jose.ES256, jose.JSONWebKey{Key: key, KeyID: id}, f.claims)
 }
 
-// tampered is a valid token with the claims of another token.
+// tampered returns a valid token in which the claims are replaced by the claims of another token.
 func tampered(good, other string) string {
 	g, o := strings.Split(good, "."), strings.Split(other, ".")
 	return g[0] + "." + o[1] + "." + g[2]
