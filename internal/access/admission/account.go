@@ -24,7 +24,7 @@ func (s *Store) InsertAccount(
 	return s.InsertAccountAnd(ctx, a, i, nil, bindings...)
 }
 
-// InsertAccountAnd does what InsertAccount does, and calls the functions also in the same transaction.
+// InsertAccountAnd does what InsertAccount does, and calls each function in also, in the same transaction.
 func (s *Store) InsertAccountAnd(
 	ctx context.Context, a resource.Account, i resource.Identity, also []func(*store.Tx) error,
 	bindings ...resource.RoleBinding,

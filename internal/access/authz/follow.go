@@ -36,8 +36,8 @@ const RevocationMemory = 25 * time.Hour
 type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
 	applied atomic.Int64  // revision of the index; written by the holder of sem
-	// store.DB.History when applied was read: revisions can only be compared within one history of the database. The
-	// holder of sem writes it.
+	// history is store.DB.History at the time at which applied was read. Revisions can only be compared within one
+	// history of the database. The holder of sem writes history.
 	history atomic.Int64
 	lease   replica.Lease // while the lease is valid, writers on other replicas wait for this index
 

@@ -25,7 +25,8 @@ func usesOf(t *testing.T, s *storetest.Store, binding resource.UID) (names []str
 	return names
 }
 
-// TestUses checks that a check counts as a use of the right binding among several, and when the use is written.
+// TestUses checks that a check counts as a use of the narrowest binding on the nearest group, and that uses are written
+// when they are flushed.
 func TestUses(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)

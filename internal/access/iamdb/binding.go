@@ -407,8 +407,8 @@ func (t Tx) ownerlessWithout(ctx context.Context, where string, uid resource.UID
 	return ownerless, nil
 }
 
-// AddMember records that a person has joined an organization themselves. A person to whom somebody else gave a role is
-// no member.
+// AddMember records that a person has joined an organization themselves. A role that somebody else has given does not
+// make a person a member.
 func (t Tx) AddMember(ctx context.Context, org, identity resource.UID) error {
 	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`,
 		store.Segment(org), string(identity))

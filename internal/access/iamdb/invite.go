@@ -37,7 +37,7 @@ var invites = store.Kind[resource.GroupInvite]{
 	},
 }
 
-// InsertInvite adds i, calls the functions also in the same transaction, and returns i with its role. It returns
+// InsertInvite adds i, calls each function in also in the same transaction, and returns i with its role. It returns
 // fault.NotFound if its group or its role does not exist.
 func (s *Store) InsertInvite(
 	ctx context.Context, i resource.GroupInvite, also ...func(*store.Tx) error,

@@ -278,8 +278,8 @@ func (t Tx) EndSessions(
 	return t.endSessionsWhere(ctx, why, `t.identity = $1 AND t.id <> $2`, string(identity), except)
 }
 
-// StartBrowserSession adds the session of a browser with the digest of its cookie, calls the functions also in the same
-// transaction, and emits the event of the sign-in. It returns the errors of StartSession.
+// StartBrowserSession adds the session of a browser with the digest of its cookie, calls each function in also in the
+// same transaction, and emits the event of the sign-in. It returns the errors of StartSession.
 func (s *Store) StartBrowserSession(
 	ctx context.Context, n resource.Session, cookie []byte, how resource.Activity, also ...func(*store.Tx) error,
 ) error {

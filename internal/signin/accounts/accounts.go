@@ -105,7 +105,7 @@ func (s *Service) AddAccount(
 	return s.addAccount(ctx, org, a, role, noMail)
 }
 
-// addAccount adds an account. It also makes the changes that also returns, in the same transaction.
+// addAccount adds an account and, in the same transaction, makes the changes that the function also returns.
 func (s *Service) addAccount(
 	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
 	also func(context.Context, resource.Account, *OneTimeLink) ([]func(*store.Tx) error, error),

@@ -18,7 +18,7 @@ import (
 
 const (
 	freshFor   = 10 * time.Minute // cached keys older than this are fetched again, in the background
-	trustedFor = 6 * time.Hour    // cached keys older than this are not trusted, because the issuer may have changed them
+	trustedFor = 6 * time.Hour    // cached keys older than this are not trusted; the issuer has not answered since
 	askAgain   = time.Minute      // pause before another fetch because of an unknown key id
 	retryAfter = 10 * time.Second // pause before another fetch from an issuer that failed
 	fetchLimit = 8 * time.Second  // timeout for downloading the discovery document and the keys

@@ -65,7 +65,7 @@ type Service struct {
 	hashes    *password.Hasher
 	cfg       Config
 	log       *slog.Logger
-	tried     *lru.Cache[triedKey, []target] // accounts for which a password was tried, by e-mail address
+	tried     *lru.Cache[triedKey, []target] // accounts for which a password was tried, by organization and e-mail address
 }
 
 // New returns a service. s issues its sessions and tokens, and admin creates

@@ -115,7 +115,7 @@ func (s *Store) UpdateAccount(
 	return s.UpdateAccountAnd(ctx, uid, change, nil, did...)
 }
 
-// UpdateAccountAnd does what UpdateAccount does, and calls the functions also in the same transaction, after change.
+// UpdateAccountAnd does what UpdateAccount does. After change, it calls each function in also, in the same transaction.
 func (s *Store) UpdateAccountAnd(
 	ctx context.Context, uid resource.UID, change func(*resource.Account) error, also []func(*store.Tx) error,
 	did ...resource.EventType,
