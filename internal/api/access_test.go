@@ -63,8 +63,8 @@ func TestAccessOverJSON(t *testing.T) {
 	}
 }
 
-// A caller sees the bindings of the groups in which it may list bindings, and learns
-// that there are others.
+// TestAccessOfOthers: a caller sees only the bindings in groups in which it may list
+// bindings. The answer says that there are other bindings.
 func TestAccessOfOthers(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t, "dev")
@@ -166,7 +166,8 @@ func TestCapabilitiesAndVersion(t *testing.T) {
 	}
 }
 
-// The rest of IAM, and access, have one answer over both protocols too.
+// TestBothProtocolsOfTheRest checks that the remaining methods of IAM, and the methods
+// about access, answer alike over gRPC and JSON.
 func TestBothProtocolsOfTheRest(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t, "dev")

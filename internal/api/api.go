@@ -27,19 +27,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
-// Config has the settings of the API. The zero value runs, with tokens of no
+// Config has the settings of the API. The zero value is usable. Its tokens have no
 // audience.
 type Config struct {
-	Audience string                // the base URL, which tokens must be for
-	Domain   string                // domain in ErrorInfo: "iam." and the API's host
+	Audience string                // base URL; tokens must have it as their audience
+	Domain   string                // domain in ErrorInfo: "iam." followed by the API's host
 	Log      *slog.Logger          // nil: slog's default
-	Metrics  prometheus.Registerer // nil: none
+	Metrics  prometheus.Registerer // nil: no metrics are registered
 	MaxBody  int64                 // largest request body, in bytes; 0: 4 MiB, which is the minimum for gRPC
-	Counters metric.Metrics        // counters of denials
+	Counters metric.Metrics        // counts denied calls
 	Version  string                // version of the program
-	Dir      string                // folder for documents while they are imported; "": the system's
-	Events   event.Names           // prefixes of event types
-	Proxies  Proxies               // trusted over gRPC; HTTP requests already have the client's address
+	// folder that stores documents during their import; "": the system's temporary folder
+	Dir    string
+	Events event.Names // prefixes of event types
+	// proxies that are trusted over gRPC; HTTP requests already have the client's address
+	Proxies Proxies
 
 	// Admit returns an error if the caller makes too many requests; nil admits all.
 	Admit func(context.Context) error
@@ -58,11 +60,11 @@ type API struct {
 	drain    context.CancelFunc
 }
 
-// Services do the work of the methods.
+// Services are the services that the methods of the API call.
 type Services = v2.Services
 
-// New returns an API over the services. It accepts tokens of issuer unless checker
-// reports that they are revoked.
+// New returns an API over the services. It accepts the tokens that issuer has signed,
+// unless checker reports that they are revoked.
 func New(services Services, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -134,16 +136,16 @@ const (
 	readBuffer = 16 << 10
 )
 
-// GRPC returns a new server of every service under all its names, with reflection
-// and health. A connection may have up to calls calls in flight. GRPC must not be
-// called after ReportNotServing or concurrently with it.
+// GRPC returns a new server of every service under all its names, with reflection and
+// health. A connection may have up to `calls` calls in flight. GRPC must not be called
+// after ReportNotServing or concurrently with it.
 func (a *API) GRPC(calls int) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnaryInterceptor(a.chain.unary),
 		grpc.StreamInterceptor(a.chain.stream),
 		grpc.UnknownServiceHandler(a.chain.unknown),
-		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // imports have large messages
+		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // messages of imports are large
 		grpc.MaxSendMsgSize(maxAnswer),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(uint32(calls)),

@@ -48,17 +48,17 @@ const (
 type world struct {
 	org   resource.UID
 	owner resource.Identity
-	token string // the owner's
+	token string // token of the owner
 	mint  func(token.Claims) string
 	url   string           // address of the JSON API
-	conn  *grpc.ClientConn // to the gRPC API
+	conn  *grpc.ClientConn // connection to the gRPC API
 	now   time.Time
 	store *storetest.Store
-	key   secret.Key // that secrets are sealed with
+	key   secret.Key // key with which secrets are sealed
 	log   journal
 }
 
-// A journal contains the logged lines.
+// A journal collects the lines that the server logs.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -147,7 +147,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// check lets a value that comes with an error stand in an expression.
+// check makes a call that returns a value and an error usable in an expression. The test
+// fails if there is an error.
 func check[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -156,7 +157,7 @@ func check[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// An answer is what came back over HTTP.
+// An answer is a response over HTTP.
 type answer struct {
 	status int
 	header http.Header
@@ -174,7 +175,7 @@ func (a answer) field(path string) any {
 	return v
 }
 
-// violations are the fields that the answer complains about.
+// violations returns the names of the fields that the answer reports as invalid.
 func (a answer) violations() []string {
 	var all []string
 	details, _ := a.json["details"].([]any)
@@ -214,7 +215,7 @@ func (w *world) do(t *testing.T, request, body string, header ...string) answer 
 	return a
 }
 
-// ctx is the owner's context over gRPC.
+// ctx returns a context for calls over gRPC with the owner's token.
 func (w *world) ctx(t *testing.T) context.Context {
 	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+w.token)
 }

@@ -37,16 +37,16 @@ type chain struct {
 	log          *slog.Logger
 	metrics      *metrics
 	authenticate func(context.Context, origin) (authz.Caller, error)
-	rules        map[string]rule // by full method name, all names
+	rules        map[string]rule // by full method name, including aliases
 	proxies      Proxies
-	limit        func(context.Context) error // returns an error over the request rate; nil: no limit
+	limit        func(context.Context) error // returns an error if the caller makes too many requests; nil: no limit
 
-	slow      callQuota // messages that arrive slowly
-	streaming callQuota // calls with streams
-	watching  callQuota // calls that watch
-	unsent    callQuota // bytes of answers
-	calls     *quota    // anonymous calls on gRPC connections that have not shown a valid token
-	reading   *quota    // anonymous calls whose messages are being read
+	slow      callQuota // number of messages that arrive slowly
+	streaming callQuota // number of streaming calls
+	watching  callQuota // number of calls that watch
+	unsent    callQuota // bytes of answers that clients have not read
+	calls     *quota    // number of anonymous calls on gRPC connections that have not shown a valid token
+	reading   *quota    // number of anonymous calls whose messages are being read
 }
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
@@ -62,14 +62,14 @@ func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Call
 	}
 }
 
-// A call is a call that the chain runs.
+// A call is one request to the API while the chain processes it.
 type call struct {
 	origin  origin
 	rule    rule
 	subject resource.UID // authenticated caller; "" before authentication
 	claim   resource.Claim
 	tenant  string // tenant of the subject
-	network string // network of origin.remote, which quotas count
+	network string // network that contains origin.remote; quotas count per network
 	start   time.Time
 	span    *trace.Span // nil if the gateway has started the span
 }
@@ -142,7 +142,7 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		return nil, next(srv, admittedStream{ss, ctx, c, k})
 	})
 	if _, foreign := status.FromError(err); err != nil && foreign {
-		return err // a status of grpc-go
+		return err // err is already a gRPC status
 	}
 	return c.end(ctx, k, err)
 }
@@ -211,7 +211,7 @@ func (c *chain) decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 // grpc-go would answer the client if the codec returned the error.
 type lazyRequest struct {
 	into any
-	most int64 // largest size, in bytes
+	most int64 // maximum size of the request, in bytes
 	err  error
 }
 
@@ -356,9 +356,9 @@ func isServerError(code fault.Code) bool {
 // maxReason is the number of bytes of an error message that are logged.
 const maxReason = 256
 
-// record counts a call in the metrics and logs a line about it. It never logs the
-// token, the body or the query. The logged reason is the message that the client
-// gets, which may repeat a name or a key of the request, but no credential.
+// record counts a call in the metrics and logs a line about it. It never logs the token,
+// the body or the query. The logged reason is the message that the client gets, which may
+// contain a name or a key from the request, but no credential.
 func (c *chain) record(ctx context.Context, level slog.Level, k *call, f *fault.Error) {
 	took := time.Since(k.start)
 	if span := trace.FromContext(ctx); span != nil {

@@ -29,7 +29,7 @@ const (
 	pingMethod  = "/holdfast.ping.v2beta1.PingService/Ping"
 )
 
-// quietChain is a chain that lets in whoever has the token "good".
+// quietChain returns a chain that logs to log and accepts only the token "good".
 func quietChain(log *bytes.Buffer) *chain {
 	cfg := Config{
 		Domain: "iam.example.com", Log: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -125,8 +125,9 @@ func TestChainContext(t *testing.T) {
 	}
 }
 
-// TestOverdue: a call whose own deadline has passed exceeded it; one that had
-// none and got no answer in ours can be tried again.
+// TestOverdue: if the deadline that the caller has set passes, the error is
+// DeadlineExceeded. If the time limit of the server passes, it is Unavailable, so that
+// the caller can retry.
 func TestOverdue(t *testing.T) {
 	wait := func(ctx context.Context, _ any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
 	for name, tt := range map[string]struct {
@@ -172,7 +173,7 @@ func TestRequestIDs(t *testing.T) {
 func TestChainMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := newChain(Config{Log: slog.New(slog.DiscardHandler), Metrics: registry, Version: "v1"}, nil)
-	// An alias counts under our own name.
+	// The metrics count a call of an alias under the primary name of the method.
 	_, err := c.unary(with(origin{}), nil, &grpc.UnaryServerInfo{FullMethod: "/holdfast.ping.v2.PingService/Ping"},
 		func(context.Context, any) (any, error) { return nil, fault.Field("x", "wrong") })
 	if err == nil {

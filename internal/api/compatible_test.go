@@ -13,10 +13,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// This file walks what clients written for the public API do, and what would stop
-// them.
+// The tests in this file make the requests of clients that were written for the public
+// API, and check that these clients work.
 
-// push gives a repo a manifest named by a word, with tags.
+// push stores a manifest with the content word in a repo, with tags. It returns the
+// digest of the manifest.
 func (w *world) push(t *testing.T, group, repo, word string, tags ...string) (digest string) {
 	t.Helper()
 	digest = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word)))
@@ -37,8 +38,8 @@ func (w *world) holder(t *testing.T, group, name string, capabilities ...string)
 	return w.mint(token.Claims{Subject: resource.UID(identity), Audience: []string{audience}, Life: 3600e9})
 }
 
-// A provisioning tool of version 1 never sends the digest of a tag: it sets the
-// bundles of tags that a push has made.
+// TestTagsWithoutDigest: a provisioning tool of version 1 never sends the digest of a
+// tag. It only sets the bundles of tags that a push has created.
 func TestTagsWithoutDigest(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
@@ -60,7 +61,7 @@ func TestTagsWithoutDigest(t *testing.T) {
 	}
 	for request, body := range map[string]string{
 		"POST /registry/v1/tags/" + repo:      `{"name":"v2"}`,
-		"POST /registry/v2beta1/tags/" + repo: `{"name":"v1"}`, // where it is required
+		"POST /registry/v2beta1/tags/" + repo: `{"name":"v1"}`, // v2beta1 requires the digest
 		"PUT /registry/v1/tags/" + tag:        `{"digest":"sha256:x"}`,
 	} {
 		if got := w.do(t, request, body); got.status != 400 || strings.Join(got.violations(), " ") != "digest" {
@@ -70,7 +71,7 @@ func TestTagsWithoutDigest(t *testing.T) {
 	asks := func(bearer, name string) answer {
 		return w.do(t, "POST /registry/v1/tags/"+repo, `{"name":"`+name+`"}`, "Authorization", "Bearer "+bearer)
 	}
-	blind := w.holder(t, folder, "blind", "CAP_TAG_CREATE") // may tag, and may not see tags
+	blind := w.holder(t, folder, "blind", "CAP_TAG_CREATE") // may create tags, but not list them
 	there, gone := asks(blind, "v1"), asks(blind, "v9")
 	if there.status != 400 || strings.ReplaceAll(there.text, "v1", "v9") != gone.text {
 		t.Errorf("to somebody who may not see tags: %s\nand %s", there.text, gone.text)
@@ -80,8 +81,8 @@ func TestTagsWithoutDigest(t *testing.T) {
 	}
 }
 
-// A Google project has any id and number, as long as it has both. A claim may be
-// required by its value and by a pattern.
+// TestLooseRules: the ID and the number of a Google project can have any form, but
+// neither can be empty. A claim can be required both by its value and by a pattern.
 func TestLooseRules(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
@@ -107,8 +108,8 @@ func TestLooseRules(t *testing.T) {
 	}
 }
 
-// A page token is enough for the next page. What is given with it must be what
-// the list has.
+// TestPageTokenAlone: the next page needs only the page token. If the request repeats
+// parameters of the list, they must be the same as before.
 func TestPageTokenAlone(t *testing.T) {
 	w := newWorld(t)
 	folder, other := w.make(t, "groups/"+string(w.org), `{"name":"web"}`), w.make(t, "groups/"+string(w.org),
@@ -153,7 +154,8 @@ func TestPageTokenAlone(t *testing.T) {
 		""); strings.Join(got.violations(), " ") != "page_token" {
 		t.Errorf("for another list: %s", got.text)
 	}
-	// A token is no grant: it says what to list, and the caller's own grants what of it.
+	// A page token grants nothing. It selects the list, and the caller's grants decide which
+	// items the caller sees.
 	reader := w.holder(t, other, "reader", "CAP_IAM_GROUPS_LIST")
 	if got := w.do(t, list+"&page_token="+next, "", "Authorization", "Bearer "+reader); got.status != 200 ||
 		names(got) != "" || got.field("totalCount") != "0" {
@@ -161,8 +163,8 @@ func TestPageTokenAlone(t *testing.T) {
 	}
 }
 
-// An account association is found by its group, and its paths in version 1 also work in
-// later versions.
+// TestAssociationsOfGroup: an account association is found by its group. Its paths in
+// version 1 also work in later versions.
 func TestAssociationsOfGroup(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
@@ -193,8 +195,8 @@ func TestAssociationsOfGroup(t *testing.T) {
 	}
 }
 
-// The token service has the same errors as other services. The code of an error is at
-// the start of a short body, where clients look for it.
+// TestExchangeErrors: the token service has the same errors as other services. The error
+// code is at the start of a short body, because clients look for it there.
 func TestExchangeErrors(t *testing.T) {
 	w := newWorld(t)
 	for request, want := range map[string]string{
@@ -218,8 +220,8 @@ func TestExchangeErrors(t *testing.T) {
 	}
 }
 
-// A tag has its creation time, which a move does not change, and lists can be ordered
-// by it.
+// TestTagsByCreation: a tag has a creation time, which does not change when the tag
+// moves. Lists can be ordered by it.
 func TestTagsByCreation(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
@@ -230,7 +232,7 @@ func TestTagsByCreation(t *testing.T) {
 		w.push(t, folder, "app", "one "+tag, tag)
 	}
 	w.now = w.now.Add(time.Second)
-	w.push(t, folder, "app", "two", "c") // moves
+	w.push(t, folder, "app", "two", "c") // moves tag c
 	for query, want := range map[string]string{
 		"order_by=created_at": "cab", "order_by=create_time%20desc": "bac", "order_by=createTime": "cab",
 		"order_by=updated_at": "abc",
@@ -255,7 +257,8 @@ func TestTagsByCreation(t *testing.T) {
 	}
 }
 
-// A caller may change an unused invite if it could create the changed invite.
+// TestUpdateInvite: a caller may change an unused invite if it could create the changed
+// invite.
 func TestUpdateInvite(t *testing.T) {
 	w := newWorld(t)
 	folder := w.make(t, "groups/"+string(w.org), `{"name":"web"}`)
@@ -317,7 +320,7 @@ func TestUpdateInvite(t *testing.T) {
 		"a reader":         w.holder(t, folder, "readers", "CAP_IAM_GROUP_INVITES_LIST"),
 		"a narrowed owner": w.mint(narrow),
 	} {
-		// the role stays or not
+		// The first two changes keep the role, the third replaces it.
 		for _, body := range []string{`{"email":"eve@example.com"}`, `{"ttl":"7200s"}`, `{"roleUid":"` + owner + `"}`} {
 			if got := change(body, "", "Authorization", "Bearer "+bearer); got.status != 403 {
 				t.Errorf("%s: %s: %d %s", name, body, got.status, got.text)
@@ -339,8 +342,8 @@ func TestUpdateInvite(t *testing.T) {
 	}
 }
 
-// The contract gives names no upper bound. There is one where registry paths are
-// made of them, and the refusal says it.
+// TestLongNames: a name may have 1024 characters. The name of a group may have only 128,
+// because the paths of repos contain it. The error states the maximum.
 func TestLongNames(t *testing.T) {
 	w := newWorld(t)
 	org, long := string(w.org), strings.Repeat("n", 1024)

@@ -19,7 +19,7 @@ func statusOf(f *fault.Error, domain, id string) *status.Status {
 		message = "Internal error: request " + id
 	}
 	st, err := status.New(codes.Code(f.Code), message).WithDetails(details(f, domain)...)
-	if err != nil { // a text is not UTF-8
+	if err != nil { // the details contain text that is not UTF-8
 		return status.New(codes.Internal, "Internal error: request "+id)
 	}
 	return st

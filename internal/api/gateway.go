@@ -31,7 +31,7 @@ type gateway struct {
 	domain  string
 	realm   string
 	maxBody int64
-	routes  map[string]*runtime.ServeMux // by collection, because a mux tries its routes one by one
+	routes  map[string]*runtime.ServeMux // by collection, because a mux tries its routes one after another
 	noRoute *runtime.ServeMux            // for paths without a collection
 	local   *local
 	chain   *chain
@@ -66,7 +66,7 @@ func (g *gateway) handle(verb, path string, h runtime.HandlerFunc) {
 		h(w, r, params)
 	})
 	if err != nil {
-		panic(fmt.Sprintf("route %s %s: %v", verb, path, err)) // the routes depend only on the program
+		panic(fmt.Sprintf("route %s %s: %v", verb, path, err)) // the routes are part of the program, so an error is a bug
 	}
 }
 
@@ -123,17 +123,18 @@ func collection(path string) string {
 	return name
 }
 
-// A binding is one http option of a method. It maps an HTTP request to a message.
+// A binding is one http option of a method. It defines how an HTTP request becomes the
+// request message.
 type binding struct {
 	method     string // full name, as gRPC writes it
 	verb       string // GET, POST …
-	path       string // template
+	path       string // template of the path
 	input      protoreflect.MessageDescriptor
 	body       string // field that contains the body, "*" for all fields, "" for none
 	mask       protoreflect.FieldDescriptor
-	deprecated bool // whether it belongs to version 1
-	exchange   bool // whether it belongs to the token service
-	watch      bool // whether it answers with server-sent events
+	deprecated bool // whether the method belongs to version 1
+	exchange   bool // whether the method belongs to the token service
+	watch      bool // whether the method answers with server-sent events
 }
 
 // compressible reports whether answers may be compressed. These are the answers of
@@ -152,7 +153,7 @@ func bindings() []binding {
 			m := s.Methods().Get(i)
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 			if r == nil || m.IsStreamingClient() || m.IsStreamingServer() && !isWatch(m) {
-				continue // available only over gRPC
+				continue // the method is available only over gRPC
 			}
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
@@ -171,9 +172,10 @@ func bindings() []binding {
 	return list
 }
 
-// earlierNames are pairs of a path, and of its name in version 1 with the new
-// version. They exist because clients migrate to a later version by replacing the
-// version in their paths.
+// earlierNames are pairs of paths. The first is a path of the current version. The second
+// is the path of the same resource in version 1, but with the current version number.
+// They exist because clients migrate to a later version by replacing only the version in
+// their paths.
 var earlierNames = [][2]string{
 	{"/iam/v2beta1/roleBindings", "/iam/v2beta1/rolebindings"},
 	{"/iam/v2beta1/roleBindings:batchCreate", "/iam/v2beta1/rolebindings/batch/{parent=**}"},
@@ -249,7 +251,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	r = r.WithContext(context.WithValue(ctx, originKey{}, o))
 	if r.Method == http.MethodHead {
-		r.Method = http.MethodGet // net/http sends the headers of the answer, and not its body
+		r.Method = http.MethodGet // net/http sends the headers of the answer without its body
 	}
 	if path := canonical(r.Method, r.URL.Path); path != r.URL.Path {
 		u := *r.URL
@@ -358,7 +360,7 @@ func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status
 	}
 	if st.Code() == codes.Unauthenticated {
 		challenge := `Bearer realm="` + g.realm + `"`
-		if r.Header.Get("Authorization") != "" { // RFC 6750 wants no error without a credential
+		if r.Header.Get("Authorization") != "" { // RFC 6750: a request without a credential gets no error code
 			challenge += `, error="invalid_token"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)

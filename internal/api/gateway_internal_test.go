@@ -47,11 +47,11 @@ func whereTo() (http.Handler, *string) {
 
 var (
 	variable = regexp.MustCompile(`\{[^}]*\}`)
-	segment  = regexp.MustCompile(`\{[^}=]*\}`) // a variable that no slash can be in
+	segment  = regexp.MustCompile(`\{[^}=]*\}`) // a variable that does not match a slash
 )
 
-// Every binding of the definition is reached by the paths it is for, whatever
-// other templates match them too.
+// TestRoutes checks that the paths of every binding reach its method, even if other
+// templates match these paths, too.
 func TestRoutes(t *testing.T) {
 	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
 	h, reached := whereTo()
@@ -70,7 +70,7 @@ func TestRoutes(t *testing.T) {
 		}
 		for _, p := range paths {
 			for _, path := range []string{p, p + "/", strings.Replace(p, "/v2beta1/", "/v2/", 1)} {
-				// a verb is the end of a path
+				// PATCH, DELETE and paths with a verb do not accept a trailing slash.
 				exact := b.verb == http.MethodPatch || b.verb == http.MethodDelete || strings.Contains(path, ":")
 				if strings.HasSuffix(path, "/") && exact {
 					continue
@@ -112,8 +112,8 @@ func TestRoutesOfCollections(t *testing.T) {
 	}
 }
 
-// The most specific template wins, whatever the order of the methods in the
-// definition.
+// TestMostSpecificPathWins: the most specific template wins. The order of the methods in
+// the definition does not matter.
 func TestMostSpecificPathWins(t *testing.T) {
 	tests := map[string]string{
 		"GET groups":                                             "ListGroups",
@@ -215,8 +215,8 @@ func TestMostSpecificPathWins(t *testing.T) {
 	}
 }
 
-// A path of version 1 of IAM is one of v2beta1 and of v2 with that version in it.
-// Only updates have another verb.
+// TestEarlierPaths: a path of IAM in version 1 also works if a client replaces v1 by
+// v2beta1 or v2. Only the HTTP method of updates differs.
 func TestEarlierPaths(t *testing.T) {
 	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
 	h, reached := whereTo()
@@ -258,7 +258,7 @@ func TestEarlierPaths(t *testing.T) {
 	}
 }
 
-// A providers server remembers the requests it gets.
+// A providers server records the requests that it receives.
 type providers struct {
 	iampb.UnimplementedIdentityProvidersServiceServer
 	created *iampb.CreateIdentityProviderRequest
@@ -287,7 +287,8 @@ func (p *providers) DeleteIdentityProvider(
 	return &emptypb.Empty{}, nil
 }
 
-// If the body is the resource, validate_only can only be in the query.
+// TestValidateOnlyIsReadFromTheQuery: if the body is the resource, validate_only can be
+// given only in the query.
 func TestValidateOnlyIsReadFromTheQuery(t *testing.T) {
 	for _, query := range []string{"", "?validate_only=true", "?validateOnly=true"} {
 		t.Run(query, func(t *testing.T) {
@@ -314,8 +315,8 @@ func TestValidateOnlyIsReadFromTheQuery(t *testing.T) {
 	}
 }
 
-// Where two templates match one path, the order of the definition does not
-// matter: the one that says more wins.
+// TestSpecificity: if two templates match one path, the more specific template wins,
+// whatever the order in the definition.
 func TestSpecificity(t *testing.T) {
 	for winner, loser := range map[string]string{
 		"/iam/v2beta1/groups":                                           "/iam/v2beta1/groups/{uid=**}",
@@ -339,8 +340,8 @@ func TestSpecificity(t *testing.T) {
 	}
 }
 
-// The definition and the resource package number, name and place every
-// capability alike.
+// TestCapabilitiesAgree checks that every capability has the same number, name and bit in
+// the definition and in the resource package, and is internal in both or in neither.
 func TestCapabilitiesAgree(t *testing.T) {
 	values := capabilitiespb.Capability(0).Descriptor().Values()
 	named := 0
@@ -375,8 +376,8 @@ func TestCapabilitiesAgree(t *testing.T) {
 	}
 }
 
-// The copies of the definition under other names are whole: every service is
-// there with the shapes of ours.
+// TestAliasesDescribe checks that the copies of the definition under other names are
+// complete: each has every service, with the same messages.
 func TestAliasesDescribe(t *testing.T) {
 	a := aliases{sync.OnceValue(newAliases)}
 	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
@@ -389,7 +390,7 @@ func TestAliasesDescribe(t *testing.T) {
 			for i := range s.Methods().Len() {
 				m := d.(protoreflect.ServiceDescriptor).Methods().ByName(s.Methods().Get(i).Name())
 				if in := s.Methods().Get(i).Input(); in.ParentFile().Package() != s.ParentFile().Package() {
-					continue // belongs to no person
+					continue // the request type belongs to another package
 				}
 				if m == nil || m.Input().FullName().Parent() != protoreflect.FullName(pkg) {
 					t.Errorf("%s lacks %s with a request of its own package", d.FullName(), s.Methods().Get(i).Name())
@@ -402,12 +403,13 @@ func TestAliasesDescribe(t *testing.T) {
 // secretField matches the names of fields that can hold a secret.
 var secretField = regexp.MustCompile(`token|secret|password|code|credential|otp`)
 
-// notSecret are fields of that sort which answers that only read may have.
+// notSecret are fields whose names match secretField although answers of reads may
+// contain them.
 var notSecret = map[string]bool{
-	"next_page_token":    true, // opaque, and good for nothing without a token
-	"OIDC.client_secret": true, // a field of requests of version 1
-	"GroupInvite.code":   true, // only in the answer to its creation
-	"BlastGap.code":      true, // names a reason
+	"next_page_token":    true, // opaque, and useless without an API token
+	"OIDC.client_secret": true, // occurs only in requests of version 1
+	"GroupInvite.code":   true, // only the answer to the creation contains it
+	"BlastGap.code":      true, // the code of a reason, not a secret
 }
 
 // TestCompressedAnswersHaveNoSecret fails if a method that only reads could return a
@@ -433,7 +435,7 @@ func TestCompressedAnswersHaveNoSecret(t *testing.T) {
 	}
 }
 
-// secretsIn returns the fields of a message, and of those in it, that may hold
+// secretsIn returns the fields of a message, and of the messages inside it, that may hold
 // secrets.
 func secretsIn(d protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) (found []string) {
 	if seen[d.FullName()] {

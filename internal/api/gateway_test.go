@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// One group from its creation to its end, as curl would have it.
+// TestGroupOverJSON creates, reads, changes and deletes a group with JSON requests, as a
+// user of curl would.
 func TestGroupOverJSON(t *testing.T) {
 	w := newWorld(t)
 	org := string(w.org)
@@ -44,7 +45,8 @@ func TestGroupOverJSON(t *testing.T) {
 		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=", `{"name":"dev"}`, "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid, "", "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid, "{}", "dev", "third"},
-		{"PATCH /iam/v2beta1/groups/" + escaped, made.text, "dev", "first"}, // sent back as it came
+		// the body is the unchanged answer to the creation
+		{"PATCH /iam/v2beta1/groups/" + escaped, made.text, "dev", "first"},
 		{"PATCH /iam/v2beta1/groups/" + uid, `{"description":""}`, "dev", ""},
 		{
 			"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=*", `{"name":"qa","description":"x","kind":"ORG_KIND_DEV"}`,
@@ -79,7 +81,7 @@ func TestBadRequests(t *testing.T) {
 		header        []string
 		status        int
 		code          string
-		fields        string // that are complained about, with spaces between
+		fields        string // names of the invalid fields in the error, separated by spaces
 	}{
 		"an empty body is an empty resource": {"POST /iam/v2beta1/groups/" + org, "", nil, 400, "3", "name"},
 		"so is one of spaces":                {"POST /iam/v2beta1/groups/" + org, " \n", nil, 400, "3", "name"},
@@ -235,8 +237,8 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// checkShape holds that an error is {code, message, details} and that its first
-// detail is ErrorInfo.
+// checkShape checks that an error has the form {code, message, details} and that its
+// first detail is an ErrorInfo.
 func checkShape(t *testing.T, a answer) {
 	t.Helper()
 	keys := []string{}

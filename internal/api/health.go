@@ -31,7 +31,7 @@ func (c *chain) registerHealth(draining context.Context, s *grpc.Server) *health
 	return h.Server
 }
 
-// Check returns fault.NotFound if there is no such service.
+// Check returns the health of a service, or fault.NotFound if the service does not exist.
 func (h healthServer) Check(
 	ctx context.Context, r *healthpb.HealthCheckRequest,
 ) (*healthpb.HealthCheckResponse, error) {

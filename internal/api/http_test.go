@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ask sends a request that the client neither follows nor decompresses.
+// ask sends a request. It does not follow redirects or decompress the answer.
 func ask(t *testing.T, w *world, request string, header ...string) (*http.Response, string) {
 	t.Helper()
 	verb, path, _ := strings.Cut(request, " ")
@@ -24,7 +24,8 @@ func ask(t *testing.T, w *world, request string, header ...string) (*http.Respon
 	return resp, string(check(io.ReadAll(resp.Body))(t))
 }
 
-// TestHead is answered wherever GET is, with the headers of GET and no body.
+// TestHead: wherever GET is possible, HEAD is, too. It has the headers of GET and no
+// body.
 func TestHead(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{
@@ -44,12 +45,14 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestMethodNotAllowed names the methods that a path takes, without a token, because
-// the description of the API does, too.
+// TestMethodNotAllowed: the answer to an unsupported HTTP method lists the methods that
+// the path supports. The client needs no token for that, because the public description
+// of the API lists them, too.
 func TestMethodNotAllowed(t *testing.T) {
 	w := newWorld(t)
 	for request, want := range map[string]string{
-		"PUT /iam/v2beta1/groups":                          "GET, HEAD, POST, PATCH, DELETE", // with an empty uid
+		// the path matches templates with an empty uid
+		"PUT /iam/v2beta1/groups":                          "GET, HEAD, POST, PATCH, DELETE",
 		"PUT /iam/v2beta1/groups/" + string(w.org):         "GET, HEAD, POST, PATCH, DELETE",
 		"OPTIONS /iam/v2beta1/groups/" + string(w.org):     "GET, HEAD, POST, PATCH, DELETE",
 		"GET /iam/v2beta1/roleBindings:batchCreate":        "POST",
@@ -101,8 +104,8 @@ func TestCompression(t *testing.T) {
 	for request, accepted := range map[string]string{
 		large:                                  "gzip;q=0, *",
 		large + "&order_by=name":               "identity",
-		"GET /iam/v2beta1/groups?page_size=50": "gzip", // small
-		// An exchange is not compressed, however long its answer.
+		"GET /iam/v2beta1/groups?page_size=50": "gzip", // too small to be compressed
+		// The answer to an exchange is never compressed, however long it is.
 		"GET /sts/exchange?aud=" + strings.Repeat("x", 40<<10): "gzip",
 	} {
 		if resp, _ := ask(t, w, request, "Accept-Encoding", accepted); resp.Header.Get("Content-Encoding") != "" {
@@ -115,8 +118,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// TestExchangeInJSON reads the parameters of an exchange from a JSON body, which
-// older clients send.
+// TestExchangeInJSON: the token service also reads the parameters of an exchange from a
+// JSON body, which older clients send.
 func TestExchangeInJSON(t *testing.T) {
 	w := newWorld(t)
 	const in = "POST /sts/exchange"

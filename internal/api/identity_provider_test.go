@@ -46,12 +46,12 @@ func TestProviderOverJSON(t *testing.T) {
 			`"oidc":{"issuer":"https://idp.example.com","clientId":"d","additionalScopes":["email","groups"]`,
 		},
 		{"?updateMask=oidc.additionalScopes", `{"oidc":{"clientId":"ignored"}}`, `"clientId":"d","additionalScopes":[]`},
-		// as it was
+		// The correlation rule keeps its value.
 		{
 			"?updateMask=oidc.correlation_rule", `{"oidc":{"correlationRule":2}}`,
 			`"correlationRule":"CORRELATION_RULE_OID_EQUALS_EXTERNAL_ID"`,
 		},
-		// it cannot be taken back
+		// shared_redirect cannot be unset once it is true.
 		{"?updateMask=shared_redirect", `{}`, `"sharedRedirect":true`},
 		{"?updateMask=scim,uid", `{"scim":{"enabled":true},"uid":"x"}`, `"uid":"` + uid + `"`},
 	}
@@ -81,8 +81,8 @@ func TestProviderOverJSON(t *testing.T) {
 	}
 }
 
-// The client secret changes when an update names it and is kept when it does
-// not; it is stored sealed and shown nowhere.
+// TestClientSecret: the client secret changes only if an update contains it. It is stored
+// sealed, and no answer contains it.
 func TestClientSecret(t *testing.T) {
 	const basis = `"issuer":"https://idp.example.com","clientId":"c","pkceEnabled":true`
 	whole := func(secret string) string {
@@ -142,7 +142,8 @@ func TestClientSecret(t *testing.T) {
 	})
 }
 
-// secret is the client secret of a provider as the store has it.
+// secret returns the client secret of a provider from the database, in plain text, or ""
+// if it has none.
 func (w *world) secret(t *testing.T, uid string) string {
 	t.Helper()
 	sealed := check(w.store.Provider(t.Context(), resource.UID(uid)))(t).OIDC.ClientSecret.Sealed
@@ -152,8 +153,8 @@ func (w *world) secret(t *testing.T, uid string) string {
 	return string(check(w.key.Open("client secret", sealed))(t))
 }
 
-// Over gRPC, only the mask can clear the secret, because an empty field and a field that
-// was not sent look the same.
+// TestClientSecretOverGRPC: over gRPC, only the mask can clear the secret, because an
+// empty field and a field that was not sent look the same.
 func TestClientSecretOverGRPC(t *testing.T) {
 	w := newWorld(t)
 	uid := w.make(t, "identityProviders/"+string(w.org),

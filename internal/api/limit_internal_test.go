@@ -11,8 +11,8 @@ import (
 
 type limitKey struct{}
 
-// TestLimit: a limit ends as a context with a deadline does, whether or not
-// somebody has asked before.
+// TestLimit: the context from withDeadline ends like one from context.WithDeadline. That
+// does not depend on whether Err or Done was called before it ended.
 func TestLimit(t *testing.T) {
 	tests := map[string]struct {
 		end  func(cancelCaller, end func())
@@ -61,8 +61,8 @@ func done(ctx context.Context) bool {
 	}
 }
 
-// TestALimitIsFollowedWithoutGoroutines: the contexts drivers make of it cost
-// what they cost of any other.
+// TestALimitIsFollowedWithoutGoroutines: a context that a database driver derives from
+// the context of a call needs no goroutine of its own.
 func TestALimitIsFollowedWithoutGoroutines(t *testing.T) {
 	ctx, end := withDeadline(t.Context())
 	before := runtime.NumGoroutine()
@@ -81,8 +81,8 @@ func TestALimitIsFollowedWithoutGoroutines(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfTheCaller: a caller can shorten the time of a call, and cannot
-// prolong it.
+// TestDeadlineOfTheCaller: a caller can set an earlier deadline than the default, but not
+// a later one.
 func TestDeadlineOfTheCaller(t *testing.T) {
 	for name, tt := range map[string]struct{ asked, want time.Duration }{
 		"none":    {0, defaultDeadline},

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 )
 
-// metrics are the metrics of calls.
+// metrics holds the metrics about calls.
 type metrics struct {
-	took     *prometheus.HistogramVec // duration and number of calls
+	took     *prometheus.HistogramVec // durations and number of calls
 	inFlight prometheus.Gauge
 	denials  metric.Counter
 }

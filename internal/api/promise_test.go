@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// bindingsKey is the key of service bindings, which has a name that clients
-// know.
+// bindingsKey is the JSON key of service bindings, which clients depend on.
 var bindingsKey = (&iampb.AccountAssociation{}).ProtoReflect().Descriptor().Fields().ByNumber(7).JSONName()
 
-// Every kind of account comes back unchanged, and a mask can change or remove parts.
+// TestAssociationOverJSON: an association with any kind of account is returned unchanged,
+// and an update with a mask can change or remove parts of it.
 func TestAssociationOverJSON(t *testing.T) {
 	w := newWorld(t)
 	const tenant, client = "0a1b2c3d-0000-1111-2222-333344445555", "ffffffff-0000-1111-2222-333344445555"
@@ -69,7 +69,7 @@ func TestAssociationOverJSON(t *testing.T) {
 				tt.patch); !strings.Contains(got.text, tt.want) || got.field("name") != "a" {
 				t.Errorf("update: %s\nwant %s", got.text, tt.want)
 			}
-			for range 2 { // what is gone is no error
+			for range 2 { // deleting a missing association is not an error
 				if got := w.do(t, "DELETE /iam/v2beta1/accountAssociations/"+group, ""); got.status != 200 || got.text != "" {
 					t.Errorf("delete: %d %s", got.status, got.text)
 				}

@@ -27,14 +27,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// A call says one thing in both protocols.
+// A call is the same call in both protocols: an HTTP request, and a gRPC method with its
+// messages.
 type call struct {
 	request, body string
-	method        string // with its service, in the package of the request
+	method        string // SERVICE/METHOD; its package is the package of in
 	in, out       proto.Message
 }
 
-// Whatever is sent over JSON and over gRPC has one answer, and one error.
+// TestBothProtocols: a request over JSON and the same request over gRPC have the same
+// answer or the same error.
 func TestBothProtocols(t *testing.T) {
 	w := newWorld(t)
 	org, missing := string(w.org), string(w.org.NewChild())
@@ -177,7 +179,7 @@ func TestBothProtocols(t *testing.T) {
 	}
 }
 
-// compare sends c over both protocols.
+// compare sends c over both protocols and compares the answers.
 func (w *world) compare(t *testing.T, c call) {
 	t.Helper()
 	got := w.do(t, c.request, c.body)
@@ -201,7 +203,7 @@ func (w *world) compare(t *testing.T, c call) {
 	}
 }
 
-// plain is a message as the values of JSON.
+// plain returns a message as decoded JSON.
 func plain(t *testing.T, m proto.Message) any {
 	t.Helper()
 	b := check(protojson.Marshal(m))(t)
@@ -210,12 +212,12 @@ func plain(t *testing.T, m proto.Message) any {
 	var v any
 	must(t, d.Decode(&v))
 	if m, ok := v.(map[string]any); ok {
-		delete(m, "nextPageToken") // says when it was made
+		delete(m, "nextPageToken") // contains the time at which it was created
 	}
 	return v
 }
 
-// Each service answers under four names, with the same rules.
+// TestEveryNameOfAService: each service answers under four names, with the same rules.
 func TestEveryNameOfAService(t *testing.T) {
 	w := newWorld(t)
 	names := w.services(t)
@@ -238,7 +240,7 @@ func TestEveryNameOfAService(t *testing.T) {
 			}
 		}
 	}
-	if groups != 4 || pings != 6 { // ping is in version 1 too
+	if groups != 4 || pings != 6 { // PingService also exists in version 1
 		t.Errorf("%d names for groups and %d for ping, want 4 and 6, in %v", groups, pings, names)
 	}
 	err := w.conn.Invoke(w.ctx(t), "/holdfast.iam.v2beta1.GroupsService/Nothing", &pingpb.PingRequest{},
@@ -264,8 +266,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestGRPCLimits sends more than the server reads: of strangers less than of the
-// owner.
+// TestGRPCLimits: the server refuses messages above a size limit. The limit is lower for
+// anonymous callers than for the owner.
 func TestGRPCLimits(t *testing.T) {
 	w := newWorld(t)
 	c := iampb.NewGroupsServiceClient(w.conn)
@@ -286,10 +288,11 @@ func TestGRPCLimits(t *testing.T) {
 	}{
 		"a stranger's request that fits":     {check, 64<<10 - 100, 0, codes.NotFound},
 		"a stranger's request that does not": {check, 64 << 10, 0, codes.InvalidArgument},
-		"a request that fits":                {list, 4<<20 - 100, 0, codes.InvalidArgument}, // the page token is invalid
-		"a request that does not":            {list, 4 << 20, 0, codes.ResourceExhausted},
-		"headers that fit":                   {check, 0, 60 << 10, codes.OK},
-		"headers that do not":                {check, 0, 64 << 10, codes.Internal},
+		// within the limit, but the page token is invalid
+		"a request that fits":     {list, 4<<20 - 100, 0, codes.InvalidArgument},
+		"a request that does not": {list, 4 << 20, 0, codes.ResourceExhausted},
+		"headers that fit":        {check, 0, 60 << 10, codes.OK},
+		"headers that do not":     {check, 0, 64 << 10, codes.Internal},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -381,7 +384,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// The token of a deleted identity is void immediately.
+// TestDeletedIdentity: the token of a deleted identity becomes invalid immediately.
 func TestDeletedIdentity(t *testing.T) {
 	w := newWorld(t)
 	made := w.do(t, "POST /iam/v2beta1/identities/"+string(w.org),

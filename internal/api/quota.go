@@ -14,16 +14,16 @@ import (
 // Addresses are limited as well, because one organization can have many people.
 // Anonymous callers, who have shown no valid token, are limited by address only.
 const (
-	// maxAnonymousMessage is the largest message without a token, in bytes. All
-	// methods that need no token accept only tokens and names, and a token has at
-	// most 16 KiB.
+	// maxAnonymousMessage is the maximum size of a message without a token, in bytes.
+	// Methods that need no token accept only tokens and names, and a token has at most 16
+	// KiB.
 	maxAnonymousMessage = 64 << 10
 
-	// maxAnonymousCalls is the number of calls without a token that one address may
-	// have in flight over gRPC. Each needs about 10 KiB, including its goroutine.
+	// maxAnonymousCalls is the number of calls without a token that one address may have in
+	// flight over gRPC. Each call needs about 10 KiB, including its goroutine.
 	maxAnonymousCalls = 128
 
-	// admitTime is the time for which authentication of a call may block its
+	// admitTime is the maximum time for which the authentication of a call may block its
 	// connection.
 	admitTime = 5 * time.Second
 
@@ -77,7 +77,7 @@ type quota struct {
 	most int64
 
 	mu   sync.Mutex
-	used map[string]int64 // units by holder; holders with 0 units are not in it
+	used map[string]int64 // units by holder, without holders that use 0 units
 }
 
 func newQuota(most int64) *quota { return &quota{most: most, used: map[string]int64{}} }

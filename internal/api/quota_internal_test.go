@@ -23,8 +23,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// TestShare: what one holds does not count against another, and what was given
-// back can be taken again.
+// TestShare: the units of one holder do not count against another holder, and released
+// units can be acquired again.
 func TestShare(t *testing.T) {
 	ann, bob := &call{subject: "a/1", tenant: "a", network: "1"}, &call{subject: "b/1", tenant: "b", network: "1"}
 	cat, stranger := &call{subject: "a/2", tenant: "a", network: "2"}, &call{network: "1"}
@@ -57,14 +57,14 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestAttackSlowMessages: messages that do not come hold a call as long as few of
-// their tenant do, and never longer than its time.
+// TestAttackSlowMessages: the server waits for a slow message while the caller's tenant
+// has few slow messages, but never longer than the time limit.
 func TestAttackSlowMessages(t *testing.T) {
 	known, stranger := &call{subject: "a/1", tenant: "a", network: "192.0.2.1"}, &call{network: "192.0.2.1"}
 	for name, tt := range map[string]struct {
 		call   *call
-		others int           // slow messages of the same that came before
-		takes  time.Duration // to come
+		others int           // slow messages of the same caller that are already being read
+		takes  time.Duration // time that the message needs to arrive
 		want   error
 		after  time.Duration
 	}{
@@ -95,7 +95,7 @@ func TestAttackSlowMessages(t *testing.T) {
 					go func() { _ = read(time.Hour) }()
 				}
 				if tt.takes >= slowAfter {
-					time.Sleep(2 * slowAfter) // so that they are known to be slow
+					time.Sleep(2 * slowAfter) // until the other messages count as slow
 				}
 				start := time.Now()
 				err := read(tt.takes)
@@ -114,7 +114,7 @@ func TestAttackSlowMessages(t *testing.T) {
 	}
 }
 
-// holders counts who holds something of quotas.
+// holders returns the number of holders that use units of the quotas.
 func holders(quotas ...*quota) (n int) {
 	for _, q := range quotas {
 		q.mu.Lock()
@@ -143,20 +143,20 @@ func TestAttackManyStrangersReading(t *testing.T) {
 		if err := c.read(&call{network: "192.0.2.2"}, nil, func() error { return nil }); err != nil {
 			t.Errorf("of another address: %v", err)
 		}
-		time.Sleep(time.Hour) // all have been stopped
+		time.Sleep(time.Hour) // by then, all calls have been stopped
 	})
 }
 
-// TestAttackGate: a message comes through when it is asked for, and no byte of the
-// next one with it.
+// TestAttackGate: the gate returns a message only after it was asked for, and no byte of
+// the message after it.
 func TestAttackGate(t *testing.T) {
 	message := func(n int) string {
 		return string(binary.BigEndian.AppendUint32([]byte{0}, uint32(n))) + strings.Repeat("x", n)
 	}
 	for name, tt := range map[string]struct {
 		sent  string
-		asked int   // messages
-		most  int64 // bytes of one
+		asked int   // number of messages
+		most  int64 // maximum size of a message, in bytes
 		want  string
 		err   error
 	}{
@@ -200,7 +200,7 @@ func TestAttackGate(t *testing.T) {
 	}
 }
 
-// closing is a connection that can be closed.
+// closing is a fake connection. Its context ends when it is closed.
 type closing struct {
 	context.Context
 	cancel   context.CancelFunc
@@ -212,8 +212,9 @@ func (c *closing) Admit()                          { c.admitted = true }
 func (c *closing) Close() error                    { c.cancel(); return nil }
 func (c *closing) AfterClose(f func()) func() bool { return context.AfterFunc(c, f) }
 
-// TestAttackUnsent: an answer counts until grpc-go lets go of it, or its connection
-// is closed; and a client that does not take it in time is shown out.
+// TestAttackUnsent: an answer is counted until grpc-go releases its buffers or its
+// connection is closed. The connection of a client that does not read the answer in time
+// is closed.
 func TestAttackUnsent(t *testing.T) {
 	const large = 1 << 20
 	for name, end := range map[string]func(conn *closing, b mem.BufferSlice){
@@ -259,8 +260,8 @@ func TestAttackUnsent(t *testing.T) {
 	}
 }
 
-// TestTimeoutHeader: a client of the gateway cannot have more time than others by
-// the header that other gateways know.
+// TestTimeoutHeader: a client cannot extend the deadline of a call with the Grpc-Timeout
+// header, which other gateways read.
 func TestTimeoutHeader(t *testing.T) {
 	reached := false
 	l := newLocal(func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {

@@ -18,10 +18,11 @@ import (
 // A Conn is a connection that carries calls over gRPC. peer.Addr of a call
 // implements it.
 type Conn interface {
-	Admitted() bool                  // reports whether a call on the connection had a valid token
-	Admit()                          // records that a call on the connection had a valid token
-	Close() error                    // ends the calls in flight
-	AfterClose(f func()) func() bool // calls f after the connection is closed; the result cancels that
+	Admitted() bool // reports whether a call on the connection had a valid token
+	Admit()         // records that a call on the connection had a valid token
+	Close() error   // ends the calls in flight
+	// calls f after the connection is closed, unless the returned function is called before
+	AfterClose(f func()) func() bool
 }
 
 // connOf returns the connection of a call over gRPC, or nil.
@@ -48,7 +49,7 @@ type stopKey struct{}
 // It adds a stop to the context, because there is no other way to make grpc-go
 // stop waiting for a message.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancel(ctx) // ends with its parent, which is the call's
+	ctx, cancel := context.WithCancel(ctx) // ends with ctx, which is the context of the call
 	ctx = context.WithValue(ctx, stopKey{}, stop(cancel))
 	conn := connOf(ctx)
 	if conn == nil || conn.Admitted() {
@@ -100,7 +101,7 @@ func (e receiveError) Error() string { return e.err.Error() }
 // the caller.
 func (c *chain) receive(ctx context.Context, decode func(any) error, in any) error {
 	k := callOf(ctx)
-	if k.anonymous() && compressed(ctx) { // grpc-go would inflate it before it checks the size
+	if k.anonymous() && compressed(ctx) { // grpc-go would decompress the message before it checks the size
 		return fault.Field("body", "must not be compressed")
 	}
 	if g := gateOf(ctx); g != nil {

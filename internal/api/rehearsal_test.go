@@ -24,16 +24,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A stage is a folder with one of everything.
+// A stage is a folder that contains one resource of every kind.
 type stage struct {
-	folder, empty                string // the second group has nothing in it
+	folder, empty                string // empty is a group without resources
 	identity, binding            string
-	role, spare                  string // the second is in no use
-	provider, unused             string // the second has no mapping
+	role, spare                  string // spare has no bindings
+	provider, unused             string // unused has no mapping
 	association, invite, mapping string
 }
 
-// make creates something over JSON and returns its uid.
+// make creates a resource over JSON and returns its uid.
 func (w *world) make(t *testing.T, path, body string) string {
 	t.Helper()
 	made := w.do(t, "POST /iam/v2beta1/"+path, body)
@@ -46,7 +46,8 @@ func (w *world) make(t *testing.T, path, body string) string {
 
 const oidc = `"oidc":{"issuer":"https://idp.example.com","clientId":"c","clientSecret":"hush","pkceEnabled":true}`
 
-// stage sets up a folder of that name, later than everything before.
+// stage creates a folder with a name, and its resources. They are newer than all earlier
+// resources.
 func (w *world) stage(t *testing.T, name string) (s stage) {
 	t.Helper()
 	w.now = w.now.Add(time.Second)
@@ -66,7 +67,7 @@ func (w *world) stage(t *testing.T, name string) (s stage) {
 	return s
 }
 
-// changes is a request for every method that changes something.
+// changes returns a request for every method that makes a change.
 func (s stage) changes() map[protoreflect.Name]proto.Message {
 	viewer, editor := string(resource.ManagedRoleUID("viewer")), string(resource.ManagedRoleUID("editor"))
 	only := func(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
@@ -153,8 +154,8 @@ func methods(f func(protoreflect.MethodDescriptor)) {
 
 var changing = regexp.MustCompile(`^(Batch)?(Create|Update|Delete)`)
 
-// What is only to be tried is answered like what is done, over both protocols,
-// and nothing at all comes of it.
+// TestValidateOnly: over both protocols, a request with validate_only has the same answer
+// as the real request, and changes nothing.
 func TestValidateOnly(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		w := newWorldOn(t, s)
@@ -197,7 +198,7 @@ func (w *world) invoke(t *testing.T, m protoreflect.MethodDescriptor, in proto.M
 	return plain(t, out)
 }
 
-// post calls a method as JSON.
+// post calls a method over JSON.
 func (w *world) post(t *testing.T, m protoreflect.MethodDescriptor, in proto.Message) any {
 	t.Helper()
 	out := outputOf(t, m)
@@ -219,7 +220,7 @@ func outputOf(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
 
 var parameter = regexp.MustCompile(`\{([a-z_.]+)=\*\*\}`)
 
-// asHTTP says in as an HTTP request, by the options of its method.
+// asHTTP converts a request message to an HTTP request, by the http option of the method.
 func asHTTP(t *testing.T, m protoreflect.MethodDescriptor, in proto.Message) (request, body string) {
 	t.Helper()
 	rule, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
@@ -260,21 +261,21 @@ func (w *world) everything(t *testing.T) map[string]any {
 	all := map[string]any{
 		"events":   len(check(w.store.Events(t.Context(), 0, 10_000))(t)),
 		"revision": check(w.store.Revision(t.Context()))(t),
-		// which is in no list: its identity is in no group
+		// No list contains the company, because the owner's identity is in no group.
 		"company": check(w.store.Identity(t.Context(), w.owner.UID))(t).Company,
 	}
 	methods(func(m protoreflect.MethodDescriptor) {
 		if rule, _ := proto.GetExtension(m.Options(),
 			annotations.E_Http).(*annotations.HttpRule); strings.HasPrefix(string(m.Name()), "List") {
 			list := w.do(t, "GET "+rule.GetGet()+"?page_size=20&order_by=create_time%20desc", "").json
-			delete(list, "nextPageToken") // says when it was made
+			delete(list, "nextPageToken") // contains the time at which it was created
 			all[string(m.Name())] = list
 		}
 	})
 	return all
 }
 
-// scrub leaves out what is new in every answer.
+// scrub removes the fields that differ in every answer, such as UIDs and times.
 func scrub(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -292,7 +293,8 @@ func scrub(v any) any {
 	return v
 }
 
-// What cannot be done is refused when it is tried, in the same words.
+// TestValidateOnlyRefuses: a request that would fail also fails with validate_only, with
+// the same message.
 func TestValidateOnlyRefuses(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t, "dev")
@@ -333,7 +335,8 @@ func TestValidateOnlyRefuses(t *testing.T) {
 	}
 }
 
-// A batch is tried as a whole, and wherever a request says so.
+// TestValidateOnlyOfBatches: validate_only applies to a whole batch. A part of a batch
+// cannot set it.
 func TestValidateOnlyOfBatches(t *testing.T) {
 	w := newWorld(t)
 	s := w.stage(t, "dev")

@@ -67,9 +67,9 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// FuzzClient has strangers and proxies send headers. A stranger is never taken
-// for somebody else, and a proxy's client is one that the header names at its
-// end, or a proxy.
+// FuzzClient: a client that is not a proxy keeps its own address, whatever header it
+// sends. The client of a proxy is the last address in the header that is not a proxy, or
+// a proxy.
 func FuzzClient(f *testing.F) {
 	f.Add("10.0.0.1:80", "203.0.113.9, 10.0.0.2")
 	f.Add("203.0.113.9:80", "10.0.0.2")
@@ -89,8 +89,8 @@ func FuzzClient(f *testing.F) {
 		if _, err := netip.ParseAddr(got); err != nil {
 			t.Errorf("%q is no address", got)
 		}
-		// Whatever somebody puts in front of what the last proxy said of a
-		// client changes nothing.
+		// The last address, which the proxy has appended, decides. The addresses before it,
+		// which a client may have invented, change nothing.
 		if last := trusted.Client(peer, []string{forwarded + ", 203.0.113.9"}); last != "203.0.113.9" {
 			t.Errorf("the proxy's word was 203.0.113.9, and %q was taken", last)
 		}

@@ -325,7 +325,7 @@ func offset(text []byte, line, column int) int64 {
 	return int64(n)
 }
 
-// noFilter lets PopulateQueryParameters see every key.
+// noFilter makes PopulateQueryParameters read every key.
 var noFilter = utilities.NewDoubleArray(nil)
 
 // readQuery fills in fields from the query, under their names in snake_case or
@@ -405,7 +405,7 @@ func expectation(f protoreflect.FieldDescriptor) string {
 	return "a valid " + f.Kind().String()
 }
 
-// inferMask gives an update without a mask a mask of the keys of its body.
+// inferMask sets the mask of an update that has none: it names the keys of the body.
 func inferMask(body []byte, b binding, in proto.Message) error {
 	m := in.ProtoReflect()
 	given, _ := m.Get(b.mask).Message().Interface().(*fieldmaskpb.FieldMask)
@@ -416,7 +416,7 @@ func inferMask(body []byte, b binding, in proto.Message) error {
 	if err != nil {
 		return fault.Field("body", "cannot be read as an update")
 	}
-	// A body without keys has one empty path.
+	// For a body without keys, the mask has one empty path.
 	mask.Paths = slices.DeleteFunc(mask.Paths, func(path string) bool { return path == "" })
 	m.Set(b.mask, protoreflect.ValueOfMessage(mask.ProtoReflect()))
 	return nil

@@ -34,7 +34,8 @@ func TestRespell(t *testing.T) {
 	}
 }
 
-// Only one key of a JSON object changes; everything else keeps its meaning.
+// FuzzRespell: respell changes only one key of a JSON object. The rest of the object has
+// the same meaning as before.
 func FuzzRespell(f *testing.F) {
 	f.Add([]byte(`{"name":"x","syncConfig":{"source":"a"}}`))
 	f.Add([]byte(`{"sync\u0043onfig":1,"syncConfig":2}`))
@@ -48,7 +49,7 @@ func FuzzRespell(f *testing.F) {
 		if err := json.Unmarshal(got, &after); err != nil {
 			t.Fatalf("%s becomes %s: %v", body, got, err)
 		}
-		for _, key := range []string{"syncConfig", "sync_config"} { // which of the two is not the question
+		for _, key := range []string{"syncConfig", "sync_config"} { // the key that respell may rename
 			delete(before, key)
 			delete(after, key)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Every relationship comes back unchanged, and a mask can change a part of
-// it or turn it into another.
+// TestRelationshipsOverJSON: a relationship of any kind is returned unchanged. An update
+// with a mask can change a part of it or replace it by another kind.
 func TestRelationshipsOverJSON(t *testing.T) {
 	const keySet = `"{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",` +
 		`\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}"`
@@ -121,8 +121,9 @@ func TestBindingOverJSON(t *testing.T) {
 	}
 }
 
-// A display name is there over JSON, in both forms of Unicode the same, in bindings and events; version 1, which
-// does not have it, leaves it alone.
+// TestDisplayNameOverJSON: bindings and events contain display names. Both Unicode forms
+// of a name are stored as the same name. Version 1 has no display names, so its updates
+// do not change them.
 func TestDisplayNameOverJSON(t *testing.T) {
 	w := newWorld(t)
 	g := w.do(t, "POST /iam/v2beta1/groups/"+string(w.org), `{"name":"web","displayName":"Zoe\u0308s La\u0308den"}`)

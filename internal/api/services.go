@@ -39,12 +39,12 @@ func registerAll(s grpc.ServiceRegistrar, d *grpc.ServiceDesc, impl any) {
 
 // A rule has the properties of a method in the definition of the API.
 type rule struct {
-	name string // our name of the method, for the log and the metrics
-	open bool   // whether it needs no token of ours, or checks the token itself
-	read bool   // whether it changes nothing
+	name string // primary name of the method, for the log and the metrics
+	open bool   // whether the method needs no token of this server, or checks the token itself
+	read bool   // whether the method only reads
 
-	watch     bool // whether it sends events for as long as the call lasts
-	versioned bool // whether it changes one version of a resource; see expect
+	watch     bool // whether the method sends events for as long as the call lasts
+	versioned bool // whether the method can require a version of the resource that it changes; see expect
 	sensitive bool // whether a person must have signed in recently; see prepare
 }
 
@@ -96,8 +96,8 @@ func sideEffects(m protoreflect.MethodDescriptor) descriptorpb.MethodOptions_Ide
 // registerReflection lets clients list and describe the services of s, under all
 // their names.
 func registerReflection(s *grpc.Server) {
-	// The aliases are created when a client asks for the first time, because they
-	// would be a third of the memory of an idle server, and most clients never ask.
+	// The aliases are created at the first request of a client, because they would take a
+	// third of the memory of an idle server, and most clients never use reflection.
 	o := reflection.ServerOptions{
 		Services: s, DescriptorResolver: aliases{sync.OnceValue(newAliases)}, ExtensionResolver: protoregistry.GlobalTypes,
 	}
@@ -122,8 +122,8 @@ func newAliases() *protoregistry.Files {
 	return files
 }
 
-// add adds a copy of f with another package name. It panics if the copy is invalid,
-// which depends only on the program.
+// add adds a copy of f with another package name. It panics if the copy is invalid, which
+// would be a bug in the program.
 func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
 	d := protodesc.ToFileDescriptorProto(f)
 	old := "." + d.GetPackage() + "."
@@ -134,7 +134,7 @@ func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
 	d.Name = proto.String(moved(d.GetName()))
 	d.Package = proto.String(pkg)
 	for i, dep := range d.Dependency {
-		if strings.HasPrefix(dep, folder) { // a file of the same package, which was added before
+		if strings.HasPrefix(dep, folder) { // dep is in the same package, so it was added before
 			d.Dependency[i] = moved(dep)
 		}
 	}

@@ -21,7 +21,7 @@ func isWatch(m protoreflect.MethodDescriptor) bool {
 	return r.GetGet() != "" && m.IsStreamingServer() && !m.IsStreamingClient()
 }
 
-// watch serves a method that watches.
+// watch returns the handler of a method that watches.
 func (g *gateway) watch(b binding) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		s := &eventStream{g: g, w: w, r: r, binding: b, params: params}
@@ -84,9 +84,8 @@ func (s *eventStream) SendMsg(m any) error {
 	return s.send("id: " + position + "\ndata: " + string(data) + "\n\n")
 }
 
-// fail sends the reason for the end of the stream to the client. Without it, the
-// stream would look like one that was cut off, and the client would reconnect with
-// an expired token.
+// fail sends the reason for the end of the stream to the client. Without the reason, the
+// client would think that the connection was cut off and reconnect with an expired token.
 func (s *eventStream) fail(st *status.Status) {
 	data, err := s.g.encoder.Append(nil, st.Proto())
 	if err == nil {
@@ -98,7 +97,7 @@ func (s *eventStream) send(text string) error {
 	if !s.started {
 		s.started = true
 		s.w.Header().Set("Content-Type", "text/event-stream")
-		s.w.Header().Set("X-Accel-Buffering", "no") // proxies would buffer the events
+		s.w.Header().Set("X-Accel-Buffering", "no") // otherwise proxies would buffer the events
 	}
 	if _, err := io.WriteString(s.w, text); err != nil {
 		return err

@@ -56,7 +56,7 @@ func TestAttackTLS(t *testing.T) {
 		version uint16
 		ciphers []uint16
 		speaks  []string
-		want    string // the protocol that is spoken; "none" if there is no connection
+		want    string // protocol that the server chooses; "none" if it refuses the connection
 	}{
 		"TLS 1.0":               {tls.VersionTLS10, nil, nil, "none"},
 		"TLS 1.1":               {tls.VersionTLS11, nil, nil, "none"},
@@ -66,7 +66,7 @@ func TestAttackTLS(t *testing.T) {
 		"one that does not say": {tls.VersionTLS13, nil, nil, ""},
 		"one that speaks SSH":   {tls.VersionTLS13, nil, []string{"ssh"}, "none"},
 		"a cipher without forward secrecy": {
-			// Nolint:gosec // it is to be refused.
+			// The server must refuse this cipher.
 			tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256}, nil, "none",
 		},
 		"RC4": {tls.VersionTLS12, []uint16{tls.TLS_ECDHE_ECDSA_WITH_RC4_128_SHA}, nil, "none"}, //nolint:gosec // likewise
@@ -110,15 +110,16 @@ func TestAttackPlainToTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := io.ReadAll(conn)
-			if string(got) != tt.want && !(tt.want == "" && len(got) < 20) { // an alert has seven bytes
+			if string(got) != tt.want && !(tt.want == "" && len(got) < 20) { // a TLS alert has seven bytes
 				t.Errorf("answer %q (%v), want %q", got, err, tt.want)
 			}
 		})
 	}
 }
 
-// TestAttackDowngrade: a browser that has used https does not return over
-// http. The header is sent only where the host is ours.
+// TestAttackDowngrade: if the server itself provides TLS, every answer makes browsers use
+// only https. Without TLS, behind a proxy that provides TLS, and in dev mode, it does not
+// send the header.
 func TestAttackDowngrade(t *testing.T) {
 	get := func(t *testing.T, client *http.Client, url string) string {
 		t.Helper()
@@ -164,9 +165,9 @@ func TestAttackDowngrade(t *testing.T) {
 	}
 }
 
-// TestAttackCertificateUnderTraffic: a certificate is renewed, one file after
-// the other, while clients connect. Every connection gets a complete pair, and
-// in the end the new one.
+// TestAttackCertificateUnderTraffic replaces the certificate file and then the key file
+// while clients connect. Every connection gets a certificate with its matching key, and
+// connections after the renewal get the new certificate.
 func TestAttackCertificateUnderTraffic(t *testing.T) {
 	cert, key, roots := listentest.Files(t)
 	addr, _ := serveTLS(t, Config{TLSCert: cert, TLSKey: key})
@@ -218,7 +219,7 @@ func TestAttackCertificateUnderTraffic(t *testing.T) {
 		}
 	}
 	until(20)
-	listentest.WritePair(t, cert, key, renewed) // first one, then the other
+	listentest.WritePair(t, cert, key, renewed) // first the certificate, then the key
 	until(served.Load() + 20)
 	close(stop)
 	wg.Wait()

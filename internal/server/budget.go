@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// openBudgets builds the service of budgets and its metrics. The labels are fixed, so
-// that tenants cannot add labels.
+// openBudgets builds the service for budgets and its metrics. The metrics have fixed
+// labels, so that tenants cannot add labels.
 func (s *Server) openBudgets(tokens *page.Tokens) {
 	s.budgets = budget.New(s.store, s.checker, tokens, budget.Config{Log: s.log, Now: s.cfg.Now})
 	for _, m := range resource.Metrics {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// logged returns the lines of the log about calls of a method.
+// logged returns the lines that the log has about calls of a method.
 func logged(t *testing.T, r *running, method string) (lines []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(r.stderr.String()) {
@@ -91,7 +91,8 @@ func TestCallLog(t *testing.T) {
 	}
 }
 
-// TestDevBanner says where to begin, in a browser, too.
+// TestDevBanner: in dev mode, the server prints the addresses and the credentials with
+// which a developer can start, in a browser or with curl.
 func TestDevBanner(t *testing.T) {
 	r := start(t, server.Config{Dev: true})
 	for _, want := range []string{

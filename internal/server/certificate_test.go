@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server/listen/listentest"
 )
 
-// A client that uses http instead of https gets an answer that says so.
+// TestPlaintextToTLS: a client that uses http instead of https gets an answer that says
+// so.
 func TestPlaintextToTLS(t *testing.T) {
 	cert, key, _ := listentest.Files(t)
 	s, err := New(t.Context(), Config{
@@ -45,7 +46,7 @@ func TestPlaintextToTLS(t *testing.T) {
 	}
 }
 
-// TestCertificateMetric: the expiry of the certificate that is in use is a metric.
+// TestCertificateMetric: a metric has the expiry time of the current certificate.
 func TestCertificateMetric(t *testing.T) {
 	addr, roots := serveTLS(t, Config{})
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}

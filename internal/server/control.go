@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-const controlTimeout = time.Hour // garbage collection may take long
+const controlTimeout = time.Hour // long enough for garbage collection
 
 // serveControl accepts commands on the control socket until ctx ends. If the socket
 // cannot be opened, the server runs without it.
@@ -84,7 +84,7 @@ func perform(ctx context.Context, cfg Config, path string, args []string, out io
 		return err
 	}
 	s := &Server{cfg: cfg.At(cfg.ListenAddr()), log: cfg.Logger()}
-	defer func() { _ = s.Close() }() // the command has ended
+	defer func() { _ = s.Close() }() // an error of Close does not matter after the command
 	for _, step := range []func(context.Context) error{s.open, s.assemble} {
 		if err := step(ctx); err != nil {
 			return err

@@ -27,8 +27,9 @@ func ask(t *testing.T, method, url string, header ...string) *http.Response {
 	return resp
 }
 
-// TestCORS lets pages of the named origins call the API, and nothing that knows
-// cookies or trusts whoever is on this machine; and pages of no other origin.
+// TestCORS: pages of the origins in the settings can call the API. They cannot call paths
+// that use cookies or that trust every client on this machine. Pages of other origins can
+// call nothing.
 func TestCORS(t *testing.T) {
 	const console = "https://console.example.com"
 	dir := t.TempDir()
@@ -77,7 +78,7 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s: a cache could mix answers up: %v", name, got.Header)
 		}
 	}
-	// Two origins in one request are no origin.
+	// A request with two Origin headers is treated as one without an origin.
 	if got := ask(t, "GET", r.url+"/openapi.json", "Origin", console, "Origin",
 		console); got.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("two origins: %v", got.Header)
@@ -93,7 +94,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// TestNoCORS allows no origin unless the operator names one.
+// TestNoCORS: without the setting, no origin is allowed.
 func TestNoCORS(t *testing.T) {
 	r := start(t, server.Config{})
 	got := ask(t, "GET", r.url+"/openapi.json", "Origin", "https://console.example.com")

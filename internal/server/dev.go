@@ -41,7 +41,7 @@ type devFile struct {
 	RegistryToken string       `json:"registryToken"` // token for the registry
 	RefreshToken  string       `json:"refreshToken"`  // renews both tokens
 	TestIssuer    string       `json:"testIssuer"`
-	OwnerEmail    string       `json:"ownerEmail"` // credentials for signing in with a browser
+	OwnerEmail    string       `json:"ownerEmail"` // with OwnerPassword, signs in with a browser
 	OwnerPassword string       `json:"ownerPassword"`
 }
 

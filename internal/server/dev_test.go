@@ -122,12 +122,12 @@ func TestDevOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-// TestAttackDevInPublic: dev mode behind a proxy would make everybody the
-// owner, so it does not start with addresses of other machines.
+// TestAttackDevInPublic: in dev mode, the server does not start with an address that
+// other machines can reach, because behind a proxy everybody would be the owner.
 func TestAttackDevInPublic(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  server.Config
-		want string // the setting that is refused
+		want string // name of the setting in the error
 	}{
 		"a public API":              {server.Config{BaseURL: "https://holdfast.example.com"}, "base_url"},
 		"an address of the network": {server.Config{BaseURL: "http://192.168.1.2:8080"}, "base_url"},
@@ -162,8 +162,9 @@ func TestAttackDevInPublic(t *testing.T) {
 	}
 }
 
-// A name that others own may resolve to this machine, and a browser would take
-// our pages for theirs.
+// TestDevIssuerByItsOwnNameOnly: the test issuer answers only requests to names of this
+// machine. An attacker's name may resolve to this machine, and then a browser would let
+// the attacker's pages read the answer.
 func TestDevIssuerByItsOwnNameOnly(t *testing.T) {
 	r := start(t, server.Config{Dev: true})
 	for host, want := range map[string]int{

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Panics are logged at every level, except those that abort a response on
-// purpose.
+// TestLogTellsOfPanics: panics are logged at every log level. Panics that abort a
+// response on purpose are not logged.
 func TestLogTellsOfPanics(t *testing.T) {
 	for value, want := range map[any]bool{"no such thing": true, http.ErrAbortHandler: false} {
 		var b bytes.Buffer

@@ -16,7 +16,7 @@ import (
 
 const (
 	askForMetrics = time.Second      // timeout of database queries during a scrape
-	keepAnswers   = 10 * time.Second // time for which their results are cached
+	keepAnswers   = 10 * time.Second // time for which the results of these queries are cached
 )
 
 // openMetrics creates the counters and the collector of the states.
@@ -149,8 +149,8 @@ func (v *states) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// queues returns the delay of the most overdue feed and the number of images that
-// wait, if they are known.
+// queues returns the delay of the most overdue feed and the number of images that wait,
+// and whether both are known.
 func (v *states) queues() (overdue time.Duration, images int64, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// notify sends the state of the server to the service manager if that listens (see
+// notify sends the state of the server to the service manager if the manager listens (see
 // sd_notify(3)). It ignores errors, because nothing depends on the message.
 func notify(state string) {
 	socket := os.Getenv("NOTIFY_SOCKET")

@@ -42,7 +42,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// TestBlobsNowhere: a server that could not store a blob does not start. Not even root can make a folder there.
+// TestBlobsNowhere: the server does not start if it cannot store blobs. Not even root can
+// create a folder in /proc.
 func TestBlobsNowhere(t *testing.T) {
 	_, err := server.New(t.Context(), server.Config{
 		Listen: "127.0.0.1:0", DataDir: t.TempDir(), Blobs: "/proc/holdfast", Stdout: t.Output(), Stderr: t.Output(),

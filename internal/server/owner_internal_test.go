@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/accounts"
 )
 
-// The output of owners recover lists the other changes that the recovery made.
+// TestWriteRecovery: the output of owners recover also lists the other changes that the
+// recovery made.
 func TestWriteRecovery(t *testing.T) {
 	for name, tt := range map[string]struct {
 		recovery accounts.Recovery

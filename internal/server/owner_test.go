@@ -19,7 +19,7 @@ import (
 
 var onceLink = regexp.MustCompile(`http://\S+/link\?code=[A-Z2-7]{52}`)
 
-// run runs a command, while a server uses the data folder or while none does.
+// run runs a command and returns its output. A server may be using the data folder.
 func run(t *testing.T, cfg server.Config, words ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -28,7 +28,8 @@ func run(t *testing.T, cfg server.Config, words ...string) (string, error) {
 	return out.String(), err
 }
 
-// follow chooses a password at a one-time link, and reports whether that signed in.
+// follow sets a password at a one-time link, and reports whether the client is signed in
+// after that.
 func (r *running) follow(t *testing.T, link, password string) bool {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -54,9 +55,9 @@ func (r *running) follow(t *testing.T, link, password string) bool {
 	return done.StatusCode == http.StatusOK && done.Request.URL.Path == "/account"
 }
 
-// An owner who is locked out can sign in again: with the link of a later start if the
-// first link is unused, and with a link from owners recover, whether or not a server
-// runs.
+// TestOwnersRecover: an owner who is locked out can sign in again. If the first link is
+// unused, a later start prints a new link. The command owners recover prints a link
+// whether or not a server runs.
 func TestOwnersRecover(t *testing.T) {
 	cfg := server.Config{
 		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Organization: "acme", OwnerEmail: "olga@example.com",
@@ -113,13 +114,13 @@ func TestOwnersRecover(t *testing.T) {
 			made++
 		}
 	}
-	if made != 3 { // by the second start, and by the command twice
+	if made != 3 { // one by the second start and two by the command
 		t.Errorf("the audit log has %d links of the operator", made)
 	}
 }
 
-// An organization whose owners come through a provider that is gone gets an
-// owner with an account.
+// TestOwnersRecoverWithoutAnAccount: if the owners of an organization signed in through a
+// provider, owners recover can create another owner, who has an account.
 func TestOwnersRecoverWithoutAnAccount(t *testing.T) {
 	cfg := server.Config{
 		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Organization: "acme",
@@ -138,7 +139,7 @@ func TestOwnersRecoverWithoutAnAccount(t *testing.T) {
 	}
 }
 
-// events returns what the outbox of a stopped server has.
+// events returns the events in the outbox of a stopped server.
 func events(t *testing.T, cfg server.Config) []resource.Event {
 	t.Helper()
 	db := storetest.Open(t, filepath.Join(cfg.DataDir, "holdfast.db"))
@@ -149,8 +150,9 @@ func events(t *testing.T, cfg server.Config) []resource.Event {
 	return all
 }
 
-// If the key file is missing, the server and its commands do not start and do not create
-// another key. Only keys reset creates one, and it lists the lost secrets.
+// TestLostEncryptionKey: if the key file is missing, the server and its commands do not
+// start and do not create another key. Only keys reset creates a key, and it lists the
+// lost secrets.
 func TestLostEncryptionKey(t *testing.T) {
 	cfg := server.Config{
 		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Organization: "acme", OwnerEmail: "olga@example.com",
@@ -203,13 +205,13 @@ func TestLostEncryptionKey(t *testing.T) {
 	}
 }
 
-// keys reset does nothing while a server runs, because that server has the key. This
-// holds for both engines.
+// TestKeysResetBesideAServer: on both engines, keys reset does nothing while a server
+// runs, because that server has the key.
 func TestKeysResetBesideAServer(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		cfg := server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Database: url}
 		start(t, cfg)
-		cfg.EncryptionKey = secret.NewKey().Text() // another
+		cfg.EncryptionKey = secret.NewKey().Text() // not the key of the server
 		if out, err := run(t, cfg, "keys", "reset", "lost-encryption-key"); err == nil {
 			t.Errorf("beside a server: %s", out)
 		}

@@ -32,7 +32,8 @@ func (s *Server) withPages(next http.Handler) http.Handler {
 	})
 }
 
-// A missingWriter discards an answer with the status 404.
+// A missingWriter is a ResponseWriter that discards an answer with the status 404, so
+// that a page can replace it.
 type missingWriter struct {
 	http.ResponseWriter
 	missing bool
@@ -51,5 +52,5 @@ func (m *missingWriter) Write(b []byte) (int, error) {
 	return m.ResponseWriter.Write(b)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (m *missingWriter) Unwrap() http.ResponseWriter { return m.ResponseWriter }

@@ -2,5 +2,5 @@
 
 package server
 
-// YieldPriority does nothing where threads cannot be listed.
+// YieldPriority does nothing on systems where a process cannot list its threads.
 func YieldPriority() {}

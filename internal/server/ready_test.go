@@ -14,7 +14,7 @@ func TestReadinessNamesWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = s.Close() }() // its store is closed by then
+	defer func() { _ = s.Close() }() // may fail, because a step of the test closes the store
 	h := s.routes()
 	steps := []struct {
 		name   string

@@ -27,7 +27,9 @@ import (
 
 const (
 	registryToken = "/v2/token" // path at which clients of the registry log in
-	firstCollect  = time.Minute // first run after the start, so that restarts do not postpone it forever
+	// delay of the first run after a start; it is short, so that frequent restarts do not
+	// postpone the run forever
+	firstCollect = time.Minute
 )
 
 // tryBlobs writes to the folder of blobs and removes the file, so that a folder that
@@ -208,5 +210,5 @@ func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

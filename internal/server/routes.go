@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/login"
 )
 
-const bodyTimeout = time.Minute // longer than any request may take
+const bodyTimeout = time.Minute // more time than any request may take
 
 // tokenEndpoint is the only path of the sign-in pages that web apps call.
 const tokenEndpoint = "/oauth/token"
@@ -55,7 +55,7 @@ func (s *Server) routes() http.Handler {
 		}
 	}
 	mux.Handle("/", s.withPages(gateway))
-	s.mixed = s.api.GRPC(listen.MaxStreams) // separate, because stopping it aborts requests over HTTP
+	s.mixed = s.api.GRPC(listen.MaxStreams) // a server of its own, because stopping it aborts requests over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)
 	registryLogin := s.withForm(registry)
@@ -64,7 +64,7 @@ func (s *Server) routes() http.Handler {
 			mixed.ServeHTTP(w, r)
 			return
 		}
-		if isRegistry(r.URL.Path) { // uploads have no time limit
+		if isRegistry(r.URL.Path) { // uploads to the registry have no time limit
 			if r.URL.Path == registryToken {
 				registryLogin.ServeHTTP(w, r)
 				return

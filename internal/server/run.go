@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server/maintenance"
 )
 
-// ownCommands are the commands that always run in this process, even if a server
-// runs: perhaps as another user, who may write where the server may not.
+// ownCommands are the commands that always run in this process, even if a server runs.
+// The process may run as another user, who can write to places where the server cannot.
 var ownCommands = map[string]func(ctx context.Context, cfg Config, args []string, out io.Writer) error{
 	"backup":  maintenance.Backup,
 	"restore": maintenance.Restore,

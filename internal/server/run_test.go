@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// TestSplitCommand gives a command its own flags, and no other command's: rotating keys
-// has no dry run, and must not seem to have one.
+// TestSplitCommand: a command gets only its own flags. For example, keys rotate has no
+// dry run, so --dry-run must not be accepted and ignored.
 func TestSplitCommand(t *testing.T) {
 	for _, tt := range []struct{ words, flags, command, settings string }{
 		{"gc", "--dry-run --data-dir d", "gc dry-run", "--data-dir d"},

@@ -47,7 +47,8 @@ func (c *sendingConn) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// TestKernelSendsBlobs pulls a blob, all of it and a range: the server does not copy the bytes through its memory.
+// TestKernelSendsBlobs pulls a whole blob and a range of it, and checks that the kernel
+// sends the bytes without copying them to the memory of the server.
 func TestKernelSendsBlobs(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())

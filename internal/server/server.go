@@ -256,7 +256,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // Run serves until ctx is done. Then it drains and closes everything.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // done after the last request
+	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // ends after the last request
 	defer served()
 	split, routes := listen.NewSplitter(s.listener, api.Proxies(s.cfg.TrustedProxies)), s.routes()
 	group.Go(split.Serve)
@@ -269,7 +269,9 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.HTTP)) })
 	}
 	s.runBehind(ctx, serving, group)
-	debug.FreeOSMemory() // the start needs much memory: hashing one password takes 19 MiB
+	// returns memory to the system, because the start needs much: hashing one password takes
+	// 19 MiB
+	debug.FreeOSMemory()
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", buildinfo.Version())
 	notify("READY=1")
 	group.Go(func() error {
@@ -331,7 +333,7 @@ func (s *Server) drain(ctx context.Context, split *listen.Splitter, servers []se
 	s.draining.Store(true)
 	s.api.ReportNotServing()
 	s.log.Info("shutting down", "delay", s.cfg.ShutdownDelay.String(), "grace", s.cfg.ShutdownGrace.String())
-	time.Sleep(s.cfg.ShutdownDelay) // a second signal kills the process
+	time.Sleep(s.cfg.ShutdownDelay) // meanwhile, a second signal kills the process
 	s.log.Info("closing the port")
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
 	defer cancel()
@@ -375,7 +377,7 @@ func (s *Server) Close() error {
 func (s *Server) httpServer(ctx context.Context, routes http.Handler, streams int) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // TLS ends in the listener
+	protocols.SetUnencryptedHTTP2(true) // the listener has already decrypted TLS
 	return &http.Server{
 		Handler:           routes,
 		Protocols:         &protocols,
@@ -408,7 +410,7 @@ func unlessCanceled(err error) error {
 	return err
 }
 
-// ballastSize is the garbage, in bytes, that may accumulate before a collection.
+// ballastSize is the number of bytes of garbage that may accumulate before a collection.
 const ballastSize = 16 << 20
 
 // ballast counts as live heap but occupies no memory, because it is never written.

@@ -28,7 +28,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// A buffer is a bytes.Buffer that a server writes to while a test reads.
+// A buffer is a bytes.Buffer that is safe for concurrent use, because a server writes to
+// it while a test reads it.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -46,13 +47,13 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// A clock can be advanced.
+// A clock returns the current time, plus the duration by which it was advanced.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// A running is a server that runs until the test ends or stop is called.
+// A running is a running server. It stops when the test ends or stop is called.
 type running struct {
 	*server.Server
 	url            string
@@ -61,8 +62,7 @@ type running struct {
 	done           chan error
 }
 
-// start runs a server on a free port, in a folder of its own unless cfg says
-// otherwise.
+// start runs a server on a free port. Unless cfg names a data folder, it uses a new one.
 func start(t *testing.T, cfg server.Config) *running {
 	t.Helper()
 	if cfg.DataDir == "" {
@@ -100,13 +100,13 @@ func (r *running) stop(t *testing.T) {
 
 // TestNothingRunsOn: a server that has stopped leaves no goroutines behind.
 func TestNothingRunsOn(t *testing.T) {
-	start(t, server.Config{}).stop(t) // what the first start begins for all is not the server's
+	start(t, server.Config{}).stop(t) // starts goroutines that all servers of the process share, and that do not stop
 	before := runtime.NumGoroutine()
 	for range 3 {
 		start(t, server.Config{}).stop(t)
 	}
 	deadline := time.Now().Add(90 * time.Second)
-	for runtime.NumGoroutine() > before+10 { // some end a little later; three servers would leave hundreds
+	for runtime.NumGoroutine() > before+10 { // some goroutines end a little later; three servers would leave hundreds
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines more than before", runtime.NumGoroutine()-before)
 		}
@@ -114,7 +114,7 @@ func TestNothingRunsOn(t *testing.T) {
 	}
 }
 
-// send makes a request with headers as pairs of name and value.
+// send sends a request. headers are pairs of a name and a value.
 func (r *running) send(t *testing.T, method, path, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.url+path, strings.NewReader(body))
@@ -173,8 +173,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// People who open an address in a browser get pages, and programs what they got
-// before.
+// TestPagesForPeople: browsers get HTML pages. Programs get the same answers as without
+// the pages.
 func TestPagesForPeople(t *testing.T) {
 	r := start(t, server.Config{})
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -239,7 +239,8 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// A proxy may send gRPC calls over a connection that began with other requests.
+// TestGRPCOnAConnectionOfHTTP: a proxy can send gRPC calls over a connection that began
+// with other requests.
 func TestGRPCOnAConnectionOfHTTP(t *testing.T) {
 	r := start(t, server.Config{})
 	var protocols http.Protocols
@@ -304,7 +305,7 @@ func TestShutdownLetsARequestEnd(t *testing.T) {
 	}()
 	<-reading // the handler waits for the rest of the body
 	r.cancel()
-	for { // until the listener is closed
+	for { // connects until the listener is closed
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.Addr().String())
 		if err != nil {
 			break
@@ -321,7 +322,8 @@ func TestShutdownLetsARequestEnd(t *testing.T) {
 	r.stop(t)
 }
 
-// A health watch lasts until the server ends.
+// TestShutdownEndsWatches: watching the health of a server does not keep it from
+// stopping.
 func TestShutdownEndsWatches(t *testing.T) {
 	r := start(t, server.Config{ShutdownGrace: time.Hour})
 	conn, err := grpc.NewClient(r.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -338,7 +340,8 @@ func TestShutdownEndsWatches(t *testing.T) {
 	}
 	r.stop(t)
 	last, err := stream.Recv()
-	if err == nil && last.Status == healthpb.HealthCheckResponse_NOT_SERVING { // if there was time to say so
+	// the server had time to send its last state
+	if err == nil && last.Status == healthpb.HealthCheckResponse_NOT_SERVING {
 		_, err = stream.Recv()
 	}
 	if !errors.Is(err, io.EOF) {
@@ -414,7 +417,7 @@ func TestNewReleasesTheAddress(t *testing.T) {
 		t.Fatal("two servers share an address")
 	}
 	r.stop(t)
-	cfg.Database = t.TempDir() // a folder is no database
+	cfg.Database = t.TempDir() // a folder cannot be opened as a database
 	if _, err := server.New(t.Context(), cfg); err == nil {
 		t.Fatal("a folder was opened as a database")
 	}

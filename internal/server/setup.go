@@ -24,7 +24,7 @@ import (
 const (
 	setupSetting  = "setup"
 	setupLife     = 24 * time.Hour
-	setupTries    = 5 // attempts per minute, by all clients together
+	setupTries    = 5 // maximum number of attempts per minute, from all clients together
 	setupTokenAge = time.Hour
 )
 
@@ -57,7 +57,7 @@ func (u *setup) prepare(ctx context.Context) error {
 	if first := cfg.First(); first != (config.FirstOrganization{}) {
 		group, owner, link, err := u.create(ctx, first)
 		if errors.Is(err, fault.AlreadyExists) {
-			return nil // another replica has created it
+			return nil // another replica has created the organization
 		}
 		if err != nil {
 			return fmt.Errorf("set up organization %s: %w", first.Name, err)
@@ -87,7 +87,7 @@ func (u *setup) renewLink(ctx context.Context, first config.FirstOrganization) e
 		return nil
 	}
 	org, err := iamdb.New(u.s.store).Organization(ctx, resource.Identifier(first.Name))
-	if errors.Is(err, fault.NotFound) { // it was renamed
+	if errors.Is(err, fault.NotFound) { // the organization was renamed
 		return nil
 	}
 	if err != nil {
@@ -113,12 +113,12 @@ func digest(code string) []byte {
 
 // A setupResult has the data that the client of set-up needs to continue.
 type setupResult struct {
-	Name         string       `json:"organization"` // in paths
+	Name         string       `json:"organization"` // name of the organization in paths
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
 
-	account resource.Account // owner's account, if any
+	account resource.Account // account of the owner; zero if the owner has none
 }
 
 // finish creates the organization and invalidates the code. It returns
@@ -144,7 +144,7 @@ func (u *setup) finish(ctx context.Context, code string, o config.FirstOrganizat
 	}
 	taken, err := u.s.store.DeleteSettingIf(ctx, setupSetting, stored)
 	if err == nil && !taken {
-		err = wrongCode() // another replica has used it at the same time
+		err = wrongCode() // another replica has used the code at the same time
 	}
 	if err != nil {
 		return setupResult{}, err

@@ -23,7 +23,7 @@ const (
 	setupCookie = "hf_setup"
 )
 
-var setupForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`) // 32 bytes
+var setupForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`) // form of a code: 32 bytes in base64
 
 var (
 	//go:embed setup.html
@@ -53,7 +53,8 @@ type setupPage struct {
 	Welcome *setupResult
 }
 
-// ServeHTTP shows the form and accepts it, from a browser or as JSON.
+// ServeHTTP shows the set-up form, and processes the submitted form. A program can submit
+// it as JSON.
 func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", setupPolicy)
@@ -111,7 +112,7 @@ func (u *setup) moveCodeToCookie(w http.ResponseWriter, r *http.Request, code st
 
 func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 	form, err := readSubmission(w, r)
-	form.Code = cmp.Or(form.Code, r.URL.Query().Get("code")) // posted to the printed link
+	form.Code = cmp.Or(form.Code, r.URL.Query().Get("code")) // a program can post to the printed link
 	if err != nil {
 		u.refuse(w, r, form, err)
 		return
@@ -186,7 +187,7 @@ func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, 
 		writeFault(w, f, u.s.cfg.ErrorDomain)
 		return
 	}
-	form.Password = "" // never repeated in a page
+	form.Password = "" // a page never repeats a password
 	page := setupPage{submission: form, Problem: f.Message, Wrong: map[string]string{}}
 	page.Closed = f.Code != fault.InvalidArgument && f.Code != fault.ResourceExhausted && f.Code != fault.Unavailable
 	for _, v := range f.Fields {

@@ -23,7 +23,7 @@ import (
 
 var setupLink = regexp.MustCompile(`(?m)^holdfastd: set up at (http://.*)/setup\?code=([A-Za-z0-9_-]{43})$`)
 
-// code returns the one-time code of the link that the server printed.
+// code returns the one-time code in the link that the server printed.
 func (r *running) code(t *testing.T) string {
 	t.Helper()
 	m := setupLink.FindStringSubmatch(r.stderr.String())
@@ -33,7 +33,8 @@ func (r *running) code(t *testing.T) string {
 	return m[2]
 }
 
-// setUp posts JSON.
+// setUp submits the set-up form as JSON and returns the status and the body of the
+// answer.
 func (r *running) setUp(t *testing.T, code, organization, issuer, subject string) (int, string) {
 	t.Helper()
 	body := fmt.Sprintf(
@@ -48,7 +49,8 @@ const (
 	ownerSubject = "octavia"
 )
 
-// The code need not be extracted from the link: a client can post to it.
+// TestSetUpByTheLinkAsPrinted: a client can post to the printed link, so it need not
+// extract the code.
 func TestSetUpByTheLinkAsPrinted(t *testing.T) {
 	r := start(t, server.Config{DataDir: t.TempDir()})
 	body := fmt.Sprintf(`{"organization": "acme", "ownerIssuer": %q, "ownerSubject": %q}`, ownerIssuer, ownerSubject)
@@ -106,7 +108,7 @@ func TestSetUpKeepsOnlyADigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if !f.Type().IsRegular() { // the control socket
+		if !f.Type().IsRegular() { // skips the control socket
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
@@ -232,8 +234,8 @@ func TestSetUpPage(t *testing.T) {
 	}
 }
 
-// Set-up keeps the names that people type as display names, in addition to the names
-// in paths.
+// TestSetUpKeepsNames: set-up stores the names that people type as display names, in
+// addition to the names in paths.
 func TestSetUpKeepsNames(t *testing.T) {
 	r := start(t, server.Config{})
 	form := url.Values{
@@ -329,7 +331,8 @@ func TestSetUpOnceAtATime(t *testing.T) {
 	}
 }
 
-// TestSetUpOnceOnReplicas sends one code to two replicas at the same time.
+// TestSetUpOnceOnReplicas sends one code to two replicas, several times concurrently.
+// Exactly one request may succeed.
 func TestSetUpOnceOnReplicas(t *testing.T) {
 	cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: secret.NewKey().Text()}
 	one, two := start(t, cfg), start(t, cfg)
@@ -358,15 +361,15 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 	}
 }
 
-// TestUnattendedSetUpOnReplicas starts two servers at the same time that both
-// create the organization.
+// TestUnattendedSetUpOnReplicas starts two servers at the same time that both create the
+// organization. Both must start.
 func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	for range 3 {
 		cfg := server.Config{
 			Database: storetest.EmptyPostgres(t), EncryptionKey: secret.NewKey().Text(), Organization: "acme",
 			OwnerEmail: "ann@example.com",
 		}
-		storetest.Open(t, cfg.Database) // the schema is there, so that they do not queue for it
+		storetest.Open(t, cfg.Database) // creates the schema, so that the servers do not wait for each other to create it
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() { newClose(t, cfg) })

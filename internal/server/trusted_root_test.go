@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// TestTrustedRoot: a server does not start with a trusted root that it could not verify anything with.
+// TestTrustedRoot: the server does not start if the file of the setting trusted_root does
+// not exist or is not a trusted root.
 func TestTrustedRoot(t *testing.T) {
 	t.Parallel()
 	bad := filepath.Join(t.TempDir(), "trusted_root.json")

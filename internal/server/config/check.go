@@ -56,7 +56,8 @@ func (c Config) mistakes() []error {
 	c.devMistakes(add)
 	if scheme, _, ok := strings.Cut(c.Database, "://"); ok && scheme != "postgres" && scheme != "postgresql" {
 		add("database", "%s:// is not supported; give a path or a postgres:// address", scheme)
-	} else if !ok && keyValues.MatchString(c.Database) { // a file of that name would reveal the password
+		// otherwise a database file would be created whose name contains the password
+	} else if !ok && keyValues.MatchString(c.Database) {
 		add("database", "give a path or a postgres:// address, not key=value")
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// Config has every setting of an operator. The zero value runs: SQLite in
-// ./data, on localhost, for one person trying it out.
+// Config has every setting of an operator. The zero value is usable: it runs SQLite in
+// ./data, on localhost, for one person who tries it out.
 //
-// The yaml name of a setting is its key in the settings file. The flag has the
-// same name, with - or _, and the variable is HOLDFAST_ and the name in capitals.
-// help.go explains each setting.
+// The yaml name of a setting is its key in the settings file. The flag has the same name,
+// with - or _. The environment variable is the name in capitals, after HOLDFAST_. help.go
+// explains each setting.
 type Config struct {
 	Listen       string `yaml:"listen" default:"127.0.0.1:8080"`
 	BaseURL      string `yaml:"base_url"`
@@ -87,7 +87,7 @@ type Config struct {
 	SMTPUser    string `yaml:"smtp_user"`
 	SMTPTLS     string `yaml:"smtp_tls" default:"starttls"`
 
-	// SMTPPassword is read only from the environment, as is EncryptionKey.
+	// SMTPPassword is read only from the environment, for the same reasons as EncryptionKey.
 	SMTPPassword string `yaml:"-" env:"smtp_password"`
 
 	EventNames string        `yaml:"event_names" default:"holdfast"`
@@ -102,8 +102,8 @@ type Config struct {
 	MetricsListen string        `yaml:"metrics_listen"`
 	Dev           bool          `yaml:"dev"`
 
-	Stdout io.Writer        `yaml:"-"` // results; nil: os.Stdout
-	Stderr io.Writer        `yaml:"-"` // logs and the set-up link; nil: os.Stderr
+	Stdout io.Writer        `yaml:"-"` // receives results; nil: os.Stdout
+	Stderr io.Writer        `yaml:"-"` // receives logs and the set-up link; nil: os.Stderr
 	Now    func() time.Time `yaml:"-"` // clock; nil: time.Now
 }
 
@@ -112,7 +112,7 @@ func (c Config) WithDefaults() Config {
 	for _, s := range c.settings() {
 		if s.value.IsZero() && s.fallback != "" {
 			if err := s.set(s.fallback); err != nil {
-				panic(err) // the tag is wrong
+				panic(err) // the tag of the field is wrong, which is a bug
 			}
 		}
 	}
@@ -166,8 +166,8 @@ func (c Config) OnPostgres() bool { return strings.Contains(c.Database, "://") }
 // InteropEvents reports whether event types have the prefix that receivers built for the public API expect.
 func (c Config) InteropEvents() bool { return c.EventNames == "interop" }
 
-// ListenAddr returns the address that a server with these settings binds, for
-// links to that server.
+// ListenAddr returns the address that a server with these settings binds. Commands use it
+// for links to that server.
 func (c Config) ListenAddr() net.Addr {
 	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err == nil {
 		return addr

@@ -118,10 +118,10 @@ organization:
 
 const testKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
-// TestEnvFile reads variables from a file that the settings name. The environment takes
-// precedence.
+// TestEnvFile: variables are read from the file that env_file names. The environment
+// takes precedence.
 func TestEnvFile(t *testing.T) {
-	t.Setenv("BUCKET_KEY", "") // so that it is unset in the end
+	t.Setenv("BUCKET_KEY", "") // makes the test remove the variable at its end
 	if err := os.Unsetenv("BUCKET_KEY"); err != nil {
 		t.Fatal(err)
 	}

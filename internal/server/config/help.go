@@ -1,8 +1,8 @@
 package config
 
-// help explains the settings, by name. It is the text of --help, of the manual page
-// and of docs/running.md. Brackets at the end contain the default value of a setting
-// whose default is not a constant.
+// help explains the settings, by name. It is the text of --help, of the manual page and
+// of docs/running.md. If the default of a setting is not a constant, its text ends with
+// the default in parentheses.
 var help = map[string]string{
 	"listen": "host:port to serve on; port 0 picks a free one",
 	"base_url": "public address of the API, and the audience of its tokens; without a path (http(s):// + the " +

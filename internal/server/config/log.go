@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 )
 
-// Logger returns the logger of the settings.
+// Logger returns a logger with the level of the settings.
 func (c Config) Logger() *slog.Logger { return newLogger(c.Stderr, c.LogLevel) }
 
 // newLogger returns a logger that writes text to a terminal and JSON to other
 // writers. It logs errors with the causes that faults hide from clients.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Value.Kind() == slog.KindAny { // Any allocates for other kinds
+		if a.Value.Kind() == slog.KindAny { // Any allocates memory for values of other kinds
 			if err, ok := a.Value.Any().(error); ok {
 				a.Value = slog.StringValue(fault.Explain(err))
 			}
@@ -34,7 +34,7 @@ func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(h)
 }
 
-// A tracedHandler adds the trace ID to the lines of a request that has a trace.
+// A tracedHandler adds the trace ID to log lines whose context has a trace.
 type tracedHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// The log has the causes that clients do not see.
+// TestLogTellsHiddenCauses: the log contains the causes of errors that clients do not
+// see.
 func TestLogTellsHiddenCauses(t *testing.T) {
 	var b bytes.Buffer
 	err := fmt.Errorf("read: %w", fault.Outage("the database", errors.New("connection refused")))

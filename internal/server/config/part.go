@@ -20,7 +20,7 @@ import (
 
 const bucketScheme = "s3://"
 
-// IsBucket reports whether a place of files is a bucket, and not a path.
+// IsBucket reports whether a storage location is a bucket, and not a path.
 func IsBucket(place string) bool { return strings.HasPrefix(place, bucketScheme) }
 
 // Storage opens the storage of blobs.
@@ -33,8 +33,8 @@ func (c Config) Storage() (blob.Storage, error) {
 	return blob.NewS3(blob.Bucket{Name: bucket, Prefix: prefix, Region: c.S3Region, Endpoint: c.S3Endpoint})
 }
 
-// StorageAt opens another folder or bucket than the one of the blobs. It uses the
-// same settings of S3.
+// StorageAt opens the storage at place, a folder or a bucket other than the storage of
+// the blobs. It uses the S3 settings of the blobs.
 func (c Config) StorageAt(place string) (blob.Storage, error) {
 	c.Blobs = place
 	var mistakes []error
@@ -100,7 +100,7 @@ type fixedIssuer struct {
 	Issuer   string `yaml:"issuer"`
 	KeysURI  string `yaml:"jwks_uri"`
 	Keys     string `yaml:"jwks"`
-	KeysFile string `yaml:"jwks_file"` // relative to issuers_file
+	KeysFile string `yaml:"jwks_file"` // path relative to issuers_file
 }
 
 // Issuers reads the file of issuers whose keys cannot be discovered. It returns

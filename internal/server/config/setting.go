@@ -24,8 +24,8 @@ const prefix = "HOLDFAST_"
 type setting struct {
 	name     string
 	help     string
-	fallback string // default
-	secret   bool   // read only from the environment
+	fallback string // default value
+	secret   bool   // whether the setting is read only from the environment
 	value    reflect.Value
 }
 

@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of settings in docs/running.md")
 
-// TestSettingsPage checks that the page for operators has every setting, as the settings
-// themselves explain it.
+// TestSettingsPage checks that the documentation for operators lists every setting, with
+// the same explanation as --help.
 func TestSettingsPage(t *testing.T) {
 	const page = "../../../docs/running.md"
 	text, err := os.ReadFile(page)
@@ -34,8 +34,8 @@ func TestSettingsPage(t *testing.T) {
 	}
 }
 
-// settingsTable writes all settings. Where a default depends on something, the help ends
-// with it, in brackets.
+// settingsTable returns the table of all settings. If a default is not a constant, the
+// help text ends with the default in parentheses.
 func settingsTable() string {
 	var b strings.Builder
 	b.WriteString("| setting | default | |\n|---|---|---|\n")

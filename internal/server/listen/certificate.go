@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// A Certificate is a pair of files that is read again when the files change, so that a
-// renewal needs no restart. It is safe for concurrent use.
+// A Certificate is a certificate with its key. Both files are read again when the files
+// change, so that a renewal needs no restart. It is safe for concurrent use.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	states [2]fileState // versions of the files that were read last
+	states [2]fileState // versions of the certificate file and the key file that were read last
 }
 
 // A fileState identifies a version of a file.
@@ -50,8 +50,8 @@ func (c *Certificate) Expiry() time.Time {
 	return pair.Leaf.NotAfter
 }
 
-// get returns the newest pair that could be read. After an incomplete renewal, that is
-// the old pair.
+// get returns the newest pair that could be read. After an incomplete renewal, it is the
+// old pair.
 func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

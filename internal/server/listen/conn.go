@@ -21,9 +21,9 @@ const (
 	// A client must read each chunk of a response within writeTimeout. The whole
 	// response has no time limit.
 	writeTimeout = 30 * time.Second
-	writeChunk   = 64 << 10        // bytes
-	fileChunk    = 256 << 10       // bytes of a file, which the kernel sends
-	extendEvery  = 5 * time.Second // a chunk may have this much less time
+	writeChunk   = 64 << 10        // bytes of a response between two deadlines
+	fileChunk    = 256 << 10       // the same for a file that the kernel sends, in bytes
+	extendEvery  = 5 * time.Second // a deadline that is newer than this is not extended
 )
 
 // A peerAddr is the address of a client. It implements api.Conn, through which
@@ -42,14 +42,14 @@ func (p peerAddr) Admit() { p.conn.admitted.Store(true) }
 // Close ends the connection.
 func (p peerAddr) Close() error { return p.conn.Close() }
 
-// AfterClose calls f when the connection is closed, unless the returned
-// function is called before.
+// AfterClose calls f when the connection is closed. If the returned function is called
+// first, f is not called.
 func (p peerAddr) AfterClose(f func()) func() bool { return context.AfterFunc(p.conn.open, f) }
 
 // A writeDeadline extends the deadline of writes while they make progress.
 type writeDeadline struct {
 	mu    sync.Mutex
-	until time.Time // current deadline; zero if extend has not set it
+	until time.Time // current deadline; zero if it was not set by extend
 }
 
 // extend sets the deadline of the next write, unless the current deadline is recent,
@@ -133,9 +133,9 @@ func (c *sniffedConn) SetWriteDeadline(at time.Time) error {
 
 const (
 	sniffTimeout = 10 * time.Second // time limit to detect the protocol of a connection
-	sniffLimit   = 64 << 10         // bytes to read for that
+	sniffLimit   = 64 << 10         // maximum number of bytes to read to detect the protocol
 
-	frameHeader = 9 // bytes: length, type, flags, stream
+	frameHeader = 9 // size in bytes of a frame's length, type, flags and stream ID
 	headerTable = 4 << 10
 )
 
@@ -165,13 +165,13 @@ type sniffedConn struct {
 	net.Conn
 	isHTTP2  bool
 	buffered []byte // bytes to read again
-	awaitAck bool   // the client has not yet acknowledged our SETTINGS; Read parses frames until it does
-	inFrame  int    // bytes left of the frame being read
+	awaitAck bool   // whether the client has not yet acknowledged our SETTINGS; until then, Read parses frames
+	inFrame  int    // bytes of the current frame that have not been read
 
 	deadline writeDeadline
-	admitted atomic.Bool // a caller on the connection has been authenticated
+	admitted atomic.Bool // whether a caller on the connection has been authenticated
 
-	open  context.Context // done when the connection is closed
+	open  context.Context // context that ends when the connection is closed
 	close context.CancelFunc
 }
 
@@ -198,7 +198,8 @@ func (c *sniffedConn) readPreface() (bool, error) {
 }
 
 // readFirstHeaders reads frames up to the headers of the first request, and reports
-// whether they belong to a gRPC call. The HTTP server answers malformed frames.
+// whether they belong to a gRPC call. It reports false for malformed frames, which the
+// HTTP server answers.
 func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 	if _, err := c.Conn.Write(emptySettings); err != nil {
 		return false, err
@@ -216,7 +217,7 @@ func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 		if netErr := net.Error(nil); errors.As(err, &netErr) {
 			return false, err
 		}
-		if err != nil { // the HTTP server reports the reason
+		if err != nil { // false: the HTTP server reports the reason to the client
 			c.awaitAck = false
 			return false, nil
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api"
 )
 
-// pipe returns both ends of a connection; the server's end is as the splitter
-// delivers it.
+// pipe returns both ends of a connection. The server's end has the form in which the
+// splitter delivers it.
 func pipe() (client net.Conn, conn *sniffedConn) {
 	client, inner := net.Pipe()
 	conn = &sniffedConn{Conn: inner}
@@ -29,8 +29,8 @@ func pipe() (client net.Conn, conn *sniffedConn) {
 	return client, conn
 }
 
-// TestAttackUnread: a client that stops reading is disconnected; one that
-// reads slowly is not, however long that takes.
+// TestAttackUnread: a client that stops reading is disconnected. A client that reads
+// slowly is not disconnected, however long it takes.
 func TestAttackUnread(t *testing.T) {
 	const size = 4 << 20
 	send := map[string]func(*sniffedConn) error{
@@ -42,7 +42,7 @@ func TestAttackUnread(t *testing.T) {
 		},
 	}
 	tests := map[string]struct {
-		reads int // pieces, one every pause
+		reads int // number of reads, with a pause after each
 		pause time.Duration
 		err   error
 	}{
@@ -80,7 +80,7 @@ func TestAttackUnread(t *testing.T) {
 	}
 }
 
-// endless has so many bytes.
+// endless is a reader of `left` bytes.
 type endless struct{ left int }
 
 func (e *endless) Read(b []byte) (int, error) {
@@ -92,9 +92,9 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestAttackUnreadStream: an HTTP/2 client can read the connection without
-// opening the window of a stream. Then the stream ends; one whose window is
-// opened again and again does not.
+// TestAttackUnreadStream: an HTTP/2 client can read from the connection without enlarging
+// the window of a stream. Such a stream ends. A stream whose window the client keeps
+// enlarging does not end.
 func TestAttackUnreadStream(t *testing.T) {
 	for name, opens := range map[string]bool{"never opened": false, "opened slowly": true} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAttackUnreadStream(t *testing.T) {
 				l.deliver(conn)
 				framer := http2.NewFramer(client, client)
 				done := make(chan struct{})
-				// A framer is for one goroutine.
+				// Each goroutine needs its own framer.
 				go func() { defer close(done); drain(http2.NewFramer(client, client), opens) }()
 				write(t, client, http2.ClientPreface)
 				if err := errors.Join(framer.WriteSettings(), writeGet(framer)); err != nil {
@@ -132,7 +132,8 @@ func TestAttackUnreadStream(t *testing.T) {
 	}
 }
 
-// drain slowly reads what a server sends and opens windows by as much.
+// drain slowly reads the frames of a server. If opens is set, it enlarges the windows by
+// the number of bytes that it has read.
 func drain(framer *http2.Framer, opens bool) {
 	for {
 		f, err := framer.ReadFrame()
@@ -149,13 +150,13 @@ func drain(framer *http2.Framer, opens bool) {
 	}
 }
 
-// TestAttackStrangerStream counts the bytes of streams, however they are
-// split.
+// TestAttackStrangerStream: the bytes of each stream are counted, however they are
+// divided into frames and reads.
 func TestAttackStrangerStream(t *testing.T) {
 	const window = 16 << 10
 	data := func(f *http2.Framer, stream uint32, n int, end bool) {
 		for ; n > window; n -= window {
-			_ = f.WriteData(stream, false, make([]byte, window)) // to memory
+			_ = f.WriteData(stream, false, make([]byte, window)) // the framer writes to memory, so there is no error
 		}
 		_ = f.WriteData(stream, end, make([]byte, n))
 	}
@@ -208,7 +209,7 @@ func TestAttackStrangerStream(t *testing.T) {
 	}
 }
 
-// from is a connection from an address.
+// from is a connection with a given remote address.
 type from struct {
 	net.Conn
 	address string
@@ -248,13 +249,13 @@ func TestAttackManyConnections(t *testing.T) {
 			d := Limit(
 				l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)),
 			)
-			for again := range 2 { // those that are closed make room
+			for again := range 2 { // in the second round, closed connections no longer count
 				go func() {
 					for _, a := range tt.addresses {
 						_, conn := net.Pipe()
 						l.deliver(from{conn, a})
 					}
-					l.deliver(from{nil, "203.0.113.1:1"}) // the last
+					l.deliver(from{nil, "203.0.113.1:1"}) // marks the end of the list
 				}()
 				var taken []net.Conn
 				for {
@@ -282,7 +283,7 @@ func TestAttackManyConnections(t *testing.T) {
 				}
 				for _, conn := range taken {
 					conn.Close()
-					conn.Close() // as servers do
+					conn.Close() // servers close their connections
 				}
 			}
 			if told := strings.Count(log.String(), "max_connections_per_address"); tt.taken < len(tt.addresses) &&

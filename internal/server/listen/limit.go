@@ -114,7 +114,7 @@ type limitedConn struct {
 	from     string
 
 	mu     sync.Mutex
-	http2  bool // also counted as HTTP/2
+	http2  bool // whether it is also counted as an HTTP/2 connection
 	closed bool
 }
 

@@ -25,8 +25,8 @@ import (
 // allows. The splitter removes the client's acknowledgement of the first SETTINGS,
 // because net/http closes a connection on an acknowledgement that it does not expect.
 type Splitter struct {
-	First   Listeners // for the first connections of an address
-	Crowded Listeners // for its further connections
+	First   Listeners // listeners for the first connections of an address
+	Crowded Listeners // listeners for further connections of an address
 
 	root    net.Listener
 	timeout time.Duration
@@ -34,16 +34,16 @@ type Splitter struct {
 
 	sniffing  sync.WaitGroup
 	mu        sync.Mutex
-	undecided map[net.Conn]struct{} // nil once closed
+	undecided map[net.Conn]struct{} // connections whose protocol is not known yet; nil after Close
 }
 
-// Listeners are the listeners of a pair of servers.
+// Listeners are the listeners for a gRPC server and an HTTP server.
 type Listeners struct{ GRPC, HTTP *Queue }
 
 func newListeners(addr net.Addr) Listeners { return Listeners{newQueue(addr), newQueue(addr)} }
 
-// NewSplitter returns a Splitter of the connections that root accepts. It admits gRPC
-// connections of trusted proxies without a token.
+// NewSplitter returns a Splitter for the connections that root accepts. A gRPC connection
+// of a trusted proxy needs no token to be admitted.
 func NewSplitter(root net.Listener, proxies api.Proxies) *Splitter {
 	return &Splitter{
 		First: newListeners(root.Addr()), Crowded: newListeners(root.Addr()),

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// serveSplit runs a gRPC server with a health service and an HTTP server that
-// answers with its protocol behind one splitter.
+// serveSplit runs two servers behind one splitter: a gRPC server with a health service,
+// and an HTTP server that answers with the protocol of the request.
 func serveSplit(t *testing.T, wrap func(net.Listener) net.Listener, timeout time.Duration) net.Addr {
 	t.Helper()
 	root := listenLoopback(t)
@@ -154,9 +154,9 @@ func checkHealth(t *testing.T, addr string, creds credentials.TransportCredentia
 	}
 }
 
-// The acknowledgement of the splitter's own SETTINGS may arrive before or
-// after the first request. It must not reach net/http, which would close the
-// connection.
+// TestSplitterKeepsItsAcknowledgement: the client's acknowledgement of the splitter's
+// SETTINGS may arrive before or after the first request. It must not reach net/http,
+// which would close the connection.
 func TestSplitterKeepsItsAcknowledgement(t *testing.T) {
 	tests := map[string]func(f *http2.Framer) error{
 		"before the first request": func(f *http2.Framer) error { return errors.Join(f.WriteSettingsAck(), writeGet(f)) },
@@ -170,13 +170,13 @@ func TestSplitterKeepsItsAcknowledgement(t *testing.T) {
 			if err := framer.WriteSettings(); err != nil {
 				t.Fatal(err)
 			}
-			if f := next(t, framer); f.Header().Type != http2.FrameSettings { // the splitter's
+			if f := next(t, framer); f.Header().Type != http2.FrameSettings { // the SETTINGS of the splitter
 				t.Fatalf("the server opens with %v", f)
 			}
 			if err := open(framer); err != nil {
 				t.Fatal(err)
 			}
-			for { // the server's own SETTINGS and its answer
+			for { // reads the server's own SETTINGS and its answer
 				f := next(t, framer)
 				if s, ok := f.(*http2.SettingsFrame); ok && !s.IsAck() {
 					if err := errors.Join(framer.WriteSettingsAck(), framer.WritePing(false, [8]byte{7})); err != nil {
@@ -239,7 +239,8 @@ func write(t *testing.T, w io.Writer, text string) {
 
 func TestSplitterReadsWhatComesByTheByte(t *testing.T) {
 	conn := dial(t, serveSplit(t, plaintext, sniffTimeout))
-	for _, b := range []byte("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") { // P, as in the preface
+	// begins with P, like the HTTP/2 preface
+	for _, b := range []byte("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") {
 		write(t, conn, string(b))
 	}
 	answer, err := io.ReadAll(conn)
@@ -272,7 +273,8 @@ func TestSplitterCloses(t *testing.T) {
 	go func() { done <- split.Serve() }()
 	conn := dial(t, root.Addr())
 	write(t, conn, http2.ClientPreface)
-	if f := next(t, http2.NewFramer(conn, conn)); f.Header().Type != http2.FrameSettings { // it is being sniffed
+	// the splitter is detecting the protocol
+	if f := next(t, http2.NewFramer(conn, conn)); f.Header().Type != http2.FrameSettings {
 		t.Fatalf("the server opens with %v", f)
 	}
 	split.Close()
@@ -284,8 +286,8 @@ func TestSplitterCloses(t *testing.T) {
 	}
 }
 
-// TestSplitterClosesWhileAClientConnects is for the race detector: a
-// connection is tracked before Close waits for it, or not accepted at all.
+// TestSplitterClosesWhileAClientConnects is for the race detector. A connection is either
+// tracked before Close waits for it, or not accepted.
 func TestSplitterClosesWhileAClientConnects(t *testing.T) {
 	for range 200 {
 		root := listenLoopback(t)
@@ -323,7 +325,8 @@ func TestSniffedConnectionHasNoDeadline(t *testing.T) {
 	})
 }
 
-// A client that never sends its first request is disconnected.
+// TestSplitterLimitsTheOpening: a client that never sends its first request is
+// disconnected.
 func TestSplitterLimitsTheOpening(t *testing.T) {
 	conn := dial(t, serveSplit(t, plaintext, time.Hour))
 	write(t, conn, http2.ClientPreface)
@@ -339,7 +342,7 @@ func TestSplitterLimitsTheOpening(t *testing.T) {
 	for {
 		f, err := framer.ReadFrame()
 		if _, ok := f.(*http2.PingFrame); ok || err != nil {
-			return // the HTTP server has it now
+			return // the splitter has delivered the connection to the HTTP server
 		}
 	}
 }

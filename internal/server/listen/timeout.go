@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// WithWriteTimeout ends HTTP/2 requests whose client does not read the response. The
-// deadlines of the connection do not detect this, because each stream has its own
-// window.
+// WithWriteTimeout returns a handler that ends an HTTP/2 request if its client does not
+// read the response. The deadlines of the connection do not detect this, because each
+// stream has its own window.
 func WithWriteTimeout(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
@@ -16,7 +16,7 @@ func WithWriteTimeout(next http.Handler) http.Handler {
 		}
 		p := &timeoutWriter{w, http.NewResponseController(w)}
 		next.ServeHTTP(p, r)
-		p.setDeadline() // for the bytes that net/http has not sent yet
+		p.setDeadline() // gives the bytes that net/http has not sent yet a deadline
 	})
 }
 
@@ -26,7 +26,8 @@ type timeoutWriter struct {
 	stream *http.ResponseController
 }
 
-// setDeadline can ignore the error, because the streams of net/http support deadlines.
+// setDeadline sets the deadline of the next chunk. It ignores the error, because the
+// streams of net/http support deadlines.
 func (p *timeoutWriter) setDeadline() { _ = p.stream.SetWriteDeadline(time.Now().Add(writeTimeout)) }
 
 func (p *timeoutWriter) clearDeadline() { _ = p.stream.SetWriteDeadline(time.Time{}) }
@@ -42,8 +43,8 @@ func (p *timeoutWriter) Write(b []byte) (n int, err error) {
 func (p *timeoutWriter) Flush() {
 	p.setDeadline()
 	defer p.clearDeadline()
-	_ = p.stream.Flush() // the next write fails as well
+	_ = p.stream.Flush() // if this fails, the next write fails as well
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (p *timeoutWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -13,7 +13,7 @@ const (
 	// the window of a stream, so that a refused call receives its error, and larger
 	// than any message of a method that needs no token.
 	maxUnadmittedBytes   = 128 << 10
-	maxUnadmittedStreams = 1000 // open streams of one connection
+	maxUnadmittedStreams = 1000 // maximum number of open streams of one connection
 )
 
 var errUnadmitted = errors.New("the client has sent too many bytes or streams without a valid token")
@@ -28,7 +28,7 @@ type frameCounter struct {
 	streams map[uint32]int // received bytes by stream
 }
 
-// count parses received bytes. It returns an error if a stream has sent too many.
+// count parses received bytes. It returns an error if a stream has sent too many bytes.
 func (w *frameCounter) count(b []byte) error {
 	for len(b) > 0 {
 		if w.left > 0 {

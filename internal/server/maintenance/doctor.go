@@ -36,7 +36,7 @@ import (
 // Limits of the checks.
 const (
 	skewWarns, skewFails  = time.Second, 10 * time.Second
-	diskWarns, diskFails  = 1 << 30, 128 << 20 // bytes free
+	diskWarns, diskFails  = 1 << 30, 128 << 20 // bytes of free disk space
 	certificateWarns      = 14 * 24 * time.Hour
 	replicaGone           = 10 * time.Second // time without a heartbeat after which a replica counts as stopped
 	sampledBlobs          = 20
@@ -67,8 +67,8 @@ var ErrWarnings = errors.New("there are warnings")
 // A doctor examines an installation. It changes nothing and needs no running server.
 type doctor struct {
 	cfg       config.Config
-	addr      net.Addr  // address that the server binds
-	db        *store.DB // nil if it cannot be opened
+	addr      net.Addr  // address that the server would bind
+	db        *store.DB // nil if the database cannot be opened
 	diagnoses []diagnosis
 }
 

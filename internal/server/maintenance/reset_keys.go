@@ -38,7 +38,7 @@ func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Wri
 	}
 	defer db.Close()
 	db.Log = log
-	key, err := installation.Key(cfg, log) // created if there is none
+	key, err := installation.Key(cfg, log) // creates a key if there is none
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,8 @@ func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Wri
 		return fault.New(fault.FailedPrecondition,
 			"nothing was reset: the encryption key %s opens all secrets of this database", backup.Fingerprint(key))
 	}
-	for _, name := range []string{installation.DevIssuerKey, installation.DevPassword} { // created again at the next start
+	// the server creates them again at its next start
+	for _, name := range []string{installation.DevIssuerKey, installation.DevPassword} {
 		if err := db.SetSetting(ctx, name, nil); err != nil {
 			return err
 		}
@@ -77,7 +78,8 @@ func checkStopped(ctx context.Context, cfg config.Config) error {
 	}
 	defer db.Close()
 	v, err := health.Inspect(ctx, db)
-	if err != nil || !db.Replicated() { // SQLite locks its file
+	// a running server has locked the file of a SQLite database, so Open would have failed
+	if err != nil || !db.Replicated() {
 		return err
 	}
 	for _, r := range v.Replicas {

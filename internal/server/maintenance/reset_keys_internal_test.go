@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// What is lost with a key is said with everything that somebody has to do, and to whom.
+// TestWriteLoss: the output lists each lost secret with its owner, and the command or the
+// step that replaces it.
 func TestWriteLoss(t *testing.T) {
 	var b strings.Builder
 	err := writeLoss(&b, admission.Loss{
