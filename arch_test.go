@@ -12,16 +12,18 @@ import (
 
 const module = "github.com/holdfast-dev/holdfast"
 
-// The packages of the command, and what those above sign-in may all import.
+// Shared parts of the table below: the packages of the command, and the packages that
+// every package above sign-in may import.
 const (
 	cli     = "cmd/holdfast/internal/"
 	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin " +
 		"platform/buildinfo "
 )
 
-// Packages import only what is listed on their line. Read top to bottom, this is
-// the architecture. Names are relative to internal/ or to the root. A name ending
-// in /... means everything below it, and "..." alone means everything.
+// mayImport lists what each package may import. A package imports only what its line
+// lists. Read from top to bottom, the table is the architecture. Names are relative to
+// internal/ or to the root. A name that ends in /... stands for everything below it, and
+// "..." alone stands for everything.
 var mayImport = []struct{ pkg, imports string }{
 	{"core/fault", ""},
 	{"core/page", "core/fault"},
@@ -89,7 +91,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry/signature/signaturetest", ""},
 	{"vuln/inspect/layer", ""},
 	{"vuln/inspect/extract", "vuln/advisory/version vuln/inspect/layer"},
-	// its child has no business with the rest
+	// The child process of inspect must not depend on other packages.
 	{"vuln/inspect", "registry/evidence vuln/advisory/version vuln/inspect/extract vuln/inspect/layer"},
 	{"vuln/inspect/inspecttest", ""},
 	{"platform/mail", "core/resource platform/mail/maildb platform/metric platform/secret store"},
@@ -221,8 +223,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"test/e2e/...", "..."},
 }
 
-// Third parties stay behind the packages that wrap them. What is not named here
-// is free.
+// onlyIn lists the packages that may import a third-party library. Any package may import
+// a library that is not in the table.
 var onlyIn = []struct{ library, homes string }{
 	{"modernc.org/sqlite", "store/engine store/plantest store/storetest vuln/inspect/extract test/bench/rig test/e2e"},
 	{"github.com/jackc/pgx", "store store/engine store/replica store/plantest store/storetest test/bench/rig test/e2e"},
@@ -253,16 +255,17 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/klauspost/compress", "vuln/inspect/layer test/bench/vulnerability"},
 	{"github.com/landlock-lsm", "vuln/inspect"},
 	{"github.com/wneessen/go-mail", "platform/mail"},
-	{"github.com/emersion", "platform/mail/mailtest"}, // a mail server, for tests
+	{"github.com/emersion", "platform/mail/mailtest"}, // a mail server that only tests use
 	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
 	{"github.com/itchyny/gojq", "cmd/holdfast/internal/output"},
 }
 
-// Tests may import what they like, except these: a test that needs a database
-// asks storetest for one.
+// alsoInTests are the libraries that not even tests may import outside of their packages.
+// A test that needs a database gets it from storetest. Tests may import anything else.
 var alsoInTests = []string{"modernc.org/sqlite", "github.com/jackc/pgx", "github.com/pressly/goose"}
 
-// The programs of others that import client get none of the server's libraries.
+// notBelowClient are libraries of the server that package client must not import, even
+// indirectly, because programs of other people import client.
 var notBelowClient = []string{
 	"github.com/grpc-ecosystem/grpc-gateway", "modernc.org/sqlite", "github.com/jackc/pgx", "github.com/prometheus",
 }
@@ -310,8 +313,8 @@ func checkHome(t *testing.T, pkg, imp string) {
 	}
 }
 
-// A listedPackage is a package as `go list` describes it, and its name within
-// the module: "" is the root.
+// A listedPackage is a package as `go list` describes it, with its name relative to the
+// module. The name of the root is "".
 type listedPackage struct {
 	ImportPath   string
 	Imports      []string
@@ -321,8 +324,8 @@ type listedPackage struct {
 	name string
 }
 
-// listPackages lists the packages of this module and of test/. A package that does
-// not compile is listed, too (-e), because its own tests report that.
+// listPackages lists the packages of this module and of test/. A package that does not
+// compile is listed, too (-e), because its own tests report the error.
 func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
 	return append(listModule(t, "."), listModule(t, "test")...)
@@ -368,8 +371,7 @@ func importsOf(pkg string) (imports string, listed bool) {
 	return "", false
 }
 
-// matches reports whether one of the patterns, separated by spaces, stands for
-// pkg.
+// matches reports whether one of the patterns, separated by spaces, matches pkg.
 func matches(patterns, pkg string) bool {
 	return slices.ContainsFunc(strings.Fields(patterns), func(p string) bool {
 		if p == "..." {

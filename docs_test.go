@@ -24,8 +24,8 @@ var (
 	managedRole = regexp.MustCompile("(?m)^\\| ((?:`[a-z_.]+`(?:, )?)+) \\| ([0-9, ]+) \\|")
 )
 
-// TestLinks checks that what the pages link to exists: the file, and the heading
-// in it.
+// TestLinks checks that the targets of links between pages exist: the file, and the
+// heading in it.
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestManagedRoles(t *testing.T) {
 		area := ""
 		for i, name := range names {
 			name = strings.Trim(name, "`")
-			if strings.HasPrefix(name, ".") { // short for the area of the name before
+			if strings.HasPrefix(name, ".") { // an abbreviation that omits the area, which the name before it has
 				name = area + name
 			}
 			area, _, _ = strings.Cut(name, ".")
@@ -112,8 +112,9 @@ func anchors(page string) map[string]bool {
 	return all
 }
 
-// TestSecurityModel holds docs/security-model.md to what it says of itself: each
-// item and row names the test that fails without it, and there is such a test.
+// TestSecurityModel checks the claim of docs/security-model.md about itself: each list
+// item and table row names a test that fails if the statement is false, and a test with
+// that name exists.
 func TestSecurityModel(t *testing.T) {
 	tests := map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -145,14 +146,14 @@ func TestSecurityModel(t *testing.T) {
 // promises returns the items of lists and the rows of tables of a page, each on
 // one line.
 func promises(page string) (all []string) {
-	open := false // the line before is part of an item
+	open := false // whether the line before belongs to an item
 	for line := range strings.Lines(page) {
 		line = strings.TrimRight(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "- "), regexp.MustCompile(`^\d+\. `).MatchString(line):
 			all, open = append(all, line), true
 		case strings.HasPrefix(line, "|---"):
-			all = all[:len(all)-1] // the line before is the head of the table
+			all = all[:len(all)-1] // removes the line before, which is the head of the table
 		case strings.HasPrefix(line, "| "):
 			all, open = append(all, line), false
 		case open && strings.HasPrefix(line, "  "):

@@ -46,14 +46,15 @@ func tableOwners(t *testing.T) map[string]string {
 var (
 	createTable = regexp.MustCompile(`^CREATE TABLE (\w+)`)
 
-	// tableUse finds the names after the keywords that a table follows, and the other names of a list after FROM.
+	// tableUse matches the name of a table after a keyword that precedes tables, and the
+	// other names of a list after FROM.
 	tableUse = regexp.MustCompile(`\b(FROM|JOIN|INTO|UPDATE|USING)\s+` +
 		`(\w+(?:\s+(?:AS\s+)?\w+)?(?:\s*,\s*\w+(?:\s+AS\s+\w+)?)*)`)
 
 	tableWrite = regexp.MustCompile(`\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+(\w+)`)
 )
 
-// A use is a table in an SQL text of a package.
+// A use is an occurrence of a table in the SQL of a package.
 type use struct {
 	pkg, table string
 	write      bool
@@ -93,7 +94,8 @@ func sqlUses(t *testing.T, tables map[string]string) (uses []use) {
 	return uses
 }
 
-// sqlText returns the text of a string literal, or of strings that are added together. Everything else in a sum is "?".
+// sqlText returns the text of a string literal, or of a concatenation of strings, in
+// which "?" replaces parts that are not literals.
 func sqlText(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -136,7 +138,8 @@ func textUses(text string, tables map[string]string) (uses []use) {
 	return uses
 }
 
-// TestTablesHaveOneOwner: only the package that owns a table uses it in SQL, unless foreignTables has the exception.
+// TestTablesHaveOneOwner: only the package that owns a table uses it in SQL, unless
+// foreignTables lists an exception.
 func TestTablesHaveOneOwner(t *testing.T) {
 	owners := tableOwners(t)
 	for table, owner := range owners {
@@ -144,7 +147,7 @@ func TestTablesHaveOneOwner(t *testing.T) {
 			t.Errorf("the table %s has no owner: write \"-- owner: PACKAGE\" above it in the schema", table)
 		}
 	}
-	allowed := map[string]map[string]int{} // number of statements by package and table
+	allowed := map[string]map[string]int{} // number of allowed statements, by package and table
 	for _, x := range foreignTables {
 		if x.reason == "" {
 			t.Errorf("no reason for %s", x.pkg)

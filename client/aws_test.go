@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The signatures come from AWS's own examples: post-vanilla and
-// post-x-www-form-urlencoded of the test suite for signers.
+// TestAWSSignature compares our signatures with the published examples of AWS:
+// post-vanilla and post-x-www-form-urlencoded of the test suite for signers.
 func TestAWSSignature(t *testing.T) {
 	tests := map[string]struct {
 		headers     map[string]string

@@ -17,7 +17,7 @@ import (
 // An endpoint is an address, with the tokens for calls to it.
 type endpoint struct {
 	address string
-	private bool // tokens are only sent over TLS
+	private bool // whether tokens may be sent only over TLS
 	// tokens returns the token for a call. If it is nil, each call brings its own token, or
 	// has none.
 	tokens func(ctx context.Context, refused string) (string, error)

@@ -34,8 +34,8 @@ func proof(token string) client.Proof {
 	return func(context.Context, string, string) (string, error) { return token, nil }
 }
 
-// Every credential gets a token once, and a new one if the server refuses the token. The
-// calls succeed.
+// TestCredentials: every credential gets a token once, and a new token if the server
+// refuses the first one. The calls succeed.
 func TestCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(t *testing.T, text string) {
@@ -46,7 +46,7 @@ func TestCredentials(t *testing.T) {
 	}
 	tests := map[string]struct {
 		credential client.Credential
-		want       []string // exchanges, before and after the first token is refused
+		want       []string // expected exchanges, before and after the server refuses the first token
 	}{
 		"a refresh token": {client.RefreshToken("refresh-0"), nil},
 		"a file": {
@@ -103,8 +103,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A static token is sent unchanged. If the server refuses it, the call fails with the
-// server's error and is not repeated.
+// TestStaticToken: a static token is sent unchanged. If the server refuses it, the call
+// fails with the server's error and is not repeated.
 func TestStaticToken(t *testing.T) {
 	for name, token := range map[string]string{
 		"a token of the server": access("elsewhere", "1", 0), "an opaque token": "opaque",
@@ -124,7 +124,8 @@ func TestStaticToken(t *testing.T) {
 	}
 }
 
-// If a renewal is refused, the call fails with an error that names the issuer.
+// TestRenewalRefused: if a renewal is refused, the call fails with an error that names
+// the issuer.
 func TestRenewalRefused(t *testing.T) {
 	f, issuer := startFar(t), startFar(t)
 	c := f.dial(t, client.Config{Issuer: issuer.address, Credential: client.RefreshToken("stolen")})
@@ -139,7 +140,7 @@ func TestRenewalRefused(t *testing.T) {
 	}
 }
 
-// A text that is not a token is neither sent nor shown.
+// TestNoToken: a text that is not a token is neither sent nor shown in an error.
 func TestNoToken(t *testing.T) {
 	f := startFar(t)
 	c := f.dial(t, client.Config{Credential: client.Workload{Identity: "uid", Proof: proof("hush hush")}})
@@ -157,7 +158,7 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-// A workload without its proof makes no call.
+// TestNoProof: if a workload cannot get its proof, the client makes no call.
 func TestNoProof(t *testing.T) {
 	f := startFar(t)
 	missing := filepath.Join(t.TempDir(), "token")
@@ -187,7 +188,8 @@ func TestNoCredential(t *testing.T) {
 	}
 }
 
-// Tokens are not sent unencrypted, even if a dial option makes the connection insecure.
+// TestTokensStayPrivate: tokens are not sent unencrypted, even if a dial option makes the
+// connection insecure.
 func TestTokensStayPrivate(t *testing.T) {
 	f := startFar(t)
 	there := func(ctx context.Context, _ string) (net.Conn, error) {
@@ -221,10 +223,10 @@ func TestTokensStayPrivate(t *testing.T) {
 	}
 }
 
-// No token is sent to a server with an unknown certificate. CAFile makes the certificate
-// known.
+// TestTLS: no token is sent to a server with an unknown certificate. If CAFile contains
+// the certificate, calls succeed.
 func TestTLS(t *testing.T) {
-	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // only its certificate is used
 	defer web.Close()
 	f := startFar(t, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
 	file := filepath.Join(t.TempDir(), "ca.pem")
@@ -253,7 +255,7 @@ func TestBadSettings(t *testing.T) {
 	const good = "https://holdfast.example.com"
 	tests := map[string]struct {
 		cfg  client.Config
-		want []string // one line each
+		want []string // expected lines of the error
 	}{
 		"nothing": {
 			client.Config{}, []string{`Address: "" is not an address like https://holdfast.example.com`},
@@ -315,7 +317,7 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// The error of a stream has all details that the server sent.
+// TestErrorOfStream: the error of a stream has all details that the server sent.
 func TestErrorOfStream(t *testing.T) {
 	f := startFar(t)
 	c := f.dial(t, client.Config{Credential: client.Token("t")})
@@ -352,7 +354,8 @@ func TestErrorOfStream(t *testing.T) {
 	}
 }
 
-// The errors of a call whose context ended and of a call without an answer differ.
+// TestUnanswered: a call whose context ended and a call that the server did not answer
+// have different errors.
 func TestUnanswered(t *testing.T) {
 	f := startFar(t)
 	c := f.dial(t, client.Config{Credential: client.Token("t")})
@@ -395,7 +398,7 @@ func TestAudience(t *testing.T) {
 	}
 }
 
-// Every accepted address has one canonical form.
+// FuzzAddress: every accepted address has one canonical form.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{
 		"", "https://h", "http://[::1]:80", "https://h:443/", "http://h:99999", "https://%41", "http://[fe80::1%25en0]",

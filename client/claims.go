@@ -14,13 +14,13 @@ type Claims struct {
 	Issuer   string    `json:"iss"`
 	Subject  string    `json:"sub"` // UID of the identity
 	Audience Audiences `json:"aud"`
-	Expiry   int64     `json:"exp"` // seconds since 1970
+	Expiry   int64     `json:"exp"` // expiry time, in seconds since 1970
 	Email    string    `json:"email"`
-	Voucher  string    `json:"idp"` // the identity provider that authenticated a person, and its epoch
+	Voucher  string    `json:"idp"` // identity provider that authenticated the person, and its epoch
 	Actor    struct {
 		Issuer  string `json:"iss"`
 		Subject string `json:"sub"`
-	} `json:"act"` // the identity that the original proof names
+	} `json:"act"` // issuer and subject of the original proof
 }
 
 // Audiences is a list of audiences. In JSON it is a list or a single string.

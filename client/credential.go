@@ -36,7 +36,8 @@ func (t Token) Next(context.Context, *Issuer, Tokens) (Tokens, error) {
 
 func (t Token) check() error {
 	if !IsToken(string(t)) {
-		return errors.New("the token is empty or contains characters that a token cannot have") // without the secret
+		// the error must not contain the secret
+		return errors.New("the token is empty or contains characters that a token cannot have")
 	}
 	return nil
 }
@@ -57,7 +58,7 @@ func (t RefreshToken) Next(ctx context.Context, issuer *Issuer, before Tokens) (
 
 func (t RefreshToken) check() error {
 	if t == "" {
-		return nil // the refresh token is in the vault
+		return nil // "" is valid, because the vault may contain a refresh token
 	}
 	return Token(t).check()
 }
@@ -66,7 +67,7 @@ func (t RefreshToken) check() error {
 // token of an identity that trusts the platform.
 type Workload struct {
 	Identity string // UID of the identity to assume; if "", the identity that the proof names
-	Proof    Proof  // if nil, Platform
+	Proof    Proof  // proves the identity; if nil, Platform
 }
 
 // Next gets a new proof and exchanges it.

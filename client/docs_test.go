@@ -9,8 +9,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
-// Every Go block of docs/clients.md is part of an example in this package, so it is
-// compiled and run.
+// TestDocsShowExamples checks that every Go block of docs/clients.md is part of an
+// example in this package, so that it is compiled and run.
 func TestDocsShowExamples(t *testing.T) {
 	page, err := os.ReadFile("../docs/clients.md")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// A far is a fake server for tests that check what a client sends, or that need an answer
+// A far is a fake server. Tests use it to check what a client sends, or to get an answer
 // that a real server does not give.
 type far struct {
 	oidcpb.UnimplementedSecurityTokenServiceServer
@@ -31,14 +31,14 @@ type far struct {
 	advisoriespb.UnimplementedAdvisoryReadingServiceServer
 	address string
 
-	life time.Duration                                 // lifetime of tokens
-	list func(*iampb.ListGroupsRequest) (*page, error) // answers lists
+	life time.Duration                                 // lifetime of the tokens that it issues
+	list func(*iampb.ListGroupsRequest) (*page, error) // returns the answer to a list request
 
 	mu        sync.Mutex
-	refreshes int      // number of refreshes; refresh-N works once
+	refreshes int      // number of refreshes so far; the refresh token refresh-N works once
 	exchanges []string // token, identity and audiences of each exchange
-	refused   []string // access tokens that the server refuses
-	calls     []string // bearers of calls to the API
+	refused   []string // access tokens that the API refuses
+	calls     []string // bearer tokens of the calls to the API
 	asked     []*iampb.ListGroupsRequest
 }
 
@@ -55,7 +55,7 @@ func startFar(t *testing.T, options ...grpc.ServerOption) *far {
 	oidcpb.RegisterSecurityTokenServiceServer(s, f)
 	iampb.RegisterGroupsServiceServer(s, f)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(s, f)
-	go func() { _ = s.Serve(listener) }() // ends with Stop
+	go func() { _ = s.Serve(listener) }() // returns after Stop
 	t.Cleanup(s.Stop)
 	return f
 }
@@ -74,7 +74,7 @@ func (f *far) dial(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// access returns a token as the fake server issues it.
+// access returns a token like the tokens of the fake server.
 func access(audience, id string, life time.Duration) string {
 	claims, _ := json.Marshal(map[string]any{
 		"aud": audience, "exp": time.Now().Add(life).Unix(), "jti": id, "sub": "someone",

@@ -21,7 +21,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// threePages lists g1 to g6, two at a time.
+// threePages answers list requests with the groups g1 to g6, two on each page.
 func threePages(req *iampb.ListGroupsRequest) (*page, error) {
 	at := map[string]int{"": 1, "to-3": 3, "to-5": 5, "expired": 1}[req.GetPageToken()]
 	p := &page{Groups: []*iampb.Group{{Name: fmt.Sprint("g", at)}, {Name: fmt.Sprint("g", at+1)}}}
@@ -82,8 +82,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// If a loop ends early, no call is left running: Pages cancels the request for the next
-// page and waits for it.
+// TestBreak: if a loop ends early, no call is left running. Pages cancels the request for
+// the next page and waits for its end.
 func TestBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, asked atomic.Int32
@@ -92,7 +92,7 @@ func TestBreak(t *testing.T) {
 			defer running.Add(-1)
 			if asked.Add(1); req.GetPageToken() == "to-3" {
 				<-ctx.Done()
-				time.Sleep(time.Minute) // by the clock of the test
+				time.Sleep(time.Minute) // passes immediately, because synctest has a fake clock
 				return nil, ctx.Err()
 			}
 			return threePages(req)
@@ -117,7 +117,7 @@ func TestCanceledWalk(t *testing.T) {
 	for g, err := range client.All(ctx, groups.ListGroups, &iampb.ListGroupsRequest{}, (*page).GetGroups) {
 		if err != nil {
 			failed = err
-			continue // no item follows an error
+			continue // an error, after which no item follows
 		}
 		got = append(got, g.GetName())
 		if len(got) == 1 {
@@ -133,8 +133,8 @@ func TestCanceledWalk(t *testing.T) {
 	}
 }
 
-// An error ends the iteration after the items before it. A new iteration can continue
-// from there.
+// TestResume: an error ends the iteration after the items before it. A new iteration can
+// continue from there.
 func TestResume(t *testing.T) {
 	f, groups := startPages(t)
 	broken := true
@@ -177,7 +177,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Several goroutines can range over one iterator. Each starts from the beginning.
+// TestRacedWalks: several goroutines can range over one iterator. Each goroutine starts
+// from the beginning.
 func TestRacedWalks(t *testing.T) {
 	_, groups := startPages(t)
 	walk := client.All(t.Context(), groups.ListGroups, &iampb.ListGroupsRequest{}, (*page).GetGroups)
@@ -201,7 +202,8 @@ func TestRacedWalks(t *testing.T) {
 	all.Wait()
 }
 
-// Every method whose response has a next page token accepts a page token.
+// TestPagedMethods checks that every method whose response has a next page token accepts
+// a page token.
 func TestPagedMethods(t *testing.T) {
 	paged := 0
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {

@@ -108,12 +108,12 @@ func askJSON(req *http.Request, answer any) error {
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return outer.Err // outer would quote the address
+		return outer.Err // outer itself would quote the address
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // reading has already succeeded or failed
+	defer func() { _ = resp.Body.Close() }() // an error of Close does not matter, because the body was read
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("it answers %s", resp.Status)
 	}

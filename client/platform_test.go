@@ -84,7 +84,7 @@ echo "from-agent-$4"
 	}
 }
 
-// Errors quote neither the request nor the answer.
+// TestGitHubRefuses: errors quote neither the request nor the answer.
 func TestGitHubRefuses(t *testing.T) {
 	s := runner(t)
 	tests := map[string]struct{ url, bearer, want string }{

@@ -38,13 +38,13 @@ type renewal struct {
 	credential Credential
 	issuer     *Issuer
 	vault      Vault
-	slot       chan struct{} // held by the goroutine that gets the next token
+	slot       chan struct{} // occupied by the goroutine that gets the next token
 
 	mu       sync.Mutex
 	current  string
-	until    time.Time // time to get the next token
+	until    time.Time // time at which to get the next token
 	failures int
-	failed   error // the last failure
+	failed   error // error of the last failed renewal
 }
 
 func newRenewal(cfg Config, issuer *Issuer) *renewal {
@@ -119,7 +119,7 @@ func (r *renewal) fromVault(ctx context.Context, refused string) (string, error)
 	}
 	err = r.vault.Change(ctx, func(stored Tokens) (Tokens, error) {
 		if tokens = stored; r.serves(stored.Access, refused) {
-			return stored, nil // another process was first
+			return stored, nil // another process has already renewed the token
 		}
 		var err error
 		tokens, err = r.credential.Next(context.WithoutCancel(ctx), r.issuer, stored)
@@ -136,7 +136,7 @@ func (r *renewal) serves(token, refused string) bool {
 }
 
 // record stores the result of a renewal for the goroutines that wait for it. An error
-// that is due to the caller's own context is not recorded, because it is no failure for
+// that is due to the caller's own context is not recorded, because it does not concern
 // the waiting goroutines.
 func (r *renewal) record(ctx context.Context, token string, err error) {
 	r.mu.Lock()

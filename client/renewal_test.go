@@ -18,7 +18,7 @@ const address = "https://holdfast.example.com"
 // it wait or fail. It needs no network, so tests can use a fake clock.
 type tap struct {
 	life time.Duration
-	hold chan struct{} // if nil, it does not wait
+	hold chan struct{} // Next waits until it can receive from hold; if nil, Next does not wait
 	fail error
 
 	mu    sync.Mutex
@@ -55,7 +55,8 @@ func dial(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// A token is renewed in the last minute of its lifetime, not earlier.
+// TestRenewalBeforeExpiry: a token is renewed in the last minute of its lifetime, not
+// earlier.
 func TestRenewalBeforeExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tap{life: time.Hour}
@@ -82,8 +83,8 @@ func TestRenewalBeforeExpiry(t *testing.T) {
 	})
 }
 
-// Goroutines whose token is about to expire wait for one renewal and share its result,
-// also if it fails.
+// TestRenewalIsShared: goroutines whose token is about to expire wait for one renewal and
+// share its result, even if it fails.
 func TestRenewalIsShared(t *testing.T) {
 	for name, fail := range map[string]error{"a token": nil, "a failure": errors.New("no")} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +99,7 @@ func TestRenewalIsShared(t *testing.T) {
 				for n := range callers {
 					all.Go(func() { tokens[n], errs[n] = c.Token(t.Context()) })
 				}
-				synctest.Wait() // until all callers wait
+				synctest.Wait() // waits until all callers wait
 				close(source.hold)
 				all.Wait()
 				if source.given != 1 {
@@ -114,7 +115,7 @@ func TestRenewalIsShared(t *testing.T) {
 	}
 }
 
-// After a failed renewal, the next call tries again.
+// TestRenewalAfterFailure: after a failed renewal, the next call tries again.
 func TestRenewalAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tap{life: time.Hour, fail: errors.New("no")}
@@ -130,8 +131,8 @@ func TestRenewalAfterFailure(t *testing.T) {
 	})
 }
 
-// A caller whose context ends returns immediately. The renewal that it started completes,
-// because the refresh token was used.
+// TestGivingUp: a caller whose context ends returns immediately. The renewal that it
+// started completes, because the refresh token was used.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &tap{life: time.Hour, hold: make(chan struct{})}
@@ -189,13 +190,13 @@ func (q *queue) Change(ctx context.Context, change func(client.Tokens) (client.T
 	return err
 }
 
-// If one caller gives up waiting for the vault, no other caller fails.
+// TestGivingUpAlone: if one caller gives up waiting for the vault, no other caller fails.
 func TestGivingUpAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, vault := &tap{life: time.Hour}, &queue{turn: make(chan struct{}, 1)}
 		c := dial(t, client.Config{Credential: source, Vault: vault})
 		defer c.Close()
-		vault.turn <- struct{}{} // another program holds the lock
+		vault.turn <- struct{}{} // simulates another program that holds the lock
 		ctx, cancel := context.WithCancel(t.Context())
 		var impatient, patient error
 		var all sync.WaitGroup
@@ -214,7 +215,7 @@ func TestGivingUpAlone(t *testing.T) {
 	})
 }
 
-// Two programs with one vault use each refresh token once.
+// TestSharedVault: two programs that share a vault use each refresh token only once.
 func TestSharedVault(t *testing.T) {
 	f := startFar(t)
 	f.life = 2 * time.Minute
@@ -238,10 +239,11 @@ func TestSharedVault(t *testing.T) {
 	}
 }
 
-// If a client is closed during calls, the calls fail, and nothing else happens.
+// TestCloseWhileCalling: if a client is closed during calls, these calls fail, without a
+// panic or a race.
 func TestCloseWhileCalling(t *testing.T) {
 	f := startFar(t)
-	f.life = 0 // every call renews
+	f.life = 0 // every call needs a new token
 	c := f.dial(t, client.Config{Credential: client.RefreshToken("refresh-0")})
 	var all sync.WaitGroup
 	for range 8 {

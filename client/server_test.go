@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "HOLDFAST_") {
-			_ = os.Unsetenv(name) // fails only for invalid names
+			_ = os.Unsetenv(name) // fails only for an invalid name
 		}
 	}
 	if flag.Lookup("test.fuzz").Value.String() != "" {
-		os.Exit(m.Run()) // no server: fuzzing starts many processes, and none of them runs the examples
+		os.Exit(m.Run()) // starts no server, because fuzzing starts many processes, and none of them runs the examples
 	}
 	code, err := withServer(m.Run)
 	if err != nil {
@@ -44,7 +44,7 @@ func withServer(run func() int) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a leftover is in the temporary folder
+	defer func() { _ = os.RemoveAll(dir) }() // an error only leaves the folder among the temporary files
 	ctx, cancel := context.WithCancel(context.Background())
 	srv, err := server.New(ctx,
 		server.Config{Dev: true, Listen: "127.0.0.1:0", DataDir: dir, Stdout: io.Discard, Stderr: io.Discard})

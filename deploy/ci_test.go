@@ -32,7 +32,7 @@ type pipeline struct {
 	dev      string // path of dev.json, which describes the server
 	identity string
 	registry string
-	url      string // address of the release
+	url      string // address of the release to download
 	sha256   string
 	home     string
 	environ  map[string]string
@@ -126,8 +126,8 @@ func (p *pipeline) inputs() map[string]string {
 	}
 }
 
-// fill replaces the inputs in a text. how is the syntax of an input, with NAME for its
-// name.
+// fill replaces the inputs in a text. how is the syntax of an input, in which NAME stands
+// for its name.
 func fill(t *testing.T, text, how string, inputs map[string]string) string {
 	t.Helper()
 	mark := regexp.MustCompile(strings.Replace(regexp.QuoteMeta(how), "NAME", `(\w+)`, 1))
@@ -140,8 +140,8 @@ func fill(t *testing.T, text, how string, inputs map[string]string) string {
 	})
 }
 
-// checkSignedIn checks that docker would find a token that the registry accepts,
-// with the variables of a later step, and that nothing secret was stored.
+// checkSignedIn checks two things with the variables of a later step: docker gets a token
+// that the registry accepts, and no secret was stored.
 func (p *pipeline) checkSignedIn(variables map[string]string) {
 	p.t.Helper()
 	var config, want any
@@ -347,8 +347,8 @@ func TestGitLabComponent(t *testing.T) {
 	p.checkSignedIn(variables)
 }
 
-// TestPipelinesAreDocumented checks that the page for CI engineers uses the inputs of the
-// action and the template.
+// TestPipelinesAreDocumented checks that the documentation for CI engineers uses the
+// inputs of the action and of the template.
 func TestPipelinesAreDocumented(t *testing.T) {
 	var a action
 	if err := yaml.UnmarshalStrict([]byte(read(t, "ci/github/action.yml")), &a); err != nil {
@@ -385,7 +385,7 @@ func TestPipelinesAreDocumented(t *testing.T) {
 	}
 }
 
-// readBlock decodes the block of YAML in a page that contains a text.
+// readBlock decodes the YAML block of a page that contains text.
 func readBlock(t *testing.T, page, text string, v any) {
 	t.Helper()
 	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page, -1) {

@@ -29,8 +29,8 @@ func composeFile(t *testing.T) *types.Project {
 
 var fixedTag = regexp.MustCompile(`^[a-z0-9./-]+:v?\d+(\.\d+)+[a-z0-9.-]*$`)
 
-// TestComposeHardens checks the restrictions of every service. The service that prepares
-// a volume runs as root, without a network and with one capability.
+// TestComposeHardens checks the security restrictions of every service. The service that
+// prepares a volume runs as root, but without a network and with only one capability.
 func TestComposeHardens(t *testing.T) {
 	for name, s := range composeFile(t).Services {
 		if !fixedTag.MatchString(s.Image) {
@@ -55,8 +55,8 @@ func TestComposeHardens(t *testing.T) {
 	}
 }
 
-// TestComposeSecrets checks that each secret is a file that make-secrets
-// writes, and that no variable holds one.
+// TestComposeSecrets checks that each secret is a file that make-secrets writes, and that
+// no environment variable holds a secret.
 func TestComposeSecrets(t *testing.T) {
 	folder := makeSecrets(t)
 	project := composeFile(t)

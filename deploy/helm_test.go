@@ -143,8 +143,8 @@ func TestChartLints(t *testing.T) {
 	}
 }
 
-// TestVersionsAgree checks that the chart, the compose file and the page for CI engineers
-// name the same version.
+// TestVersionsAgree checks that the chart, the compose file and the documentation for CI
+// engineers name the same version.
 func TestVersionsAgree(t *testing.T) {
 	chart, err := loader.Load(chartFolder)
 	if err != nil {
@@ -199,8 +199,8 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// TestChartRendersEverything checks that the examples use every template, so
-// that the other tests see all of them.
+// TestChartRendersEverything checks that the examples use every template, so that the
+// other tests cover all templates.
 func TestChartRendersEverything(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, values := range examples(t) {
@@ -217,7 +217,8 @@ func TestChartRendersEverything(t *testing.T) {
 	}
 }
 
-// TestDocumentedValues renders the values that the page for operators begins with.
+// TestDocumentedValues checks that the chart renders the first values in the
+// documentation for operators.
 func TestDocumentedValues(t *testing.T) {
 	var values map[string]any
 	readBlock(t, read(t, "../docs/kubernetes.md"), "# my-values.yaml", &values)

@@ -38,7 +38,7 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-// TestPromtool checks the rules, and runs their tests, with the program of Prometheus.
+// TestPromtool checks the rules with promtool of Prometheus, and runs their tests.
 func TestPromtool(t *testing.T) {
 	promtool, err := filepath.Abs("../bin/test/promtool")
 	if err != nil {
@@ -56,8 +56,8 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// TestAlertsAreExplained checks that each alert has a heading in the runbook, a
-// severity, and a case in which it fires.
+// TestAlertsAreExplained checks that each alert has a heading in the runbook, a severity,
+// and a test case in which it fires.
 func TestAlertsAreExplained(t *testing.T) {
 	runbook, cases := read(t, "../docs/runbook.md"), read(t, "prometheus/rules_test.yaml")
 	for _, r := range rules(t) {
@@ -93,8 +93,10 @@ func exported(t *testing.T) map[string]bool {
 	s.get("http://" + s.address + "/iam/v2beta1/groups")
 	s.get("http://" + s.address + "/v2/")
 	_, text := s.get("http://" + s.address + "/metrics")
-	names := map[string]bool{"up": true} // Prometheus adds this series
-	for _, elsewhere := range []string{  // with PostgreSQL or TLS, and tested there
+	names := map[string]bool{"up": true} // Prometheus itself adds the series up
+	// These metrics exist only with PostgreSQL or TLS. Tests that use these check the
+	// metrics.
+	for _, elsewhere := range []string{
 		"holdfast_replica_heard_seconds", "holdfast_replica_lag_revisions",
 		"holdfast_tls_certificate_expiry_timestamp_seconds",
 	} {
@@ -134,11 +136,11 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// TestMetricsExist checks that rules and dashboard are valid PromQL, and that they use
-// metrics of the server.
+// TestMetricsExist checks that the rules and the dashboard contain valid PromQL, and that
+// all metrics in them are metrics of the server.
 func TestMetricsExist(t *testing.T) {
 	names := exported(t)
-	expressions := map[string]string{} // by their place
+	expressions := map[string]string{} // expressions by the place where they occur
 	for _, r := range rules(t) {
 		expressions["rule "+r.Alert+r.Record] = r.Expr
 		if r.Record != "" {
@@ -167,7 +169,8 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// TestDashboard checks for panels that overlap, share an id or have no query.
+// TestDashboard checks that no panels overlap or share an ID, and that every panel has a
+// query.
 func TestDashboard(t *testing.T) {
 	d := readDashboard(t)
 	if d.UID != "holdfast" || len(d.Templating.List) != 2 {

@@ -67,8 +67,8 @@ func TestPodIsRestricted(t *testing.T) {
 	})
 }
 
-// TestPodHasNoSecrets checks that secrets come from Secrets, and that every
-// variable is a setting.
+// TestPodHasNoSecrets checks that secret values come from Kubernetes Secrets, and that
+// every environment variable is a setting.
 func TestPodHasNoSecrets(t *testing.T) {
 	secrets := []string{
 		"HOLDFAST_DATABASE", "HOLDFAST_ENCRYPTION_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
@@ -93,7 +93,7 @@ func TestPodHasNoSecrets(t *testing.T) {
 }
 
 // TestPodGoesQuietly checks that a stopping pod still serves until clients have noticed,
-// that it has time to finish its requests, and that a new pod starts before.
+// and has time to finish its requests. A new pod must start before it stops.
 func TestPodGoesQuietly(t *testing.T) {
 	eachExample(t, func(t *testing.T, _ []runtime.Object, d *apps.Deployment, c core.Container) {
 		grace, err := time.ParseDuration(environOf(c)["HOLDFAST_SHUTDOWN_GRACE"])
@@ -162,7 +162,8 @@ func TestObjectsFitTogether(t *testing.T) {
 	})
 }
 
-// environOf returns the literal variables of a container, and "" for secrets.
+// environOf returns the environment variables of a container. A variable whose value
+// comes from a Secret has the value "".
 func environOf(c core.Container) map[string]string {
 	all := map[string]string{}
 	for _, v := range c.Env {
@@ -207,7 +208,7 @@ func TestPodServes(t *testing.T) {
 	})
 }
 
-// certificate returns the files of a certificate and its key.
+// certificate returns the paths of a new certificate and of its key.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)

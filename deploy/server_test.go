@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-var built string // the folder of the programs
+var built string // folder of the built programs
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -63,7 +63,7 @@ func program(t *testing.T, name string) string {
 type holdfastd struct {
 	t       *testing.T
 	cmd     *exec.Cmd
-	address string // host:port
+	address string // host:port of the server
 	metrics string // host:port of /metrics
 	done    chan error
 }
@@ -78,7 +78,8 @@ func start(t *testing.T, environ []string, args ...string) *holdfastd {
 // startCommand is start for a command that becomes holdfastd.
 func startCommand(t *testing.T, environ []string, args ...string) *holdfastd {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...) // the cleanup stops it
+	// The test's cleanup stops the process.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...)
 	cmd.Env, cmd.Dir = environ, t.TempDir()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -110,7 +111,7 @@ func startCommand(t *testing.T, environ []string, args ...string) *holdfastd {
 func (s *holdfastd) follow(log io.Reader, serving chan struct{}) {
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		var line struct{ Msg, Address string }
-		_ = json.Unmarshal(lines.Bytes(), &line) // the link of the set-up is not JSON
+		_ = json.Unmarshal(lines.Bytes(), &line) // the line with the set-up link is not JSON
 		switch line.Msg {
 		case "serving metrics":
 			s.metrics = line.Address
@@ -156,8 +157,9 @@ func (s *holdfastd) get(url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// local returns the variables that make any settings run on this machine: free ports,
-// SQLite and blobs in a new folder, and a log that reports when the server is ready.
+// local returns the variables with which a server with any settings runs on this machine:
+// free ports, SQLite and blobs in a new folder, and a log that reports when the server is
+// ready.
 func local(t *testing.T) map[string]string {
 	return map[string]string{
 		"HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_METRICS_LISTEN": "127.0.0.1:0", "HOLDFAST_DATA_DIR": t.TempDir(),

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A platform is a GOOS and a GOARCH.
+// A platform is an operating system and an architecture, as in GOOS and GOARCH.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
@@ -31,7 +31,8 @@ type program struct {
 	platforms []platform
 }
 
-// The server needs a system with users and file modes, so there is none for Windows.
+// The server needs an operating system with users and file modes, so it is not released
+// for Windows.
 var (
 	server = program{"holdfastd", "server of Holdfast, a control plane for containers", platforms[:4]}
 	client = program{"holdfast", "command-line client of Holdfast, a control plane for containers", platforms}
@@ -42,10 +43,10 @@ const (
 	homepage   = "https://" + modulePath
 )
 
-// A builder builds programs of one source, each once.
+// A builder builds programs from one source. It builds each program only once.
 type builder struct {
 	source source
-	work   string // a folder for temporary files
+	work   string // folder for temporary files
 }
 
 // binary returns the file of a program for a platform. It builds the file if it does not
@@ -88,7 +89,8 @@ func (b *builder) ask(ctx context.Context, p program, args ...string) (string, e
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, file, args...)
-	cmd.Env = []string{"HOME=" + b.work, "PATH=" + os.Getenv("PATH")} // without the settings of the user
+	// The program must not see the settings of the user.
+	cmd.Env = []string{"HOME=" + b.work, "PATH=" + os.Getenv("PATH")}
 	text, err := output(cmd)
 	if err != nil {
 		return "", err

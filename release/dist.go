@@ -95,7 +95,7 @@ func emptyFolder(dir, marker string) error {
 
 // writeSums writes the file that `sha256sum --check` reads.
 func writeSums(dir string) error {
-	entries, err := os.ReadDir(dir) // sorted by name
+	entries, err := os.ReadDir(dir) // ReadDir sorts the entries by name
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// TestPage runs the commands of docs/installing.md that need neither root nor a network,
-// on the files of the release.
+// TestPage runs the commands in docs/installing.md on the files of the release, except
+// commands that need root or a network.
 func TestPage(t *testing.T) {
 	m := released(t)
 	page, err := os.ReadFile("../docs/installing.md")
@@ -140,7 +140,7 @@ func checkSBOM(t *testing.T, bom cdx.BOM, binary, module string) {
 	if !found {
 		t.Errorf("%s: %s is missing", binary, module)
 	}
-	if want := len(info.Deps) + 1; modules != want { // plus the standard library
+	if want := len(info.Deps) + 1; modules != want { // all dependencies, and the standard library
 		t.Errorf("%s: %d modules, want %d", binary, modules, want)
 	}
 	all := strings.Join(scripts, "\n")

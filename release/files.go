@@ -18,10 +18,10 @@ var packaged embed.FS
 
 // A file is part of an archive or a package.
 type file struct {
-	path   string // with slashes; in a package, from the root folder
+	path   string // path with slashes; in a package, it starts at the root folder
 	mode   os.FileMode
 	data   []byte
-	config bool // an upgrade keeps the administrator's changes of it
+	config bool // whether an upgrade keeps the changes that an administrator has made to the file
 }
 
 // documents returns the files that accompany a program in its archive: licenses, manual
@@ -39,7 +39,7 @@ func (b *builder) documents(ctx context.Context, p program, on platform) ([]file
 	if err != nil {
 		return nil, err
 	}
-	if p.name == server.name { // it contains the console
+	if p.name == server.name { // the server contains the console
 		console, err := os.ReadFile(filepath.Join(b.source.dir, "console", "dist", "licenses.txt"))
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (b *builder) completion(ctx context.Context) (scripts []file, err error) {
 func packagedFile(name string) []byte {
 	data, err := packaged.ReadFile(path.Join("packaged", name))
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the file is not in the embedded folder, which is a bug
 	}
 	return data
 }

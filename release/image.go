@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	imageUser = 65532 // a number, so that a cluster can check that it is not root
+	imageUser = 65532 // numeric ID of the user, so that a cluster can check that the user is not root
 	imageData = "/var/lib/holdfast"
 	imagePort = "8080"
 )
@@ -95,8 +95,8 @@ func makeImage(ctx context.Context, b *builder, only []platform) (releaseImage, 
 	return img, nil
 }
 
-// A runnable image is not an artifact. The library would give its entry in the index an
-// artifact type, and clients may skip artifacts.
+// A runnable is an image that can be run, so it is not an artifact. The library would
+// give its entry in the index an artifact type, and clients may skip artifacts.
 type runnable struct{ v1.Image }
 
 // ArtifactType returns "", because the image is not an artifact.
@@ -157,7 +157,8 @@ func configure(img v1.Image, s source, on platform) (v1.Image, error) {
 	return mutate.ConfigFile(img, config)
 }
 
-// annotations are also the labels of the image, because tools look for either.
+// annotations returns the annotations of the image. They are also its labels, because
+// some tools read annotations and others read labels.
 func annotations(s source) map[string]string {
 	const image = "org.opencontainers.image."
 	return map[string]string{
@@ -196,7 +197,7 @@ func programLayer(ctx context.Context, b *builder, binary string, on platform) (
 	}
 	content := []file{{path: "usr/bin/holdfastd", mode: 0o755, data: data}}
 	for _, f := range documents {
-		if !strings.Contains(f.path, "/") { // only licenses, because an image needs no manual pages
+		if !strings.Contains(f.path, "/") { // only the licenses, because an image needs no manual pages
 			content = append(content, file{path: "usr/share/doc/holdfastd/" + f.path, data: f.data})
 		}
 	}
@@ -253,9 +254,9 @@ func withParents(content []file) []file {
 	return entries
 }
 
-// certificates returns the authorities that Mozilla trusts without conditions, in the
-// version that go.mod names. Others are left out, because a file of certificates cannot
-// express conditions.
+// certificates returns the certificates of the authorities that Mozilla trusts without
+// conditions, in the version that go.mod names. It omits the other authorities, because a
+// file of certificates cannot express conditions.
 func certificates() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {
@@ -266,7 +267,7 @@ func certificates() []byte {
 	return b.Bytes()
 }
 
-// write writes a layout with the index under its version, and the SBOMs.
+// write writes an OCI layout with the index, tagged with its version, and the SBOMs.
 func (r releaseImage) write(dir string, s source) error {
 	path, err := layout.Write(dir, mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-const mostImage = 45 << 20 // maximum size of a pull, in bytes
+const mostImage = 45 << 20 // maximum number of bytes that a pull of the image may transfer
 
 // TestImage pushes the image to a Holdfast server, as `make image ARGS='-push …'` does,
 // pulls it back and runs it.
@@ -67,7 +67,7 @@ func startDev(t *testing.T, m *made) (dev devFile) {
 		t.Fatal(err)
 	}
 	data, address := t.TempDir(), freeAddress(t)
-	ctx := context.WithoutCancel(t.Context()) // the cleanup stops it
+	ctx := context.WithoutCancel(t.Context()) // the test's cleanup stops the server
 	cmd := exec.CommandContext(ctx, binary, "--dev", "--data-dir", data, "--listen", address)
 	cmd.Env = []string{}
 	start(t, cmd, address)
@@ -215,14 +215,14 @@ func runImage(t *testing.T, m *made, img v1.Image) {
 	}
 	root := t.TempDir()
 	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil { // the user of the image must be able to enter it
+		if err := os.Chmod(dir, 0o755); err != nil { // the user of the image must be able to enter the folder
 			t.Fatal(err)
 		}
 	}
 	unpackImage(t, img, root)
 	before := tree(t, root)
 	address := freeAddress(t)
-	ctx := context.WithoutCancel(t.Context()) // the cleanup stops it
+	ctx := context.WithoutCancel(t.Context()) // the test's cleanup stops the server
 	cmd := exec.CommandContext(ctx, config.Config.Entrypoint[0], "--listen", address)
 	cmd.Env, cmd.Dir = config.Config.Env, config.Config.WorkingDir
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -274,7 +274,8 @@ func unpackImage(t *testing.T, img v1.Image, root string) {
 	}
 }
 
-// tree lists the files below a root, without the contents of the data folder.
+// tree returns the paths of the files below a root, without the contents of the data
+// folder.
 func tree(t *testing.T, root string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

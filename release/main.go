@@ -49,7 +49,7 @@ func main() {
 // options are the values of the flags.
 type options struct {
 	source, out, version, push string
-	platforms                  []platform // a selection of platforms; empty means all
+	platforms                  []platform // platforms to build for; if empty, all
 }
 
 // run runs the command in args, and reports the written files on out.

@@ -17,14 +17,14 @@ import (
 var everyPlatform = flag.Bool("every-platform", false,
 	"build for every platform, and the second time without the cache")
 
-// made is a release of the sources around this folder: the files of dist in files, the
-// layout in image.
+// made is a release of the sources that contain this folder. files has the files that the
+// command dist writes, and image has the OCI layout.
 type made struct {
 	*builder
 	files, image string
 }
 
-var scratch string // folder of files that several tests share
+var scratch string // folder for files that several tests share
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -124,7 +124,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A folder without an earlier release must not be emptied.
+// TestLeavesOtherFilesAlone: a folder that contains no earlier release is not emptied.
 func TestLeavesOtherFilesAlone(t *testing.T) {
 	dir := t.TempDir()
 	theirs := filepath.Join(dir, "thesis.tex")

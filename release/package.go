@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
-	_ "github.com/goreleaser/nfpm/v2/deb" // the formats register themselves
+	_ "github.com/goreleaser/nfpm/v2/deb" // imported because the package formats register themselves
 	"github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 	"golang.org/x/mod/semver"
@@ -76,13 +76,15 @@ func writePackage(s source, p program, arch, format string, content []file, dir 
 	if info.Contents, err = stageFiles(stage, s, content); err != nil {
 		return err
 	}
-	if p.name == client.name { // Docker runs this name to get a password
+	if p.name == client.name { // adds the name under which Docker runs the client to get a password
 		info.Contents = append(info.Contents, &files.Content{
 			Source: "holdfast", Destination: "/usr/bin/docker-credential-holdfast", Type: files.TypeSymlink,
 			FileInfo: &files.ContentFileInfo{MTime: s.date},
 		})
 	} else {
-		info.Contents = append(info.Contents, &files.Content{ // so that removing the package removes it
+		// The package contains the folder, so that removing the package also removes the
+		// folder.
+		info.Contents = append(info.Contents, &files.Content{
 			Destination: "/etc/holdfast", Type: files.TypeDir,
 			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o755, MTime: s.date},
 		})
@@ -119,7 +121,7 @@ func describePackage(s source, p program, arch string) *nfpm.Info {
 		Description: p.summary, Homepage: homepage, License: "Apache-2.0", Vendor: "Holdfast",
 		MTime: s.date,
 	}
-	info.RPM.BuildHost = "holdfast" // not the name of this machine
+	info.RPM.BuildHost = "holdfast" // otherwise the package would contain the name of this machine
 	info.RPM.Summary = p.summary
 	if p.name == server.name {
 		info.Recommends = []string{"ca-certificates"}

@@ -14,7 +14,7 @@ import (
 	"github.com/sassoftware/go-rpmutils"
 )
 
-// installed lists the files that the packages must install, with their modes.
+// installed lists the files that the packages must install, with their modes, by program.
 var installed = map[*program]map[string]string{
 	&server: {
 		"/usr/bin/holdfastd":                        "-rwxr-xr-x",
@@ -35,7 +35,7 @@ var installed = map[*program]map[string]string{
 	},
 }
 
-// unpackDeb unpacks a package with dpkg itself.
+// unpackDeb unpacks a package with dpkg and returns the folder.
 func unpackDeb(t *testing.T, file string) string {
 	t.Helper()
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
@@ -129,12 +129,14 @@ func TestPackagedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "usr/bin/holdfastd")
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", path) // the cleanup stops it
+	// The test's cleanup stops the server.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", path)
 	cmd.Env, cmd.Dir = []string{}, data
 	if said := start(t, cmd, address); !strings.Contains(said.String(), "http://"+address) {
 		t.Errorf("no link to set it up:\n%s", said)
 	}
-	keys := exec.CommandContext(t.Context(), binary, "keys", "list", "--config", path) // over the control socket
+	// The command uses the control socket of the server.
+	keys := exec.CommandContext(t.Context(), binary, "keys", "list", "--config", path)
 	keys.Env = []string{}
 	if out, err := keys.CombinedOutput(); err != nil {
 		t.Errorf("keys list: %v\n%s", err, out)
@@ -165,7 +167,7 @@ func TestSettingsFile(t *testing.T) {
 	}
 }
 
-const mostExposure = 20 // in tenths; systemd calls values up to 5.0 "OK"
+const mostExposure = 20 // maximum exposure level in tenths; systemd rates levels up to 5.0 as "OK"
 
 // TestUnit lets systemd verify the unit, and rate how much of the system a compromised
 // server could reach.
@@ -193,7 +195,7 @@ func TestUnit(t *testing.T) {
 }
 
 func TestPackageVersions(t *testing.T) {
-	tests := map[string]string{ // as dpkg and rpm write and sort them
+	tests := map[string]string{ // versions as dpkg and rpm write and sort them
 		"v1.2.3":           "1.2.3",
 		"v1.2.3-rc.1":      "1.2.3 rc.1",
 		"v1.2.3-0.20-ab":   "1.2.3 0.20.ab",

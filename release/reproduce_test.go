@@ -31,7 +31,7 @@ func TestSameBytes(t *testing.T) {
 	compareFolders(t, first.image, second.image)
 }
 
-// copySources copies a checkout with its history and with its changes.
+// copySources copies a checkout, including its git history and its uncommitted changes.
 func copySources(t *testing.T, from, to string) {
 	t.Helper()
 	command := func(args ...string) string {
@@ -49,7 +49,7 @@ func copySources(t *testing.T, from, to string) {
 	for name := range strings.SplitSeq(command("-C", from, "ls-files", "-co", "--exclude-standard", "-z"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(from, name))
 		if name == "" || os.IsNotExist(err) {
-			continue // deleted, but not committed
+			continue // the file was deleted, but the deletion is not committed
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,8 @@ func copySources(t *testing.T, from, to string) {
 	}
 }
 
-// compareFolders reports files that are not the same in both.
+// compareFolders fails the test for files that differ between two folders or are only in
+// one.
 func compareFolders(t *testing.T, a, b string) {
 	t.Helper()
 	first, second := digests(t, a), digests(t, b)

@@ -69,8 +69,8 @@ func sbomOf(s source, p program, binary string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// consolePackages returns the npm packages of a lock file that are not only for
-// development.
+// consolePackages returns the npm packages in a lock file, without the packages that are
+// needed only for development.
 func consolePackages(lock string) ([]cdx.Component, error) {
 	text, err := os.ReadFile(lock)
 	if err != nil {
@@ -115,7 +115,7 @@ func moduleOf(dep *debug.Module) cdx.Component {
 	return library(m.Path, m.Version, m.Sum)
 }
 
-// library returns the component of a module. Its hash is the one in go.sum.
+// library returns the SBOM component for a module. Its hash is the hash in go.sum.
 func library(path, version, sum string) cdx.Component {
 	c := cdx.Component{
 		Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl(path, version, ""),

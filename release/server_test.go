@@ -26,7 +26,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// log is the output of a server so far.
+// log collects the output of a server.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -56,7 +56,7 @@ func start(t *testing.T, cmd *exec.Cmd, address string) *log {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+		_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that the server has already exited
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with %v:\n%s", err, said)
 		}

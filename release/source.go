@@ -18,10 +18,10 @@ import (
 // A source is a checkout of Holdfast and its version.
 type source struct {
 	dir      string
-	version  string // v1.2.3
+	version  string // version with a leading v, such as v1.2.3
 	commit   string
-	date     time.Time // the commit's date, or SOURCE_DATE_EPOCH
-	modified bool      // files differ from the commit
+	date     time.Time // date of the commit, or SOURCE_DATE_EPOCH if it is set
+	modified bool      // whether files differ from the commit
 }
 
 // number returns the version without the v, for file names and packages.
@@ -69,7 +69,7 @@ func (s source) describe(ctx context.Context) string {
 		if err != nil || !isVersion(older) {
 			older = ""
 		}
-		major := semver.Major(older) // "" if there is no tag; PseudoVersion then uses v0
+		major := semver.Major(older) // "" if there is no tag; then PseudoVersion uses v0
 		version = module.PseudoVersion(major, older, s.date, s.commit[:12])
 	}
 	if s.modified {

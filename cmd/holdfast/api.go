@@ -74,14 +74,14 @@ func readBody(a *noun.App, text string) (string, error) {
 	return text, nil
 }
 
-// sendRequest sends a request and prints the answer. A refusal is printed too, and sets
-// the exit code.
+// sendRequest sends a request and prints the answer. If the server refuses the request,
+// it also prints the answer, and the error sets the exit code.
 func sendRequest(ctx context.Context, a *noun.App, method, path, body string) error {
 	resp, err := a.Send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // the body was read already
+	defer func() { _ = resp.Body.Close() }() // an error of Close does not matter, because the body was read
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)

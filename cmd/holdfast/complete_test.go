@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 )
 
-// Completion of every command and flag shows text for people: without the quotes that
-// mark the values of flags in the help, without hidden commands and internals, and with a
-// description for each word.
+// TestCompletionReads: the completion of every command and flag shows text for people. It
+// has a description for each word. It has no hidden commands or internals, and not the
+// quotes that mark the values of flags in the help.
 func TestCompletionReads(t *testing.T) {
-	t.Setenv("HOLDFAST_API", "http://127.0.0.1:1") // nothing is asked there
+	t.Setenv("HOLDFAST_API", "http://127.0.0.1:1") // no server listens at this address
 	t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
@@ -47,7 +47,7 @@ func checkCompletion(t *testing.T, typed, line string) {
 	t.Helper()
 	word, about, _ := strings.Cut(line, "\t")
 	switch {
-	case strings.HasPrefix(line, ":"): // what the shell does with it
+	case strings.HasPrefix(line, ":"): // directive for the shell, not a word
 	case strings.ContainsAny(line, "`\x1b"):
 		t.Errorf("after %q: %q contains quotes", typed, line)
 	case strings.HasPrefix(word, "_"), word == "credential-helper", word == "man":
@@ -65,12 +65,12 @@ func completions(t *testing.T, typed ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = out.Close() }() // the file is read by its name
+	defer func() { _ = out.Close() }() // an error of Close does not matter, because the file is read by its name
 	notes, err := os.Create(filepath.Join(folder, "notes"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = notes.Close() }() // nobody reads the file
+	defer func() { _ = notes.Close() }() // an error of Close does not matter, because nobody reads the file
 	args := append([]string{cobra.ShellCompRequestCmd}, typed...)
 	if code := runWith(t.Context(), args, os.Stdin, out, notes); code != 0 {
 		t.Fatalf("completion of %q: exit code %d", typed, code)

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// examples are the examples of commands that are made from tables, and of some short
-// ones. The lines do not contain the name of the program.
+// examples are the examples of short commands, and of commands that internal/noun makes
+// from tables. The lines do not contain the name of the program.
 var examples = map[string]string{
 	"advisories list":                 "advisories list --parent acme --limit 20",
 	"advisories get":                  "advisories get CVE-2026-1234",
@@ -126,8 +126,8 @@ var examples = map[string]string{
 }
 
 // addExamples sets the examples of cmd and its subcommands if they have none of their
-// own. An alias that people know from other programs shows the name under which it was
-// called.
+// own. It also replaces an example that does not contain the command's path, as in an
+// alias that people know from other programs.
 func addExamples(cmd *cobra.Command) {
 	path := strings.TrimPrefix(cmd.CommandPath(), "holdfast ")
 	if text, ok := examples[path]; ok && (cmd.Example == "" || !strings.Contains(cmd.Example, cmd.CommandPath())) {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 )
 
-// Every command that does something has an example that contains its name. The help of
+// TestHelp: every command that can run has an example that contains its name. The help of
 // the root command is divided into groups.
 func TestHelp(t *testing.T) {
 	root := root(noun.NewApp(os.Stdin, os.Stdout, os.Stderr))
@@ -23,7 +23,7 @@ func TestHelp(t *testing.T) {
 			visit(sub)
 		}
 		if strings.HasSuffix(cmd.Use, " help") || cmd.HasSubCommands() && cmd.ValidArgsFunction == nil && cmd.Example == "" {
-			return // it only contains subcommands
+			return // the command only has subcommands
 		}
 		if cmd.Example == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())

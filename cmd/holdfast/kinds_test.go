@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// TestEveryFieldHasAKindThatIsWritten guards appendValue, which writes unknown kinds as
-// text.
+// TestEveryFieldHasAKindThatIsWritten checks that appendValue supports the kind of every
+// field, because it writes a field of any other kind as text.
 func TestEveryFieldHasAKindThatIsWritten(t *testing.T) {
 	known := map[protoreflect.Kind]bool{
 		protoreflect.StringKind: true, protoreflect.BoolKind: true, protoreflect.Int32Kind: true,
@@ -19,7 +19,7 @@ func TestEveryFieldHasAKindThatIsWritten(t *testing.T) {
 	protoregistry.GlobalTypes.RangeMessages(func(mt protoreflect.MessageType) bool {
 		d := mt.Descriptor()
 		name := string(d.FullName())
-		// The command does not call the others.
+		// The command does not print messages of other packages.
 		if !strings.HasPrefix(name, "holdfast.") || strings.HasPrefix(name, "holdfast.registry.v1.") {
 			return true
 		}

@@ -32,9 +32,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal kills the process
+	context.AfterFunc(ctx, stop) // after the first signal, a second signal kills the process
 	args := os.Args[1:]
-	if filepath.Base(os.Args[0]) == auth.HelperName { // the name under which Docker starts this program
+	if filepath.Base(os.Args[0]) == auth.HelperName { // Docker has started this program as its credential helper
 		args = append([]string{"credential-helper"}, args...)
 	}
 	os.Exit(run(ctx, args))
@@ -95,7 +95,7 @@ func root(a *noun.App) *cobra.Command {
 			}
 		}
 		if strings.HasPrefix(cmd.CommandPath(), "holdfast config") {
-			return nil // these commands create profiles
+			return nil // the profile need not exist, because these commands can create it
 		}
 		return settings.RequireProfile()
 	}

@@ -68,7 +68,7 @@ func tell(t *testing.T, file, database string) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOLDFAST_API", dev.BaseURL)
 			e.Setenv("HOLDFAST_TOKEN", dev.Token)
-			e.Setenv("HOLDFAST_TOKEN_STORE", "file") // not the developer's own keyring
+			e.Setenv("HOLDFAST_TOKEN_STORE", "file") // keeps the tests away from the developer's keyring
 			e.Setenv("HOLDFAST_CONFIG", filepath.Join(e.WorkDir, "config.yaml"))
 			e.Setenv("ORG", dev.OrganizationUID)
 			e.Setenv("OWNER", dev.OwnerUID)
@@ -78,7 +78,8 @@ func tell(t *testing.T, file, database string) {
 			e.Setenv("TEST_ISSUER", dev.TestIssuer)
 			e.Setenv("PROVIDER", startProvider(t))
 			e.Setenv("QUICKSTART", filepath.Join(e.WorkDir, "quickstart.sh"))
-			e.Setenv("GORACE", "atexit_sleep_ms=10") // each command would end a second late
+			// Otherwise the race detector would delay the end of each command by a second.
+			e.Setenv("GORACE", "atexit_sleep_ms=10")
 			e.Values["clock"] = clock
 			e.Values["dev"] = dev
 			e.Values["test"] = t
@@ -194,7 +195,7 @@ func startProvider(t *testing.T) string {
 	return s.URL
 }
 
-// exits N COMMAND... runs a command that must end with that exit code.
+// exits N COMMAND... runs a command and fails unless its exit code is N.
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -210,8 +211,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// await COMMAND... runs a command until it has a result, because the server writes some
-// things a moment after it has answered.
+// await COMMAND... runs a command until it has a result, because the server makes some
+// changes only after it has answered.
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		ts.Check(ts.Exec(args[0], args[1:]...))

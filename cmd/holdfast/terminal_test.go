@@ -25,7 +25,7 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	program := ""
 	for _, dir := range slices.Backward(filepath.SplitList(ts.Getenv("PATH"))) {
 		if name := filepath.Join(dir, args[0]); fileExists(name) {
-			program = name // the first match
+			program = name // the loop runs backward, so the first match in PATH remains
 		}
 	}
 	cmd := exec.CommandContext(ts.Value("test").(*testing.T).Context(), program, args[1:]...)
@@ -38,7 +38,7 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(cmd.Start())
 	ts.Check(out.Close())
-	text, _ := io.ReadAll(screen) // reading ends with an error when the command has ended
+	text, _ := io.ReadAll(screen) // the error only says that the command has ended
 	ts.Check(cmd.Wait())
 	shown := ts.MkAbs("shown.txt")
 	ts.Check(os.WriteFile(shown, []byte(strings.ReplaceAll(string(text), "\r\n", "\n")), 0o600))

@@ -21,12 +21,12 @@ import (
 )
 
 func main() {
-	if inspect.IsChild() { // reads an image, without access to the server's resources
+	if inspect.IsChild() { // this process was started to read an image, without access to the server's resources
 		inspect.Child()
 	}
 	syscall.Umask(0o077) // only the user of the process can access the files it creates
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills the process
+	context.AfterFunc(ctx, stop) // after the first signal, a second signal kills the process
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string) int {
 	case len(args) == 1 && slices.Contains([]string{"version", "--version", "-version"}, args[0]):
 		fmt.Println("holdfastd", buildinfo.Read())
 		return 0
-	case len(args) == 1 && args[0] == "man": // for packagers
+	case len(args) == 1 && args[0] == "man": // writes the manual page, for packagers
 		config.WriteManual(os.Stdout)
 		return 0
 	}
@@ -53,13 +53,13 @@ func run(ctx context.Context, args []string) int {
 	code := 2
 	if err == nil && len(words) > 0 {
 		if words[0] == "backup" || words[0] == "scrub" {
-			server.YieldPriority() // a running server takes precedence
+			server.YieldPriority() // so that a running server takes precedence
 		}
 		err = server.RunCommand(ctx, cfg, words, os.Stdout)
 	} else if err == nil {
 		code, err = 1, serve(ctx, cfg)
 	}
-	if errors.Is(err, maintenance.ErrWarnings) { // the command has written them
+	if errors.Is(err, maintenance.ErrWarnings) { // the command has already written the warnings
 		return 1
 	}
 	if err != nil {

@@ -42,7 +42,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// Commands need an installation. Only the server creates one.
+// TestCommandsCreateNothing: a command fails if there is no installation, and creates no
+// files. Only the server creates an installation.
 func TestCommandsCreateNothing(t *testing.T) {
 	commands := []string{
 		"keys list", "keys rotate", "keys drop x", "gc", "gc --dry-run", "organizations verify x", "organizations unverify x",
@@ -77,7 +78,8 @@ func TestCommandsCreateNothing(t *testing.T) {
 	}
 }
 
-// A command does not create a new key for a database whose key is missing.
+// TestCommandsMakeNoKey: a command does not create a new key for a database whose key is
+// missing.
 func TestCommandsMakeNoKey(t *testing.T) {
 	dir := t.TempDir()
 	s, err := server.New(t.Context(),

@@ -37,10 +37,11 @@ type Config struct {
 	MaxBody  int64                 // largest request body, in bytes; 0: 4 MiB, which is the minimum for gRPC
 	Counters metric.Metrics        // counts denied calls
 	Version  string                // version of the program
-	// folder that stores documents during their import; "": the system's temporary folder
+	// Dir is the folder that stores documents during their import. "" is the system's
+	// temporary folder.
 	Dir    string
 	Events event.Names // prefixes of event types
-	// proxies that are trusted over gRPC; HTTP requests already have the client's address
+	// Proxies are trusted over gRPC. HTTP requests already have the client's address.
 	Proxies Proxies
 
 	// Admit returns an error if the caller makes too many requests; nil admits all.

@@ -37,7 +37,7 @@ func (g *gateway) download(path string, write document) {
 		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
 		defer cancel()
 		out := &startedWriter{ResponseWriter: w}
-		// an error before the first flush can still be sent as the answer
+		// An error before the first flush can still be sent as the answer.
 		buffered := bufio.NewWriterSize(out, downloadBuffer)
 		serve := func(_ any, s grpc.ServerStream) error {
 			if err := write(s.Context(), r, params, w.Header(), buffered); err != nil {

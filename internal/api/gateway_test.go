@@ -45,7 +45,7 @@ func TestGroupOverJSON(t *testing.T) {
 		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=", `{"name":"dev"}`, "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid, "", "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid, "{}", "dev", "third"},
-		// the body is the unchanged answer to the creation
+		// The body is the unchanged answer to the creation.
 		{"PATCH /iam/v2beta1/groups/" + escaped, made.text, "dev", "first"},
 		{"PATCH /iam/v2beta1/groups/" + uid, `{"description":""}`, "dev", ""},
 		{

@@ -51,7 +51,7 @@ func TestHead(t *testing.T) {
 func TestMethodNotAllowed(t *testing.T) {
 	w := newWorld(t)
 	for request, want := range map[string]string{
-		// the path matches templates with an empty uid
+		// The path also matches templates in which the uid is empty.
 		"PUT /iam/v2beta1/groups":                          "GET, HEAD, POST, PATCH, DELETE",
 		"PUT /iam/v2beta1/groups/" + string(w.org):         "GET, HEAD, POST, PATCH, DELETE",
 		"OPTIONS /iam/v2beta1/groups/" + string(w.org):     "GET, HEAD, POST, PATCH, DELETE",

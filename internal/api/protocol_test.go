@@ -288,7 +288,7 @@ func TestGRPCLimits(t *testing.T) {
 	}{
 		"a stranger's request that fits":     {check, 64<<10 - 100, 0, codes.NotFound},
 		"a stranger's request that does not": {check, 64 << 10, 0, codes.InvalidArgument},
-		// within the limit, but the page token is invalid
+		// The size is within the limit, but the page token is invalid.
 		"a request that fits":     {list, 4<<20 - 100, 0, codes.InvalidArgument},
 		"a request that does not": {list, 4 << 20, 0, codes.ResourceExhausted},
 		"headers that fit":        {check, 0, 60 << 10, codes.OK},

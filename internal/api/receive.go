@@ -21,7 +21,8 @@ type Conn interface {
 	Admitted() bool // reports whether a call on the connection had a valid token
 	Admit()         // records that a call on the connection had a valid token
 	Close() error   // ends the calls in flight
-	// calls f after the connection is closed, unless the returned function is called before
+	// AfterClose calls f after the connection is closed. If the returned function is called
+	// first, f is not called.
 	AfterClose(f func()) func() bool
 }
 

@@ -27,8 +27,8 @@ import (
 
 const (
 	registryToken = "/v2/token" // path at which clients of the registry log in
-	// delay of the first run after a start; it is short, so that frequent restarts do not
-	// postpone the run forever
+	// firstCollect is the delay of the first run after a start. It is short, so that
+	// frequent restarts do not postpone the run forever.
 	firstCollect = time.Minute
 )
 

@@ -269,8 +269,8 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.HTTP)) })
 	}
 	s.runBehind(ctx, serving, group)
-	// returns memory to the system, because the start needs much: hashing one password takes
-	// 19 MiB
+	// The start needs much memory, which is returned to the system here. Hashing one
+	// password takes 19 MiB.
 	debug.FreeOSMemory()
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", buildinfo.Version())
 	notify("READY=1")

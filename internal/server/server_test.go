@@ -340,7 +340,7 @@ func TestShutdownEndsWatches(t *testing.T) {
 	}
 	r.stop(t)
 	last, err := stream.Recv()
-	// the server had time to send its last state
+	// The server had time to send its last state.
 	if err == nil && last.Status == healthpb.HealthCheckResponse_NOT_SERVING {
 		_, err = stream.Recv()
 	}

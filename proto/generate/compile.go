@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	// These packages register the files that ours import.
+	// These packages register the .proto files that our files import.
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	_ "google.golang.org/protobuf/types/known/durationpb"
 	_ "google.golang.org/protobuf/types/known/emptypb"
@@ -20,9 +20,9 @@ import (
 
 // A definition is the compiled API.
 type definition struct {
-	paths []string                            // our own files
-	files []*descriptorpb.FileDescriptorProto // our files and their imports, imports first
-	open  map[string]bool                     // methods that need no token, by Service_Method
+	paths []string                            // paths of our own files
+	files []*descriptorpb.FileDescriptorProto // our files and the files that they import, imports first
+	open  map[string]bool                     // methods that need no token, by the key Service_Method
 }
 
 // compile reads the .proto files below dir. Imports that are not below dir come from

@@ -17,8 +17,8 @@ import (
 //go:embed examples.json
 var bodies []byte
 
-// addExamples adds the examples. It returns an error if an operation with a body has
-// no example, or if there are other examples.
+// addExamples adds the examples. It returns an error if an operation with a body has no
+// example, or if an example belongs to no such operation.
 func (doc *openAPI) addExamples() error {
 	var examples map[string]json.RawMessage
 	if err := json.Unmarshal(bodies, &examples); err != nil {
@@ -76,7 +76,7 @@ func (doc *openAPI) addFailures() {
 	}
 	doc.each(func(path, method string, op *operation) {
 		may := map[int]string{http.StatusBadRequest: "BadRequest", http.StatusTooManyRequests: "TooMany"}
-		if op.Security == nil { // the default of the document, which requires a token
+		if op.Security == nil { // without a setting of its own, the operation requires a token
 			may[http.StatusUnauthorized], may[http.StatusForbidden] = "Unauthenticated", "Forbidden"
 		}
 		if strings.Contains(path, "{") {

@@ -125,7 +125,7 @@ func TestDocumentRequiresOnCreate(t *testing.T) {
 
 func TestDocumentHasEveryService(t *testing.T) {
 	_, doc := openapiJSON(t)
-	got := map[string]int{} // operations
+	got := map[string]int{} // number of operations
 	for _, operations := range doc.Paths {
 		for _, op := range operations {
 			service := op.OperationID[:strings.LastIndexByte(strings.TrimSuffix(op.OperationID, "_1"), '_')]
@@ -199,8 +199,8 @@ func TestDocumentHasEveryService(t *testing.T) {
 	}
 }
 
-// Every change of IAM can be validated without making it: validate_only is in the
-// query, or in the body if the body is the whole request.
+// TestDocumentOffersValidateOnly: every change of IAM can be validated without making the
+// change. validate_only is in the query, or in the body if the body is the whole request.
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
 	custom := `PushInventory|ImportVex|ApproveException|RestoreTrashEntry|EmptyTrash|RunRetention|RunSync|CopyImages|` +
@@ -228,7 +228,8 @@ func TestDocumentOffersValidateOnly(t *testing.T) {
 	}
 }
 
-// Fields that an answer never has and fields that a request cannot set are marked.
+// TestDocumentedDirections: fields that answers never have, and fields that requests
+// cannot set, are marked in the document.
 func TestDocumentedDirections(t *testing.T) {
 	_, doc := openapiJSON(t)
 	tests := map[string]struct{ schema, property, key string }{

@@ -68,12 +68,14 @@ type components struct {
 }
 
 type operation struct {
-	OperationID string              `json:"operationId"`
-	Tags        []string            `json:"tags"`
-	Summary     string              `json:"summary,omitempty"`
-	Description string              `json:"description,omitempty"`
-	Deprecated  bool                `json:"deprecated,omitempty"`
-	Security    []requirement       `json:"security,omitzero"` // an empty list, unlike nil, overrides the document's
+	OperationID string   `json:"operationId"`
+	Tags        []string `json:"tags"`
+	Summary     string   `json:"summary,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Deprecated  bool     `json:"deprecated,omitempty"`
+	// Security overrides the requirements of the document, even if it is an empty list. Nil
+	// does not override them.
+	Security    []requirement       `json:"security,omitzero"`
 	Parameters  []*parameter        `json:"parameters,omitempty"`
 	RequestBody *body               `json:"requestBody,omitempty"`
 	Responses   map[string]response `json:"responses"`
@@ -100,13 +102,13 @@ type response struct {
 }
 
 type (
-	content map[string]media // by content type
+	content map[string]media // media types by content type
 	media   struct {
 		Schema  schema `json:"schema"`
 		Example any    `json:"example,omitempty"`
 	}
 	requirement map[string][]string // scopes by security scheme
-	schema      map[string]any      // a JSON Schema
+	schema      map[string]any      // JSON Schema
 )
 
 // document merges the documents of the plugin, one for each .proto file, and
@@ -170,10 +172,11 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 			}
 			op.correct(method, open[op.OperationID])
 			if superseded.MatchString(path) {
-				op.OperationID, op.Deprecated = "V1_"+op.OperationID, true // later versions have the same names
+				// The prefix is needed because later versions have the same operation IDs.
+				op.OperationID, op.Deprecated = "V1_"+op.OperationID, true
 			}
 			if strings.Contains(name, "/events/") && strings.HasPrefix(path, "/iam/") {
-				op.OperationID = strings.Replace(op.OperationID, "V1_", "V1_Event", 1) // IAM has a service of the same name
+				op.OperationID = strings.Replace(op.OperationID, "V1_", "V1_Event", 1) // IAM has a service with the same name
 			}
 			if strings.HasPrefix(path, "/sts/") {
 				op.correctExchange()
@@ -184,7 +187,7 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 			doc.Paths[path][method] = op
 		}
 	}
-	for _, t := range p.Tags { // two versions of a service may have one name
+	for _, t := range p.Tags { // skips duplicates, because two versions of a service may have the same name
 		if !slices.ContainsFunc(doc.Tags, func(known tag) bool { return known.Name == t.Name }) {
 			doc.Tags = append(doc.Tags, t)
 		}
@@ -193,7 +196,7 @@ func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error 
 	return nil
 }
 
-// superseded matches the paths of version 1 that later versions also have.
+// superseded matches the paths of version 1 of services that also have a later version.
 var superseded = regexp.MustCompile(`^/(iam|ping|registry|events|vulnerabilities)/v1/`)
 
 // correct changes op so that it describes the behavior of the server.
@@ -245,8 +248,8 @@ func (p *parameter) correct() {
 	}
 }
 
-// snake turns uidp.childrenOf into uidp.children_of. The server accepts both. Only
-// the query of an update has camel case in the document.
+// snake converts uidp.childrenOf to uidp.children_of. The server accepts both forms. In
+// the document, only the query of an update would have camel case.
 func snake(name string) string {
 	return capital.ReplaceAllStringFunc(name, func(c string) string { return "_" + strings.ToLower(c) })
 }

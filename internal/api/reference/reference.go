@@ -59,7 +59,7 @@ type body struct {
 
 type schema struct {
 	Ref                  string `json:"$ref"`
-	Type                 any    // a name, or a list of names
+	Type                 any    // the name of a type, or a list of names
 	Format, Description  string
 	Properties           map[string]schema
 	Required             []string
@@ -115,7 +115,7 @@ func newHandler(openapi []byte) (*handler, error) {
 type handler struct {
 	template *template.Template
 	all      view
-	page     []byte // rendered page of all calls and types
+	page     []byte // rendered page with all calls and types
 }
 
 // A view has the content of a page.
@@ -124,8 +124,8 @@ type view struct {
 	Services   []service
 	Types      []kind
 	Style      template.CSS
-	Query      string // searched text
-	All, Found int    // number of calls and types
+	Query      string // text that was searched for
+	All, Found int    // numbers of all calls and types, and of those that the search has found
 	More       bool   // whether some results are not shown
 }
 
@@ -180,7 +180,7 @@ func (v view) search(query string) view {
 			found.Services = append(found.Services, hit)
 		}
 	}
-	named := func(s service) bool { // the name of a call is the query
+	named := func(s service) bool { // reports whether a call of s has exactly the name that was searched for
 		return slices.ContainsFunc(s.Calls, func(c call) bool {
 			return strings.EqualFold(c.Name, strings.Join(words, ""))
 		})
@@ -248,7 +248,7 @@ type call struct {
 	ID, Name, Method, Path, Summary string
 	Open, Deprecated                bool // an open call needs no token
 	Parameters                      []field
-	Body, Answer                    reference // without a text if there is none
+	Body, Answer                    reference // the text is "" if the call has no body or answer
 	Curl                            string
 	text                            string // text that a search examines
 }
@@ -256,7 +256,7 @@ type call struct {
 // A reference is a link to a type.
 type reference struct {
 	Text, Anchor string
-	away         bool // whether the type is not on this page
+	away         bool // whether the type is only on the whole page, and not on this page
 }
 
 // Link returns the address of the type.
@@ -267,7 +267,8 @@ func (r reference) Link() string {
 	return "#" + r.Anchor
 }
 
-// from returns the reference on a page that shows only some types.
+// from returns r for a page that shows only some types. If the type is not shown, the
+// link leads to the whole page.
 func (r reference) from(shown map[string]bool) reference {
 	r.away = !shown[r.Anchor]
 	return r
@@ -280,7 +281,7 @@ type field struct {
 	Required, Out, In        bool
 }
 
-// methods is the order of the calls of a path.
+// methods are the HTTP methods in the order in which a path shows its calls.
 var methods = []string{"get", "post", "patch", "put", "delete"}
 
 func services(d document) []service {
@@ -345,7 +346,7 @@ func curl(c call, body json.RawMessage) string {
 	b.WriteString(` "$API` + strings.ReplaceAll(c.Path, "{uid}", "$UID") + `"`)
 	if body != nil {
 		var short bytes.Buffer
-		_ = json.Compact(&short, body) // it was decoded
+		_ = json.Compact(&short, body) // never fails, because body was decoded from JSON
 		b.WriteString(` -d '` + strings.ReplaceAll(short.String(), "'", `'\\''`) + `'`)
 	}
 	return b.String()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/api/reference"
 )
 
-// read returns the page, with what a query finds.
+// read returns the page that shows the search results for query, and its headers.
 func read(t *testing.T, query string) (string, http.Header) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -50,7 +50,8 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	wantAnchors(t, text)
 }
 
-// wantAnchors fails the test if a link on a page leads to nothing on it.
+// wantAnchors fails the test if two elements of a page have the same ID, or if a link
+// leads to an ID that the page does not have.
 func wantAnchors(t *testing.T, text string) {
 	t.Helper()
 	ids := map[string]bool{}
@@ -77,8 +78,8 @@ func TestNothingComesFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestNothingToPressInsideOfAnother: no summary contains a link, because people could
-// not distinguish the two.
+// TestNothingToPressInsideOfAnother: no summary element contains a link, because people
+// could not distinguish clicks on the two.
 func TestNothingToPressInsideOfAnother(t *testing.T) {
 	text, _ := read(t, "")
 	if m := regexp.MustCompile(`<summary>[^<]*<a`).FindString(text); m != "" {
@@ -86,7 +87,7 @@ func TestNothingToPressInsideOfAnother(t *testing.T) {
 	}
 }
 
-// TestEveryRequestHasAnExample: no call leaves it to the reader what to send.
+// TestEveryRequestHasAnExample: every call that has a body shows an example of the body.
 func TestEveryRequestHasAnExample(t *testing.T) {
 	text, _ := read(t, "")
 	if strings.Contains(text, "-d &#39;{…}") || strings.Count(text, "-d &#39;") < 70 {
@@ -98,7 +99,7 @@ func TestSearch(t *testing.T) {
 	tests := map[string]struct {
 		query            string
 		has, hasNot      []string
-		links, moreLinks int // at least, at most
+		links, moreLinks int // minimum and maximum number of links on the page
 	}{
 		"a call": {
 			"createGroup", []string{`id="GroupsService_CreateGroup"`}, []string{`id="PingService_Ping"`}, 1, 40,

@@ -26,8 +26,8 @@ var (
 	readEventOfSomeTypes = reader[*vulnpb.AdvisoryEvent](vulnapi.ReadAdvisoryEvent)
 )
 
-// readEvent reads an event. It returns fault.InvalidArgument for the type that later
-// versions do not have.
+// readEvent reads an event. It returns fault.InvalidArgument for an event of the type
+// that only version 1 has.
 func readEvent(p *vulnpb.AdvisoryEvent, e *vuln.AdvisoryEvent) error {
 	if p.GetComponentLocationChanged() != nil {
 		return fault.Field("component_location_changed", "is not supported; change the component_location of the advisory")
@@ -71,7 +71,8 @@ func (s advisories) Delete(ctx context.Context, r *vulnpb.DeleteAdvisoryRequest)
 	return wire.Delete(ctx, "id", r.GetId(), s.service.Delete)
 }
 
-// List has pages, unlike most lists of version 1.
+// List returns one page of advisories, unlike most lists of version 1, which have no
+// pages.
 func (s advisories) List(ctx context.Context, r *vulnpb.AdvisoryFilter) (*vulnpb.AdvisoriesList, error) {
 	order, err := orderOf(r.GetOrderBy())
 	if err != nil {

@@ -17,10 +17,11 @@ func (s registries) GetRepoCountBySource(
 	})
 }
 
-// ListEolTags has pages, unlike most lists of version 1.
+// ListEolTags returns one page, unlike most lists of version 1, which have no pages.
 func (s registries) ListEolTags(ctx context.Context, r *pb.EolTagFilter) (*pb.EolTagList, error) {
 	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Deprecated: true}
-	if r.GetPageToken() == "" || r.GetExcludeDates() || r.GetExcludeEpochs() { // a page token contains the omitted fields
+	// A page token already contains the fields that the request omits.
+	if r.GetPageToken() == "" || r.GetExcludeDates() || r.GetExcludeEpochs() {
 		f.Classes = classesOf(r, true)
 	}
 	tags, err := s.registry.ListTags(ctx, f, pageParams(r, ""))
@@ -77,7 +78,8 @@ func settingsOf(group string) func(registry.Settings) *pb.RegistrySettings {
 	}
 }
 
-// readSettings keeps the fields that version 1 does not have.
+// readSettings copies the fields that version 1 has from p to s, and keeps the other
+// fields.
 func readSettings(p *pb.RegistrySettings, s *registry.Settings) error {
 	s.UniqueTags, s.GracePeriod = p.GetUniqueTags(), p.GetEolGracePeriod()
 	return nil

@@ -31,7 +31,7 @@ func (s identityProviders) Create(
 		providerOf)
 }
 
-// Update keeps the secret if the request has none.
+// Update replaces the fields of a provider. It keeps the secret if the request has none.
 func (s identityProviders) Update(ctx context.Context, r *iampb.IdentityProvider) (*iampb.IdentityProvider, error) {
 	read := func(p *iampb.IdentityProvider, i *resource.IdentityProvider) error {
 		before := i.OIDC
@@ -213,7 +213,7 @@ func (s accountAssociations) Check(
 	return &iampb.AccountAssociationsStatus{Ready: answer, Reason: got.Reason, Message: got.Message}, err
 }
 
-// clouds maps the numbers of version 1 to clouds.
+// clouds maps the account types of version 1 to the types of cloud providers.
 var clouds = map[iampb.AccountAssociationsCheckRequest_AccountType]resource.ProviderType{
 	iampb.AccountAssociationsCheckRequest_GOOGLE: resource.ProviderType(
 		iamv2pb.AccountProviderType_ACCOUNT_PROVIDER_TYPE_GOOGLE),

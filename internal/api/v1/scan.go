@@ -24,7 +24,7 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 		return nil, err
 	}
 	got, err := s.registry.ImageReport(ctx, repo, r.GetDigest())
-	if errors.Is(err, fault.NotFound) { // no report is attached
+	if errors.Is(err, fault.NotFound) { // the image has no attached report
 		found, ok, scanErr := s.findings.Report(ctx, repo, r.GetDigest(), resource.ImageReportsList)
 		if scanErr != nil {
 			return nil, scanErr
@@ -43,8 +43,8 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 	}, nil
 }
 
-// matchOf returns the message of a vulnerability in a package. Negligible
-// vulnerabilities are low, because version 1 has no number for them.
+// matchOf returns the message of a vulnerability in a package. A negligible vulnerability
+// gets the severity low, because version 1 has no value for negligible.
 func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 	severity := tenantpb.VulnerabilityRecord_Severity(m.Severity)
 	if m.Severity == evidence.Negligible {
@@ -175,7 +175,8 @@ func (s vulnerabilities) GetRawVulnReport(
 	if r.GetDigest() == "" {
 		return nil, fault.Field("digest", "is required")
 	}
-	reports, err := s.registry.Reports(ctx, r.GetDigest(), "", "", nil) // our own findings have no document
+	// These are only attached reports, because our own findings have no document.
+	reports, err := s.registry.Reports(ctx, r.GetDigest(), "", "", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,23 +17,23 @@ import (
 	vulnv2pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// notTranslated are the fields of version 1 that have no counterpart, and that
-// the methods see to themselves, or nobody.
+// notTranslated are the fields of version 1 that have no counterpart in later versions.
+// The methods of version 1 convert these fields themselves, or ignore or refuse them.
 var notTranslated = []protoreflect.FullName{
-	"holdfast.iam.v1.Role.capabilities",                                    // by name here, by number since
-	"holdfast.registry.v1.Repo.readme",                                     // a resource of its own since
-	"holdfast.registry.v1.SyncConfig.sync_apks",                            // deprecated
-	"holdfast.registry.v1.Repo.custom_overlay",                             // refused, whatever it has
+	"holdfast.iam.v1.Role.capabilities",                                    // names; numbers in later versions
+	"holdfast.registry.v1.Repo.readme",                                     // a resource of its own in later versions
+	"holdfast.registry.v1.SyncConfig.sync_apks",                            // deprecated, so it is ignored
+	"holdfast.registry.v1.Repo.custom_overlay",                             // refused, whatever its value is
 	"holdfast.vulnerabilities.v1.AdvisoryEvent.component_location_changed", // refused
-	"holdfast.vulnerabilities.v1.AdvisoryFilter.page_size",                 // 64 bits here
-	"holdfast.vulnerabilities.v1.AdvisoryFilter.order_by",                  // an enum here
-	"holdfast.vulnerabilities.v1.AdvisoryFilter.id",                        // among the ids of uidp since
-	"holdfast.events.v1.IdentityMetadata.onboarding_questions",             // part of the metadata since
+	"holdfast.vulnerabilities.v1.AdvisoryFilter.page_size",                 // 64 bits, unlike in later versions
+	"holdfast.vulnerabilities.v1.AdvisoryFilter.order_by",                  // an enum, unlike in later versions
+	"holdfast.vulnerabilities.v1.AdvisoryFilter.id",                        // one of the IDs in uidp in later versions
+	"holdfast.events.v1.IdentityMetadata.onboarding_questions",             // part of the metadata in later versions
 	"holdfast.events.v1.IdentityMetadata.OnboardingQuestions.providers",    // not stored
 }
 
-// Every field of a message that is translated has a counterpart of its type, so
-// that none is left out in silence.
+// TestEveryFieldHasACounterpart: every field of a translated message has a counterpart of
+// the same type, unless notTranslated lists it. So no field is lost unnoticed.
 func TestEveryFieldHasACounterpart(t *testing.T) {
 	for _, pair := range []struct{ old, new proto.Message }{
 		{&iampb.Group{}, &iamv2pb.Group{}},

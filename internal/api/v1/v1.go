@@ -83,7 +83,7 @@ func pageParams(r interface {
 	GetPageSize() int64
 	GetPageToken() string
 }, order string) page.Params {
-	size := min(max(r.GetPageSize(), -1), page.MaxSize) // services refuse a negative size
+	size := min(max(r.GetPageSize(), -1), page.MaxSize) // a negative size stays negative, so that services refuse it
 	return page.Params{Size: int32(size), Token: r.GetPageToken(), OrderBy: order}
 }
 

@@ -36,8 +36,9 @@ func (s *server) ListEntries(ctx context.Context, r *pb.ListEntriesRequest) (*pb
 	return out, nil
 }
 
-// WatchEntries ends when the server starts to stop, because clients that watch would
-// otherwise keep it from stopping.
+// WatchEntries sends the entries of the audit log as they are written. It ends when the
+// server starts to stop, because otherwise clients that watch would keep the server from
+// stopping.
 func (s *server) WatchEntries(
 	r *pb.WatchEntriesRequest, stream grpc.ServerStreamingServer[pb.WatchEntriesResponse],
 ) error {

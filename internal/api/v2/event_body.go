@@ -22,12 +22,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// EventBodies writes the bodies of events as JSON of the API: the resource after the
-// event, or the request that deleted it.
+// EventBodies writes the bodies of events as the JSON that the API uses: the resource
+// after the event, or the request that deleted it.
 type EventBodies struct {
 	encoder wire.Encoder
 
-	// Interop selects the names of the public API.
+	// Interop selects the names of messages in the public API.
 	Interop bool
 	// RepoPath returns the path of a repo in the registry.
 	RepoPath func(ctx context.Context, uid resource.UID) (string, error)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// TestEventBodies writes events whose body is not simply the resource.
+// TestEventBodies checks the bodies of events whose body is not just the resource.
 func TestEventBodies(t *testing.T) {
 	const org = resource.UID("0123456789abcdef0123456789abcdef01234567")
 	const thing = org + "/0123456789abcdef"
@@ -137,7 +137,7 @@ func TestEventBodies(t *testing.T) {
 	}
 }
 
-// encode writes what an outbox keeps.
+// encode returns v as the outbox stores it: as JSON, or nil if v is nil.
 func encode(t *testing.T, v any) []byte {
 	t.Helper()
 	if v == nil {

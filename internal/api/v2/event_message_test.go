@@ -28,7 +28,7 @@ const (
 	secret     = "hush-hush"
 )
 
-// eventTypes reads which events there are where they are declared.
+// eventTypes returns all event types that the source of package resource declares.
 func eventTypes(t *testing.T) (all []resource.EventType) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), "../../core/resource/event.go", nil, 0)
@@ -57,10 +57,10 @@ func eventTypes(t *testing.T) (all []resource.EventType) {
 // that can contain them, and the name of the message in its body.
 type occurrence struct {
 	before, after any
-	message       protoreflect.FullName // "" if there is no body
+	message       protoreflect.FullName // name of the message in the body; "" if the event has no body
 }
 
-// occurrences has one of every type.
+// occurrences returns one occurrence of every event type.
 func occurrences() map[resource.EventType]occurrence {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
 	group := resource.Group{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
@@ -257,8 +257,9 @@ func occurrences() map[resource.EventType]occurrence {
 	}
 }
 
-// TestEventMessages has an event of every type written: its body is the message
-// that it says it is, says something, and none of the secrets.
+// TestEventMessages creates the body of an event of every type. The body must be a
+// message of the type that it names, must not be empty, and must contain none of the
+// secrets.
 func TestEventMessages(t *testing.T) {
 	all := occurrences()
 	types := eventTypes(t)
@@ -303,8 +304,8 @@ func TestEventMessages(t *testing.T) {
 	}
 }
 
-// wantMessage checks that a text is that message to a strict reader, and not an
-// empty one.
+// wantMessage checks that text is the JSON of a message with this name, without unknown
+// fields, and that the message is not empty.
 func wantMessage(t *testing.T, name protoreflect.FullName, text []byte) {
 	t.Helper()
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(name)

@@ -35,7 +35,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// Services do the work of the methods.
+// Services are the services that the methods call.
 type Services struct {
 	IAM        *iam.Service
 	Simulation *simulation.Service
@@ -56,11 +56,13 @@ type Services struct {
 
 // Config has the parameters of the methods.
 type Config struct {
-	Version string                                // version of the program
-	Dir     string                                // folder for documents while they are imported; "": the system's
-	Events  event.Names                           // prefixes of event types
-	Bearer  func(context.Context) (string, error) // returns the bearer token of a call
-	Ending  context.Context                       // done before the server stops; ends calls that watch
+	Version string // version of the program
+	// Dir is the folder that stores documents during their import. "" is the system's
+	// temporary folder.
+	Dir    string
+	Events event.Names                           // prefixes of event types
+	Bearer func(context.Context) (string, error) // returns the bearer token of a call
+	Ending context.Context                       // ends when the server starts to stop; calls that watch end with it
 }
 
 // A server implements the gRPC services about events and operators.

@@ -12,7 +12,9 @@ import (
 // An EventKind describes the bodies of the events about one kind of resource.
 type EventKind struct {
 	Payload func(text []byte) (proto.Message, error) // converts the stored resource to its message
-	Deleted proto.Message                            // request that deletes the resource; nil: that event has no body
+	// Deleted is the request that deletes the resource. It is the body of the event about
+	// the deletion. If it is nil, that event has no body.
+	Deleted proto.Message
 }
 
 // An EventBody returns the body of an event whose body is not the resource itself.

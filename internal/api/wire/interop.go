@@ -15,7 +15,7 @@ import (
 type Package struct {
 	Name       string
 	Also       []string // other names of the package, under which its services are served, too
-	Deprecated bool     // whether it belongs to version 1
+	Deprecated bool     // whether the package belongs to version 1
 }
 
 // Packages are the packages of this API. Also lists the name that a package will have
@@ -107,8 +107,8 @@ func Versions() []string {
 	return versions
 }
 
-// EventNames returns the names of events: ours, or with interop the names that
-// receivers of the public API's events expect.
+// EventNames returns the names of events. With interop, they are the names that receivers
+// of the public API's events expect, and otherwise our own names.
 func EventNames(interop bool) event.Names {
 	if interop {
 		return event.Names{Prefix: "dev.chainguard", Extension: "chainguarddev1"}

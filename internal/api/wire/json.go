@@ -29,20 +29,20 @@ type Encoder struct{ plans sync.Map } // protoreflect.MessageDescriptor → *pla
 // A plan describes the JSON of one type of message.
 type plan struct {
 	form   form
-	fields []plannedField // fields of a plain message
+	fields []plannedField // fields of a message that has no special form in JSON
 }
 
 type form uint8
 
 const (
 	plain     form = iota
-	timestamp      // with three fraction digits
-	wellKnown      // written by protojson
+	timestamp      // a time, written with three fraction digits
+	wellKnown      // another type of google.protobuf, written by protojson
 )
 
 type plannedField struct {
 	desc     protoreflect.FieldDescriptor
-	key      string // quoted, with the colon
+	key      string // JSON key of the field, with quotes and the colon
 	optional bool   // whether to omit the field if it is not set
 	value    plannedValue
 }

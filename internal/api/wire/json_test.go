@@ -120,7 +120,7 @@ func TestJSONRefuses(t *testing.T) {
 	}
 }
 
-// ownTypes are the message types of this API's packages.
+// ownTypes returns the message types in the packages of this API.
 func ownTypes() []protoreflect.MessageType {
 	var all []protoreflect.MessageType
 	protoregistry.GlobalTypes.RangeMessages(func(t protoreflect.MessageType) bool {
@@ -132,8 +132,8 @@ func ownTypes() []protoreflect.MessageType {
 	return all
 }
 
-// FuzzJSON holds that what the Encoder writes means what protojson would have
-// written: it is an error for both, or protojson reads the message back from it.
+// FuzzJSON checks that the Encoder and protojson agree: either both return an error, or
+// protojson reads the same message from the JSON that the Encoder wrote.
 func FuzzJSON(f *testing.F) {
 	for _, m := range []proto.Message{
 		groupPage(2), &iampb.RoleBinding{Uid: "u", IdentityUid: "i", CreateTime: timestamppb.New(time.Unix(1, 999_999_999))},
@@ -173,8 +173,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// forget drops what JSON is not meant to carry: unknown fields, input-only ones,
-// and fractions of a millisecond.
+// forget removes the parts of a message that its JSON does not contain: unknown fields,
+// input-only fields, and fractions of a millisecond.
 func forget(m protoreflect.Message) {
 	m.SetUnknown(nil)
 	if t, ok := m.Interface().(*timestamppb.Timestamp); ok && t.CheckValid() == nil {

@@ -88,7 +88,7 @@ func resolve(d protoreflect.MessageDescriptor, path string) (fields []protorefle
 		}
 		ignored = ignored || HasBehavior(f, annotations.FieldBehavior_OUTPUT_ONLY)
 		if ignored && f.Message() != nil && !Nested(f) {
-			return nil, "" // a time or a map: the rest of the path does not matter
+			return nil, "" // the path leads into a time or a map, so the rest of it does not matter
 		}
 		fields = append(fields, f)
 		d = nil

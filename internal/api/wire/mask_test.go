@@ -179,8 +179,8 @@ func TestMaskRefuses(t *testing.T) {
 	}
 }
 
-// FuzzMask holds that no mask changes what is the service's, and that an update
-// done twice is an update done once.
+// FuzzMask checks that no mask changes fields that only the service sets, and that
+// applying an update twice has the same result as applying it once.
 func FuzzMask(f *testing.F) {
 	seed, err := proto.Marshal(&iampb.Identity{Name: "n", Uid: "x", Relationship: claims("i", "s")})
 	if err != nil {

@@ -149,7 +149,7 @@ func Params(r pageRequest) page.Params {
 	return page.Params{Size: r.GetPageSize(), Token: r.GetPageToken(), OrderBy: r.GetOrderBy(), Skip: r.GetSkip()}
 }
 
-// A Page is a page of a list in the types of responses.
+// A Page is a page of a list whose items are messages.
 type Page[M any] struct {
 	Items   []M
 	Next    string
@@ -226,7 +226,7 @@ func OptionalUID(field, text string) (resource.UID, error) {
 	return resource.ParseUID(field, text)
 }
 
-// Optional returns the value of an optional field: nil for "".
+// Optional returns the value of an optional field: a pointer to s, or nil if s is "".
 func Optional(s string) *string {
 	if s == "" {
 		return nil

@@ -56,8 +56,7 @@ func (c Config) mistakes() []error {
 	c.devMistakes(add)
 	if scheme, _, ok := strings.Cut(c.Database, "://"); ok && scheme != "postgres" && scheme != "postgresql" {
 		add("database", "%s:// is not supported; give a path or a postgres:// address", scheme)
-		// otherwise a database file would be created whose name contains the password
-	} else if !ok && keyValues.MatchString(c.Database) {
+	} else if !ok && keyValues.MatchString(c.Database) { // the name of the new file would contain the password
 		add("database", "give a path or a postgres:// address, not key=value")
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {

@@ -239,7 +239,7 @@ func write(t *testing.T, w io.Writer, text string) {
 
 func TestSplitterReadsWhatComesByTheByte(t *testing.T) {
 	conn := dial(t, serveSplit(t, plaintext, sniffTimeout))
-	// begins with P, like the HTTP/2 preface
+	// The request begins with P, like the HTTP/2 preface.
 	for _, b := range []byte("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") {
 		write(t, conn, string(b))
 	}
@@ -273,7 +273,7 @@ func TestSplitterCloses(t *testing.T) {
 	go func() { done <- split.Serve() }()
 	conn := dial(t, root.Addr())
 	write(t, conn, http2.ClientPreface)
-	// the splitter is detecting the protocol
+	// The splitter has begun to detect the protocol.
 	if f := next(t, http2.NewFramer(conn, conn)); f.Header().Type != http2.FrameSettings {
 		t.Fatalf("the server opens with %v", f)
 	}

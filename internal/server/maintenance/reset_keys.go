@@ -54,7 +54,7 @@ func ResetKeys(ctx context.Context, cfg config.Config, args []string, out io.Wri
 		return fault.New(fault.FailedPrecondition,
 			"nothing was reset: the encryption key %s opens all secrets of this database", backup.Fingerprint(key))
 	}
-	// the server creates them again at its next start
+	// The server creates these secrets again at its next start.
 	for _, name := range []string{installation.DevIssuerKey, installation.DevPassword} {
 		if err := db.SetSetting(ctx, name, nil); err != nil {
 			return err
@@ -78,7 +78,8 @@ func checkStopped(ctx context.Context, cfg config.Config) error {
 	}
 	defer db.Close()
 	v, err := health.Inspect(ctx, db)
-	// a running server has locked the file of a SQLite database, so Open would have failed
+	// SQLite locks its file, so Open fails while a server runs. PostgreSQL needs the check
+	// below.
 	if err != nil || !db.Replicated() {
 		return err
 	}

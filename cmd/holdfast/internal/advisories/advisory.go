@@ -122,7 +122,7 @@ func findAdvisory(ctx context.Context, a *noun.App, text string) (string, error)
 	}
 }
 
-// readCVSS parses CVSS vectors. Each starts with its version.
+// readCVSS parses CVSS vectors. Each vector starts with its CVSS version.
 func readCVSS(m protoreflect.Message, texts []string) error {
 	a := m.Interface().(*vulnpb.Advisory)
 	a.Severities = nil
@@ -150,7 +150,8 @@ func readAffects(m protoreflect.Message, texts []string) error {
 		}
 		ecosystem, name, named := strings.Cut(text[:i], ":")
 		introduced, fixed, _ := strings.Cut(text[i+1:], "..")
-		if release, rest, ok := strings.Cut(name, ":"); ok && strings.HasPrefix(release, "v") { // Alpine:v3.20:openssl
+		// The ecosystem has a release, as in Alpine:v3.20:openssl.
+		if release, rest, ok := strings.Cut(name, ":"); ok && strings.HasPrefix(release, "v") {
 			ecosystem, name = ecosystem+":"+release, rest
 		}
 		if !named || introduced == "" {

@@ -19,7 +19,7 @@ func statusOfAdvisory(a *vulnpb.Advisory) string {
 		return "withdrawn"
 	}
 	status := ""
-	for _, e := range a.GetEvents() { // oldest first
+	for _, e := range a.GetEvents() { // the oldest event is first
 		if e.GetReviewState() == vulnpb.ReviewState_REVIEW_STATE_APPROVED {
 			status = eventWord(e)
 		}

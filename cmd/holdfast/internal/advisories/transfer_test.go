@@ -10,12 +10,13 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 )
 
-// The last line shows 100%, whatever the server has counted, and stays. Nothing is shown
-// if there is no terminal, or if the import ends before the first line.
+// TestProgressEnds: the last line shows 100%, whatever the server has counted, and stays
+// on the screen. Nothing is shown without a terminal, or if the import ends before the
+// first line is due.
 func TestProgressEnds(t *testing.T) {
 	tests := map[string]struct {
 		live, shows bool
-		end         string // end of the output
+		end         string // expected end of the output
 	}{
 		"on a terminal": {true, true, " 100%  7 records, "},
 		"elsewhere":     {false, true, ""},
@@ -30,7 +31,7 @@ func TestProgressEnds(t *testing.T) {
 			p := &progress{console: output.NewConsole(os.Stdin, os.Stdout, f), live: tt.live, total: 100, start: time.Now()}
 			if tt.shows {
 				p.show(40, 3)
-				p.show(97, 7) // too early to be shown
+				p.show(97, 7) // too early to be shown, because lines are shown at intervals
 			}
 			p.end()
 			text, err := os.ReadFile(f.Name())

@@ -207,7 +207,7 @@ func nameStatus(ctx context.Context, a *noun.App, st *signin.Status) {
 	}
 	got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: uids})
 	if err != nil {
-		return // the status shows the UIDs
+		return // without names, the status shows the UIDs
 	}
 	for _, n := range got.GetNames() {
 		switch n.GetUid() {
@@ -316,7 +316,7 @@ func endSessions(a *noun.App) *cobra.Command {
 				return err
 			}
 			if all {
-				args = []string{"-"} // every session
+				args = []string{"-"} // ends every session
 			}
 			for _, id := range args {
 				req := &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}

@@ -70,9 +70,10 @@ func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	return nil
 }
 
-// dropOwnHelper removes this program as the helper of a registry. This program issues a
-// token for every command and stores none, and docker asks a helper before it reads the
-// file. dropOwnHelper does not write the file.
+// dropOwnHelper removes this program as the credential helper of a registry. It must be
+// removed because docker asks a helper before it reads the file, and this program stores
+// no passwords but issues a token for every command. dropOwnHelper does not write the
+// file.
 func (c dockerConfig) dropOwnHelper(registry string) (dropped bool, _ error) {
 	helpers := map[string]string{}
 	if err := c.get("credHelpers", &helpers); err != nil || helpers[registry] != helper {
@@ -191,7 +192,7 @@ const (
 	helper     = "holdfast"
 	HelperName = "docker-credential-" + helper
 
-	loginName = "_token" // user name for a token as password
+	loginName = "_token" // user name that docker sends if the password is a token
 )
 
 func configureDocker(a *noun.App) *cobra.Command {
@@ -268,10 +269,11 @@ func relink(target, link string) error {
 // registry on standard input.
 func CredentialHelper(a *noun.App) *cobra.Command {
 	cmd := a.Branch("credential-helper", "Answer requests of Docker for passwords")
-	cmd.Hidden = true // Docker calls it by its other name
+	cmd.Hidden = true // Docker calls the command by HelperName
 	for verb, answer := range map[string]func(context.Context, *noun.App) error{
 		"get": helperGet, "list": helperList, "store": helperStore,
-		"erase": func(context.Context, *noun.App) error { return nil }, // nothing is stored
+		// There is nothing to erase, because nothing is stored.
+		"erase": func(context.Context, *noun.App) error { return nil },
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb, Short: "Answer the verb " + verb, Args: cobra.NoArgs,
@@ -293,7 +295,7 @@ func helperGet(ctx context.Context, a *noun.App) error {
 	server := strings.TrimSpace(string(asked))
 	host, token, err := registryToken(ctx, a)
 	if err != nil {
-		fmt.Fprintln(a.Out, err) // Docker shows standard output
+		fmt.Fprintln(a.Out, err) // Docker shows what a helper prints to standard output
 		return err
 	}
 	if !isRegistry(server, host) {

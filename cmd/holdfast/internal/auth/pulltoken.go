@@ -161,7 +161,7 @@ func signPullToken(claims map[string]any) (token, keys string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	point, err := key.PublicKey.Bytes() // 4, x, y
+	point, err := key.PublicKey.Bytes() // the byte 4, followed by x and y
 	if err != nil {
 		return "", "", err
 	}
@@ -218,7 +218,7 @@ func printPullToken(a *noun.App, t pullToken) error {
 	return nil
 }
 
-// pullTokens returns the noun of identities that are pull tokens.
+// pullTokens returns the Noun for identities that are pull tokens.
 func pullTokens() noun.Noun {
 	n := iam.Identities()
 	n.Use, n.One = "pull-tokens", "pull token"

@@ -14,10 +14,11 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 )
 
-// A JWT library accepts the tokens that signPullToken signs by hand.
+// TestSignPullToken: a JWT library accepts the tokens that signPullToken signs without a
+// library.
 func TestSignPullToken(t *testing.T) {
 	claims := map[string]any{"sub": "s", "exp": 1.0}
-	for range 1000 { // numbers with a leading zero are rare, and must not be shortened
+	for range 1000 { // enough for some numbers with a leading zero, which must not be shortened
 		token, text, err := signPullToken(claims)
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +49,7 @@ func TestSaveDocker(t *testing.T) {
 	token := pullToken{Registry: "r.example.com", Username: "u", Password: "hush"}
 	entry := `{"auth":"` + base64.StdEncoding.EncodeToString([]byte("u:hush")) + `"}`
 	tests := map[string]struct {
-		before, after string // if after is "", the file is unchanged
+		before, after string // contents of the file; if after is "", the file is unchanged
 		helped        string
 		err           string
 	}{

@@ -96,7 +96,7 @@ func replay(a *noun.App) *cobra.Command {
 	}
 }
 
-// entries returns the noun of the entries of the audit log.
+// entries returns the Noun for the entries of the audit log.
 func entries() noun.Noun {
 	return noun.Noun{
 		Area: "audit", Use: "entries", One: "entry", ID: "id",
@@ -126,7 +126,7 @@ func Audit(a *noun.App) *cobra.Command {
 		"change."
 	cmd.Example = "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20\n" +
 		"  holdfast audit --follow"
-	problem.Must(cmd.Flags().MarkHidden("order-by")) // the API has only one order
+	problem.Must(cmd.Flags().MarkHidden("order-by")) // the API supports only one order
 	list := cmd.RunE
 	follow := cmd.Flags().BoolP("follow", "f", false, "print changes as they happen, until you stop it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -47,8 +47,8 @@ func explain(a *noun.App) *cobra.Command {
 			return showExplained(ctx, a, found)
 		}),
 	}
-	// This flag hides the global flag of the same name, because the token is not the
-	// caller's own.
+	// This flag hides the global flag of the same name, because this token belongs to the
+	// workload and not to the caller.
 	cmd.Flags().StringVar(&file, "token-file", "", "`FILE` with the token of the workload; - is standard input")
 	return cmd
 }
@@ -250,7 +250,8 @@ func keyIDs(i *federationpb.Issuer) string {
 func endangered(i *federationpb.Issuer) string {
 	var texts []string
 	for _, e := range i.GetEndangered() {
-		texts = append(texts, e.GetIdentityName()+" ("+e.GetIdentityUid()+"): "+e.GetReason()) // for -o wide
+		// The text is long, because only -o wide and CSV show it.
+		texts = append(texts, e.GetIdentityName()+" ("+e.GetIdentityUid()+"): "+e.GetReason())
 	}
 	return strings.Join(texts, "; ")
 }

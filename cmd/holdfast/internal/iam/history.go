@@ -26,7 +26,7 @@ func (t *asOf) register(cmd *cobra.Command) {
 		"show the state at a `TIME` in the past, such as 2026-10-31T23:00:00Z, or 7d for seven days ago")
 }
 
-// time returns nil if the flag is not set.
+// time returns the time of the flag, or nil if the flag is not set.
 func (t asOf) time() (*timestamppb.Timestamp, error) {
 	if t == "" {
 		return nil, nil
@@ -92,7 +92,7 @@ func accessList(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// pastGrants returns the noun of role bindings with the former names of their groups.
+// pastGrants returns the Noun for role bindings with the former names of their groups.
 func pastGrants() noun.Noun {
 	return noun.Noun{
 		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid", Sorted: true,
@@ -166,7 +166,7 @@ func accessDiff(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// accessChanges returns the noun of roles that identities have gained or lost.
+// accessChanges returns the Noun for roles that identities have gained or lost.
 func accessChanges() noun.Noun {
 	who := func(c *accesspb.GrantChange) string { return called(c.GetGrant().GetIdentity()) }
 	group := func(c *accesspb.GrantChange) *iampb.RoleBindingGroup { return c.GetGrant().GetGroup() }

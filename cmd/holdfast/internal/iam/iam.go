@@ -39,7 +39,7 @@ func nouns() []noun.Noun {
 	}
 }
 
-// grants returns the noun of role bindings that give a capability on a group.
+// grants returns the Noun for role bindings that give a capability on a group.
 func grants(group string) noun.Noun {
 	inherited := func(g *accesspb.Grant) string {
 		if g.GetGroup().GetUid() == group {
@@ -91,7 +91,7 @@ func can(a *noun.App) *cobra.Command {
 				a.Note("%s", noun.IncompleteNote)
 			}
 			if !found.GetAllowed() {
-				return problem.New(problem.ExitNo, "") // the exit code is the result
+				return problem.New(problem.ExitNo, "") // "no" is reported by the exit code, without a message
 			}
 			return nil
 		}),

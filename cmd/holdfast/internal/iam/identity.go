@@ -14,7 +14,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// Identities returns the noun of identities.
+// Identities returns the Noun for identities.
 func Identities() noun.Noun {
 	return noun.Noun{
 		Use: "identities", One: "identity",

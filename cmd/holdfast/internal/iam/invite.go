@@ -83,8 +83,8 @@ func announceInvite(a *noun.App, cmd *cobra.Command) func(context.Context, proto
 	}
 }
 
-// invitedTo returns the name of an invite's group: its path if the caller gave it, and
-// otherwise its name.
+// invitedTo returns the name of an invite's group: its path if the caller gave the path,
+// and otherwise its name.
 func invitedTo(ctx context.Context, a *noun.App, cmd *cobra.Command, i *iampb.GroupInvite) (string, error) {
 	organization, err := a.Value("organization")
 	if err != nil {
@@ -96,7 +96,7 @@ func invitedTo(ctx context.Context, a *noun.App, cmd *cobra.Command, i *iampb.Gr
 	}
 	g, err := a.Get(ctx, noun.Groups(), noun.ParentUID(i.GetUid()))
 	if err != nil {
-		return text, nil // a caller who may invite may be unable to see the group
+		return text, nil // a caller who may invite need not be able to see the group
 	}
 	return g.Interface().(*iampb.Group).GetName(), nil
 }

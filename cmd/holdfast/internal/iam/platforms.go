@@ -81,7 +81,9 @@ func githubClaims(p workload.Platform, j job) map[string]any {
 	workflow := j["repo"] + "/.github/workflows/build.yml@" + ref
 	claims["workflow_ref"], claims["job_workflow_ref"] = workflow, workflow
 	claims["sub"] = "repo:" + j["repo"] + ":" + context
-	if j["owner-id"]+j["repo-id"] != "" { // the newer form; the defaults are the numbers of the test issuer
+	// The newer form of the subject contains IDs. The defaults are the IDs of the test
+	// issuer.
+	if j["owner-id"]+j["repo-id"] != "" {
 		ownerID, repoID := cmp.Or(j["owner-id"], "2001"), cmp.Or(j["repo-id"], "1001")
 		claims["repository_owner_id"], claims["repository_id"] = ownerID, repoID
 		claims["sub"] = "repo:" + owner + "@" + ownerID + "/" + repo + "@" + repoID + ":" + context

@@ -19,14 +19,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/access/workload"
 )
 
-// A preset describes the tokens of a platform. The command iam identities create makes
-// rules from it, and dev token makes tokens.
+// A preset describes the tokens of a platform. The command iam identities create derives
+// rules from it, and the command dev token derives tokens.
 type preset struct {
 	workload.Platform
-	example string                                          // example of create
-	dev     string                                          // flags in the example of dev token
-	issuer  func(server string) (string, error)             // issuer of a self-hosted server; nil if there is no --server
-	claims  func(p workload.Platform, j job) map[string]any // the test issuer adds the claims that are missing
+	example string // example in the help of create
+	dev     string // flags in the example of dev token
+	// issuer returns the issuer of a self-hosted server. It is nil if the preset has no
+	// --server.
+	issuer func(server string) (string, error)
+	// claims returns the claims of a job's token. The test issuer adds missing claims.
+	claims func(p workload.Platform, j job) map[string]any
 }
 
 // A job is a workload of a platform: the values of the flags that describe it.
@@ -39,7 +42,7 @@ func (p preset) flags() []workload.Field {
 
 func (p preset) register(set *pflag.FlagSet) {
 	for _, f := range p.flags() {
-		if strings.Contains(f.Help, "`") { // the name of a value
+		if strings.Contains(f.Help, "`") { // the quotes mark the name of the value
 			set.String(f.Name, "", f.Help)
 		} else {
 			set.Bool(f.Name, false, f.Help)
@@ -288,7 +291,7 @@ func createBound(
 	if err := a.Show(ctx, Identities().View(), m.Interface()); err != nil {
 		return err
 	}
-	if err := a.Out.Flush(); err != nil { // print the identity before the notes
+	if err := a.Out.Flush(); err != nil { // prints the identity before the notes
 		return err
 	}
 	dry, _ := cmd.Flags().GetBool("dry-run")
@@ -361,7 +364,7 @@ func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			claims["aud"] = dev.AuthURL // the audience is the server
+			claims["aud"] = dev.AuthURL // the server is the audience of the token
 			if err := addClaims(claims, texts, values); err != nil {
 				return err
 			}

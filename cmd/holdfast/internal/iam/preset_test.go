@@ -26,13 +26,13 @@ func jobOf(t *testing.T, p preset, flags string) job {
 	return p.job(f)
 }
 
-// The token of a job matches the rule that its flags create, and tokens of other jobs do
-// not.
+// TestPresetRules: the token of a job matches the rule that the flags of the job create.
+// Tokens of other jobs do not match.
 func TestPresetRules(t *testing.T) {
 	tests := map[string]struct {
 		preset       preset
 		flags        string
-		accepts      []string // subjects
+		accepts      []string // subjects that the rule accepts
 		refuses      []string
 		claims       map[string]string
 		wantsClaims  bool

@@ -74,7 +74,7 @@ func testProvider(a *noun.App) *cobra.Command {
 			return err
 		}
 		if !result.GetReady() {
-			return problem.New(problem.ExitNo, "") // the exit code is the result
+			return problem.New(problem.ExitNo, "") // a failed test is reported by the exit code, without a message
 		}
 		return nil
 	})

@@ -11,7 +11,7 @@ import (
 type recipe struct {
 	name   string // value of --recipe, and the suggested name of the provider
 	title  string
-	steps  []string // steps at the provider; the redirect address is shown before
+	steps  []string // steps at the provider; the redirect address is shown before them
 	issuer string   // form of the issuer's address
 	traps  []string
 

@@ -23,7 +23,7 @@ func TestConsoleHasTheSameRecipes(t *testing.T) {
 		Traps  []string `json:"traps"`
 		Scopes []string `json:"scopes"`
 		Groups string   `json:"groups"`
-		OID    bool     `json:"oid"` // people are known by their object id
+		OID    bool     `json:"oid"` // whether the object ID identifies people
 	}
 	var all []shown
 	for _, r := range recipes {

@@ -20,7 +20,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// Roles returns the noun of roles.
+// Roles returns the Noun for roles.
 func Roles() noun.Noun {
 	return noun.Noun{
 		Use: "roles", One: "role",

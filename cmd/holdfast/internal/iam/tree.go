@@ -57,7 +57,7 @@ type forest struct {
 }
 
 // readForest reads a group and its subgroups, or all groups that the caller can see. It
-// reads three lists concurrently.
+// reads groups and their contents concurrently, as three lists.
 func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error) {
 	top, err := top(ctx, a, args)
 	if err != nil {
@@ -101,8 +101,8 @@ func top(ctx context.Context, a *noun.App, args []string) (string, error) {
 	return a.ResolveAny(ctx, noun.Groups(), append(args, organization.Text)[0])
 }
 
-// each calls f for each resource of a noun below top, in the order of UIDs, because that
-// order is the fastest.
+// each calls f for each resource of a noun below top, in the order of UIDs, which the
+// server reads fastest.
 func each[T any](ctx context.Context, a *noun.App, n noun.Noun, top string, f func(T)) error {
 	method := n.Method("List")
 	req := noun.NewMessage(method.Input())

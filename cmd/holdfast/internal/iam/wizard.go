@@ -300,7 +300,7 @@ func (w *wizard) enable(ctx context.Context, made *iampb.IdentityProvider) (*iam
 // whether they passed. Failures of the checks scopes and redirect do not count.
 func (w *wizard) test(ctx context.Context, oidc *iampb.IdentityProvider_OIDC, names ...string) (bool, error) {
 	req := &signinpb.TestIdentityProviderRequest{Parent: w.parent, IdentityProvider: &iampb.IdentityProvider{
-		Name: "wizard", DefaultRole: w.parent, // any name and UID, because the wizard asks for them later
+		Name: "wizard", DefaultRole: w.parent, // placeholders, because the wizard asks for these values later
 		Configuration: &iampb.IdentityProvider_Oidc{Oidc: oidc},
 	}}
 	result, err := signin.Call(ctx, signinpb.NewSignInServiceClient(w).TestIdentityProvider, req,
@@ -369,14 +369,14 @@ func (w *wizard) answer(ctx context.Context, question string, read func(*os.File
 		err  error
 	}
 	done := make(chan result, 1)
-	state, _ := term.GetState(int(w.In.Fd())) // nil if it is not a terminal
+	state, _ := term.GetState(int(w.In.Fd())) // nil if the input is not a terminal
 	go func() {
 		text, err := read(w.In)
 		done <- result{strings.TrimSpace(text), err}
 	}()
 	select {
 	case <-ctx.Done():
-		if state != nil { // the echo may have been disabled
+		if state != nil { // shows typed characters again
 			_ = term.Restore(int(w.In.Fd()), state)
 		}
 		fmt.Fprintln(w.screen())

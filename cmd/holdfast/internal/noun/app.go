@@ -19,8 +19,8 @@ import (
 // An App is the state that all commands share.
 type App struct {
 	*signin.Agent
-	Columns []string // columns to print instead of the view's
-	started bool     // whether the command line was valid
+	Columns []string // columns to print instead of the columns of the view
+	started bool     // whether the command line was valid and the task has started
 }
 
 // NewApp returns an App without settings.
@@ -80,9 +80,10 @@ func (a *App) Ask(t task) func(*cobra.Command, []string) error {
 
 // End flushes the output, prints the error, and returns the exit code.
 func (a *App) End(cmd *cobra.Command, err error) int {
-	defer a.Close() // nameUIDs below may still use the connection
+	defer a.Close() // deferred, because nameUIDs below may still use the connection
 	verdict, _ := errors.AsType[*problem.Problem](err)
-	failed := err != nil && (verdict == nil || verdict.Text != "") // an exit code without a text is a result
+	// A problem that has an exit code but no text is a result, not a failure.
+	failed := err != nil && (verdict == nil || verdict.Text != "")
 	if written := a.Answer(cmd.Context(), failed); written != nil && !failed {
 		err = fmt.Errorf("write the result: %w", written)
 		if p, ok := errors.AsType[*problem.Problem](written); ok {

@@ -14,8 +14,8 @@ import (
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
-// A person waits for a completion, so one that takes longer than completionTime, or
-// fails, is omitted.
+// A person waits for a completion. So a completion that fails, or that takes longer than
+// completionTime, is omitted.
 const (
 	completionTime  = 1500 * time.Millisecond
 	completionLimit = maxPage
@@ -26,7 +26,8 @@ func CompleteWords(cmd *cobra.Command, flag string, words []string) {
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// CompleteNames completes a flag with the result of names, or with nothing if it fails.
+// CompleteNames completes a flag with the result of names, or with nothing if names
+// fails.
 func CompleteNames(cmd *cobra.Command, flag string, names func() ([]string, error)) {
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		words, err := names()
@@ -87,7 +88,7 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 		}
 		below := func(m protoreflect.Message) string { return described(typed[:i+1]+nameOf(m), m, "uid") }
 		words := a.words(ctx, n, &parent, below, typed)
-		if n.Use != Groups().Use && parent != "" { // the path may continue
+		if n.Use != Groups().Use && parent != "" { // the path may continue with a group
 			deeper := func(m protoreflect.Message) string { return typed[:i+1] + nameOf(m) + "/" }
 			return append(words, a.words(ctx, Groups(), &parent, deeper, typed)...), cobra.ShellCompDirectiveNoSpace
 		}

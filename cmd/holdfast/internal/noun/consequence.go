@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	askAbove     = 10 // number of identities that may lose access without a question
-	maxSimulated = 20 // changes that the server accepts in one call
-	shownCaps    = 6  // capabilities shown per line
+	askAbove     = 10 // confirmLoss asks for confirmation if more identities than this lose access
+	maxSimulated = 20 // maximum number of changes that the server simulates in one call
+	shownCaps    = 6  // maximum number of capabilities in a line
 	shownLines   = 20
 )
 

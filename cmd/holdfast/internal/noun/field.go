@@ -27,11 +27,17 @@ type Field struct {
 	Path string // path of the field, in snake_case, with dots; if "", the name of the flag
 	Help string
 
-	Ref        func() Noun                                        // the text identifies a resource of this noun
-	File       bool                                               // the text is the name of a file that contains the value
-	Read       func(m protoreflect.Message, texts []string) error // sets the field, if its type is not enough
-	Key        func(string) string                                // converts the key of a map entry to the API's form
-	createOnly bool                                               // the server does not allow changes
+	// Ref returns the kind of the resource that the text identifies. It is nil if the text
+	// identifies none.
+	Ref func() Noun
+	// File reports whether the text is the name of a file that contains the value.
+	File bool
+	// Read parses texts and sets the field. It is nil if the type of the field determines
+	// how to do that.
+	Read func(m protoreflect.Message, texts []string) error
+	Key  func(string) string // converts the key of a map entry to the API's form
+	// createOnly reports whether the server accepts the field only in create.
+	createOnly bool
 }
 
 func (f Field) path() string { return cmp.Or(f.Path, strings.ReplaceAll(f.Flag, "-", "_")) }
@@ -45,7 +51,7 @@ func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 	case fd.Kind() == protoreflect.BoolKind && fd.Cardinality() != protoreflect.Repeated:
 		flags.Bool(f.Flag, false, f.Help)
 	case fd.IsList() && fd.Kind() == protoreflect.EnumKind:
-		flags.StringSlice(f.Flag, nil, f.Help) // the values contain no commas
+		flags.StringSlice(f.Flag, nil, f.Help) // splits a text at commas, which the values cannot contain
 	case fd.IsList() || fd.IsMap():
 		flags.StringArray(f.Flag, nil, f.Help)
 	default:
@@ -93,7 +99,7 @@ func (f Field) replaceAll(ctx context.Context, a *App, texts []string) (err erro
 		case f.File:
 			texts[i], err = a.ReadText(text)
 		case f.Ref != nil && f.Read == nil:
-			key := text[:strings.IndexByte(text, '=')+1] // key of a map entry, with "="
+			key := text[:strings.IndexByte(text, '=')+1] // key of a map entry, including the "="
 			texts[i], err = a.Resolve(ctx, f.Ref(), text[len(key):])
 			texts[i] = key + texts[i]
 		}

@@ -8,7 +8,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// Groups returns the noun of groups, which contain all other resources.
+// Groups returns the Noun for groups, which contain all other resources.
 func Groups() Noun {
 	return Noun{
 		Use: "groups", One: "group",

@@ -46,7 +46,7 @@ func (p Paging) check() error {
 var pagingFlags = map[string]string{
 	"page_size": "--page-size", "order_by": "--order-by", "skip": "--skip", "name": "--name",
 	"uidp.children_of": "--parent", "uidp.descendants_of": "--parent",
-	"capability": "CAPABILITY", "place_uid": "PLACE", // arguments of iam who-can
+	"capability": "CAPABILITY", "place_uid": "PLACE", // the last two fields are arguments of iam who-can
 	"as_of": "--as-of", "from_time": "--from", "to_time": "--to",
 }
 

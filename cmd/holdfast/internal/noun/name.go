@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	maxLookup    = 500 // UIDs that the server accepts in one call
+	maxLookup    = 500 // maximum number of UIDs that the server accepts in one call
 	patience     = 2 * time.Second
 	unknownGroup = "..."
 )
 
-// names returns a function that looks up the names of UIDs, 500 per call. It omits names
-// that the caller may not know. If the server does not answer, it returns the names found
-// so far, because people can also work with UIDs.
+// names returns a function that looks up the names of UIDs, 500 per call. It omits
+// resources that the caller may not see. If the server does not answer, it returns the
+// names found so far, because people can also work with UIDs.
 func (a *App) names(ctx context.Context) output.Names {
 	return func(uids []string) map[string]output.Name {
 		found := map[string]output.Name{}
@@ -53,9 +53,9 @@ func (a *App) Called(ctx context.Context, uids ...string) output.Called {
 
 var uidInText = regexp.MustCompile(`\b[0-9a-f]{40}(/[0-9a-f]{16})*\b`)
 
-// nameUIDs replaces the UIDs in a message of the server with paths, if the caller may
-// know them. In a hint, which people copy, it replaces only the UIDs of groups whose path
-// has no space.
+// nameUIDs replaces the UIDs in a message of the server with paths, if the caller may see
+// the resources. In a hint, which people copy, it replaces only the UIDs of groups whose
+// path has no space.
 func (a *App) nameUIDs(ctx context.Context, p *problem.Problem) {
 	if p.Code != problem.ExitDenied && p.Code != problem.ExitError || !uidInText.MatchString(p.Text) {
 		return

@@ -29,45 +29,53 @@ import (
 // the columns that show them.
 type Noun struct {
 	Area     string // parent command; if "", iam
-	Use, One string // name on the command line, and singular in a sentence
+	Use, One string // plural on the command line, and singular in a sentence
 	Short    string // short help of the command; if "", "Manage" and the noun
 	About    string
-	Example  string                         // example of create
+	Example  string                         // example in the help of create
 	Service  protoreflect.ServiceDescriptor // if nil, the first service in the file that defines the message
 	Writing  protoreflect.ServiceDescriptor // service with the methods that write, if Service has none
 	Message  protoreflect.MessageDescriptor
-	Kind     string // the server's name for the kind in paths; if "", the server resolves only paths of groups
+	// Kind is the server's name for the kind, to look up paths. If it is "", the server
+	// resolves only paths of groups.
+	Kind string
 
-	Argument    string  // the field that is the argument of create; "" if there is no argument
+	Argument    string  // field that is the argument of create; "" if create has no argument
 	Fields      []Field // flags of create and update
 	CreateFlags []Field // flags of create for fields of the request
 	UpdateFlags []Field // flags of update for fields of the request
 	Filters     []Field // flags of list
 	Columns     []output.Column
 	Wide        []output.Column
-	Created     []output.Column // additional columns that create shows
-	ID          string          // the field that -o id prints; if "", uid
-	Upright     bool            // get prints the columns one below the other instead of the fields
-	Sorted      bool            // the server cannot sort these by name, so the rows of a page are sorted here
-	ByName      bool            // the server can sort these by name, and list asks it to
+	Created     []output.Column // columns that only create shows, in addition to the others
+	ID          string          // field that -o id prints; if "", uid
+	Upright     bool            // whether get prints the columns one below the other instead of the fields
+	// Sorted reports whether this program sorts the rows of a page, because the server
+	// cannot sort this kind by name.
+	Sorted bool
+	ByName bool // whether list asks the server to sort by name
 
 	Parent     func() Noun // kind of the parent; if nil, a group
 	ParentFlag string      // name of the flag for the parent; if "", parent
-	Named      func() Noun // another kind whose names identify these; if nil, these have their own names
-	Broad      bool        // create asks for confirmation if the parent is the organization of the settings
-	orphan     bool        // create accepts --root instead of a parent
-	NoDryRun   bool        // delete has no --dry-run
+	// Named returns another kind whose names identify resources of this kind. It is nil if
+	// this kind has names of its own.
+	Named    func() Noun
+	Broad    bool // whether create asks for confirmation if the parent is the organization of the settings
+	orphan   bool // whether create accepts --root instead of a parent
+	NoDryRun bool // whether delete lacks the flag --dry-run
 
-	Form string // placeholder of the argument that identifies one; if "", derived from the name
+	Form string // placeholder of the argument that identifies a resource; if "", derived from the name
 	// Locate finds the UID of a resource if names and paths of groups are not enough.
 	Locate func(ctx context.Context, a *App, text string) (string, error)
-	Page   func(a *App, m protoreflect.Message) // prints one for a person; if nil, every field is printed on a line
+	// Page prints a resource for a person. If it is nil, every field is printed on its own
+	// line.
+	Page func(a *App, m protoreflect.Message)
 
 	// Announce adds flags to create. The function that it returns prints a new resource for
 	// a person.
 	Announce func(a *App, cmd *cobra.Command) func(ctx context.Context, m protoreflect.Message) error
 
-	OtherFlags map[string]string // flags that set fields without a flag of their own, by path of the field
+	OtherFlags map[string]string // names of flags by the path of a field that has no flag of its own
 	Rewrite    rewrite
 	Extra      []func(*App) *cobra.Command
 	Presets    []func(*App) *cobra.Command // subcommands of create
@@ -282,7 +290,7 @@ func AddDryRun(cmd *cobra.Command) {
 
 func article(word string) string {
 	if strings.HasSuffix(word, "s") {
-		return word // a plural, such as settings
+		return word // a plural, such as settings, has no article
 	}
 	if strings.ContainsRune("aeiou", rune(word[0])) {
 		return "an " + word
@@ -525,7 +533,8 @@ func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 	lines := slices.Clone(names)
 	called := a.Called(ctx, uids...)
 	for i, name := range names {
-		if path := called(uids[i]).Path; path != name && path != uids[i] { // the argument was not the path
+		// The person did not type the path, so it is shown.
+		if path := called(uids[i]).Path; path != name && path != uids[i] {
 			name += " (" + path + ")"
 		}
 		lines[i] = "about to delete " + n.One + " " + name
@@ -534,7 +543,7 @@ func (a *App) Confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 }
 
 // confirmParent asks for confirmation if no parent is given and the resource would apply
-// to the whole organization, which people have regretted.
+// to the whole organization, because people often do that by mistake.
 func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command, parent string) error {
 	flag := n.parentFlagName()
 	if !n.Broad || cmd.Flags().Changed(flag) {
@@ -562,7 +571,7 @@ func (a *App) confirmParent(ctx context.Context, n Noun, cmd *cobra.Command, par
 func (a *App) askToContinue(ctx context.Context, lines []string, refused string) error {
 	screen := a.Err
 	if !output.IsTerminal(screen) {
-		screen = a.In // the terminal, because stderr is redirected
+		screen = a.In // asks on the terminal, because stderr is redirected
 	}
 	for _, line := range lines {
 		fmt.Fprintln(screen, output.Printable("holdfast: "+line))
@@ -570,7 +579,7 @@ func (a *App) askToContinue(ctx context.Context, lines []string, refused string)
 	fmt.Fprint(screen, "holdfast: continue? [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(a.In).ReadString('\n') // no answer counts as no
+		line, _ := bufio.NewReader(a.In).ReadString('\n') // an error counts as the answer no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

@@ -72,7 +72,7 @@ func (a *App) resolvePath(ctx context.Context, n Noun, path []string, text strin
 	resp, err := accesspb.NewAccessServiceClient(a).ResolvePath(ctx, req)
 	found := resp.GetResources()
 	switch {
-	case status.Code(err) == codes.Unimplemented: // an older server
+	case status.Code(err) == codes.Unimplemented: // the server is older and lacks the method
 		return a.walkDown(ctx, n, path, text)
 	case status.Code(err) == codes.NotFound:
 		return "", n.missing(text)
@@ -226,7 +226,7 @@ func (a *App) pathsOf(ctx context.Context, resources []protoreflect.Message) []s
 	if ids.Len() > 0 {
 		for m, err := range a.Items(ctx, method, req, Paging{}) {
 			if err != nil {
-				break // paths without names are good enough
+				break // paths in which names are missing are good enough
 			}
 			names[UIDOf(m)] = nameOf(m)
 		}

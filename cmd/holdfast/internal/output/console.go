@@ -22,12 +22,12 @@ import (
 // everything else to Err.
 type Console struct {
 	In  *os.File
-	Out *bufio.Writer // Flush returns its errors
+	Out *bufio.Writer // write errors are returned by Flush
 	Err *os.File
 	// Terminal is true if results go to a terminal. Its lines have Width cells.
 	Terminal bool
 	Width    int
-	file     *os.File // the file that Out writes to
+	file     *os.File // file to which Out writes
 	query    *query   // transforms the results; nil if there is no query
 	color    bool     // whether to color Out
 	paints   bool     // whether to color Err

@@ -109,13 +109,13 @@ func (c *Console) evaluate(ctx context.Context, code *gojq.Code, input any) erro
 			}
 			text = string(b)
 		}
-		if isText && IsTerminal(c.file) { // a pipe gets the original bytes
+		if isText && IsTerminal(c.file) { // text on a terminal is escaped; a pipe gets the original bytes
 			lines := strings.Split(text, "\n")
 			for i := range lines {
 				lines[i] = Printable(lines[i])
 			}
 			text = strings.Join(lines, "\n")
 		}
-		fmt.Fprintln(c.Out, text) // the writer keeps the error until it is flushed
+		fmt.Fprintln(c.Out, text) // the writer returns the error when it is flushed
 	}
 }

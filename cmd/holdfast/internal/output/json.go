@@ -29,9 +29,9 @@ func appendJSON(b []byte, m protoreflect.Message) []byte {
 	if d, ok := m.Interface().(*durationpb.Duration); ok {
 		return append(strconv.AppendFloat(append(b, '"'), d.AsDuration().Seconds(), 'f', -1, 64), `s"`...)
 	}
-	if s, ok := m.Interface().(*structpb.Struct); ok { // the value is JSON already
+	if s, ok := m.Interface().(*structpb.Struct); ok { // a Struct contains JSON
 		text, err := json.Marshal(s.AsMap())
-		problem.Must(err) // it was decoded from JSON
+		problem.Must(err) // never fails, because the value was decoded from JSON
 		return append(b, text...)
 	}
 	b = append(b, '{')
@@ -107,7 +107,7 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 		return strconv.AppendBool(b, v.Bool())
 	case protoreflect.Int32Kind:
 		return strconv.AppendInt(b, v.Int(), 10)
-	case protoreflect.DoubleKind: // from 0 to 1, so never a value that JSON cannot express
+	case protoreflect.DoubleKind: // is always between 0 and 1, so it is never a value that JSON cannot express
 		return strconv.AppendFloat(b, v.Float(), 'f', -1, 64)
 	case protoreflect.EnumKind:
 		if d := fd.Enum().Values().ByNumber(v.Enum()); d != nil {
@@ -119,12 +119,12 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	case protoreflect.MessageKind:
 		return appendJSON(b, v.Message())
 	}
-	return appendText(b, v.String()) // also for 64-bit numbers, which are strings in JSON
+	return appendText(b, v.String()) // also used for 64-bit numbers, which are strings in JSON
 }
 
 func appendText(b []byte, s string) []byte {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
-		return append(append(append(b, '"'), s...), '"') // the common case, and much faster
+		return append(append(append(b, '"'), s...), '"') // the common case; it is much faster than the encoder
 	}
 	var buf strings.Builder
 	e := json.NewEncoder(&buf)

@@ -15,7 +15,8 @@ import (
 // its kind.
 type Name struct{ Title, Path, Kind string }
 
-// Names returns the names of the UIDs that the caller may know. It omits all others.
+// Names returns the names of the resources with these UIDs. It omits resources that the
+// caller may not see.
 type Names func(uids []string) map[string]Name
 
 // A Called returns the name of a UID, or the UID itself if the name is unknown.

@@ -131,7 +131,7 @@ func (p *Page) add(prefix string, m protoreflect.Message) {
 			continue
 		}
 		if fd.Kind() == protoreflect.StringKind && !fd.IsList() && !fd.IsMap() && p.IsUID(v.String()) {
-			label = strings.TrimSuffix(label, " uid") // the name is shown instead
+			label = strings.TrimSuffix(label, " uid") // the name of the resource is shown instead of its UID
 		}
 		if values := p.values(fd, v); len(values) > 0 {
 			p.lines = append(p.lines, pageLine{label, values})
@@ -153,7 +153,8 @@ func (p *Page) addMessage(label string, m protoreflect.Message) {
 		return
 	}
 	name := m.Descriptor().Fields().ByName("name")
-	if uid := ownUID(m); uid != "" && name != nil { // a resource in a role binding
+	// m is a resource inside another message, such as the group in a role binding
+	if uid := ownUID(m); uid != "" && name != nil {
 		text := m.Get(name).String()
 		if known := p.reference(uid); known != uid || text == "" {
 			text = known

@@ -19,11 +19,11 @@ import (
 type Table struct {
 	Console *Console
 	Header  []string
-	Width   int    // cells per line, to which cells are shortened; if 0, nothing is shortened
-	tails   []bool // columns that show the end of cells that are too long
-	wholes  []bool // columns whose cells are not shortened
+	Width   int    // width of a line in cells, to which rows are shortened; if 0, nothing is shortened
+	tails   []bool // by column: whether the end of a long cell is shown, and not its beginning
+	wholes  []bool // by column: whether cells are never shortened
 	rows    [][]string
-	widths  []int // set by the first page
+	widths  []int // widths of the columns, determined by the first page
 }
 
 // Add adds a row to the page.
@@ -70,7 +70,7 @@ func (t *Table) write(row []string, style string) {
 	if style != "" {
 		text = t.Console.Paint(style, text)
 	}
-	fmt.Fprintln(t.Console.Out, text) // the writer keeps the error until it is flushed
+	fmt.Fprintln(t.Console.Out, text) // the writer returns the error when it is flushed
 }
 
 // gap is the space between columns. leastWidth is the smallest width to which a column is
@@ -109,7 +109,7 @@ func cells(s string) (n int) {
 }
 
 func runeCells(r rune) int {
-	if r < 0x300 { // the common case
+	if r < 0x300 { // the common case, one cell
 		return 1
 	}
 	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
@@ -269,7 +269,8 @@ type yamlPrinter struct {
 func (p *yamlPrinter) Add(m protoreflect.Message) error {
 	p.n++
 	var doc yaml.Node
-	if err := yaml.Unmarshal(appendJSON(nil, m), &doc); err != nil { // JSON is valid YAML, and the nodes keep the order
+	// JSON is valid YAML, and the nodes keep the order of the keys
+	if err := yaml.Unmarshal(appendJSON(nil, m), &doc); err != nil {
 		return err
 	}
 	node := doc.Content[0]

@@ -37,9 +37,9 @@ func TestCut(t *testing.T) {
 		{"acme/platform/ci", 16, false, "acme/platform/ci"},
 		{"acme/platform/ci", 8, false, "acme/pl…"},
 		{"acme/platform/ci", 8, true, "…form/ci"},
-		{"東京本社", 8, false, "東京本社"}, // two cells each
+		{"東京本社", 8, false, "東京本社"}, // each character takes two cells
 		{"東京本社", 6, false, "東京…"},
-		{"Zoe\u0308Zoe\u0308", 4, false, "Zoe\u0308…"}, // the accent takes none
+		{"Zoe\u0308Zoe\u0308", 4, false, "Zoe\u0308…"}, // the accent takes no cell
 	} {
 		if got := cut(tt.text, tt.n, tt.tail); got != tt.want || cells(got) > tt.n {
 			t.Errorf("%q in %d cells is %q, want %q", tt.text, tt.n, got, tt.want)
@@ -47,7 +47,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTerminal prints the same page to a terminal and to a pipe.
+// TestTerminal prints the same page to a terminal and to a pipe. On a terminal, rows are
+// shortened to its width, and times are relative. In a pipe, nothing is shortened.
 func TestTerminal(t *testing.T) {
 	long := strings.Repeat("long ", 40)
 	page := []*iampb.Group{

@@ -29,10 +29,10 @@ type Printer interface {
 // A View defines how results of one kind are shown.
 type View struct {
 	Plural  string // plural of the kind in a sentence
-	ID      string // the field that -o id prints; if "", uid
+	ID      string // field that -o id prints; if "", uid
 	Columns []Column
-	Wide    []Column // additional columns of wide and csv
-	Sorted  bool     // the rows of each page of a table are sorted by their cells
+	Wide    []Column // additional columns of the formats wide and csv
+	Sorted  bool     // whether the rows of each page of a table are sorted by their cells
 }
 
 // NewPrinter returns a printer for messages of one kind. If chosen is not empty, it names
@@ -101,15 +101,15 @@ func words(name string) string {
 
 // A Column is one field in a table or CSV.
 type Column struct {
-	Name string // header of CSV; a table has it in capitals
+	Name string // header in CSV; a table shows it in capitals
 	path string
-	text func(protoreflect.Message) string // replaces path
+	text func(protoreflect.Message) string // returns the text of the cell; if nil, the text is the field at path
 
-	uids  func(protoreflect.Message) []string // UIDs whose names the text needs
+	uids  func(protoreflect.Message) []string // returns the UIDs whose names the text contains
 	named func(protoreflect.Message, Called) string
-	whole bool   // never shortened
-	tail  bool   // if the text does not fit, its end is shown
-	raw   string // field to use in CSV; if "", the same text
+	whole bool   // whether the text is never shortened
+	tail  bool   // whether the end of the text is shown if it does not fit
+	raw   string // path of the field that CSV shows; if "", CSV shows the same text
 }
 
 // Whole returns the column of a field that is never shortened, such as a link that is
@@ -199,7 +199,7 @@ func (c Column) value(m protoreflect.Message) string {
 func (c Column) field(m protoreflect.Message) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	names := strings.Split(c.path, ".")
 	for _, name := range names[:len(names)-1] {
-		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // empty if it is not set
+		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // an empty message if the field is not set
 	}
 	return m, fieldNamed(m.Descriptor(), names[len(names)-1])
 }

@@ -13,7 +13,7 @@ const (
 	ExitOK              = 0
 	ExitError           = 1 // the server refused the call or failed
 	ExitUsage           = 2 // mistake in the command line or the settings
-	ExitNo              = 3 // the answer is no, for example of iam can
+	ExitNo              = 3 // the result of a question, such as iam can, is no
 	ExitUnauthenticated = 4
 	ExitDenied          = 5
 	ExitNotFound        = 6
@@ -39,7 +39,7 @@ func New(code int, format string, args ...any) *Problem {
 // Usage returns a problem with the command line or the settings.
 func Usage(format string, args ...any) *Problem { return New(ExitUsage, format, args...) }
 
-// Hint adds what the person can do about it, and returns p.
+// Hint adds hints on what the person can do about the problem, and returns p.
 func (p *Problem) Hint(hints ...string) *Problem {
 	p.Hints = append(p.Hints, hints...)
 	return p
@@ -48,7 +48,7 @@ func (p *Problem) Hint(hints ...string) *Problem {
 // From returns the problem for any error.
 func From(ctx context.Context, err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
-		return &Problem{Text: err.Error(), Hints: p.Hints, Code: p.Code} // keeps the text that was added by wrapping
+		return &Problem{Text: err.Error(), Hints: p.Hints, Code: p.Code} // keeps the text that wrapping has added
 	}
 	if ctx.Err() != nil {
 		return New(ExitInterrupted, "interrupted")

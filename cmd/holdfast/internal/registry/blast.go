@@ -22,7 +22,7 @@ var blastStages = []struct{ word, title string }{
 	{"pulled", "have pulled"}, {"can-pull", "can pull"}, {"can-push", "can push"}, {"owners", "owners"},
 }
 
-// blastItems returns the noun of the items of a stage.
+// blastItems returns the Noun for the items of a stage.
 func blastItems() noun.Noun {
 	return noun.Noun{
 		Area: "findings", Use: "results", One: "result", Message: noun.MessageOf(&findingspb.BlastItem{}),

@@ -17,7 +17,7 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// imageChanges returns the noun of differences between images.
+// imageChanges returns the Noun for differences between images.
 func imageChanges() noun.Noun {
 	kind := func(c *findingspb.ImageChange) string {
 		return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(c.GetKind().String(), "KIND_")), "_", " ")

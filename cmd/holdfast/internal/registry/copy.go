@@ -15,7 +15,7 @@ import (
 
 const copyUse = "REPO:TAG|REPO@DIGEST|REPO:PATTERN REPO[:TAG]"
 
-// copies returns the view of copied images.
+// copies returns the View for copied images.
 func copies() output.View {
 	state := func(c *ocipb.CopiedImage) string {
 		switch {

@@ -15,7 +15,7 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// exceptions returns the noun of exceptions, which accept findings.
+// exceptions returns the Noun for exceptions, which accept findings.
 func exceptions() noun.Noun {
 	about := func(e *findingspb.Exception) string { return strings.TrimSpace(e.GetAdvisoryId() + " " + e.GetPurl()) }
 	matching := func(e *findingspb.Exception) string {
@@ -185,7 +185,7 @@ func exceptionsApprove(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// importedStatements returns the view of a document's statements.
+// importedStatements returns the View for a document's statements.
 func importedStatements() output.View {
 	made := func(st *findingspb.ImportedStatement) string { return fmt.Sprint(len(st.GetExceptions())) }
 	return output.View{

@@ -31,7 +31,7 @@ func Packages(a *noun.App) *cobra.Command {
 }
 
 // packagesOf returns the number of packages of an image, or the reason why it is unknown.
-// It returns "" if the caller may not know.
+// It returns "" if the caller may not see it.
 func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
 	i, err := findingspb.NewFindingsServiceClient(a).GetInspection(ctx,
 		&findingspb.GetInspectionRequest{RepoUid: repo, Reference: digest})
@@ -52,7 +52,7 @@ func packagesOf(ctx context.Context, a *noun.App, repo, digest string) string {
 
 func imagePackages() noun.Noun {
 	layer := func(p *findingspb.ImagePackage) string {
-		if p.GetLocation() == "" { // no file lists the package
+		if p.GetLocation() == "" { // no file in the image lists the package
 			return ""
 		}
 		return fmt.Sprint(p.GetLayer())
@@ -103,8 +103,8 @@ func findings() noun.Noun {
 	}
 }
 
-// findingsIn returns the noun of findings. If states includes closed, it has columns for
-// the time and the reason.
+// findingsIn returns the Noun for findings. If states includes closed, the Noun has
+// columns for the time and the reason of the closing.
 func findingsIn(states []findingspb.State) noun.Noun {
 	n := findings()
 	if !slices.Contains(states, findingspb.State_STATE_CLOSED) {
@@ -250,7 +250,7 @@ func sayIncomplete(ctx context.Context, a *noun.App, req *findingspb.ListFinding
 	return err
 }
 
-// affectedImages returns the noun of images that contain a package.
+// affectedImages returns the Noun for images that contain a package.
 func affectedImages() noun.Noun {
 	packages := func(i *findingspb.AffectedImage) string {
 		var names []string

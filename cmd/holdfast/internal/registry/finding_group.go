@@ -33,7 +33,7 @@ func (at *place) uid(ctx context.Context, a *noun.App) (string, error) {
 	return a.ResolveAny(ctx, noun.Groups(), at.group)
 }
 
-// groupFindings returns the noun of findings with the number of affected images.
+// groupFindings returns the Noun for findings with the number of affected images.
 func groupFindings() noun.Noun {
 	n := findings()
 	images := func(f *findingspb.Finding) string { return fmt.Sprint(f.GetImageCount()) }

@@ -22,7 +22,7 @@ func imagesCommand(a *noun.App) *cobra.Command {
 		imagesReferrers(a), imagesSignatures(a), imagesSize(a), imagesCopy(a), imagesPromote(a))
 }
 
-// variants returns the view of an image's platforms. known contains the number of
+// variants returns the View for an image's platforms. known contains the number of
 // packages of each, by digest.
 func variants(known map[string]string) output.View {
 	inspected := func(v *ocipb.Variant) string { return known[v.GetDigest()] }
@@ -76,7 +76,7 @@ func imagesList(a *noun.App) *cobra.Command {
 	})
 }
 
-// listedView returns the view of tags. known contains the summaries of their images, by
+// listedView returns the View for tags. known contains the summaries of their images, by
 // digest.
 func listedView(known map[string]*ocipb.ImageSummary) output.View {
 	summary := func(t *registrypb.Tag) *ocipb.ImageSummary { return known[t.GetDigest()] }

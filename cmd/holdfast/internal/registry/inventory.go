@@ -20,7 +20,7 @@ func Inventory(a *noun.App) *cobra.Command {
 		inventoryPlaces(a), inventoryDelete(a))
 }
 
-// places returns the noun of places, such as clusters and machines, where images run.
+// places returns the Noun for places, such as clusters and machines, where images run.
 func places() noun.Noun {
 	return noun.Noun{
 		Area: "inventory", Use: "places", One: "place", Message: noun.MessageOf(&findingspb.InventoryPlace{}), ID: "name",
@@ -30,7 +30,7 @@ func places() noun.Noun {
 	}
 }
 
-// runningImages returns the noun of images that run.
+// runningImages returns the Noun for images that run.
 func runningImages() noun.Noun {
 	return noun.Noun{
 		Area: "inventory", Use: "images", One: "image", Message: noun.MessageOf(&findingspb.RunningImage{}),

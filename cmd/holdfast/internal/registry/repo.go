@@ -82,7 +82,7 @@ func readme(a *noun.App) *cobra.Command {
 			for i, cell := range cells {
 				cells[i] = output.Printable(cell)
 			}
-			fmt.Fprintln(a.Out, strings.Join(cells, "\t")) // the writer keeps the error until it is flushed
+			fmt.Fprintln(a.Out, strings.Join(cells, "\t")) // the writer returns the error when it is flushed
 		}
 		return nil
 	})

@@ -19,7 +19,7 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// retention returns the noun of the rules that determine which images are kept.
+// retention returns the Noun for the rules that determine which images are kept.
 func retention() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "retention", One: "rules", Short: "Set rules for which images are kept, and delete the rest",
@@ -115,7 +115,7 @@ func retentionSet(a *noun.App) *cobra.Command {
 	})
 }
 
-// goingImages returns the view of images that a run deletes.
+// goingImages returns the View for images that a run deletes.
 func goingImages() output.View {
 	tags := func(g *ocipb.GoingImage) string { return strings.Join(g.GetTags(), ", ") }
 	bytes := func(g *ocipb.GoingImage) string { return size(g.GetSize()) }

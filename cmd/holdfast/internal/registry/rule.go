@@ -16,7 +16,7 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// rules returns the noun of rules, which refuse pulls of images with findings or without
+// rules returns the Noun for rules, which refuse pulls of images with findings or without
 // a signature.
 func rules() noun.Noun {
 	refuses := func(r *findingspb.Rule) string {

@@ -15,7 +15,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
-// signers returns the noun of signers, whose signatures of images are trusted.
+// signers returns the Noun for signers, whose signatures of images are trusted.
 func signers() noun.Noun {
 	by := func(s *ocipb.Signer) string {
 		if s.GetKey() != "" {

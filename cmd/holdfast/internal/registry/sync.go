@@ -13,7 +13,7 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// syncs returns the noun of repos that follow another repo.
+// syncs returns the Noun for repos that are synced from another repo.
 func syncs() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "sync", One: "repo",
@@ -25,7 +25,7 @@ func syncs() noun.Noun {
 	}
 }
 
-// syncCommand returns the commands about repos that follow another repo.
+// syncCommand returns the commands about repos that are synced from another repo.
 func syncCommand(a *noun.App) *cobra.Command {
 	cmd := a.Branch("sync", "Show and run the syncing of repos", syncStatus(a), syncList(a), syncRun(a), syncStop(a))
 	cmd.Long = "A repo can follow another repo, its source. It then has exactly the tags of the source, and accepts no\n" +

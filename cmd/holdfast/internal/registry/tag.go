@@ -94,7 +94,7 @@ func Host(ctx context.Context, a *noun.App) (string, error) {
 	return m.GetHost(), err
 }
 
-// changes returns the noun of changes of tags.
+// changes returns the Noun for changes of tags.
 func changes() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "changes", One: "change",
@@ -113,7 +113,7 @@ func tagHistory(a *noun.App) *cobra.Command {
 		Example: "  holdfast registry tags history acme/platform/app:1.2",
 	}
 	p.Register(cmd)
-	problem.Must(cmd.Flags().MarkHidden("order-by")) // the API has only one order
+	problem.Must(cmd.Flags().MarkHidden("order-by")) // the API supports only one order
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
 		if at.digest != "" {
 			return problem.Usage("%q names a digest, but only tags have a history", cmd.Flags().Arg(0))

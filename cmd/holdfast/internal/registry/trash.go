@@ -14,7 +14,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
-// trash returns the noun of deleted items that can be restored.
+// trash returns the Noun for deleted items that can be restored.
 func trash() noun.Noun {
 	name := func(e *ocipb.TrashEntry) string {
 		switch e.GetKind() {

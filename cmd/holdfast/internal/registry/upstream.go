@@ -6,7 +6,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
-// upstreams returns the noun of upstreams: registries from which groups fetch images.
+// upstreams returns the Noun for upstreams: registries from which groups fetch images.
 func upstreams() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "upstreams", One: "upstream",

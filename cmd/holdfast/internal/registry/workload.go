@@ -144,7 +144,9 @@ func (p pod) entries() (images []*findingspb.InventoryEntry) {
 		image := c.Image
 		for _, s := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers, p.Spec.EphemeralContainers) {
 			if s.Name == c.Name {
-				image = cmp.Or(s.Image, image) // the requested name; the status may contain another one
+				// The specification has the name that was requested. The status may have another
+				// name.
+				image = cmp.Or(s.Image, image)
 			}
 		}
 		images = append(images, &findingspb.InventoryEntry{

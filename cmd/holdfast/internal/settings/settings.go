@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Setting is a value that applies to all commands. It is set in the file, in a variable
-// called HOLDFAST_ and its name in capitals, or by a flag.
+// A Setting is a value that applies to all commands. It is set in the file, in the
+// environment variable HOLDFAST_NAME, where NAME is its name in capitals, or by a flag.
 type Setting struct {
 	Key   string
 	About string
-	Check func(string) error // if nil, any text is valid
+	Check func(string) error // returns an error if a value is invalid; if nil, any text is valid
 }
 
 // All returns all settings in the order of the output.
@@ -198,7 +198,8 @@ func WritePrivate(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // the mode is 0600
+	// CreateTemp creates files with the mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}

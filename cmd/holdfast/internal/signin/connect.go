@@ -1,5 +1,5 @@
-// Package signin connects to a server as a person who signs in with a browser, as a
-// workload with a token of its platform, or with a given token.
+// Package signin connects to a server in one of three ways: as a person who signs in with
+// a browser, as a workload with a token from its platform, or with a given token.
 //
 // An Agent calls the server. credential.go selects the token, person.go and workload.go
 // sign in, and session.go and vault.go store tokens between runs.
@@ -24,12 +24,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/buildinfo"
 )
 
-// An Agent calls a server as the identity that is signed in or set. The first call
-// connects.
+// An Agent calls a server as the identity that has signed in or that the settings name.
+// The first call connects.
 type Agent struct {
 	*output.Console
 	*settings.Settings
-	Timeout time.Duration // timeout of a call
+	Timeout time.Duration // time limit of a call
 	Verbose bool          // whether to print a line for every call
 
 	connecting sync.Mutex
@@ -135,7 +135,7 @@ func (a *Agent) connect(address settings.Value, cred *credential) (*client, erro
 	}
 	cfg := holdfast.Config{
 		Address: address.Text, UserAgent: "holdfast/" + buildinfo.Version(), Timeout: a.Timeout,
-		InTheOpen: true, // allow has checked the addresses
+		InTheOpen: true, // allow has already checked the addresses
 		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
 	}
 	if cred != nil {

@@ -13,13 +13,13 @@ import (
 
 // A credential implements holdfast.Credential for one audience.
 type credential struct {
-	audience string         // if "", the audience of the API
-	issuer   string         // if "", the server
-	vault    holdfast.Vault // if nil, tokens are not stored
+	audience string         // audience of the tokens; if "", the API
+	issuer   string         // address of the issuer; if "", the server
+	vault    holdfast.Vault // stores tokens between runs; if nil, tokens are not stored
 	next     func(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error)
 }
 
-// Next gets the next tokens. Its error is a problem if there is more to say than the
+// Next gets the next tokens. Its error is a problem.Problem if it can add hints to the
 // server's message.
 func (c *credential) Next(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error) {
 	return c.next(ctx, issuer, before)

@@ -61,7 +61,7 @@ func (a *Agent) UseDev(ctx context.Context, path string) error {
 	err = settings.Change(func(values map[string]string) {
 		values["api"] = dev.BaseURL
 		values["organization"] = dev.OrganizationUID
-		delete(values, "issuer") // issuer of the previous server
+		delete(values, "issuer") // the setting may contain the issuer of the previous server
 		delete(values, "registry")
 		if dev.AuthURL != dev.BaseURL {
 			values["issuer"] = dev.AuthURL
@@ -114,7 +114,7 @@ func (a *Agent) Mint(ctx context.Context, issuer string, claims map[string]any) 
 	if err != nil {
 		return "", problem.New(problem.ExitUnreachable, "ask %s for a token: %v", issuer, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // the body was read already
+	defer func() { _ = resp.Body.Close() }() // an error of Close does not matter, because the body was read
 	var answer struct{ Token string }
 	if json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer)).Decode(&answer) != nil || answer.Token == "" {
 		return "", problem.New(problem.ExitUnreachable, "ask %s for a token: it answers %s", issuer, resp.Status)

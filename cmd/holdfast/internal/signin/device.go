@@ -17,8 +17,8 @@ type deviceGrant struct {
 	UserCode string `json:"user_code"`
 	Address  string `json:"verification_uri"`
 	Complete string `json:"verification_uri_complete"`
-	Expires  int    `json:"expires_in"` // seconds
-	Interval int    `json:"interval"`   // seconds
+	Expires  int    `json:"expires_in"` // lifetime of the codes, in seconds
+	Interval int    `json:"interval"`   // polling interval, in seconds
 }
 
 // signInDevice signs in a person who enters a short code in a browser anywhere.
@@ -61,7 +61,7 @@ func (a *Agent) pollDevice(ctx context.Context, issuer string, g deviceGrant) (t
 			return tokens{}, notSignedIn(refused.Error(), "")
 		case ctx.Err() != nil:
 			return tokens{}, context.Cause(ctx)
-		case isUnreachable(err): // the network may come back
+		case isUnreachable(err): // polls again, because the network may come back
 		default:
 			return tokens{}, err
 		}

@@ -63,8 +63,8 @@ func (a *Agent) headlessSession(ctx context.Context, issuer, code string) (*auth
 	return Call(ctx, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code})
 }
 
-// checkCode returns a short code that the page shows as well. If the codes are equal, the
-// page belongs to this command and not to somebody else's.
+// checkCode returns a short code that the page shows as well. If both codes are equal,
+// the page belongs to this command and not to a command of another person.
 func checkCode(code string) string {
 	d := sha256.Sum256([]byte(code))
 	text := base32.StdEncoding.EncodeToString(d[:5])

@@ -29,15 +29,15 @@ type handOff struct {
 	server   *http.Server
 	origin   string // http://127.0.0.1:port
 	path     string
-	received chan url.Values // the query of the first redirect
+	received chan url.Values // receives the query of the first redirect
 	shown    chan struct{}   // closed when the browser has shown the result
 	showOnce sync.Once
-	issuer   string // address of the account's page
-	joined   bool   // whether an invite was redeemed
+	issuer   string // address of the issuer, to which the page links
+	joined   bool   // whether the sign-in redeemed an invite
 
 	mu      sync.Mutex
-	done    bool   // a redirect was received
-	problem string // error to show in the browser
+	done    bool   // whether a redirect was received
+	problem string // error message to show in the browser
 }
 
 // listen starts a hand-off on a free port. Its page links to the account at the issuer.
@@ -52,7 +52,7 @@ func listen(ctx context.Context, issuer string, joined bool) (*handOff, error) {
 		received: make(chan url.Values, 1), shown: make(chan struct{}), issuer: issuer, joined: joined,
 	}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	go func() { _ = h.server.Serve(l) }() // Serve returns when the hand-off is closed
+	go func() { _ = h.server.Serve(l) }() // the error only says that the hand-off was closed
 	return h, nil
 }
 
@@ -61,7 +61,7 @@ func (h *handOff) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if h.server.Shutdown(ctx) != nil {
-		_ = h.server.Close() // the browser does not read
+		_ = h.server.Close() // the browser does not read the answer
 	}
 }
 
@@ -76,7 +76,7 @@ func (h *handOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch {
-	case "http://"+r.Host != h.origin: // somebody else's host name that resolves to this machine
+	case "http://"+r.Host != h.origin: // a foreign host name that resolves to this machine
 		http.Error(w, "Misdirected request", http.StatusMisdirectedRequest)
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", http.MethodGet)
@@ -196,7 +196,7 @@ func (h *handOff) wait(ctx context.Context) (url.Values, error) {
 	}
 	select {
 	case <-h.shown:
-	case <-time.After(2 * time.Second): // the window was closed
+	case <-time.After(2 * time.Second): // the person has closed the browser window
 	}
 	return query, nil
 }
@@ -217,7 +217,7 @@ func browser(system string, getenv func(string) string) []string {
 	case command == "none":
 		return nil
 	case command != "":
-		first, _, _ := strings.Cut(command, ":") // a list, best first
+		first, _, _ := strings.Cut(command, ":") // BROWSER is a list; the first command is the preferred one
 		return strings.Fields(first)
 	}
 	switch system {

@@ -133,11 +133,14 @@ func TestBrowserCommand(t *testing.T) {
 	}
 }
 
-// TestSignInHere simulates the browser and the issuer of a sign-in.
+// TestSignInHere simulates the browser and the issuer of a sign-in, and checks the tokens
+// or the error.
 func TestSignInHere(t *testing.T) {
 	t.Setenv("BROWSER", "none")
 	tests := map[string]struct {
-		bring func(url.Values) url.Values // query of the browser's redirect, computed from the command's request
+		// bring returns the query of the browser's redirect. Its argument is the query of the
+		// command's request.
+		bring func(url.Values) url.Values
 		err   string
 	}{
 		"a code": {

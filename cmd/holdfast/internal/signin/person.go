@@ -27,11 +27,11 @@ const clientID = "holdfast"
 // A Person contains the flags for the sign-in of a person.
 type Person struct {
 	audience     string
-	organization string // name
-	provider     string // uid
-	invite       string // code
-	headless     bool   // the browser is on another machine, and the person can copy the address
-	device       bool   // the person can only copy a short code
+	organization string // name of the organization
+	provider     string // UID of the identity provider
+	invite       string // code of the invite
+	headless     bool   // whether the browser is on another machine, to which the person can copy the address
+	device       bool   // whether the person can only copy a short code to the browser
 }
 
 // Given reports whether any of the flags is given.
@@ -194,10 +194,10 @@ func (a *Agent) askIssuer(ctx context.Context, method, address string, form url.
 	if err != nil {
 		return problem.New(problem.ExitUnreachable, "cannot reach %s: %v", req.URL.Host, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // the body was read already
+	defer func() { _ = resp.Body.Close() }() // an error of Close does not matter, because the body was read
 	body := json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer))
 	if resp.StatusCode == http.StatusOK {
-		if body.Decode(answer) != nil { // the decoder's error may quote a token
+		if body.Decode(answer) != nil { // the error is not returned, because it may quote a token
 			return fmt.Errorf("the answer of %s is not JSON", req.URL.Host)
 		}
 		return nil

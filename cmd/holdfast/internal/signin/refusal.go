@@ -19,7 +19,7 @@ import (
 type refusal struct {
 	api   string
 	err   error
-	flags map[string]string // the flag or argument that sets each field
+	flags map[string]string // flag or argument that sets a field, by field
 }
 
 // Refused returns the problem for a failed call. flags contains the flag or argument that
@@ -63,7 +63,7 @@ func (r refusal) problem() *problem.Problem {
 func (r refusal) violations() (hints []string) {
 	bad, _ := holdfast.Detail[*errdetails.BadRequest](r.err)
 	for i, v := range bad.GetFieldViolations() {
-		name, _, _ := strings.Cut(v.GetField(), "[") // without the index of a list or map
+		name, _, _ := strings.Cut(v.GetField(), "[") // name of the field without the index of a list or map
 		flag := r.flags[name]
 		switch {
 		case i == 0 && flag != "":

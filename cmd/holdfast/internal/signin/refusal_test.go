@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// These cases cannot be produced in a script.
+// TestUnanswered tests the errors that gRPC creates itself, because the test scripts
+// cannot produce them.
 func TestUnanswered(t *testing.T) {
 	tests := map[string]struct {
 		code   codes.Code

@@ -26,9 +26,9 @@ type session struct {
 	Issuer            string   `json:"issuer"`
 	Identity          string   `json:"identity,omitempty"`          // identity that the session assumes
 	IdentityTokenFile string   `json:"identityTokenFile,omitempty"` // file with the token that proves the identity
-	Ambient           bool     `json:"ambient,omitempty"`           // the platform's token proves the identity
+	Ambient           bool     `json:"ambient,omitempty"`           // whether the platform's token proves the identity
 	DevFile           string   `json:"devFile,omitempty"`           // file with the tokens of a server in development mode
-	Keyring           bool     `json:"keyring,omitempty"`           // the tokens are in the keyring, not in files
+	Keyring           bool     `json:"keyring,omitempty"`           // whether the keyring, and not files, has the tokens
 	Audiences         []string `json:"audiences,omitempty"`         // audiences that have tokens, in addition to the API
 }
 
@@ -36,7 +36,7 @@ type session struct {
 type signIn struct {
 	session
 	agent    *Agent
-	audience string // the API's address
+	audience string // address of the API
 	files    folderVault
 }
 
@@ -298,7 +298,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	case r := <-locked:
 		return r.unlock, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err() // the lock is released when the process ends
+		return nil, ctx.Err() // if the goroutine gets the lock later, the end of the process releases it
 	}
 }
 

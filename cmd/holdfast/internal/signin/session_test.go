@@ -44,7 +44,7 @@ func startIssuer(t *testing.T) *issuer {
 	i := &issuer{address: "http://" + listener.Addr().String()}
 	s := grpc.NewServer()
 	oidcpb.RegisterSecurityTokenServiceServer(s, i)
-	go func() { _ = s.Serve(listener) }() // ends with Stop
+	go func() { _ = s.Serve(listener) }() // returns after Stop
 	t.Cleanup(s.Stop)
 	t.Setenv("HOLDFAST_API", i.address)
 	t.Setenv("HOLDFAST_TOKEN_STORE", "file")
@@ -97,8 +97,9 @@ func newTestAgent(stderr *os.File) *Agent {
 	}
 }
 
-// If many commands find an expired token at the same time, one of them renews it, and all
-// use the new token. A second use of the refresh token would end the session.
+// TestRefreshOnce: if many commands find an expired token at the same time, one of them
+// renews it, and all use the new token. A second use of the refresh token would end the
+// session.
 func TestRefreshOnce(t *testing.T) {
 	i := startIssuer(t)
 	s := openSession(t, i.address)
@@ -132,7 +133,8 @@ func TestRefreshOnce(t *testing.T) {
 	}
 }
 
-// A refused refresh changes nothing, and its hint is to sign in again.
+// TestRefreshRefused: if the issuer refuses a refresh, the session stays unchanged, and
+// the hint is to sign in again.
 func TestRefreshRefused(t *testing.T) {
 	i := startIssuer(t)
 	s := openSession(t, i.address)
@@ -156,8 +158,8 @@ func TestCredential(t *testing.T) {
 		session  session
 		expired  bool
 		env      map[string]string
-		audience string // if "", the audience of the API
-		want     string // the expected exchange
+		audience string // audience of the token; if "", the API
+		want     string // expected exchange
 	}{
 		"a session that is good": {session: session{Identity: uid, IdentityTokenFile: "FILE"}},
 		"one whose token has expired": {
@@ -215,7 +217,7 @@ func TestCredential(t *testing.T) {
 			if audience == "" {
 				audience = i.address
 			}
-			for range 2 { // the second call finds the token that the first one has stored, if it is stored
+			for range 2 { // if tokens are stored, the second call uses the token of the first call
 				token, err := newTestAgent(os.Stderr).TokenFor(t.Context(), audience)
 				if err != nil || !holdfast.Serves(token, audience, time.Now()) {
 					t.Fatalf("token %q, %v", token, err)

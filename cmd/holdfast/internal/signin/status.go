@@ -69,7 +69,7 @@ func (a *Agent) UsesSession() bool {
 func (a *Agent) callerName(ctx context.Context, uid string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if !a.UsesSession() { // the call would be made as another identity
+	if !a.UsesSession() { // otherwise the call would be made as another identity
 		return uid
 	}
 	got, err := accesspb.NewAccessServiceClient(a).LookupNames(ctx, &accesspb.LookupNamesRequest{Uids: []string{uid}})

@@ -26,7 +26,7 @@ type vault interface {
 	read(audience string) (tokens, error)
 	write(audience string, t tokens) error
 	remove(audience string) error
-	location(audience string) string // description for people
+	location(audience string) string // describes where the tokens are, for people
 }
 
 // A folderVault stores the tokens of each audience in a separate folder, in files that
@@ -43,7 +43,7 @@ const (
 func (v folderVault) folder(audience string) string {
 	name := strings.ReplaceAll(audience, "/", "-")
 	if runtime.GOOS == "windows" {
-		name = strings.ReplaceAll(name, ":", "-") // Windows allows no colon in a name
+		name = strings.ReplaceAll(name, ":", "-") // Windows allows no colon in the name of a folder
 	}
 	return filepath.Join(v.dir, name)
 }
@@ -101,7 +101,7 @@ func removeFile(path string) error {
 // keyring may wait for a person who is not there.
 type keyringVault struct {
 	timeout time.Duration
-	profile string // "" for the default profile
+	profile string // name of the profile; "" for the default profile
 }
 
 const keyringService = "holdfast"
@@ -129,7 +129,7 @@ func (v keyringVault) read(audience string) (t tokens, err error) {
 	if err != nil {
 		return tokens{}, fmt.Errorf("read the system keyring: %w", err)
 	}
-	if json.Unmarshal([]byte(text), &t) != nil { // the decoder's error may quote a token
+	if json.Unmarshal([]byte(text), &t) != nil { // the error is not returned, because it may quote a token
 		return tokens{}, errors.New("the entry in the system keyring is damaged: sign in again")
 	}
 	return t, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-// mockKeyring replaces the system's keyring, which a test must not touch.
+// mockKeyring replaces the system's keyring, which tests must not change.
 func mockKeyring(t *testing.T, err error) {
 	t.Helper()
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
@@ -62,7 +62,8 @@ func TestVaults(t *testing.T) {
 	}
 }
 
-// Other clients of the API use the same layout.
+// TestFolderVaultLayout checks the names of the folders and files, because other clients
+// of the API use the same layout.
 func TestFolderVaultLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tokens")
 	v := folderVault{dir}

@@ -11,8 +11,8 @@ import (
 // repos, have no Page: the console shows them.
 type Page struct {
 	path   string
-	search string // search text for the page
-	issuer bool   // whether the page is at the issuer
+	search string // text to search for in the page
+	issuer bool   // whether the page is served by the issuer
 }
 
 // AccountPage returns the page with a person's account and sessions.

@@ -20,8 +20,8 @@ import (
 
 // A Registry is the source or the target of a copy.
 type Registry struct {
-	Host string // host as in image references
-	User string // if "", requests are anonymous
+	Host string // host, as in image references
+	User string // user name; if "", requests are anonymous
 	Pass string
 
 	base   string
@@ -34,7 +34,7 @@ const (
 	maxManifest = 4 << 20
 	maxAnswer   = 1 << 20
 	maxPages    = 1000
-	quiet       = time.Minute // longest wait for the start of an answer
+	quiet       = time.Minute // maximum time until an answer begins
 )
 
 // New returns the registry at a host. It uses TLS unless the host is this machine.
@@ -80,7 +80,7 @@ func (r *Registry) redirect(req *http.Request, via []*http.Request) error {
 
 // A call is a request to a registry.
 type call struct {
-	method, path string // the path after /v2/, or an address
+	method, path string // path is the part after /v2/, or a full address
 	scope        string
 	header       map[string]string
 	body         io.Reader
@@ -148,7 +148,7 @@ func (r *Registry) accept(resp *http.Response, c call) (*http.Response, error) {
 		Errors []struct{ Code, Message string }
 	}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	_ = json.Unmarshal(text, &said) // other text, such as HTML, is not shown
+	_ = json.Unmarshal(text, &said) // text that is not JSON, such as HTML, is not shown
 	why := http.StatusText(resp.StatusCode)
 	if len(said.Errors) > 0 {
 		why = fmt.Sprintf("%.500s", said.Errors[0].Code+": "+said.Errors[0].Message)

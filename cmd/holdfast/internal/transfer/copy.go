@@ -37,11 +37,11 @@ type Copier struct {
 	DryRun    bool // whether to write nothing
 
 	Manifests int   // number of copied manifests
-	Bytes     int64 // size of the copied blobs
+	Bytes     int64 // size of the copied blobs, in bytes
 	Present   int   // number of blobs that the target already had
 
 	seen  map[string]bool
-	noted map[string]bool // manifests that the target itself has attached to their subject
+	noted map[string]bool // manifests that the target has listed as referrers of their subject, by digest
 }
 
 // A descriptor is a reference in a manifest.

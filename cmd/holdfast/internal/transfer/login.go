@@ -46,7 +46,7 @@ func Login(ctx context.Context, host string) (user, pass string, _ error) {
 		CredHelpers map[string]string
 		CredsStore  string
 	}
-	if json.Unmarshal(text, &config) != nil { // the decoder's error may quote a password
+	if json.Unmarshal(text, &config) != nil { // the error is not returned, because it may quote a password
 		return "", "", problem.Usage("%s does not have docker's format", file)
 	}
 	helper := config.CredHelpers[host]

@@ -35,7 +35,7 @@ func (c *Copier) referrers(ctx context.Context, digest string, depth int) error 
 	if err != nil {
 		return err
 	}
-	var unlisted []referrer // not listed by the target registry
+	var unlisted []referrer // referrers that the target registry does not list itself
 	for _, d := range list {
 		if _, err := c.copy(ctx, d.Digest, "", depth+1); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (c *Copier) referrers(ctx context.Context, digest string, depth int) error 
 // cannot list them.
 func tagOf(digest string) string {
 	tag := strings.Replace(digest, ":", "-", 1)
-	return tag[:min(len(tag), 128)] // the longest tag
+	return tag[:min(len(tag), 128)] // a tag has at most 128 characters
 }
 
 // referrers returns the artifacts that are attached to a manifest: the registry's list,
@@ -175,7 +175,7 @@ func (c *Copier) note(ctx context.Context, digest string, unlisted []referrer) e
 	body, err := indexOf(listed)
 	if len(body) > maxManifest {
 		for i := range listed {
-			listed[i].Annotations = nil // the manifest of the referrer contains them
+			listed[i].Annotations = nil // the referrer's manifest contains the annotations
 		}
 		body, err = indexOf(listed)
 	}

@@ -66,7 +66,7 @@ func sink(t *testing.T) *hostile {
 			for {
 				if _, err := r.Body.Read(buf); err != nil {
 					if err.Error() != "EOF" {
-						panic(http.ErrAbortHandler) // the upload is incomplete
+						panic(http.ErrAbortHandler) // aborts, because the upload is incomplete
 					}
 					break
 				}
@@ -93,7 +93,7 @@ func TestHostileSources(t *testing.T) {
 	for name, tt := range map[string]struct {
 		h         http.HandlerFunc
 		reference string
-		want      string // if "", no error
+		want      string // part of the expected error; if "", no error
 	}{
 		"an honest one":            {serve(image(layer), layer), "v1", ""},
 		"another manifest":         {serve(image(layer), layer), digestOf("other"), "is not " + digestOf("other")},
@@ -139,8 +139,8 @@ func TestHostileSources(t *testing.T) {
 	}
 }
 
-// TestPasswordsStayHome checks that a password is sent only to its registry, not to
-// realms or redirects elsewhere.
+// TestPasswordsStayHome checks that a password is sent only to its registry, and not to a
+// token service or a redirect at another host.
 func TestPasswordsStayHome(t *testing.T) {
 	thief := newHostile(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -214,7 +214,7 @@ func TestHostileReferrers(t *testing.T) {
 	pages := 0
 	for name, tt := range map[string]struct {
 		h    http.HandlerFunc
-		want string // if "", no error
+		want string // part of the expected error; if "", no error
 	}{
 		"none": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, ""},
 		"not as a method": {

@@ -41,8 +41,8 @@ func readCapability(name string, bad *wire.Problems) resource.Capability {
 	return c
 }
 
-// readAsOf returns the time in the field as_of, in whole milliseconds as changes are
-// recorded. It is zero if the field is not set.
+// readAsOf returns the time in the field as_of, truncated to milliseconds, because the
+// times of changes are recorded in milliseconds. It is zero if the field is not set.
 func readAsOf(t *timestamppb.Timestamp, bad *wire.Problems) time.Time {
 	return readMoment("as_of", t, bad)
 }
@@ -102,7 +102,7 @@ func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) 
 	var bad wire.Problems
 	var want resource.Capability
 	var place resource.UID
-	continued := r.GetPageToken() != "" // the page token contains the omitted fields
+	continued := r.GetPageToken() != "" // a page token already contains the fields that the request omits
 	if r.GetCapability() != "" || !continued {
 		want = readCapability(r.GetCapability(), &bad)
 	}

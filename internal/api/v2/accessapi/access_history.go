@@ -34,7 +34,7 @@ func (s *server) ListPastGroups(
 ) (*accesspb.ListPastGroupsResponse, error) {
 	var bad wire.Problems
 	var uid resource.UID
-	if r.GetUid() != "" || r.GetPageToken() == "" { // a page token contains the UID
+	if r.GetUid() != "" || r.GetPageToken() == "" { // without a UID, the page token contains it
 		uid = bad.UID("uid", r.GetUid())
 	}
 	asOf := readAsOf(r.GetAsOf(), &bad)

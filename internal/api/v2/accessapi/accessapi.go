@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// Services do the work of the methods.
+// Services are the services that the methods call.
 type Services struct {
 	IAM        *iam.Service
 	Simulation *simulation.Service

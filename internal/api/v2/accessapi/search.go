@@ -34,7 +34,7 @@ func (s *server) CountChildren(
 ) (*accesspb.CountChildrenResponse, error) {
 	var bad wire.Problems
 	var group resource.UID
-	if r.GetUid() != "" || r.GetPageToken() == "" { // a page token contains the UID
+	if r.GetUid() != "" || r.GetPageToken() == "" { // without a UID, the page token contains it
 		group = bad.UID("uid", r.GetUid())
 	}
 	if err := bad.Err(); err != nil {

@@ -96,7 +96,7 @@ func (s *server) CreateAccountLink(ctx context.Context, r *pb.CreateAccountLinkR
 	}
 	link, err := s.Accounts.CreateLink(ctx, uid, r.GetResetFactors())
 	if resource.IsDryRun(ctx) {
-		link.URL = "" // no link exists
+		link.URL = "" // a dry run has not created the link
 	}
 	return linkOf(link), err
 }

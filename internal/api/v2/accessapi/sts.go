@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// Exchange needs no token of this service, because the bearer token of the call is
-// the credential to exchange.
+// Exchange exchanges the bearer token of the call for a token of this service. So the
+// call itself needs no token of this service.
 func (s *server) Exchange(ctx context.Context, r *pb.ExchangeRequest) (*pb.RawToken, error) {
 	bearer, err := s.cfg.Bearer(ctx)
 	if err != nil {

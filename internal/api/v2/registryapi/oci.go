@@ -117,7 +117,7 @@ func stepOf(s metadata.Step) *pb.Step {
 func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest) (*pb.ListTagHistoryResponse, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if r.GetRepoUid() == "" && r.GetPageToken() != "" {
-		err = nil // the page token contains it
+		err = nil // the page token contains the UID of the repo
 	}
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
-// Services do the work of the methods.
+// Services are the services that the methods call.
 type Services struct {
 	Registry *metadata.Service
 }

@@ -40,7 +40,7 @@ func ReadRepo(p *pb.Repo, r *registry.Repo) error {
 		r.Sync = nil
 		return nil
 	}
-	var sync registry.SyncConfig // fields that only the service sets are kept
+	var sync registry.SyncConfig // copies only some fields, because only the service sets the others
 	if r.Sync != nil {
 		sync = *r.Sync
 	}

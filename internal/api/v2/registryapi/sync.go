@@ -24,7 +24,7 @@ func (s *server) GetSync(ctx context.Context, r *pb.GetSyncRequest) (*pb.Sync, e
 func (s *server) ListSyncs(ctx context.Context, r *pb.ListSyncsRequest) (*pb.ListSyncsResponse, error) {
 	group, err := resource.ParseUID("group_uid", r.GetGroupUid())
 	if r.GetGroupUid() == "" && r.GetPageToken() != "" {
-		err = nil // the page token contains it
+		err = nil // the page token contains the UID of the group
 	}
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 const (
 	maxDocument   = 8 << 30
 	smallDocument = 1 << 20
-	maxDocumentID = 1024 // length of a name
+	maxDocumentID = 1024 // maximum length of a document's name
 )
 
 type importStream = grpc.BidiStreamingServer[pb.ImportAdvisoriesRequest, pb.ImportAdvisoriesResponse]
@@ -58,7 +58,7 @@ func firstMessageError(err error) error {
 type documents struct {
 	stream importStream
 	dir    string
-	done   int64 // bytes of the documents that were read
+	done   int64 // total size of the documents that were read, in bytes
 }
 
 // sendProgress sends the progress of the import to the client.
@@ -116,7 +116,8 @@ func (d *documents) one(
 		return fmt.Errorf("store a document: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := os.Remove(file.Name()); err != nil { // the system frees its space when the file is closed
+	// The file loses its name now. The system frees its space when it is closed.
+	if err := os.Remove(file.Name()); err != nil {
 		return fmt.Errorf("store a document: %w", err)
 	}
 	if err := d.receive(doc.GetSize(), file); err != nil {

@@ -23,7 +23,7 @@ type imageRequest interface {
 func imageOf(r imageRequest) (finding.Image, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if p, ok := r.(interface{ GetPageToken() string }); ok && r.GetRepoUid() == "" && p.GetPageToken() != "" {
-		repo, err = "", nil // the page token contains it
+		repo, err = "", nil // the page token contains the UID of the repo
 	}
 	return finding.Image{Repo: repo, Reference: r.GetReference(), Architecture: r.GetArchitecture()}, err
 }

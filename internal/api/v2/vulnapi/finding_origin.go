@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// Kinds of origins.
+// Kinds of origins of a package.
 const (
 	originIndex = "index"
 	originSBOM  = "sbom"

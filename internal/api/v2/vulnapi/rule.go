@@ -66,7 +66,7 @@ func (s *server) ListRules(ctx context.Context, r *pb.ListRulesRequest) (*pb.Lis
 
 func (s *server) CheckRule(ctx context.Context, r *pb.CheckRuleRequest) (*pb.CheckRuleResponse, error) {
 	uid, err := wire.OptionalUID("uid", r.GetUid())
-	if err == nil && uid == "" && r.GetPageToken() == "" { // a page token contains it
+	if err == nil && uid == "" && r.GetPageToken() == "" { // without a page token, the UID is required
 		err = fault.Field("uid", "is required")
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// Services do the work of the methods.
+// Services are the services that the methods call.
 type Services struct {
 	Advisory  *advisory.Service
 	Findings  *query.Service
@@ -42,7 +42,7 @@ type server struct {
 	advisoriespb.UnsafeAdvisoryFeedsServiceServer
 
 	Services
-	dir string // folder for temporary files; "" is the system's
+	dir string // folder for temporary files; "": the system's temporary folder
 }
 
 // Register adds the gRPC services to r. dir is the folder for documents
