@@ -49,8 +49,8 @@ type builder struct {
 	work   string // folder for temporary files
 }
 
-// binary returns the file of a program for a platform. It builds the file if it does not
-// exist. The program is static, and contains no path of this machine.
+// binary returns the path of a program for a platform. It builds the program if the file
+// does not exist. The program is static, and contains no path of this machine.
 func (b *builder) binary(ctx context.Context, p program, on platform) (string, error) {
 	name := p.name
 	if on.os == "windows" {

@@ -150,7 +150,7 @@ func configProfiles(a *noun.App) *cobra.Command {
 		Use: "use NAME", Short: "Use a profile from now on", Example: "  holdfast config profiles use default",
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			names, _ := settings.Profiles() // completion prints no errors
+			names, _ := settings.Profiles() // errors are ignored, because completion prints none
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {

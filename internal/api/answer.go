@@ -17,7 +17,7 @@ import (
 type answer struct {
 	message any
 	size    int    // in bytes
-	conn    Conn   // may be nil
+	conn    Conn   // connection of the client; may be nil
 	free    func() // called after the answer was sent or dropped; may be nil
 }
 

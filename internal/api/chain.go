@@ -341,7 +341,7 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 	case isServerError(f.Code):
 		level = slog.LevelError
 	case f.Code == fault.NotFound && k.rule.open && k.rule.read:
-		level = slog.LevelDebug // a client polls every second until the resource exists
+		level = slog.LevelDebug // at debug level, because a client may poll every second until the resource exists
 	}
 	c.record(ctx, level, k, f)
 	return statusOf(f, c.domain, trace.Reference(ctx, k.origin.id)).Err()

@@ -23,7 +23,7 @@ func newCompressor() *compressor {
 	n := runtime.GOMAXPROCS(0)
 	c := &compressor{make(chan *gzip.Writer, n)}
 	for range n {
-		c.writers <- nil // created on first use
+		c.writers <- nil // nil, because a writer is created on first use
 	}
 	return c
 }

@@ -32,7 +32,7 @@ type gateway struct {
 	realm   string
 	maxBody int64
 	routes  map[string]*runtime.ServeMux // by collection, because a mux tries its routes one after another
-	noRoute *runtime.ServeMux            // for paths without a collection
+	noRoute *runtime.ServeMux            // handles paths without a collection
 	local   *local
 	chain   *chain
 	encoder wire.Encoder

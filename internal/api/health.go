@@ -42,8 +42,8 @@ func (h healthServer) Check(
 	return resp, err
 }
 
-// Watch ends when the server starts to stop, because clients that watch would
-// otherwise keep it from stopping.
+// Watch sends the health of a service whenever it changes. It ends when the server starts
+// to stop, because clients that watch would otherwise keep the server from stopping.
 func (h healthServer) Watch(
 	r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse],
 ) error {

@@ -115,7 +115,7 @@ func jsonAsQuery(body []byte, d protoreflect.MessageDescriptor) (string, error) 
 	_, _ = dec.Token() // the opening brace of valid JSON
 	for dec.More() {
 		key, _ := dec.Token()
-		name, _ := key.(string) // a key is a string
+		name, _ := key.(string) // never fails, because a key is a string
 		var value json.RawMessage
 		_ = dec.Decode(&value)
 		var text string
@@ -148,7 +148,7 @@ func (b binding) bodyType() protoreflect.MessageDescriptor {
 
 // decodeInto reads a body into the field of a request that contains the body.
 func decodeInto(body []byte, b binding, in proto.Message) error {
-	if f := b.input.Fields().ByName(protoreflect.Name(b.body)); f != nil && f.IsList() { // a JSON array
+	if f := b.input.Fields().ByName(protoreflect.Name(b.body)); f != nil && f.IsList() { // the body is a JSON array
 		if len(body) == 0 {
 			return nil
 		}
@@ -305,7 +305,7 @@ func keyAt(body []byte, line, column int) string {
 		case json.Delim('}'), json.Delim(']'):
 			levels = levels[:len(levels)-1]
 			wantKey = levels[len(levels)-1].object
-		default: // a key or a value
+		default: // the token is a key or a value
 			wantKey = in.object && !wantKey
 		}
 	}

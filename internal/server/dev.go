@@ -98,7 +98,7 @@ func (s *Server) devAccount(
 		if a.Password, err = s.accounts.HashRandom(ctx, string(plain)); err == nil {
 			err = s.accounts.AddAccountFor(ctx, org, a, owner)
 		}
-		if errors.Is(err, fault.AlreadyExists) { // another replica has created it
+		if errors.Is(err, fault.AlreadyExists) { // another replica has created the account
 			err = nil
 		}
 	}
@@ -155,7 +155,7 @@ func (s *Server) devSecret(ctx context.Context, name string, fresh []byte) ([]by
 // host of base_url. Otherwise a web page whose name resolves to this machine could
 // get an owner's token from the test issuer (DNS rebinding).
 func (s *Server) requireOwnHost(next http.Handler) http.Handler {
-	base, _ := url.Parse(s.cfg.BaseURL) // the settings were checked
+	base, _ := url.Parse(s.cfg.BaseURL) // never fails, because the settings were checked
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != base.Host && !config.IsLoopback(r.Host) && !config.IsLoopback(r.Host+":80") {
 			writeFault(w, fault.New(fault.PermissionDenied,

@@ -19,7 +19,7 @@ const (
 	keepAnswers   = 10 * time.Second // time for which the results of these queries are cached
 )
 
-// openMetrics creates the counters and the collector of the states.
+// openMetrics creates the counters, and registers the collector states.
 func (s *Server) openMetrics() {
 	s.metrics = prometheus.NewRegistry()
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})

@@ -14,7 +14,7 @@ import (
 //
 // The policy belongs to a thread, and new threads inherit it.
 func YieldPriority() {
-	threads, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
+	threads, _ := filepath.Glob("/proc/self/task/*") // never fails, because the pattern is valid
 	for _, t := range threads {
 		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
 			idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}

@@ -38,7 +38,7 @@ type setup struct {
 
 // A setupCode is the record of a code in the database.
 type setupCode struct {
-	Digest  []byte    `json:"digest"` // SHA-256
+	Digest  []byte    `json:"digest"` // SHA-256 of the code
 	Expires time.Time `json:"expires"`
 }
 

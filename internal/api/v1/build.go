@@ -70,8 +70,8 @@ func (s registries) ListSyncStatuses(ctx context.Context, r *pb.ListSyncStatuses
 	return &pb.SyncStatusList{Items: items}, err
 }
 
-// settingsOf returns a function that returns the message of the settings that apply
-// to a group.
+// settingsOf returns a function that converts the settings that apply to a group to a
+// message.
 func settingsOf(group string) func(registry.Settings) *pb.RegistrySettings {
 	return func(s registry.Settings) *pb.RegistrySettings {
 		return &pb.RegistrySettings{RegistryId: group, UniqueTags: s.UniqueTags, EolGracePeriod: s.GracePeriod}

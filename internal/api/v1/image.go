@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
-// packageOf returns the message of a package in a document.
+// packageOf converts a package that a document lists to a message.
 func packageOf(p evidence.Package) *tenantpb.Package2 {
 	return &tenantpb.Package2{
 		Id: p.ID, Name: p.Name, Version: p.Version, License: p.License, Description: p.Description, Purl: p.PURL,
 	}
 }
 
-// graphOf returns the message of the components of an image.
+// graphOf converts the components of an image to a message.
 func graphOf(s evidence.SBOM) *tenantpb.ComponentGraph {
 	g := &tenantpb.ComponentGraph{}
 	for _, p := range s.Packages {
@@ -116,7 +116,7 @@ func (s registries) ListManifestMetadata(
 	return out, nil
 }
 
-// packagesOf returns the messages of the packages that have a package URL.
+// packagesOf converts the packages that have a package URL to messages.
 func packagesOf(packages []evidence.Package) []*registrypb.PkgMetadata {
 	var all []*registrypb.PkgMetadata
 	for _, p := range packages {

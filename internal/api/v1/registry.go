@@ -32,7 +32,7 @@ var (
 	readRepoWithTier = reader[*pb.Repo](registryapi.ReadRepo)
 )
 
-// repoOf returns the message of a repo without its readme.
+// repoOf converts a repo to a message, without the repo's readme.
 func repoOf(r registry.Repo) *pb.Repo {
 	p := repoWithTierOf(r)
 	p.CatalogTier = pb.CatalogTier_UNKNOWN
@@ -92,8 +92,8 @@ func (s registries) replace(ctx context.Context, uid resource.UID, p *pb.Repo) (
 	return s.withReadme(ctx, repo, p.GetReadme())
 }
 
-// withReadme sets the readme of a repo, which is a separate resource in later
-// versions, and returns the message of both.
+// withReadme sets the readme of a repo, which is a separate resource in later versions,
+// and returns the repo with its readme as a message.
 func (s registries) withReadme(ctx context.Context, repo registry.Repo, content string) (*pb.Repo, error) {
 	readme, err := s.registry.GetRepoReadme(ctx, repo.UID)
 	if errors.Is(err, fault.PermissionDenied) && content == "" { // the caller may write repos, but not read them

@@ -71,8 +71,7 @@ func bindingOf(b resource.BoundRole) *pb.RoleBinding {
 	return p
 }
 
-// boundOf returns the message of a binding with its identity, group and role, for
-// lists.
+// boundOf converts a binding to a message with its identity, group and role, for lists.
 func boundOf(b resource.BoundRole) *pb.RoleBindingList_Binding {
 	return &pb.RoleBindingList_Binding{
 		Id: string(b.UID), Identity: string(b.Identity), CreatedAt: wire.Time(b.CreateTime),

@@ -43,7 +43,7 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 	}, nil
 }
 
-// matchOf returns the message of a vulnerability in a package. A negligible vulnerability
+// matchOf converts a vulnerability in a package to a message. A negligible vulnerability
 // gets the severity low, because version 1 has no value for negligible.
 func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 	severity := tenantpb.VulnerabilityRecord_Severity(m.Severity)
@@ -88,7 +88,7 @@ func (s vulnerabilities) scan(ctx context.Context, repo resource.UID, digest str
 	return s.findings.Report(ctx, repo, digest, resource.ReportsList)
 }
 
-// scannerOf returns the message of the scanner of a report.
+// scannerOf converts the scanner that made a report to a message.
 func scannerOf(r metadata.Report) *registrypb.Scanner {
 	return &registrypb.Scanner{Name: scannerName(r.Scanner), Version: r.Version, DbBuildTime: wire.Time(r.DatabaseTime)}
 }
@@ -133,8 +133,8 @@ func (s vulnerabilities) ListVulnReports(
 	})}, nil
 }
 
-// vulnerabilitiesOf returns the message of each vulnerability with all affected
-// packages.
+// vulnerabilitiesOf returns one message for each vulnerability, with all packages that it
+// affects.
 func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 	var all []*registrypb.Vulnerability
 	known := map[string]*registrypb.Vulnerability{}

@@ -93,7 +93,7 @@ func auditFilter(r *pb.ListEntriesRequest) (f event.AuditFilter, err error) {
 	return f, bad.Err()
 }
 
-// entryOf returns the message of a change.
+// entryOf converts a change to an entry of the audit log.
 func (s *server) entryOf(e resource.Event) (*pb.Entry, error) {
 	p := &pb.Entry{
 		Id: e.ID, Time: wire.Time(e.Time), Type: s.cfg.Events.Type(e.Type), Subject: string(e.Subject),

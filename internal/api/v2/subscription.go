@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/events/event"
 )
 
-// SubscriptionOf returns the message of a subscription.
+// SubscriptionOf converts a subscription to a message.
 func SubscriptionOf(v resource.Subscription) *eventspb.Subscription {
 	return &eventspb.Subscription{Uid: string(v.UID), Sink: v.Sink, CreateTime: wire.Time(v.CreateTime)}
 }
@@ -54,7 +54,7 @@ func (s *server) DeleteSubscription(
 	return wire.Delete(ctx, "uid", r.GetUid(), s.events.DeleteSubscription)
 }
 
-// deliveryOf returns the message of an event that could not be delivered.
+// deliveryOf converts an event that could not be delivered to a message.
 func (s *server) deliveryOf(d resource.Delivery) *deliveriespb.Delivery {
 	e := d.Event
 	return &deliveriespb.Delivery{

@@ -58,7 +58,7 @@ func (c *Config) readFile(path string) []error {
 	}
 	var document yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(b))
-	if err := dec.Decode(&document); errors.Is(err, io.EOF) { // the file is empty
+	if err := dec.Decode(&document); errors.Is(err, io.EOF) { // EOF: the file is empty
 		return nil
 	} else if err != nil {
 		return []error{fmt.Errorf("%s: %w", path, err)}

@@ -89,7 +89,7 @@ func ExistingKey(cfg config.Config) (secret.Key, error) {
 func CheckKeyFile(ctx context.Context, cfg config.Config, db *store.DB) error {
 	path := cfg.KeyFile()
 	if _, err := os.Stat(path); cfg.EncryptionKey != "" || !errors.Is(err, fs.ErrNotExist) {
-		return nil // Key returns any other error
+		return nil // Key reports any other error
 	}
 	keys, err := iamdb.New(db).SigningKeys(ctx)
 	if err != nil || len(keys) == 0 {
@@ -132,7 +132,8 @@ func CheckSecrets(ctx context.Context, db *store.DB, key secret.Key) error {
 // WriteSecret writes a file that only its owner can read, atomically. move
 // moves the temporary file to its path.
 func WriteSecret(path string, content []byte, move func(from, to string) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	// CreateTemp creates files with the mode 0600.
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}

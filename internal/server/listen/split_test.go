@@ -316,7 +316,7 @@ func TestSniffedConnectionHasNoDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // simulated by synctest
+		time.Sleep(time.Minute) // passes immediately, because synctest has a fake clock
 		go func() { _, _ = io.WriteString(client, " /") }()
 		got := make([]byte, 5)
 		if _, err := io.ReadFull(sniffed, got); err != nil || string(got) != "GET /" {

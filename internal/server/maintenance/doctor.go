@@ -41,7 +41,7 @@ const (
 	replicaGone           = 10 * time.Second // time without a heartbeat after which a replica counts as stopped
 	sampledBlobs          = 20
 	maxSampled            = 64 << 20 // largest blob that is read completely, in bytes
-	namedIssuers          = 5        // issuers that a warning names
+	namedIssuers          = 5        // maximum number of issuers that a warning names
 	askServer, askStorage = 5 * time.Second, time.Minute
 )
 

@@ -78,8 +78,8 @@ func checkStopped(ctx context.Context, cfg config.Config) error {
 	}
 	defer db.Close()
 	v, err := health.Inspect(ctx, db)
-	// SQLite locks its file, so Open fails while a server runs. PostgreSQL needs the check
-	// below.
+	// SQLite locks its file, so the caller cannot open the database while a server runs.
+	// PostgreSQL needs the check below.
 	if err != nil || !db.Replicated() {
 		return err
 	}

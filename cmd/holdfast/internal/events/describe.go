@@ -97,7 +97,7 @@ func bound(state *structpb.Struct) (identity, role string) {
 		cmp.Or(text(state, "role", "uid"), text(state, "roleUid"))
 }
 
-// items returns the states of a change of several resources.
+// items returns the state of each resource, if a change affects several resources.
 func items(state *structpb.Struct) (states []*structpb.Struct) {
 	for _, v := range state.GetFields()["items"].GetListValue().GetValues() {
 		if s := v.GetStructValue(); s != nil {

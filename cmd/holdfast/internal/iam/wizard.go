@@ -99,7 +99,7 @@ func (w *wizard) missing() (flags []string) {
 
 func (w *wizard) given(flag string) bool { return w.cmd.Flags().Changed(flag) }
 
-// introduce prints the steps at the provider.
+// introduce prints the steps that the person has to take at the identity provider.
 func (w *wizard) introduce(ctx context.Context) error {
 	redirect, err := w.RedirectAddress(ctx)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	findingspb "github.com/holdfast-dev/holdfast/gen/findings/v1"
 )
 
-// blastStages are the names of the stages on the command line and in the output, in
-// order.
+// blastStages are the names of the stages of a blast radius, on the command line and in
+// the output, in order.
 var blastStages = []struct{ word, title string }{
 	{"packages", "packages"}, {"images", "images"}, {"tags", "tags"}, {"running", "running"},
 	{"pulled", "have pulled"}, {"can-pull", "can pull"}, {"can-push", "can push"}, {"owners", "owners"},
 }
 
-// blastItems returns the Noun for the items of a stage.
+// blastItems returns the Noun for the items of a stage of a blast radius.
 func blastItems() noun.Noun {
 	return noun.Noun{
 		Area: "findings", Use: "results", One: "result", Message: noun.MessageOf(&findingspb.BlastItem{}),
@@ -122,7 +122,7 @@ func stageWords() (words []string) {
 	return words
 }
 
-// showBlast prints the first items of every stage.
+// showBlast prints the first items of every stage of a blast radius.
 func showBlast(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageRequest) error {
 	m, err := signin.Call(ctx, findingspb.NewBlastServiceClient(a).GetBlast, &findingspb.GetBlastRequest{
 		AdvisoryId: req.GetAdvisoryId(), Purl: req.GetPurl(), Range: req.GetRange(), GroupUid: req.GetGroupUid(),

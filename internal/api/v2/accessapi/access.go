@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// grantOf returns the message of a binding that grants access.
+// grantOf converts a binding that grants access to a message.
 func grantOf(b resource.BoundRole) *accesspb.Grant {
 	p := boundRoleOf(b)
 	return &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime,

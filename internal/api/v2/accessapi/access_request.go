@@ -44,8 +44,8 @@ func readLength(bad *wire.Problems, field string, d *durationpb.Duration) time.D
 	return d.AsDuration()
 }
 
-// accessRequestRecordOf returns the message of a request for an event, with the state
-// that the request had at the time of the event.
+// accessRequestRecordOf converts an access request to the message in an event. The
+// message has the state that the request had at the time of the event.
 func accessRequestRecordOf(r resource.AccessRequest) *pb.AccessRequest {
 	return &pb.AccessRequest{
 		Uid: string(r.UID), RoleUid: string(r.Role), Duration: durationpb.New(r.Duration), Reason: r.Reason,

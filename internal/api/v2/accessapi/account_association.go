@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// AssociationOf returns the message of an association.
+// AssociationOf converts an association to a message.
 func AssociationOf(a resource.AccountAssociation) *pb.AccountAssociation {
 	p := &pb.AccountAssociation{
 		Uid: string(a.UID), Name: a.Name, Description: a.Description, Github: githubOf(a.GitHub),

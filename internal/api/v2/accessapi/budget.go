@@ -20,7 +20,7 @@ func limitsOf(p *pb.Budget) map[resource.Metric]**int64 {
 	}
 }
 
-// budgetOf returns the message of a budget, without its usage.
+// budgetOf converts a budget to a message, without its usage.
 func budgetOf(b resource.Budget) *pb.Budget {
 	p := &pb.Budget{Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime), UpdateTime: wire.Time(b.UpdateTime)}
 	for m, field := range limitsOf(p) {

@@ -69,7 +69,8 @@ func inviteEvent(e resource.Event) (proto.Message, error) {
 	return &iampb.GroupInvite{Uid: string(i.UID), ExpirationTime: wire.Time(i.ExpirationTime)}, err
 }
 
-// bindingOf returns the message of a binding for an event, which contains only UIDs.
+// bindingOf converts a binding to the message in an event. The message contains only
+// UIDs.
 func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 	return &iampb.RoleBinding{
 		Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime),
@@ -97,7 +98,7 @@ func activityOf(a resource.Activity) *signinpb.Activity {
 	}
 }
 
-// registered is the record in the outbox of a person who joined a group.
+// registered is the outbox record about a person who joined a group.
 type registered struct {
 	Identity string `json:"identity"`
 	Group    string `json:"group"`

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// MappingOf returns the message of a mapping.
+// MappingOf converts a mapping to a message.
 func MappingOf(m resource.ExternalGroupRoleMapping) *pb.ExternalGroupRoleMapping {
 	return &pb.ExternalGroupRoleMapping{
 		Uid: string(m.UID), IdentityProviderUid: string(m.Provider()), ExternalGroupId: m.ExternalGroup,

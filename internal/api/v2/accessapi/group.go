@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// GroupOf returns the message of a group. The message has no limits, and its state is
+// GroupOf converts a group to a message. The message has no limits, and its state is
 // always ready, because organizations of this service have no stages of set-up.
 func GroupOf(g resource.Group) *pb.Group {
 	return &pb.Group{

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// InviteOf returns the message of an invite. Only a new invite has a code.
+// InviteOf converts an invite to a message. Only a new invite has a code.
 func InviteOf(i resource.GroupInvite) *pb.GroupInvite {
 	p := &pb.GroupInvite{
 		Uid: string(i.UID), RoleUid: string(i.Role), Email: i.Email, SingleUse: i.SingleUse, Code: i.Code, KeyId: i.KeyID,

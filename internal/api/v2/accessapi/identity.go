@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// IdentityOf returns the message of an identity.
+// IdentityOf converts an identity to a message.
 func IdentityOf(i resource.Identity) *pb.Identity {
 	p := &pb.Identity{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, Email: i.Email, EmailUnverified: i.EmailUnverified,
@@ -201,7 +201,7 @@ func metadataFields(m *pb.IdentityMetadata, f func(m protoreflect.Message, field
 	}
 }
 
-// MetadataOf returns the message of the metadata that a person has given.
+// MetadataOf converts the metadata that a person has given to a message.
 func MetadataOf(i resource.Identity) *pb.IdentityMetadata {
 	p := &pb.IdentityMetadata{Uid: string(i.UID), Name: i.Name, Company: i.Company}
 	metadataFields(p, func(m protoreflect.Message, field protoreflect.FieldDescriptor) {

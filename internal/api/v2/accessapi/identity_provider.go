@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// ProviderOf returns the message of a provider, without its secret and without SCIM,
-// which this service does not support.
+// ProviderOf converts a provider to a message, without its secret and without SCIM, which
+// this service does not support.
 func ProviderOf(i resource.IdentityProvider) *pb.IdentityProvider {
 	p := &pb.IdentityProvider{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, DefaultRole: string(i.DefaultRole),

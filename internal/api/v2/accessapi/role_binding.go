@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// boundRoleOf returns the message of a binding with its identity, group and role.
-// Answers do not have the two UIDs that clients send.
+// boundRoleOf converts a binding to a message with its identity, group and role. Answers
+// do not have the two UIDs that clients send.
 func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 	return &pb.RoleBinding{
 		Uid:      string(b.UID),
@@ -27,7 +27,8 @@ func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 	}
 }
 
-// boundIdentityOf returns the message of an identity that another resource refers to.
+// boundIdentityOf returns the message that describes an identity inside the message of
+// another resource.
 func boundIdentityOf(i resource.IdentityInfo) *pb.RoleBindingIdentity {
 	return &pb.RoleBindingIdentity{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, Subject: i.Subject, Issuer: i.Issuer, Email: i.Email,
@@ -35,7 +36,8 @@ func boundIdentityOf(i resource.IdentityInfo) *pb.RoleBindingIdentity {
 	}
 }
 
-// boundGroupOf returns the message of a group that another resource refers to.
+// boundGroupOf returns the message that describes a group inside the message of another
+// resource.
 func boundGroupOf(g resource.Info) *pb.RoleBindingGroup {
 	return &pb.RoleBindingGroup{Uid: string(g.UID), Name: g.Name, Description: g.Description,
 		DisplayName: wire.Optional(g.DisplayName)}
@@ -65,7 +67,7 @@ func readBinding(prefix string, p *pb.RoleBinding, b *resource.RoleBinding) erro
 // readSingle reads a binding that is not part of a batch.
 func readSingle(p *pb.RoleBinding, b *resource.RoleBinding) error { return readBinding("", p, b) }
 
-// uidsOf returns the message of a binding with only the fields that clients may set.
+// uidsOf converts a binding to a message that has only the fields that clients may set.
 func uidsOf(b resource.RoleBinding) *pb.RoleBinding {
 	return &pb.RoleBinding{
 		IdentityUid: string(b.Identity), RoleUid: string(b.Role), Reason: wire.Optional(b.Reason),

@@ -49,8 +49,8 @@ func (s *server) Simulate(ctx context.Context, r *accesspb.SimulateRequest) (*ac
 	return consequencesOf(got), nil
 }
 
-// inChange returns the error of the change with index i. The fields of the error get
-// the path of the change.
+// inChange returns the error of the change with index i. It puts the path of the change
+// before the fields that the error names.
 func inChange(i int, err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Fields) == 0 {
@@ -64,7 +64,7 @@ func inChange(i int, err error) error {
 	return &nested
 }
 
-// apply calls the method of a change.
+// apply calls the API method that makes a change.
 func (s *server) apply(ctx context.Context, c *accesspb.SimulatedChange) (err error) {
 	switch c := c.GetChange().(type) {
 	case *accesspb.SimulatedChange_CreateRoleBinding:
@@ -93,8 +93,8 @@ func (s *server) apply(ctx context.Context, c *accesspb.SimulatedChange) (err er
 	return err
 }
 
-// applyToIdentities calls the method of a change to an identity, or to a resource by
-// which identities join or sign in.
+// applyToIdentities calls the API method that changes an identity, or a resource by which
+// identities join or sign in.
 func (s *server) applyToIdentities(ctx context.Context, change any) (err error) {
 	switch c := change.(type) {
 	case *accesspb.SimulatedChange_CreateIdentity:

@@ -34,7 +34,7 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 	},
 }
 
-// DeploymentOf returns the message of a deployment, which only version 1 has.
+// DeploymentOf converts a deployment to a message. Only version 1 has deployments.
 func DeploymentOf(d registry.Deployment) *registryv1pb.Deployment {
 	return &registryv1pb.Deployment{Id: string(d.UID),
 		Charts: wire.Convert(d.Charts, func(c registry.HelmChart) *registryv1pb.HelmChart {

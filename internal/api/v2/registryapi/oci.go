@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
-// settingsOf returns a function that returns the message of the settings that apply
-// to a group. They may belong to a group above it.
+// settingsOf returns a function that converts the settings that apply to a group to a
+// message. The settings may belong to a parent group.
 func settingsOf(group resource.UID) func(registry.Settings) *pb.Settings {
 	return func(s registry.Settings) *pb.Settings {
 		return &pb.Settings{
@@ -131,7 +131,7 @@ func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest
 	}, err
 }
 
-// pullOf returns the message of a pull or a push.
+// pullOf converts a pull or a push to a message.
 func pullOf(p metadata.NamedPull) *pb.Pull {
 	direction := pb.Direction_DIRECTION_PULL
 	if p.Push {

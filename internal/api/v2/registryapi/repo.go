@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// RepoOf returns the message of a repo.
+// RepoOf converts a repo to a message.
 func RepoOf(r registry.Repo) *pb.Repo {
 	p := &pb.Repo{
 		Uid: string(r.UID), Name: r.Name, Description: r.Description, CatalogTier: pb.CatalogTier(r.Tier),

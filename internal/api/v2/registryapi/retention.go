@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/metadata"
 )
 
-// retentionOf returns a function that returns the message of the rules that apply to
-// a place. They may belong to a group above it.
+// retentionOf returns a function that converts the rules that apply to a group or a repo
+// to a message. The rules may belong to a parent group.
 func retentionOf(place resource.UID) func(registry.Retention) *pb.Retention {
 	return func(r registry.Retention) *pb.Retention {
 		return &pb.Retention{
@@ -85,7 +85,7 @@ func (s *server) RunRetention(ctx context.Context, r *pb.RunRetentionRequest) (*
 	return wire.Get(ctx, "uid", r.GetUid(), run, planOf)
 }
 
-// appliedOf returns the body of the event about a run.
+// appliedOf returns the body of the event about a retention run.
 func appliedOf(r registry.RetentionRun) *pb.RetentionPlan {
 	m := &pb.RetentionPlan{RepoUid: string(r.Repo), SourceUid: string(r.Rules), Tags: int64(r.Tags), Bytes: r.Bytes}
 	for _, digest := range r.Images {

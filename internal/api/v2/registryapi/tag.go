@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// TagOf returns the message of a tag.
+// TagOf converts a tag to a message.
 func TagOf(t registry.Tag) *pb.Tag {
 	return &pb.Tag{
 		Uid: string(t.UID), Name: t.Name, Digest: t.Digest, UpdateTime: wire.Time(t.UpdateTime),

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// upstreamOf returns the message of an upstream, without its credentials.
+// upstreamOf converts an upstream to a message, without its credentials.
 func upstreamOf(u registry.Upstream) *pb.Upstream {
 	return &pb.Upstream{
 		Uid: string(u.UID), Name: u.Name, Address: u.Address, Realm: u.Realm, FreshFor: durationpb.New(u.FreshFor),
@@ -24,8 +24,8 @@ func upstreamOf(u registry.Upstream) *pb.Upstream {
 	}
 }
 
-// seenUpstreamOf returns the message of an upstream with the result of its last
-// request.
+// seenUpstreamOf converts an upstream to a message that also has the result of the last
+// request to the upstream.
 func (s *server) seenUpstreamOf(u registry.Upstream) *pb.Upstream {
 	p := upstreamOf(u)
 	if f, ok := s.Registry.UpstreamFailure(u); ok {

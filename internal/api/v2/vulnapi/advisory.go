@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// AdvisoryOf returns the message of an advisory after its latest event.
+// AdvisoryOf converts an advisory to a message. The message has the state after the
+// latest event.
 func AdvisoryOf(a vuln.Advisory) *pb.Advisory {
 	a = a.Current()
 	p := &pb.Advisory{
@@ -103,7 +104,7 @@ func readAffected(a *pb.Affected) vuln.Affected {
 	}
 }
 
-// AdvisoryEventOf returns the message of an event.
+// AdvisoryEventOf converts an event of an advisory to a message.
 func AdvisoryEventOf(e vuln.AdvisoryEvent) *pb.AdvisoryEvent {
 	p := &pb.AdvisoryEvent{
 		Uid: string(e.UID), CreateTime: wire.Time(e.CreateTime), Findings: e.Findings, Author: e.Author, Reviewer: e.Reviewer,

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// feedOf returns the message of a feed.
+// feedOf converts a feed to a message.
 func feedOf(f vuln.AdvisoryFeed) *pb.AdvisoryFeed {
 	p := &pb.AdvisoryFeed{
 		Uid: string(f.UID), Name: f.Name, Address: f.Address, Interval: durationpb.New(f.Interval), Paused: f.Paused,

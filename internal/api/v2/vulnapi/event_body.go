@@ -44,7 +44,7 @@ var EventBodies = map[resource.EventType]wire.EventBody{
 
 func advisoryRecordOf(r vuln.AdvisoryRecord) *vulnpb.Advisory { return AdvisoryOf(r.Restore()) }
 
-// imported is the record of an import in the outbox.
+// imported is the outbox record about an import.
 type imported struct {
 	vuln.ImportResult
 	Source string `json:"source"`

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 )
 
-// exceptionRecordOf returns the message of an exception for an event, without its
-// state, which depends on the time at which the event is read.
+// exceptionRecordOf converts an exception to the message in an event. The message has no
+// state, because the state depends on the time at which the event is read.
 func exceptionRecordOf(e vuln.Exception) *pb.Exception {
 	return &pb.Exception{
 		Uid: string(e.UID), TargetUid: string(e.Target), TagPattern: e.TagPattern, Digest: e.Digest,

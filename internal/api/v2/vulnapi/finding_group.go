@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// groupFindingOf returns the message of a finding of a group, which affects several
-// images.
+// groupFindingOf converts a finding that affects several images of a group to a message.
 func groupFindingOf(v query.GroupFinding) *pb.Finding {
 	out := findingOf(v.Finding)
 	out.Origin = ""
