@@ -94,8 +94,8 @@ func sqlUses(t *testing.T, tables map[string]string) (uses []use) {
 	return uses
 }
 
-// sqlText returns the text of a string literal, or of a concatenation of strings, in
-// which "?" replaces parts that are not literals.
+// sqlText returns the text of a string literal, or of several strings that are joined by
+// +. A part that is not a literal becomes "?".
 func sqlText(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -103,7 +103,8 @@ func githubToken(ctx context.Context, getenv func(string) string, p purpose) (st
 	return answer.Value, err
 }
 
-// askJSON sends a request and decodes the JSON answer. Errors quote neither of them.
+// askJSON sends a request and decodes the JSON answer. Errors quote neither the request
+// nor the answer.
 func askJSON(req *http.Request, answer any) error {
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)

@@ -1,5 +1,5 @@
-// Package deploy_test checks that the files for operators fit the server of this tree. It
-// builds holdfastd and holdfast once, and runs them.
+// Package deploy_test checks that the files for operators work with the server in this
+// repository. It builds holdfastd and holdfast once, and runs them.
 package deploy_test
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// An artifact is a manifest of one document, in the form of the OCI image specification
-// 1.1: its config is empty, and its artifact type says what the document is.
+// An artifact is a manifest with one document, as the OCI image specification 1.1 defines
+// it. Its config is empty, and its artifact type is the type of the document.
 type artifact struct {
 	manifest []byte
 	document v1.Layer

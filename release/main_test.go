@@ -17,8 +17,8 @@ import (
 var everyPlatform = flag.Bool("every-platform", false,
 	"build for every platform, and the second time without the cache")
 
-// made is a release of the sources that contain this folder. files has the files that the
-// command dist writes, and image has the OCI layout.
+// made is a release of the sources that contain this folder. files is the folder with the
+// files that the command dist writes. image is the folder with the OCI layout.
 type made struct {
 	*builder
 	files, image string
@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// here is the platform that tests build for, because they run the programs.
+// here is the platform that tests build for. It is the platform of this machine, because
+// the tests run the programs.
 var here = platform{"linux", runtime.GOARCH}
 
 // release makes a release once, for all tests.

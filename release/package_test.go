@@ -195,7 +195,7 @@ func TestUnit(t *testing.T) {
 }
 
 func TestPackageVersions(t *testing.T) {
-	tests := map[string]string{ // versions as dpkg and rpm write and sort them
+	tests := map[string]string{ // the version, prerelease and metadata in packages, by version
 		"v1.2.3":           "1.2.3",
 		"v1.2.3-rc.1":      "1.2.3 rc.1",
 		"v1.2.3-0.20-ab":   "1.2.3 0.20.ab",

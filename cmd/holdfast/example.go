@@ -126,8 +126,8 @@ var examples = map[string]string{
 }
 
 // addExamples sets the examples of cmd and its subcommands if they have none of their
-// own. It also replaces an example that does not contain the command's path, as in an
-// alias that people know from other programs.
+// own. It also replaces an example that does not contain the command's path, such as the
+// example of an alias, which people know from other programs.
 func addExamples(cmd *cobra.Command) {
 	path := strings.TrimPrefix(cmd.CommandPath(), "holdfast ")
 	if text, ok := examples[path]; ok && (cmd.Example == "" || !strings.Contains(cmd.Example, cmd.CommandPath())) {

@@ -92,7 +92,7 @@ func (a *API) ReportNotServing() {
 	}
 }
 
-// EndWatches ends the calls that watch, because they last until the server stops.
+// EndWatches ends the calls that watch. Otherwise they would last until the server stops.
 func (a *API) EndWatches() { a.drain() }
 
 // HTTP returns the handler of the JSON API, its downloads and /openapi.json. The

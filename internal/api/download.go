@@ -102,8 +102,8 @@ func (a *API) exportOverHTTP(
 	return a.advisory.Export(ctx, vulnapi.AdvisoryFilter(in), to, format.Options{Zip: zip}, w)
 }
 
-// secdbOverHTTP writes the advisories of the packages of a group and of the groups
-// below it, in the format that distributions publish for scanners.
+// secdbOverHTTP writes the advisories about packages in a group and its subgroups, in the
+// format that distributions publish for scanners.
 func (a *API) secdbOverHTTP(
 	ctx context.Context, _ *http.Request, params map[string]string, h http.Header, w io.Writer,
 ) error {

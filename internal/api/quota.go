@@ -55,9 +55,9 @@ const (
 	maxWatchingByAddress = 512
 
 	// Limits of the answers that clients have not read yet, in bytes. An answer
-	// below smallAnswer is not counted. Every answer to an anonymous caller is
-	// counted with at least anonymousAnswer bytes, because grpc-go keeps the call
-	// in memory with it.
+	// below smallAnswer is not counted. Every answer to an anonymous caller counts
+	// as at least anonymousAnswer bytes, because grpc-go keeps the call in memory
+	// until the answer is read.
 	smallAnswer        = 4 << 10
 	anonymousAnswer    = 8 << 10
 	maxUnsent          = 32 << 20
@@ -95,7 +95,7 @@ func (q *quota) acquire(holder string, n int64) bool {
 	return true
 }
 
-// release returns n units of a holder.
+// release gives back n units that a holder has acquired.
 func (q *quota) release(holder string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +127,7 @@ func (q callQuota) acquire(k *call, n int64) bool {
 	return true
 }
 
-// release returns n units of the caller of k.
+// release gives back n units that the caller of k has acquired.
 func (q callQuota) release(k *call, n int64) {
 	if k.anonymous() {
 		q.anonymous.release(k.network, n)

@@ -254,8 +254,8 @@ func asHTTP(t *testing.T, m protoreflect.MethodDescriptor, in proto.Message) (re
 	return verb + " " + path + "?" + query.Encode(), body
 }
 
-// everything returns the state that a change could affect: the newest item of each list
-// and its length.
+// everything returns the state that a change could affect: the newest items of each list,
+// the number of events, the revision of the database, and the owner's company.
 func (w *world) everything(t *testing.T) map[string]any {
 	t.Helper()
 	all := map[string]any{

@@ -80,8 +80,8 @@ func isForm(r *http.Request) bool {
 	return r.Method == http.MethodPost && err == nil && media == "application/x-www-form-urlencoded"
 }
 
-// takesJSON reports whether a request to the token service may have its parameters
-// in JSON, as older clients send them. The body is not read if there is a query.
+// takesJSON reports whether a request to the token service may have its parameters in
+// JSON, as older clients send them. If the request has a query, the body is not read.
 func (b binding) takesJSON(r *http.Request) bool {
 	return b.exchange && r.Method == http.MethodPost && r.URL.RawQuery == ""
 }
@@ -137,8 +137,8 @@ func jsonAsQuery(body []byte, d protoreflect.MessageDescriptor) (string, error) 
 	return query.Encode(), nil
 }
 
-// bodyType returns the type of the body of a binding, or of its items if it is a
-// list.
+// bodyType returns the type of a binding's body. If the body is a list, it returns the
+// type of the items.
 func (b binding) bodyType() protoreflect.MessageDescriptor {
 	if b.body == "*" {
 		return b.input

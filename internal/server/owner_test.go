@@ -114,7 +114,7 @@ func TestOwnersRecover(t *testing.T) {
 			made++
 		}
 	}
-	if made != 3 { // one by the second start and two by the command
+	if made != 3 { // the second start made one link, and the command made two
 		t.Errorf("the audit log has %d links of the operator", made)
 	}
 }

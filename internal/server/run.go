@@ -49,7 +49,8 @@ func findCommand(words []string) (path string, args []string, ok bool) {
 	return "", nil, false
 }
 
-// commandFlags are the flags that belong to one command, and whether they have a value.
+// commandFlags lists the flags that belong to one command, and whether each flag has a
+// value.
 var commandFlags = []struct {
 	command, name string
 	value         bool

@@ -333,7 +333,7 @@ func (s *Server) drain(ctx context.Context, split *listen.Splitter, servers []se
 	s.draining.Store(true)
 	s.api.ReportNotServing()
 	s.log.Info("shutting down", "delay", s.cfg.ShutdownDelay.String(), "grace", s.cfg.ShutdownGrace.String())
-	time.Sleep(s.cfg.ShutdownDelay) // meanwhile, a second signal kills the process
+	time.Sleep(s.cfg.ShutdownDelay) // a second signal during the delay kills the process
 	s.log.Info("closing the port")
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
 	defer cancel()

@@ -32,7 +32,7 @@ const (
 // was printed at the start.
 type setup struct {
 	s     *Server
-	mu    sync.Mutex // serializes attempts, so that tries counts them
+	mu    sync.Mutex // serializes attempts, so that tries counts every attempt
 	tries rateLimit
 }
 

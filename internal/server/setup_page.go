@@ -132,7 +132,7 @@ func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 }
 
 // signIn signs the owner in with the browser that has set up the server, if the
-// pages for people are at the same host. It reports whether it did.
+// pages for people are at the same host. It reports whether the owner is signed in.
 func (u *setup) signIn(w http.ResponseWriter, r *http.Request, a resource.Account) bool {
 	base, auth := hostOf(u.s.cfg.BaseURL), hostOf(u.s.cfg.AuthURL)
 	if a.UID == "" || base != auth {

@@ -125,7 +125,7 @@ type view struct {
 	Types      []kind
 	Style      template.CSS
 	Query      string // text that was searched for
-	All, Found int    // numbers of all calls and types, and of those that the search has found
+	All, Found int    // number of all calls and types, and number of search results
 	More       bool   // whether some results are not shown
 }
 

@@ -23,8 +23,8 @@ func reader[M proto.Message, T any, N proto.Message](read func(N, *T) error) fun
 	}
 }
 
-// renamed are pairs of the name of a field in version 1 and its name in later
-// versions. translate uses them in both directions.
+// renamed are fields that later versions have renamed. Each pair has the name in version
+// 1 and the name in later versions. translate uses the pairs in both directions.
 var renamed = [][2]protoreflect.Name{
 	{"id", "uid"}, {"group", "uid"}, {"static", "static_keys"}, {"status", "review_state"},
 	{"company_name", "company"}, {"created_at", "create_time"}, {"timestamp", "create_time"},

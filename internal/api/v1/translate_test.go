@@ -22,7 +22,7 @@ import (
 var notTranslated = []protoreflect.FullName{
 	"holdfast.iam.v1.Role.capabilities",                                    // names; numbers in later versions
 	"holdfast.registry.v1.Repo.readme",                                     // a resource of its own in later versions
-	"holdfast.registry.v1.SyncConfig.sync_apks",                            // deprecated, so it is ignored
+	"holdfast.registry.v1.SyncConfig.sync_apks",                            // deprecated
 	"holdfast.registry.v1.Repo.custom_overlay",                             // refused, whatever its value is
 	"holdfast.vulnerabilities.v1.AdvisoryEvent.component_location_changed", // refused
 	"holdfast.vulnerabilities.v1.AdvisoryFilter.page_size",                 // 64 bits, unlike in later versions

@@ -53,8 +53,8 @@ func eventTypes(t *testing.T) (all []resource.EventType) {
 	return all
 }
 
-// An occurrence has the states of an event in the outbox, with secrets in all fields
-// that can contain them, and the name of the message in its body.
+// An occurrence describes an event: its states in the outbox, with secrets in all fields
+// that can contain secrets, and the name of the message that its body should be.
 type occurrence struct {
 	before, after any
 	message       protoreflect.FullName // name of the message in the body; "" if the event has no body

@@ -8,7 +8,7 @@ import (
 )
 
 // isLocalHost reports whether a host can only be this machine. Names below .localhost
-// are (RFC 6761), and nobody can register a name below .test.
+// always are this machine (RFC 6761), and nobody can register a name below .test.
 func isLocalHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") ||

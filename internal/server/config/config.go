@@ -1,5 +1,6 @@
-// Package config has the settings of the server: how they are read from flags, the
-// environment and a file, how they are checked, and what they say about each part.
+// Package config has the settings of the server. It reads them from flags, the
+// environment and a file, checks them, and derives from them the configuration of each
+// part of the server.
 package config
 
 import (

@@ -214,9 +214,9 @@ func readEnviron(environ []string) (map[string]string, []error) {
 	return given, errs
 }
 
-// readEnvFile adds the settings in a file of variables to given, unless given has
-// them already. It sets other variables in the process, unless they are set. Its
-// errors do not quote the file, because the file contains secrets.
+// readEnvFile reads a file of variables. It adds the settings in it to given, unless
+// given already has them. It sets the other variables in the process, unless they are
+// already set. Its errors do not quote the file, because the file contains secrets.
 func readEnvFile(path string, given map[string]string) []error {
 	b, err := os.ReadFile(path)
 	if err != nil {

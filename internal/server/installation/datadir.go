@@ -42,17 +42,16 @@ func Require(ctx context.Context, cfg config.Config) error {
 	return err
 }
 
-// Permissions of the files of a server, which include its keys and the content of
-// its users.
+// Permissions of the server's files, which contain its keys and the content of its users.
 const (
 	privateFolder fs.FileMode = 0o700
 	privateFile   fs.FileMode = 0o600
 )
 
-// MakeDataDir creates the data folder, unless no file is stored in it. It removes
-// the permissions of other users on the folder and its files, including files that
-// it did not create. It does not change the permissions of single blobs, because
-// other users cannot reach them in their folder.
+// MakeDataDir creates the data folder, unless the settings store nothing in it. It
+// removes the permissions of other users on the folder and its files, including files
+// that it did not create. It does not change the permissions of single blobs, because
+// other users cannot enter their folder.
 func MakeDataDir(cfg config.Config, log *slog.Logger) error {
 	if !cfg.OnPostgres() || cfg.EncryptionKey == "" || cfg.Dev {
 		if err := os.MkdirAll(cfg.DataDir, privateFolder); err != nil {

@@ -46,7 +46,8 @@ func (p peerAddr) Close() error { return p.conn.Close() }
 // first, f is not called.
 func (p peerAddr) AfterClose(f func()) func() bool { return context.AfterFunc(p.conn.open, f) }
 
-// A writeDeadline extends the deadline of writes while they make progress.
+// A writeDeadline extends the deadline of a connection's writes as long as they make
+// progress.
 type writeDeadline struct {
 	mu    sync.Mutex
 	until time.Time // current deadline; zero if it was not set by extend

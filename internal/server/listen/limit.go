@@ -47,7 +47,7 @@ func (c *AddrCounter) Acquire(from string) (n int, ok bool) {
 	return c.counts[from], true
 }
 
-// Release returns a unit of an address.
+// Release gives back a unit that an address has acquired.
 func (c *AddrCounter) Release(from string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,9 +118,9 @@ type limitedConn struct {
 	closed bool
 }
 
-// acquireHTTP2 counts conn, which may use TLS, as HTTP/2. ok reports whether its
-// address may have one more HTTP/2 connection, and crowded whether the address has
-// more than uncrowdedConns of them.
+// acquireHTTP2 counts conn, which may use TLS, as an HTTP/2 connection. ok reports
+// whether its address may have one more HTTP/2 connection. crowded reports whether the
+// address has more than uncrowdedConns HTTP/2 connections.
 func acquireHTTP2(conn net.Conn) (crowded, ok bool) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

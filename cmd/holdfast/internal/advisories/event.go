@@ -97,7 +97,7 @@ func writeEvent(
 	}, m.Interface())
 }
 
-// eventTypes returns the fields of the oneof of event types.
+// eventTypes returns the fields in the oneof that has one field for each event type.
 func eventTypes() protoreflect.FieldDescriptors {
 	return noun.MessageOf(&vulnpb.AdvisoryEvent{}).Oneofs().ByName("type").Fields()
 }

@@ -179,8 +179,9 @@ func status(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// checkSession asks the server whether the token of a status is valid. It does nothing
-// for an identity that every command assumes anew.
+// checkSession asks the server whether the token of a status is valid. It does nothing if
+// no token is stored, because every command assumes the identity again, or if the token
+// has expired and is not renewed.
 func checkSession(ctx context.Context, a *noun.App, st *signin.Status) {
 	if st.Kept == signin.KeptNowhere || st.Expired && st.Renews == "" {
 		return

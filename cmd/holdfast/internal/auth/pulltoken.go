@@ -42,7 +42,8 @@ func pullTokensCommand(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// A pullToken is printed once, when it is created.
+// A pullToken is the output of the command that creates a pull token. The token is printed
+// only once.
 type pullToken struct {
 	Registry string `json:"registry"`
 	Username string `json:"username"`
@@ -145,7 +146,7 @@ func createPuller(
 	return "", err
 }
 
-// undoPuller deletes an identity whose password nobody has seen.
+// undoPuller deletes an identity that was created, but whose password was never printed.
 func undoPuller(ctx context.Context, a *noun.App, uid string) {
 	req := &iampb.DeleteIdentityRequest{Uid: uid}
 	_, err := signin.Call(context.WithoutCancel(ctx), iampb.NewIdentitiesServiceClient(a).DeleteIdentity, req)

@@ -47,8 +47,8 @@ func accountAssociations() noun.Noun {
 	}
 }
 
-// serviceBindingsPath returns the path of the bindings of service principals. In the API,
-// the field that contains them has the name of another product.
+// serviceBindingsPath returns the path of the field that contains the bindings of service
+// principals. In the API, this field has the name of another product.
 func serviceBindingsPath() string {
 	holder := noun.MessageOf(&iampb.AccountAssociation{}).Fields().ByNumber(7)
 	return string(holder.Name()) + ".service_bindings"

@@ -75,8 +75,9 @@ var staticPaths = map[string]string{
 	"claim_match.audience": "static_keys.audiences",
 }
 
-// proofPaths decides which fields --issuer, --subject and --audience set: static keys, if
-// they are given or the identity has them, and otherwise a claim match.
+// proofPaths decides which fields --issuer, --subject and --audience set: the fields of
+// static keys, if static keys are given or the identity has them, and otherwise the
+// fields of a claim match.
 func proofPaths(ctx context.Context, a *noun.App, cmd *cobra.Command, uid string) (func(string) string, error) {
 	static := cmd.Flags().Changed("issuer-keys-file")
 	shared := slices.ContainsFunc([]string{"issuer", "subject", "audience"}, cmd.Flags().Changed)

@@ -153,7 +153,7 @@ func called(i *iampb.RoleBindingIdentity) string {
 	return cmp.Or(i.GetDisplayName(), i.GetName(), i.GetEmail(), i.GetUid())
 }
 
-// marks are the parts of the lines of a tree.
+// marks are the characters from which the lines of a tree are drawn.
 type marks struct{ branch, last, bar, gap, arrow string }
 
 var (

@@ -3,8 +3,8 @@ package noun
 import "strings"
 
 // Nearest returns the word that typed was probably meant to be: a word that starts with
-// typed, or the word with the fewest changes if they are few. It returns "" if no word is
-// similar.
+// typed, or else the word that needs the fewest changes, if they are few. It returns ""
+// if no word is similar.
 func Nearest(typed string, words []string) string {
 	best, least := "", 1+max(1, len(typed)/3)
 	for _, w := range words {

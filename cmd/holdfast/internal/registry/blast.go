@@ -156,7 +156,7 @@ func showBlast(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageR
 	})
 }
 
-// sayGaps prints what may be missing from a stage.
+// sayGaps prints what may be missing from a stage of a blast radius.
 func sayGaps(ctx context.Context, a *noun.App, req *findingspb.ListBlastStageRequest) error {
 	req.PageSize, req.PageToken, req.Skip = 1, "", 0
 	m, err := signin.Call(ctx, findingspb.NewBlastServiceClient(a).ListBlastStage, req)

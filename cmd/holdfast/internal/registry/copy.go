@@ -61,8 +61,8 @@ func imagesPromote(a *noun.App) *cobra.Command {
 	return copyCommand(a, cmd, req, "promoted")
 }
 
-// copyCommand makes cmd a command that completes req with its arguments and sends it.
-// what is the verb for the message.
+// copyCommand makes cmd a command that completes req with its arguments and sends it. The
+// parameter what is the verb in the message about the result.
 func copyCommand(a *noun.App, cmd *cobra.Command, req *ocipb.CopyImagesRequest, what string) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), a.CompleteArgs(repos())
 	cmd.Flags().BoolVar(&req.WithReferrers, "with-referrers", req.GetPromote(),

@@ -33,7 +33,8 @@ type Status struct {
 	Ended   bool   `json:"ended" yaml:"ended"`
 }
 
-// KeptNowhere is the value of Kept for a token that every command exchanges anew.
+// KeptNowhere is the value of Kept if the token is not stored, because every command
+// exchanges a new one.
 const KeptNowhere = "nowhere"
 
 // Self returns the UID of the identity that commands use.

@@ -45,8 +45,8 @@ type server struct {
 	dir string // folder for temporary files; "": the system's temporary folder
 }
 
-// Register adds the gRPC services to r. dir is the folder for documents
-// while they are imported; "" is the system's folder for temporary files.
+// Register adds the gRPC services to r. dir is the folder that stores documents during
+// their import. "" is the system's temporary folder.
 func Register(r grpc.ServiceRegistrar, services Services, dir string) {
 	s := &server{Services: services, dir: dir}
 	findingspb.RegisterFindingsServiceServer(r, s)
