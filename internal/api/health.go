@@ -21,7 +21,7 @@ type healthServer struct {
 }
 
 // registerHealth adds a service with which clients check and watch the health of s and
-// its services. Watches end when draining is done.
+// its services. Watches end when draining ends.
 func (c *chain) registerHealth(draining context.Context, s *grpc.Server) *health.Server {
 	h := healthServer{health.NewServer(), draining}
 	for name := range s.GetServiceInfo() {
