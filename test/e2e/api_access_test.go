@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// iamCapabilities are the capabilities that the IAM API checks.
+// iamCapabilities are the capabilities that the methods of the IAM API require.
 var iamCapabilities = []string{
 	"groups.create", "groups.update", "groups.list", "groups.delete",
 	"roles.create", "roles.update", "roles.list", "roles.delete",
@@ -41,14 +41,14 @@ func capabilities(names ...string) []capabilitiespb.Capability {
 	return caps
 }
 
-// A hierarchy is an organization with two folders, a second organization, and for each of these
-// four places a caller with every right on it.
+// A hierarchy is an organization with two folders, and a second organization. For each of these four places it has a
+// caller with every capability on the place.
 type hierarchy struct {
 	*world
 	org, folder, sibling, other string
-	full                        map[string]string // tokens of callers with every right, by place
-	lacking                     map[string]string // tokens with every capability in org except the key
-	n                           int               // number of names and people so far
+	full                        map[string]string // by place, the token of a caller who holds every capability there
+	lacking                     map[string]string // by capability, the token of a caller who holds all others in org
+	n                           int               // number of names and people created so far
 }
 
 func newHierarchy(t *testing.T, w *world) *hierarchy {
@@ -86,14 +86,14 @@ func (h *hierarchy) name() string {
 	return fmt.Sprint("n", h.n)
 }
 
-// An access describes a method: the capability it needs, and how to make a request for a place.
+// An access describes a method: the capability that it needs, and how to make a request for a place.
 type access struct {
 	capability string
 	place      func(t *testing.T) string // returns the UID of a new target in the folder
 	request    func(uid string) proto.Message
 }
 
-// accesses returns the methods that act on one place, by name.
+// accesses returns, by name, the methods that act on one place.
 func (h *hierarchy) accesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	group := func(t *testing.T) string { return h.child(t, h.folder, h.name()) }
@@ -158,7 +158,7 @@ func (h *hierarchy) accesses() map[string]access {
 // viewer returns the UID of a role that every caller of the hierarchy may grant.
 func (h *hierarchy) viewer() string { return string(resource.ManagedRoleUID("console_viewer")) }
 
-// TestApiAccess calls every method as every caller, over both protocols.
+// TestApiAccess calls every method as every caller, over both protocols, and checks who is allowed.
 func TestApiAccess(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -191,23 +191,24 @@ func TestApiAccess(t *testing.T) {
 				"RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings " +
 				"CreateExternalGroupRoleMapping ListCapabilities GetVersion ResolvePath LookupNames " +
-				"Search " + // see TestApiSearch
-				"Simulate " + // see TestSimulateAccess
-				"ListUnusedAccess ListEndingGrants " + // see TestApiUnused
-				"GetInstallation " + // see TestOperator
+				"Search " + // tested in TestApiSearch
+				"Simulate " + // tested in TestSimulateAccess
+				"ListUnusedAccess ListEndingGrants " + // tested in TestApiUnused
+				"GetInstallation " + // tested in TestOperator
 				"ListRepos ListTags ListPulls GetRegistry ListTrashEntries ListUpstreams " +
-				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " + // see TestImageFindings
-				"CreateAccessRequest ListAccessRules ListAccessRequests " + // see TestApiAccessRequests
-				"ListExceptions ListRules ListSigners ExportVex " + // see TestJudgementLists
-				"CompareImages " + // see TestCompareImages
-				// see TestInventory and TestBlastRadius
+				// Tested in TestImageFindings.
+				"GetInspection ListPackages ListFindings ListAffectedImages SearchPackages " +
+				"CreateAccessRequest ListAccessRules ListAccessRequests " + // tested in TestApiAccessRequests
+				"ListExceptions ListRules ListSigners ExportVex " + // tested in TestJudgementLists
+				"CompareImages " + // tested in TestCompareImages
+				// tested in TestInventory and TestBlastRadius
 				"PushInventory ListInventory ListInventoryPlaces DeleteInventory GetBlast ListBlastStage " +
-				"ListExploitLists QueryExploits " + // see TestExploited
-				"ListGroupFindings GetSummary " + // see TestGroupFindings
+				"ListExploitLists QueryExploits " + // tested in TestExploited
+				"ListGroupFindings GetSummary " + // tested in TestGroupFindings
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
 				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink " +
 				"DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
-				"UpdateBudget DeleteBudget ListBudgets " + // see TestAttackRaiseBudget and TestAttackBudgetUsage
+				"UpdateBudget DeleteBudget ListBudgets " + // tested in TestAttackRaiseBudget and TestAttackBudgetUsage
 				"ListSubscriptions ListDeliveries GetDelivery ListEntries"
 			for _, m := range methods {
 				if _, ok := accesses[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
@@ -218,7 +219,7 @@ func TestApiAccess(t *testing.T) {
 	})
 }
 
-// allows calls a method as callers without the right, and then as callers with it.
+// allows checks that a method refuses callers without the capability, and accepts callers who hold it.
 func (h *hierarchy) allows(t *testing.T, call caller, a access) {
 	h.denies(t, call, a)
 	h.strays(t, call, a)
@@ -229,7 +230,7 @@ func (h *hierarchy) allows(t *testing.T, call caller, a access) {
 	}
 }
 
-// denies calls a method as callers without the right, for an existing and for a missing target.
+// denies checks that a method refuses callers without the capability, both for an existing and for a missing target.
 func (h *hierarchy) denies(t *testing.T, call caller, a access) {
 	target := a.place(t)
 	gone := h.folder + "/0123456789abcdef"
@@ -245,8 +246,8 @@ func (h *hierarchy) denies(t *testing.T, call caller, a access) {
 	}
 }
 
-// strays calls a method with a UID that joins the caller's own organization and the last segment of
-// a foreign resource. The answer is the same as for a segment that does not exist.
+// strays calls a method with a UID that consists of the caller's own organization and the last segment of a resource
+// in another organization. The answer must be the same as for a segment that does not exist.
 func (h *hierarchy) strays(t *testing.T, call caller, a access) {
 	target := a.place(t)
 	answer := func(uid string) string {
@@ -254,7 +255,7 @@ func (h *hierarchy) strays(t *testing.T, call caller, a access) {
 		return strings.ReplaceAll(fmt.Sprintf("%v %v %v", out, st.Code(), st.Message()), uid, "UID")
 	}
 	astray, gone := answer(h.other+target[len(target)-17:]), answer(h.other+"/0123456789abcdef")
-	// Fields ignores white space, because protobuf varies it.
+	// strings.Fields removes the white space, because protobuf varies it.
 	if diff := cmp.Diff(strings.Fields(gone), strings.Fields(astray)); diff != "" {
 		t.Errorf("the answer for a foreign segment differs from the answer for a missing one:\n%s", diff)
 	}
@@ -276,8 +277,8 @@ func checkDenied(t *testing.T, who string, st *status.Status, capability, place 
 	}
 }
 
-// lists calls every list method as every caller. Each caller sees and counts only the resources
-// that the caller may list.
+// lists calls every list method as every caller. The lists and the counts must include only resources that the caller
+// may list.
 func (h *hierarchy) lists(t *testing.T, call caller) {
 	places := map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other}
 	for _, place := range places {
@@ -323,7 +324,7 @@ func (h *hierarchy) lists(t *testing.T, call caller) {
 	}
 }
 
-// listed returns the UIDs in the response of a list method, and its total count.
+// listed returns the UIDs in the response of a list method, and the total count in it.
 func listed(m proto.Message) (uids []resource.UID, total int64) {
 	r := m.ProtoReflect()
 	items := r.Get(r.Descriptor().Fields().ByNumber(1)).List()

@@ -26,15 +26,15 @@ import (
 type attack struct {
 	token func(f *fakeIssuer) string
 	code  codes.Code
-	says  string // contained in the message
+	says  string // text that the error message must contain
 	asks  bool   // whether the server fetches the issuer's keys
 }
 
-// attacks are tokens for an identity that trusts the subject job of an issuer if the claim env is
-// prod. A token that cannot be verified gives Unauthenticated. A verified token that does not match
-// the identity gives PermissionDenied.
+// attacks are tokens for an identity that trusts the subject job of an issuer if the claim env is prod. The server
+// answers Unauthenticated if it cannot verify the token, and PermissionDenied if it verifies the token but the token
+// does not match the identity.
 var attacks = map[string]attack{
-	// Signature.
+	// Attacks on the signature.
 	"no algorithm":          {header(`{"alg":"none"}`, nothing), codes.Unauthenticated, `"alg"`, false},
 	"no algorithm, capital": {header(`{"alg":"None","kid":"rsa"}`, nothing), codes.Unauthenticated, `"alg"`, false},
 	"an empty algorithm":    {header(`{"alg":"","kid":"rsa"}`, withRSA), codes.Unauthenticated, "", false},
@@ -68,7 +68,7 @@ var attacks = map[string]attack{
 		return f.token(nil) + ".x"
 	}, codes.Unauthenticated, "not a signed token", false},
 
-	// Location of the key.
+	// Attacks on the location of the key.
 	"kid is a path": {
 		header(`{"alg":"RS256","kid":"../../../../etc/passwd"}`, withRSA), codes.Unauthenticated, `"kid"`, true,
 	},
@@ -95,7 +95,7 @@ var attacks = map[string]attack{
 		header(`{"alg":"RS256","kid":"rsa","b64":false}`, withRSA), codes.Unauthenticated, `"b64"`, false,
 	},
 
-	// Audience.
+	// Attacks on the audience.
 	"another audience":       {claim("aud", "https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},
 	"no audience":            {claim("aud", nil), codes.Unauthenticated, `"aud"`, false},
 	"an empty audience":      {claim("aud", ""), codes.PermissionDenied, `"aud"`, true},
@@ -116,7 +116,7 @@ var attacks = map[string]attack{
 		claim("aud", "http://issuer.test,https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true,
 	},
 
-	// Issuer.
+	// Attacks on the issuer.
 	"issuer with more":       {issuer("%s.evil.example"), codes.PermissionDenied, `"iss"`, false},
 	"issuer with a slash":    {issuer("%s/"), codes.PermissionDenied, `"iss"`, false},
 	"issuer with a path":     {issuer("%s/x/.."), codes.PermissionDenied, `"iss"`, false},
@@ -140,7 +140,7 @@ var attacks = map[string]attack{
 	"we as the issuer":        {claim("iss", "http://issuer.test"), codes.PermissionDenied, `"iss"`, false},
 	"an issuer that is a map": {claim("iss", map[string]any{}), codes.Unauthenticated, `"iss"`, false},
 
-	// Validity period.
+	// Attacks on the validity period.
 	"expired":                 {claim("exp", time.Now().Add(-time.Second).Unix()), codes.Unauthenticated, `"exp"`, true},
 	"expired long ago":        {claim("exp", 1), codes.Unauthenticated, `"exp"`, true},
 	"no end":                  {claim("exp", nil), codes.Unauthenticated, `"exp"`, false},
@@ -155,7 +155,7 @@ var attacks = map[string]attack{
 	"made in words":           {claim("iat", true), codes.Unauthenticated, `"iat"`, false},
 	"an end that is infinite": {payload(`"exp":1e999`), codes.Unauthenticated, "", false},
 
-	// Subject and other claims.
+	// Attacks on the subject and other claims.
 	"another subject":        {claim("sub", "other"), codes.PermissionDenied, `"sub"`, true},
 	"subject in capitals":    {claim("sub", "JOB"), codes.PermissionDenied, `"sub"`, true},
 	"subject with more":      {claim("sub", "job\n"), codes.PermissionDenied, `"sub"`, true},
@@ -184,7 +184,7 @@ var attacks = map[string]attack{
 		return f.token(map[string]any{"ENV": "prod"})
 	}, codes.PermissionDenied, `"env"`, true},
 
-	// Format.
+	// Attacks on the format.
 	"nothing":  {text("x"), codes.Unauthenticated, "", false},
 	"two dots": {text(".."), codes.Unauthenticated, "", false},
 	"a nested token": {func(f *fakeIssuer) string {
@@ -215,12 +215,12 @@ var attacks = map[string]attack{
 
 var prod = map[string]any{"env": "prod"}
 
-// header returns a token with this header and signature.
+// header returns a function that creates a token with this header and signature.
 func header(h string, sign signer) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string { return jws(h, f.claims(prod), sign) }
 }
 
-// pointing returns a token whose header contains an address of the issuer.
+// pointing returns a function that creates a token whose header contains an address of the issuer.
 func pointing(name, format string) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
 		address := fmt.Sprintf(format, f.url)
@@ -231,7 +231,7 @@ func pointing(name, format string) func(*fakeIssuer) string {
 	}
 }
 
-// claim returns a token with one changed claim.
+// claim returns a function that creates a token with one changed claim.
 func claim(name string, value any) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
 		change := map[string]any{"env": "prod"}
@@ -240,15 +240,15 @@ func claim(name string, value any) func(*fakeIssuer) string {
 	}
 }
 
-// issuer returns a token whose issuer differs slightly from the trusted one.
+// issuer returns a function that creates a token whose issuer differs slightly from the trusted issuer.
 func issuer(format string) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
 		return f.token(map[string]any{"env": "prod", "iss": fmt.Sprintf(format, f.url)})
 	}
 }
 
-// payload returns a token with more appended to its claims as raw JSON. It removes the original exp
-// claim if more begins with another one.
+// payload returns a function that creates a token with more appended to its claims as raw JSON. If more begins with
+// an exp claim, the original exp claim is removed.
 func payload(more string) func(*fakeIssuer) string {
 	return func(f *fakeIssuer) string {
 		change := map[string]any{"env": "prod"}
@@ -259,7 +259,7 @@ func payload(more string) func(*fakeIssuer) string {
 	}
 }
 
-// whole returns a token with exactly these claims.
+// whole returns a function that creates a token with exactly these claims.
 func whole(claims string) func(*fakeIssuer) string {
 	return func(*fakeIssuer) string { return jws(rsaHeader, claims, withRSA) }
 }
@@ -307,7 +307,7 @@ func withStranger(in []byte) []byte {
 		panic(err)
 	}
 	sum := sha256.Sum256(in)
-	sig, err := rsa.SignPKCS1v15(nil, stranger, 5, sum[:]) // crypto.SHA256
+	sig, err := rsa.SignPKCS1v15(nil, stranger, 5, sum[:]) // 5 is crypto.SHA256
 	if err != nil {
 		panic(err)
 	}
@@ -321,8 +321,8 @@ func swapped(f *fakeIssuer) string {
 	return good[0] + "." + want[1] + "." + good[2]
 }
 
-// loose returns a valid token with another last letter that decodes to the same signature: of its
-// six bits, the last four are padding.
+// loose returns a valid token whose last letter is changed so that it still decodes to the same signature. Of the six
+// bits of the last letter, four are padding.
 func loose(f *fakeIssuer) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	good := f.token(prod)
@@ -344,8 +344,8 @@ func asJSON(f *fakeIssuer) string {
 
 var requestOf = regexp.MustCompile(` \(request [^)]*\)$`)
 
-// TestAttacks presents every attack over both protocols. Each has its own issuer, which counts the
-// requests for its keys.
+// TestAttacks sends every attack over both protocols, and checks that it is refused. Each attack has its own issuer,
+// which counts the requests for its keys.
 func TestAttacks(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
 	prepare := func(t *testing.T) (*fakeIssuer, string) {
@@ -354,7 +354,7 @@ func TestAttacks(t *testing.T) {
 	}
 	t.Run("a good token", func(t *testing.T) {
 		f, identity := prepare(t)
-		// A deeply nested claim is harmless.
+		// A deeply nested claim is accepted, because it is harmless.
 		deep := payload(`"x":` + strings.Repeat("[", 4000) + strings.Repeat("]", 4000))
 		for _, good := range []string{
 			f.token(prod), jws(ecHeader, f.claims(prod), withEC), jws(`{"alg":"ES256"}`, f.claims(prod), withEC), deep(f),

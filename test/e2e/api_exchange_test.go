@@ -49,13 +49,13 @@ func said(t *testing.T, raw string) map[string]any {
 	return claims
 }
 
-// status returns the HTTP status of a GET with a token.
+// status sends a GET request with a token and returns the HTTP status.
 func (w *world) status(t *testing.T, bearer, target string) int {
 	t.Helper()
 	return w.send(t, bearer, http.MethodGet, target, "").status
 }
 
-// TestExchange exchanges tokens through every endpoint and uses the results.
+// TestExchange exchanges tokens through every endpoint, and checks that the new tokens work.
 func TestExchange(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -103,7 +103,7 @@ func TestExchange(t *testing.T) {
 				got := way()
 				claims := said(t, got.GetToken())
 				act, _ := claims["act"].(map[string]any)
-				// The credential expires in an hour, so the token does too.
+				// The exchanged credential expires in an hour, so the new token does too.
 				life := claims["exp"].(float64) - claims["iat"].(float64)
 				if claims["iss"] != w.AuthURL || claims["sub"] != identity ||
 					claims["aud"] != w.BaseURL || got.GetRefreshToken() != "" ||
@@ -137,7 +137,7 @@ func TestExchange(t *testing.T) {
 	})
 }
 
-// TestExchangeRefuses sends invalid exchange requests.
+// TestExchangeRefuses sends invalid exchange requests, and checks that each is refused.
 func TestExchangeRefuses(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	f := newFakeIssuer(t, w)
@@ -208,8 +208,8 @@ func TestExchangeRefuses(t *testing.T) {
 	}
 }
 
-// TestStaticKeys exchanges tokens for identities with their own keys, which expire, and with an
-// optional audience.
+// TestStaticKeys exchanges tokens for identities that trust a stored set of keys instead of an issuer. The keys can
+// expire, and the audience is optional.
 func TestStaticKeys(t *testing.T) {
 	clock := newClock()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: clock.now}, nil)
@@ -267,7 +267,7 @@ func claimsText(raw string) string {
 	return string(b)
 }
 
-// TestPeople exchanges tokens of people: without an identity, and through a provider.
+// TestPeople exchanges tokens of people, without naming an identity and through an identity provider.
 func TestPeople(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	r := w.send(t, "", http.MethodPost, "/dev/issuer/token", fmt.Sprintf(`{"sub":"owner","aud":%q}`, w.AuthURL))
@@ -303,7 +303,8 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// TestNarrowing requests tokens with fewer rights than the identity has.
+// TestNarrowing requests tokens with fewer rights than the identity has, and checks that they allow no more than
+// requested.
 func TestNarrowing(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	f := newFakeIssuer(t, w)
@@ -357,7 +358,7 @@ func TestNarrowing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		bearer string
 		more   url.Values
-		want   []bool // nil: refused
+		want   []bool // nil if the exchange is refused
 	}{
 		"as it is":                   {wide, nil, []bool{true, true, true, true}},
 		"narrower":                   {wide, url.Values{"scopes": {below}}, []bool{false, false, true, false}},
@@ -392,8 +393,8 @@ func TestNarrowing(t *testing.T) {
 	}
 }
 
-// TestOwnIssuer exchanges tokens of this server for an identity that trusts this server. A narrowed
-// token is refused.
+// TestOwnIssuer exchanges tokens that this server issued, for an identity that trusts this server. A narrowed token
+// is refused.
 func TestOwnIssuer(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	robot := w.robot(t, string(w.Organization), "robot")
@@ -419,8 +420,7 @@ func TestOwnIssuer(t *testing.T) {
 	}
 }
 
-// TestChangesCount changes and deletes an identity. The next exchange takes the change into
-// account.
+// TestChangesCount changes and deletes an identity, and checks that the next exchange uses the new state.
 func TestChangesCount(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -487,8 +487,8 @@ func TestLastSeen(t *testing.T) {
 	}
 }
 
-// TestRefresh uses the refresh tokens of a session one after the other, and then one that was used
-// before.
+// TestRefresh uses the refresh tokens of a session one after the other. When a refresh token is used a second time,
+// the server revokes the whole session.
 func TestRefresh(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		form := url.Values{"aud": {w.BaseURL}}
@@ -523,7 +523,7 @@ func TestRefresh(t *testing.T) {
 				t.Errorf("a token of the session: %d", code)
 			}
 		}
-		// The first refresh token was used before, so somebody may have copied it.
+		// The first refresh token has been used before. A second use means that somebody may have copied it.
 		if st := use(w.RefreshToken).refusal(t); st.Code() != codes.Unauthenticated {
 			t.Errorf("a used refresh token: %v", st)
 		}
@@ -543,8 +543,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// TestWarnsOfOneForm creates identities for GitHub whose patterns match one of the two forms of
-// GitHub subjects, or both.
+// TestWarnsOfOneForm checks that the server warns about an identity for GitHub if its subject or pattern matches only
+// one of the two forms of GitHub subjects.
 func TestWarnsOfOneForm(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for subject, warns := range map[string]bool{
@@ -561,8 +561,7 @@ func TestWarnsOfOneForm(t *testing.T) {
 	}
 }
 
-// TestExplains explains why a token is refused. Only callers who may read the identity get the
-// explanation.
+// TestExplains checks that the server explains why a token is refused, and only to callers who may read the identity.
 func TestExplains(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -617,7 +616,7 @@ func TestExplains(t *testing.T) {
 	})
 }
 
-// recordsDenials lets an exchange fail and reads the recorded denial.
+// recordsDenials makes an exchange that is denied, and checks the recorded denial.
 func (w *world) recordsDenials(t *testing.T, f *fakeIssuer, identity, stranger string) {
 	t.Helper()
 	_, st := w.exchangeHTTP(t, f.token(map[string]any{"sub": "Job"}), w.wish(identity))
@@ -652,7 +651,7 @@ func (w *world) recordsDenials(t *testing.T, f *fakeIssuer, identity, stranger s
 	}
 }
 
-// recordsExchanges exchanges tokens and reads the recorded exchanges.
+// recordsExchanges exchanges tokens and checks the recorded exchanges.
 func (w *world) recordsExchanges(t *testing.T, f *fakeIssuer, identity, stranger string) {
 	t.Helper()
 	for range 3 {
@@ -688,8 +687,8 @@ func (w *world) recordsExchanges(t *testing.T, f *fakeIssuer, identity, stranger
 	}
 }
 
-// TestIssuerWatch waits until the server has checked a working and an unreachable issuer. It lists
-// the identities that depend on them.
+// TestIssuerWatch waits until the server has checked a working and an unreachable issuer. It then checks the state of
+// both and the identities that depend on them.
 func TestIssuerWatch(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{IssuerWatch: time.Second}, nil)
 	f := newFakeIssuer(t, w)
@@ -723,8 +722,8 @@ func TestIssuerWatch(t *testing.T) {
 	}
 }
 
-// TestOwnIssuerWatch checks that the server does not call itself, because it may not be able to
-// reach its own public address.
+// TestOwnIssuerWatch checks that the server does not call itself as an issuer, because it may be unable to reach its
+// own public address.
 func TestOwnIssuerWatch(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{IssuerWatch: time.Second, AuthURL: "http://127.0.0.1:1"}, nil)
 	w.workload(t, w.AuthURL, nil)
@@ -743,7 +742,7 @@ func TestOwnIssuerWatch(t *testing.T) {
 	})
 }
 
-// TestDeadIssuer uses an issuer that never answers. Tokens of other issuers are still exchanged.
+// TestDeadIssuer: if one issuer never answers, then tokens of other issuers are still exchanged.
 func TestDeadIssuer(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	hang := newHangingIssuer(t)
@@ -764,7 +763,7 @@ func TestDeadIssuer(t *testing.T) {
 	}
 }
 
-// TestSilentLog runs every kind of exchange at log level debug and searches the log for secrets.
+// TestSilentLog makes every kind of exchange at log level debug, and checks that the log contains no secrets.
 func TestSilentLog(t *testing.T) {
 	var log syncBuffer
 	w := serve(t, storetest.SQLite(t), server.Config{LogLevel: slog.LevelDebug, Stderr: &log}, nil)
@@ -806,7 +805,7 @@ func TestSilentLog(t *testing.T) {
 		}
 	}
 	for name, secret := range secrets {
-		// The log contains neither the whole secret nor a part of it.
+		// The log must contain neither the whole secret nor one of its parts.
 		for _, part := range strings.Split(secret, ".") {
 			if len(part) > 20 && !strings.HasPrefix(part, "eyJhbGci") && strings.Contains(text, part) {
 				t.Errorf("%s is in the log", name)

@@ -26,7 +26,7 @@ import (
 
 const emptyType = "application/vnd.oci.empty.v1+json"
 
-// spdxOf returns an SBOM with one package.
+// spdxOf returns an SBOM in SPDX format with one package.
 func spdxOf(name string) string {
 	return `{"spdxVersion":"SPDX-2.3","name":"` + name +
 		`","creationInfo":{"created":"2026-01-02T03:04:05Z","creators":["Tool: test"]},` +
@@ -34,7 +34,7 @@ func spdxOf(name string) string {
 		`"externalRefs":[{"referenceType":"purl","referenceLocator":"pkg:apk/` + name + `@1"}]}]}`
 }
 
-// grypeOf returns a report with one vulnerability.
+// grypeOf returns a Grype report with one vulnerability.
 func grypeOf(id, severity, timestamp string) string {
 	return `{"matches":[{"vulnerability":{"id":"` + id + `","severity":"` + severity +
 		`","fix":{"state":"not-fixed"}},"artifact":{"name":"a","version":"1","purl":"pkg:apk/a@1"}}],` +
@@ -49,8 +49,8 @@ func attest(digest, predicate string) string {
 		base64.StdEncoding.EncodeToString([]byte(statement)) + `","signatures":[]}`
 }
 
-// attach pushes a document as the only layer of a manifest. An empty reference means the digest of
-// the manifest. If subject is not empty, the manifest refers to that digest.
+// attach pushes a document as the only layer of a manifest, and returns the digest of the manifest. An empty
+// reference means that digest. If subject is not empty, the manifest has that digest as its subject.
 func (w *world) attach(t *testing.T, repo, reference, subject, mediaType, content string) string {
 	t.Helper()
 	for _, blob := range []string{"{}", content} {
@@ -105,8 +105,8 @@ func (w *world) pushChart(t *testing.T, repo, tag string) string {
 	})
 }
 
-// attachedV1Examples returns example calls for the image data of version 1 of the registry, and for
-// methods that have no data.
+// attachedV1Examples returns example calls for the methods of version 1 of the registry that return data about
+// images, and for methods that find no data.
 func attachedV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	shelf := w.child(t, x.org, "oldattached")
@@ -238,7 +238,7 @@ func (w *world) fetch(t *testing.T, path string, v any) {
 	}
 }
 
-// TestApiV1Attached finds SBOMs and reports in every place where clients store them.
+// TestApiV1Attached checks that SBOMs and reports are found in every place where clients store them.
 func TestApiV1Attached(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -320,7 +320,8 @@ func (w *world) tryBuildKit(t *testing.T, repo, path string) {
 				IndexFilter: &registryv1pb.ManifestMetadataIndexFilter{Digest: index, Arch: "amd64"},
 			},
 		},
-		{Filter: &registryv1pb.ManifestMetadataFilterEntry_ImageDigest{ImageDigest: attestation}}, // it has no SBOM
+		// This manifest has no SBOM.
+		{Filter: &registryv1pb.ManifestMetadataFilterEntry_ImageDigest{ImageDigest: attestation}},
 	}}
 	err := w.conn.Invoke(bearing(t, w.Token), "/holdfast.registry.v1.Registry/ListManifestMetadata", in, out)
 	if err != nil {
@@ -387,8 +388,8 @@ func (w *world) tryReports(t *testing.T, repo, path string) {
 	}
 }
 
-// TestApiV1RegistryDenied requests image data of version 1 without the required right. The answer
-// does not depend on whether the resource exists.
+// TestApiV1RegistryDenied requests data about images in version 1 of the API, without the required capability. The
+// answer must not depend on whether the resource exists.
 func TestApiV1RegistryDenied(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -449,7 +450,7 @@ func TestApiV1RegistryDenied(t *testing.T) {
 	}
 }
 
-// strip returns the message of an error, without the parts that differ between requests.
+// strip returns the message of an error. The rest of the error differs between requests.
 func strip(body string) string {
 	var e struct {
 		Code    int
@@ -461,9 +462,8 @@ func strip(body string) string {
 	return e.Message
 }
 
-// TestApiV1RegistryNonsense puts invalid values into the string fields of every request of version
-// 1 of the registry, one field at a time. Each request succeeds or is refused, and an error about a
-// missing UID names the field.
+// TestApiV1RegistryNonsense puts invalid values into the string fields of every request in version 1 of the registry,
+// one field at a time. Each request must succeed or be refused, and an error about a missing UID must name the field.
 func TestApiV1RegistryNonsense(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -500,7 +500,7 @@ func (w *world) tryNonsense(t *testing.T, m protoreflect.MethodDescriptor, repo,
 			"", "nonsense", "a\x00b", "dev/a\x00b", "../..", strings.Repeat("x", 100_000), "sha256:" + strings.Repeat("g", 64),
 		} {
 			in := kind.New()
-			// All other fields have valid values.
+			// The other fields get valid values.
 			for j := range fields.Len() {
 				switch f := fields.Get(j); {
 				case f.Kind() != protoreflect.StringKind || f.IsList():

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A wire is an HTTP/2 connection on which a test writes any frames.
+// A wire is an HTTP/2 connection on which a test can write arbitrary frames.
 type wire struct {
 	net.Conn
 	*http2.Framer
@@ -110,7 +110,7 @@ func TestAttackConnections(t *testing.T) {
 		},
 		"of gRPC, with refusals that are not read": func(t *testing.T, address string) {
 			w := newWire(t, address, true)
-			_ = w.SetWriteDeadline(time.Now().Add(time.Second)) // the server stops reading, too
+			_ = w.SetWriteDeadline(time.Now().Add(time.Second)) // the server stops reading too, so writes could block
 			for range 2000 {
 				if w.call(callCreate, emptyMessage) != nil {
 					return
@@ -127,7 +127,7 @@ func TestAttackConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := attacked(t)
 			rest := atRest(t, p)
-			owner := p.owner() // connects before the attack
+			owner := p.owner() // the owner connects before the attack
 			procMust[any](t, owner, http.MethodGet, "/iam/v2beta1/groups", nil)
 			var wg sync.WaitGroup
 			for range 8 {
@@ -174,8 +174,8 @@ func TestAttackConnectionsEnd(t *testing.T) {
 	})
 }
 
-// TestAttackRapidReset starts calls and cancels them immediately, as fast as possible. The server
-// continues to serve others, and its memory stays small.
+// TestAttackRapidReset starts calls and cancels them immediately, as fast as possible. The server must continue to
+// serve other callers, and its memory must stay small.
 func TestAttackRapidReset(t *testing.T) {
 	const resets = 50_000
 	for name, begin := range map[string]func(w *wire) error{
@@ -207,8 +207,8 @@ func TestAttackRapidReset(t *testing.T) {
 	}
 }
 
-// TestAttackRefusals sends calls that are refused, with and without a long timeout. The server
-// keeps no memory for them.
+// TestAttackRefusals sends calls that the server refuses, with and without a long timeout. The server must keep no
+// memory for them.
 func TestAttackRefusals(t *testing.T) {
 	const calls = 200_000
 	for name, method := range map[string]string{"that needs a token": callCreate, "that needs none": callPing} {
@@ -228,7 +228,7 @@ func TestAttackRefusals(t *testing.T) {
 					err := w.WriteHeaders(http2.HeadersFrameParam{
 						StreamID: w.stream, BlockFragment: w.headers(fields...), EndHeaders: true, EndStream: true,
 					})
-					if err != nil { // the server has closed the connection, so open another
+					if err != nil { // the server has closed the connection, so open another connection
 						w = newWire(t, p.address, false)
 						continue
 					}
@@ -240,7 +240,7 @@ func TestAttackRefusals(t *testing.T) {
 	}
 }
 
-// TestAttackHeaders sends headers that never end. The server closes the connection.
+// TestAttackHeaders sends headers that never end, and checks that the server closes the connection.
 func TestAttackHeaders(t *testing.T) {
 	for name, first := range map[string]func(w *wire) error{
 		"on a new connection": func(*wire) error { return nil },
@@ -277,9 +277,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &netErr) && netErr.Timeout()
 }
 
-// TestAttackBombs sends small messages that decompress to a gigabyte. The server decompresses at
-// most the size limit of a message, for every caller and on every path. It does not decompress
-// messages of strangers at all.
+// TestAttackBombs sends small messages that decompress to a gigabyte. For every caller and on every path, the server
+// must stop decompressing at the size limit of a message. Messages of unauthenticated callers are not decompressed at
+// all.
 func TestAttackBombs(t *testing.T) {
 	p := attacked(t)
 	rest := atRest(t, p)
@@ -332,8 +332,8 @@ func TestAttackBombs(t *testing.T) {
 	}
 }
 
-// gzipBomb returns size zero bytes, compressed. size is a multiple of a megabyte. It repeats one
-// compressed megabyte, which is fast.
+// gzipBomb returns size zero bytes in compressed form. size must be a multiple of a megabyte. The function repeats
+// one compressed megabyte, because that is fast.
 func gzipBomb(t *testing.T, size int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -352,8 +352,7 @@ func framed(compressed byte, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{compressed}, uint32(len(message))), message...)
 }
 
-// callRaw makes a call and returns its status. The status is "" if the server closed the
-// connection.
+// callRaw makes a gRPC call and returns its status, or "" if the server closed the connection.
 func callRaw(t *testing.T, cc *http2.ClientConn, method string, header http.Header, body []byte) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -369,6 +368,6 @@ func callRaw(t *testing.T, cc *http2.ClientConn, method string, header http.Head
 		return ""
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // the trailers follow the body
+	_, _ = io.Copy(io.Discard, resp.Body) // the trailers come after the body
 	return resp.Trailer.Get("Grpc-Status") + resp.Header.Get("Grpc-Status")
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// A person who signs in through the provider of another organization cannot use the grants of this
-// one, whatever the issuer claims.
+// TestAttackTakeover checks that a person who signs in through the identity provider of another organization cannot
+// use the grants in this organization, whatever the issuer claims.
 func TestAttackTakeover(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "folder admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
@@ -78,11 +78,11 @@ func TestAttackTakeover(t *testing.T) {
 	})
 }
 
-// The honest counterpart of TestAttackTakeover: people work through the provider of their own
-// organization, and in groups that invited them.
+// TestHonestProviders is the honest counterpart of TestAttackTakeover: people can work through the identity provider
+// of their own organization, and in groups that invited them.
 func TestHonestProviders(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
-		c, carol := w.organization(t, "c", "carol") // it has no provider
+		c, carol := w.organization(t, "c", "carol") // organization c has no identity provider
 		ofB := w.provide(t, w.mallory, w.b, "client-b", nil)
 		inB := w.join(t, w.mallory, w.b, ownerRole, w.idToken("ann", "client-b"))
 		for _, over := range []string{"HTTP", "gRPC"} {
@@ -121,8 +121,8 @@ func TestHonestProviders(t *testing.T) {
 	})
 }
 
-// A caller who changes the trust settings of a provider must hold the roles that the provider's
-// mappings grant.
+// TestAttackProviderEdit checks that a caller can change the trust settings of an identity provider only if the
+// caller holds the roles that the provider's mappings grant.
 func TestAttackProviderEdit(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
@@ -159,8 +159,8 @@ func TestAttackProviderEdit(t *testing.T) {
 	})
 }
 
-// A change of a provider's trust settings revokes the tokens of its people. They become new people
-// unless an owner keeps them. The old client secret is never sent to a new issuer.
+// TestAttackProviderBelief: if the trust settings of a provider change, then the tokens of its people are revoked.
+// The people count as new people unless an owner keeps them. The old client secret is never sent to a new issuer.
 func TestAttackProviderBelief(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		ann := w.through(t, "HTTP", w.idp, w.idToken("ann", "client-a"))
@@ -189,8 +189,8 @@ func TestAttackProviderBelief(t *testing.T) {
 		if anew == w.ann {
 			t.Fatal("ann of the new client is the same person as before")
 		}
-		// Only people whose rights do not exceed the caller's are kept. A person who was invited to
-		// another organization is not.
+		// Only people whose rights do not exceed the caller's rights are kept. A person who was invited to another
+		// organization has such rights and is not kept.
 		elsewhere := w.join(t, w.Token, w.a, viewer, w.idToken("eve", "client-2"))
 		w.join(t, w.mallory, w.b, ownerRole, w.through(t, "HTTP", w.idp, w.idToken("eve", "client-2")))
 		w.allowed(t, w.Token, rechristen("client-3", "newer", true))
@@ -203,7 +203,8 @@ func TestAttackProviderBelief(t *testing.T) {
 	})
 }
 
-// Rights are followed through chains of identities that trust this server as an issuer.
+// TestAttackChain checks that the server follows rights through chains of identities that trust this server as an
+// issuer.
 func TestAttackChain(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		trusting := func(subject string) func(*iampb.Identity_ClaimMatch) {
@@ -251,7 +252,7 @@ func TestAttackChain(t *testing.T) {
 		if !w.ruledBy(t, owner, w.a) {
 			t.Error("the chain of exchanges does not reach the owner identity")
 		}
-		// An account that an owner identity trusts is part of the chain, too.
+		// If an identity with the role owner trusts an account, the account is part of the chain, too.
 		account := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{
 			Parent: w.a, Account: &signinpb.Account{Email: "temp@example.test"},
 		})
@@ -261,8 +262,8 @@ func TestAttackChain(t *testing.T) {
 	})
 }
 
-// A one-time link works only if its creator still holds the rights of the account when the link is
-// used.
+// TestAttackOutlivedLink checks that a one-time link works only if its creator still holds the rights of the account
+// when the link is used.
 func TestAttackOutlivedLink(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE,
@@ -320,7 +321,8 @@ func (w *tenants) follow(t *testing.T, link string) int {
 	return w.roundTrip(t, second).status
 }
 
-// A mapping cannot grant a role at a place where its creator could not grant it.
+// TestAttackMappingScope checks that nobody can create a mapping that grants a role at a place where they could not
+// grant the role themselves.
 func TestAttackMappingScope(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
@@ -340,7 +342,7 @@ func TestAttackMappingScope(t *testing.T) {
 	})
 }
 
-// The provider of a folder is not valid for the whole organization.
+// TestAttackFolderProvider checks that an identity provider in a folder is not used for the whole organization.
 func TestAttackFolderProvider(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.provide(t, w.Token, w.folder, "client-f", func(p *iampb.IdentityProvider) { p.Name = "only the folder" })
@@ -374,8 +376,8 @@ func TestAttackFolderProvider(t *testing.T) {
 	})
 }
 
-// The server does not trust an e-mail address because a provider calls it verified: every
-// organization can add a provider.
+// TestAttackVerifiedEmail checks that the server does not trust an e-mail address only because a provider calls it
+// verified. Every organization can add a provider.
 func TestAttackVerifiedEmail(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		idToken := w.issuer.token(map[string]any{
@@ -389,7 +391,8 @@ func TestAttackVerifiedEmail(t *testing.T) {
 	})
 }
 
-// Another organization cannot prevent the deletion of a workload by making it an owner.
+// TestAttackUndeletable checks that another organization cannot prevent the deletion of a workload by making the
+// workload an owner.
 func TestAttackUndeletable(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "robot")
@@ -405,11 +408,12 @@ func TestAttackUndeletable(t *testing.T) {
 			Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: viewer},
 		})
 		w.allowed(t, w.Token, &iampb.DeleteIdentityRequest{Uid: robot})
-		w.bind(t, w.a, w.robot(t, w.a, "own robot"), ownerRole) // its own organization may
+		w.bind(t, w.a, w.robot(t, w.a, "own robot"), ownerRole) // the organization may make its own workload an owner
 	})
 }
 
-// A token that was exchanged for a token of this server ends with that token, and with its session.
+// TestAttackAssumedOutlives: if a token of this server is exchanged for another token, then the new token ends with
+// the first token and with the session of that token.
 func TestAttackAssumedOutlives(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		assumed := w.workload(t, w.AuthURL, func(m *iampb.Identity_ClaimMatch) {
@@ -461,7 +465,7 @@ func (w *tenants) refresh(t *testing.T, refresh string) string {
 	return got.Token.Token
 }
 
-// Methods about the caller's own person need a token that is not narrowed.
+// TestAttackNarrowed checks that a narrowed token cannot call the methods about the caller's own person.
 func TestAttackNarrowed(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		var list resource.Capabilities
@@ -524,8 +528,8 @@ func TestAttackNarrowed(t *testing.T) {
 	})
 }
 
-// If the identity's own keys verified a token, the act claim names no issuer, because no issuer
-// confirmed it.
+// TestAttackStaticKeysAct: if the stored keys of an identity verified a token, then the act claim names no issuer,
+// because no issuer has confirmed the token.
 func TestAttackStaticKeysAct(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		uid := w.identify(t,
@@ -540,7 +544,8 @@ func TestAttackStaticKeysAct(t *testing.T) {
 	})
 }
 
-// A binding shows only those fields of its identity that the caller may see anyway.
+// TestAttackHydration checks that a role binding shows only those fields of its identity that the caller may see
+// anyway.
 func TestAttackHydration(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "secret robot")
@@ -572,7 +577,7 @@ func TestAttackHydration(t *testing.T) {
 			w.send(t, w.mallory, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.b, ""), "all")
 		check("the list of version 1",
 			w.send(t, w.mallory, http.MethodGet, "/iam/v1/rolebindings?uidp.descendantsOf="+w.b, ""), "all")
-		// Callers in organization a see their own identities.
+		// Callers in organization a see the identities of a.
 		w.bind(t, w.folder, robot, viewer)
 		list := w.send(t, w.Token, http.MethodGet, "/iam/v2beta1/roleBindings?uidp.descendants_of="+w.a, "").body
 		for _, s := range []string{"secret robot", `"subject":"ann"`, "dev owner"} {
@@ -586,7 +591,7 @@ func TestAttackHydration(t *testing.T) {
 	})
 }
 
-// child2 is like child, as the owner of b.
+// child2 creates a group like child, but as the owner of organization b.
 func (w *tenants) child2(t *testing.T, parent, name string) string {
 	t.Helper()
 	return must[*iampb.Group](t, w.overGRPC, w.mallory, &iampb.CreateGroupRequest{

@@ -18,23 +18,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// The two patterns of the attack. The server would match the first with the issuer of an unsigned
-// token, the second with a claim.
+// The two patterns for the attack. If the server accepted them, it would match the first with the issuer of an
+// unsigned token, and the second with a claim.
 var (
 	hugeIssuer = "http://" + strings.Repeat("[a-z]{0,999}", 8)
 	hugeClaim  = strings.Repeat(".{0,999}", 16)
 )
 
-// An otherOrganization is stored before the server starts, as an older version of the service could
-// have stored it.
+// An otherOrganization is an organization that the test stores before the server starts, as an older version of the
+// server could have stored it.
 type otherOrganization struct {
 	uid        resource.UID
 	owner      resource.UID
 	identities []string
 }
 
-// seedOrganization stores an organization with an owner and one identity for each relationship.
-// Nothing validates them.
+// seedOrganization stores an organization with an owner and with one identity for each relationship. It bypasses the
+// validation of the API.
 func seedOrganization(
 	t *testing.T, s *storetest.Store, name string, relations ...resource.Relationship,
 ) (o otherOrganization) {
@@ -70,8 +70,8 @@ func seedOrganization(
 	return o
 }
 
-// TestAttackLargePatterns creates and updates identities with patterns that would take seconds to
-// match, over both protocols.
+// TestAttackLargePatterns checks that identities cannot be created or updated with patterns that would take seconds
+// to match, over both protocols.
 func TestAttackLargePatterns(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		kept := w.workload(t, "https://issuer.example", nil)
@@ -137,8 +137,8 @@ func refusedField(t *testing.T, what string, st *status.Status, field string) {
 	}
 }
 
-// TestAttackStoredPatterns uses identities whose patterns were stored before there was a limit. The
-// server never matches these patterns, and reports them to callers who may read the identity.
+// TestAttackStoredPatterns uses identities whose patterns were stored before there was a limit. The server must never
+// match these patterns, and must report them to callers who may read the identity.
 func TestAttackStoredPatterns(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		var other otherOrganization
@@ -220,9 +220,9 @@ func (w *world) explainsLargePattern(t *testing.T, other otherOrganization) {
 	}
 }
 
-// TestAttackUnsignedDenials presents unsigned tokens. The recorded denial shows the token to
-// callers who may read the identity. The server matches no pattern with its claims and looks for no
-// similar values until a caller reads the denial.
+// TestAttackUnsignedDenials sends unsigned tokens. The recorded denial must show the token to callers who may read
+// the identity. Until a caller reads the denial, the server matches no pattern with the claims of the token and does
+// not search for similar values.
 func TestAttackUnsignedDenials(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -236,8 +236,8 @@ func TestAttackUnsignedDenials(t *testing.T) {
 			bearer   string
 			code     codes.Code
 			verified bool
-			checks   map[string]string // failed checks: claim, and a part of the cause
-			absent   string            // a claim that was not checked
+			checks   map[string]string // failed checks: the claim, and a part of the message
+			absent   string            // name of a claim that must not be checked
 		}{
 			"unsigned": {
 				jws(rsaHeader, f.claims(map[string]any{"sub": "JOB-x", "env": "Prod"}), nothing), codes.Unauthenticated,
@@ -283,7 +283,7 @@ func TestAttackUnsignedDenials(t *testing.T) {
 	})
 }
 
-// lastDenial waits for the denial with this message.
+// lastDenial waits until a denial with this message is recorded, and returns it.
 func (w *world) lastDenial(t *testing.T, identity, message string) (found *federationpb.Denial) {
 	t.Helper()
 	client := federationpb.NewFederationServiceClient(w.conn)

@@ -21,21 +21,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// strangersMay is the additional memory, in bytes, that the server may use for one address with any
-// number of unknown callers.
+// strangersMay is the additional memory, in bytes, that the server may use for all unauthenticated callers from one
+// address.
 const strangersMay = 50 << 20
 
 const (
-	callCreate   = "/holdfast.iam.v2beta1.GroupsService/CreateGroup" // needs a token
+	callCreate   = "/holdfast.iam.v2beta1.GroupsService/CreateGroup" // needs a token of this server
 	callExchange = "/holdfast.oidc.SecurityTokenService/Exchange"    // needs no token of this server
-	callPing     = "/holdfast.ping.v2beta1.PingService/Ping"         // needs none
-	callWatch    = "/grpc.health.v1.Health/Watch"                    // needs none, and never ends
+	callPing     = "/holdfast.ping.v2beta1.PingService/Ping"         // needs no token
+	callWatch    = "/grpc.health.v1.Health/Watch"                    // needs no token, and never ends
 
-	endless = 4<<20 - 1<<10 // bytes of a message, almost the limit of the server
+	endless = 4<<20 - 1<<10 // bytes of a message that is almost as large as the server's limit
 )
 
-// An endlessMessage announces a message of a size that the server accepts, sends almost all of it,
-// and then nothing until it is closed.
+// An endlessMessage announces a message of a size that the server accepts. It sends almost all of the message, and
+// then nothing until it is closed.
 type endlessMessage struct {
 	left   int
 	begun  bool
@@ -89,8 +89,8 @@ func knock(t *testing.T, address string) *http2.ClientConn {
 	return cc
 }
 
-// pour makes calls with endless messages on a connection. It returns when each call has been
-// refused or has sent its last byte. The result counts the calls that have ended.
+// pour makes n calls with endless messages on a connection. It returns when each call has been refused or has sent
+// its last byte. The returned counter is the number of calls that have ended.
 func pour(t *testing.T, cc *http2.ClientConn, n int, method string, header http.Header) *atomic.Int64 {
 	t.Helper()
 	ended := &atomic.Int64{}
@@ -114,7 +114,7 @@ func pour(t *testing.T, cc *http2.ClientConn, n int, method string, header http.
 			}
 			defer resp.Body.Close()
 			if method != callWatch {
-				_, _ = io.Copy(io.Discard, resp.Body) // to its end, or until the stream is reset
+				_, _ = io.Copy(io.Discard, resp.Body) // reads until the body ends or the stream is reset
 				return
 			}
 			_, _ = io.ReadFull(resp.Body, make([]byte, 5))
@@ -124,13 +124,13 @@ func pour(t *testing.T, cc *http2.ClientConn, n int, method string, header http.
 	go func() { settled.Wait(); close(finished) }()
 	select {
 	case <-finished:
-	case <-time.After(3 * time.Second): // blocked by flow control, so it sends nothing either
+	case <-time.After(3 * time.Second): // flow control blocks the remaining calls, so they send nothing more
 	}
 	return ended
 }
 
-// TestAttackStrangersMessages sends messages that are almost as large as the limit and never end,
-// without a token or with a forged one. The server does not keep them.
+// TestAttackStrangersMessages sends messages that are almost as large as the limit and never end, without a token or
+// with a forged token. The server must not keep these messages in memory.
 func TestAttackStrangersMessages(t *testing.T) {
 	const connections, streams = 3, 100
 	forged := http.Header{
@@ -182,14 +182,14 @@ func askHealth(t *testing.T, cc *http2.ClientConn) {
 	resp.Body.Close()
 }
 
-// attacked starts a server whose memory the test measures. Its garbage collector runs often, so
-// that its memory is close to what the server retains.
+// attacked starts a server whose memory the test measures. Its garbage collector runs often, so that the measured
+// memory is close to the memory in use.
 func attacked(t *testing.T) *proc {
 	t.Helper()
 	return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "GOGC=20")
 }
 
-// atRest returns the memory of a server after a few requests.
+// atRest returns the memory that a server uses after a few requests.
 func atRest(t *testing.T, p *proc) int64 {
 	t.Helper()
 	owner := p.owner()
@@ -200,8 +200,8 @@ func atRest(t *testing.T, p *proc) int64 {
 	return procResident(t, p)
 }
 
-// staysWithin fails the test if the server uses more additional memory than may, or does not serve
-// its owner.
+// staysWithin fails the test if the server uses more than may bytes in addition to rest, or no longer serves its
+// owner.
 func staysWithin(t *testing.T, p *proc, rest, may int64) {
 	t.Helper()
 	owner := p.owner()
@@ -217,13 +217,13 @@ func staysWithin(t *testing.T, p *proc, rest, may int64) {
 	}
 }
 
-// TestAttackStrangersHonest checks that known callers get the calls that strangers are refused, and
-// that strangers get the reason of a refusal.
+// TestAttackStrangersHonest checks that authenticated callers can make the calls that are refused without a token,
+// and that callers without a token get the reason for the refusal.
 func TestAttackStrangersHonest(t *testing.T) {
 	const unauthenticated, invalid, ok = "16", "3", "0"
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
 	owner := http.Header{"Authorization": {"Bearer " + p.dev.Token}}
-	// A field that does not exist.
+	// A message with a field that does not exist.
 	large := protowire.AppendBytes(protowire.AppendTag(nil, 15, protowire.BytesType), make([]byte, endless))
 	for name, tt := range map[string]struct {
 		method  string
@@ -231,7 +231,8 @@ func TestAttackStrangersHonest(t *testing.T) {
 		message []byte
 		want    string
 	}{
-		"a message of almost 4 MiB":          {callCreate, owner, large, invalid}, // because it has no name
+		// Invalid because the group has no name.
+		"a message of almost 4 MiB":          {callCreate, owner, large, invalid},
 		"a call without a token":             {callCreate, http.Header{}, nil, unauthenticated},
 		"a call with one that is made up":    {callCreate, http.Header{"Authorization": {"Bearer x"}}, nil, unauthenticated},
 		"a method that needs none":           {callPing, http.Header{}, nil, ok},
@@ -255,8 +256,8 @@ func TestAttackStrangersHonest(t *testing.T) {
 	}
 }
 
-// TestAttackStrangersBurst makes many concurrent calls with a token, on a new connection that has
-// not been authenticated before.
+// TestAttackStrangersBurst checks that many concurrent calls with a token succeed on a new connection, on which no
+// call has been authenticated before.
 func TestAttackStrangersBurst(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for range 5 {
@@ -308,8 +309,8 @@ func TestAttackTenantMessages(t *testing.T) {
 	}
 }
 
-// TestAttackStrangersBodies sends HTTP bodies without a token that are almost as large as the limit
-// and never end.
+// TestAttackStrangersBodies sends HTTP bodies that are almost as large as the limit and never end, without a token.
+// The server's memory must stay small.
 func TestAttackStrangersBodies(t *testing.T) {
 	const connections = 200
 	for name, path := range map[string]string{
@@ -333,7 +334,7 @@ func TestAttackStrangersBodies(t *testing.T) {
 				}
 				t.Cleanup(func() { conn.Close() })
 				wg.Go(func() {
-					// The server need not read all of it, or any of it.
+					// The server may close the connection before it has read the request.
 					_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 					_, _ = fmt.Fprintf(conn,
 						"POST %s HTTP/1.1\r\nHost: holdfast.test\r\nContent-Type: "+

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// The attack_*_test.go files contain attacks that once succeeded, and attacks that somebody has
-// thought of since. Each has an honest counterpart that must continue to work.
+// The attack_*_test.go files contain attacks that once succeeded, and other attacks that seem possible. Each attack
+// has an honest counterpart, which must continue to work.
 
 var ownerRole = string(resource.OwnerRole)
 
@@ -28,11 +28,11 @@ var ownerRole = string(resource.OwnerRole)
 type tenants struct {
 	*world
 	issuer  *fakeIssuer
-	a, b    string // organizations
-	folder  string // a folder in a
-	mallory string // token of b's owner
-	idp     string // a's identity provider for the issuer, with the client client-a
-	ann     string // an owner of a, with the subject ann at the provider
+	a, b    string // UIDs of the two organizations
+	folder  string // UID of a folder in organization a
+	mallory string // token of the owner of organization b
+	idp     string // a's identity provider for the issuer, with the client ID client-a
+	ann     string // UID of an owner of organization a, whose subject at the provider is ann
 }
 
 // eachTenants runs f with a new server on every engine.
@@ -82,7 +82,7 @@ func (w *tenants) provide(t *testing.T, bearer, group, client string, change fun
 	}).GetUid()
 }
 
-// idToken returns a token of the issuer with a subject, for a client. more has pairs of further
+// idToken returns a token of the issuer with a subject, for a client. more contains names and values of further
 // claims.
 func (w *tenants) idToken(subject, client string, more ...string) string {
 	claims := map[string]any{"sub": subject, "aud": client}
@@ -92,8 +92,8 @@ func (w *tenants) idToken(subject, client string, more ...string) string {
 	return w.issuer.token(claims)
 }
 
-// join invites the person with the token newcomer into a group, as bearer. It returns the UID of
-// the person who joined.
+// join invites a person into a group, as bearer. newcomer is the token with which the person accepts the invite. It
+// returns the UID of the person.
 func (w *tenants) join(t *testing.T, bearer, group, role, newcomer string) string {
 	t.Helper()
 	i := must[*iampb.GroupInvite](t, w.overGRPC, bearer, &iampb.CreateGroupInviteRequest{
@@ -107,8 +107,8 @@ func (w *tenants) join(t *testing.T, bearer, group, role, newcomer string) strin
 	return session.Identity
 }
 
-// through exchanges a token of the issuer through a provider, over a protocol. It returns "" if the
-// server refuses.
+// through exchanges a token of the issuer through an identity provider, over the given protocol. It returns the new
+// token, or "" if the server refuses.
 func (w *tenants) through(t *testing.T, over, provider, idToken string) string {
 	t.Helper()
 	exchange := w.exchangeHTTP
@@ -122,8 +122,7 @@ func (w *tenants) through(t *testing.T, over, provider, idToken string) string {
 	return got.GetToken()
 }
 
-// worker creates a workload of a that holds capabilities on a group. It returns the workload's
-// token.
+// worker creates a workload in organization a that holds capabilities on a group. It returns the workload's token.
 func (w *tenants) worker(t *testing.T, group, name string, capabilities ...capabilitiespb.Capability) string {
 	t.Helper()
 	uid := w.robot(t, w.a, name)
@@ -139,7 +138,7 @@ func (w *tenants) allowed(t *testing.T, bearer string, in proto.Message) {
 	}
 }
 
-// refused makes a call over both protocols and fails the test unless each is refused with the code.
+// refused makes a call over both protocols, and fails the test unless both are refused with the code.
 func (w *tenants) refused(t *testing.T, what, bearer string, in proto.Message, code codes.Code) {
 	t.Helper()
 	for name, call := range w.protocols() {
@@ -149,7 +148,7 @@ func (w *tenants) refused(t *testing.T, what, bearer string, in proto.Message, c
 	}
 }
 
-// ruledBy reports whether a token can read and write in a group.
+// ruledBy reports whether a caller with this token can read and write in a group.
 func (w *tenants) ruledBy(t *testing.T, bearer, group string) bool {
 	t.Helper()
 	read := w.send(t, bearer, http.MethodGet, "/iam/v2beta1/groups/"+group, "")
@@ -157,12 +156,12 @@ func (w *tenants) ruledBy(t *testing.T, bearer, group string) bool {
 	return read.status == http.StatusOK || write.status == http.StatusOK
 }
 
-// masked returns an update of a provider's fields.
+// masked returns a request that updates only these fields of a provider.
 func masked(p *iampb.IdentityProvider, paths ...string) *iampb.UpdateIdentityProviderRequest {
 	return &iampb.UpdateIdentityProviderRequest{IdentityProvider: p, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}}
 }
 
-// subjectOf returns the subject of a token.
+// subjectOf returns the subject claim of a token.
 func subjectOf(t *testing.T, bearer string) string {
 	t.Helper()
 	sub, _ := said(t, bearer)["sub"].(string)

@@ -31,9 +31,9 @@ import (
 
 var advisories = flag.Int("advisories", 500, "how many `advisories` TestBackup moves")
 
-// TestBackup creates resources of every kind, backs them up while the server runs, and restores
-// them on each engine. Every read method returns the same answer as before, images can be pulled,
-// and people can sign in.
+// TestBackup creates resources of every kind, backs them up while the server runs, and restores them on each engine.
+// After that, every read method must return the same answer as before, and it must be possible to pull images and to
+// sign in.
 func TestBackup(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, from string) {
 		w := serve(t, from, server.Config{GCInterval: -1}, seedPeople(t))
@@ -73,7 +73,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// operate runs a holdfastd command and returns its output.
+// operate runs a command of holdfastd and returns its output.
 func operate(t *testing.T, cfg server.Config, words ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -83,7 +83,7 @@ func operate(t *testing.T, cfg server.Config, words ...string) string {
 	return out.String()
 }
 
-// restored restores a backup and serves it at the address of w, whose server has stopped.
+// restored restores a backup into a database, and serves it at the address of w. The server of w must have stopped.
 func (w *world) restored(t *testing.T, database, from string) *world {
 	t.Helper()
 	base, err := url.Parse(w.BaseURL)
@@ -102,7 +102,7 @@ func (w *world) restored(t *testing.T, database, from string) *world {
 	return &moved
 }
 
-// passing matches the parts of answers that differ between two calls.
+// passing matches the parts of an answer that differ from call to call.
 var passing = regexp.MustCompile(
 	`(?m)(last_seen|server_time|request_id|token|expires?(_in)?|next_page_token|raw_id_token)\w*: *\S+`,
 )
@@ -119,7 +119,7 @@ func (w *world) readAll(t *testing.T, examples map[string]example) map[string]st
 				e, ok := examples[operationOf(m)]
 				name := string(m.Name())
 				if !ok || m.IsStreamingServer() || !strings.HasPrefix(name, "List") && !strings.HasPrefix(name, "Get") ||
-					// The state of a sync changes at any time.
+					// The status of a sync can change at any time.
 					strings.Contains(name, "Sync") {
 					continue
 				}
@@ -127,7 +127,7 @@ func (w *world) readAll(t *testing.T, examples map[string]example) map[string]st
 				full := fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())
 				st := status.Convert(w.conn.Invoke(bearing(t, e.bearer(w)), full, e.message(t, m), out))
 				text := prototext.MarshalOptions{Multiline: true}.Format(out)
-				// The prototext package varies its spaces on purpose.
+				// The prototext package varies its white space on purpose.
 				text = strings.ReplaceAll(text, ":  ", ": ")
 				answers[full] = fmt.Sprintf("%s\n%s", st.Code(), passing.ReplaceAllString(text, ""))
 			}
@@ -137,8 +137,8 @@ func (w *world) readAll(t *testing.T, examples map[string]example) map[string]st
 	return answers
 }
 
-// TestBackupWhileWriting backs up a server during writes. The backup is one consistent state:
-// counters are equal to the rows, and every event has its change.
+// TestBackupWhileWriting backs up a server during writes. The backup must contain one consistent state: the counters
+// agree with the rows, and each group has its creation event.
 func TestBackupWhileWriting(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		places := []string{t.TempDir(), t.TempDir() + "/two.tar"}
@@ -183,7 +183,7 @@ func wantEventOfEach(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// TestRestoreRefused checks that a refused restore names the reason and changes nothing.
+// TestRestoreRefused checks that the error of a refused restore names the reason, and that nothing is changed.
 func TestRestoreRefused(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	to := t.TempDir()
@@ -221,7 +221,7 @@ func TestRestoreRefused(t *testing.T) {
 	w.send(t, w.Token, "GET", "/iam/v2beta1/groups", "")
 }
 
-// TestBackupInBucket backs up a server whose blobs are in a bucket, to a bucket, and restores it
+// TestBackupInBucket backs up a server whose blobs are in a bucket. The backup is stored in a bucket and restored
 // into a folder.
 func TestBackupInBucket(t *testing.T) {
 	t.Parallel()
@@ -239,12 +239,12 @@ func TestBackupInBucket(t *testing.T) {
 		}
 		return string(out)
 	}
-	layer := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // large enough for a multipart upload
+	layer := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB, large enough for a multipart upload
 	if err := p.registry().push(t.Context(), "dev/app", "v1", layer); err != nil {
 		t.Fatal(err)
 	}
 	run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups")
-	time.Sleep(time.Second) // the name of a backup has a resolution of one second
+	time.Sleep(time.Second) // backup names have a resolution of one second
 	got := run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups", "--keep", "1")
 	if !strings.Contains(got, "0 of them new") || !strings.Contains(got, "Removed 1 earlier") {
 		t.Errorf("output of the second backup:\n%s", got)
@@ -253,7 +253,7 @@ func TestBackupInBucket(t *testing.T) {
 	if err := os.Link(filepath.Join(old, "holdfast.key"), filepath.Join(fresh, "holdfast.key")); err != nil {
 		t.Fatal(err)
 	}
-	in := append(bucket[1:], "HOLDFAST_DATA_DIR="+fresh) // the restored server keeps its blobs in its folder
+	in := append(bucket[1:], "HOLDFAST_DATA_DIR="+fresh) // the restored server stores its blobs in its own folder
 	run(in, "restore", "s3://blobs/backups", "--verify")
 	moved := procStart(t, in...)
 	if err := moved.registry().pull(t.Context(), "dev/app", "v1"); err != nil {
@@ -264,8 +264,8 @@ func TestBackupInBucket(t *testing.T) {
 // shellBlock matches a block of shell commands in a page.
 var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// TestBackupPage runs the commands of docs/backup.md with the real program: a backup of a running
-// server, a restore into an installation that has only the key, and the move to PostgreSQL.
+// TestBackupPage runs the commands in docs/backup.md with the real program: a backup of a running server, a restore
+// into an installation that has only the key, and the move to PostgreSQL.
 func TestBackupPage(t *testing.T) {
 	blocks := shellBlock.FindAllStringSubmatch(readmeText(t, "docs/backup.md"), -1)
 	if len(blocks) != 2 {

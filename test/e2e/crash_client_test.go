@@ -14,20 +14,20 @@ import (
 // crashKinds are the kinds of resources that the clients change, by their names in the API.
 var crashKinds = []string{"groups", "identities", "roleBindings"}
 
-const crashGone = "(gone)" // the content of a deleted resource
+const crashGone = "(gone)" // content of a deleted resource
 
 // A crashThing is the state of a resource according to its only writer.
 type crashThing struct {
 	kind    string
-	key     string       // chosen at creation: the name, or the identity of a binding
+	key     string       // key that the client chose: the name, or the identity of a binding
 	uid     resource.UID // empty until the server has returned it
-	content string       // changed by updates: the description, or the role of a binding
-	bound   bool         // whether an identity has its binding
+	content string       // content that updates change: the description, or the role of a binding
+	bound   bool         // whether the identity was given a binding
 }
 
 func (th *crashThing) path() string { return "/iam/v2beta1/" + th.kind + "/" + string(th.uid) }
 
-// A crashRow is a resource in an answer of the server.
+// A crashRow is a resource as the server returns it.
 type crashRow struct {
 	UID         resource.UID               `json:"uid"`
 	Name        string                     `json:"name"`
@@ -50,7 +50,7 @@ func (r crashRow) content() string {
 	return r.Description
 }
 
-// A crashChange is one request and its effect on things, which happens completely or not at all.
+// A crashChange is one request and its effect on resources. The effect happens completely or not at all.
 type crashChange struct {
 	method, path string
 	body         any
@@ -58,15 +58,15 @@ type crashChange struct {
 	becomes      string
 }
 
-// A crashClient changes its own things, one after the other, and records the acknowledged changes.
-// All clients share the lists of groups and bindings.
+// A crashClient changes only its own resources, one after the other, and records the acknowledged changes. All
+// clients work in the same organization.
 type crashClient struct {
 	id      int
 	org     resource.UID
 	serial  int
-	things  []*crashThing // existing things
-	touched []*crashThing // things changed since the last check
-	doubt   *crashChange  // the change without an answer
+	things  []*crashThing // existing resources
+	touched []*crashThing // resources changed since the last check
+	doubt   *crashChange  // the change for which there was no answer, or nil
 
 	acknowledged, doubtful, happened int
 }
@@ -122,7 +122,7 @@ func (c *crashChange) learn(answer []byte) error {
 	return nil
 }
 
-// apply records that a change has happened.
+// apply records in the client's state that a change has happened.
 func (k *crashClient) apply(c *crashChange) {
 	for _, th := range c.things {
 		if th.content == crashGone {
@@ -136,8 +136,8 @@ func (k *crashClient) apply(c *crashChange) {
 	}
 }
 
-// settle finds out whether the change without an answer has happened. fresh has the most recently
-// created resources, by kind and key.
+// settle finds out whether the change without an answer has happened. fresh contains the most recently created
+// resources, by kind and key.
 func (k *crashClient) settle(t *testing.T, api *procClient, fresh map[string]crashRow) {
 	t.Helper()
 	c := k.doubt
@@ -173,7 +173,7 @@ func (k *crashClient) settle(t *testing.T, api *procClient, fresh map[string]cra
 	}
 }
 
-// choose returns the next change.
+// choose returns the next change to make.
 func (k *crashClient) choose() *crashChange {
 	k.serial++
 	n := rand.IntN(100)
@@ -214,12 +214,12 @@ func (k *crashClient) create(kind string, body map[string]any) *crashChange {
 	}
 }
 
-// bind gives one or two identities the role viewer, in one request.
+// bind returns a change that gives one or two identities the role viewer, in one request.
 func (k *crashClient) bind() *crashChange {
 	var ids []resource.UID
 	for range 1 + rand.IntN(2) {
 		if i := k.pick(func(th *crashThing) bool { return th.kind == "identities" && !th.bound }); i != nil {
-			i.bound = true // even if the request fails, so that no identity is bound twice
+			i.bound = true // set even if the request fails, so that no identity is bound twice
 			ids = append(ids, i.uid)
 		}
 	}
@@ -257,7 +257,8 @@ func (k *crashClient) update() *crashChange {
 	return &crashChange{http.MethodPatch, th.path(), map[string]any{"roleUid": role}, []*crashThing{th}, role}
 }
 
-// remove deletes a resource without children. Deleting an identity deletes its bindings.
+// remove returns a change that deletes a resource without children. The deletion of an identity deletes its bindings,
+// too.
 func (k *crashClient) remove() *crashChange {
 	th := k.pick(func(th *crashThing) bool {
 		return th.kind != "groups" ||
@@ -275,7 +276,7 @@ func (k *crashClient) remove() *crashChange {
 	return c
 }
 
-// pick returns one of the matching things, or nil.
+// pick returns a random resource for which suits returns true. It returns nil if it finds none in eight attempts.
 func (k *crashClient) pick(suits func(*crashThing) bool) *crashThing {
 	for range 8 {
 		if len(k.things) == 0 {

@@ -23,16 +23,16 @@ import (
 
 const (
 	crashClients = 8
-	crashSurveys = 10 // rounds between two surveys
-	crashMost    = 80 // most changes that are acknowledged before the kill
+	crashSurveys = 10 // number of rounds between two surveys
+	crashMost    = 80 // maximum number of acknowledged changes before the kill
 )
 
-// kills is small in the normal suite. make soak uses many.
+// kills is small in the normal test suite. make soak uses a large number.
 var kills = flag.Int("kills", 20, "how often TestCrash kills the server")
 
-// TestCrash kills the server repeatedly in the middle of concurrent writes. Acknowledged changes
-// persist, other changes happen completely or not at all, and counters and outbox are consistent
-// with the rows.
+// TestCrash kills the server repeatedly in the middle of concurrent writes. Acknowledged changes must persist, and
+// every other change must have happened completely or not at all. The counters and the outbox must agree with the
+// rows.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
@@ -49,7 +49,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// crashRounds starts the server, runs the clients and kills the server, the given number of times.
+// crashRounds starts the server, runs the clients and kills the server. It repeats this rounds times.
 func crashRounds(t *testing.T, rounds int, env []string) *crashWorld {
 	t.Helper()
 	w := &crashWorld{}
@@ -78,8 +78,8 @@ func crashRounds(t *testing.T, rounds int, env []string) *crashWorld {
 	return w
 }
 
-// crash starts the clients and kills the server at a random moment. The moment depends on the
-// clients' progress and not on the clock, so that busy and idle machines make the same progress.
+// crash starts the clients and kills the server at a random moment. The moment depends on the clients' progress and
+// not on the clock, so that a round makes the same progress on a busy machine.
 func (w *crashWorld) crash(t *testing.T, p *proc, api *procClient) {
 	t.Helper()
 	acknowledged := make(chan struct{}, crashMost)
@@ -97,7 +97,7 @@ func (w *crashWorld) crash(t *testing.T, p *proc, api *procClient) {
 		wg.Wait()
 		close(acknowledged)
 	}()
-	// Changes that are acknowledged until the server is dead.
+	// Wait for the changes that are acknowledged before the server is dead.
 	for range acknowledged {
 	}
 	<-killed
@@ -130,8 +130,7 @@ func (w *crashWorld) begin(dev procDev) {
 	}
 }
 
-// check fails the test if a thing that a client changed since the last check does not have the
-// expected state.
+// check fails the test if a resource that a client changed since the last check does not have the expected state.
 func (w *crashWorld) check(t *testing.T, api *procClient) {
 	t.Helper()
 	fresh := map[string]crashRow{}
@@ -152,7 +151,7 @@ func (w *crashWorld) check(t *testing.T, api *procClient) {
 	}
 }
 
-// survey fails the test if the server has resources that no client knows, lacks resources, or shows
+// survey fails the test if the server has resources that no client created, lacks expected resources, or returns
 // other values.
 func (w *crashWorld) survey(t *testing.T, api *procClient) {
 	t.Helper()
@@ -189,8 +188,8 @@ func (w *crashWorld) survey(t *testing.T, api *procClient) {
 	}
 }
 
-// audit opens the database of the stopped server and fails the test if the counters or the outbox
-// differ from the rows.
+// audit opens the database of the stopped server, and fails the test if the counters or the outbox disagree with the
+// rows.
 func (w *crashWorld) audit(t *testing.T, url string) {
 	t.Helper()
 	s := storetest.Open(t, url)
@@ -215,7 +214,7 @@ func (w *crashWorld) audit(t *testing.T, url string) {
 	if err := cmp.Or(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	// The owner is not in a group.
+	// The owner is an identity outside of the organization, so the list does not count the owner.
 	if i.Total++; g.Total != counts["iam.group"] ||
 		i.Total != counts["iam.identity"] || b.Total != counts["iam.rolebindings"] {
 		t.Errorf("the database has %d groups, %d identities and %d bindings; according to the events %v",
@@ -223,15 +222,15 @@ func (w *crashWorld) audit(t *testing.T, url string) {
 	}
 }
 
-// A crashState is the state of a resource according to the events: its kind, which is the first two
-// words of the event type, and its content as JSON.
+// A crashState is the state of a resource according to its events. The kind is the first two words of the event type,
+// and the content is JSON.
 type crashState struct {
 	kind    resource.EventType
 	content string
 }
 
-// crashReplay applies all events in order. It fails the test if an event contradicts the events
-// before it.
+// crashReplay applies all events in order and returns the resulting states. It fails the test if an event contradicts
+// an earlier event.
 func crashReplay(t *testing.T, s *storetest.Store) map[resource.UID]crashState {
 	t.Helper()
 	states, ids, n := map[resource.UID]crashState{}, map[string]bool{}, int64(0)
@@ -312,7 +311,7 @@ func crashStored(ctx context.Context, s *storetest.Store, kind resource.EventTyp
 	return nil, fmt.Errorf("unknown kind %s", kind)
 }
 
-// procNoDrift fails the test if a counter differs from the rows.
+// procNoDrift fails the test if a counter differs from the number of rows that it counts.
 func procNoDrift(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	drifts, err := s.Drifts(t.Context())
@@ -343,7 +342,7 @@ func crashIntegrity(t *testing.T, path string) {
 	}
 }
 
-// crashList returns a page of resources and the token of the next page.
+// crashList returns a page of resources and the page token for the next page.
 func crashList(t *testing.T, api *procClient, kind, query string) (rows []crashRow, next string) {
 	t.Helper()
 	answer := procMust[map[string]json.RawMessage](t, api, http.MethodGet, "/iam/v2beta1/"+kind+"?"+query, nil)

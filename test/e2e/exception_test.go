@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// judgementCapabilities are the capabilities that the APIs of exceptions and rules check.
+// judgementCapabilities are the capabilities that the methods for exceptions and rules require.
 var judgementCapabilities = []string{"policies.override.create", "policies.override.list", "policies.override.delete",
 	"policies.policy.create",
 	"policies.policy.update",
@@ -47,7 +47,7 @@ func (w *world) ruled(t *testing.T, parent string, r *findingspb.Rule) *findings
 	return must[*findingspb.Rule](t, w.overGRPC, w.Token, &findingspb.CreateRuleRequest{Parent: parent, Rule: r})
 }
 
-// judgementAccesses returns the methods of exceptions and rules that act on one place, by name.
+// judgementAccesses returns, by name, the methods for exceptions and rules that act on one place.
 func (h *hierarchy) judgementAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	exception := func(t *testing.T) string {
@@ -130,13 +130,13 @@ func judgementExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// waitIndexed waits until the tag v1 of a repo has been inspected.
+// waitIndexed waits until the image with the tag v1 in a repo has been inspected.
 func waitIndexed(t *testing.T, w *world, repo string) {
 	t.Helper()
 	(&gallery{hierarchy: &hierarchy{world: w}, repo: repo}).await(t, "v1", findingspb.Inspection_STATE_INDEXED)
 }
 
-// states returns the states of the image's findings, by their first alias.
+// states returns the state of each finding of the image, by the first alias of the advisory.
 func (g *gallery) states(
 	t *testing.T, call caller, bearer string, only ...findingspb.State,
 ) map[string]findingspb.State {
@@ -159,7 +159,7 @@ const (
 	excepted = findingspb.State_STATE_EXCEPTED
 )
 
-// newJudged returns a gallery with two findings: CVE-1 in openssl and CVE-3 in left.
+// newJudged returns a gallery whose image has two findings: CVE-1 in openssl and CVE-3 in left.
 func newJudged(t *testing.T, url string, cfg server.Config) *gallery {
 	t.Helper()
 	cfg.InspectWorkers = 1
@@ -173,8 +173,8 @@ func newJudged(t *testing.T, url string, cfg server.Config) *gallery {
 	return g
 }
 
-// TestExceptions creates exceptions of every form. Each suppresses exactly the findings that it
-// names, from its approval until the second in which it expires.
+// TestExceptions creates exceptions of every form. Each must suppress exactly the findings that it names, from its
+// approval until the second in which it expires.
 func TestExceptions(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -251,8 +251,8 @@ func TestExceptions(t *testing.T) {
 	})
 }
 
-// exceptsTags checks that a tag pattern covers only images whose tags all match. Otherwise an
-// additional tag could extend the exception.
+// exceptsTags checks that a tag pattern covers an image only if all tags of the image match. If one matching tag were
+// enough, a pusher could add such a tag to extend the exception to the image.
 func (g *gallery) exceptsTags(t *testing.T) {
 	t.Helper()
 	e := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo, TagPattern: "tmp-*"})
@@ -264,7 +264,7 @@ func (g *gallery) exceptsTags(t *testing.T) {
 	g.oci(t, g.RegistryToken, "DELETE", "/v2/dev/folder/app/manifests/tmp-1", "")
 }
 
-// expires checks that an exception ends in the second of its expiry.
+// expires checks that an exception ends at its expiry time, which is truncated to a second.
 func (g *gallery) expires(t *testing.T, clock *clock) {
 	t.Helper()
 	clock.hold()
@@ -281,7 +281,7 @@ func (g *gallery) expires(t *testing.T, clock *clock) {
 	if len(f) != 1 || f[0].GetExceptionUid() != e.GetUid() || !f[0].GetExceptionExpireTime().AsTime().Equal(end) {
 		t.Errorf("excepted findings: %v", f)
 	}
-	clock.advance(end.Sub(clock.now()) - 2*time.Second) // the clock advances with every reading
+	clock.advance(end.Sub(clock.now()) - 2*time.Second) // two seconds early, because every reading advances the clock
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 1 {
 		t.Errorf("excepted shortly before the expiry: %v", got)
 	}
@@ -295,7 +295,7 @@ func (g *gallery) expires(t *testing.T, clock *clock) {
 	}
 }
 
-// needsApproval checks that callers who may create but not approve exceptions only make proposals.
+// needsApproval checks that callers who may create exceptions, but not approve them, can only propose exceptions.
 func (g *gallery) needsApproval(t *testing.T) {
 	t.Helper()
 	proposer := g.caller(t, g.folder,
@@ -338,8 +338,8 @@ func (g *gallery) needsApproval(t *testing.T) {
 	must[proto.Message](t, g.overGRPC, g.Token, &findingspb.DeleteExceptionRequest{Uid: e.GetUid()})
 }
 
-// countsOwn checks that matches are counted among the findings that the caller may list, and that a
-// dry run changes nothing.
+// countsOwn checks that the number of matches includes only findings that the caller may list, and that a dry run
+// changes nothing.
 func (g *gallery) countsOwn(t *testing.T) {
 	t.Helper()
 	in := &findingspb.CreateExceptionRequest{
@@ -355,7 +355,7 @@ func (g *gallery) countsOwn(t *testing.T) {
 	if got := g.states(t, g.overGRPC, g.Token, excepted); len(got) != 0 {
 		t.Errorf("a dry run has an effect: %v", got)
 	}
-	// The owner of another organization cannot use our repo as a target.
+	// The owner of another organization cannot create an exception for our repo.
 	stolen := g.other + g.repo[strings.LastIndexByte(g.repo, '/'):]
 	for target, code := range map[string]codes.Code{
 		g.repo: codes.InvalidArgument, g.org: codes.InvalidArgument, stolen: codes.NotFound,
@@ -369,15 +369,14 @@ func (g *gallery) countsOwn(t *testing.T) {
 	}
 }
 
-// pulls pulls a manifest and returns the response.
+// pulls pulls a manifest as an identity and returns the response.
 func (g *gallery) pulls(t *testing.T, identity resource.UID, reference string) reply {
 	t.Helper()
 	return g.oci(t, g.mint(t, identity, token.Claims{Audience: []string{g.RegistryHost}}),
 		"GET", "/v2/dev/folder/app/manifests/"+reference, "")
 }
 
-// TestGate checks that a rule of the organization refuses pulls, whatever callers with rights on a
-// folder do.
+// TestGate checks that a rule of the organization refuses pulls, whatever callers with rights only on a folder do.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -413,7 +412,7 @@ func TestGate(t *testing.T) {
 			t.Errorf("answer to a stranger: %d %s", stranger.status, stranger.body)
 		}
 		g.resists(t, pull)
-		// A copy would be outside of the rule.
+		// A copy outside of the folder would not be covered by the rule.
 		for protocol, call := range g.protocols() {
 			for _, reference := range []string{"v1", g.digest} {
 				in := &ocipb.CopyImagesRequest{GroupUid: g.org, Repo: "out", FromRepoUid: g.repo, References: []string{reference}}
@@ -443,7 +442,7 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// checks asks which pulls a rule would have refused.
+// checks checks the answer to the question which pulls a rule would have refused.
 func (g *gallery) checks(t *testing.T, rule string) {
 	t.Helper()
 	procUntil(t, "the pulls are recorded", func() bool {
@@ -462,7 +461,7 @@ func (g *gallery) checks(t *testing.T, rule string) {
 	}
 }
 
-// resists checks that neither an administrator of the folder nor a pusher can bypass the rule.
+// resists checks that neither an administrator of the folder nor a caller who may push can bypass the rule.
 func (g *gallery) resists(t *testing.T, pull func() int) {
 	t.Helper()
 	for _, e := range []*findingspb.Exception{{AdvisoryId: "CVE-1"}, {AdvisoryId: "CVE-3"}} {
@@ -477,8 +476,8 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 	if pull() != http.StatusForbidden {
 		t.Error("the administrator of the folder has bypassed the rule")
 	}
-	// The folder's administrator cannot extend an exception: an advisory that names CVE-77, which has an exception,
-	// as an alias together with another CVE does not except the other one.
+	// The folder's administrator cannot extend an exception. CVE-77 has an exception. If an advisory names CVE-77 and
+	// another CVE as aliases, the exception must not cover the other CVE.
 	harmless := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-77"})
 	for n, cve := range []string{"CVE-1", "CVE-3"} {
 		record := strings.Replace(string(osvOf(fmt.Sprint("X-", n), "CVE-77", "npm", "left", "9.0.0")),
@@ -521,8 +520,8 @@ func (g *gallery) resists(t *testing.T, pull func() int) {
 	}
 }
 
-// opens checks that exceptions of the rule's own group allow pulls, from their creation until the
-// second of their expiry.
+// opens checks that exceptions in the group of the rule allow pulls, from their creation until the second in which
+// they expire.
 func (g *gallery) opens(t *testing.T, clock *clock, pull func() int) {
 	t.Helper()
 	first := g.except(t, g.org, &findingspb.Exception{AdvisoryId: "CVE-1", TargetUid: g.repo})
@@ -545,7 +544,7 @@ func (g *gallery) opens(t *testing.T, clock *clock, pull func() int) {
 	}
 }
 
-// TestApiBadJudgements sends bad values. Each is refused with an error that names its field.
+// TestApiBadJudgements sends invalid values. Each must be refused with an error that names the field.
 func TestApiBadJudgements(t *testing.T) {
 	t.Parallel()
 	h := newHierarchy(t, serve(t, storetest.SQLite(t), server.Config{}, nil))

@@ -21,11 +21,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// failoverFast turns off fsync. Writes still survive the end of the process.
+// failoverFast turns off fsync. Writes still survive a crash of the database process.
 const failoverFast = "--fsync=off"
 
-// failoverNoticed is the log message of a replica that has noticed a change of the database's
-// history.
+// failoverNoticed is the log message of a replica that has noticed that the database lost changes or was replaced.
 const failoverNoticed = `"msg":"the history of the database has changed`
 
 // failoverStandby creates a streaming standby of a cluster and starts it.
@@ -44,12 +43,12 @@ func failoverStandby(t *testing.T, primary *faultCluster) *faultCluster {
 	return c
 }
 
-// failoverURL returns an address with the sockets of both servers.
+// failoverURL returns a database address that contains the sockets of both servers.
 func failoverURL(a, b *faultCluster) string {
 	return fmt.Sprintf("postgres://holdfast@/postgres?host=%s,%s&target_session_attrs=read-write", a.dir, b.dir)
 }
 
-// failoverQuery runs a query as the administrator and returns its value.
+// failoverQuery runs a query as the database administrator and returns the value.
 func failoverQuery[T any](c *faultCluster, text string) (out T) {
 	c.t.Helper()
 	on, err := pgx.Connect(c.t.Context(), c.url())
@@ -63,7 +62,7 @@ func failoverQuery[T any](c *faultCluster, text string) (out T) {
 	return out
 }
 
-// exec runs a statement as the administrator.
+// exec runs a statement as the database administrator.
 func (c *faultCluster) exec(text string) {
 	c.t.Helper()
 	on, err := pgx.Connect(c.t.Context(), c.url())
@@ -85,8 +84,8 @@ func (c *faultCluster) waitQuery(what, text string) {
 func (c *faultCluster) kill() {
 	c.t.Helper()
 	c.hang(syscall.SIGSTOP)
-	c.signalChildren(syscall.SIGKILL) // first, while their parent identifies them
-	_ = c.cmd.Process.Kill()          // the next line waits for its end
+	c.signalChildren(syscall.SIGKILL) // first, because the children are found by their parent
+	_ = c.cmd.Process.Kill()          // the next line waits until the parent has ended
 	<-c.gone
 	c.cmd = nil
 }
@@ -105,9 +104,9 @@ type failoverLoad struct {
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	there   map[resource.UID]bool // created groups; false if the deletion was acknowledged
-	unknown map[resource.UID]bool // groups whose deletion has no answer
-	last    map[*proc]time.Time   // time of the last acknowledged write
+	there   map[resource.UID]bool // created groups; the value is false if the deletion was acknowledged
+	unknown map[resource.UID]bool // groups for whose deletion there was no answer
+	last    map[*proc]time.Time   // time of the last acknowledged write, by replica
 	odd     []string              // unexpected answers
 }
 
@@ -136,7 +135,7 @@ func failoverStartLoad(t *testing.T, replicas ...*proc) *failoverLoad {
 	return l
 }
 
-// write creates a group and deletes it if deletes is set.
+// write creates a group and, if deletes is set, deletes it again.
 func (l *failoverLoad) write(ctx context.Context, p *proc, api *procClient, deletes bool) {
 	var g procGroup
 	if !l.call(ctx, p, api, http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost), &g) {
@@ -198,7 +197,7 @@ func (l *failoverLoad) stop(t *testing.T) {
 	}
 }
 
-// survey fails the test unless a replica has all acknowledged changes.
+// survey fails the test unless a replica returns all acknowledged changes.
 func (l *failoverLoad) survey(t *testing.T, p *proc) {
 	t.Helper()
 	api, lost := p.owner(), 0
@@ -228,8 +227,8 @@ func (l *failoverLoad) survey(t *testing.T, p *proc) {
 // socket returns the path of the server's socket.
 func (c *faultCluster) socket() string { return filepath.Join(c.dir, ".s.PGSQL.5432") }
 
-// TestFailoverSynchronous kills the primary under load. The standby, which has all acknowledged
-// changes, is promoted, and replicas connect to it without intervention.
+// TestFailoverSynchronous kills the primary under load and promotes the standby, which has all acknowledged changes.
+// The replicas must connect to the standby without intervention.
 func TestFailoverSynchronous(t *testing.T) {
 	t.Parallel()
 	primary := faultPostgres(t, failoverFast, "-c", "synchronous_standby_names=*")
@@ -273,9 +272,9 @@ func (p *proc) logged(text string) string {
 	return p.lines[i]
 }
 
-// TestFailoverAsynchronous promotes a standby that has not received the last changes. One replica
-// is paused during the failover and continues when the lost revision numbers have been reused. No
-// replica honors a lost grant, and both log which revisions were lost.
+// TestFailoverAsynchronous promotes a standby that has not received the last changes. One replica is paused during
+// the failover and continues after the lost revision numbers have been used again. No replica may accept a lost
+// grant, and both must log which revisions were lost.
 func TestFailoverAsynchronous(t *testing.T) {
 	t.Parallel()
 	primary := faultPostgres(t, failoverFast)
@@ -344,8 +343,7 @@ func TestFailoverAsynchronous(t *testing.T) {
 	}
 }
 
-// failoverRefused fails the test unless a replica refuses a guest repeatedly. The replica may be
-// unavailable at first.
+// failoverRefused fails the test unless a replica refuses a guest 20 times. The replica may be unavailable at first.
 func failoverRefused(t *testing.T, status func() int) {
 	t.Helper()
 	for n := 0; n < 20; {
@@ -360,8 +358,8 @@ func failoverRefused(t *testing.T, status func() int) {
 	}
 }
 
-// TestFailoverHang promotes a standby while the primary hangs. When the old primary continues, as a
-// second primary, no replica uses it, even while the new primary hangs.
+// TestFailoverHang promotes a standby while the primary hangs. When the old primary continues, there are two
+// primaries. No replica may use the old one, even while the new primary hangs.
 func TestFailoverHang(t *testing.T) {
 	t.Parallel()
 	primary := faultPostgres(t, failoverFast)
@@ -388,8 +386,8 @@ func TestFailoverHang(t *testing.T) {
 	}
 }
 
-// TestFailoverReadOnly makes the primary refuse writes under load, as before a switchover. Replicas
-// close their sessions and open new ones when the primary accepts writes again.
+// TestFailoverReadOnly makes the primary refuse writes under load, as before a switchover. The replicas must close
+// their sessions, and open new ones when the primary accepts writes again.
 func TestFailoverReadOnly(t *testing.T) {
 	t.Parallel()
 	cluster := faultPostgres(t, failoverFast)

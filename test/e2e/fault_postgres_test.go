@@ -24,10 +24,10 @@ import (
 // A faultCluster is a separate PostgreSQL server that a test can stop.
 type faultCluster struct {
 	t    *testing.T
-	bin  string // folder of the server's programs
-	dir  string // folder of the data and the socket
+	bin  string // folder of the PostgreSQL programs
+	dir  string // folder of the database and its socket
 	as   *syscall.SysProcAttr
-	more []string // arguments of the server
+	more []string // additional arguments of the server
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when the running server has ended
 }
@@ -48,7 +48,7 @@ func faultPostgres(t *testing.T, more ...string) *faultCluster {
 	return c
 }
 
-// faultFolder returns a cluster that has only its folder.
+// faultFolder returns a cluster whose folder exists and is still empty.
 func faultFolder(t *testing.T) *faultCluster {
 	t.Helper()
 	c := &faultCluster{t: t, bin: faultPrograms(t), as: &syscall.SysProcAttr{}}
@@ -70,19 +70,19 @@ func faultFolder(t *testing.T) *faultCluster {
 func faultPrograms(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("initdb"); err == nil {
-		// The other programs are not always linked in the same folder.
+		// A folder with links may lack the other programs.
 		if whole, err := filepath.EvalSymlinks(path); err == nil {
 			return filepath.Dir(whole)
 		}
 	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // fails only for a bad pattern
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Glob fails only for a bad pattern
 	if len(found) == 0 {
 		t.Skip("PostgreSQL is not installed: initdb is neither in PATH nor in /usr/lib/postgresql")
 	}
 	return filepath.Dir(slices.Max(found))
 }
 
-// faultNobody returns a user without privileges.
+// faultNobody returns the credentials of a user without privileges.
 func faultNobody(t *testing.T) *syscall.Credential {
 	t.Helper()
 	for _, name := range []string{"postgres", "nobody"} {
@@ -101,7 +101,7 @@ func faultNobody(t *testing.T) *syscall.Credential {
 
 func (c *faultCluster) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.WithoutCancel(c.t.Context()), filepath.Join(c.bin, name), args...)
-	cmd.Dir, cmd.SysProcAttr = c.dir, c.as // that user may not have access to the current folder
+	cmd.Dir, cmd.SysProcAttr = c.dir, c.as // the user of the command may not have access to the current folder
 	return cmd
 }
 
@@ -119,7 +119,7 @@ func (c *faultCluster) start() {
 	}
 	c.cmd, c.gone = cmd, make(chan struct{})
 	go func(gone chan struct{}) {
-		_ = cmd.Wait() // a signal ends it in every case
+		_ = cmd.Wait() // an error is expected, because a signal ends the server
 		close(gone)
 	}(c.gone)
 	procUntil(c.t, "PostgreSQL answers", func() bool {
@@ -137,7 +137,7 @@ func (c *faultCluster) stop() {
 	if c.cmd == nil {
 		return
 	}
-	_ = c.cmd.Process.Signal(syscall.SIGCONT) // in case it is paused
+	_ = c.cmd.Process.Signal(syscall.SIGCONT) // in case the server is paused
 	_ = c.cmd.Process.Signal(syscall.SIGQUIT)
 	<-c.gone
 	c.cmd = nil
@@ -161,11 +161,11 @@ func (c *faultCluster) hang(sig syscall.Signal) {
 
 // signalChildren sends a signal to the processes that the server has started.
 func (c *faultCluster) signalChildren(sig syscall.Signal) {
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // Glob fails only for a bad pattern
 	for _, path := range paths {
 		if parent, _, ok := faultProcess(path); ok && parent == c.cmd.Process.Pid {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // the pattern matches only digits
-			_ = syscall.Kill(pid, sig)                                // it may have ended
+			_ = syscall.Kill(pid, sig)                                // the process may have ended
 		}
 	}
 }
@@ -175,18 +175,18 @@ func (c *faultCluster) signalChildren(sig syscall.Signal) {
 func faultProcess(path string) (parent int, stopped, ok bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return 0, false, false // it has ended
+		return 0, false, false // the process has ended
 	}
 	var pid int
 	var name, state string
 	if _, err := fmt.Sscan(string(text), &pid, &name, &state, &parent); err != nil {
-		return 0, false, false // a name with a space, so not a process of PostgreSQL
+		return 0, false, false // the name contains a space, so this is not a process of PostgreSQL
 	}
 	return parent, state == "T", true
 }
 
-// TestFaultPostgres makes the database unavailable under load, by a crash and by a hang, and
-// restores it.
+// TestFaultPostgres crashes and pauses the database under load, and checks that the server recovers when the database
+// is back.
 func TestFaultPostgres(t *testing.T) {
 	t.Parallel()
 	cluster, data := faultPostgres(t), t.TempDir()
@@ -198,7 +198,7 @@ func TestFaultPostgres(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := procStart(t, "HOLDFAST_DATA_DIR="+data, "HOLDFAST_DATABASE="+cluster.url())
 			mend := sync.OnceFunc(tt.mendIt)
-			defer mend() // also if the test fails
+			defer mend() // repairs the database also if the test fails
 			load := faultStartLoad(t, p)
 			tt.breakIt()
 			p.waitLog("changes of grants cannot be read")
@@ -226,15 +226,15 @@ func faultHealth(t *testing.T, p *proc, healthz, readyz int) {
 	}
 }
 
-// A faultLoad runs clients that read and write all the time.
+// A faultLoad runs clients that send reads and writes without a pause.
 type faultLoad struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	answers atomic.Int64
-	odd     chan string // the first unexpected answer
+	odd     chan string // receives the first unexpected answer
 }
 
-// faultStartLoad starts clients and returns when they are served.
+// faultStartLoad starts clients and returns when the server has answered them.
 func faultStartLoad(t *testing.T, p *proc) *faultLoad {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -253,8 +253,7 @@ func faultStartLoad(t *testing.T, p *proc) *faultLoad {
 	return l
 }
 
-// call makes one request. A request during a hang of the database may time out, so its outcome is
-// unknown.
+// call makes one request. While the database hangs, a request may time out, so a timeout is accepted.
 func (l *faultLoad) call(ctx context.Context, api *procClient, method, path string) {
 	a, err := api.call(ctx, method, path, faultBody(method))
 	l.answers.Add(1)

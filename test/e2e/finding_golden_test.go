@@ -15,13 +15,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/inspecttest"
 )
 
-// A fact is the statement of a published advisory about a package: the range of affected versions.
+// A fact is what a published advisory says about a package: the range of affected versions.
 type fact struct{ id, alias, ecosystem, name, introduced, fixed string }
 
-// facts holds all statements of the databases of Go and AlmaLinux, as of August 2026, about the
-// packages in the image of TestFindingsGolden, and about the same packages in another release. The
-// Go database is by the Go authors (CC-BY 4.0), the AlmaLinux database by AlmaLinux OS (MIT). The
-// texts of the advisories are not included.
+// facts are all statements, as of August 2026, in the databases of Go and AlmaLinux about the packages in the image
+// of TestFindingsGolden, and about the same packages in another release. The Go database is by the Go authors (CC-BY
+// 4.0), the AlmaLinux database by AlmaLinux OS (MIT). The texts of the advisories are not included.
 var facts = []fact{
 	{"GO-2020-0001", "CVE-2020-36567", "Go", "github.com/gin-gonic/gin", "0", "1.6.0"},
 	{"GO-2021-0052", "CVE-2020-28483", "Go", "github.com/gin-gonic/gin", "0", "1.7.7"},
@@ -131,7 +130,7 @@ func goldenImage(t *testing.T) string {
 	})
 }
 
-// record returns a fact as an OSV record.
+// record returns the fact as an OSV record.
 func (f fact) record() []byte {
 	kind, events := "ECOSYSTEM", fmt.Sprintf(`{"introduced":%q}`, f.introduced)
 	if f.ecosystem == "Go" {
@@ -153,8 +152,8 @@ func (f fact) record() []byte {
 		f.id, called, aliases, f.ecosystem, f.name, kind, events)
 }
 
-// publishFacts imports the advisories of an ecosystem: the whole public database if the folder in
-// HOLDFAST_TEST_DATA has it, otherwise the facts.
+// publishFacts imports the advisories for an ecosystem. If the folder in HOLDFAST_TEST_DATA contains the whole public
+// database, it imports that, and otherwise the facts.
 func (w *world) publishFacts(t *testing.T, group, ecosystem string) {
 	t.Helper()
 	if folder := os.Getenv("HOLDFAST_TEST_DATA"); folder != "" {
@@ -179,9 +178,9 @@ func (w *world) publishFacts(t *testing.T, group, ecosystem string) {
 	}
 }
 
-// TestFindingsGolden checks that the packages and findings of an image with known contents are
-// exactly the ones that a person derived from the published advisories. The Go advisories are
-// imported before the image is pushed, the AlmaLinux advisories after it.
+// TestFindingsGolden checks that an image with known contents has exactly the packages and findings that a person
+// derived from the published advisories. The Go advisories are imported before the image is pushed, the AlmaLinux
+// advisories after it.
 func TestFindingsGolden(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -197,7 +196,7 @@ func TestFindingsGolden(t *testing.T) {
 			for p := (&findingspb.ListFindingsRequest{RepoUid: g.repo, Reference: "golden", PageSize: 200}); ; {
 				m := must[*findingspb.ListFindingsResponse](t, g.overGRPC, g.Token, p)
 				for _, f := range m.GetFindings() {
-					// The stdlib version is the Go version that runs this test.
+					// The version of stdlib depends on the Go version that runs this test.
 					if f.GetPackage().GetName() == "stdlib" {
 						continue
 					}

@@ -29,8 +29,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// historySkew is an environment variable that turns the test binary into a holdfastd whose clock is
-// wrong by that duration.
+// historySkew is an environment variable. If it is set, the test binary runs as a holdfastd whose clock is wrong by
+// the duration in the variable.
 const historySkew = "E2E_CLOCK_SKEW"
 
 func historyMain(skew string) {
@@ -63,8 +63,8 @@ func historyServe(ctx context.Context, skew string) error {
 
 // A historyInput is one operation of a client.
 type historyInput struct {
-	op string // grant, revoke: binding n of a guest; end: its token; check: its access
-	n  int    // rename: a group, to its n-th name; find: by its n-th name
+	op string // grant and revoke change binding n of a guest, end deletes the guest, check tests the guest's access
+	n  int    // rename gives the group its n-th name, find looks it up by its n-th name
 }
 
 // A historyState is the state of a guest or of a group.
@@ -74,8 +74,8 @@ type historyState struct {
 	name     int
 }
 
-// historyModel describes the answers of a single server: a guest has access while it has a binding
-// and its token has not ended, and a group is found by its latest name.
+// historyModel describes the answers of a single server. A guest has access while it has a binding and its token has
+// not ended. A group is found only by its latest name.
 var historyModel = porcupine.Model{
 	Init: func() any { return historyState{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -98,8 +98,8 @@ var historyModel = porcupine.Model{
 	},
 }
 
-// histories records the operations of clients with three replicas, and the answers, by the guest or
-// group they are about. Each replica has its own link to the database.
+// histories records the requests of clients to three replicas, and the answers. The records are grouped by the guest
+// or group that a request is about. Each replica has its own link to the database.
 type histories struct {
 	t        *testing.T
 	replicas []*proc
@@ -110,11 +110,11 @@ type histories struct {
 	mu    sync.Mutex
 	all   map[int][]porcupine.Operation
 	keys  int
-	count map[string]int // answers by operation, and faults by name
+	count map[string]int // number of answers by operation, and of faults by name
 }
 
-// historiesStart starts three replicas on a new database. The clock of one is a minute fast, the
-// clock of another a minute slow. It first runs the statements in the database.
+// historiesStart starts three replicas on a new database, after it has executed the statements in the database. The
+// clock of one replica is a minute fast, the clock of another is a minute slow.
 func historiesStart(t *testing.T, statements ...string) *histories {
 	t.Helper()
 	database, key := storetest.Postgres(t), secret.NewKey()
@@ -141,7 +141,8 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 		l := newLink(t, filepath.Join(folder, ".s.PGSQL.5432"))
 		linked := url.URL{Scheme: "postgres", User: address.User, Host: l.address, Path: address.Path}
 		h.links = append(h.links, l)
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self) // the cleanup ends it
+		// Without the test's context, because the cleanup ends the process.
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self)
 		cmd.Env = []string{
 			historySkew + "=" + skew.String(), "HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase,
 			"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_ENCRYPTION_KEY=" + key.Text(),
@@ -152,14 +153,16 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 	for _, p := range h.replicas {
 		p.waitReady()
 	}
-	past := func() time.Time { return time.Now().Add(-2 * time.Minute) } // so that tokens are valid on every clock
+	// Tokens are issued in the past so that they are valid on every clock.
+	past := func() time.Time { return time.Now().Add(-2 * time.Minute) }
 	if h.issuer, err = token.New(t.Context(), s.DB, token.Config{Issuer: procBase, Key: key, Now: past}); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-// run runs clients for a while, with faults if set. It returns when all clients have their answers.
+// run runs clients for the duration life and, if faults is set, causes faults meanwhile. It returns when every
+// request has its answer.
 func (h *histories) run(life time.Duration, faults bool) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), life)
 	defer cancel()
@@ -182,7 +185,7 @@ func (h *histories) run(life time.Duration, faults bool) {
 	wg.Wait()
 }
 
-// fail causes one fault after the other and repairs it.
+// fail causes one fault after the other, and repairs each before it causes the next.
 func (h *histories) fail(ctx context.Context) {
 	wait := func(least, most time.Duration) {
 		select {
@@ -232,10 +235,10 @@ func (h *histories) counted(what string) {
 	h.count[what]++
 }
 
-// forever is the end time of a write whose outcome is unknown.
+// forever is the recorded end time of a write whose outcome is unknown, because the write may still take effect.
 const forever = int64(1) << 62
 
-// record adds an operation to a history.
+// record adds an operation to the history of a key.
 func (h *histories) record(key, replica int, in historyInput, status int, call, end int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -251,7 +254,7 @@ func (h *histories) now() int64 { return int64(time.Since(h.start)) }
 type historyClient struct {
 	*histories
 	key  int
-	each []*procClient // one client for each replica, as the owner
+	each []*procClient // one client for each replica, with the owner's token
 }
 
 func (h *histories) client() *historyClient {
@@ -273,8 +276,8 @@ func (c *historyClient) close() {
 	}
 }
 
-// write sends a change to a random replica and reports whether it was acknowledged. If not, the
-// change may have happened, or may still happen.
+// write sends a change to a random replica and reports whether the change was acknowledged. If it was not
+// acknowledged, the change may have happened, or may still happen.
 func (c *historyClient) write(in historyInput, method, path string, body, out any) bool {
 	i, call := rand.IntN(len(c.each)), c.now()
 	a, err := c.each[i].call(context.WithoutCancel(c.t.Context()), method, path, body)
@@ -290,7 +293,8 @@ func (c *historyClient) write(in historyInput, method, path string, body, out an
 	return done
 }
 
-// read queries one replica repeatedly until ctx ends. It does not record outages.
+// read queries replica i repeatedly until ctx ends. It does not record answers that say that the replica is
+// unavailable.
 func (c *historyClient) read(ctx context.Context, i int, in func() historyInput, ask func(historyInput) (status int)) {
 	for ctx.Err() == nil {
 		question, call := in(), c.now()
@@ -304,14 +308,14 @@ func (c *historyClient) read(ctx context.Context, i int, in func() historyInput,
 	}
 }
 
-// setUp creates the subject of a history at any available replica.
+// setUp creates the guest or group of a history. It tries random replicas until one of them answers.
 func setUp[T any](ctx context.Context, c *historyClient, path string, body any) (out T, ok bool) {
 	for ctx.Err() == nil {
 		a, err := c.each[rand.IntN(len(c.each))].call(ctx, http.MethodPost, path, body)
 		if err == nil && a.status == http.StatusOK {
 			return out, json.Unmarshal(a.body, &out) == nil
 		}
-		// An earlier attempt has created it.
+		// An earlier attempt has created the resource.
 		if err == nil && a.status == http.StatusConflict {
 			return out, false
 		}
@@ -323,8 +327,8 @@ func setUp[T any](ctx context.Context, c *historyClient, path string, body any) 
 // historyLife is the duration of the writes in one history.
 const historyLife = 4 * time.Second
 
-// guest creates an identity. Two clients grant and revoke its roles until its token ends, while
-// others check its access at every replica.
+// guest creates an identity. Two clients grant and revoke its roles until its token ends, while other clients check
+// its access at every replica.
 func (h *histories) guest(ctx context.Context) {
 	c := h.client()
 	defer c.close()
@@ -362,12 +366,12 @@ func (h *histories) guest(ctx context.Context) {
 	}
 	writers.Wait()
 	c.write(historyInput{op: "end"}, http.MethodDelete, "/iam/v2beta1/identities/"+string(identity.UID), nil, nil)
-	time.Sleep(200 * time.Millisecond) // gives the readers time
+	time.Sleep(200 * time.Millisecond) // gives the readers time to send more requests
 	done()
 	readers.Wait()
 }
 
-// toggle grants and revokes a role until ctx ends or an outcome is unknown.
+// toggle grants and revokes a role until ctx ends or the outcome of a request is unknown.
 func (c *historyClient) toggle(ctx context.Context, n int, group resource.UID, body map[string]any) {
 	for ctx.Err() == nil {
 		var b procGroup
@@ -382,8 +386,8 @@ func (c *historyClient) toggle(ctx context.Context, n int, group resource.UID, b
 	}
 }
 
-// group creates a group with a repo and renames the group, while others look the repo up in the
-// registry of every replica.
+// group creates a group with a repo and renames the group, while other clients look the repo up in the registry of
+// every replica.
 func (h *histories) group(ctx context.Context) {
 	c := h.client()
 	defer c.close()
@@ -417,7 +421,7 @@ func (h *histories) group(ctx context.Context) {
 		}
 		time.Sleep(rand.N(200 * time.Millisecond))
 	}
-	time.Sleep(200 * time.Millisecond) // gives the readers time
+	time.Sleep(200 * time.Millisecond) // gives the readers time to send more requests
 	done()
 	readers.Wait()
 }
@@ -431,7 +435,7 @@ type historyView struct {
 	question     historyInput
 }
 
-// seenBy returns the answers of a view, and all changes of its history.
+// seenBy returns the answers of a view, and all changes in the history of that view.
 func (h *histories) seenBy(v historyView) (operations []porcupine.Operation) {
 	for _, o := range h.all[v.key] {
 		if in := o.Input.(historyInput); !in.reads() || o.ClientId == v.replica && in == v.question {
@@ -452,10 +456,10 @@ func (h *histories) views(key int) map[historyView]bool {
 	return views
 }
 
-// violations returns the views that no single server could have produced. During a change one
-// replica may have applied it and another may not, and a repo may be found by two paths, one of
-// them from a cache. So each view is compared with its own model of a server. When a change has
-// returned, all models have applied it. The test fails if a history cannot be checked.
+// violations returns the views that no single server could have produced. While a change is in progress, one replica
+// may have applied it and another may not. A repo may also be found by its old and its new path, because one of them
+// comes from a cache. So each view is compared with its own model of a server. Once a change has been acknowledged,
+// all models must have applied it. The test fails if a history cannot be checked.
 func (h *histories) violations() (found []historyView) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -477,7 +481,7 @@ func (h *histories) violations() (found []historyView) {
 	return found
 }
 
-// describe returns the operations of a view in the order of their calls.
+// describe returns the operations of a view as text, in the order in which they were called.
 func (h *histories) describe(v historyView) string {
 	operations := h.seenBy(v)
 	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
@@ -490,11 +494,10 @@ func (h *histories) describe(v historyView) string {
 	return text.String()
 }
 
-// TestHistories records the answers of three replicas about grants, revocations, ended tokens and
-// renamed groups, while replicas are paused, cut off from the database, slow, or have a wrong
-// clock. A linearizability checker verifies that a single server could have given all answers of
-// each replica: access ends when a revocation has returned, and begins when a grant has returned.
-// HOLDFAST_TEST_HISTORIES sets the duration.
+// TestHistories records the answers of three replicas about grants, revocations, ended tokens and renamed groups,
+// while replicas are paused, cut off from the database, slow, or have a wrong clock. A linearizability checker
+// verifies that a single server could have given all answers of each replica: access ends when a revocation is
+// acknowledged, and begins when a grant is acknowledged. HOLDFAST_TEST_HISTORIES sets the duration.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	life := 6 * time.Second
@@ -516,14 +519,14 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// TestHistoriesPlanted makes the replicas claim that they have applied every change, so that no
-// replica waits for the others. The checker must find the violations.
+// TestHistoriesPlanted checks that the checker finds violations. A trigger makes each replica claim that it has
+// applied every change, so that no replica waits for the others.
 func TestHistoriesPlanted(t *testing.T) {
 	t.Parallel()
 	h := historiesStart(t, `CREATE FUNCTION lie() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN NEW.grants_at := 1000000000; RETURN NEW; END $$`,
 		`CREATE TRIGGER lie BEFORE INSERT OR UPDATE ON replicas FOR EACH ROW EXECUTE FUNCTION lie()`)
-	// Delays the notifications of changes.
+	// The delay makes the notifications of changes arrive late.
 	for i := range h.links {
 		h.links[i].set(linkWorks, 5*time.Millisecond)
 	}

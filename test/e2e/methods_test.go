@@ -32,15 +32,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A way is how a client calls the methods: a protocol, and the versions and names of the methods.
+// A way is a way to call the methods: a protocol, the versions of the methods, and the names of the services.
 type way struct {
-	protocol string // the name in docs/methods.md
-	public   bool   // with the names of the public API
+	protocol string // name of the protocol in docs/methods.md
+	public   bool   // whether services have their names in the public API
 	versions []string
 }
 
-// ways are all ways to call the methods. Each has a world of its own, because a resource can be created or deleted only
-// once.
+// ways are all ways to call the methods. Each way gets a world of its own, because a resource can be created or
+// deleted only once.
 var ways = []way{
 	{"JSON", false, []string{"v1", "v2beta1"}}, {"JSON", false, []string{"v2"}},
 	{"gRPC", false, []string{"v1", "v2beta1"}}, {"gRPC", false, []string{"v2"}},
@@ -57,7 +57,7 @@ var outOfScope = map[string][]string{
 	},
 }
 
-// An outcome is the result of a method that was called one way.
+// An outcome is the result of calling a method in one way.
 type outcome struct {
 	service, method, version, protocol string
 	state                              string
@@ -86,10 +86,10 @@ func TestApiMethods(t *testing.T) {
 	checkGolden(t, filepath.Join("..", "..", "..", "docs", "methods.md"), methodsPage(outcomes))
 }
 
-// bob has an address of the same domain as ada.
+// bob is a person whose e-mail address has the same domain as ada's address.
 var bob = resource.UserUID("https://people.example", "bob")
 
-// seedPeople creates ada and bob, and a finished sign-in for the terminal whose key consists of zeros.
+// seedPeople creates ada and bob. It also creates a finished sign-in for a terminal, whose key consists of zeros.
 func seedPeople(t *testing.T) func(*storetest.Store) {
 	return func(s *storetest.Store) {
 		seedAda(t)(s)
@@ -111,7 +111,7 @@ func seedPeople(t *testing.T) func(*storetest.Store) {
 	}
 }
 
-// methodExamples are requests that succeed, if a request can succeed, by operation.
+// methodExamples returns an example request for each operation. The request succeeds if any request can succeed.
 func methodExamples(t *testing.T, w *world) map[string]example {
 	t.Helper()
 	x := w.makeThings(t)
@@ -142,7 +142,7 @@ func methodExamples(t *testing.T, w *world) map[string]example {
 	return chosen
 }
 
-// operationOf returns the name of a method in the OpenAPI description.
+// operationOf returns the name that a method has in the OpenAPI description.
 func operationOf(m protoreflect.MethodDescriptor) string {
 	service := string(m.Parent().Name())
 	if versionOf(m) == "v1" && versioned(m) {
@@ -154,12 +154,12 @@ func operationOf(m protoreflect.MethodDescriptor) string {
 	return service + "_" + string(m.Name())
 }
 
-// versioned reports whether the package of a method names a version.
+// versioned reports whether the name of a method's package contains a version.
 func versioned(m protoreflect.MethodDescriptor) bool {
 	return strings.Contains(string(m.ParentFile().Package().Name()), "v")
 }
 
-// versionOf returns the version of a method. A method without a version belongs to v1.
+// versionOf returns the API version of a method. A method in a package without a version belongs to v1.
 func versionOf(m protoreflect.MethodDescriptor) string {
 	if m.ParentFile().Package().Name() == "v2beta1" {
 		return "v2beta1"
@@ -167,8 +167,8 @@ func versionOf(m protoreflect.MethodDescriptor) string {
 	return "v1"
 }
 
-// publicNames returns the names of services in the public API by our names of these services. The server reports
-// them.
+// publicNames returns a map from our names of services to the names in the public API. The server reports these
+// names.
 func (w *world) publicNames(t *testing.T) map[protoreflect.FullName]string {
 	t.Helper()
 	services := w.listServices(t)
@@ -194,7 +194,7 @@ func (w *world) publicNames(t *testing.T) map[protoreflect.FullName]string {
 	return names
 }
 
-// tryWay calls the methods one way. Methods that delete come last.
+// tryWay calls all methods in one way. Methods that delete resources come last.
 func (w *world) tryWay(t *testing.T, way way) (outcomes []outcome) {
 	t.Helper()
 	names := w.publicNames(t)
@@ -243,7 +243,8 @@ func (w *world) tryWay(t *testing.T, way way) (outcomes []outcome) {
 	return append(outcomes, w.tryOutOfScope(t, way, names)...)
 }
 
-// called returns the full name of a method in a version, ours or the public one.
+// called returns the full name of a method in a version. The service has its public name if public is set, and
+// otherwise our name.
 func called(
 	m protoreflect.MethodDescriptor, version string, public bool, names map[protoreflect.FullName]string,
 ) string {
@@ -257,7 +258,8 @@ func called(
 	return "/" + service + "/" + string(m.Name())
 }
 
-// tryOutOfScope checks that the methods out of scope are not implemented. Otherwise the table would be wrong.
+// tryOutOfScope checks that the methods in outOfScope are not implemented, because docs/methods.md lists them as not
+// implemented.
 func (w *world) tryOutOfScope(t *testing.T, way way, names map[protoreflect.FullName]string) (outcomes []outcome) {
 	t.Helper()
 	for service, methods := range outOfScope {
@@ -327,7 +329,7 @@ func (w *world) stateOverHTTP(t *testing.T, m protoreflect.MethodDescriptor, ver
 	return state(t, m, failed.Code, failed.Message)
 }
 
-// bearer returns the token with which an example is sent.
+// bearer returns the token with which an example is sent. It is the owner's token unless the example names another.
 func (e example) bearer(w *world) string {
 	if e.as != "" {
 		return e.as
@@ -335,14 +337,14 @@ func (e example) bearer(w *world) string {
 	return w.Token
 }
 
-// methodPath returns the path of a method's http option with the values of an example.
+// methodPath returns the verb and the path of a method's http option. The values in the path come from an example.
 func methodPath(m protoreflect.MethodDescriptor, e example) (verb, path string) {
 	verb, template := verbAndPath(rule(m))
 	return verb, pathVariable.ReplaceAllStringFunc(template,
 		func(v string) string { return e.value(pathVariable.FindStringSubmatch(v)[1]) })
 }
 
-// value returns the value of a path variable in an example.
+// value returns the value that an example has for a path variable.
 func (e example) value(variable string) string {
 	if variable == "digest" || variable == "reference" {
 		return e.digest
@@ -357,7 +359,7 @@ func (w *world) stateOverGRPC(t *testing.T, m protoreflect.MethodDescriptor, nam
 	return state(t, m, st.Code(), st.Message())
 }
 
-// message returns the request message of a method, with the path variables, the body and the query of an example.
+// message returns the request message for a method, with the path variables, the body and the query of an example.
 func (e example) message(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
 	t.Helper()
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
@@ -391,7 +393,7 @@ func (e example) message(t *testing.T, m protoreflect.MethodDescriptor) proto.Me
 	return in
 }
 
-// methodsPage returns docs/methods.md. Ways with the same state share a row.
+// methodsPage returns the text of docs/methods.md. Ways with the same result share a row.
 func methodsPage(outcomes []outcome) string {
 	var b strings.Builder
 	b.WriteString(methodsPreface)
@@ -422,7 +424,7 @@ a valid request succeeded; *refused* gives the server's reason for refusing a va
 of scope answer "unimplemented": SCIM here, and the services for terms, overlays and custom assembly as a whole.
 `
 
-// rows returns a row for each state, with its versions and protocols.
+// rows returns a table row for each state, with the versions and protocols that have this state.
 func rows(outcomes []outcome) []string {
 	states := map[string][]outcome{}
 	for _, o := range outcomes {

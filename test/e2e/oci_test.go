@@ -147,7 +147,7 @@ func (c *ociClient) pull(ctx context.Context, repo, tag string) error {
 	return nil
 }
 
-// tags lists the tags of a repo. A repo that does not exist has none.
+// tags returns the tags in a repo. It returns none for a repo that does not exist.
 func (c *ociClient) tags(ctx context.Context, repo string) ([]string, error) {
 	resp, text, err := c.send(ctx, "GET", "/v2/"+repo+"/tags/list", nil)
 	if err != nil || resp.StatusCode == http.StatusNotFound {
@@ -157,9 +157,9 @@ func (c *ociClient) tags(ctx context.Context, repo string) ([]string, error) {
 	return got.Tags, json.Unmarshal(text, &got)
 }
 
-// TestRegistryCrash kills the server repeatedly during pushes. Every tag then refers to a complete image, every
-// acknowledged push is stored, and the garbage collector keeps exactly the referenced content. HOLDFAST_TEST_KILLS is
-// the number of kills.
+// TestRegistryCrash kills the server repeatedly during pushes. Afterwards every tag must refer to a complete image,
+// every acknowledged push must be stored, and the garbage collector must keep exactly the referenced content.
+// HOLDFAST_TEST_KILLS is the number of kills.
 func TestRegistryCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -174,7 +174,7 @@ func TestRegistryCrash(t *testing.T) {
 		env := []string{
 			"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url, "HOLDFAST_GC_INTERVAL=20ms", "HOLDFAST_GC_GRACE=2s",
 		}
-		acked := map[string]bool{} // repo:tag
+		acked := map[string]bool{} // keys have the form repo:tag
 		for round := range kills {
 			p := procStart(t, env...)
 			ociLoad(t, p, round, acked)
@@ -188,8 +188,8 @@ func TestRegistryCrash(t *testing.T) {
 	})
 }
 
-// ociPushers is the number of clients that push concurrently. Every second client pushes to a shared repo, the others
-// to a repo of their own.
+// ociPushers is the number of clients that push concurrently. Every second client pushes to a shared repo. The other
+// clients have a repo of their own.
 const ociPushers = 4
 
 func ociRepo(pusher int) string {
@@ -199,7 +199,7 @@ func ociRepo(pusher int) string {
 	return fmt.Sprintf("dev/own%d", pusher)
 }
 
-// ociLoad pushes until the server is killed, and records the acknowledged pushes.
+// ociLoad pushes images until the server is killed, and records the acknowledged pushes.
 func ociLoad(t *testing.T, p *proc, round int, acked map[string]bool) {
 	t.Helper()
 	var mu sync.Mutex
@@ -230,7 +230,7 @@ func ociLoad(t *testing.T, p *proc, round int, acked map[string]bool) {
 	pushing.Wait()
 }
 
-// ociSurvey pulls all images and returns their number.
+// ociSurvey pulls all images and returns their number. It fails the test if an acknowledged image is missing.
 func ociSurvey(t *testing.T, p *proc, acked map[string]bool) (n int) {
 	t.Helper()
 	c := p.registry()
@@ -253,8 +253,8 @@ func ociSurvey(t *testing.T, p *proc, acked map[string]bool) (n int) {
 	return n
 }
 
-// ociCollected collects all garbage, and checks the number of remaining blobs: a layer for each image, and the
-// configuration that the images share.
+// ociCollected runs the garbage collector, and checks the number of remaining blobs: one layer for each image, and
+// the configuration that all images share.
 func ociCollected(t *testing.T, dir, url string, images int) {
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
@@ -263,7 +263,7 @@ func ociCollected(t *testing.T, dir, url string, images int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range stale { // the server would keep them for a day
+	for _, id := range stale { // the server would keep unfinished uploads for a day
 		if err := s.DeleteUpload(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func ociCollected(t *testing.T, dir, url string, images int) {
 			t.Fatal(err)
 		}
 	})
-	for range 2 { // the first run marks, the second one deletes
+	for range 2 { // the first run marks unused blobs, the second run deletes them
 		cmd := exec.CommandContext(t.Context(), binary, "gc", "--gc-grace", "1ns")
 		cmd.Env = []string{"HOLDFAST_DATA_DIR=" + dir, "HOLDFAST_DATABASE=" + url}
 		out, err := cmd.CombinedOutput()
@@ -293,7 +293,7 @@ func ociCollected(t *testing.T, dir, url string, images int) {
 	}
 }
 
-// ociFiles calls f with every file, and counts them.
+// ociFiles calls f with the path of every file in dir, and returns the number of files.
 func ociFiles(t *testing.T, dir string, f func(path string)) (n int) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -319,8 +319,8 @@ func s3Start(t *testing.T) []string {
 	}
 }
 
-// TestRegistryReplicas runs two servers on one database and one bucket. An upload that begins on one server can be
-// finished on the other.
+// TestRegistryReplicas runs two servers with one database and one bucket. It checks that an upload that begins on one
+// server can be finished on the other.
 func TestRegistryReplicas(t *testing.T) {
 	t.Parallel()
 	database, key := storetest.Postgres(t), secret.NewKey()
@@ -333,7 +333,8 @@ func TestRegistryReplicas(t *testing.T) {
 	first, second := start(), start()
 	a, b := first.registry(), second.registry()
 	ctx := t.Context()
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // parts of S3 have at least 5 MiB
+	// 16 MiB, because a part of an S3 upload has at least 5 MiB.
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 	resp, _, err := a.expect(ctx, 202, "POST", "/v2/dev/app/blobs/uploads/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -370,7 +371,7 @@ func TestRegistryReplicas(t *testing.T) {
 	ociRecorded(t, database)
 }
 
-// ociContend lets two servers write to one upload concurrently. Exactly one of them succeeds.
+// ociContend lets two servers write to the same upload concurrently, and checks that exactly one of them succeeds.
 func ociContend(t *testing.T, a, b *ociClient) {
 	t.Helper()
 	for range 5 {
@@ -409,7 +410,8 @@ func ociContend(t *testing.T, a, b *ociClient) {
 	}
 }
 
-// ociRecorded fails the test unless the pull and the push are recorded after a clean stop.
+// ociRecorded fails the test unless the database of the stopped servers contains a record of the push and of the
+// pull.
 func ociRecorded(t *testing.T, database string) {
 	t.Helper()
 	s := storetest.Open(t, database)

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// procBase is the base URL of the servers in these tests. It does not depend on the port, so that a token is valid
-// after a restart.
+// procBase is the base URL of the servers in these tests. It does not contain the port, so that a token stays valid
+// when the server restarts on another port.
 const procBase = "http://holdfast.test"
 
 // procPatience is the longest time to wait for an expected event.
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A procDev has the fields of dev.json that the tests need.
+// A procDev has the fields of the file dev.json that the tests need.
 type procDev struct {
 	Organization  resource.UID `json:"organizationUid"`
 	Owner         resource.UID `json:"ownerUid"`
@@ -59,18 +59,18 @@ type proc struct {
 	cmd     *exec.Cmd
 	address string // host:port
 	dev     procDev
-	ready   time.Duration // from the start of the process
+	ready   time.Duration // time from the start of the process until it serves
 	ended   chan struct{} // closed when the process is gone
 	err     error         // result of the process; valid after ended is closed
-	killed  bool          // killed by the test
+	killed  bool          // whether the test killed the process
 
 	mu    sync.Mutex
-	lines []string      // lines of its log
-	more  chan struct{} // closed at the next line
+	lines []string      // lines of the process's log
+	more  chan struct{} // closed when the next line is logged
 }
 
-// procStart starts holdfastd with env added to the environment of a test, and waits until it serves. env must contain
-// HOLDFAST_DATA_DIR.
+// procStart starts holdfastd and waits until it serves. The process's environment is env, plus settings that all
+// tests use. env must contain HOLDFAST_DATA_DIR.
 func procStart(t *testing.T, env ...string) *proc {
 	t.Helper()
 	p := procLaunch(t, env...)
@@ -78,18 +78,20 @@ func procStart(t *testing.T, env ...string) *proc {
 	return p
 }
 
-// procLaunch starts holdfastd and does not wait until it serves.
+// procLaunch starts holdfastd, but does not wait until it serves.
 func procLaunch(t *testing.T, env ...string) *proc {
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
-	// Tests push thousands of images, and each would be inspected by a process.
+	// Tests push thousands of images, and the server would start a process to inspect each of them.
 	return procLaunchOf(t, binary, append([]string{"HOLDFAST_INSPECT_WORKERS=-1"}, env...)...)
 }
 
-// procLaunchOf starts another version of holdfastd and does not wait until it serves.
+// procLaunchOf starts the given binary of holdfastd, which may be another version. It does not wait until the server
+// serves.
 func procLaunchOf(t *testing.T, binary string, env ...string) *proc {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev") // the cleanup ends it
+	// Without the test's context, because the cleanup ends the process.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev")
 	cmd.Env = append([]string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase}, env...)
 	return procRun(t, cmd)
 }
@@ -123,13 +125,14 @@ func procRun(t *testing.T, cmd *exec.Cmd) *proc {
 	return p
 }
 
-// readLog keeps the lines of the log, and records the line that says that the server serves.
+// readLog stores the lines of the log. The line that says that the server serves also sets the address and the start
+// time.
 func (p *proc) readLog(from io.Reader, start time.Time) {
 	scan := bufio.NewScanner(from)
 	scan.Buffer(nil, 1<<20)
 	for scan.Scan() {
 		var line struct{ Msg, Address string }
-		_ = json.Unmarshal(scan.Bytes(), &line) // a panic is not JSON
+		_ = json.Unmarshal(scan.Bytes(), &line) // the output of a panic is not JSON
 		p.mu.Lock()
 		if line.Msg == "serving" {
 			p.address, p.ready = line.Address, time.Since(start)
@@ -139,7 +142,7 @@ func (p *proc) readLog(from io.Reader, start time.Time) {
 		p.more = make(chan struct{})
 		p.mu.Unlock()
 	}
-	_, _ = io.Copy(io.Discard, from) // after a line that is too long, so that the process does not block
+	_, _ = io.Copy(io.Discard, from) // reads the rest if a line was too long, so that the process does not block
 }
 
 // waitLog waits until the log has a line that contains text.
@@ -185,7 +188,7 @@ func (p *proc) waitReady() {
 // kill ends the process with SIGKILL, and waits until it is gone.
 func (p *proc) kill() {
 	p.killed = true
-	_ = p.cmd.Process.Kill() // it may have ended already
+	_ = p.cmd.Process.Kill() // the process may have ended already
 	<-p.ended
 }
 
@@ -197,14 +200,14 @@ func (p *proc) signal() {
 	}
 }
 
-// stop asks the process to stop, and fails the test unless it ends well.
+// stop asks the process to stop, and fails the test unless it exits successfully.
 func (p *proc) stop() {
 	p.t.Helper()
 	p.signal()
 	p.waitEnd()
 }
 
-// waitEnd waits for the end of the process, and fails the test unless it succeeded.
+// waitEnd waits until the process has ended, and fails the test unless it exited successfully.
 func (p *proc) waitEnd() {
 	p.t.Helper()
 	select {
@@ -275,7 +278,7 @@ func (c *procClient) call(ctx context.Context, method, path string, body any) (p
 	return procAnswer{resp.StatusCode, text}, err
 }
 
-// procMust is call for requests that must succeed. It returns the decoded response.
+// procMust is like call, but fails the test unless the request succeeds. It returns the decoded response.
 func procMust[T any](t *testing.T, c *procClient, method, path string, body any) (out T) {
 	t.Helper()
 	a, err := c.call(t.Context(), method, path, body)
@@ -294,7 +297,7 @@ func procMust[T any](t *testing.T, c *procClient, method, path string, body any)
 	return out
 }
 
-// code returns the status of a response, or 0 if there was none.
+// code makes a call and returns the status of the response, or 0 if there was none.
 func (c *procClient) code(ctx context.Context, method, path string, body any) int {
 	a, err := c.call(ctx, method, path, body)
 	if err != nil {
@@ -324,8 +327,8 @@ type procGroup struct {
 	Description string       `json:"description"`
 }
 
-// TestProcessAtRest reports the start time and the memory of a server in dev mode. The targets hold for an idle
-// machine, so the test only asserts that the server works.
+// TestProcessAtRest logs the start time and the memory of a server in dev mode. The targets for both hold only on an
+// idle machine, so the test fails only if the server does not work.
 func TestProcessAtRest(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
 	procMust[any](t, p.owner(), http.MethodGet, "/iam/v2beta1/groups", nil)

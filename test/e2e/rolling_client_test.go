@@ -26,13 +26,14 @@ import (
 )
 
 const (
-	rollingAttempt  = 10 * time.Second       // limit of one attempt
-	rollingPatience = time.Minute            // limit of all attempts of a request
-	rollingPause    = 100 * time.Millisecond // before the next attempt
-	rollingEvery    = 20 * time.Millisecond  // between the requests of a client
+	rollingAttempt  = 10 * time.Second       // time limit of one attempt
+	rollingPatience = time.Minute            // time limit for all attempts of a request
+	rollingPause    = 100 * time.Millisecond // pause before the next attempt
+	rollingEvery    = 20 * time.Millisecond  // interval between the steps of a client
 )
 
-// rollingClients are the clients of a cluster. They behave well, as docs/running.md describes.
+// rollingClients are clients that call the replicas of a cluster. They repeat failed requests as docs/running.md
+// describes.
 type rollingClients struct {
 	t    *testing.T
 	c    *rollingCluster
@@ -46,7 +47,7 @@ type rollingClients struct {
 	counts  map[string]*rollingCount // by the kind of request
 	groups  []procGroup              // acknowledged groups
 	images  []string                 // acknowledged images
-	checked []int                    // number of questions about a grant, per replica
+	checked []int                    // number of answers about a grant, by replica
 }
 
 // A rollingCount counts the requests of one kind.
@@ -55,7 +56,7 @@ type rollingCount struct {
 	longest                    time.Duration // longest duration of a request with all its attempts
 }
 
-// rollingLoad starts the clients. Each client pauses between its requests.
+// rollingLoad starts the clients. Each client runs one step per interval.
 func rollingLoad(t *testing.T, c *rollingCluster, every time.Duration) *rollingClients {
 	t.Helper()
 	l := &rollingClients{
@@ -81,7 +82,7 @@ func rollingLoad(t *testing.T, c *rollingCluster, every time.Duration) *rollingC
 	return l
 }
 
-// run calls step repeatedly until the clients must stop.
+// run calls step once per interval until the clients must stop.
 func (l *rollingClients) run(every time.Duration, step func()) {
 	l.wg.Go(func() {
 		tick := time.NewTicker(every)
@@ -97,7 +98,7 @@ func (l *rollingClients) run(every time.Duration, step func()) {
 	})
 }
 
-// givenUp reports whether the test has failed, so that waiting has no purpose.
+// givenUp reports whether the test has failed, so that the clients need not wait any longer.
 func (l *rollingClients) givenUp() bool {
 	select {
 	case <-l.done:
@@ -107,7 +108,7 @@ func (l *rollingClients) givenUp() bool {
 	}
 }
 
-// progress waits until every kind of request has been sent again.
+// progress waits until the clients have sent each kind of request again.
 func (l *rollingClients) progress() {
 	l.t.Helper()
 	read := func() map[string]int {
@@ -125,7 +126,7 @@ func (l *rollingClients) progress() {
 	}
 }
 
-// repeated returns the number of attempts that had to be repeated so far.
+// repeated returns the number of attempts so far after which a request had to be sent again.
 func (l *rollingClients) repeated() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +143,7 @@ type rollingRequest struct {
 	token        string
 	body         []byte
 	contentType  string
-	want         int // status
+	want         int // expected status
 	wantRepeated int // status that also means success if the request was sent before; 0 for none
 }
 
@@ -154,8 +155,8 @@ type rollingAnswer struct {
 	repeated bool // an earlier attempt may have had an effect, or may still have one
 }
 
-// send behaves well: it repeats a request that got no response, or a response of the proxy instead. If the request
-// fails, it fails the test and returns false.
+// send sends a request, and repeats it if there was no response, or if the response came from the proxy instead of a
+// replica. If the request fails in the end, send fails the test and returns false.
 func (l *rollingClients) send(r rollingRequest) (a rollingAnswer, ok bool) {
 	start := time.Now()
 	var err error
@@ -202,9 +203,9 @@ func (l *rollingClients) attempt(r rollingRequest) (status int, header http.Head
 	return resp.StatusCode, resp.Header, body, err
 }
 
-// again counts an attempt that must be repeated, and then waits before the next one. It counts first, because a request
-// that failed when a replica crashed may have to wait for the lease of that replica. Otherwise it would be counted when
-// the next replica is stopped.
+// again counts an attempt that must be repeated, and then waits before the next attempt. It counts before it waits,
+// because a request that failed when a replica crashed may have to wait for the lease of that replica. If it counted
+// later, the repetition would be attributed to the next replica that is stopped.
 func (l *rollingClients) again(what string) {
 	l.mu.Lock()
 	l.countOf(what).repeated++
@@ -255,8 +256,8 @@ func (l *rollingClients) api(what, method, path string, body, out any, wantRepea
 	return a, true
 }
 
-// create creates a resource of a kind in a group. If a repeated request finds that the resource exists, an earlier
-// attempt created it. Then filter finds it.
+// create creates a resource of a kind in a group. If a repeated request is told that the resource exists already, an
+// earlier attempt created it, and create looks it up with filter.
 func (l *rollingClients) create(
 	what, kind string, in resource.UID, body any, filter string,
 ) (made procGroup, repeated, ok bool) {
@@ -365,9 +366,9 @@ type rollingGuest struct {
 const rollingStay = 30 * time.Minute
 
 // grant returns a step that grants a role to a guest and revokes it. After each change it asks all replicas, and all
-// must know the change. If a grant was sent twice, the first attempt may take effect at any time, so the guest is not
-// used again. In this case the previous version also responds that the grant exists without waiting for the other
-// replicas.
+// of them must have applied the change. If a grant was sent twice, the first attempt may take effect at any time, so
+// the guest is not used again. In this case the previous version also answers that the grant exists without waiting
+// for the other replicas.
 func (l *rollingClients) grant(granter int) func() {
 	var guest *rollingGuest
 	n := 0
@@ -425,7 +426,8 @@ func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), rollingAttempt)
 			defer cancel()
 			got := replica.code(ctx, http.MethodGet, "/iam/v2beta1/groups/"+string(g.group), nil)
-			if got == 0 || got == http.StatusServiceUnavailable { // the replica is down, or cannot know
+			// The replica is down, or has no valid lease and cannot answer.
+			if got == 0 || got == http.StatusServiceUnavailable {
 				return
 			}
 			if got != want {
@@ -439,7 +441,7 @@ func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 	wg.Wait()
 }
 
-// token exchanges a token of the test issuer for a token of an identity.
+// token exchanges a token of the test issuer for a token of an identity, and reports whether that succeeded.
 func (l *rollingClients) token(identity resource.UID, subject string) (issued string, ok bool) {
 	claims, err := json.Marshal(map[string]string{"sub": subject, "aud": l.c.url()})
 	if err != nil {

@@ -20,14 +20,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// rollingFreeze is the time for which a replica is frozen. It is longer than the replica's lease on grants, and longer
-// than the proxy needs to notice.
+// rollingFreeze is how long a replica is frozen. This is longer than the replica's lease on grants, and longer than
+// the proxy needs to notice that the replica does not answer.
 const rollingFreeze = 4 * time.Second
 
 // TestRollingUpgrade replaces three replicas behind haproxy by another version, one after the other: from the
-// previous version to this one and back. In each direction it kills one replica and freezes another. No request of a
-// well-behaved client fails, no acknowledged write is lost, and every replica knows every grant and every revocation
-// immediately after its acknowledgment. HOLDFAST_TEST_ROLLS is the number of upgrades and downgrades.
+// previous version to this one and back. In each direction it kills one replica and freezes another. No request may
+// fail if its client repeats requests as documented, no acknowledged write may be lost, and every replica must apply
+// every grant and every revocation before it is acknowledged. HOLDFAST_TEST_ROLLS is the number of upgrades and
+// downgrades.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	haproxy := testprogram.Installed(t, "haproxy")
@@ -57,7 +58,7 @@ func TestRollingUpgrade(t *testing.T) {
 	procNoDrift(t, s)
 }
 
-// rollingPrevious returns the program of the version that the file PREVIOUS names.
+// rollingPrevious returns the path of the holdfastd program in the version that the file PREVIOUS names.
 func rollingPrevious(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../PREVIOUS")
@@ -72,7 +73,7 @@ func rollingPrevious(t *testing.T) string {
 	return testprogram.Path(t, "previous-"+commit)
 }
 
-// A rollingVersion is a version of holdfastd, with the settings that only this version knows.
+// A rollingVersion is a version of holdfastd, with settings that only this version supports.
 type rollingVersion struct {
 	binary string
 	env    []string
@@ -81,9 +82,9 @@ type rollingVersion struct {
 // A rollingCluster is three replicas and a proxy in front of them.
 type rollingCluster struct {
 	t          *testing.T
-	env        []string // settings of all replicas
+	env        []string // settings that all replicas share
 	replicas   []*proc
-	addresses  []string // addresses of the replicas, for both versions
+	addresses  []string // addresses of the replicas, which stay the same in both versions
 	dirs       []string
 	versions   []rollingVersion
 	proxy      string // address of the proxy
@@ -110,11 +111,11 @@ func rollingStart(t *testing.T, database string, v rollingVersion) *rollingClust
 	return c
 }
 
-// url returns the address that clients use. It is also the audience of their tokens.
+// url returns the base URL that clients use. It is also the audience of their tokens.
 func (c *rollingCluster) url() string { return "http://" + c.proxy }
 
-// rollingPorts returns n unused addresses of this machine. Their ports are below the range of ports that the system
-// assigns, because the port of a replica must be free when the replica starts again.
+// rollingPorts returns n unused addresses on this machine. Their ports are below the range from which the system
+// assigns ports, because the port of a replica must still be free when the replica starts again.
 func rollingPorts(t *testing.T, n int) (free []string) {
 	t.Helper()
 	var lc net.ListenConfig
@@ -135,7 +136,7 @@ func (c *rollingCluster) launch(i int) {
 	c.replicas[i] = procLaunchOf(c.t, c.versions[i].binary, append(env, c.versions[i].env...)...)
 }
 
-// startProxy runs haproxy with the configuration for operators, and with the addresses of this test in it.
+// startProxy runs haproxy with the configuration that is shipped for operators. Only the addresses are replaced.
 func (c *rollingCluster) startProxy(haproxy string) {
 	c.t.Helper()
 	text, err := os.ReadFile("../../deploy/haproxy/haproxy.cfg")
@@ -167,7 +168,7 @@ func (c *rollingCluster) startProxy(haproxy string) {
 	}
 }
 
-// waitProxy waits until the proxy has noticed the state of a replica.
+// waitProxy waits until the proxy reports the state want for replica i.
 func (c *rollingCluster) waitProxy(i int, want string) {
 	c.t.Helper()
 	name := string(rune('a' + i))
@@ -180,7 +181,7 @@ func (c *rollingCluster) waitProxy(i int, want string) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		const status = 17 // index of the column
+		const status = 17 // index of the column with the status
 		for _, row := range rows {
 			if row[0] == "replicas" && row[1] == name {
 				return strings.HasPrefix(row[status], want)
@@ -190,7 +191,7 @@ func (c *rollingCluster) waitProxy(i int, want string) {
 	})
 }
 
-// roll replaces all replicas, one after the other. It also freezes one and kills another.
+// roll replaces all replicas, one after the other. In between, it freezes one replica and kills another.
 func (c *rollingCluster) roll(load *rollingClients, to rollingVersion) {
 	c.t.Helper()
 	c.replace(0, load, to)
@@ -203,8 +204,8 @@ func (c *rollingCluster) roll(load *rollingClients, to rollingVersion) {
 	load.progress()
 }
 
-// replace stops a replica and starts another version in its place. If the stopped replica has a shutdown_delay, clients
-// do not have to repeat any request.
+// replace stops a replica and starts another version in its place. If the stopped replica has a shutdown_delay,
+// clients must not have to repeat any request.
 func (c *rollingCluster) replace(i int, load *rollingClients, to rollingVersion) {
 	c.t.Helper()
 	before := load.repeated()
@@ -218,7 +219,7 @@ func (c *rollingCluster) replace(i int, load *rollingClients, to rollingVersion)
 	c.waitProxy(i, "UP")
 }
 
-// crash kills a replica, and starts it again when the proxy has noticed.
+// crash kills a replica, and starts it again after the proxy has noticed.
 func (c *rollingCluster) crash(i int) {
 	c.t.Helper()
 	c.replicas[i].kill()
@@ -228,7 +229,7 @@ func (c *rollingCluster) crash(i int) {
 	c.waitProxy(i, "UP")
 }
 
-// freeze suspends a replica, and resumes it later.
+// freeze suspends a replica, and resumes it after rollingFreeze.
 func (c *rollingCluster) freeze(i int) {
 	c.t.Helper()
 	c.replicas[i].pause(syscall.SIGSTOP)

@@ -34,7 +34,7 @@ type world struct {
 	RegistryHost  string       `json:"registryHost"`
 	Organization  resource.UID `json:"organizationUid"`
 	Owner         resource.UID `json:"ownerUid"`
-	Token         string       `json:"token"` // the token of the owner
+	Token         string       `json:"token"` // the owner's token
 	RegistryToken string       `json:"registryToken"`
 	RefreshToken  string       `json:"refreshToken"`
 	TestIssuer    string       `json:"testIssuer"`
@@ -42,11 +42,11 @@ type world struct {
 	OwnerPassword string       `json:"ownerPassword"`
 
 	database string
-	config   server.Config // the settings of the server
-	issuer   *token.Issuer // mints tokens that the server accepts
+	config   server.Config // settings of the server
+	issuer   *token.Issuer // issues tokens that the server accepts
 	client   *http.Client
 	conn     *grpc.ClientConn
-	stop     func() // stops the server, but keeps the database
+	stop     func() // stops the server; the database stays
 }
 
 // serve starts a server on a database. The server runs until the test ends. serve calls seed with the store before
@@ -83,8 +83,8 @@ func newClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 }
 
-// prepare creates the signing key of the server, so that the test has it, too. It runs before the server, because a
-// server locks its SQLite file.
+// prepare creates the server's signing key before the server starts, and returns an issuer that signs with it. It
+// must run first, because a running server locks its SQLite file.
 func prepare(t *testing.T, database string, cfg token.Config, seed func(*storetest.Store)) *token.Issuer {
 	t.Helper()
 	s, err := store.Open(t.Context(), database)
@@ -129,7 +129,7 @@ func (w *world) run(t *testing.T, cfg server.Config) {
 	t.Cleanup(w.stop)
 }
 
-// dial connects to the server over gRPC until the test ends.
+// dial returns a gRPC connection to the server. The connection is closed when the test ends.
 func (w *world) dial(t *testing.T, creds credentials.TransportCredentials, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	_, addr, _ := strings.Cut(w.BaseURL, "://")
@@ -141,7 +141,7 @@ func (w *world) dial(t *testing.T, creds credentials.TransportCredentials, more 
 	return conn
 }
 
-// mint returns an API token of an identity, narrowed as c says.
+// mint returns an API token for an identity. The token is narrowed as c says.
 func (w *world) mint(t *testing.T, identity resource.UID, c token.Claims) string {
 	t.Helper()
 	c.Subject = identity
@@ -195,7 +195,8 @@ type reply struct {
 	body   string
 }
 
-// send sends a request without changes. If bearer is empty, the request has no Authorization header.
+// send sends a request with exactly this body, and returns the response. If bearer is empty, the request has no
+// Authorization header.
 func (w *world) send(t *testing.T, bearer, verb, target, body string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+target, strings.NewReader(body))
@@ -225,10 +226,10 @@ func (w *world) roundTrip(t *testing.T, r *http.Request) reply {
 	return reply{resp.StatusCode, resp.Header, string(text)}
 }
 
-// A clock runs, and can be advanced.
+// A clock shows the current time until a test advances or stops it.
 type clock struct {
 	ahead atomic.Int64
-	held  atomic.Int64 // the time at which it is held, in nanoseconds, or 0
+	held  atomic.Int64 // time at which the clock was stopped, in nanoseconds, or 0
 	tick  func() time.Time
 }
 
@@ -242,8 +243,8 @@ func (c *clock) now() time.Time {
 	return reading.Add(time.Duration(c.ahead.Load()))
 }
 
-// hold stops the clock. From now on each reading advances it by a millisecond, so that the speed of the machine has no
-// effect.
+// hold stops the clock. From then on each reading advances it by a millisecond, so that the speed of the machine has
+// no effect on the test.
 func (c *clock) hold() { c.held.CompareAndSwap(0, c.tick().UnixNano()) }
 
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }

@@ -28,7 +28,8 @@ const (
 	ciSubject   = "release@example.test"
 )
 
-// ok fails the test if there is an error.
+// ok returns a function that returns its first argument. The function fails the test if its second argument is an
+// error.
 func ok[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -46,7 +47,7 @@ func (w *world) signer(t *testing.T, parent string, s *ocipb.Signer) *ocipb.Sign
 	return must[*ocipb.Signer](t, w.overGRPC, w.Token, &ocipb.CreateSignerRequest{Parent: parent, Signer: s})
 }
 
-// signs pushes a signature like cosign: a manifest with the media types of an image, and a tag.
+// signs pushes a signature in the way of cosign: a manifest with the media types of an image, and a tag.
 func (w *world) signs(t *testing.T, repo, tag string, payload []byte, annotations map[string]string) string {
 	t.Helper()
 	for _, blob := range []string{"{}", string(payload)} {
@@ -62,7 +63,7 @@ func (w *world) signs(t *testing.T, repo, tag string, payload []byte, annotation
 	})
 }
 
-// storyKey returns the same public key each time.
+// storyKey returns a public key. It returns the same key in each call.
 var storyKey = sync.OnceValue(func() string {
 	k, err := signaturetest.NewKey("ecdsa")
 	if err != nil {
@@ -71,17 +72,17 @@ var storyKey = sync.OnceValue(func() string {
 	return k.PEM()
 })
 
-// signTag returns the tag of the signatures of a digest.
+// signTag returns the tag that cosign gives to the signatures of a digest.
 func signTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// signedWith signs a digest with a key like cosign.
+// signedWith signs a digest with a key, and pushes the signature as cosign does.
 func (w *world) signedWith(t *testing.T, k signaturetest.Key, repo, digest string) {
 	t.Helper()
 	payload := signaturetest.Payload("host/"+repo, digest)
 	w.signs(t, repo, signTag(digest), payload, ok[map[string]string](t)(k.Cosign(payload)))
 }
 
-// signers returns the names of the signers of an image.
+// signersOf returns the names of the signers who signed an image.
 func (w *world) signersOf(t *testing.T, call caller, repo, reference string) string {
 	t.Helper()
 	m := must[*ocipb.Signatures](t, call, w.Token, &ocipb.GetSignaturesRequest{RepoUid: repo, Reference: reference})
@@ -91,7 +92,7 @@ func (w *world) signersOf(t *testing.T, call caller, repo, reference string) str
 	return strings.Join(m.GetSigners(), " ")
 }
 
-// signerAccesses are the methods about signers that act on one group.
+// signerAccesses returns, by name, the methods for signers that act on one group.
 func (h *hierarchy) signerAccesses(t *testing.T) map[string]access {
 	t.Helper()
 	key := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa")).PEM()
@@ -117,13 +118,13 @@ func (h *hierarchy) signerAccesses(t *testing.T) map[string]access {
 	}
 }
 
-// last returns the last part of the path of a repo.
+// last returns the name of a repo, which is the last part of its path.
 func (w *world) last(t *testing.T, repo string) string {
 	t.Helper()
 	return must[*registrypb.Repo](t, w.overGRPC, w.Token, &registrypb.GetRepoRequest{Uid: repo}).GetName()
 }
 
-// signerExamples are requests about signers.
+// signerExamples returns example requests for the methods for signers.
 func signerExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	k := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -146,8 +147,8 @@ func signerExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestSignatures verifies signatures of every form, by keys and identities. The signers of the nearest group with
-// signers count, from the push of the signature until the signer is deleted.
+// TestSignatures verifies signatures of every form, by keys and by identities. Only the signers of the nearest group
+// that has signers count. A signature counts from its push until the signer is deleted.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -219,7 +220,7 @@ func TestSignatures(t *testing.T) {
 	})
 }
 
-// TestSignerMistakes: an invalid signer is refused.
+// TestSignerMistakes checks that invalid signers are refused.
 func TestSignerMistakes(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -271,7 +272,7 @@ func TestSignerMistakes(t *testing.T) {
 	}
 }
 
-// A signingWorld has a rule that images of a folder must be signed with a key of the organization.
+// A signingWorld has a rule that images in a folder must be signed with a key of the organization.
 type signingWorld struct {
 	*hierarchy
 	key  signaturetest.Key
@@ -290,15 +291,15 @@ func newSigningWorld(t *testing.T, w *world) *signingWorld {
 	return g
 }
 
-// pulls returns the status of a pull by the owner.
+// pulls pulls an image as the owner and returns the status.
 func (g *signingWorld) pulls(t *testing.T, reference string) int {
 	t.Helper()
 	bearer := g.mint(t, g.Owner, token.Claims{Audience: []string{g.RegistryHost}})
 	return g.oci(t, bearer, "GET", "/v2/dev/folder/app/manifests/"+reference, "").status
 }
 
-// TestSignatureRule: the server immediately refuses pulls of images without a signature that counts, whatever a caller
-// tries who may push.
+// TestSignatureRule checks that the server immediately refuses pulls of images without a signature by one of the
+// required signers, whatever a caller with the right to push tries.
 func TestSignatureRule(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -340,7 +341,8 @@ func TestSignatureRule(t *testing.T) {
 	})
 }
 
-// attacks: a caller who may push to the repo, but has no key that counts, tries to make an image pullable.
+// attacks checks that a caller who may push to the repo, but has no key of a signer, cannot make an unsigned image
+// pullable.
 func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, reference string, status int)) {
 	t.Helper()
 	mallory := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -371,7 +373,7 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 	g.pushImage(t, "dev/folder/app", signTag(evil), "amd64", "evil")
 	want("under the tag of a signature", signTag(evil), http.StatusForbidden)
 	want("under the tag of a signature, by digest", evil, http.StatusForbidden)
-	// Media types that clients run like an image.
+	// Clients run manifests with these media types like an image.
 	layer := describe(layerType, "evil")
 	for name, m := range map[string]map[string]any{
 		"as an artifact": {
@@ -396,7 +398,7 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 		g.pushManifest(t, "dev/folder/app", "odd", manifestType, m)
 		want(name, "odd", http.StatusForbidden)
 	}
-	// some clients guess the type
+	// Some clients ignore the content type and guess the media type.
 	for _, contentType := range []string{"application/json", "text/plain", indexType, "application/x"} {
 		g.pushManifest(t, "dev/folder/app", "odd", contentType,
 			map[string]any{"schemaVersion": 2, "config": describe(configType, "{}"), "layers": []descriptor{layer}})
@@ -415,7 +417,7 @@ func (g *signingWorld) attacks(t *testing.T, signed string, want func(when, refe
 	}
 }
 
-// repoAt returns the UID of the repo at a path.
+// repoAt returns the UID of the repo with this name in a group.
 func (w *world) repoAt(t *testing.T, group, name string) string {
 	t.Helper()
 	for _, r := range must[*registrypb.ListReposResponse](t, w.overGRPC, w.Token,
@@ -428,8 +430,8 @@ func (w *world) repoAt(t *testing.T, group, name string) string {
 	return ""
 }
 
-// belowCannotLift: neither the administrator of the folder nor another organization can add a signer to the rule of the
-// organization. An exempt caller can pull every image.
+// belowCannotLift checks that neither the administrator of the folder nor another organization can add a signer to
+// the rule of the organization. It also checks that a caller who is exempt from the rule can pull an unsigned image.
 func (g *signingWorld) belowCannotLift(t *testing.T, want func(when, reference string, status int)) {
 	t.Helper()
 	key := ok[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -468,7 +470,8 @@ func (g *signingWorld) belowCannotLift(t *testing.T, want func(when, reference s
 	}
 }
 
-// drySees: a dry run counts the pulls of unsigned images, and no pulls of signatures or signed images.
+// drySees checks that a dry run of the rule counts pulls of unsigned images, but not pulls of signatures or of signed
+// images.
 func (g *signingWorld) drySees(t *testing.T, unsigned string) {
 	t.Helper()
 	set := func(mode findingspb.RuleMode) {
@@ -496,7 +499,8 @@ func (g *signingWorld) drySees(t *testing.T, unsigned string) {
 	set(findingspb.RuleMode_RULE_MODE_ENFORCE)
 }
 
-// TestSignatureRootOfServer: a signer without a trusted root uses the trusted root of the server.
+// TestSignatureRootOfServer checks that a signer without its own trusted root uses the trusted root in the server's
+// settings.
 func TestSignatureRootOfServer(t *testing.T) {
 	t.Parallel()
 	s := ok[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
@@ -519,8 +523,8 @@ func TestSignatureRootOfServer(t *testing.T) {
 	}
 }
 
-// TestManySignatures: if an attacker attaches a thousand signatures, only some of them are verified, and the genuine
-// signature is still found.
+// TestManySignatures: if an attacker attaches a thousand signatures, then the server verifies only some of them and
+// still finds the genuine signature.
 func TestManySignatures(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)

@@ -1,5 +1,5 @@
-// Package groups measures how fast groups are listed, read and created over the API, and what subscriptions to their
-// events and older versions of the API add to that.
+// Package groups measures how fast groups are listed, read and created over the API. It also measures the cost of
+// event subscriptions and of older versions of the API.
 package groups
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Lists compares pages of the big dataset, with their totals, with pages of the small dataset, in the store and over
-// HTTP. It also compares a page over HTTP with a handler that does as little as possible.
+// Lists compares pages in the big dataset with pages in the small dataset, including their totals, in the store and
+// over HTTP. It also compares a page over HTTP with a handler that does as little as possible.
 func Lists(ctx context.Context, m *rig.Measurement) {
 	small, big := m.Groups(ctx, rig.SmallRows), m.Groups(ctx, m.Bench.Rows)
 	s, l := openForReading(ctx, small), openForReading(ctx, big)
@@ -37,14 +37,14 @@ func Lists(ctx context.Context, m *rig.Measurement) {
 type openDataset struct {
 	rig.Dataset
 	store *store.DB
-	under []resource.UID // the folders
+	under []resource.UID // the folders of the organization
 }
 
 func openForReading(ctx context.Context, d rig.Dataset) openDataset {
 	return openDataset{d, rig.Must(store.Open(ctx, d.URL)), d.Folders()}
 }
 
-// A request is one page to read.
+// A request describes one page to read.
 type request struct {
 	reach  store.Reach
 	filter resource.Filter
@@ -53,7 +53,7 @@ type request struct {
 
 var byName = page.Order{Field: "name"}
 
-// below returns a request of an owner for the first page by name of the groups below group.
+// below returns a request for the first page, by name, of the groups below group. The caller is an owner.
 func (s openDataset) below(group resource.UID, size int) request {
 	return request{
 		store.Reach{Under: []resource.UID{s.Org}},
@@ -62,7 +62,7 @@ func (s openDataset) below(group resource.UID, size int) request {
 	}
 }
 
-// with returns a request for the first page of all groups by name, for a caller with these grants.
+// with returns a request for the first page, by name, of all groups. The caller has these grants.
 func with(grants []resource.UID) request {
 	return request{store.Reach{Under: grants}, resource.Filter{}, page.Request{Size: pageSize, Order: byName}}
 }
@@ -71,11 +71,11 @@ func (s openDataset) read(ctx context.Context, q request) (page.Page[resource.Gr
 	return iamdb.New(s.store).Groups(ctx, q.reach, q.filter, q.page)
 }
 
-// spots is the number of different requests in a measurement, so that it does not always read the same pages of the
-// disk.
+// spots is the number of different requests in a measurement. There are several, so that the database does not always
+// read the same pages from the disk.
 const spots = 16
 
-// midway returns requests like q that start after rows in the middle of the list.
+// midway returns requests like q whose pages start in the middle of the list.
 func (s openDataset) midway(ctx context.Context, q request) (requests []request) {
 	total := int(rig.Must(s.read(ctx, q)).Total)
 	for i := range spots {
@@ -92,7 +92,7 @@ func (s openDataset) midway(ctx context.Context, q request) (requests []request)
 	return requests
 }
 
-// named returns requests like q, each for one group by its name.
+// named returns requests like q, each of which finds one group by its name.
 func (s openDataset) named(ctx context.Context, q request) []request {
 	requests := s.midway(ctx, q)
 	for i := range requests {
@@ -102,7 +102,7 @@ func (s openDataset) named(ctx context.Context, q request) []request {
 	return requests
 }
 
-// turns returns an operation that sends one of the requests. Their pages must have size rows.
+// turns returns an operation that sends one of the requests in turn. It fails if the page does not have size rows.
 func (s openDataset) turns(requests []request, size int) rig.Operation {
 	return func(ctx context.Context, i int) error {
 		q := requests[i%len(requests)]
@@ -114,36 +114,36 @@ func (s openDataset) turns(requests []request, size int) rig.Operation {
 	}
 }
 
-// pageSize is the number of groups in a page. A folder of the small dataset has fewer groups, so pages of folders are
-// smaller in both datasets.
+// pageSize is the number of groups in a page. A folder in the small dataset has fewer groups, so the pages of folders
+// are smaller in both datasets.
 const pageSize = page.DefaultSize
 
-// A scale is a page that is read from both datasets.
+// A scale is a kind of page that is read from both datasets.
 type scale struct {
 	what string
 	size int
 	make requester
 }
 
-// A requester returns the requests for a dataset.
+// A requester returns the requests to send for a dataset.
 type requester func(context.Context, openDataset) []request
 
-// one returns a requester for one request.
+// one returns a requester that makes a single request.
 func one(f func(openDataset) request) requester {
 	return func(_ context.Context, s openDataset) []request { return []request{f(s)} }
 }
 
-// middle returns a requester for pages in the middle of a list.
+// middle returns a requester that makes requests for pages in the middle of a list.
 func middle(f func(openDataset) request) requester {
 	return func(ctx context.Context, s openDataset) []request { return s.midway(ctx, f(s)) }
 }
 
-// exact returns a requester for single groups by their names.
+// exact returns a requester that makes requests for single groups by name.
 func exact(f func(openDataset) request) requester {
 	return func(ctx context.Context, s openDataset) []request { return s.named(ctx, f(s)) }
 }
 
-// each returns a requester for one request in each of spots folders.
+// each returns a requester that makes one request for each of several folders. Their number is spots.
 func each(f func(openDataset, resource.UID) request) requester {
 	return func(_ context.Context, s openDataset) (requests []request) {
 		for _, folder := range every(s.under, spots) {
@@ -170,25 +170,25 @@ func scaleCases() []scale {
 	}
 }
 
-// compareScales compares the big dataset with the small one.
+// compareScales compares requests to the big dataset with the same requests to the small dataset.
 func compareScales(ctx context.Context, m *rig.Measurement, small, big openDataset) {
 	for _, c := range scaleCases() {
 		p := rig.Alternate(ctx, big.turns(c.make(ctx, big), c.size), small.turns(c.make(ctx, small), c.size))
 		m.Slower("list: "+c.what, p, 2)
 	}
-	// Compare 50 rows of a folder with 50 of the small organization.
+	// Compare 50 rows in a folder of the big dataset with 50 rows in the small organization.
 	folder := each(func(s openDataset, uid resource.UID) request { return s.below(uid, pageSize) })(ctx, big)
 	first := []request{small.below(small.Org, pageSize)}
 	m.Slower("list: first page, folder of 1 % / the small organization",
 		rig.Alternate(ctx, big.turns(folder, pageSize), small.turns(first, pageSize)), 2)
 }
 
-// compare measures requests alternately.
+// compare measures the requests in a and in b alternately.
 func (s openDataset) compare(ctx context.Context, a, b []request) rig.Pair {
 	return rig.Alternate(ctx, s.turns(a, pageSize), s.turns(b, pageSize))
 }
 
-// compareGrants compares a caller with grants on several folders with a caller with one grant.
+// compareGrants compares a caller who has grants on ten folders with a caller who has a single grant.
 func compareGrants(ctx context.Context, m *rig.Measurement, big openDataset) {
 	single, ten := with(big.under[3:4]), with(every(big.under, 10))
 	m.Slower("list: ten grants / one, first page, name", big.compare(ctx, []request{ten}, []request{single}), 5)
@@ -196,7 +196,7 @@ func compareGrants(ctx context.Context, m *rig.Measurement, big openDataset) {
 		big.compare(ctx, big.midway(ctx, ten), big.midway(ctx, single)), 5)
 }
 
-// every returns n of the uids, at equal distances and sorted.
+// every returns n of the uids, taken at equal distances and sorted.
 func every(uids []resource.UID, n int) (picked []resource.UID) {
 	for i := range n {
 		picked = append(picked, uids[i*len(uids)/n])
@@ -221,7 +221,7 @@ func listsOverHTTP(ctx context.Context, m *rig.Measurement, small, big rig.Datas
 		rig.Alternate(ctx, getPage(l.Client, firstPage(big.Org)), getPage(s.Client, firstPage(small.Org))), 2)
 	db := m.Engine.Connect(small.URL, rig.Clients)
 	defer db.Close()
-	db.SetMaxOpenConns(rig.Clients) // it only reads
+	db.SetMaxOpenConns(rig.Clients) // the connections only read, so there can be several with SQLite, too
 	db.SetMaxIdleConns(rig.Clients)
 	address := m.ServeHandler(ctx, bareList(
 		rig.Must(db.PrepareContext(ctx,
@@ -243,7 +243,7 @@ func getPage(c *rig.Client, path string) rig.Operation {
 	}
 }
 
-// bareList returns a handler that executes the two statements and writes the results as JSON.
+// bareList returns a handler that executes the two statements and writes their results as JSON.
 func bareList(first, count *sql.Stmt) http.HandlerFunc {
 	type group struct {
 		UID         string    `json:"uid"`
@@ -283,11 +283,11 @@ func bareList(first, count *sql.Stmt) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // fails only if the client is gone
+		_ = json.NewEncoder(w).Encode(out) // Encode fails only if the client is gone
 	}
 }
 
-// firstPage returns the path of the first page by name of the groups below group.
+// firstPage returns the API path for the first page, by name, of the groups below group.
 func firstPage(group resource.UID) string {
 	query := url.Values{"uidp.descendants_of": {string(group)}, "order_by": {"name"}, "page_size": {fmt.Sprint(pageSize)}}
 	return "/iam/v2beta1/groups?" + query.Encode()

@@ -1,4 +1,4 @@
-// Package browser_test signs in like people: with the command, and with a browser that shows the real pages.
+// Package browser_test tests the pages and the console in a real browser, together with the command-line program.
 package browser_test
 
 import (
@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "take the pictures of docs/sign-in anew"
 // patience is the longest time to wait for an expected event.
 const patience = 90 * time.Second
 
-// needs returns the folder of the programs that scripts/with-browser has prepared.
+// needs returns the folder with the programs that scripts/with-browser has prepared.
 func needs(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("HOLDFAST_TEST_BROWSER")
@@ -41,7 +41,7 @@ func needs(t *testing.T) string {
 	return folder
 }
 
-// chromium is the one browser of all tests.
+// chromium is the browser process that all tests share.
 var chromium struct {
 	once sync.Once
 	ctx  context.Context
@@ -51,7 +51,7 @@ var chromium struct {
 
 func startChromium() {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, // tests may run as root, and open only their own servers
+		chromedp.NoSandbox, // tests may run as root; they open only their own servers
 		chromedp.Flag("disable-dev-shm-usage", true),
 		// Pages cannot load anything from another host.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"),
@@ -63,7 +63,7 @@ func startChromium() {
 }
 
 func TestMain(m *testing.M) {
-	if inspect.IsChild() { // started by a server to inspect an image
+	if inspect.IsChild() { // this process was started by a server to inspect an image
 		inspect.Child()
 	}
 	code := m.Run()
@@ -82,9 +82,9 @@ type tab struct {
 	t        *testing.T
 	ctx      context.Context
 	person   cdp.BrowserContextID
-	scripted bool      // pages may run scripts
-	schemes  [2]string // color schemes in which views are checked: on a desktop, on a phone
-	unjudged bool      // the look of views is checked by another test
+	scripted bool      // whether pages may run scripts
+	schemes  [2]string // color schemes in which pages are checked: on a desktop, on a phone
+	unjudged bool      // whether another test checks the look of the pages
 }
 
 // newTab opens a window with its own cookies.
@@ -107,9 +107,10 @@ func newTab(t *testing.T) *tab {
 	ctx, cancel := chromedp.NewContext(chromium.ctx, chromedp.WithTargetID(id))
 	t.Cleanup(func() {
 		cancel()
-		_ = target.DisposeBrowserContext(person).Do(browser) // it ends with the browser in any case
+		// An error does not matter, because the context ends with the browser.
+		_ = target.DisposeBrowserContext(person).Do(browser)
 	})
-	// without a timeout, because the window lives as long as the context of the first run
+	// Without a timeout, because the window lives only as long as the context of its first run.
 	if err := chromedp.Run(ctx); err != nil {
 		t.Fatalf("open a window: %v", err)
 	}
@@ -146,20 +147,20 @@ func (b *tab) open(address string) {
 	b.run("open "+address, chromedp.Navigate(address))
 }
 
-// see waits for a heading.
+// see waits until the page has a heading that contains the text.
 func (b *tab) see(heading string) {
 	b.t.Helper()
 	b.run(fmt.Sprintf("see %q", heading), chromedp.WaitVisible(fmt.Sprintf(`//h1[contains(., %q)]`, heading)))
 }
 
-// read waits for a text anywhere on the page.
+// read waits until the text is visible anywhere on the page.
 func (b *tab) read(text string) {
 	b.t.Helper()
 	b.run(fmt.Sprintf("read %q", text),
 		chromedp.WaitVisible(fmt.Sprintf(`//main//*[contains(normalize-space(), %q)]`, text)))
 }
 
-// fill replaces the text of the field with a label.
+// fill replaces the text in the field that has this label.
 func (b *tab) fill(label, text string) {
 	b.t.Helper()
 	var found bool
@@ -182,8 +183,8 @@ func (b *tab) press(name string) {
 		chromedp.WaitVisible(where), resting(where), chromedp.Click(where, chromedp.NodeVisible))
 }
 
-// resting waits until an element has not moved for 50 ms, because a click on a moving element could miss it. The wait
-// happens here and not in the page, because some tests turn the scripts of pages off.
+// resting waits until an element has not moved for 50 ms, because a click on a moving element could miss it. The Go
+// code waits, not a script in the page, because some tests turn off the scripts of pages.
 func resting(where string) chromedp.Action {
 	quoted, _ := json.Marshal(where)
 	script := fmt.Sprintf(`(r => r ? [r.x, r.y, r.width, r.height].join() : "")(document.evaluate(%s, document, null,
@@ -205,13 +206,13 @@ func resting(where string) chromedp.Action {
 	})
 }
 
-// keys presses keys, like a person without a mouse.
+// keys presses keys, as a person without a mouse does.
 func (b *tab) keys(keys string) {
 	b.t.Helper()
 	b.run("press keys", chromedp.KeyEvent(keys))
 }
 
-// focused returns the name of the element with the focus.
+// focused returns the name of the element that has the focus.
 func (b *tab) focused() string {
 	b.t.Helper()
 	var name string
@@ -220,14 +221,14 @@ func (b *tab) focused() string {
 	return strings.TrimSpace(name)
 }
 
-// withoutScripts turns the scripts of pages off, but not the scripts of this test.
+// withoutScripts turns off the scripts of pages. Scripts that the test itself runs still work.
 func (b *tab) withoutScripts() {
 	b.t.Helper()
 	b.scripted = false
 	b.run("turn scripts off", emulation.SetScriptExecutionDisabled(true))
 }
 
-// address returns the address of the page.
+// address returns the URL of the page.
 func (b *tab) address() string {
 	b.t.Helper()
 	var address string
@@ -235,7 +236,7 @@ func (b *tab) address() string {
 	return address
 }
 
-// A violation is a rule of axe-core that a page breaks.
+// A violation is an accessibility rule of axe-core that a page breaks.
 type violation struct {
 	ID, Impact, Help string
 	Nodes            []struct{ HTML string }
@@ -271,7 +272,7 @@ func (b *tab) shootTo(file string, width int64, scheme string) {
 	}
 }
 
-// shrink writes a picture with at most 256 colors, which suffice for our pages. The file is a quarter as large.
+// shrink returns the picture with at most 256 colors, which suffice for our pages. The result is a quarter as large.
 func shrink(t *testing.T, picture []byte) []byte {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(picture))

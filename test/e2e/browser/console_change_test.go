@@ -30,8 +30,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestConsoleChanges grants and removes a role and deletes tags as a person who may do so. A person who may not does
-// not see the buttons, and the API refuses their requests.
+// TestConsoleChanges checks that a person with the needed permissions can grant and remove a role and delete tags. A
+// person without them does not see the buttons, and the API refuses their requests.
 func TestConsoleChanges(t *testing.T) { onBoth(t, walkChanges) }
 
 func walkChanges(t *testing.T, s *site) {
@@ -50,7 +50,7 @@ func walkChanges(t *testing.T, s *site) {
 	b.press("Grant a role")
 	b.fill("Who", "dev/platform/nobody")
 	b.press("Check")
-	b.read("Request") // the message of the server, and the ID of the request
+	b.read("Request") // the page shows the server's error message and the request ID
 	b.fill("Who", "dev/platform/ci")
 	b.press("Check")
 	b.read("and in everything below it")
@@ -119,7 +119,7 @@ func walkChanges(t *testing.T, s *site) {
 		fmt.Sprintf(`{"identityUid": %q, "roleUid": %q}`, ci, resource.OwnerRole))
 }
 
-// restoring restores a deleted tag, sets rules that delete it again, and runs them.
+// restoring restores a deleted tag, sets cleanup rules that delete the tag again, and runs the rules.
 func (b *tab) restoring(s *site, p *person, repo string) {
 	b.t.Helper()
 	b.open(s.BaseURL + "/console/repos/" + repo + "?tab=trash")
@@ -157,8 +157,8 @@ func (b *tab) restoring(s *site, p *person, repo string) {
 	b.judge("trash")
 }
 
-// many grants a role to several identities at the same time, sets an expiry, and removes the role again. The address of
-// the page contains the selection.
+// many grants a role to several identities at once, sets an expiry for the grants, and removes them again. It checks
+// that the address of the page contains the selection.
 func (b *tab) many(s *site, p *person, group string) {
 	b.t.Helper()
 	p.run("iam", "identities", "create", "cd", "--parent", "dev/platform", "--issuer", "https://issuer.example.com",
@@ -186,13 +186,13 @@ func (b *tab) many(s *site, p *person, group string) {
 		p.shell("end many", strings.TrimSpace(line)+" --dry-run")
 	}
 	b.run("choose one", chromedp.Click(`input[aria-label^="Select viewer of ci"]`, chromedp.ByQuery))
-	b.open(b.address()) // the address is a link, and a reload keeps the selection
+	b.open(b.address()) // the address contains the selection, so the selection survives a reload
 	b.press("Remove 1…")
 	b.press("Keep it")
 	b.run("choose all", chromedp.Click(`input[aria-label="Select all rows"]`, chromedp.ByQuery))
 	b.press("Remove 2…")
 	b.read("Remove 2 roles?")
-	b.read("2 identities lose") // the server has computed it
+	b.read("2 identities lose") // the server has computed this number
 	b.judge("remove-many")
 	b.run("confirm", chromedp.Click(`//dialog//button[.="Remove"]`, chromedp.NodeVisible))
 	b.read("No role is granted here")
@@ -206,19 +206,19 @@ func (b *tab) many(s *site, p *person, group string) {
 	b.run("see the roles", chromedp.WaitVisible(`button[aria-label="Remove viewer of cd"]`, chromedp.ByQuery))
 }
 
-// closed waits until the dialog is closed. It closes after the page behind it has changed.
+// closed waits until the dialog is closed. The dialog closes only after the page behind it shows the change.
 func (b *tab) closed() {
 	b.t.Helper()
 	b.run("the dialog closes", chromedp.WaitNotPresent(`dialog`, chromedp.ByQuery))
 }
 
-// eve creates a new member of the organization, with a window of her own.
+// eve creates the user Eve, with the given role flags if any, and returns a browser window in which she is signed in.
 func (s *site) eve(t *testing.T, role ...string) *tab {
 	t.Helper()
 	return s.newcomer(t, "eve@example.com", "Eve Example", role...)
 }
 
-// mallory creates a viewer.
+// mallory creates the user Mallory with the role viewer, and returns a browser window in which she is signed in.
 func (s *site) mallory(t *testing.T) *tab {
 	t.Helper()
 	return s.newcomer(t, "mallory@example.com", "Mallory Example", "--role", "viewer")
@@ -252,7 +252,7 @@ func (b *tab) lacks(buttons ...string) {
 	}
 }
 
-// refused fails the test unless the API refuses this request of the session.
+// refused sends a request with the session of this window, and fails the test unless the API answers with status 403.
 func (b *tab) refused(method, path, body string) {
 	b.t.Helper()
 	var status int
@@ -265,7 +265,7 @@ func (b *tab) refused(method, path, body string) {
 	}
 }
 
-// TestConsoleSearch searches with the keyboard, from different pages.
+// TestConsoleSearch checks that the search works with the keyboard alone, from different pages.
 func TestConsoleSearch(t *testing.T) { onBoth(t, walkSearch) }
 
 func walkSearch(t *testing.T, s *site) {
@@ -290,7 +290,8 @@ func walkSearch(t *testing.T, s *site) {
 	b.see(digest[:len("sha256:")+12])
 	b.read("1 package")
 	b.find("")
-	b.option("dev/platform/platform-edge") // opened before
+	// The search lists this group because the page of the group was opened before.
+	b.option("dev/platform/platform-edge")
 	b.judge("search-recent")
 	b.keys(kb.Escape)
 	b.press("Search")
@@ -338,7 +339,7 @@ func walkSearch(t *testing.T, s *site) {
 	eve.read("Nothing that you may see")
 }
 
-// unsigned returns a token without a valid signature.
+// unsigned returns a token with this issuer and subject, and without a valid signature.
 func unsigned(issuer, subject string) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{"alg": "RS256", "kid": "1"}`)) + "." + part(fmt.Appendf(nil,
@@ -347,7 +348,7 @@ func unsigned(issuer, subject string) string {
 		issuer, subject)) + ".c2lnbmVk"
 }
 
-// deny sends an invalid token for a workload, which the server refuses.
+// deny sends a token with an invalid signature for an identity. The server must refuse the token.
 func (s *site) deny(t *testing.T, identity string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -366,7 +367,7 @@ func (s *site) deny(t *testing.T, identity string) {
 	}
 }
 
-// TestConsolePeople invites a person, who joins, and ends one of their sessions.
+// TestConsolePeople checks that an invited person can join, and that an owner can end one of that person's sessions.
 func TestConsolePeople(t *testing.T) { onBoth(t, walkPeople) }
 
 func walkPeople(t *testing.T, s *site) {
@@ -384,12 +385,12 @@ func walkPeople(t *testing.T, s *site) {
 	b.press("Done")
 	b.read("whoever has the link")
 
-	eve := s.eve(t) // she has no role yet
+	eve := s.eve(t) // Eve has no role yet
 	eve.open(link)
 	eve.press("Allow")
 	within(t, "she has joined", func() bool { return strings.Contains(eve.address(), "/welcome") })
 	eve.open(s.BaseURL + "/console/people?tab=invites")
-	eve.read("No invite is pending") // the invite was for one person
+	eve.read("No invite is pending") // Eve has used the only invite
 	eve.lacks("Invite somebody", "Delete")
 	eve.refused("POST", "/iam/v2beta1/groupInvites/"+s.OrganizationUID,
 		fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, resource.OwnerRole))
@@ -426,7 +427,7 @@ func walkPeople(t *testing.T, s *site) {
 	}
 }
 
-// readmit creates a link for a person who cannot sign in, and deletes an account.
+// readmit resets the sign-in of Eve, who sets a new password with the link, and then deletes her account.
 func (b *tab) readmit(s *site, p *person) {
 	b.t.Helper()
 	b.open(s.BaseURL + "/console/people?tab=accounts")
@@ -459,7 +460,7 @@ func (b *tab) readmit(s *site, p *person) {
 	b.run("she is gone", chromedp.WaitNotPresent(`button[aria-label="Delete eve@example.com"]`, chromedp.ByQuery))
 }
 
-// TestConsoleWorkloads checks a token for one workload and for all workloads.
+// TestConsoleWorkloads checks the page that explains whether a token would be accepted, for one workload and for all.
 func TestConsoleWorkloads(t *testing.T) { onBoth(t, walkWorkloads) }
 
 func walkWorkloads(t *testing.T, s *site) {
@@ -475,7 +476,7 @@ func walkWorkloads(t *testing.T, s *site) {
 	b.fill("A token of the workload's platform", "abc")
 	b.read("This token cannot be decoded")
 	b.fill("A token of the workload's platform", unsigned("https://issuer.example.com", "branch"))
-	b.read("window.hacked") // as text, before it is sent to the server
+	b.read("window.hacked") // the browser shows this claim as text before the token is sent to the server
 	b.press("Judge")
 	b.read("is refused")
 	b.read("branch")
@@ -499,7 +500,7 @@ func walkWorkloads(t *testing.T, s *site) {
 	eve.refused("GET", "/federation/v1/denials?identity_uid="+url.QueryEscape(ci), "")
 }
 
-// TestConsoleEnroll adds a workload of every platform. The command creates the same rules.
+// TestConsoleEnroll adds one workload for each platform. It checks that the command shown creates the same rules.
 func TestConsoleEnroll(t *testing.T) { onBoth(t, walkEnroll) }
 
 func walkEnroll(t *testing.T, s *site) {
@@ -574,8 +575,8 @@ func walkEnroll(t *testing.T, s *site) {
 		`{"name": "mine", "claimMatch": {"issuer": "https://eve.example.com", "subject": "eve"}}`)
 }
 
-// TestConsoleFirstExchange waits for a workload. Its first token does not match. The rule is changed to match the
-// claims of this token, and then the exchange succeeds.
+// TestConsoleFirstExchange opens the page that waits for a workload's first token. The first token does not match and
+// is refused. After the rule is changed to match the claims of that token, the exchange succeeds.
 func TestConsoleFirstExchange(t *testing.T) { onBoth(t, walkFirstExchange) }
 
 func walkFirstExchange(t *testing.T, s *site) {
@@ -608,7 +609,7 @@ func walkFirstExchange(t *testing.T, s *site) {
 	if exchange() == nil {
 		t.Fatal("a token of another repository was exchanged")
 	}
-	s.deny(t, ci) // this token is not signed, so it is not shown as a near miss
+	s.deny(t, ci) // this token has no valid signature, so the page does not offer to accept it
 	b.read("2 tokens were refused")
 	b.judge("setup-refused")
 	eve := s.eve(t, "--role", "viewer")
@@ -642,7 +643,7 @@ func walkFirstExchange(t *testing.T, s *site) {
 	if err := exchange(); err != nil {
 		t.Errorf("after the rule was changed: %v", err)
 	}
-	b.read("a token of it was exchanged") // without a reload
+	b.read("a token of it was exchanged") // the page shows the exchange without a reload
 	within(t, "the exchange is listed", func() bool {
 		b.open(s.BaseURL + "/console/workloads/" + ci + "?tab=exchanges")
 		b.see("ci")
@@ -661,8 +662,8 @@ func walkFirstExchange(t *testing.T, s *site) {
 	}
 }
 
-// TestConsoleSignIn connects a provider with a mistake at every step, corrects it, tests it, lets people sign in,
-// maps a group, and removes everything again.
+// TestConsoleSignIn connects an identity provider and makes a mistake at every step. It corrects each mistake, tests
+// the provider, lets people sign in, maps a group to a role, and removes everything again.
 func TestConsoleSignIn(t *testing.T) { onBoth(t, walkSignIn) }
 
 func walkSignIn(t *testing.T, s *site) {
@@ -736,7 +737,7 @@ func walkSignIn(t *testing.T, s *site) {
 	ann.open(trial)
 	ann.signInAtDex()
 	ann.see("dex works")
-	ann.read("editor") // the server computes the preview
+	ann.read("editor") // the server computes this preview of the person's roles
 
 	eve := s.eve(t, "--role", "viewer")
 	provider := p.resolve("dev/dex", "identity_providers")
@@ -794,14 +795,14 @@ func walkSignIn(t *testing.T, s *site) {
 	b.see("Sign-in")
 	b.read("No provider is connected")
 	for _, complaint := range said.take() {
-		// The browser logs refused requests.
+		// The browser logs the requests that the server refuses.
 		if !strings.Contains(complaint, "status of 400") && !strings.Contains(complaint, "status of 412") {
 			t.Error(complaint)
 		}
 	}
 }
 
-// choose selects an option of the field with a label.
+// choose selects an option of the field that has this label.
 func (b *tab) choose(label, option string) {
 	b.t.Helper()
 	var found bool
@@ -814,7 +815,7 @@ func (b *tab) choose(label, option string) {
 	})([...document.querySelectorAll("label")].find(l => l.innerText.trim() === %[1]q)?.control)`, label, option), &found))
 }
 
-// TestConsoleAccount shows the identity of the person, and ends the session.
+// TestConsoleAccount checks that the account page shows the person's identity and can end the session.
 func TestConsoleAccount(t *testing.T) { onBoth(t, walkAccount) }
 
 func walkAccount(t *testing.T, s *site) {
@@ -826,7 +827,7 @@ func walkAccount(t *testing.T, s *site) {
 	b.judge("account-eve")
 	b.choose("Colours", "dark")
 	b.choose("Times", "exact")
-	b.open(s.BaseURL + "/console/account") // the setting is kept
+	b.open(s.BaseURL + "/console/account") // the setting is still there after a reload
 	b.read(time.Now().Format("Jan 2006"))
 	var back string
 	b.run("look at the color", chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &back))
@@ -855,7 +856,7 @@ func walkAccount(t *testing.T, s *site) {
 	b.see("Sign in")
 }
 
-// TestConsoleEvents creates a subscription, looks at its failed deliveries, sends them again, and deletes the
+// TestConsoleEvents creates a subscription, shows its failed deliveries, sends them again, and deletes the
 // subscription.
 func TestConsoleEvents(t *testing.T) { onBoth(t, walkEvents) }
 
@@ -896,7 +897,7 @@ func walkEvents(t *testing.T, s *site) {
 	b.open(s.BaseURL + "/console/events?tab=deliveries&subscription=" + subscription)
 	b.read("3 failed deliveries")
 	b.run("open one", chromedp.Click(`(//details/summary)[1]`))
-	b.read("createTime") // part of the body
+	b.read("createTime") // a field in the body of the event
 	b.unharmed("deliveries")
 	b.judge("deliveries")
 	for _, command := range b.commands() {
@@ -933,8 +934,8 @@ func walkEvents(t *testing.T, s *site) {
 	}
 }
 
-// TestConsoleAsksAgain: a sensitive action requires a sign-in within the last ten minutes. The new sign-in does not
-// lose the text that was entered before.
+// TestConsoleAsksAgain checks that a sensitive action requires a sign-in within the last ten minutes, and that the
+// text entered before the new sign-in is not lost.
 func TestConsoleAsksAgain(t *testing.T) { onBoth(t, walkAsksAgain) }
 
 func walkAsksAgain(t *testing.T, s *site) {
@@ -975,8 +976,8 @@ func walkAsksAgain(t *testing.T, s *site) {
 	b.read("1 subscription")
 }
 
-// TestConsoleTwoWriters: two people edit the same resource. The second one sees the changes of the first one before
-// they are overwritten.
+// TestConsoleTwoWriters: if two people edit the same resource, then the second person sees the changes of the first
+// person before overwriting them.
 func TestConsoleTwoWriters(t *testing.T) { onBoth(t, walkTwoWriters) }
 
 func walkTwoWriters(t *testing.T, s *site) {
@@ -1019,7 +1020,8 @@ func walkTwoWriters(t *testing.T, s *site) {
 	mallory.refused("PATCH", strings.Replace(address, "/console", "/iam/v2beta1", 1), `{"description": "mine"}`)
 }
 
-// TestConsoleRequests requests a role for a limited time. The request is approved, and then the role is returned.
+// TestConsoleRequests requests a role for a limited time. The request is approved, and then the person gives the role
+// back before it expires.
 func TestConsoleRequests(t *testing.T) { onBoth(t, walkRequests) }
 
 func walkRequests(t *testing.T, s *site) {
@@ -1086,7 +1088,7 @@ func walkRequests(t *testing.T, s *site) {
 	}
 }
 
-// TestConsoleLive watches the changes of another person. Every viewer sees only the permitted part.
+// TestConsoleLive checks that the live view shows changes by another person, and only to callers who may list them.
 func TestConsoleLive(t *testing.T) { onBoth(t, walkLive) }
 
 func walkLive(t *testing.T, s *site) {
@@ -1130,7 +1132,7 @@ func walkLive(t *testing.T, s *site) {
 	}
 }
 
-// reload loads the page again until it has a text, because the page itself does not wait for the change.
+// reload reloads the page until it contains the text. It is for pages that do not update by themselves.
 func (b *tab) reload(text string) {
 	b.t.Helper()
 	within(b.t, "the page has "+text, func() bool {
@@ -1142,7 +1144,8 @@ func (b *tab) reload(text string) {
 	})
 }
 
-// giveUp adds n failed deliveries of the event of the group dev/platform, as if a day had passed.
+// giveUp stores n failed deliveries of the event for the group dev/platform, as if the server had tried them for a
+// day.
 func (p *person) giveUp(n int) {
 	p.t.Helper()
 	group := p.resolve("dev/platform", "groups")
@@ -1152,7 +1155,8 @@ func (p *person) giveUp(n int) {
 	}
 	p.json(&log, "audit", "--subject", group)
 	path := p.site.database
-	if !strings.HasPrefix(path, "postgres") { // another path of the SQLite file, because the server has locked its path
+	// The server has locked the path of its SQLite file, so open the file through a symbolic link.
+	if !strings.HasPrefix(path, "postgres") {
 		path = filepath.Join(p.t.TempDir(), "holdfast.db")
 		if err := os.Symlink(p.site.database, path); err != nil {
 			p.t.Fatal(err)
@@ -1178,7 +1182,7 @@ func (p *person) giveUp(n int) {
 	}
 }
 
-// find opens the search and types a text.
+// find opens the search dialog and types the text.
 func (b *tab) find(text string) {
 	b.t.Helper()
 	b.run("open the search", chromedp.KeyEvent("k", chromedp.KeyModifiers(input.ModifierCtrl)),
@@ -1188,14 +1192,14 @@ func (b *tab) find(text string) {
 	}
 }
 
-// option waits for a line of the list.
+// option waits until the search dialog lists a result that contains the text.
 func (b *tab) option(text string) {
 	b.t.Helper()
 	b.run(fmt.Sprintf("see %q in the list", text),
 		chromedp.WaitVisible(fmt.Sprintf(`//*[@role="option"][contains(., %q)]`, text)))
 }
 
-// TestConsoleFeeds fetches a feed before it is due.
+// TestConsoleFeeds checks that a feed can be fetched before its interval has passed, but not by a viewer.
 func TestConsoleFeeds(t *testing.T) { onBoth(t, walkFeeds) }
 
 func walkFeeds(t *testing.T, s *site) {
@@ -1225,8 +1229,8 @@ func walkFeeds(t *testing.T, s *site) {
 	eve.refused("POST", "/advisories/v1/feedRuns/"+feed, `{}`)
 }
 
-// TestConsoleLargeTexts shows the largest texts that other people can store. The API refuses larger texts, and NUL
-// characters that a database cannot store.
+// TestConsoleLargeTexts checks that the console can show the largest texts that other people can store. The API
+// refuses larger texts, and texts with NUL characters, which a database cannot store.
 func TestConsoleLargeTexts(t *testing.T) { onBoth(t, walkLargeTexts) }
 
 func walkLargeTexts(t *testing.T, s *site) {

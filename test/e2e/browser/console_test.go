@@ -38,7 +38,7 @@ func (s *site) push(t *testing.T, repo, tag, version string) string {
 	}})
 }
 
-// pushWith is like push, with more fields in the configuration of the image.
+// pushWith is like push, and adds the fields in more to the configuration of the image.
 func (s *site) pushWith(t *testing.T, repo, tag, version string, more map[string]any) string {
 	t.Helper()
 	var layer bytes.Buffer
@@ -124,7 +124,7 @@ func (s *site) ask(t *testing.T, method, path string, body any) int {
 const hostile = `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">`
 
 // furnish creates at least one resource of each kind that the console shows: folders, one of them with a hostile
-// name, a workload with a role, images, an advisory about them, an exception, a rule and a feed.
+// name, a workload with a role, images, an advisory about the images, an exception, a rule and a feed.
 func (s *site) furnish(t *testing.T) {
 	t.Helper()
 	p := s.owner(t)
@@ -162,7 +162,7 @@ func (s *site) furnish(t *testing.T) {
 	p.compared()
 }
 
-// attach pushes a signature of an image, with a hostile annotation.
+// attach pushes a signature for an image, with a hostile annotation.
 func (s *site) attach(t *testing.T, repo, subject string) {
 	t.Helper()
 	empty := []byte("{}")
@@ -184,8 +184,8 @@ func (s *site) attach(t *testing.T, repo, subject string) {
 		manifest)
 }
 
-// tellInventory reports that two images run. One is in a namespace with a hostile name. The other has a workload name
-// that a spreadsheet would compute.
+// tellInventory reports to the server that two images are running. One runs in a namespace with a hostile name. The
+// other has a workload name that a spreadsheet would interpret as a formula.
 func (p *person) tellInventory(digest, old string) {
 	p.t.Helper()
 	body, err := json.Marshal(map[string]any{"place": "prod-eu", "entries": []any{map[string]any{
@@ -198,7 +198,7 @@ func (p *person) tellInventory(digest, old string) {
 	p.run("api", "POST", "/findings/v1/inventory/"+p.site.OrganizationUID, "--data", string(body))
 }
 
-// advise imports an advisory about the package of the images.
+// advise imports an advisory about the package that the pushed images contain.
 func (p *person) advise(summary, details, reference string) {
 	p.t.Helper()
 	file := filepath.Join(p.t.TempDir(), "left.json")
@@ -225,7 +225,8 @@ func (p *person) advise(summary, details, reference string) {
 	p.run("advisories", "import", file, "--group", "dev")
 }
 
-// compared waits until the first image has a finding.
+// compared waits until the server has compared the images with the advisory, that is, until the first image has a
+// finding.
 func (p *person) compared() {
 	p.t.Helper()
 	within(p.t, "the images are compared with the advisory", func() bool {
@@ -248,8 +249,8 @@ func within(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// complaints collects problems of a page: errors and warnings in the log of the browser, among them violations of the
-// content security policy, and responses with a server error.
+// complaints collects the problems of a page: errors and warnings in the browser's log, which include violations of
+// the content security policy, and responses with a server error.
 type complaints struct {
 	mu   sync.Mutex
 	said []string
@@ -304,7 +305,7 @@ func (p *person) resolve(path, kind string) string {
 	return found.Resources[0].UID
 }
 
-// console opens a view of the console and signs in. The sign-in leads back to the view.
+// console opens a page of the console and signs in. After the sign-in, the browser is back at that page.
 func (b *tab) console(s *site, path, email, password string) {
 	b.t.Helper()
 	b.unjudged = s.unjudged
@@ -316,8 +317,9 @@ func (b *tab) console(s *site, path, email, password string) {
 	}
 }
 
-// onBoth runs a test on both engines if HOLDFAST_TEST_WALKS is "all", as in make walks, and checks the look of the
-// views on one of them. Otherwise it runs the test on one engine, which depends on the test.
+// onBoth runs a test. If HOLDFAST_TEST_WALKS is "all", as in make walks, the test runs on both engines, and the look
+// of the pages is checked on one of them. Otherwise it runs on one engine, which is chosen by the length of the
+// test's name.
 func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	t.Helper()
 	both, second := os.Getenv("HOLDFAST_TEST_WALKS") == "all", len(t.Name())%2 == 1
@@ -338,8 +340,8 @@ func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	}
 }
 
-// TestConsole opens every view as an owner, and checks how they look. On one engine the desktop is light and the
-// phone is dark. In make walks, the other engine has the opposite schemes.
+// TestConsole opens every page as an owner, and checks how the pages look. On SQLite, the desktop pages are light and
+// the phone pages are dark. In make walks, the other engine uses the opposite color schemes.
 func TestConsole(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
@@ -498,7 +500,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 	}
 	b.open(s.BaseURL + "/console/access?capability=tag.create&at=2020-01-01T00:00")
 	b.read("of grants begins at")
-	said.take() // the server refuses this request
+	said.take() // discards the browser's message about the request that the server refused
 	b.open(s.BaseURL + "/console/advisories/GHSA-left?tab=blast")
 	b.read("Who can push a fix")
 	var saved string
@@ -516,7 +518,7 @@ func (s *site) walk(t *testing.T, engine string, schemes [2]string) {
 	b.inspect("console")
 }
 
-// TestConsolePicture takes the screenshot for the documents.
+// TestConsolePicture takes the screenshot for the documentation.
 func TestConsolePicture(t *testing.T) {
 	if !*update {
 		t.Skip("the screenshot is taken with -update")
@@ -537,7 +539,7 @@ func TestConsolePicture(t *testing.T) {
 	b.shootTo(filepath.Join("..", "..", "..", "docs", "console", "home.png"), 1280, "light")
 }
 
-// commands returns the commands that "As a command" shows.
+// commands returns the commands that the page shows under "As a command".
 func (b *tab) commands() (shown []string) {
 	b.t.Helper()
 	b.run("ask for the command", chromedp.Evaluate(`new Promise(done => {
@@ -555,10 +557,10 @@ func (b *tab) commands() (shown []string) {
 	return shown
 }
 
-// shell runs a command line that the console shows, as in a terminal.
+// shell runs a command line that the console shows, as a person would in a terminal.
 func (p *person) shell(view, line string) {
 	p.t.Helper()
-	if strings.Contains(line, "ORGANIZATION") { // a placeholder that people replace
+	if strings.Contains(line, "ORGANIZATION") { // a placeholder that people must replace
 		return
 	}
 	holdfast := p.command(p.t.Context())
@@ -571,14 +573,14 @@ func (p *person) shell(view, line string) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", strings.Replace(line, "curl ", "curl --fail-with-body -sS ", 1))
 	cmd.Env = append(holdfast.Env, "PATH="+p.folder+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	// The answer "no" has exit code 3.
+	// The command exits with code 3 if the answer is "no".
 	if no := strings.HasPrefix(line, "holdfast iam can ") && cmd.ProcessState.ExitCode() == 3; err != nil && !no {
 		p.t.Errorf("%s shows the command\n%s\n%v: %s", view, line, err, out)
 	}
 }
 
-// judge checks the accessibility of a view on a desktop and on a phone, each in one of the tab's color schemes: all
-// rules in the light scheme, and contrast in the dark one.
+// judge checks the accessibility of a page on a desktop and on a phone, each in the color scheme that the tab has for
+// it. In the light scheme it checks all rules, in the dark scheme only the contrast.
 func (b *tab) judge(name string) {
 	b.t.Helper()
 	if b.unjudged {
@@ -596,7 +598,7 @@ func (b *tab) judge(name string) {
 	b.run("back to the desktop", chromedp.EmulateViewport(1280, 800), b.scheme("light"))
 }
 
-// keep takes a screenshot of a view of the console, if the flag asks for screenshots.
+// keep takes a screenshot of a page of the console, if the flag for screenshots is set.
 func (b *tab) keep(name string, width int64, scheme string) {
 	b.t.Helper()
 	if *pictures == "" {
@@ -605,7 +607,7 @@ func (b *tab) keep(name string, width int64, scheme string) {
 	b.shootTo(filepath.Join(*pictures, fmt.Sprintf("console-%s-%d-%s.png", name, width, scheme)), width, scheme)
 }
 
-// unharmed fails the test if the text of another person has run as a script.
+// unharmed fails the test if a text that another person entered has run as a script.
 func (b *tab) unharmed(name string) {
 	b.t.Helper()
 	var harmed bool
@@ -617,7 +619,7 @@ func (b *tab) unharmed(name string) {
 	}
 }
 
-// TestConsoleKeys moves forward and back through the console without a mouse.
+// TestConsoleKeys checks that a person can move forward and back through the console without a mouse.
 func TestConsoleKeys(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -11,38 +11,38 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A script contains every choice of one move by name, so that the move can be repeated in another world and without the
-// earlier moves.
+// A script records every choice of one move by name. So the move can be repeated in another world, even if earlier
+// moves are left out.
 type script struct {
 	n    int        // number of the move; the names of its resources contain it
-	rng  *rand.Rand // makes the choices; nil if they are already made
+	rng  *rand.Rand // makes the choices; nil if the move is repeated
 	said []string
 	next int
 }
 
-// A move is one call of the service. If a choice has no candidates, the move is stuck and does nothing.
+// A move is one call to the service by one side. If a choice has no candidates, the move is stuck and does nothing.
 type move struct {
 	*world
 	*script
-	ctx   context.Context // the context of the actor
+	ctx   context.Context // context with the actor as the caller
 	side  side
 	actor *held
 	stuck bool
-	text  string // description for people
+	text  string // description of the move for people
 
-	before   []authz.Grant // grants of the actor before the move
-	operator bool          // the operator moves, who holds all capabilities
-	// capabilities that the attackers get by it were meant for another identity
+	before   []authz.Grant // grants that the actor had before the move
+	operator bool          // whether the operator makes the move, who holds all capabilities
+	// whether the capabilities that the attackers get by the move were meant for another identity
 	unmeant bool
 	limit   func(promise) bool // reports whether a promise was meant for the attackers; nil means all
-	// the person who signed in for the first time, with the roles promised to them
+	// The person who signed in for the first time, and who now has the roles that were promised to them.
 	arrived resource.UID
-	// capability that the actor must hold on each place, because they give a role there
+	// By place, the capability that the actor must hold there, because the actor gives a role there.
 	gives   map[resource.UID]resource.Capability
-	founded resource.UID // the created organization
+	founded resource.UID // the organization that the move created
 }
 
-// pick chooses a candidate. Most of the time it chooses a preferred one; if strict, it always does.
+// pick chooses a candidate. It chooses a preferred candidate most of the time, and always if strict is set.
 func pick[T any](m *move, candidates, prefer []T, strict bool, name func(T) string) (none T) {
 	if m.stuck {
 		return none
@@ -70,7 +70,7 @@ func pick[T any](m *move, candidates, prefer []T, strict bool, name func(T) stri
 	return chosen
 }
 
-// word chooses a word. A word that is listed twice is chosen twice as often.
+// word chooses one of the options. An option that is listed twice is chosen twice as often.
 func (m *move) word(options ...string) string {
 	return pick(m, options, options, false, func(s string) string { return s })
 }
@@ -95,12 +95,12 @@ func (m *move) may(want resource.Capability, place resource.UID) bool {
 	return m.checker.Require(m.ctx, want, place) == nil
 }
 
-// where chooses a group in which the actor has a capability.
+// where chooses a group in which the actor has the capability.
 func (m *move) where(want resource.Capability) *object {
 	return m.object(m.groups, func(g *object) bool { return m.may(want, g.uid) })
 }
 
-// role chooses a role to give in a group.
+// role chooses a role that the actor can give in a group.
 func (m *move) role(group resource.UID) *object {
 	return m.object(m.roles, func(r *object) bool {
 		return (r.uid.IsRoot() || r.uid.Parent().Covers(group)) &&
@@ -108,8 +108,8 @@ func (m *move) role(group resource.UID) *object {
 	})
 }
 
-// recipient chooses the identity that gets a role. The honest side prefers identities that the attackers do not control
-// yet, and makes no other identity an owner, because nothing would be left to attack.
+// recipient chooses the identity that gets a role. The honest side prefers identities that the attackers do not
+// control yet. It makes no other identity an owner, because then nothing would be left to attack.
 func (m *move) recipient(role resource.UID) *object {
 	if m.rng == nil || m.side == evil {
 		return m.object(m.identities, nil)
@@ -122,7 +122,7 @@ func (m *move) recipient(role resource.UID) *object {
 	return m.object(m.identities, func(o *object) bool { return slices.Contains(free, o) })
 }
 
-// workload chooses an identity with its own relationship.
+// workload chooses a workload on which the actor has the capability.
 func (m *move) workload(want resource.Capability) *object {
 	identities := slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return o.uid.IsRoot() })
 	return m.object(identities, func(o *object) bool { return m.may(want, o.uid) })
@@ -138,7 +138,7 @@ func (m *move) user(allowed func(user) bool) user {
 	return pick(m, users, can, true, func(u user) string { return u.name })
 }
 
-// do makes the move, unless it is stuck.
+// do calls act and records the description of the move. If the move is stuck, do does nothing.
 func (m *move) do(act func() error, format string, args ...any) error {
 	if m.stuck {
 		return nil
@@ -152,14 +152,14 @@ func (m *move) giving(place resource.UID, want resource.Capability) {
 	m.gives = map[resource.UID]resource.Capability{place: want}
 }
 
-// made adds a created object to a list.
+// made adds an object for a created resource to a list, and returns the object.
 func (m *move) made(list *[]*object, kind string, uid resource.UID) *object {
 	o := &object{name: fmt.Sprintf("%s %d", kind, m.n), uid: uid}
 	*list = append(*list, o)
 	return o
 }
 
-// A kind of move, and how often each side makes it.
+// A kind is a kind of move. It has the relative frequency with which each side makes such moves.
 type kind struct {
 	name   string
 	weight [2]int
@@ -200,8 +200,8 @@ var kinds = []kind{
 	{"leave", [2]int{1, 1}, (*move).leave},
 }
 
-// opening are the first moves of a world, with the side in whose organization they are made. Without them there would
-// be nothing to attack for a long time.
+// opening lists the first moves of a world, with the side in whose organization they are made. Without these moves
+// there would be nothing to attack for a long time.
 var opening = []struct {
 	side side
 	kind string
@@ -213,8 +213,8 @@ var opening = []struct {
 	{good, "identity"}, {good, "bind"},
 }
 
-// step makes one move, and returns an error if a rule is broken after it. If a kind is named, the planned side makes a
-// move of this kind.
+// step makes one move, and returns an error if a rule is broken after it. If kindName is set, the planned side makes
+// a move of that kind.
 func (w *world) step(s *script, planned side, kindName string) (m *move, wrong error) {
 	w.clock.Add(1)
 	w.drop()
@@ -275,8 +275,8 @@ func (m *move) chooseKind(planned side, kindName string) kind {
 	return pick(m, kinds, this, true, func(k kind) string { return k.name })
 }
 
-// chooseActor chooses one of the tokens of the side. Most often the token has a grant. For the attackers the grant is
-// in an organization of the honest side half of the time.
+// chooseActor chooses one of the tokens of the side. It prefers tokens whose identity has a grant. Half of the time,
+// the attackers prefer tokens with a grant outside of their own organization.
 func (m *move) chooseActor() {
 	inside := m.rng != nil && m.side == evil && m.rng.IntN(2) == 0
 	var powerful []*held

@@ -45,8 +45,8 @@ var (
 )
 
 const (
-	episode     = 70               // number of moves in a world after its opening
-	shrinkLimit = 60 * time.Second // time limit for shortening a failing history
+	episode     = 70               // number of moves in a world after its opening moves
+	shrinkLimit = 60 * time.Second // time limit for finding a shorter failing history
 )
 
 func TestEscalation(t *testing.T) {
@@ -72,8 +72,8 @@ func TestEscalation(t *testing.T) {
 	})
 }
 
-// accepted returns a text with the number of accepted moves of each kind and side. A kind that is never accepted proves
-// nothing.
+// accepted returns a text with the number of accepted moves by kind and side. It shows kinds that are never accepted
+// and therefore prove nothing.
 func (x *site) accepted() string {
 	var b strings.Builder
 	for _, k := range kinds {
@@ -82,7 +82,7 @@ func (x *site) accepted() string {
 	return b.String()
 }
 
-// play plays one world. It returns the moves, and the broken rule after the last move, if any.
+// play plays one episode in a new world. It returns the moves, and an error if a rule is broken after the last one.
 func (x *site) play(t *testing.T, seed uint64) (history []*script, wrong error) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -105,8 +105,8 @@ func (x *site) play(t *testing.T, seed uint64) (history []*script, wrong error) 
 	return history, w.tryEverything()
 }
 
-// replay repeats moves in a new world. It returns descriptions of the moves, and the broken rule after the last
-// possible move, if any.
+// replay repeats moves in a new world. It returns descriptions of the moves, and an error if a rule is broken. Moves
+// that are not possible in the new world are skipped.
 func (x *site) replay(t *testing.T, history []*script) (texts []string, wrong error) {
 	t.Helper()
 	w := must(newWorld(t.Context(), x))(t)
@@ -124,7 +124,7 @@ func (x *site) replay(t *testing.T, history []*script) (texts []string, wrong er
 	return texts, w.tryEverything()
 }
 
-// explain returns a text with the shortest failing history that it finds.
+// explain returns a text with the shortest failing history that it can find.
 func (x *site) explain(t *testing.T, history []*script) string {
 	t.Helper()
 	texts, wrong := x.replay(t, history)

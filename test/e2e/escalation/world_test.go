@@ -23,14 +23,14 @@ const (
 
 func (s side) String() string { return [...]string{"honest", "attackers"}[s] }
 
-// The client IDs that the service can have at an issuer. A user who signs in to the attackers' client gives them an ID
-// token for it.
+// The client IDs that the service can have at an issuer. A user who signs in to the attackers' client gives the
+// attackers an ID token for that client.
 const (
 	goodClient = "good-client"
 	evilClient = "evil-client"
 )
 
-// sideOf returns the side of an issuer.
+// sideOf returns the side that controls an issuer.
 func sideOf(issuer string) side {
 	if strings.HasPrefix(issuer, "https://evil") {
 		return evil
@@ -38,8 +38,8 @@ func sideOf(issuer string) side {
 	return good
 }
 
-// A user is a person or a workload that issuers know. The good issuer sends true claims about it. But users can set the
-// claim teams themselves, and the oids of users look like the subjects of other users.
+// A user is a person or a workload with an account at the issuers. The good issuer sends true claims about the user.
+// But users can set the claim teams themselves, and the oid of one user can be the subject of another user.
 type user struct {
 	name          string
 	side          side
@@ -56,26 +56,26 @@ var users = []user{
 	{"ci-9", evil, nil, []string{"admins", "staff"}, "ci-9"},
 }
 
-// An object is a resource that a move created. Its name is the same when the move is repeated.
+// An object is a resource that a move created. Its name stays the same when the move is repeated in another world.
 type object struct {
 	name    string
 	uid     resource.UID
-	account *account          // account of the identity, or nil
-	person  resource.Identity // last or expected state of a person who may sign in (again)
-	code    string            // code of an invite
+	account *account          // the account that belongs to the identity, or nil
+	person  resource.Identity // last or expected state of a person who may sign in, also after a deletion
+	code    string            // the code, if the object is an invite
 	known   [2]bool           // sides that know the code
 }
 
-// An account is a local account, and the knowledge of the sides about it.
+// An account is a local account, with the sides that know its password.
 type account struct {
-	*object  // the account itself
+	*object  // the object for the account itself
 	email    string
 	identity resource.UID
 	password string
 	knows    [2]bool // sides that know the password
 }
 
-// A link is a one-time link that a side holds.
+// A link is a one-time link to set the password of an account.
 type link struct {
 	name          string
 	code          string
@@ -83,19 +83,19 @@ type link struct {
 	holder, maker side
 }
 
-// A held is a token that a side has.
+// A held is a token that a side holds.
 type held struct {
 	name    string
 	raw     string
 	refresh string
 	caller  authz.Caller
-	through *object // the provider of the sign-in, or nil
-	user    user    // user of the sign-in
+	through *object // the provider with which the user signed in, or nil
+	user    user    // the user who signed in
 }
 
 func (h *held) whole() bool { return h.caller.Narrowing().IsZero() }
 
-// A world contains the objects of one episode, and the capabilities that the attackers were given.
+// A world contains the objects of one episode, and the capabilities that the honest side gave to the attackers.
 type world struct {
 	*site
 	ctx   context.Context
@@ -175,7 +175,7 @@ func (w *world) addAccount(a *account, name string) {
 
 func (w *world) give(p promise) { w.given[p.place] = w.given[p.place].Union(p.caps) }
 
-// givenAt returns the capabilities that the attackers were given on a place or above it.
+// givenAt returns the capabilities that the attackers were given on a place or on one of its ancestors.
 func (w *world) givenAt(place resource.UID) resource.Capabilities {
 	caps := w.given[place]
 	for _, above := range place.Ancestors() {
@@ -184,7 +184,7 @@ func (w *world) givenAt(place resource.UID) resource.Capabilities {
 	return caps
 }
 
-// read reads the state of the world from the store.
+// read reads the state of the world's objects from the store.
 func (w *world) read() error {
 	w.state = state{
 		identities: map[resource.UID]resource.Identity{}, providers: map[resource.UID]resource.IdentityProvider{},
@@ -223,8 +223,8 @@ func (w *world) read() error {
 	)
 }
 
-// each calls f with the objects of a list and removes deleted ones from the list. Identities stay, because a deleted
-// person can sign in again.
+// each calls f with the objects in a list, and removes the deleted objects from the list. Deleted identities stay in
+// the list, because a deleted person can sign in again.
 func (w *world) each(list *[]*object, f func(*object) error) error {
 	var failed error
 	*list = slices.DeleteFunc(*list, func(o *object) bool {
@@ -238,7 +238,7 @@ func (w *world) each(list *[]*object, f func(*object) error) error {
 	return failed
 }
 
-// canSign reports whether a side can get a token of an issuer about a user for an audience.
+// canSign reports whether a side can get a token from an issuer for a user and an audience.
 func (w *world) canSign(s side, issuer string, u user, audience string) bool {
 	switch {
 	case sideOf(issuer) == evil:
@@ -249,8 +249,8 @@ func (w *world) canSign(s side, issuer string, u user, audience string) bool {
 	return s == evil && audience == evilClient // the user has signed in to the attackers' client
 }
 
-// claims returns the claims of an issuer about a user. The claims of the good issuer are true. The evil issuer sends
-// the claims that give most.
+// claims returns the claims that an issuer sends about a user. The claims of the good issuer are true. The evil
+// issuer sends the claims that would give the user the most roles.
 func (w *world) claims(issuer string, u user, audience string) map[string]any {
 	now := w.now().Unix()
 	if sideOf(issuer) == evil {
@@ -263,12 +263,12 @@ func (w *world) claims(issuer string, u user, audience string) map[string]any {
 	}
 }
 
-// sign returns a token of an issuer that a side can get.
+// sign returns a token that an issuer signs for a user and an audience.
 func (w *world) sign(issuer string, u user, audience string) string {
 	return w.others.sign(sideOf(issuer), w.claims(issuer, u, audience))
 }
 
-// subjectAt returns the subject of a user at a provider.
+// subjectAt returns the subject that a provider has for a user.
 func (w *world) subjectAt(p resource.IdentityProvider, u user) string {
 	if p.OIDC.ByObjectID() {
 		oid, _ := w.claims(p.OIDC.Issuer, u, "")["oid"].(string)
@@ -277,13 +277,13 @@ func (w *world) subjectAt(p resource.IdentityProvider, u user) string {
 	return u.name
 }
 
-// groupsAt returns the groups of a user at a provider.
+// groupsAt returns the groups that a provider reports for a user.
 func (w *world) groupsAt(p resource.IdentityProvider, u user) []string {
 	groups, _ := w.claims(p.OIDC.Issuer, u, "")[p.OIDC.GroupsClaim].([]string)
 	return groups
 }
 
-// speakers returns the users as whom a side can sign in with a provider.
+// speakers returns the users as which a side can sign in with a provider.
 func (w *world) speakers(s side, p resource.IdentityProvider) (speakers []user) {
 	for _, u := range users {
 		if !p.Disabled && w.canSign(s, p.OIDC.Issuer, u, p.OIDC.ClientID) {
@@ -293,9 +293,9 @@ func (w *world) speakers(s side, p resource.IdentityProvider) (speakers []user) 
 	return speakers
 }
 
-// control returns the identities whose tokens a side can get without a change, with the reason: it has a token,
-// or can get one with an exchange or a sign-in. This is a second implementation of the rule, which does not ask the
-// service.
+// control returns the identities whose tokens a side can get without a change, each with the reason: the side has
+// such a token, or can get one with an exchange or a sign-in. This is a second implementation of the rule, which does
+// not ask the service.
 func (w *world) control(s side) map[resource.UID]string {
 	controlled := map[resource.UID]string{}
 	for _, h := range w.tokens[s] {
@@ -321,7 +321,7 @@ func (w *world) control(s side) map[resource.UID]string {
 	return controlled
 }
 
-// way returns the way in which a side that controls other identities can become an identity, or "".
+// way describes how a side that controls other identities can become an identity. It returns "" if the side cannot.
 func (w *world) way(s side, o *object, i resource.Identity, others map[resource.UID]string) string {
 	switch {
 	case o.account != nil:
@@ -342,7 +342,8 @@ func (w *world) wayIntoAccount(s side, a *account) string {
 	if a.knows[s] {
 		return "they know its password"
 	}
-	// The service checks a link of an attacker when it is used, so it gives nothing that its maker does not hold.
+	// A link that the attackers made does not count: when such a link is used, the service checks that its maker
+	// holds the rights of the account.
 	if slices.ContainsFunc(w.links, func(l *link) bool { return l.of == a && l.holder == s && l.maker == good }) {
 		return "they were given a link of it"
 	}
@@ -386,7 +387,7 @@ func (w *world) wayByClaims(s side, m resource.ClaimMatch, others map[resource.U
 	return ""
 }
 
-// bearerFor returns the issuer and the user of a token that a side can get and that a claim match accepts.
+// bearerFor returns the issuer and the user of a token that a claim match accepts and that a side can get.
 func (w *world) bearerFor(s side, m resource.ClaimMatch) (string, user, bool) {
 	audience := m.Audience
 	if audience == "" {
@@ -415,7 +416,7 @@ type promise struct {
 	place resource.UID
 	caps  resource.Capabilities
 	why   string
-	lent  bool // by a narrowed token that its owner gave to them
+	lent  bool // the capabilities come from a narrowed token that its owner gave to the attackers
 }
 
 // promises returns the capabilities that the attackers hold or could get, given the identities that they control.
@@ -443,7 +444,7 @@ func (w *world) promises() (promises []promise) {
 	return append(promises, w.vouched()...)
 }
 
-// narrowed returns the capabilities of a narrowed token.
+// narrowed returns the capabilities that a narrowed token has. It returns nil for a token that is not narrowed.
 func (w *world) narrowed(h *held) (promises []promise) {
 	if h.whole() {
 		return nil
@@ -479,7 +480,7 @@ func (w *world) vouched() (promises []promise) {
 	return promises
 }
 
-// nameOf returns the name of an object, for people.
+// nameOf returns the name of the object with this UID, for messages to people.
 func (w *world) nameOf(uid resource.UID) string {
 	for _, list := range [][]*object{w.groups, w.roles, w.identities, w.providers} {
 		for _, o := range list {
