@@ -39,8 +39,8 @@ func main() {
 		inspect.Child()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // so that a second signal kills the process
-	server.AllocateBallast()     // as holdfastd does
+	context.AfterFunc(ctx, stop) // lets a second signal kill the process
+	server.AllocateBallast()     // holdfastd does so, too
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -51,15 +51,15 @@ func main() {
 	}
 }
 
-// A command is one run of the program, with the settings that no section needs.
+// A command is one run of the program. It has the settings that the sections do not need.
 type command struct {
 	*rig.Bench
 	engines []string
-	only    *regexp.Regexp // names of the sections to run
-	profile string         // path of the CPU profile of the run, or ""
+	only    *regexp.Regexp // matches the names of the sections to run
+	profile string         // path of the file for the CPU profile of the run, or ""
 }
 
-// A section measures one thing on one engine.
+// A section is a group of measurements on one engine.
 type section struct {
 	name string
 	run  func(context.Context, *rig.Measurement)
@@ -102,7 +102,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Close() }() // pprof has reported write errors
+		defer func() { _ = f.Close() }() // pprof has already reported write errors
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return err
 		}
@@ -144,7 +144,8 @@ func (b *command) measureAll(ctx context.Context, e rig.Engine, r *rig.Report) (
 	return nil
 }
 
-// leastRows is the smallest number of groups in the big dataset, so that its folders have a few pages.
+// leastRows is the smallest allowed number of groups in the big dataset. With fewer groups, its folders would not
+// have several pages.
 const leastRows = 20_000
 
 func parse(args []string, progress io.Writer) (*command, error) {
@@ -173,7 +174,7 @@ func parse(args []string, progress io.Writer) (*command, error) {
 	b.engines = strings.Split(*engines, ",")
 	var err error
 	if b.Against != "" {
-		if b.Against, err = exec.LookPath(b.Against); err != nil { // a wrong path is reported before the other sections run
+		if b.Against, err = exec.LookPath(b.Against); err != nil { // check the path before the other sections run
 			return nil, fmt.Errorf("-against: %w", err)
 		}
 	}

@@ -16,10 +16,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// justNow returns a time that lies between two changes: earlier changes have this date or an
-// earlier one, later changes have a later date. It waits until that time has passed.
+// justNow returns a time between two changes, and waits until it has passed. Changes before the call have this
+// timestamp or an earlier one, and changes after the call have a later timestamp.
 func justNow() *timestamppb.Timestamp {
-	// Dates are rounded to milliseconds. Two milliseconds give two changes different dates.
+	// Timestamps are rounded to milliseconds, so two changes have different timestamps if they are two milliseconds
+	// apart.
 	asOf := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond)
 	for time.Since(asOf) < 2*time.Millisecond {
 		time.Sleep(time.Millisecond)
@@ -27,10 +28,10 @@ func justNow() *timestamppb.Timestamp {
 	return timestamppb.New(asOf)
 }
 
-// pastQuery returns justNow in the form of a query parameter.
+// pastQuery returns the result of justNow as a query parameter.
 func pastQuery() string { return url.QueryEscape(justNow().AsTime().Format(time.RFC3339Nano)) }
 
-// pastAccesses returns the methods that read past grants, by name.
+// pastAccesses returns, by name, the methods that read past grants.
 func (h *hierarchy) pastAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	return map[string]access{
@@ -47,14 +48,13 @@ func (h *hierarchy) pastAccesses() map[string]access {
 	}
 }
 
-// A pastStory is a folder in which a person and a workload held a role, and a deleted group of that
-// folder.
+// A pastStory is a folder in which a person and a workload once had a role. A group in the folder has been deleted.
 type pastStory struct {
 	*hierarchy
 	person, robot, gone            string
 	binding                        string
 	before, held, after            *timestamppb.Timestamp
-	inFolder, narrowed, wasThere   string // tokens
+	inFolder, narrowed, wasThere   string // tokens of callers, like the next three fields
 	elsewhere, sibling, ofTheWhole string
 }
 
@@ -85,8 +85,8 @@ func newPastStory(t *testing.T, w *world) pastStory {
 	return s
 }
 
-// TestApiAccessHistory reads past grants of a deleted group, a deleted binding and a deleted
-// workload: as callers who may see the folder that contained them, and as callers who may not.
+// TestApiAccessHistory reads the past grants of a deleted group, a deleted binding and a deleted workload. Callers
+// who may see the folder that contained them get the grants, other callers do not.
 func TestApiAccessHistory(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -154,8 +154,8 @@ func (s pastStory) answers(t *testing.T, call caller) {
 	}
 }
 
-// refuses reads past access as callers who must not learn that the group existed or what its name
-// was.
+// refuses checks that callers who may not know that the group existed, or what its name was, cannot read its past
+// access.
 func (s pastStory) refuses(t *testing.T, call caller) {
 	questions := map[string]proto.Message{
 		"check":      s.check(s.held),
@@ -172,7 +172,7 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 	for who, bearer := range askers {
 		for what, in := range questions {
 			if who == "who was there" && what == "check" {
-				continue // identities may read their own past access
+				continue // every identity may read its own past access
 			}
 			if _, st := call(t, bearer, in); st.Code() != codes.PermissionDenied {
 				t.Errorf("%s by %s: %v", what, who, st)
@@ -198,7 +198,7 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 	if !self.GetAllowed() || len(self.GetGrants()) != 0 || !self.GetIncomplete() {
 		t.Errorf("a past member asks about their own access: %v", self)
 	}
-	// Without identity.list, a caller does not see the names of workloads.
+	// Without identity.list, a caller must not see the names of workloads.
 	nameless := s.lacking["identity.list"]
 	list := &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: s.folder, AsOf: s.held, PageSize: 200}
 	diff := &accesspb.DiffAccessRequest{PlaceUid: s.folder, FromTime: s.held, ToTime: s.after}
@@ -210,7 +210,7 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 		slices.ContainsFunc(grants, func(g *accesspb.Grant) bool { return g.GetIdentity().GetName() != "" }) {
 		t.Errorf("without identity.list: %v", grants)
 	}
-	// The last segment of the deleted group, below a group of another organization.
+	// This UID is the last segment of the deleted group, below a group in another organization.
 	stray := s.other + s.gone[len(s.gone)-17:]
 	who := must[*accesspb.ListAccessResponse](t, call, s.elsewhere, &accesspb.ListAccessRequest{
 		Capability: "groups.list", PlaceUid: stray, AsOf: s.held,
@@ -233,8 +233,8 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 	}
 }
 
-// refusesTimes sends times that the API rejects. JSON cannot express some of them, so any says
-// whether to send those too. TestAccessRefuses sends the other bad times.
+// refusesTimes sends times that the API must refuse. JSON cannot express some of these times, so they are sent only
+// if any is set. TestAccessRefuses sends other invalid times.
 func (s pastStory) refusesTimes(t *testing.T, call caller, any bool) {
 	for name, tt := range map[string]struct {
 		at   *timestamppb.Timestamp
@@ -267,7 +267,7 @@ func (s pastStory) refusesTimes(t *testing.T, call caller, any bool) {
 		} {
 			want := tt.code
 			if what == "difference to" {
-				want = codes.InvalidArgument // not after from_time, or in the future
+				want = codes.InvalidArgument // such a time is not after from_time, or it is in the future
 			}
 			_, st := call(t, s.ofTheWhole, in)
 			if st.Code() != want {

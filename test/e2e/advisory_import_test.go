@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// osv returns one record of a public database. Records below number 10 have no fix.
+// osv returns the i-th OSV record, as a public database would publish it. Records below number 10 have no fix.
 func osv(i int) string {
 	events := `{"introduced":"0"},{"fixed":"1.` + fmt.Sprint(i) + `.0"}`
 	if i < 10 {
@@ -37,13 +37,13 @@ func osv(i int) string {
 		i, i, i, i%50, events)
 }
 
-// osvZip returns an archive of the records from to to.
+// osvZip returns a zip archive with the records from from up to, but not including, to.
 func osvZip(t *testing.T, from, to int) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for i := from; i < to; i++ {
-		// Compression is slow under the race detector.
+		// Without compression, which is slow under the race detector.
 		f, err := z.CreateHeader(&zip.FileHeader{Name: fmt.Sprintf("T-%05d.json", i), Method: zip.Store})
 		if err != nil {
 			t.Fatal(err)
@@ -74,8 +74,8 @@ func doc(name string, size int) *advisoriespb.ImportAdvisoriesRequest_Document {
 	return &advisoriespb.ImportAdvisoriesRequest_Document{Name: name, Size: int64(size)}
 }
 
-// takeIn sends the parts of an import. It returns the last response, with the problems of all
-// responses, and the final status.
+// takeIn sends the parts of an import. It returns the final status and the last response. To that response it adds
+// the problems in all earlier responses.
 func (w *world) takeIn(
 	t *testing.T, bearer string, parts ...any,
 ) (last *advisoriespb.ImportAdvisoriesResponse, _ *status.Status) {
@@ -86,7 +86,7 @@ func (w *world) takeIn(
 	}
 	for _, p := range parts {
 		if err := stream.Send(part(p)); err != nil {
-			break // the response has the reason
+			break // the response contains the reason
 		}
 	}
 	if err := stream.CloseSend(); err != nil {
@@ -107,8 +107,8 @@ func (w *world) takeIn(
 	}
 }
 
-// TestApiImport imports published records. Each is imported once, and each broken record is
-// reported with its name and the reason.
+// TestApiImport imports published records. Each record must be imported once, and each broken record must be reported
+// with its name and the reason.
 func TestApiImport(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -166,7 +166,7 @@ func TestApiImport(t *testing.T) {
 	})
 }
 
-// TestApiImportRefused sends malformed imports.
+// TestApiImportRefused checks that malformed imports are refused.
 func TestApiImportRefused(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -218,8 +218,8 @@ func TestApiImportRefused(t *testing.T) {
 	})
 }
 
-// TestApiRoundTrip exports the advisories of one group in each format, imports them into another
-// group, and sends both the same queries.
+// TestApiRoundTrip exports the advisories of one group in each format and imports them into another group. The same
+// queries must have the same answers in both groups.
 func TestApiRoundTrip(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -284,7 +284,8 @@ func (w *world) export(t *testing.T, in *advisoriespb.ExportAdvisoriesRequest) s
 	}
 }
 
-// TestApiSecdb reads the secdb view like a scanner.
+// TestApiSecdb reads the secdb view as a scanner does, and checks that only callers who may see the advisories get
+// them.
 func TestApiSecdb(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -336,8 +337,8 @@ func TestApiSecdb(t *testing.T) {
 	})
 }
 
-// TestCrashImport kills the server in the middle of imports. Every record that the server reported
-// is stored, no record is stored in part, and the next import continues.
+// TestCrashImport kills the server in the middle of imports. Every record that the server reported as imported must
+// be stored, no record may be stored in part, and the next import must continue.
 func TestCrashImport(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -399,7 +400,7 @@ func drifts(t *testing.T, url string) {
 	}
 }
 
-// worldOf returns a world whose server is the separate process p.
+// worldOf returns a world for the server in the separate process p.
 func worldOf(t *testing.T, p *proc) *world {
 	t.Helper()
 	w := &world{BaseURL: "http://" + p.address, Organization: p.dev.Organization, Token: p.dev.Token}

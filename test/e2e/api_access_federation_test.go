@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// federateIn creates one resource of each federated kind in a group: identity provider, mapping,
-// invite and account association. The association belongs to a new child group.
+// federateIn creates one resource of each federated kind in a group: an identity provider, a mapping, an invite and
+// an account association. The association is in a new child group.
 func (h *hierarchy) federateIn(t *testing.T, group string) {
 	t.Helper()
 	h.mapped(t, h.idp(t, group, h.name()), h.name())
@@ -23,8 +23,8 @@ func (h *hierarchy) federateIn(t *testing.T, group string) {
 	h.associate(t, h.child(t, group, h.name()))
 }
 
-// federatedAccesses returns the methods for federated resources and for access queries that act on
-// one place, by name.
+// federatedAccesses returns, by name, the methods for federated resources and for questions about access that act on
+// one place.
 func (h *hierarchy) federatedAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	group := func(t *testing.T) string { return h.child(t, h.folder, h.name()) }
@@ -99,7 +99,7 @@ func (h *hierarchy) federatedAccesses() map[string]access {
 	}
 }
 
-// mapping describes the creation of a mapping in an identity provider of the folder.
+// mapping describes the method that creates a mapping for an identity provider in the folder.
 func (h *hierarchy) mapping() access {
 	return access{
 		"identity_providers.create", func(t *testing.T) string {
@@ -110,8 +110,8 @@ func (h *hierarchy) mapping() access {
 	}
 }
 
-// maps creates mappings. A mapping grants a role on the organization, so a caller with rights on
-// the folder alone may not create one.
+// maps checks who may create mappings. A mapping grants a role on the organization, so a caller with rights only on
+// the folder must be refused.
 func (h *hierarchy) maps(t *testing.T, call caller) {
 	a := h.mapping()
 	h.denies(t, call, a)
@@ -122,9 +122,9 @@ func (h *hierarchy) maps(t *testing.T, call caller) {
 	}
 }
 
-// needsBoth calls the methods that promise a role. A caller with one of the two required
-// capabilities is denied, for an existing and for a missing place. A caller with both may not grant
-// a role that has more capabilities than the caller.
+// needsBoth calls the methods that promise a role, which need two capabilities. A caller with only one of them must
+// be denied, for an existing and for a missing place. A caller with both must not be able to grant a role that has
+// more capabilities than the caller.
 func (h *hierarchy) needsBoth(t *testing.T, call caller, accesses map[string]access) {
 	for name, a := range map[string]access{
 		"CreateIdentityProvider":         accesses["CreateIdentityProvider"],
@@ -150,8 +150,7 @@ func (h *hierarchy) needsBoth(t *testing.T, call caller, accesses map[string]acc
 	}
 }
 
-// answers calls the access queries. Every identity may ask about itself and may list the
-// capabilities.
+// answers checks the questions about access. Every identity may ask about itself and may list the capabilities.
 func (h *hierarchy) answers(t *testing.T, call caller) {
 	person := h.person()
 	h.bind(t, h.folder, person, h.viewer())
@@ -203,8 +202,8 @@ func (h *hierarchy) answers(t *testing.T, call caller) {
 	must[*accesspb.Version](t, call, nobody, &accesspb.GetVersionRequest{})
 }
 
-// resolves looks paths up. A caller finds a path if the caller may get the resource at its end. For
-// all other callers a hidden path gives the same error as a path that does not exist.
+// resolves looks up paths. A caller must find a path if the caller may get the resource at its end. For other
+// callers, a hidden path must give the same error as a path that does not exist.
 func (h *hierarchy) resolves(t *testing.T, call caller, nobody string) {
 	org := must[*iampb.Group](t, call, h.full["org"], &iampb.GetGroupRequest{Uid: h.org}).GetName()
 	for name, tt := range map[string]struct {

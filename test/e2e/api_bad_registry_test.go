@@ -19,13 +19,13 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// A shelf is a repo with one image and one tag, in the folder of things.
+// A shelf is a repo with one image and one tag. It is in the folder of things.
 type shelf struct {
 	things
 	repo, tag, digest string
 }
 
-// stock pushes an image to a repo in the folder.
+// stock creates a repo in the folder and pushes an image to it.
 func (w *world) stock(t *testing.T, x things) shelf {
 	t.Helper()
 	y := shelf{things: x, repo: w.repo(t, x.folder, "app")}
@@ -34,7 +34,7 @@ func (w *world) stock(t *testing.T, x things) shelf {
 	return y
 }
 
-// shelves returns everything in the registry that the owner can see.
+// shelves returns a text with everything in the registry that the owner can see.
 func (w *world) shelves(t *testing.T, y shelf) string {
 	t.Helper()
 	var b strings.Builder
@@ -48,8 +48,8 @@ func (w *world) shelves(t *testing.T, y shelf) string {
 	return b.String()
 }
 
-// TestApiBadRegistryInput puts bad values into every field of the registry API, over both
-// protocols. Each is refused with the typed error for a bad field, and nothing changes.
+// TestApiBadRegistryInput puts invalid values into every field of the registry API, over both protocols. Each must be
+// refused with the typed error for an invalid field, and nothing may change.
 func TestApiBadRegistryInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(shelf) map[string]badRequest{
@@ -129,7 +129,7 @@ func badRegistryUIDs(y shelf) map[string]badRequest {
 			return badRequest{"uid", &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: uid, Public: true}}}
 		},
 	}
-	// Here the path continues after the UID.
+	// In these methods, the path continues after the UID.
 	within := map[string]func(uid string) badRequest{
 		"get readme": func(uid string) badRequest { return badRequest{"uid", &registrypb.GetRepoReadmeRequest{Uid: uid}} },
 		"update readme": func(uid string) badRequest {
@@ -381,7 +381,7 @@ func badImages(y shelf) map[string]badRequest {
 			"digests", &ocipb.SummarizeImagesRequest{RepoUid: y.repo, Digests: []string{digest}},
 		}
 		table["referrers of "+value] = badRequest{"digest", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: digest}}
-		// An empty value means the first page.
+		// An empty value is valid and means the first page.
 		if digest != "" {
 			table["referrers after "+value] = badRequest{
 				"after", &ocipb.GetReferrersRequest{RepoUid: y.repo, Digest: y.digest, After: digest},
@@ -592,7 +592,7 @@ func badRegistryLists(y shelf) map[string]badRequest {
 	return table
 }
 
-// refusesRegistryRaw sends bad requests that only one of the protocols can express.
+// refusesRegistryRaw sends invalid requests that only one of the two protocols can express.
 func (w *world) refusesRegistryRaw(t *testing.T, y shelf) {
 	const repos = "/registry/v2beta1/repos"
 	folder, repo := repos+"/"+y.folder, repos+"/"+y.repo

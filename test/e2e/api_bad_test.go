@@ -22,11 +22,11 @@ import (
 
 const domain = "iam.127.0.0.1"
 
-// maxError is the largest size of an error, in bytes. gRPC clients accept only a few kilobytes of
-// headers, and a gRPC response repeats the error in two of them.
+// maxError is the largest size that an error may have, in bytes. gRPC clients accept only a few kilobytes of headers,
+// and a gRPC response contains the error in two headers.
 const maxError = 8 << 10
 
-// checkInvalid fails the test unless st is the error for a bad request and names field.
+// checkInvalid fails the test unless st is the error for an invalid request and names the field.
 func checkInvalid(t *testing.T, st *status.Status, field string) {
 	t.Helper()
 	if st.Code() != codes.InvalidArgument {
@@ -73,14 +73,15 @@ func checkInfo(t *testing.T, st *status.Status) {
 	}
 }
 
-// things holds the UID of one resource of each kind. federate creates the last four, and an account
-// association for the folder.
+// things contains the UID of one resource of each kind. The method federate creates the last four resources, and an
+// account association for the folder.
 type things struct {
 	org, folder, identity, role, binding string
 	service, provider, mapping, invite   string
 }
 
-// makeThings creates one resource of each kind. Bad requests must leave them unchanged.
+// makeThings creates one resource of each kind and returns their UIDs. Invalid requests must leave these resources
+// unchanged.
 func (w *world) makeThings(t *testing.T) things {
 	t.Helper()
 	org := string(w.Organization)
@@ -89,7 +90,7 @@ func (w *world) makeThings(t *testing.T) things {
 	return things{org: org, folder: folder, identity: robot, role: role, binding: w.bind(t, folder, robot, role)}
 }
 
-// snapshot returns everything that the owner can see.
+// snapshot returns a text with everything that the owner can see.
 func (w *world) snapshot(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -104,14 +105,14 @@ func (w *world) snapshot(t *testing.T) string {
 	return b.String()
 }
 
-// A badRequest is refused because of one of its fields.
+// A badRequest must be refused because of the value in one of its fields.
 type badRequest struct {
 	field string
 	in    proto.Message
 }
 
-// TestApiBadInput puts bad values into every field, over both protocols. Each is refused with the
-// typed error for a bad field, and nothing changes.
+// TestApiBadInput puts invalid values into every field, over both protocols. Each must be refused with the typed
+// error for an invalid field, and nothing may change.
 func TestApiBadInput(t *testing.T) {
 	t.Parallel()
 	tables := map[string]func(things) map[string]badRequest{
@@ -163,8 +164,8 @@ func TestApiBadInput(t *testing.T) {
 				t.Errorf("something changed:\n%s", diff)
 			}
 			events := w.events(t)
-			// Four events for the first organization, its owner, the binding and the owner's account; the
-			// rest for one resource of each kind.
+			// Four events are for the first organization, its owner, the owner's binding and the owner's account. The
+			// others are for one resource of each kind.
 			if len(events) != 4+4+5 {
 				t.Errorf("%d events, want only those of the setup: %v", len(events), events)
 			}
@@ -193,7 +194,7 @@ func (w *world) refuses(t *testing.T, table map[string]badRequest) {
 	}
 }
 
-// asHTTPOrSkip is like asHTTP, but returns empty strings for gRPC.
+// asHTTPOrSkip is like asHTTP, but returns empty strings if the protocol is gRPC.
 func asHTTPOrSkip(t *testing.T, protocol string, in proto.Message) (verb, target, body string) {
 	t.Helper()
 	if protocol == "gRPC" {
@@ -202,7 +203,7 @@ func asHTTPOrSkip(t *testing.T, protocol string, in proto.Message) (verb, target
 	return asHTTP(t, in)
 }
 
-// badUIDValues are invalid UIDs, by name.
+// badUIDValues returns invalid UIDs. The keys are their descriptions.
 func badUIDValues(x things) map[string]string {
 	hex40 := strings.Repeat("0123456789", 4)
 	return map[string]string{
@@ -299,7 +300,7 @@ func badUIDs(x things) map[string]badRequest {
 	table := map[string]badRequest{}
 	for request, with := range requests {
 		for value, uid := range values {
-			// Over HTTP, only the parent of a group is optional.
+			// Over HTTP, the parent is part of the path, and only a group can be created without one.
 			if uid == "" && strings.HasPrefix(request, "create") {
 				table[request+" with no parent"] = with("")
 				continue

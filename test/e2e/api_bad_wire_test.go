@@ -19,7 +19,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// badPaths are invalid paths of an update mask.
+// badPaths are update masks with invalid paths.
 var badPaths = map[string][]string{
 	"an unknown path":         {"nmae"},
 	"an empty path":           {"name", ""},
@@ -58,14 +58,14 @@ func badMasks(x things) map[string]badRequest {
 	return table
 }
 
-// A badPage is a request for a page with one bad field.
+// A badPage is a list request with one invalid field.
 type badPage struct {
 	field        string
 	size, skip   int32
 	token, order string
 }
 
-// badPages are invalid requests for a page.
+// badPages are list requests that must be refused.
 var badPages = map[string]badPage{
 	"a negative size":      {field: "page_size", size: -1},
 	"the least size":       {field: "page_size", size: -1 << 31},
@@ -112,10 +112,10 @@ func badLists(x things) map[string]badRequest {
 	return table
 }
 
-// A rawRequest is an HTTP request that is refused because of a field.
+// A rawRequest is an HTTP request that must be refused because of the given field.
 type rawRequest struct{ field, verb, target, body string }
 
-// refusesRaw sends bad requests that only HTTP can express.
+// refusesRaw sends invalid requests that only HTTP can express, and checks that each is refused.
 func (w *world) refusesRaw(t *testing.T, x things) {
 	groups, folder, robots := "/iam/v2beta1/groups", "/iam/v2beta1/groups/"+x.folder, "/iam/v2beta1/identities/"+x.folder
 	deep := strings.Repeat(`{"claimMatch":`, 20_000)
@@ -184,7 +184,8 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 	w.refusesPaths(t, x)
 }
 
-// refusesBodyOf sends a body that is not JSON, with a header that says so.
+// refusesBodyOf sends a body that is not JSON, with a header that declares another format, and checks that it is
+// refused.
 func (w *world) refusesBodyOf(t *testing.T, target, header, value, why string) {
 	t.Helper()
 	t.Run("a body of "+value, func(t *testing.T) {
@@ -216,7 +217,7 @@ func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
 	}
 }
 
-// refusesPaths requests paths that do not exist.
+// refusesPaths requests paths that do not exist, and checks the errors.
 func (w *world) refusesPaths(t *testing.T, x things) {
 	tests := map[string]struct {
 		verb, target string
@@ -252,8 +253,8 @@ func (w *world) refusesPaths(t *testing.T, x things) {
 	}
 }
 
-// refusesEmpty sends bad requests that only gRPC can express: an unknown method, and updates
-// without a resource.
+// refusesEmpty sends invalid requests that only gRPC can express: a call of an unknown method, and updates without a
+// resource.
 func (w *world) refusesEmpty(t *testing.T) {
 	t.Run("no such method", func(t *testing.T) {
 		_, st := invoke(t, w.conn, "/holdfast.iam.v2beta1.GroupsService/Nothing", w.Token, &iampb.ListGroupsRequest{})
@@ -274,7 +275,7 @@ func (w *world) refusesEmpty(t *testing.T) {
 	}
 }
 
-// refusesDurations creates invites with durations that JSON cannot express.
+// refusesDurations creates invites with durations that JSON cannot express, and checks that each is refused.
 func (w *world) refusesDurations(t *testing.T, x things) {
 	for name, ttl := range map[string]*durationpb.Duration{
 		"two signs":            {Seconds: 3600, Nanos: -1},
@@ -293,14 +294,14 @@ func (w *world) refusesDurations(t *testing.T, x things) {
 	}
 }
 
-// A rawCodec sends bytes unchanged.
+// A rawCodec sends bytes without encoding them.
 type rawCodec struct{ encoding.Codec }
 
 func (rawCodec) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
 func (rawCodec) Unmarshal([]byte, any) error   { return nil }
 func (rawCodec) Name() string                  { return "proto" }
 
-// refusesBytes sends bytes that are not a valid message.
+// refusesBytes sends bytes that are not a valid message, and checks that each request is refused.
 func (w *world) refusesBytes(t *testing.T, x things) {
 	group, err := proto.Marshal(&iampb.Group{Name: "x"})
 	if err != nil {

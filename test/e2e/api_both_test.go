@@ -30,16 +30,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A story records the calls to one server so far: the answer of each step, by its name.
+// A story records the calls to one server so far: the answer to each step, by the name of the step.
 type story struct {
 	t       *testing.T
 	w       *world
 	answers map[string]proto.Message
-	pushed  map[string]string // digests of images, by name
+	pushed  map[string]string // digests of pushed images, by name
 }
 
-// once calls push the first time it is called with a name, and returns that first result every
-// time.
+// once calls push if it is called with this name for the first time. Every call with the same name returns the result
+// of that push.
 func (s *story) once(name string, push func() string) string {
 	if _, ok := s.pushed[name]; !ok {
 		s.pushed[name] = push()
@@ -47,7 +47,7 @@ func (s *story) once(name string, push func() string) string {
 	return s.pushed[name]
 }
 
-// uid returns the UID of the resource that a step created.
+// uid returns the UID of the resource that the step with this name created.
 func (s *story) uid(step string) string {
 	m, ok := s.answers[step].(interface{ GetUid() string })
 	if !ok {
@@ -58,7 +58,7 @@ func (s *story) uid(step string) string {
 
 func (s *story) org() string { return string(s.w.Organization) }
 
-// A step is one call. as names the caller; it is the owner if as is empty.
+// A step is one call. as is the name of the caller; an empty name means the owner.
 type step struct {
 	name string
 	code codes.Code
@@ -66,13 +66,13 @@ type step struct {
 	as   string
 }
 
-// ada is a person whose address belongs to a verified organization.
+// ada is a person whose e-mail address belongs to a verified organization.
 var ada = resource.UserUID("https://people.example", "ada")
 
-// peopleProvider is the voucher of that organization's identity provider.
+// peopleProvider is the voucher that names the identity provider of ada's organization.
 var peopleProvider = resource.NewVoucher(resource.DerivedUID("people")+"/0123456789abcdef", 0)
 
-// seedAda creates ada, and an organization that has the name of her address's domain.
+// seedAda creates ada, and an organization that is named after the domain of her e-mail address.
 func seedAda(t *testing.T) func(*storetest.Store) {
 	return func(s *storetest.Store) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
@@ -120,8 +120,8 @@ func seedAda(t *testing.T) func(*storetest.Store) {
 	}
 }
 
-// TestApiBothProtocols runs the same steps on two equal servers, over gRPC on one and over HTTP on
-// the other, and expects the same answers.
+// TestApiBothProtocols runs the same steps on two servers with the same data, over gRPC on one and over HTTP on the
+// other. The answers must be the same.
 func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
 	steps := slices.Concat(
@@ -184,9 +184,9 @@ var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,128}|[0-9a-f]{40}|/[0
 	`127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|` +
 	`"[0-9a-f]{16}"|"[A-Z2-7]{26}"|"took": +"[0-9.]+s"|SYNC_STATE_[A-Z_]+`)
 
-// normalize replaces text that differs between servers: a UID by the order of its appearance;
-// digests, addresses, times, tokens, IDs of keys and events, durations and the state of a sync by a
-// fixed word. The state of a sync changes at any time.
+// normalize replaces text that differs between servers. A UID is replaced by a number in the order of its first
+// appearance. Digests, addresses, times, tokens, IDs of keys and events, durations and the status of a sync are
+// replaced by a fixed word. The status of a sync can change at any time.
 func normalize(text string) string {
 	uids := map[string]string{}
 	return varying.ReplaceAllStringFunc(text, func(s string) string {
@@ -223,18 +223,18 @@ func checkCoverage(t *testing.T, succeeded map[protoreflect.FullName]bool, faile
 	t.Helper()
 	for input, m := range methods {
 		switch m.ParentFile() {
-		// signsIn calls these over both protocols.
+		// The function signsIn calls these methods over both protocols.
 		case authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto:
 			continue
-		// TestOperator calls this one over both protocols.
+		// TestOperator calls this method over both protocols.
 		case operatorpb.File_holdfast_operator_v1_operator_proto:
 			continue
 		}
-		// TestImageFindings calls these over both protocols.
+		// TestImageFindings calls these methods over both protocols.
 		if m.ParentFile().Package() == findingspb.File_holdfast_findings_v1_findings_proto.Package() {
 			continue
 		}
-		// The first delivery exists only after a day.
+		// GetDelivery cannot succeed, because a failed delivery exists only after a day.
 		if !succeeded[input] && m.Name() != "GetDelivery" {
 			t.Errorf("no step succeeds with %s", m.Name())
 		}

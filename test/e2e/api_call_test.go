@@ -41,8 +41,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// methods holds the methods of the API by the type of their request. No two methods share a request
-// type.
+// methods contains the methods of the API, by the name of their request type. No two methods share a request type.
 var methods = apiMethods()
 
 func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
@@ -91,8 +90,7 @@ func methodOf(in proto.Message) protoreflect.MethodDescriptor {
 	return methods[in.ProtoReflect().Descriptor().FullName()]
 }
 
-// A caller sends one request over one of the protocols. It returns the answer, or the status of the
-// error.
+// A caller sends one request over one of the protocols. It returns the response, or the status of the error.
 type caller func(t *testing.T, bearer string, in proto.Message) (proto.Message, *status.Status)
 
 // protocols returns a caller for each protocol.
@@ -117,8 +115,7 @@ func invoke(
 	return out, nil
 }
 
-// bearing returns a context for gRPC calls with a token. If bearer is empty, the calls have no
-// token.
+// bearing returns a context for gRPC calls with a token. If bearer is empty, the calls are made without a token.
 func bearing(t *testing.T, bearer string) context.Context {
 	if bearer == "" {
 		return t.Context()
@@ -155,14 +152,14 @@ func (w *world) overHTTP(t *testing.T, bearer string, in proto.Message) (proto.M
 	return out, nil
 }
 
-// httpStatus maps each code to its HTTP status.
+// httpStatus maps each gRPC code to its HTTP status.
 var httpStatus = map[codes.Code]int{
 	codes.InvalidArgument: 400, codes.FailedPrecondition: 400, codes.Unauthenticated: 401, codes.PermissionDenied: 403,
 	codes.NotFound: 404, codes.AlreadyExists: 409, codes.Aborted: 409, codes.ResourceExhausted: 429,
 	codes.Unimplemented: 405, codes.Internal: 500, codes.Unavailable: 503,
 }
 
-// fault decodes an error. It fails the test if the body is not a well-formed error.
+// fault decodes the body as an error. It fails the test if the body is not a well-formed error.
 func (r reply) fault(t *testing.T) *status.Status {
 	t.Helper()
 	st := &statuspb.Status{}
@@ -183,8 +180,8 @@ func (r reply) fault(t *testing.T) *status.Status {
 
 var pathVariable = regexp.MustCompile(`\{([a-z_.]+)(=\*\*?)?\}`)
 
-// asHTTP encodes a request according to its http option: fields of the path, fields of the body,
-// and all other fields in the query.
+// asHTTP encodes a request as the http option of its method says: some fields are in the path, some are in the body,
+// and the others are in the query.
 func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
 	t.Helper()
 	rule, _ := proto.GetExtension(methodOf(in).Options(), annotations.E_Http).(*annotations.HttpRule)
@@ -212,7 +209,7 @@ func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
 	}
 	query := url.Values{}
 	field := rest.Descriptor().Fields().ByName("update_mask")
-	// The paths of a mask keep their spelling.
+	// The paths in a mask are sent in their original spelling.
 	if field != nil && rest.Has(field) {
 		query.Set("updateMask", strings.Join(rest.Get(field).Message().Interface().(*fieldmaskpb.FieldMask).GetPaths(), ","))
 		rest.Clear(field)
@@ -224,7 +221,7 @@ func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
 	return verb, path, body
 }
 
-// escape escapes a value for a path. A UID keeps its slashes.
+// escape escapes a value for a URL path. The slashes in a UID are not escaped.
 func escape(value string) string {
 	if strings.Contains(value, "..") || strings.Contains(value, "//") {
 		return url.PathEscape(value)
@@ -284,7 +281,7 @@ func addQuery(t *testing.T, query url.Values, m proto.Message) {
 	add("", tree)
 }
 
-// must returns the answer to a call. It fails the test if the call fails.
+// must makes a call and returns the response. It fails the test if the call fails.
 func must[T proto.Message](t *testing.T, call caller, bearer string, in proto.Message) T {
 	t.Helper()
 	out, st := call(t, bearer, in)
@@ -318,7 +315,7 @@ func (w *world) role(t *testing.T, parent, name string, capabilities ...capabili
 	}).GetUid()
 }
 
-// bind gives an identity a role in a group, as the owner, and returns the UID of the binding.
+// bind gives an identity a role in a group, as the owner, and returns the UID of the role binding.
 func (w *world) bind(t *testing.T, group, identity, role string) string {
 	t.Helper()
 	return must[*iampb.RoleBinding](t, w.overGRPC, w.Token, &iampb.CreateRoleBindingRequest{

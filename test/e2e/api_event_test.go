@@ -76,12 +76,12 @@ func eventSteps() []step {
 	}
 }
 
-// eventCapabilities are the capabilities that the subscriptions API checks.
+// eventCapabilities are the capabilities that the methods for subscriptions require.
 var eventCapabilities = []string{
 	"subscriptions.create", "subscriptions.list", "subscriptions.update", "subscriptions.delete",
 }
 
-// eventAccesses returns the methods that act on one subscription, by name.
+// eventAccesses returns, by name, the methods that act on one subscription.
 func (h *hierarchy) eventAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	subscription := func(t *testing.T) string { return h.subscribe(t, h.folder) }
@@ -106,8 +106,8 @@ func (h *hierarchy) eventAccesses() map[string]access {
 	}
 }
 
-// TestApiAudit lists audit entries as several callers. A caller sees entries about resources that
-// the caller may list, in groups where the caller may list identities.
+// TestApiAudit lists audit entries as several callers. A caller must see exactly the entries about resources that the
+// caller may list, in groups where the caller may list identities.
 func TestApiAudit(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -154,7 +154,7 @@ func TestApiAudit(t *testing.T) {
 	})
 }
 
-// audit returns the entries of all pages.
+// audit returns the audit entries on all pages.
 func (h *hierarchy) audit(
 	t *testing.T, call caller, bearer string, in *auditpb.ListEntriesRequest,
 ) (all []*auditpb.Entry) {
@@ -169,7 +169,7 @@ func (h *hierarchy) audit(
 	}
 }
 
-// TestApiBadEventInput puts bad values into every field, over both protocols.
+// TestApiBadEventInput puts invalid values into every field, over both protocols, and checks that each is refused.
 func TestApiBadEventInput(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

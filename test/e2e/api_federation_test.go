@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// consoleViewer is the UID of a role that every caller with the right to grant may grant.
+// consoleViewer is the UID of a role with few capabilities, so that every caller who may grant roles can grant it.
 var consoleViewer = string(resource.ManagedRoleUID("console_viewer"))
 
-// provider returns a valid identity provider.
+// provider returns a valid identity provider for a create request.
 func provider(name string) *iampb.IdentityProvider {
 	return &iampb.IdentityProvider{Name: name, DefaultRole: consoleViewer,
 		Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
@@ -22,23 +22,23 @@ func provider(name string) *iampb.IdentityProvider {
 		}}}
 }
 
-// account returns a valid account association.
+// account returns a valid account association for a create request.
 func account(name string) *iampb.AccountAssociation {
 	return &iampb.AccountAssociation{Name: name, Amazon: &iampb.AccountAssociation_Amazon{Account: "123456789012"}}
 }
 
-// invitation returns a valid invite.
+// invitation returns a valid invite for a create request.
 func invitation() *iampb.GroupInvite {
 	return &iampb.GroupInvite{RoleUid: consoleViewer, Ttl: durationpb.New(time.Hour)}
 }
 
-// mapping returns a mapping that gives a role to a group of the provider.
+// mapping returns a mapping that gives a role to the members of a group at the identity provider.
 func mapping(group string) *iampb.ExternalGroupRoleMapping {
 	return &iampb.ExternalGroupRoleMapping{ExternalGroupId: group, RoleUid: consoleViewer}
 }
 
-// withServices sets the identities that services act as. The field has the name that existing
-// clients use, so this code names it by its number.
+// withServices sets the identities as which services act. The field has the name that existing clients use, so this
+// code refers to the field by its number.
 func withServices(a *iampb.AccountAssociation, identities map[string]string) *iampb.AccountAssociation {
 	m := a.ProtoReflect()
 	b := &iampb.AccountAssociation_ServiceBindings{ServiceBindings: identities}
@@ -54,7 +54,7 @@ func (w *world) idp(t *testing.T, parent, name string) string {
 	}).GetUid()
 }
 
-// mapped creates a mapping of a provider as the owner and returns its UID.
+// mapped creates a mapping for an identity provider as the owner, and returns the UID of the mapping.
 func (w *world) mapped(t *testing.T, idp, group string) string {
 	t.Helper()
 	return must[*iampb.ExternalGroupRoleMapping](t, w.overGRPC, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
@@ -70,7 +70,7 @@ func (w *world) invite(t *testing.T, group string) string {
 	}).GetUid()
 }
 
-// associate creates the account association of a group as the owner and returns its UID.
+// associate creates an account association for a group as the owner, and returns its UID.
 func (w *world) associate(t *testing.T, group string) string {
 	t.Helper()
 	return must[*iampb.AccountAssociation](t, w.overGRPC, w.Token, &iampb.CreateAccountAssociationRequest{
@@ -88,7 +88,7 @@ func (w *world) service(t *testing.T, group, name string) string {
 		}}).GetUid()
 }
 
-// federate creates one resource of each federated kind and adds their UIDs to x.
+// federate creates one resource of each federated kind, and returns x with their UIDs.
 func (w *world) federate(t *testing.T, x things) things {
 	t.Helper()
 	x.service, x.provider, x.invite = w.service(t, x.folder, "ingester"), w.idp(t, x.folder, "idp"), w.invite(t, x.folder)

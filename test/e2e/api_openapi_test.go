@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A document is the part of an OpenAPI description that this test reads.
+// A document contains the parts of an OpenAPI description that the test reads.
 type document struct {
 	Paths      map[string]map[string]operation `json:"paths"`
 	Components struct {
@@ -44,14 +44,14 @@ type response struct {
 	Content map[string]struct{} `json:"content"`
 }
 
-// An example is a request for an operation: the UID in its path, if the path has one, and its body.
-// If all is set, the request has every documented query parameter.
+// An example is a request for an operation. It has the UID in the path, if there is one, and the body. If all is set,
+// the request has every documented query parameter.
 type example struct {
 	uid, query, body string
-	digest           string // the digest in its path, if the path has one
+	digest           string // digest in the path, if there is one
 	all              bool
 	fails            bool
-	as               string // token of the caller; the owner's if empty
+	as               string // token of the caller; if empty, the owner's token is used
 }
 
 // TestApiOpenAPI calls every operation in the server's OpenAPI description and validates each
@@ -89,7 +89,7 @@ func TestApiOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	// Operations that delete come last.
+	// Operations that delete resources come last.
 	order := slices.SortedFunc(maps.Keys(examples), func(a, b string) int {
 		if last := strings.Contains(a, "_Delete"); last != strings.Contains(b, "_Delete") {
 			return map[bool]int{true: 1, false: -1}[last]
@@ -248,8 +248,8 @@ func everyParameter(t *testing.T, op operation, x things) string {
 	return query.Encode()
 }
 
-// schemas returns a function that validates a body against the schema at a JSON pointer of the
-// OpenAPI document text.
+// schemas returns a function that validates a body against a schema in the OpenAPI document. The schema is given as a
+// JSON pointer.
 func schemas(t *testing.T, text string) func(t *testing.T, pointer []string, body string) {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))

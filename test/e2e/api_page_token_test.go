@@ -32,7 +32,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// pagedMethods returns every method of the API whose answers have pages.
+// pagedMethods returns every method of the API that returns its results in pages.
 func pagedMethods() (paged []protoreflect.MethodDescriptor) {
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
 		for s := range f.Services().Len() {
@@ -48,8 +48,8 @@ func pagedMethods() (paged []protoreflect.MethodDescriptor) {
 	return paged
 }
 
-// TestApiPageTokensAlone reads all pages of every list twice: once with the filter and order on
-// each page, and once with only the page token. Both return the same items.
+// TestApiPageTokensAlone reads all pages of every list twice: once with the filter and the order in each request, and
+// once with only the page token. Both must return the same items.
 func TestApiPageTokensAlone(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -61,8 +61,8 @@ func TestApiPageTokensAlone(t *testing.T) {
 				tested != findingspb.File_holdfast_findings_v1_exceptions_proto.Path() &&
 				tested != findingspb.File_holdfast_findings_v1_rules_proto.Path() ||
 				m.Name() == "CheckRule" || m.Name() == "ListUnusedAccess" {
-				// TestFindingsPages tests these, because it has inspected images. TestListUnusedPages of
-				// package iam tests ListUnusedAccess, because it controls the clock.
+				// TestFindingsPages tests the methods about findings, because it has inspected images.
+				// TestListUnusedPages in package iam tests ListUnusedAccess, because it controls the clock.
 				continue
 			}
 			if in == nil {
@@ -77,8 +77,8 @@ func TestApiPageTokensAlone(t *testing.T) {
 	})
 }
 
-// tokenGivesNothing sends page tokens as a caller who may not see the listed place, and with
-// another filter than the token's.
+// tokenGivesNothing checks that a page token is refused if the caller may not see the listed place, or if the request
+// has another filter than the token.
 func (w *world) tokenGivesNothing(t *testing.T, rows map[protoreflect.FullName]proto.Message) {
 	t.Helper()
 	stranger := w.mint(t, resource.UID(w.robot(t, w.child(t, "", "elsewhere"), "stranger")), token.Claims{})
@@ -104,7 +104,7 @@ func (w *world) tokenGivesNothing(t *testing.T, rows map[protoreflect.FullName]p
 			"page_token", &accesspb.ListAccessRequest{PlaceUid: string(w.Organization), PageToken: access},
 		},
 	})
-	// Over HTTP, the path contains the repo. The tag comes from the token.
+	// Over HTTP, the path contains the repo, and the server takes the tag from the token.
 	out := must[*ocipb.ListTagHistoryResponse](t, w.overHTTP, w.Token, &ocipb.ListTagHistoryRequest{
 		RepoUid: history.RepoUid, PageToken: moves,
 	})
@@ -138,8 +138,8 @@ func (w *world) walksAlone(t *testing.T, m protoreflect.MethodDescriptor, in pro
 	}
 }
 
-// walkPages returns the items on all pages of one item, as JSON. next returns the request for a
-// page after the first.
+// walkPages reads a list with a page size of one, and returns the items on all pages as JSON. next returns the
+// request for a page after the first.
 func (w *world) walkPages(
 	t *testing.T, m protoreflect.MethodDescriptor, in proto.Message, next func(token string) proto.Message,
 ) (items []string) {
@@ -157,7 +157,7 @@ func (w *world) walkPages(
 				for k := range r.Get(f).List().Len() {
 					items = append(items, protojson.Format(r.Get(f).List().Get(k).Message().Interface()))
 				}
-				break // the first list holds the items
+				break // the first list field contains the items
 			}
 		}
 		token := r.Get(m.Output().Fields().ByName("next_page_token")).String()
@@ -168,7 +168,7 @@ func (w *world) walkPages(
 	}
 }
 
-// setField sets a field of a message, if the message has a field of that name.
+// setField sets a field of a message, if the message has a field with that name.
 func setField[T string | int](m proto.Message, name protoreflect.Name, value T) {
 	f := m.ProtoReflect().Descriptor().Fields().ByName(name)
 	var v protoreflect.Value
@@ -184,8 +184,8 @@ func setField[T string | int](m proto.Message, name protoreflect.Name, value T) 
 	m.ProtoReflect().Set(f, v)
 }
 
-// filteredLists creates several resources of each kind. It returns a request for each list, with a
-// filter that excludes some resources and, where possible, with an order other than the default.
+// filteredLists creates several resources of each kind. It returns a request for each list method. The request has a
+// filter that excludes some resources and, where possible, an order other than the default.
 func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Message {
 	t.Helper()
 	org := string(w.Organization)
@@ -213,7 +213,8 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		&ocipb.ListTrashEntriesRequest{Uidp: repo, OrderBy: "create_time"},
 		&ocipb.ListPullsRequest{Uidp: repo, Direction: ocipb.Direction_DIRECTION_PUSH},
 		&eventspb.ListSubscriptionsRequest{Uidp: below, OrderBy: newest},
-		&deliveriespb.ListDeliveriesRequest{Uidp: below, OrderBy: newest}, // there are none before a day has passed
+		// There are no failed deliveries before a day has passed.
+		&deliveriespb.ListDeliveriesRequest{Uidp: below, OrderBy: newest},
 		&auditpb.ListEntriesRequest{GroupUid: folder, Type: "iam.rolebindings"},
 		&accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: folder},
 		&accesspb.ListAccessRulesRequest{Uidp: below, OrderBy: newest},
@@ -240,7 +241,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 		in := &ocipb.ListPullsRequest{Uidp: repo}
 		return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, in).GetTotalCount() >= 4
 	})
-	// The state of a running sync differs between two lists.
+	// The state of a running sync could change between two reads.
 	procUntil(t, "the syncs have ended", func() bool {
 		in := &ocipb.ListSyncsRequest{GroupUid: folder}
 		list := must[*ocipb.ListSyncsResponse](t, w.overGRPC, w.Token, in)
@@ -251,7 +252,7 @@ func (w *world) filteredLists(t *testing.T) map[protoreflect.FullName]proto.Mess
 	return rows
 }
 
-// fillLists creates three resources of each kind in a folder that has the repos app and tool.
+// fillLists creates three resources of each kind in a folder that contains the repos app and tool.
 func (w *world) fillLists(t *testing.T, org, folder, app string) {
 	t.Helper()
 	feed := theFeed("feed")

@@ -27,13 +27,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A hit is an expected search result: kind, match, path, and UID or digest.
+// A hit is an expected search result: its kind, the kind of match, its path, and its UID or digest.
 type hit struct {
 	query      string
 	kind       accesspb.SearchKind
 	match      accesspb.SearchMatch
 	path, id   string
-	capability string // capability that the caller needs to find it
+	capability string // capability that a caller needs to find the result
 }
 
 func (h hit) String() string {
@@ -183,9 +183,9 @@ func (g *gallery) hits(t *testing.T) map[string]hit {
 	}
 }
 
-// TestApiSearch searches for every resource as every caller, over both protocols. A caller finds a
-// resource if the caller may list its kind at its place. For other callers the result is the same
-// as if the resource did not exist.
+// TestApiSearch searches for every resource as every caller, over both protocols. A caller must find a resource if
+// the caller may list resources of its kind at its place. For other callers the result must be the same as if the
+// resource did not exist.
 func TestApiSearch(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -246,7 +246,7 @@ func (g *gallery) searches(t *testing.T, call caller, h hit, strangers map[strin
 	}
 }
 
-// searchesRequests finds audit entries by a request ID that two organizations have used.
+// searchesRequests checks the search for audit entries by a request ID that requests in two organizations had.
 func (g *gallery) searchesRequests(t *testing.T, call caller) {
 	request := g.name() + "-request/1"
 	make := func(parent string) string {
@@ -291,8 +291,8 @@ func (g *gallery) searchesRequests(t *testing.T, call caller) {
 	}
 }
 
-// searchesPeople finds people by their e-mail addresses. Two organizations have an account with the
-// same address.
+// searchesPeople checks the search for people by e-mail address. Two organizations have an account with the same
+// address.
 func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 	email := "zoe." + protocol + "@people.example"
 	made := map[string]*signinpb.Account{}
@@ -327,7 +327,7 @@ func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 			}
 		}
 	}
-	// Once a binding in the folder names the person, the person is found there.
+	// Once a binding in the folder names the person, callers who can see the folder find the person there.
 	g.bind(t, g.folder, made["org"].GetIdentityUid(), g.viewer())
 	want := hit{
 		kind:  accesspb.SearchKind_SEARCH_KIND_IDENTITY,
@@ -343,7 +343,7 @@ func (g *gallery) searchesPeople(t *testing.T, call caller, protocol string) {
 	}
 }
 
-// searchesMany checks how many of many matches a search returns.
+// searchesMany checks how many results of each kind a search returns if there are many matches.
 func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 	text := "many-" + protocol
 	for i := range 8 {
@@ -378,8 +378,8 @@ func (g *gallery) searchesMany(t *testing.T, call caller, protocol string) {
 	}
 }
 
-// searchesNonsense sends queries that have a special meaning for databases, and queries that are
-// invalid.
+// searchesNonsense checks that queries with characters that are special in databases find nothing unexpected, and
+// that invalid queries are refused.
 func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 	for _, query := range []string{
 		"%", "_", "%quartz%", "quartz%", "q_artz", `\`, `quartz\`, "'", "' OR '1'='1",
@@ -418,7 +418,7 @@ func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 		"a negative size": {"page_size", &accesspb.SearchRequest{Query: "quartz", PageSize: -1}},
 	}
 	g.refuses(t, table)
-	// A caller who may find nothing gets the same errors.
+	// A caller who may find nothing gets the same errors as the owner.
 	for name, bad := range table {
 		_, owner := call(t, g.full["org"], bad.in)
 		if _, st := call(t, nobody, bad.in); st.Code() != codes.InvalidArgument || !proto.Equal(st.Proto(), owner.Proto()) {
@@ -433,8 +433,8 @@ func (g *gallery) searchesNonsense(t *testing.T, call caller, nobody string) {
 	}
 }
 
-// TestApiCountChildren counts children as every caller. The counts are equal to the totals of
-// lists. Kinds that the caller may not list are absent.
+// TestApiCountChildren counts children as every caller. The counts must be equal to the totals of the lists. Kinds
+// that the caller may not list must be absent.
 func TestApiCountChildren(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -20,15 +20,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// A signInBrowser is a browser on the sign-in pages. It keeps cookies and does
-// not follow redirects.
+// A signInBrowser is a client for the sign-in pages. It stores cookies and does not follow redirects.
 type signInBrowser struct {
 	*http.Client
 	t *testing.T
 	w *world
 }
 
-// signInBrowser returns a new browser whose requests come from the given address of this machine.
+// signInBrowser returns a new browser whose requests come from the given local IP address.
 func (w *world) signInBrowser(t *testing.T, address string) *signInBrowser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -56,7 +55,7 @@ func (b *signInBrowser) get(path string) shownPage {
 	return b.request(http.MethodGet, path, nil)
 }
 
-// post sends a form with these pairs of names and values.
+// post sends a form. fields contains alternating names and values.
 func (b *signInBrowser) post(path string, fields ...string) shownPage {
 	b.t.Helper()
 	form := url.Values{}
@@ -87,7 +86,7 @@ func (b *signInBrowser) request(method, path string, form url.Values) shownPage 
 	return shownPage{resp.StatusCode, string(body), resp.Header.Get("Location"), resp.Header}
 }
 
-// begin starts a sign-in and returns the ID of its flow.
+// begin starts a sign-in and returns the ID of the sign-in flow.
 func (b *signInBrowser) begin() string {
 	b.t.Helper()
 	page := b.get("/signin")
@@ -98,8 +97,8 @@ func (b *signInBrowser) begin() string {
 	return flow
 }
 
-// try starts a sign-in and sends a password. If organization is not empty, it first enters the
-// organization on the page.
+// try starts a sign-in, sends a password, and returns the last page. If organization is not empty, it enters the
+// organization first.
 func (b *signInBrowser) try(organization, email, password string) shownPage {
 	b.t.Helper()
 	flow := b.begin()
@@ -109,17 +108,17 @@ func (b *signInBrowser) try(organization, email, password string) shownPage {
 	return b.post("/signin/password", "flow", flow, "email", email, "password", password)
 }
 
-// in reports whether the page redirects into the account.
+// in reports whether the page redirects to the account page, which means that the sign-in succeeded.
 func (p shownPage) in() bool {
-	// new members see the welcome page
+	// New members are redirected to the welcome page.
 	return p.location == "/account" || strings.HasPrefix(p.location, "/account/welcome?")
 }
 
 // A localPerson has an account with a password.
 type localPerson struct{ uid, email, password string }
 
-// ownedOrg creates an organization. It returns its UID and a token of an owner who owns no other
-// organization.
+// ownedOrg creates an organization. It returns the UID of the organization, and a token for an owner who owns no
+// other organization.
 func (w *world) ownedOrg(t *testing.T, name string) (uid, owner string) {
 	t.Helper()
 	uid = w.child(t, "", name)
@@ -128,7 +127,7 @@ func (w *world) ownedOrg(t *testing.T, name string) (uid, owner string) {
 	return uid, w.mint(t, person, token.Claims{})
 }
 
-// personIn creates an account in an organization and sets its password through the one-time link.
+// personIn creates an account in an organization, and sets the password through the one-time link.
 func (w *world) personIn(t *testing.T, bearer, org, email, password string) localPerson {
 	t.Helper()
 	made := must[*signinpb.CreateAccountResponse](t, w.overGRPC, bearer, &signinpb.CreateAccountRequest{
@@ -138,7 +137,7 @@ func (w *world) personIn(t *testing.T, bearer, org, email, password string) loca
 	return localPerson{made.GetAccount().GetUid(), email, password}
 }
 
-// followLink opens a one-time link and sets a password.
+// followLink opens a one-time link, sets a password, and returns the browser that did so.
 func (w *world) followLink(t *testing.T, link, password string) *signInBrowser {
 	t.Helper()
 	b := w.signInBrowser(t, "127.0.0.1")
@@ -150,8 +149,8 @@ func (w *world) followLink(t *testing.T, link, password string) *signInBrowser {
 	return b
 }
 
-// An organization cannot find out which e-mail addresses have accounts in other organizations:
-// neither by creating accounts, nor by a dry run, nor with the form of an invite.
+// TestAttackAccountEnumeration checks that an organization cannot find out which e-mail addresses have accounts in
+// other organizations: neither by creating accounts, nor by a dry run, nor with the form of an invite.
 func TestAttackAccountEnumeration(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		other, owner := w.ownedOrg(t, "other")
@@ -171,7 +170,7 @@ func TestAttackAccountEnumeration(t *testing.T) {
 					}
 				}
 			}
-			// Within one organization, an address has at most one account.
+			// Within one organization, an address can have only one account.
 			for _, dryRun := range []bool{true, false} {
 				_, st := call(t, w.Token, &signinpb.CreateAccountRequest{
 					Parent: string(w.Organization), Account: &signinpb.Account{Email: victim.email}, ValidateOnly: dryRun,
@@ -196,8 +195,9 @@ func TestAttackAccountEnumeration(t *testing.T) {
 	})
 }
 
-// Accounts that other organizations create for a person's address, before or after the person's own
-// account, neither lock the person out nor give access to that account.
+// TestAttackAccountSquatting: if other organizations create accounts for a person's e-mail address, before or after
+// the person's own account, then the person is not locked out, and the other organizations get no access to the
+// person's account.
 func TestAttackAccountSquatting(t *testing.T) {
 	const email = "ann@example.test"
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -218,7 +218,7 @@ func TestAttackAccountSquatting(t *testing.T) {
 		if page := b.get("/account"); !strings.Contains(page.body, "<dd>"+name+"</dd>") {
 			t.Errorf("signed in to another organization:\n%s", page.body)
 		}
-		// The server recognizes this browser now, so the account that it used comes first.
+		// The server now recognizes this browser, so it first tries the account that this browser has used.
 		b.Jar = withoutCookie(t, b, "hf_session")
 		if page := b.try("", email, honest.password); !page.in() {
 			t.Errorf("a browser that has signed in before: %d\n%s", page.status, page.body)
@@ -232,7 +232,7 @@ func TestAttackAccountSquatting(t *testing.T) {
 	})
 }
 
-// withoutCookie returns the cookies of a browser without the named one.
+// withoutCookie returns the cookies of a browser except the named one.
 func withoutCookie(t *testing.T, b *signInBrowser, name string) http.CookieJar {
 	t.Helper()
 	base, err := url.Parse(b.w.BaseURL)
@@ -252,7 +252,7 @@ func withoutCookie(t *testing.T, b *signInBrowser, name string) http.CookieJar {
 	return jar
 }
 
-// organizationName returns the name of w's organization.
+// organizationName returns the name of the organization of w.
 func organizationName(t *testing.T, w *world) string {
 	t.Helper()
 	return must[*iampb.Group](t, w.overGRPC, w.Token, &iampb.GetGroupRequest{Uid: string(w.Organization)}).GetName()

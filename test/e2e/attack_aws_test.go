@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// deployRole creates an identity for every holder of the AWS role deploy.
+// deployRole creates an identity that everybody with the AWS role deploy can assume. It returns the UID of the
+// identity.
 func (w *world) deployRole(t *testing.T) string {
 	t.Helper()
 	return w.identify(t,
@@ -25,7 +26,8 @@ func (w *world) deployRole(t *testing.T) string {
 		}}})
 }
 
-// presented exchanges a bearer over both protocols. It fails the test if their results differ.
+// presented exchanges a bearer token over both protocols and returns the status. It fails the test if the two results
+// differ.
 func (w *world) presented(t *testing.T, bearer, identity string) *status.Status {
 	t.Helper()
 	_, http := w.exchangeHTTP(t, bearer, w.wish(identity))
@@ -36,9 +38,9 @@ func (w *world) presented(t *testing.T, bearer, identity string) *status.Status 
 	return grpc
 }
 
-// TestAttackReplayedProof replays a copied proof of an AWS role. The proof is valid only for the
-// identity that it names, only at this server, and only for 15 minutes. After that the server
-// refuses it without a request to AWS.
+// TestAttackReplayedProof replays a copied proof of an AWS role. The proof must be valid only for the identity that
+// it names, only at this server, and only for 15 minutes. After that, the server must refuse it without a request to
+// AWS.
 func TestAttackReplayedProof(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		aws := &awsService{answer: asXML}
@@ -46,7 +48,7 @@ func TestAttackReplayedProof(t *testing.T) {
 		t.Cleanup(endpoint.Close)
 		clock := newClock()
 		w := serve(t, url, server.Config{AWSEndpoint: endpoint.URL, Now: clock.now}, nil)
-		// Each of these identities accepts the role.
+		// Each of these identities accepts the AWS role.
 		identity, twin, gone := w.deployRole(t), w.deployRole(t), w.deployRole(t)
 		bearer := w.awsProof(identity, awsSecret, nil, nil)
 		left := w.awsProof(gone, awsSecret, nil, nil)
@@ -60,7 +62,8 @@ func TestAttackReplayedProof(t *testing.T) {
 			bearer, identity string
 			code             codes.Code
 		}{
-			"again":                           {bearer, identity, codes.OK}, // a client may have lost the answer
+			// Accepted, because a client may have lost the first answer.
+			"again":                           {bearer, identity, codes.OK},
 			"for an identity of the same":     {bearer, twin, codes.Unauthenticated},
 			"for its organization":            {bearer, string(w.Organization), codes.PermissionDenied},
 			"for an identity that is deleted": {left, gone, codes.PermissionDenied},
@@ -103,8 +106,8 @@ func replaceInProof(bearer, old, replacement string) string {
 	return base64.URLEncoding.EncodeToString([]byte(strings.Replace(string(text), old, replacement, 1)))
 }
 
-// TestAttackProofForAnotherServer presents proofs for servers whose addresses resemble this
-// server's. AWS would confirm each of them.
+// TestAttackProofForAnotherServer sends proofs that were made for servers with similar addresses. AWS would confirm
+// each of these proofs, but this server must refuse them.
 func TestAttackProofForAnotherServer(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		aws := &awsService{answer: asXML}

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// operate runs an operator command for the running server.
+// operate runs an operator command against the running server, and returns the output.
 func (w *world) operate(t *testing.T, words ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -35,12 +35,12 @@ func (w *world) operate(t *testing.T, words ...string) string {
 	return out.String()
 }
 
-// limits returns a request that limits the number of repos in a group.
+// limits returns a request that sets the budget of a group to this number of repos.
 func limits(group string, repos int64) *budgetspb.UpdateBudgetRequest {
 	return &budgetspb.UpdateBudgetRequest{Budget: &budgetspb.Budget{Uid: group, Repos: &repos}}
 }
 
-// quotaOf returns the QuotaFailure of a status.
+// quotaOf returns the QuotaFailure violation in a status, or nil.
 func quotaOf(st *status.Status) *errdetails.QuotaFailure_Violation {
 	for _, d := range st.Details() {
 		if q, ok := d.(*errdetails.QuotaFailure); ok && len(q.GetViolations()) == 1 {
@@ -50,9 +50,9 @@ func quotaOf(st *status.Status) *errdetails.QuotaFailure_Violation {
 	return nil
 }
 
-// TestAttackRaiseBudget tries to raise the budget of a group as its own administrators, as owners of
-// other organizations, with narrowed tokens and as strangers. Only callers who may update the parent
-// group can, and for an organization only the operator.
+// TestAttackRaiseBudget tries to raise the budget of a group as its own administrators, as owners of other
+// organizations, with narrowed tokens and as callers without a role. Only callers who may update the parent group may
+// set a budget, and only the operator may set the budget of an organization.
 func TestAttackRaiseBudget(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		above := w.child(t, w.folder, "above")
@@ -110,8 +110,8 @@ func TestAttackRaiseBudget(t *testing.T) {
 	})
 }
 
-// overBudget checks that a group cannot get another repo, which error its members get, and that a
-// dry run gives the same error.
+// overBudget checks that no repo can be added to a group. The error for its members must name the budget, and a dry
+// run must give the same error.
 func (w *tenants) overBudget(t *testing.T, bearer, group, metric, end string) {
 	t.Helper()
 	for _, dry := range []bool{false, true} {
@@ -129,8 +129,8 @@ func (w *tenants) overBudget(t *testing.T, bearer, group, metric, end string) {
 	}
 }
 
-// TestAttackBudgetUsage tries to read the usage of other groups: with the get and list methods,
-// from events, and from the text of an error.
+// TestAttackBudgetUsage checks that callers cannot find out the usage of other groups: not with the get and list
+// methods, not from events, and not from the text of an error.
 func TestAttackBudgetUsage(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.operate(t, "budgets", "set", w.a, "repos=1", "stored_bytes=5000")
@@ -178,8 +178,8 @@ func TestAttackBudgetUsage(t *testing.T) {
 	})
 }
 
-// TestAttackBudgetBytes tries to store more bytes than a group may have: with pushes, with mounts
-// from another repo, and with unfinished uploads. It also checks that no other group is charged.
+// TestAttackBudgetBytes checks that a group cannot store more bytes than its budget: not with pushes, not with mounts
+// from another repo, and not with unfinished uploads. It also checks that no other group is charged.
 func TestAttackBudgetBytes(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		layer := strings.Repeat("layer", 200)
@@ -245,8 +245,8 @@ func TestAttackBudgetBytes(t *testing.T) {
 	})
 }
 
-// TestAttackBudgetPulls uses up the pulls of a group. Anonymous clients can use up only the
-// anonymous pulls. Members get an error with the time to wait.
+// TestAttackBudgetPulls uses up the pulls of a group. Anonymous clients may use up only the budget for anonymous
+// pulls. Members must get an error that says how long to wait.
 func TestAttackBudgetPulls(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.repo(t, w.folder, "app")
@@ -287,9 +287,8 @@ func TestAttackBudgetPulls(t *testing.T) {
 	})
 }
 
-// TestAttackBudgetRequests sends requests as fast as it can. It slows down only its own
-// organization: not people, not other organizations, and not the organization that receives the
-// requests.
+// TestAttackBudgetRequests sends requests as a workload, as fast as it can. Only workloads of the same organization
+// may be slowed down: not people, not other organizations, and not the organization that receives the requests.
 func TestAttackBudgetRequests(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -306,7 +305,7 @@ func TestAttackBudgetRequests(t *testing.T) {
 			_, st := call(t, bearer, proto.Message(&iampb.ListGroupsRequest{}))
 			return st
 		}
-		clock.hold() // so that the requests are fast even on a slow machine
+		clock.hold() // stops the clock, so that a slow machine does not change the rate
 		refused := 0
 		for _, call := range w.protocols() {
 			for range 50 {
@@ -346,8 +345,8 @@ func TestAttackBudgetRequests(t *testing.T) {
 	})
 }
 
-// TestBudgetEvents checks that the audit log of a group has every change of its budget, with the
-// previous values.
+// TestBudgetEvents checks that the audit log of a group contains every change to its budget, with the previous
+// values.
 func TestBudgetEvents(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, limits(w.folder, 3))
@@ -364,7 +363,7 @@ func TestBudgetEvents(t *testing.T) {
 	})
 }
 
-// budgetSteps are the budget steps of TestApiBothProtocols.
+// budgetSteps returns the steps of TestApiBothProtocols that are about budgets.
 func budgetSteps() []step {
 	update := func(b *budgetspb.Budget, paths ...string) func(*story) proto.Message {
 		return func(s *story) proto.Message {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// eachTimedWorld runs f with a new server on every engine. The clock of the server stands still
-// until the test advances it, so that no delay passes by itself on a slow machine.
+// eachTimedWorld runs f with a new server on every engine. The server's clock does not move until the test advances
+// it, so that no delay passes by itself on a slow machine.
 func eachTimedWorld(t *testing.T, f func(t *testing.T, w *world, c *clock)) {
 	t.Helper()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -25,8 +25,8 @@ func eachTimedWorld(t *testing.T, f func(t *testing.T, w *world, c *clock)) {
 	})
 }
 
-// guessFrom sends wrong passwords from one address until the server asks it to wait. It returns the
-// number of passwords that were checked.
+// guessFrom sends wrong passwords from one address until the server tells it to wait. It returns the number of
+// passwords that the server checked.
 func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 	t.Helper()
 	b := w.signInBrowser(t, address)
@@ -46,8 +46,8 @@ func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 	return 0
 }
 
-// Guessing passwords does not lock the owner out of an account, neither from one address nor from
-// many. The guesses are slowed down nevertheless.
+// TestAttackLockOut checks that guessing passwords does not lock the owner out of an account, whether the guesses
+// come from one address or from many. The guesses must be slowed down nevertheless.
 func TestAttackLockOut(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
 		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
@@ -70,12 +70,12 @@ func TestAttackLockOut(t *testing.T) {
 		if total > 30 {
 			t.Errorf("eleven addresses had %d guesses, want at most 30", total)
 		}
-		// From here on unknown browsers must wait, and a new browser of the owner is unknown.
+		// From here on, unknown browsers must wait. A new browser of the owner is unknown, too.
 		page := w.signInBrowser(t, "127.0.1.3").try("", ann.email, ann.password)
 		if page.status != http.StatusTooManyRequests || page.header.Get("Retry-After") == "" {
 			t.Errorf("a stranger with the right password: %d", page.status)
 		}
-		// A browser that has signed in before need not wait, even at an address that guesses.
+		// A browser that has signed in before need not wait, even at an address from which guesses come.
 		if page := home.try("", ann.email, ann.password); !page.in() {
 			t.Errorf("the owner, in a browser that has signed in before: %d\n%s", page.status, page.body)
 		}
@@ -95,8 +95,8 @@ func TestAttackLockOut(t *testing.T) {
 	})
 }
 
-// The cookie of a browser that has signed in before allows a few more tries, but only at the
-// account that it has signed in to.
+// TestAttackKnownBrowser checks that the cookie of a browser that has signed in before allows only a few more tries,
+// and only for the account to which the browser has signed in.
 func TestAttackKnownBrowser(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
 		const email = "ann@example.test"
@@ -142,8 +142,9 @@ func TestAttackKnownBrowser(t *testing.T) {
 	})
 }
 
-// The owner of one account cannot use its correct password to guess at another account with the
-// same address without limit. Such a sign-in counts as a guess at the other account.
+// TestAttackGuessBesideRight: if two accounts have the same e-mail address, then the owner of one account cannot use
+// its correct password to guess the password of the other account without limit. Each such sign-in counts as a guess
+// for the other account.
 func TestAttackGuessBesideRight(t *testing.T) {
 	const email, word = "ann@example.test", "the squatter's password"
 	eachTimedWorld(t, func(t *testing.T, w *world, c *clock) {
@@ -158,7 +159,7 @@ func TestAttackGuessBesideRight(t *testing.T) {
 			"naming the other organization":              {organizationName(t, w), false},
 			"naming it, in a browser known to their own": {organizationName(t, w), true},
 		} {
-			c.advance(time.Hour) // resets the limits
+			c.advance(time.Hour) // the limits are reset after an hour
 			b := w.signInBrowser(t, "127.0.2.1")
 			for range 10 {
 				if b.Jar = withoutCookie(t, b, "hf_session"); !tt.known {
@@ -178,8 +179,8 @@ func TestAttackGuessBesideRight(t *testing.T) {
 
 var shownFlow = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// A delay does not reveal whether an account exists: the answers for an address without an account
-// are the same, step by step.
+// TestAttackLimitTellsNothing checks that a delay does not reveal whether an account exists. Each answer must be the
+// same as for an address without an account.
 func TestAttackLimitTellsNothing(t *testing.T) {
 	eachTimedWorld(t, func(t *testing.T, w *world, _ *clock) {
 		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a quiet violet anchor of ann")
@@ -203,8 +204,8 @@ func TestAttackLimitTellsNothing(t *testing.T) {
 	})
 }
 
-// Many started sign-ins do not lock a browser out through its own cookies. Its requests stay small,
-// and the most recent sign-ins work.
+// TestAttackFlowCookies: if a browser starts many sign-ins, then the cookies do not lock it out. Its requests stay
+// small, and the most recent sign-ins work.
 func TestAttackFlowCookies(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		b := w.signInBrowser(t, "127.0.0.1")

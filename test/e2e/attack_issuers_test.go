@@ -21,11 +21,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A tarpit is a server with any number of issuers below one address. None of them answers.
+// A tarpit is an HTTP server with any number of issuers below one address. No issuer answers.
 type tarpit struct {
 	url     string
 	asked   chan struct{} // receives one value for each request
-	givenUp atomic.Int32  // requests whose client gave up
+	givenUp atomic.Int32  // number of requests whose client gave up
 }
 
 func newTarpit(t *testing.T) *tarpit {
@@ -44,17 +44,17 @@ func newTarpit(t *testing.T) *tarpit {
 	return p
 }
 
-// A flood is a set of concurrent exchanges.
+// A flood is a set of concurrent token exchanges.
 type flood struct {
 	sync.WaitGroup
 	cancel func()
 }
 
-// flood presents unsigned tokens, one for each issuer.
+// flood sends unsigned tokens, one for each issuer.
 func (w *world) flood(t *testing.T, identities []string, issuers []string) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	// A separate connection, because a connection has at most a hundred streams.
+	// The flood uses its own connection, because a connection has at most a hundred streams.
 	client := oidcpb.NewSecurityTokenServiceClient(w.dial(t, insecure.NewCredentials()))
 	f := &flood{cancel: cancel}
 	for n, issuer := range issuers {
@@ -85,10 +85,9 @@ func issuersBelow(url string, n int) (issuers []string) {
 	return issuers
 }
 
-// TestAttackHangingIssuers floods the server with tokens of an organization whose identities refer
-// to hundreds of issuers that never answer, by a loose pattern or by name. During the flood,
-// workloads of another organization get their tokens, whether or not the keys of their issuer are
-// cached.
+// TestAttackHangingIssuers floods the server with tokens for an organization whose identities trust hundreds of
+// issuers that never answer, by a loose pattern or by name. During the flood, workloads of another organization must
+// get their tokens, whether or not the keys of their issuer are cached.
 func TestAttackHangingIssuers(t *testing.T) {
 	const many = 200
 	for name, relate := range map[string]func(url string) []resource.Relationship{
@@ -119,7 +118,7 @@ func TestAttackHangingIssuers(t *testing.T) {
 				defer w.flood(t, other.identities, issuersBelow(pit.url, many)).stop()
 				<-pit.asked
 				before, begin := pit.givenUp.Load(), time.Now()
-				for range 30 { // while the flood is running
+				for range 30 { // the flood is still running
 					fresh := newFakeIssuer(t, w)
 					w.exchange(t, fresh.token(nil), w.workload(t, fresh.url, nil))
 					w.exchange(t, known.token(nil), warm)
@@ -133,8 +132,8 @@ func TestAttackHangingIssuers(t *testing.T) {
 	}
 }
 
-// TestAttackEvictedKeys lets a stranger name more issuers than the cache of keys holds. None of
-// them returns keys. The cached keys of another organization's issuer stay in the cache.
+// TestAttackEvictedKeys lets a caller name more issuers than the cache of keys can hold. None of these issuers
+// returns keys. The cached keys of another organization's issuer must stay in the cache.
 func TestAttackEvictedKeys(t *testing.T) {
 	const many = 1500
 	storetest.EachURL(t, func(t *testing.T, url string) {

@@ -25,20 +25,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// readersMay is the memory, in bytes, that unread answers to the callers of one organization may
-// occupy: 32 MiB by the quota, and as much again for the rest of the process.
+// readersMay is the memory, in bytes, that the server may use for unread answers to the callers in one organization.
+// The quota is 32 MiB, and the rest of the process may use as much again.
 const readersMay = 64 << 20
 
 const (
-	largeAnswer = 13 << 20 // bytes
+	largeAnswer = 13 << 20 // size of the large document, in bytes
 	slowReaders = 8
 )
 
-// A library is a server with a large document that callers of two organizations may read.
+// A library is a server with a large document that callers in two organizations may read.
 type library struct {
 	*world
 	repo, digest string
-	ours, theirs string // tokens
+	ours, theirs string // tokens of a caller in each of the two organizations
 }
 
 func newLibrary(t *testing.T) *library {
@@ -66,14 +66,14 @@ func (l *library) path() string {
 	return "/registry/v1/repos/" + l.repo + "/digest/" + l.digest + "/rawsbom"
 }
 
-// calls returns the number of answered calls for the document, successful or not.
+// calls returns how many calls for the document the server has answered, with success or with an error.
 func (l *library) calls(t *testing.T) int {
 	t.Helper()
 	n := 0
 	for _, m := range regexp.MustCompile(`holdfast_call_duration_seconds_count\{code="[A-Z_]+",`+
 		`method="[^"]*GetRawSbom"\} (\d+)`).FindAllStringSubmatch(
 		l.send(t, "", http.MethodGet, "/metrics", "").body, -1) {
-		calls, _ := strconv.Atoi(m[1]) // the pattern matches only digits
+		calls, _ := strconv.Atoi(m[1]) // cannot fail, because the pattern matches only digits
 		n += calls
 	}
 	return n
@@ -98,7 +98,7 @@ func (l *library) askOverHTTP(t *testing.T, bearer string) net.Conn {
 	return conn
 }
 
-// askOverHTTP2 requests the document on a stream whose flow-control window stays closed, and reads
+// askOverHTTP2 requests the document on a stream whose flow-control window stays closed. It still reads the frames on
 // the connection.
 func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
 	t.Helper()
@@ -135,8 +135,8 @@ func (l *library) askOverHTTP2(t *testing.T, bearer string) net.Conn {
 	return conn
 }
 
-// askOverGRPC requests the document on a separate connection with the smallest possible window, and
-// does not read the answer.
+// askOverGRPC requests the document on a connection of its own with the smallest possible window, and does not read
+// the answer.
 func (l *library) askOverGRPC(t *testing.T, bearer string) *grpc.ClientConn {
 	t.Helper()
 	conn := l.dial(t, insecure.NewCredentials(), grpc.WithInitialWindowSize(64<<10))
@@ -154,9 +154,9 @@ func (l *library) askOverGRPC(t *testing.T, bearer string) *grpc.ClientConn {
 	return conn
 }
 
-// TestAttackSlowReaders lets eight callers of one organization request a document of 13 MiB and not
-// read it. The document stays in memory for only a few of them, the others are asked to retry, and
-// another organization is not affected.
+// TestAttackSlowReaders lets eight callers in one organization request a document of 13 MiB without reading it. The
+// server may keep the document in memory for only a few of them, must ask the others to retry, and must still serve
+// another organization.
 func TestAttackSlowReaders(t *testing.T) {
 	for name, ask := range map[string]func(*library, *testing.T) io.Closer{
 		"HTTP/1.1": func(l *library, t *testing.T) io.Closer { return l.askOverHTTP(t, l.ours) },

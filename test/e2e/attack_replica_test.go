@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// asksAt makes a call at a replica and returns its status and answer.
+// asksAt sends a request to a replica and returns the status and the decoded response.
 func asksAt(t *testing.T, p *proc, bearer, verb, path string, body any) (int, map[string]any) {
 	t.Helper()
 	a, err := procDial(p.address, bearer).call(t.Context(), verb, path, body)
@@ -21,11 +21,12 @@ func asksAt(t *testing.T, p *proc, bearer, verb, path string, body any) (int, ma
 		t.Fatal(err)
 	}
 	var got map[string]any
-	_ = json.Unmarshal(a.body, &got) // the answer to a delete has no body
+	_ = json.Unmarshal(a.body, &got) // fails for the response to a delete, which has no body
 	return a.status, got
 }
 
-// refreshAt uses a refresh token at a replica. It returns the two new tokens, or "".
+// refreshAt uses a refresh token at a replica. It returns the new access token and the new refresh token, or "" for
+// both.
 func refreshAt(t *testing.T, p *proc, refresh string) (access, next string) {
 	t.Helper()
 	_, got := asksAt(t, p, refresh, http.MethodPost, "/sts/exchange_refresh_token?aud="+url.QueryEscape(procBase), nil)
@@ -37,17 +38,18 @@ func refreshAt(t *testing.T, p *proc, refresh string) (access, next string) {
 	return word("token"), word("refreshToken")
 }
 
-// A replicated has two replicas of a server, and an identity provider whose issuer signs every
-// token that a test needs.
+// A replicated has two replicas of a server, and an identity provider whose issuer signs every token that a test asks
+// for.
 type replicated struct {
 	a, b     *proc
 	database string
 	key      secret.Key
 	issuer   *fakeIssuer
-	provider string // its UID
+	provider string // UID of the identity provider
 }
 
-// TestAttackReplicas uses tokens and rights at one replica that the other replica has just revoked.
+// TestAttackReplicas checks that tokens and rights that one replica has just revoked do not work at the other
+// replica.
 func TestAttackReplicas(t *testing.T) {
 	x := replicated{
 		database: storetest.Postgres(t), key: secret.NewKey(), issuer: newFakeIssuer(t, &world{AuthURL: procBase}),
@@ -68,14 +70,14 @@ func TestAttackReplicas(t *testing.T) {
 	t.Run("the operator's trust", x.operatorsTrust)
 }
 
-// good reports whether a replica accepts a token.
+// good reports whether a replica accepts an API token.
 func (x replicated) good(t *testing.T, on *proc, bearer string) bool {
 	t.Helper()
 	status, _ := asksAt(t, on, bearer, http.MethodGet, "/iam/v2beta1/groups", nil)
 	return status == http.StatusOK
 }
 
-// invite lets pat join with a token for a client and returns the UID of the new person.
+// invite lets the person pat join, with a token of the issuer for a client. It returns the UID of pat's identity.
 func (x replicated) invite(t *testing.T, client string) string {
 	t.Helper()
 	_, invite := asksAt(t, x.a, x.a.dev.Token, http.MethodPost, "/iam/v2beta1/groupInvites/"+string(x.a.dev.Organization),
@@ -87,7 +89,7 @@ func (x replicated) invite(t *testing.T, client string) string {
 	return identity
 }
 
-// exchange exchanges pat's token for a client. It returns "" if the replica refuses.
+// exchange exchanges pat's token for a client at a replica. It returns the new token, or "" if the replica refuses.
 func (x replicated) exchange(t *testing.T, on *proc, client string) string {
 	t.Helper()
 	path := "/sts/exchange?" + url.Values{"aud": {procBase}, "identity_provider": {x.provider}}.Encode()
@@ -96,7 +98,7 @@ func (x replicated) exchange(t *testing.T, on *proc, client string) string {
 	return text
 }
 
-// believe makes the provider accept tokens for a client.
+// believe changes the client ID of the identity provider, so that it accepts tokens for that client.
 func (x replicated) believe(t *testing.T, client string) {
 	t.Helper()
 	status, got := asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider,
@@ -106,7 +108,7 @@ func (x replicated) believe(t *testing.T, client string) {
 	}
 }
 
-// trusted returns whether the operator trusts the provider, according to a replica.
+// trusted returns whether a replica says that the operator trusts the identity provider.
 func (x replicated) trusted(t *testing.T, on *proc) any {
 	t.Helper()
 	_, got := asksAt(t, on, on.dev.Token, http.MethodGet, "/iam/v2beta1/identityProviders/"+x.provider, nil)
@@ -147,8 +149,8 @@ func (x replicated) otherBeliefs(t *testing.T) {
 	}
 }
 
-// racedBeliefs exchanges tokens at one replica while the other changes the provider. No token from
-// before the change is valid after it.
+// racedBeliefs exchanges tokens at one replica while the other replica changes the identity provider. No token from
+// before the change may be valid after it.
 func (x replicated) racedBeliefs(t *testing.T) {
 	x.believe(t, "even")
 	x.invite(t, "even")
@@ -189,7 +191,7 @@ func (x replicated) operatorsTrust(t *testing.T) {
 	if x.trusted(t, x.a) != false {
 		t.Error("the provider is trusted after untrust")
 	}
-	// The server refuses this field or ignores it.
+	// The server must refuse or ignore this field.
 	asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider, map[string]any{
 		"trusted": true,
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// ask sends a request like a script in the browser. header has pairs of names and values.
+// ask sends a request as a script in the browser would. header contains alternating names and values.
 func (b *signInBrowser) ask(method, path, body string, header ...string) shownPage {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.w.BaseURL+path, strings.NewReader(body))
@@ -41,7 +41,7 @@ func (b *signInBrowser) ask(method, path, body string, header ...string) shownPa
 
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
-// identityOf returns the UID of an account's identity.
+// identityOf returns the UID of the identity that belongs to an account.
 func (w *world) identityOf(t *testing.T, p localPerson) string {
 	t.Helper()
 	accounts := must[*signinpb.ListAccountsResponse](t, w.overGRPC, w.Token, &signinpb.ListAccountsRequest{})
@@ -54,8 +54,8 @@ func (w *world) identityOf(t *testing.T, p localPerson) string {
 	return ""
 }
 
-// TestConsoleSession checks that the session cookie of the sign-in pages authenticates the console:
-// its API requests are accepted, and no other requests.
+// TestConsoleSession checks that the session cookie of the sign-in pages authenticates API requests of the console,
+// and no other requests.
 func TestConsoleSession(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -94,7 +94,8 @@ func TestConsoleSession(t *testing.T) {
 	})
 }
 
-// sessionCountsNot sends requests like pages of other sites, forms and programs.
+// sessionCountsNot checks that the session cookie is not accepted in requests from pages of other sites, forms and
+// programs.
 func (w *world) sessionCountsNot(t *testing.T, b *signInBrowser, org string) {
 	t.Helper()
 	const console = "Holdfast-Console"
@@ -137,8 +138,7 @@ func (w *world) sessionCountsNot(t *testing.T, b *signInBrowser, org string) {
 	}
 }
 
-// TestConsoleReturn checks that a sign-in returns to the console view that requested it, and to no
-// other address.
+// TestConsoleReturn checks that a sign-in returns to the console page that asked for it, and to no other address.
 func TestConsoleReturn(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
@@ -163,7 +163,7 @@ func TestConsoleReturn(t *testing.T) {
 		if p.location != want {
 			t.Errorf("sign-in with return address %.100s leads to %d %.100s, want %s", address, p.status, p.location, want)
 		}
-		next := b.get("/signin" + query) // the browser is signed in now
+		next := b.get("/signin" + query) // the browser is now signed in
 		if _, flow, ok := strings.Cut(next.location, "flow="); ok {
 			next = b.get("/signin?flow=" + flow)
 		}
@@ -173,8 +173,9 @@ func TestConsoleReturn(t *testing.T) {
 	}
 }
 
-// TestRegistryServesNoPages checks that a browser does not run a manifest that claims to be a page,
-// because the page would act with the rights of its reader.
+// TestRegistryServesNoPages checks that a manifest that claims to be a web page
+// is sandboxed, so that a browser does not run its scripts. The scripts could otherwise act with the rights of the
+// person who opens it.
 func TestRegistryServesNoPages(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)

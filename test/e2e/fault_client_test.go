@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// Limits of the server for one client.
+// The limits that the server has for one client.
 const (
-	faultHeaderTime  = 10 * time.Second // for sending its headers
+	faultHeaderTime  = 10 * time.Second // time to send the headers
 	faultHeaderBytes = 64 << 10
 	faultBodyBytes   = 4 << 20
 )
 
-// TestFaultClients opens a thousand connections that send nothing, and some that send slowly. Other
-// clients are served, and the server closes connections that do not send their request in time.
+// TestFaultClients opens a thousand connections that send nothing, and some that send slowly. Other clients must be
+// served, and the server must close connections that do not send their request in time.
 func TestFaultClients(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=2000")
 	var silent, idle []net.Conn
@@ -74,7 +74,7 @@ func faultSend(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// faultStatus reads an answer and fails the test unless it has the status.
+// faultStatus reads a response and returns its body. It fails the test unless the response has the status.
 func faultStatus(t *testing.T, conn net.Conn, want int) []byte {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -89,13 +89,13 @@ func faultStatus(t *testing.T, conn net.Conn, want int) []byte {
 	return body
 }
 
-// faultDrip sends the beginning of a request and then one byte at a time. It fails the test unless
-// the server closes the connection when the time for headers has passed.
+// faultDrip sends the beginning of a request and then one byte at a time. It fails the test unless the server closes
+// the connection after the time limit for headers.
 func faultDrip(t *testing.T, conn net.Conn, beginning string) {
 	start := time.Now()
 	rest := bytes.Repeat([]byte("x"), 1000)
 	if strings.HasPrefix(beginning, "PRI") {
-		rest = []byte("\r\nSM\r\n\r\n\x00") // the rest of the preface, without a frame after it
+		rest = []byte("\r\nSM\r\n\r\n\x00") // the rest of the HTTP/2 preface, without a frame after it
 	}
 	_, err := io.WriteString(conn, beginning)
 	for err == nil && time.Since(start) < procPatience {
@@ -104,7 +104,7 @@ func faultDrip(t *testing.T, conn net.Conn, beginning string) {
 			rest = rest[1:]
 		}
 		if err == nil {
-			// The read is the pause between two bytes, and detects a closed connection.
+			// The read waits between two bytes, and detects that the connection is closed.
 			_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 			if _, err = conn.Read(make([]byte, 100)); errors.Is(err, os.ErrDeadlineExceeded) {
 				err = nil
@@ -117,7 +117,8 @@ func faultDrip(t *testing.T, conn net.Conn, beginning string) {
 	}
 }
 
-// TestFaultLimits sends requests that exceed the limits of the server.
+// TestFaultLimits sends requests at the limits of the server and beyond. Requests that exceed a limit must be
+// refused.
 func TestFaultLimits(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
 	small := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_MAX_BODY=1KiB")
@@ -163,7 +164,7 @@ func TestFaultLimits(t *testing.T) {
 	faultMake(t, p)
 }
 
-// faultPadded returns a request body for a group, padded to size bytes.
+// faultPadded returns a request body that creates a group, padded to size bytes.
 func faultPadded(t *testing.T, size int) []byte {
 	t.Helper()
 	body, err := json.Marshal(faultBody(http.MethodPost))
@@ -173,7 +174,8 @@ func faultPadded(t *testing.T, size int) []byte {
 	return append(body, bytes.Repeat([]byte(" "), max(0, size-len(body)))...)
 }
 
-// TestFaultDrain stops the server during a request.
+// TestFaultDrain stops the server during a request. The server must finish the request, but wait no longer than the
+// grace period.
 func TestFaultDrain(t *testing.T) {
 	t.Run("a request that ends", func(t *testing.T) {
 		p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
@@ -198,14 +200,15 @@ func TestFaultDrain(t *testing.T) {
 		faultHalf(t, p)
 		start := time.Now()
 		p.stop()
-		// The default grace period is a second longer than this limit.
+		// The default grace period is 15 seconds, a second longer than this limit.
 		if took := time.Since(start); took < grace || took > 14*time.Second {
 			t.Errorf("ended after %s, want %s", took, grace)
 		}
 	})
 }
 
-// faultHalf sends a request without its body and returns when the server waits for the body.
+// faultHalf sends the headers of a request. It returns the connection and the missing body when the server waits for
+// the body.
 func faultHalf(t *testing.T, p *proc) (conn net.Conn, body string) {
 	t.Helper()
 	body = string(faultPadded(t, 0))

@@ -17,11 +17,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// faultSoon is the longest time until a client learns that the database is unavailable: SQLite
-// waits five seconds for a lock, and a request has 30.
+// faultSoon is the longest time after which a client must learn that the database is unavailable. SQLite waits five
+// seconds for a lock, and a request may take 30 seconds.
 const faultSoon = 20 * time.Second
 
-// faultGroups returns a path that reads with GET and writes with POST.
+// faultGroups returns the API path for a method. A GET on it lists groups, and a POST creates a group.
 func faultGroups(p *proc, method string) string {
 	if method == http.MethodPost {
 		return "/iam/v2beta1/groups/" + string(p.dev.Organization)
@@ -36,8 +36,7 @@ func faultBody(method string) any {
 	return nil
 }
 
-// faultUnavailable fails the test unless a new request gets the typed error of an outage within
-// faultSoon.
+// faultUnavailable fails the test unless a new request gets the typed error for an outage within faultSoon.
 func faultUnavailable(t *testing.T, p *proc, method string) {
 	t.Helper()
 	start := time.Now()
@@ -53,8 +52,8 @@ func faultUnavailable(t *testing.T, p *proc, method string) {
 	t.Logf("%s refused in %s", method, took.Round(time.Millisecond))
 }
 
-// faultTyped fails the test unless an answer is the error of an outage: code 14, with its reason
-// and the time to wait before a retry.
+// faultTyped fails the test unless an answer is the error for an outage: code 14, with its reason and the time to
+// wait before a retry.
 func faultTyped(t *testing.T, a procAnswer) {
 	t.Helper()
 	var e struct {
@@ -70,7 +69,7 @@ func faultTyped(t *testing.T, a procAnswer) {
 	}
 }
 
-// faultRecovered fails the test unless the same process reads and writes again soon.
+// faultRecovered fails the test unless the same process soon reads and writes again.
 func faultRecovered(t *testing.T, p *proc) {
 	t.Helper()
 	p.alive()
@@ -86,11 +85,12 @@ func faultRecovered(t *testing.T, p *proc) {
 	t.Logf("recovered in %s", time.Since(start).Round(time.Millisecond))
 }
 
-// TestFaultLocked lets another process hold the write lock of SQLite.
+// TestFaultLocked: if another process holds the write lock of SQLite, then writes get the typed error for an outage,
+// reads still work, and the server recovers when the lock is released.
 func TestFaultLocked(t *testing.T) {
 	path := storetest.SQLite(t)
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+path)
-	// The server sometimes writes by itself, so the lock may not be free immediately.
+	// The server sometimes writes on its own, so the lock may not be free immediately.
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,8 @@ func TestFaultLocked(t *testing.T) {
 	procNoDrift(t, storetest.Open(t, path))
 }
 
-// TestFaultFullDisk fills the disk of the database to the last byte.
+// TestFaultFullDisk: if the disk of the database is full, then writes get the typed error for an outage and no
+// acknowledged write is lost. The server recovers when there is space again.
 func TestFaultFullDisk(t *testing.T) {
 	dir := faultDisk(t, 8<<20)
 	path := filepath.Join(dir, "holdfast.db")
@@ -157,7 +158,7 @@ func faultMake(t *testing.T, p *proc) procGroup {
 	return procMust[procGroup](t, p.owner(), http.MethodPost, faultGroups(p, http.MethodPost), faultBody(http.MethodPost))
 }
 
-// faultKept fails the test unless every group exists.
+// faultKept fails the test unless every group in kept exists.
 func faultKept(t *testing.T, p *proc, kept []procGroup) {
 	t.Helper()
 	for _, g := range kept {
@@ -168,8 +169,8 @@ func faultKept(t *testing.T, p *proc, kept []procGroup) {
 	}
 }
 
-// faultDisk mounts a disk of the given size until the test ends. It skips the test if mounting
-// needs root and the test does not run as root.
+// faultDisk mounts a disk of the given size until the test ends, and returns its path. It skips the test if the test
+// may not mount a disk.
 func faultDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -188,7 +189,7 @@ func faultDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// faultFill writes a file in dir until the disk is full, and returns the file's path.
+// faultFill writes a file in dir until the disk is full, and returns the path of the file.
 func faultFill(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "filler"))

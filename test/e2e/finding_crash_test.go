@@ -25,28 +25,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A brokenGallery records the changes that were acknowledged by a server that is killed repeatedly
-// while it inspects images and matches their packages with advisories.
+// A brokenGallery records the acknowledged changes on a server that is killed repeatedly while it inspects images and
+// matches their packages with advisories.
 type brokenGallery struct {
 	env   []string
 	kills int
 
 	mu sync.Mutex
-	// Minor version of each package, by tag. A nil map means that the image cannot be read.
+	// By tag, the minor version of each package in the image. A nil map means that the image cannot be read.
 	contents map[string]map[string]int
-	fixed    map[string]galleryAdvisory // by ID
-	repeat   []func(*proc) error        // requests without an answer
+	fixed    map[string]galleryAdvisory // acknowledged advisories, by ID
+	repeat   []func(*proc) error        // requests for which there was no answer
 }
 
-// A galleryAdvisory describes a vulnerability of a package before version 1.fixed.0.
+// A galleryAdvisory describes a vulnerability in a package before version 1.fixed.0.
 type galleryAdvisory struct {
 	name           string
 	fixed, edition int
 }
 
-// TestFindingsCrash kills the server while it inspects images and matches packages. In the end
-// every pushed image is inspected or marked as not understood, and its findings are equal to a full
-// join of packages and advisories. HOLDFAST_TEST_KILLS sets the number of kills.
+// TestFindingsCrash kills the server while it inspects images and matches packages. In the end every pushed image
+// must be inspected, or marked as unreadable, and its findings must be equal to a full join of packages and
+// advisories. HOLDFAST_TEST_KILLS sets the number of kills.
 func TestFindingsCrash(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -75,7 +75,7 @@ func TestFindingsCrash(t *testing.T) {
 	})
 }
 
-// again repeats the requests without an answer, so that their outcome is known.
+// again repeats the requests for which there was no answer, so that their outcome is certain.
 func (w *brokenGallery) again(t *testing.T, p *proc) {
 	t.Helper()
 	for _, f := range w.repeat {
@@ -158,7 +158,7 @@ func (w *brokenGallery) push(tag string) func(*proc) error {
 	}
 }
 
-// publish returns a function that imports a new advisory or a new version of one.
+// publish returns a function that imports a new advisory or a new version of an existing advisory.
 func (w *brokenGallery) publish(round int) func(*proc) error {
 	id := fmt.Sprintf("X-%d", rand.IntN(8))
 	w.mu.Lock()
@@ -178,7 +178,7 @@ func (w *brokenGallery) publish(round int) func(*proc) error {
 	}
 }
 
-// importRecord imports one record.
+// importRecord imports one OSV record.
 func (p *proc) importRecord(record []byte) error {
 	conn, err := grpc.NewClient("passthrough:///"+p.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -192,10 +192,10 @@ func (p *proc) importRecord(record []byte) error {
 	}
 	for _, v := range []any{string(p.dev.Organization), doc("a.json", len(record)), record} {
 		if err := stream.Send(part(v)); err != nil {
-			break // the received error has the reason
+			break // the received error contains the reason
 		}
 	}
-	_ = stream.CloseSend() // as above
+	_ = stream.CloseSend() // the received error contains the reason
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -210,7 +210,7 @@ func (p *proc) importRecord(record []byte) error {
 	}
 }
 
-// survey waits until all images are inspected and compares their findings with the expected ones.
+// survey waits until all images are inspected, and compares their findings with the expected findings.
 func (w *brokenGallery) survey(t *testing.T, p *proc) {
 	t.Helper()
 	c := p.owner()
@@ -242,7 +242,7 @@ func (w *brokenGallery) survey(t *testing.T, p *proc) {
 		if has == nil {
 			want = "STATE_NOT_UNDERSTOOD"
 		}
-		// The image was being inspected during several kills.
+		// The image was being inspected during several kills, so the server has given up on it.
 		if strings.Contains(got.Reason, "begun several times") && w.kills > 5 {
 			continue
 		}
@@ -256,7 +256,7 @@ func (w *brokenGallery) survey(t *testing.T, p *proc) {
 	}
 }
 
-// compare polls the findings of an image until they match, because no event announces that the last
+// compare polls the findings of an image until they are as expected, because no event announces that the last
 // advisories were matched.
 func (w *brokenGallery) compare(t *testing.T, c *procClient, tag, path string, has map[string]int) {
 	t.Helper()

@@ -20,7 +20,7 @@ const (
 	findingClosed = "dev.holdfast.api.findings.finding.closed.v1"
 )
 
-// findingNews is the body of an event about findings.
+// findingNews is the body of an event about opened or closed findings.
 type findingNews struct {
 	Findings []struct {
 		AdvisoryID, Severity, Score string
@@ -36,7 +36,7 @@ type findingNews struct {
 	OwnerUIDs                           []string
 }
 
-// findings returns the received events about an advisory, with this type and subject.
+// findings returns the received events that have this type and subject and are about this advisory.
 func (r *receiver) findings(t *testing.T, kind, subject, id string) (news []findingNews) {
 	t.Helper()
 	r.mu.Lock()
@@ -62,7 +62,7 @@ func (r *receiver) findings(t *testing.T, kind, subject, id string) (news []find
 	return news
 }
 
-// awaitFindings waits until the sink has received at least n such events.
+// awaitFindings waits until the receiver has at least n events as findings returns them, and returns these events.
 func (r *receiver) awaitFindings(t *testing.T, kind, subject, id string, n int) []findingNews {
 	t.Helper()
 	procUntil(t, fmt.Sprintf("%s of %s in %s was received %d times", kind, id, subject, n), func() bool {
@@ -71,8 +71,8 @@ func (r *receiver) awaitFindings(t *testing.T, kind, subject, id string, n int) 
 	return r.findings(t, kind, subject, id)
 }
 
-// TestFindingEvents checks that a sink receives events about opened and closed findings if its
-// group contains both the image and the advisory.
+// TestFindingEvents checks that a subscription delivers events about opened and closed findings if its group contains
+// both the image and the advisory.
 func TestFindingEvents(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -91,7 +91,8 @@ func TestFindingEvents(t *testing.T) {
 		got := sinks[g.org].awaitFindings(t, findingOpened, g.folder, "GHSA-1", 1)[0]
 		g.checksNews(t, got)
 		sinks[g.org].awaitFindings(t, findingOpened, g.org, "DSA-1", 1)
-		// An advisory of a sibling: only the organization contains both.
+		// This advisory belongs to a sibling of the folder, so only the organization contains both the image and the
+		// advisory.
 		sinks[g.org].awaitFindings(t, findingOpened, g.org, "GHSA-2", 1)
 
 		gone := bytes.Replace(left, []byte(`"modified":"2026-01-02`),
@@ -113,11 +114,12 @@ func TestFindingEvents(t *testing.T) {
 	})
 }
 
-// checksNews checks every field of an event.
+// checksNews checks every field of an event about the finding GHSA-1.
 func (g *gallery) checksNews(t *testing.T, n findingNews) {
 	t.Helper()
 	f := n.Findings[0]
-	// On a busy machine, the inspection may match the image again before the import does.
+	// The source is "image" if the inspection matched the image before the import did, as can happen on a busy
+	// machine.
 	if n.FindingCount != 1 || n.ImageCount != 1 || n.PairCount != 1 ||
 		n.GroupUID != g.folder || n.AdvisoryGroupUID != g.folder ||
 		n.Source != "import" && n.Source != "image" || n.Images[0].RepoUID != g.repo ||
@@ -130,7 +132,7 @@ func (g *gallery) checksNews(t *testing.T, n findingNews) {
 	}
 }
 
-// advisoryIDs returns the advisory IDs of all received events about findings.
+// advisoryIDs returns the advisory IDs in all received events about findings.
 func (r *receiver) advisoryIDs(t *testing.T) (ids []string) {
 	t.Helper()
 	r.mu.Lock()
@@ -150,7 +152,7 @@ func (r *receiver) advisoryIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
-// bundles checks that one event covers all images that an advisory affects.
+// bundles checks that a single event covers all images that an advisory affects.
 func (g *gallery) bundles(t *testing.T, sink *receiver) {
 	t.Helper()
 	const more = 21
@@ -158,7 +160,7 @@ func (g *gallery) bundles(t *testing.T, sink *receiver) {
 		g.pushImage(t, "dev/folder/app", fmt.Sprint("m", n), "amd64", layerOf(t, map[string]string{
 			"app/node_modules/left/package.json": `{"name":"left","version":"1.2.0"}`, "n": fmt.Sprint(n)}))
 	}
-	opened := sink.awaitFindings(t, findingOpened, g.org, "GHSA-2", more+1) // one event for each pushed image
+	opened := sink.awaitFindings(t, findingOpened, g.org, "GHSA-2", more+1) // there is one event for each pushed image
 	if last := opened[len(opened)-1]; last.Source != "image" || last.ImageCount != 1 {
 		t.Errorf("event for a pushed image: %+v", last)
 	}
@@ -170,8 +172,7 @@ func (g *gallery) bundles(t *testing.T, sink *receiver) {
 	}
 }
 
-// deletedIsNotClosed checks that the deletion of an image closes no finding, because nothing was
-// fixed.
+// deletedIsNotClosed checks that deleting an image causes no event about closed findings, because nothing was fixed.
 func (g *gallery) deletedIsNotClosed(t *testing.T, sink *receiver) {
 	t.Helper()
 	g.oci(t, g.RegistryToken, "DELETE", "/v2/dev/folder/app/manifests/"+g.digest, "")
@@ -186,7 +187,7 @@ func (g *gallery) deletedIsNotClosed(t *testing.T, sink *receiver) {
 	}
 }
 
-// auditsFindings checks that the audit log shows these events to callers who may list identities,
+// auditsFindings checks that the audit log shows the events about findings only to callers who may list identities,
 // repos, advisories and reports in the group of the event.
 func (g *gallery) auditsFindings(t *testing.T, call caller) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// bomOf returns an SBOM with these packages.
+// bomOf returns an SBOM that lists these packages.
 func bomOf(purls ...string) string {
 	var components []string
 	for _, p := range purls {
@@ -28,7 +28,7 @@ func bomOf(purls ...string) string {
 
 const bomType = "application/vnd.cyclonedx+json"
 
-// origins returns the origins of each package of an image, by the package's name.
+// origins returns, by package name, the origins of each package in an image.
 func (g *gallery) origins(t *testing.T, call caller, bearer, repo, reference string) map[string]string {
 	t.Helper()
 	m := must[*findingspb.ListPackagesResponse](t, call, bearer, &findingspb.ListPackagesRequest{
@@ -45,8 +45,8 @@ func (g *gallery) origins(t *testing.T, call caller, bearer, repo, reference str
 	return byName
 }
 
-// TestAttachedSBOMs checks that an SBOM is a second origin for the packages of an image, but only
-// in the repo in which the SBOM is attached.
+// TestAttachedSBOMs checks that an SBOM is a second source for the packages in an image, but only in the repo in
+// which the SBOM is attached.
 func TestAttachedSBOMs(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -85,8 +85,7 @@ func TestAttachedSBOMs(t *testing.T) {
 	})
 }
 
-// showsOrigins checks that the API shows the differences between an SBOM and the files of the
-// image, with their origins.
+// showsOrigins checks that the API shows which packages come from an SBOM and which from the files of the image.
 func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 	t.Helper()
 	if diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index,sbom", "right": "sbom"},
@@ -113,7 +112,7 @@ func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 	}
 	images := must[*findingspb.ListAffectedImagesResponse](t, call,
 		g.full["folder"], &findingspb.ListAffectedImagesRequest{AdvisoryId: "CVE-7"})
-	// The advisory belongs to the organization.
+	// The advisory belongs to the organization, so this caller must not see it.
 	if images.GetTotalCount() != 0 {
 		t.Errorf("caller with rights on only the folder gets %v", images)
 	}
@@ -132,8 +131,8 @@ func (g *gallery) showsOrigins(t *testing.T, call caller, attached string) {
 	}
 }
 
-// keepsClaimsHere checks that another organization with the same image, a stranger and a narrowed
-// token do not see the contents of an SBOM that is attached here.
+// keepsClaimsHere checks that the contents of an attached SBOM are hidden from another organization that has the same
+// image, from a caller without a role, and from a narrowed token.
 func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
 	t.Helper()
 	diff := cmp.Diff(map[string]string{"libssl3": "index", "left": "index"},
@@ -162,8 +161,8 @@ func (g *gallery) keepsClaimsHere(t *testing.T, call caller, theirs string) {
 	g.hidesFindings(t, call)
 }
 
-// TestSBOMOfUnknown attaches an SBOM to an image that cannot be inspected. The API returns the
-// packages in the SBOM, and still says that the image was not understood.
+// TestSBOMOfUnknown attaches an SBOM to an image that cannot be inspected. The API must return the packages in the
+// SBOM, and still say that the image could not be read.
 func TestSBOMOfUnknown(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -195,8 +194,8 @@ func TestSBOMOfUnknown(t *testing.T) {
 	}
 }
 
-// TestApiV1FromFindings checks that version 1 answers from findings, in the form of a report, if an
-// image has no attached report. With a report, or without advisories, the answers are as before.
+// TestApiV1FromFindings: if an image has no attached report, then version 1 of the API returns the findings in the
+// form of a report. If there is a report, or if there are no advisories, the answers do not change.
 func TestApiV1FromFindings(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -256,7 +255,7 @@ func TestApiV1FromFindings(t *testing.T) {
 	}
 }
 
-// hidesV1Reports requests reports as callers who may not see the findings.
+// hidesV1Reports checks that callers who may not see the findings cannot get the reports.
 func (g *gallery) hidesV1Reports(t *testing.T, paths ...string) {
 	t.Helper()
 	caps := resource.NewCapabilities(resource.RepoList, resource.ImageReportsList, resource.ReportsList)

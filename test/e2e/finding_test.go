@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// layerOf returns a compressed layer with these files, by path. Files in usr/bin are executable.
+// layerOf returns a compressed layer with these files. The keys are paths. Files in usr/bin are executable.
 func layerOf(t *testing.T, files map[string]string) string {
 	t.Helper()
 	layer, err := packLayer(files)
@@ -54,7 +54,7 @@ func packLayer(files map[string]string) (string, error) {
 	return b.String(), err
 }
 
-// bookworm returns a layer with a distribution, one of its packages, and an npm package.
+// bookworm returns a layer with the files of Debian 12, one Debian package, and one npm package.
 func bookworm(t *testing.T) string {
 	return layerOf(t, map[string]string{
 		"etc/os-release": "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm\nPRETTY_NAME=\"Debian GNU/Linux " +
@@ -65,7 +65,7 @@ func bookworm(t *testing.T) string {
 	})
 }
 
-// osvOf returns an OSV record.
+// osvOf returns an advisory as an OSV record.
 func osvOf(id, alias, ecosystem, name, fixed string) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"modified":"2026-01-02T03:04:05Z","aliases":[%q],"summary":"bad",`+
 		`"severity":[{"type":"CVSS_V3","score":"CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}],`+
@@ -74,7 +74,7 @@ func osvOf(id, alias, ecosystem, name, fixed string) []byte {
 		id, alias, ecosystem, name, fixed)
 }
 
-// publish imports a record into a group.
+// publish imports an OSV record into a group.
 func (w *world) publish(t *testing.T, group string, record []byte) {
 	t.Helper()
 	if _, st := w.takeIn(t, w.Token, group, doc("a.json", len(record)), record); st != nil {
@@ -82,7 +82,7 @@ func (w *world) publish(t *testing.T, group string, record []byte) {
 	}
 }
 
-// A gallery is a world that inspects images, with one image in the folder.
+// A gallery is a hierarchy whose server inspects images. It has one image in the folder.
 type gallery struct {
 	*hierarchy
 	repo, digest string
@@ -97,7 +97,7 @@ func newGallery(t *testing.T, url string) *gallery {
 	return g
 }
 
-// await waits until the inspection of an image has the given state.
+// await waits until the inspection of the image with this tag has the given state.
 func (g *gallery) await(t *testing.T, tag string, want findingspb.Inspection_State) *findingspb.Inspection {
 	t.Helper()
 	var got *findingspb.Inspection
@@ -110,7 +110,7 @@ func (g *gallery) await(t *testing.T, tag string, want findingspb.Inspection_Sta
 	return got
 }
 
-// found returns the findings of the image that a caller sees.
+// found returns the findings of the image as a caller sees them.
 func (g *gallery) found(t *testing.T, call caller, bearer string) []string {
 	t.Helper()
 	m := must[*findingspb.ListFindingsResponse](t, call, bearer, &findingspb.ListFindingsRequest{
@@ -129,8 +129,8 @@ func (g *gallery) found(t *testing.T, call caller, bearer string) []string {
 	return lines
 }
 
-// TestImageFindings pushes an image and imports advisories. Each caller sees the findings for which
-// the caller may see both the advisory and the image, over both protocols.
+// TestImageFindings pushes an image and imports advisories. Over both protocols, each caller must see exactly the
+// findings whose advisory and image the caller may see.
 func TestImageFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -158,7 +158,7 @@ func TestImageFindings(t *testing.T) {
 	})
 }
 
-// hidesFindings lists findings as callers who may not see them.
+// hidesFindings checks that callers who may not see findings cannot list them.
 func (g *gallery) hidesFindings(t *testing.T, call caller) {
 	t.Helper()
 	caps := resource.NewCapabilities(resource.GroupsList)
@@ -179,7 +179,7 @@ func (g *gallery) hidesFindings(t *testing.T, call caller) {
 			t.Errorf("%s without a token: %v", name, st)
 		}
 	}
-	// A UID that joins the caller's own group and the last segment of the repo finds nothing.
+	// A UID that consists of the caller's own group and the last segment of the repo finds nothing.
 	stolen := g.other + g.repo[strings.LastIndexByte(g.repo, '/'):]
 	_, st := call(t, g.full["other"], &findingspb.ListFindingsRequest{RepoUid: stolen, Reference: g.digest})
 	if st.Code() != codes.NotFound {
@@ -195,7 +195,7 @@ func (g *gallery) hidesFindings(t *testing.T, call caller) {
 	}
 }
 
-// countsImages lists the images that an advisory affects, and the images that contain a package.
+// countsImages checks the list of images that an advisory affects, and the list of images that contain a package.
 func (g *gallery) countsImages(t *testing.T, call caller) {
 	t.Helper()
 	for _, tt := range []struct {
@@ -244,8 +244,8 @@ func (g *gallery) countsImages(t *testing.T, call caller) {
 	}
 }
 
-// followsChanges checks that a changed advisory or a deleted image takes effect without another
-// inspection of the image.
+// followsChanges checks that a changed advisory and a deleted image take effect without another inspection of the
+// image.
 func (g *gallery) followsChanges(t *testing.T) {
 	t.Helper()
 	inspected := g.await(t, "v1", findingspb.Inspection_STATE_INDEXED).GetUpdateTime().AsTime()
@@ -271,7 +271,7 @@ func (g *gallery) followsChanges(t *testing.T) {
 	}
 }
 
-// TestFindingsPages reads further pages with only a page token.
+// TestFindingsPages checks that further pages can be read with only a page token.
 func TestFindingsPages(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -303,8 +303,8 @@ func TestFindingsPages(t *testing.T) {
 	}
 }
 
-// TestImageNotUnderstood checks that an image that cannot be read gives an error with the reason,
-// and not an empty list of findings.
+// TestImageNotUnderstood: if an image cannot be read, then the answer is an error with the reason, and not an empty
+// list of findings.
 func TestImageNotUnderstood(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -335,7 +335,7 @@ func TestImageNotUnderstood(t *testing.T) {
 	}
 }
 
-// findingExamples returns example calls for the contents of an image.
+// findingExamples returns example calls for the methods about the contents of an image.
 func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	gallery := gallery{hierarchy: &hierarchy{world: w}, repo: w.repo(t, x.org, "gallery")}
@@ -387,7 +387,7 @@ func findingExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestApiBadFindingsInput sends bad values. Each is refused with an error that names its field.
+// TestApiBadFindingsInput sends invalid values. Each must be refused with an error that names the field.
 func TestApiBadFindingsInput(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))

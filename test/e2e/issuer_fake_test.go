@@ -27,7 +27,7 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// fakeKeys returns the keys of all fake issuers. They are created once, because that is slow.
+// fakeKeys returns the keys that all fake issuers share. The keys are created only once, because that is slow.
 var fakeKeys = sync.OnceValues(func() (*rsa.PrivateKey, *ecdsa.PrivateKey) {
 	r, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -40,16 +40,15 @@ var fakeKeys = sync.OnceValues(func() (*rsa.PrivateKey, *ecdsa.PrivateKey) {
 	return r, e
 })
 
-// A fakeIssuer signs any claims, even ones that no real issuer would sign, and counts the requests
-// for its keys.
+// A fakeIssuer signs any claims, even claims that no real issuer would sign. It counts the requests for its keys.
 type fakeIssuer struct {
 	url      string
-	asked    atomic.Int32 // requests for its discovery document and its keys
-	strayed  atomic.Int32 // all other requests
+	asked    atomic.Int32 // number of requests for its discovery document and its keys
+	strayed  atomic.Int32 // number of all other requests
 	audience string
 }
 
-// newFakeIssuer starts an issuer with an RSA and an EC key. Its tokens have w as their audience.
+// newFakeIssuer starts an issuer with an RSA key and an EC key. The server w is the audience of its tokens.
 func newFakeIssuer(t *testing.T, w *world) *fakeIssuer {
 	t.Helper()
 	f := &fakeIssuer{audience: w.AuthURL}
@@ -76,7 +75,7 @@ func (f *fakeIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func fakeKeySet() []byte {
 	r, e := fakeKeys()
 	b64 := base64.RawURLEncoding.EncodeToString
-	point, err := e.PublicKey.Bytes() // 4, X, Y
+	point, err := e.PublicKey.Bytes() // the bytes are 4, then X, then Y
 	if err != nil {
 		panic(err)
 	}
@@ -90,7 +89,7 @@ func fakeKeySet() []byte {
 	return set
 }
 
-// A signer signs the first two parts of a token.
+// A signer returns the signature for the first two parts of a token.
 type signer func(input []byte) []byte
 
 func withRSA(input []byte) []byte {
@@ -113,7 +112,7 @@ func withEC(input []byte) []byte {
 	return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
 }
 
-// jws returns a token with any header and payload.
+// jws returns a token with the given header and payload, whatever they contain.
 func jws(header, payload string, sign signer) string {
 	input := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." +
 		base64.RawURLEncoding.EncodeToString([]byte(payload))
@@ -122,7 +121,7 @@ func jws(header, payload string, sign signer) string {
 
 const rsaHeader, ecHeader = `{"alg":"RS256","kid":"rsa","typ":"JWT"}`, `{"alg":"ES256","kid":"ec","typ":"JWT"}`
 
-// claims returns the claims of a valid token with changes. A nil value removes a claim.
+// claims returns the claims of a valid token, with changes. A nil value in change removes the claim.
 func (f *fakeIssuer) claims(change map[string]any) string {
 	now := time.Now()
 	claims := map[string]any{
@@ -142,8 +141,8 @@ func (f *fakeIssuer) token(change map[string]any) string {
 	return jws(rsaHeader, f.claims(change), withRSA)
 }
 
-// workload creates an identity for the subject job of an issuer. change may edit the claim match.
-// It returns the identity's UID.
+// workload creates an identity for the subject job at an issuer, and returns the UID of the identity. change may edit
+// the claim match; it may be nil.
 func (w *world) workload(t *testing.T, issuer string, change func(*iampb.Identity_ClaimMatch)) string {
 	t.Helper()
 	match := &iampb.Identity_ClaimMatch{
@@ -163,8 +162,8 @@ func (w *world) identify(t *testing.T, i *iampb.Identity) string {
 	}).GetUid()
 }
 
-// exchangeHTTP exchanges a bearer like the documented clients: with a form, and with an answer that
-// has exactly the documented fields.
+// exchangeHTTP exchanges a bearer token as the documentation for clients describes: the request is a form, and the
+// answer must have exactly the documented fields.
 func (w *world) exchangeHTTP(t *testing.T, bearer string, form url.Values) (*oidcpb.RawToken, *status.Status) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
@@ -181,7 +180,7 @@ func (w *world) exchangeHTTP(t *testing.T, bearer string, form url.Values) (*oid
 	return got.rawToken(t), nil
 }
 
-// rawToken decodes an answer and fails the test if it has other fields.
+// rawToken decodes an answer, and fails the test if the answer has other fields than documented.
 func (r reply) rawToken(t *testing.T) *oidcpb.RawToken {
 	t.Helper()
 	var answer struct {
@@ -207,8 +206,8 @@ func strictly(t *testing.T, body string, into any) {
 	}
 }
 
-// refusal decodes an error of the token service. It has the form of every other error, with the
-// code as a field.
+// refusal decodes an error of the token service. The error has the same form as every other error, with the code as
+// an additional field.
 func (r reply) refusal(t *testing.T) *status.Status {
 	t.Helper()
 	var fields map[string]json.RawMessage
@@ -220,7 +219,7 @@ func (r reply) refusal(t *testing.T) *status.Status {
 	return st
 }
 
-// exchangeGRPC exchanges a bearer over gRPC.
+// exchangeGRPC exchanges a bearer token over gRPC.
 func (w *world) exchangeGRPC(t *testing.T, bearer string, form url.Values) (*oidcpb.RawToken, *status.Status) {
 	t.Helper()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+bearer)
@@ -234,7 +233,7 @@ func (w *world) exchangeGRPC(t *testing.T, bearer string, form url.Values) (*oid
 	return out, status.Convert(err)
 }
 
-// exchange exchanges a bearer for an API token over HTTP and fails the test if that is refused.
+// exchange exchanges a bearer token for an API token over HTTP. It fails the test if the server refuses.
 func (w *world) exchange(t *testing.T, bearer, identity string) string {
 	t.Helper()
 	got, st := w.exchangeHTTP(t, bearer, w.wish(identity))

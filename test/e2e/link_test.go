@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// A link is the network between one replica and its database: a TCP proxy that a test can
-// interrupt.
+// A link is the network connection between one replica and its database. It is a TCP proxy that a test can interrupt.
 type link struct {
-	address string // host:port
-	target  string // path of the server's socket
+	address string // host:port at which the link listens
+	target  string // path of the database server's socket
 
 	mu     sync.Mutex
 	fails  linkFailure
-	delay  time.Duration // for every packet
-	mended chan struct{} // closed when fails changes
+	delay  time.Duration // delay of every packet
+	mended chan struct{} // closed when the field fails changes
 	conns  map[net.Conn]bool
 }
 
@@ -26,11 +25,11 @@ type linkFailure int
 
 const (
 	linkWorks  linkFailure = iota
-	linkStalls             // packets do not arrive, and connections stay open
-	linkDrops              // connections are closed, including new ones
+	linkStalls             // packets do not arrive, but connections stay open
+	linkDrops              // existing and new connections are closed
 )
 
-// newLink opens a link to a PostgreSQL server, given the path of its socket.
+// newLink opens a link to the PostgreSQL server with this socket.
 func newLink(t *testing.T, socket string) *link {
 	t.Helper()
 	l := &link{target: socket, mended: make(chan struct{}), conns: map[net.Conn]bool{}}
@@ -58,7 +57,7 @@ func newLink(t *testing.T, socket string) *link {
 	return l
 }
 
-// set makes the link fail or work again. Stalled packets arrive late.
+// set makes the link fail, or work again with the given delay. Packets that were stalled are delivered late.
 func (l *link) set(fails linkFailure, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +71,7 @@ func (l *link) set(fails linkFailure, delay time.Duration) {
 	}
 }
 
-// carry connects a client with the server.
+// carry forwards packets between a client and the server.
 func (l *link) carry(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	if !l.pass(ctx) {
@@ -80,7 +79,7 @@ func (l *link) carry(ctx context.Context, near net.Conn) {
 	}
 	far, err := new(net.Dialer).DialContext(ctx, "unix", l.target)
 	if err != nil {
-		return // the client's connection is closed
+		return // the deferred call closes the client's connection
 	}
 	defer far.Close()
 	l.mu.Lock()
@@ -111,7 +110,7 @@ func (l *link) copy(ctx context.Context, from, to net.Conn) {
 	}
 }
 
-// pass waits as long as the link delays or stalls, and reports whether a packet may be forwarded.
+// pass waits while the link stalls or delays packets. It reports whether a packet may be forwarded.
 func (l *link) pass(ctx context.Context) bool {
 	for {
 		l.mu.Lock()

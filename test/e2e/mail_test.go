@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// mailing returns settings with a mail server.
+// mailing returns settings for a server that sends mail through s.
 func mailing(s *mailtest.Server) server.Config {
 	return server.Config{
 		SMTPAddress: s.Address, SMTPFrom: "Holdfast <holdfast@example.com>", SMTPTLS: mail.NoTLS,
@@ -28,7 +28,7 @@ func mailing(s *mailtest.Server) server.Config {
 	}
 }
 
-// textOf returns the text of a message.
+// textOf returns the decoded text of a message.
 func textOf(t *testing.T, m mailtest.Message) string {
 	t.Helper()
 	_, body, _ := strings.Cut(m.Data, "\r\n\r\n")
@@ -39,7 +39,7 @@ func textOf(t *testing.T, m mailtest.Message) string {
 	return string(text)
 }
 
-// makes sends a request as the owner and decodes the response.
+// makes sends a POST request as the owner and decodes the response.
 func (w *world) makes(t *testing.T, path, body string, into any) {
 	t.Helper()
 	got := w.send(t, w.Token, http.MethodPost, path, body)
@@ -51,8 +51,9 @@ func (w *world) makes(t *testing.T, path, body string, into any) {
 	}
 }
 
-// TestMail: the server sends an invite or a link only to the address that its creator names. A person gets a message
-// about a sign-in from a new device, and none about a device that they have used before. No link is in the log.
+// TestMail checks that the server sends an invite or a link only to the address that its creator names. A person must
+// get a message about a sign-in from a new device, and no message about a device that they have used before. The log
+// must not contain a link.
 func TestMail(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
@@ -99,7 +100,7 @@ func TestMail(t *testing.T) {
 		b := newBrowser(t, w)
 		b.signIn(t)
 		expect(4, strings.ToLower(w.OwnerEmail), "A new sign-in to your account", "/account")
-		b.signIn(t) // the same browser
+		b.signIn(t) // signs in again with the same browser, so no message is sent
 		newBrowser(t, w).signIn(t)
 		expect(5, strings.ToLower(w.OwnerEmail), "A new sign-in to your account", "/account")
 		secrets = secrets[:len(secrets)-2]
@@ -138,8 +139,8 @@ func roleUID(t *testing.T, w *world, name string) string {
 	return found.Roles[0].UID
 }
 
-// TestMailWaits: messages that were accepted while the mail server was down are sent when it is back, by another
-// process.
+// TestMailWaits: if messages are accepted while the mail server is down, then another process of the server sends
+// them when the mail server is back.
 func TestMailWaits(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
@@ -161,7 +162,7 @@ func TestMailWaits(t *testing.T) {
 	})
 }
 
-// TestMailDoctor: an unusable mail server is a warning.
+// TestMailDoctor checks that the command doctor reports an unusable mail server as a warning.
 func TestMailDoctor(t *testing.T) {
 	box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})
 	w := serve(t, storetest.SQLite(t), mailing(box), nil)
@@ -189,7 +190,7 @@ func TestMailDoctor(t *testing.T) {
 	}
 }
 
-// A mailBrowser keeps cookies.
+// A mailBrowser is a client for the sign-in pages that stores cookies.
 type mailBrowser struct {
 	*http.Client
 	w *world
@@ -206,7 +207,7 @@ func newBrowser(t *testing.T, w *world) mailBrowser {
 	}}, w}
 }
 
-// signIn signs the owner in. It also does so if the browser is signed in already.
+// signIn signs the owner in, even if the browser is already signed in.
 func (b mailBrowser) signIn(t *testing.T) {
 	t.Helper()
 	do := func(method, path string, form url.Values) *http.Response {
@@ -221,12 +222,13 @@ func (b mailBrowser) signIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = resp.Body.Close() // only the redirect matters
+		_ = resp.Body.Close() // only the redirect is needed
 		return resp
 	}
 	_, flow, _ := strings.Cut(do(http.MethodGet, "/oauth?client_id=x&exit=redirect&redirect="+
 		url.QueryEscape("http://127.0.0.1:7777/x?token=true&error=true"), nil).Header.Get("Location"), "flow=")
-	resp := do(http.MethodPost, "/signin/other", url.Values{"flow": {flow}}) // also if somebody is signed in
+	// Works also if somebody is already signed in.
+	resp := do(http.MethodPost, "/signin/other", url.Values{"flow": {flow}})
 	if _, again, ok := strings.Cut(resp.Header.Get("Location"), "flow="); ok {
 		flow = again
 	}

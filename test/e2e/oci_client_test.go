@@ -24,13 +24,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// ociServe starts a server whose base URL is its real address, so that clients can reach it.
+// ociServe starts a server whose base URL is its real address, so that registry clients can reach it.
 func ociServe(t *testing.T) *proc {
 	t.Helper()
 	return procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_BASE_URL=")
 }
 
-// A tool runs a client with a folder of its own for logins.
+// A tool runs a registry client. Its logins are stored in a folder of its own.
 type tool struct {
 	t    *testing.T
 	path string
@@ -55,19 +55,19 @@ func (c tool) must(args ...string) string {
 	return out
 }
 
-// crane returns the client of that name.
+// crane returns a tool that runs the client crane.
 func crane(t *testing.T) tool {
 	t.Helper()
 	return tool{t, testprogram.Path(t, "crane"), t.TempDir()}
 }
 
-// skopeo returns the client of that name.
+// skopeo returns a tool that runs the client skopeo.
 func skopeo(t *testing.T) tool {
 	t.Helper()
 	return tool{t, testprogram.Installed(t, "skopeo"), t.TempDir()}
 }
 
-// layerFile writes a layer with one file in it.
+// layerFile writes a layer with one file to dir, and returns the path of the layer.
 func layerFile(t *testing.T, dir string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -89,8 +89,8 @@ func layerFile(t *testing.T, dir string) string {
 	return path
 }
 
-// TestRegistryClients pushes, copies, lists, pulls and deletes with widely used clients, and reads the results over the
-// API.
+// TestRegistryClients pushes, copies, lists, pulls and deletes images with widely used clients, and checks the
+// results over the API.
 func TestRegistryClients(t *testing.T) {
 	p := ociServe(t)
 	token, host := p.registry().token, p.address
@@ -123,7 +123,8 @@ func TestRegistryClients(t *testing.T) {
 	}
 }
 
-// TestPullTokens logs in as an identity with static keys. Only the owner of the keys can make the token.
+// TestPullTokens checks that an identity with static keys can log in and pull with a token that is signed with its
+// key. It must not push, and tokens that are expired or signed with another key must be refused.
 func TestPullTokens(t *testing.T) {
 	p := ociServe(t)
 	if err := p.registry().push(t.Context(), "dev/app", "v1", []byte("a layer")); err != nil {

@@ -17,7 +17,7 @@ import (
 
 const replicaRounds = 10
 
-// replicas starts two servers concurrently on one database. Each has a data folder of its own.
+// replicas starts two servers concurrently on one database. Each server has a data folder of its own.
 func replicas(t *testing.T, database string, key secret.Key) (a, b *proc) {
 	t.Helper()
 	start := func() *proc {
@@ -30,8 +30,8 @@ func replicas(t *testing.T, database string, key secret.Key) (a, b *proc) {
 	return a, b
 }
 
-// TestReplicaStart starts two servers concurrently, several times. Both try to create the schema, or, if it exists, the
-// managed roles, the keys and the organization. They must agree.
+// TestReplicaStart starts two servers concurrently, several times. Both try to create the schema or, if the schema
+// exists, the managed roles, the keys and the organization. Afterwards both must have the same.
 func TestReplicaStart(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, database string){
@@ -90,7 +90,7 @@ func replicaAgree(t *testing.T, a, b *proc) {
 	}
 }
 
-// TestReplicaPages continues on one replica a list that began on another.
+// TestReplicaPages checks that a list that began on one replica can be continued on another.
 func TestReplicaPages(t *testing.T) {
 	a, b := replicas(t, storetest.Postgres(t), secret.NewKey())
 	for range 5 {
@@ -111,13 +111,14 @@ func TestReplicaPages(t *testing.T) {
 			break
 		}
 	}
-	if len(got) != 6 || !slices.IsSorted(got) || len(slices.Compact(got)) != 6 { // five groups and the organization
+	// Five groups and the organization itself.
+	if len(got) != 6 || !slices.IsSorted(got) || len(slices.Compact(got)) != 6 {
 		t.Errorf("the pages of two replicas together are %q", got)
 	}
 }
 
-// TestReplicaRevocation grants and revokes on one replica, and immediately asks another one. It also asks a replica
-// that was paused during the change.
+// TestReplicaRevocation grants and revokes on one replica, and immediately asks another replica, which must already
+// apply the change. It also asks a replica that was paused during the change.
 func TestReplicaRevocation(t *testing.T) {
 	key, database := secret.NewKey(), storetest.Postgres(t)
 	a, b := replicas(t, database, key)
@@ -164,7 +165,7 @@ func TestReplicaRevocation(t *testing.T) {
 	}
 }
 
-// pause suspends a process, or resumes it.
+// pause sends a signal that suspends or resumes the process.
 func (p *proc) pause(sig syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -194,7 +195,7 @@ func replicaInvite(t *testing.T, p *proc, issuer *token.Issuer) *replicaGuest {
 	return &replicaGuest{i.UID, b.UID, "/iam/v2beta1/groups/" + string(group.UID), raw}
 }
 
-// clear removes the guest from the group.
+// clear deletes the identity of the guest.
 func (g *replicaGuest) clear(t *testing.T, p *proc) {
 	t.Helper()
 	procMust[any](t, p.owner(), http.MethodDelete, "/iam/v2beta1/identities/"+string(g.identity), nil)

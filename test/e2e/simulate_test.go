@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// A consequence has the fields of a simulation's JSON that the tests read.
+// A consequence has the fields of a simulation's JSON response that the tests read.
 type consequence struct {
 	Gained, Lost []struct {
 		Identity   struct{ UID, Name string }
@@ -40,7 +40,8 @@ type consequence struct {
 	Reasons  []string
 }
 
-// TestSimulateAccess simulates in JSON that a workload that pulls loses one binding and gets another.
+// TestSimulateAccess simulates over JSON that a workload loses its pull role and gets another role. The answer must
+// list the lost and gained capabilities and the pulls that would fail, and nothing may change.
 func TestSimulateAccess(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -54,7 +55,7 @@ func TestSimulateAccess(t *testing.T) {
 			w.pull(t, w.mint(t, resource.UID(robot), token.Claims{Audience: []string{w.RegistryHost}}), "dev/folder/app", "1.0")
 		}
 		procUntil(t, "the pulls are recorded", func() bool {
-			// with the push
+			// Three pulls and the push.
 			return must[*ocipb.ListPullsResponse](t, w.overGRPC, w.Token, &ocipb.ListPullsRequest{}).GetTotalCount() == 4
 		})
 		before := w.snapshot(t)
@@ -94,7 +95,7 @@ func TestSimulateAccess(t *testing.T) {
 	})
 }
 
-// simulation returns the request that simulates the changes of other requests.
+// simulation returns a request that simulates the changes that the given requests would make.
 func simulation(changes ...proto.Message) *accesspb.SimulateRequest {
 	r := &accesspb.SimulateRequest{}
 	for _, m := range changes {
@@ -110,8 +111,8 @@ func simulation(changes ...proto.Message) *accesspb.SimulateRequest {
 	return r
 }
 
-// TestSimulateEveryChange simulates each kind of change as the owner and as callers who may not make it. They get the
-// error that the method itself returns.
+// TestSimulateEveryChange simulates each kind of change, as the owner and as callers who may not make the change.
+// These callers must get the error that the method itself would return.
 func TestSimulateEveryChange(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -151,7 +152,8 @@ func TestSimulateEveryChange(t *testing.T) {
 	})
 }
 
-// onlyValidated returns a request that is validated but not executed.
+// onlyValidated returns a copy of a request with validate_only set, so that the server validates it but does not
+// execute it.
 func onlyValidated(in proto.Message) proto.Message {
 	in = proto.Clone(in)
 	m := in.ProtoReflect()
@@ -159,8 +161,8 @@ func onlyValidated(in proto.Message) proto.Message {
 	return in
 }
 
-// changesOf returns a request of every kind that can be simulated. The owner may make all of them. Nothing depends on
-// the resources called spare.
+// changesOf returns one request for each kind of change that can be simulated. The owner may make all of them.
+// Nothing depends on the resources in spare.
 func changesOf(x, spare things) map[protoreflect.Name]proto.Message {
 	changes := map[protoreflect.Name]proto.Message{}
 	for _, m := range []proto.Message{
@@ -219,7 +221,7 @@ func changesOf(x, spare things) map[protoreflect.Name]proto.Message {
 
 func paths(all ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: all} }
 
-// TestSimulateBadInput simulates unknown changes, and too many changes.
+// TestSimulateBadInput checks that unknown changes and too many changes are refused.
 func TestSimulateBadInput(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -256,8 +258,8 @@ func TestSimulateBadInput(t *testing.T) {
 	})
 }
 
-// TestApiUnused asks for unused grants as a viewer of a folder, as the owner of another organization, and with a
-// narrowed token.
+// TestApiUnused asks for unused access as the owner, as the owner of another organization, with a narrowed token and
+// without a token. New resources must not be reported as unused, and the other callers must get nothing.
 func TestApiUnused(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -293,8 +295,8 @@ func TestApiUnused(t *testing.T) {
 	})
 }
 
-// ending asks for the bindings that expire soon. Only the owner gets them: not the owner of another organization, and
-// not a caller with a narrowed token.
+// ending checks the list of bindings that expire soon. Only the owner may get them: not the owner of another
+// organization, and not a caller with a narrowed token.
 func (w *world) ending(t *testing.T, folder string, bearers map[string]string) {
 	t.Helper()
 	for protocol, call := range w.protocols() {

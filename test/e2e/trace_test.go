@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A traceCollector receives spans over OTLP, by HTTP or gRPC.
+// A traceCollector receives spans with the OTLP protocol, over HTTP or gRPC.
 type traceCollector struct {
 	collector.UnimplementedTraceServiceServer
 	url string
@@ -35,7 +35,8 @@ type traceCollector struct {
 	resources []string
 }
 
-// newTraceCollector starts a collector for a protocol. It also returns the environment variables that configure it.
+// newTraceCollector starts a collector for a protocol. It also returns the environment variables with which a server
+// sends spans to it.
 func newTraceCollector(t *testing.T, protocol string) (*traceCollector, []string) {
 	t.Helper()
 	c := &traceCollector{}
@@ -61,7 +62,7 @@ func newTraceCollector(t *testing.T, protocol string) (*traceCollector, []string
 	}
 }
 
-// Export receives spans over OTLP with gRPC.
+// Export receives spans over gRPC.
 func (c *traceCollector) Export(
 	_ context.Context, r *collector.ExportTraceServiceRequest,
 ) (*collector.ExportTraceServiceResponse, error) {
@@ -78,7 +79,7 @@ func (c *traceCollector) Export(
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// ServeHTTP receives spans over OTLP with HTTP.
+// ServeHTTP receives spans over HTTP.
 func (c *traceCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := io.Reader(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
@@ -100,8 +101,8 @@ func (c *traceCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// tree returns the spans of a trace as lines without repetitions. A line has the names of the parent spans, then the
-// name of the span.
+// tree returns the spans of a trace as lines, without repetitions. A line contains the names of the parent spans and
+// then the name of the span.
 func (c *traceCollector) tree(trace string) (lines []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,10 +124,10 @@ func (c *traceCollector) tree(trace string) (lines []string) {
 	return slices.Compact(lines)
 }
 
-// traceOf returns the ID of the trace with a number.
+// traceOf returns the trace ID that the tests use for the number n.
 func traceOf(n int) string { return fmt.Sprintf("%032x", 0xabc000+n) }
 
-// traced makes a request of trace n. The client sends the flag "not sampled".
+// traced makes a request that names trace n. Its traceparent header says that the trace is not sampled.
 func traced(t *testing.T, n int, method, address, bearer, body string, headers ...string) []byte {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
@@ -150,8 +151,8 @@ func traced(t *testing.T, n int, method, address, bearer, body string, headers .
 	return text
 }
 
-// TestTraces: a server sends the spans of its requests to a collector, in the trace that the client names. The log has
-// the ID of the trace, and spans contain no secret.
+// TestTraces checks that a server sends the spans of its requests to a collector, in the trace that the client names.
+// The log must contain the trace ID, and the spans must contain no secret.
 func TestTraces(t *testing.T) {
 	t.Run("http, sqlite", func(t *testing.T) { testTraces(t, "http/protobuf", storetest.SQLite(t)) })
 	t.Run("grpc, postgres", func(t *testing.T) { testTraces(t, "grpc", storetest.Postgres(t)) })
@@ -185,7 +186,7 @@ func testTraces(t *testing.T, protocol, database string) {
 		t.Errorf("the page of an error does not name the trace:\n%s", page)
 	}
 	p.waitLog(`"trace":"` + traceOf(1) + `"`)
-	p.stop() // sends the remaining spans
+	p.stop() // a stopping server sends the remaining spans
 
 	const update = "holdfast.iam.v2beta1.GroupsService/UpdateGroup"
 	const exchange = "holdfast.oidc.SecurityTokenService/Exchange"
@@ -245,8 +246,8 @@ func (c *traceCollector) checkSecrets(t *testing.T, secrets ...string) {
 	}
 }
 
-// TestTracesAreSampled: a client cannot decide whether its request is recorded, neither with the flag nor with
-// the ID of the trace.
+// TestTracesAreSampled checks that a client cannot decide whether its request is recorded, neither with the sampling
+// flag nor with the trace ID.
 func TestTracesAreSampled(t *testing.T) {
 	c, env := newTraceCollector(t, "http/protobuf")
 	p := procStart(t, append(env, "HOLDFAST_DATA_DIR="+t.TempDir(), "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
@@ -258,7 +259,8 @@ func TestTracesAreSampled(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+p.dev.Token)
-		r.Header.Set("Traceparent", "00-00000000000000000000000000000001-00000000000000aa-01") // the lowest possible ID
+		// A ratio sampler would always choose the lowest possible ID.
+		r.Header.Set("Traceparent", "00-00000000000000000000000000000001-00000000000000aa-01")
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -273,15 +275,17 @@ func TestTracesAreSampled(t *testing.T) {
 			n++
 		}
 	}
-	if n < 50 || n > 200 { // 100 with a deviation of 9.5
+	if n < 50 || n > 200 { // the expected number is 100, with a standard deviation of 9.5
 		t.Errorf("%d of %d requests were recorded at a ratio of 0.1", n, calls)
 	}
 }
 
-// TestCollectorIsDown: requests do not wait for an unreachable collector, and the shutdown waits only briefly.
+// TestCollectorIsDown checks that requests do not wait for an unreachable collector, and that the shutdown waits for
+// it only briefly.
 func TestCollectorIsDown(t *testing.T) {
 	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // until the body is read, the server does not notice that its client is gone
+		// The HTTP server notices that its client is gone only after the body is read.
+		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}))
 	defer hangs.Close()
@@ -289,7 +293,7 @@ func TestCollectorIsDown(t *testing.T) {
 		"OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 	owner := p.owner()
 	defer owner.close()
-	for range 100 { // many times the size of the queue
+	for range 100 { // many times more spans than the queue can hold
 		procMust[any](t, owner, "GET", "/iam/v2beta1/groups", nil)
 	}
 	began := time.Now()

@@ -21,15 +21,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit"
 )
 
-// upstream creates an upstream of a group, and returns its UID.
+// upstream creates an upstream registry for a group, and returns its UID.
 func (w *world) upstream(t *testing.T, group string) string {
 	t.Helper()
 	in := &ocipb.CreateUpstreamRequest{Parent: group, Upstream: &ocipb.Upstream{Name: "docker.io"}}
 	return must[*ocipb.Upstream](t, w.overGRPC, w.Token, in).GetUid()
 }
 
-// TestMirrorOfDistribution pulls images from the registry "distribution" through a whole server, on both engines.
-// Distribution requires a token of a realm on another host.
+// TestMirrorOfDistribution pulls images from the registry "distribution" through a Holdfast server, on both engines.
+// Distribution requires a token from a token server on another host.
 func TestMirrorOfDistribution(t *testing.T) {
 	t.Parallel()
 	d := upstreamtest.Start(t)
@@ -72,10 +72,11 @@ func TestMirrorOfDistribution(t *testing.T) {
 	})
 }
 
-// note attaches an artifact to an image, and returns the digest of the artifact. The registry cannot list referrers.
+// note attaches an artifact to an image, and returns the digest of the artifact. It uses a tag, because this registry
+// cannot list referrers.
 func (c *ociClient) note(t *testing.T, repo, image string) string {
 	t.Helper()
-	const config = `{"os":"linux","architecture":"amd64"}` // pushAll has pushed it
+	const config = `{"os":"linux","architecture":"amd64"}` // pushAll has pushed this configuration
 	put := func(tag, kind, text string) string {
 		t.Helper()
 		if _, answer, err := c.expect(t.Context(), http.StatusCreated, "PUT", "/v2/"+repo+"/manifests/"+tag, []byte(text),
@@ -94,7 +95,7 @@ func (c *ociClient) note(t *testing.T, repo, image string) string {
 	return artifact
 }
 
-// pushAll pushes an image with requests that every registry understands, and returns its digest.
+// pushAll pushes an image with requests that every registry supports, and returns the digest of the image.
 func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string {
 	t.Helper()
 	config := []byte(`{"os":"linux","architecture":"amd64"}`)
@@ -119,8 +120,8 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string
 	return ociDigest([]byte(m))
 }
 
-// TestMirrorKeyless pulls through another Holdfast server. This server authenticates with a token of its own issuer, so
-// no secret is configured.
+// TestMirrorKeyless pulls through a server from another Holdfast server. The first server authenticates with a token
+// of its own issuer, so that no secret is configured.
 func TestMirrorKeyless(t *testing.T) {
 	t.Parallel()
 	address := testkit.FreeAddress(t)
@@ -153,7 +154,7 @@ func TestMirrorKeyless(t *testing.T) {
 	pull(http.StatusForbidden)
 	procMust[struct{}](t, near.owner(), http.MethodPatch, "/oci/v1/upstreams/"+up.UID+"?updateMask=identity",
 		map[string]any{"identity": identity.GetUid()})
-	pull(http.StatusForbidden) // it has no role yet
+	pull(http.StatusForbidden) // the identity has no role yet
 	far.bind(t, string(far.Organization), identity.GetUid(), string(resource.ManagedRoleUID("registry.pull")))
 	pull(http.StatusOK)
 	if err := near.registry().pull(t.Context(), "dev/mirror/dev/images/app", "v1"); err != nil {
@@ -161,8 +162,8 @@ func TestMirrorKeyless(t *testing.T) {
 	}
 }
 
-// TestMirrorFullDisk: if the disk has no room for a blob, the client gets an error or fewer bytes than the length of
-// the blob, and no partial blob is stored. When there is room, the pull succeeds.
+// TestMirrorFullDisk: if the disk has no room for a blob, then the client gets an error or fewer bytes than the
+// length of the blob, and no partial blob is stored. When there is room again, the pull succeeds.
 func TestMirrorFullDisk(t *testing.T) {
 	layer := bytes.Repeat([]byte("0123456789abcdef"), 256<<10) // 4 MiB
 	far := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -171,7 +172,8 @@ func TestMirrorFullDisk(t *testing.T) {
 	if err := origin.push(t.Context(), "dev/images/app", "v1", layer); err != nil {
 		t.Fatal(err)
 	}
-	for _, full := range []string{"blobs", "data"} { // the folder of stored blobs, and the folder of arriving ones
+	// The folder for stored blobs, and the folder for blobs that are being received.
+	for _, full := range []string{"blobs", "data"} {
 		t.Run(full, func(t *testing.T) {
 			storetest.EachURL(t, func(t *testing.T, url string) {
 				disk, other := faultDisk(t, 16<<20), t.TempDir()
@@ -184,15 +186,15 @@ func TestMirrorFullDisk(t *testing.T) {
 			})
 		})
 	}
-	t.Run("database", func(t *testing.T) { // only SQLite: operators manage the disk of PostgreSQL
+	t.Run("database", func(t *testing.T) { // only with SQLite, because operators manage the disk of PostgreSQL
 		disk, other := faultDisk(t, 8<<20), t.TempDir()
 		mirrorFullDisk(t, far, layer, disk,
 			map[string]string{"DATA_DIR": other, "BLOBS": filepath.Join(other, "b"), "DATABASE": filepath.Join(disk, "h.db")})
 	})
 }
 
-// mirrorFullDisk pulls a blob through a server with these settings while disk is full, and again after space was
-// freed.
+// mirrorFullDisk pulls a blob through a server with these settings while the disk is full, and again when there is
+// room.
 func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, settings map[string]string) {
 	t.Helper()
 	var env []string
@@ -206,10 +208,10 @@ func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, setting
 		map[string]any{"name": "far", "address": far.BaseURL, "credentials": "_token:" + far.RegistryToken})
 	path := "/v2/dev/" + group.Name + "/dev/images/app/blobs/" + ociDigest(layer)
 	filler := faultFill(t, disk)
-	// the blob is verified and sent before the database is written
+	// The server verifies and sends a blob before it writes to the database.
 	inDatabase := strings.HasPrefix(settings["DATABASE"], disk)
 	if inDatabase {
-		procUntil(t, "writes are refused", func() bool { // the WAL of the database may have room left
+		procUntil(t, "writes are refused", func() bool { // the write-ahead log of the database may still have room
 			return p.owner().code(t.Context(), http.MethodPost, faultGroups(p, http.MethodPost),
 				faultBody(http.MethodPost)) != http.StatusOK
 		})
@@ -225,7 +227,8 @@ func mirrorFullDisk(t *testing.T, far *world, layer []byte, disk string, setting
 		!bytes.Equal(text, layer) {
 		t.Errorf("a pull with room on the disk returned %d bytes: %v", len(text), err)
 	}
-	if !inDatabase { // otherwise the database may not know a stored blob, which garbage collection removes
+	// If the database was full, it may lack the entry for a stored blob, which the garbage collector removes later.
+	if !inDatabase {
 		procUntil(t, "one file is stored", func() bool { return ociFiles(t, settings["BLOBS"], func(string) {}) == 1 })
 	}
 	p.stop()

@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A sight is one entry that a watcher received.
+// A sight is one message that a watcher received, with its position and its audit entry.
 type sight struct {
 	Position string
 	Entry    struct {
@@ -35,7 +35,7 @@ type sight struct {
 	}
 }
 
-// A watch is a running call of WatchEntries.
+// A watch is a running call of the method WatchEntries.
 type watch struct {
 	t      *testing.T
 	told   chan sight
@@ -43,7 +43,7 @@ type watch struct {
 	stop   context.CancelFunc
 }
 
-// watchers are the ways to watch.
+// watchers returns, by protocol, a function that starts a watch.
 func (w *world) watchers() map[string]func(*testing.T, string, *auditpb.WatchEntriesRequest) *watch {
 	return map[string]func(*testing.T, string, *auditpb.WatchEntriesRequest) *watch{
 		"grpc": w.watchOverGRPC, "http": w.watchOverHTTP,
@@ -78,7 +78,7 @@ func (w *world) watchOverGRPC(t *testing.T, bearer string, in *auditpb.WatchEntr
 	return out
 }
 
-// watchOverHTTP reads server-sent events. It sends the position like a browser that reconnects.
+// watchOverHTTP starts a watch that reads server-sent events. It sends the position as a reconnecting browser does.
 func (w *world) watchOverHTTP(t *testing.T, bearer string, in *auditpb.WatchEntriesRequest) *watch {
 	out, ctx := newWatch(t)
 	q := url.Values{
@@ -141,7 +141,7 @@ func (w *world) readEvents(r *http.Request, out *watch) *status.Status {
 	return status.New(codes.OK, "")
 }
 
-// firstEvent returns the data of the first event in the response to a request.
+// firstEvent sends a request and returns the data of the first event in the response.
 func (w *world) firstEvent(t *testing.T, bearer, target string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+target, nil)
@@ -163,7 +163,7 @@ func (w *world) firstEvent(t *testing.T, bearer, target string) reply {
 	return reply{}
 }
 
-// next returns the next entry.
+// next waits for the next entry and returns it.
 func (w *watch) next() sight {
 	w.t.Helper()
 	select {
@@ -177,7 +177,7 @@ func (w *watch) next() sight {
 	return sight{}
 }
 
-// begun returns the position at which a watch has started.
+// begun waits for the first message of a watch, and returns the position at which the watch has started.
 func (w *watch) begun() string {
 	w.t.Helper()
 	s := w.next()
@@ -187,7 +187,8 @@ func (w *watch) begun() string {
 	return s.Position
 }
 
-// until returns the names of the groups in the received entries, up to a given name, and the last entry.
+// until waits for the entry about the group with this name. It returns the names of the groups in all entries up to
+// then, and the last entry.
 func (w *watch) until(name string) (names []string, last sight) {
 	w.t.Helper()
 	for !slices.Contains(names, name) {
@@ -198,7 +199,7 @@ func (w *watch) until(name string) (names []string, last sight) {
 	return names, last
 }
 
-// ends returns how a watch ends.
+// ends waits until a watch has ended and returns its status.
 func (w *watch) ends() *status.Status {
 	w.t.Helper()
 	for {
@@ -212,8 +213,8 @@ func (w *watch) ends() *status.Status {
 	}
 }
 
-// TestWatch: a watcher receives the entries that it could list, as they happen. A watcher that continues from its last
-// position misses none.
+// TestWatch checks that a watcher receives the entries that it could also list, as soon as they are written. If it
+// continues from its last position, it must not miss an entry.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -261,7 +262,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestWatchEnds: a watch ends when its grant is revoked, when its token expires, and when the server stops.
+// TestWatchEnds checks that a watch ends when the grant is revoked, when the token expires, and when the server
+// stops.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -305,8 +307,8 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// TestWatchAll: a watcher receives every entry exactly once and in order, also with many concurrent writers and with
-// many interruptions of the watch.
+// TestWatchAll checks that a watcher receives every entry exactly once and in order, even if there are many
+// concurrent writers and the watch is interrupted many times.
 func TestWatchAll(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -352,7 +354,7 @@ func TestWatchAll(t *testing.T) {
 	})
 }
 
-// TestWatchRefused: an invalid request is refused before any entry is sent.
+// TestWatchRefused checks that an invalid request is refused before any entry is sent.
 func TestWatchRefused(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -386,7 +388,7 @@ func TestWatchRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+w.Token)
-	for range 2 { // on one connection, which a handler that does not return would block
+	for range 2 { // both requests use one connection, which a handler that does not return would block
 		resp, err := w.client.Do(r)
 		if err != nil {
 			t.Fatal(err)

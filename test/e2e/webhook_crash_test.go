@@ -17,15 +17,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// The environment variables that make this program a receiver, and set the number of deliveries until it dies.
+// The environment variables that turn the test binary into a receiver, and the number of deliveries after which the
+// receiver dies.
 const (
 	mortalAddress = "HOLDFAST_E2E_RECEIVER"
 	mortalLog     = "HOLDFAST_E2E_RECEIVER_LOG"
 	mortalLife    = 40
 )
 
-// mortalMain is a receiver in a process of its own. It writes the deliveries to a file. It kills itself after it has
-// written the last one and before it responds.
+// mortalMain runs a receiver in a process of its own. The receiver writes each delivery to a file. After it has
+// written the last one, it kills itself before it responds.
 func mortalMain(address, path string) {
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, "receiver:", err)
@@ -41,7 +42,7 @@ func mortalMain(address, path string) {
 	if err != nil {
 		fail(err)
 	}
-	// The server has no timeouts, because it runs for seconds.
+	// The HTTP server needs no timeouts, because it runs only for seconds.
 	fail(http.Serve(l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -56,7 +57,7 @@ func mortalMain(address, path string) {
 	})))
 }
 
-// A mortal is a receiver that dies and starts again at the same address.
+// A mortal is a receiver that dies repeatedly. It starts again at the same address.
 type mortal struct {
 	address, log string
 	lives        int
@@ -83,7 +84,7 @@ func newMortal(t *testing.T) *mortal {
 			cmd := exec.CommandContext(ctx, os.Args[0])
 			cmd.Env = append(os.Environ(), mortalAddress+"="+m.address, mortalLog+"="+m.log)
 			cmd.Stderr = os.Stderr
-			_ = cmd.Run() // it always ends with an error
+			_ = cmd.Run() // the process always ends with an error, because it kills itself
 		}
 	}()
 	t.Cleanup(m.end)
@@ -95,7 +96,7 @@ func (m *mortal) end() {
 	<-m.ended
 }
 
-// taken returns the types, subjects and IDs of the received events, in order.
+// taken returns the type, the subject and the ID of each received event, in order.
 func (m *mortal) taken(t *testing.T) (taken [][3]string) {
 	t.Helper()
 	text, err := os.ReadFile(m.log)
@@ -109,8 +110,8 @@ func (m *mortal) taken(t *testing.T) (taken [][3]string) {
 	return taken
 }
 
-// wantTold checks that the events of each subject say that it was created and then changed, in this order, and that
-// repeated events have the same ID.
+// wantTold checks that the events about each subject say that it was created and then changed, in this order.
+// Repeated events must have the same ID.
 func (m *mortal) wantTold(t *testing.T, subjects []string) {
 	t.Helper()
 	const made, changed = "dev.holdfast.api.iam.group.created.v1", "dev.holdfast.api.iam.group.updated.v1"
@@ -140,8 +141,8 @@ func (m *mortal) wantTold(t *testing.T, subjects []string) {
 	t.Logf("%d deliveries, %d of them repeated, %d deaths", len(deliveries), again, m.lives)
 }
 
-// TestWebhooksAndCrashes kills the server and the receiver with SIGKILL while events are delivered. No event is lost,
-// repeated events have the same ID, and the events of a subject arrive in order.
+// TestWebhooksAndCrashes kills the server and the receiver with SIGKILL while events are delivered. No event may be
+// lost, repeated events must have the same ID, and the events about a subject must arrive in order.
 func TestWebhooksAndCrashes(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -161,7 +162,9 @@ func TestWebhooksAndCrashes(t *testing.T) {
 				procMust[struct{}](t, api, "PATCH", "/iam/v2beta1/groups/"+g.UID, map[string]string{"description": "d"})
 				groups = append(groups, g.UID)
 			}
-			if round == 0 { // the receiver has died, and is back: some wait for it, and the server has noted how far it has come
+			// Kill the server after the receiver has died and come back, so that some deliveries wait and others are
+			// recorded as done.
+			if round == 0 {
 				procUntil(t, "it takes deliveries again", func() bool { return len(m.taken(t)) > mortalLife })
 				p.kill()
 				continue
@@ -177,7 +180,7 @@ func TestWebhooksAndCrashes(t *testing.T) {
 	})
 }
 
-// has reports whether two events of each subject have arrived.
+// has reports whether two events about each subject have arrived.
 func (m *mortal) has(t *testing.T, subjects []string) bool {
 	seen := map[string]map[string]bool{}
 	for _, v := range m.taken(t) {

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// v1Walk calls every kind of method of version 1. Each call comes after the calls that create its resources. Lists have
-// filters that find one resource, because lists are sorted by UID, and UIDs are random.
+// v1Walk calls every kind of method in version 1. Each call comes after the calls that create its resources. Lists
+// have a filter that finds a single resource, because lists are sorted by UID, and UIDs are random.
 var v1Walk = []visit{
 	{"ping", "GET", "/ping/v1/ping", ``},
 	{"group", "POST", "/iam/v1/groups/{org}", `{"name":"team","description":"d"}`},
@@ -127,7 +127,7 @@ var v1Walk = []visit{
 	{"delete", "DELETE", "/registry/v1/repos/{repo}", ``},
 }
 
-// v2beta1Walk calls the methods of version 2 that are not in the documents.
+// v2beta1Walk calls the methods of version 2 for which the documentation has no example.
 var v2beta1Walk = []visit{
 	{"ping", "GET", "/ping/v2beta1/ping", ``},
 	{"group", "POST", "/iam/v2beta1/groups/{org}", `{"name":"team"}`},
@@ -186,7 +186,7 @@ var v2beta1Walk = []visit{
 	{"advisories", "GET", "/vulnerabilities/v2beta1/advisories?advisory_ids=A-1", ``},
 }
 
-// TestApiWire makes the calls of both walks on every engine, and compares the responses with golden files.
+// TestApiWire makes the calls in both walks on every engine, and compares the responses with golden files.
 func TestApiWire(t *testing.T) {
 	t.Parallel()
 	for file, visits := range map[string][]visit{"v1.txt": v1Walk, "v2beta1.txt": v2beta1Walk} {
@@ -204,7 +204,7 @@ func TestApiWire(t *testing.T) {
 	}
 }
 
-// shared are the packages with messages of the public API.
+// shared are the packages whose messages belong to the public API.
 var shared = []protoreflect.FullName{
 	"holdfast.auth", "holdfast.capabilities", "holdfast.common", "holdfast.events.v1", "holdfast.events.v2beta1",
 	"holdfast.iam.v1", "holdfast.iam.v2beta1",
@@ -213,8 +213,8 @@ var shared = []protoreflect.FullName{
 	"holdfast.vulnerabilities.v1", "holdfast.vulnerabilities.v2beta1",
 }
 
-// TestWireDescriptors lists the names, numbers and types that clients were built with, and compares them with golden
-// files. None of them may ever change.
+// TestWireDescriptors lists the names, numbers and types that existing clients depend on, and compares them with
+// golden files. None of them may ever change.
 func TestWireDescriptors(t *testing.T) {
 	t.Parallel()
 	var files []protoreflect.FileDescriptor
@@ -281,7 +281,7 @@ func writeEnums(b *strings.Builder, enums protoreflect.EnumDescriptors) {
 	}
 }
 
-// typeOf returns the type of a field as in a .proto file.
+// typeOf returns the type of a field, written as in a .proto file.
 func typeOf(f protoreflect.FieldDescriptor) string {
 	one := func(f protoreflect.FieldDescriptor) string {
 		switch {

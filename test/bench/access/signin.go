@@ -16,26 +16,26 @@ import (
 
 const (
 	startsAtOnce = 1000
-	guessers     = 64 // concurrent visitors who guess passwords, each with a different address
+	guessers     = 64 // number of concurrent visitors who guess passwords, each with a different address
 	floodRounds  = 5
 	floodTime    = 2 * time.Second
 )
 
-// SignIns measures very many people who start to sign in concurrently, and how much password guessing slows down other
-// requests.
+// SignIns measures very many people who start to sign in at the same time, and how much password guessing slows down
+// other requests.
 func SignIns(ctx context.Context, m *rig.Measurement) {
 	s := m.Serve(ctx, rig.EmptyDatabase(ctx, m.Engine, "signin"))
 	manyStarts(ctx, m, s)
 	measureFlood(ctx, m, s)
 }
 
-// A visitor is a client of the sign-in pages.
+// A visitor is a client for the sign-in pages.
 type visitor struct {
 	*rig.Client
 	flow string
 }
 
-// newVisitor returns a visitor with its own loopback address, because requests are limited by address.
+// newVisitor returns a visitor with a loopback address of its own, because requests are limited per address.
 func newVisitor(s *rig.Service, i int) *visitor {
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i/250), byte(i%250+1))}}
 	c := rig.NewClient(s.Address, "")
@@ -46,9 +46,9 @@ func newVisitor(s *rig.Service, i int) *visitor {
 	return &visitor{Client: c}
 }
 
-// start starts to sign in, up to the page with the form.
+// start starts a sign-in and loads the page with the form.
 func (v *visitor) start(ctx context.Context) error {
-	v.HTTP.Jar, _ = cookiejar.New(nil) // never fails
+	v.HTTP.Jar, _ = cookiejar.New(nil) // New never fails
 	q := url.Values{"client_id": {"bench"}, "exit": {"redirect"},
 		"redirect": {"http://127.0.0.1:1/?token=true&error=true"}}
 	header, _, err := v.Do(ctx, http.StatusSeeOther, http.MethodGet, "/oauth?"+q.Encode(), nil)
@@ -64,7 +64,7 @@ func (v *visitor) start(ctx context.Context) error {
 	return err
 }
 
-// guess signs in with a wrong password.
+// guess tries to sign in with a wrong password.
 func (v *visitor) guess(ctx context.Context, email string) error {
 	if err := v.start(ctx); err != nil {
 		return err
@@ -94,10 +94,10 @@ func manyStarts(ctx context.Context, m *rig.Measurement, s *rig.Service) {
 	m.Below("sign-in: all of them on the page after", time.Since(begin).Seconds(), 0, rig.Seconds)
 }
 
-// measureFlood compares the duration of a call while passwords are guessed with its duration when the server is idle.
-// The two alternate.
+// measureFlood compares the duration of a call while visitors guess passwords with its duration while the server is
+// idle. The two measurements alternate.
 func measureFlood(ctx context.Context, m *rig.Measurement, s *rig.Service) {
-	calls := func() (times []time.Duration) { // one after the other
+	calls := func() (times []time.Duration) { // makes calls one after the other
 		for begin := time.Now(); time.Since(begin) < floodTime; {
 			times = append(times, rig.Timed(ctx, 0, s.Getter("/iam/v2beta1/groups/"+string(s.Org))))
 		}
@@ -127,7 +127,7 @@ func measureFlood(ctx context.Context, m *rig.Measurement, s *rig.Service) {
 }
 
 // guess starts visitors that try passwords until stop is called. Every guess is for another account, because guesses
-// are limited by account.
+// are limited per account.
 func guess(ctx context.Context, s *rig.Service, round int, guesses *atomic.Int64) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

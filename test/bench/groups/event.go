@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	eventRate   = 1000 // changes a second
+	eventRate   = 1000 // number of changes per second
 	eventRounds = 15
 	eventLimit  = 2 * time.Minute
 )
 
-// Events compares the latency of changes at a fixed rate on two servers: one has a subscription in each of its folders,
-// the other has none. Every second sink never responds. The living sinks must get every event.
+// Events compares the latency of changes at a fixed rate on two servers. One has a subscription in each of its
+// folders, the other has none. Every second sink never responds. The other sinks must get every event.
 func Events(ctx context.Context, m *rig.Measurement) {
 	living, hang := newSink(), make(chan struct{})
 	dead := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
-	m.AtEnd(func() error { // after the servers have stopped
+	m.AtEnd(func() error { // runs after the servers have stopped
 		close(hang)
 		dead.Close()
 		living.server.Close()
@@ -44,7 +44,7 @@ func Events(ctx context.Context, m *rig.Measurement) {
 	}
 	var rounds [2][]eventRound
 	for i := range eventRounds {
-		for _, n := range [...]int{i % 2, 1 - i%2} { // the first instance alternates
+		for _, n := range [...]int{i % 2, 1 - i%2} { // the instance that comes first alternates
 			t := instances[n].round(ctx, func() { living.await(ctx, instances[0].expected()) })
 			rounds[n] = append(rounds[n], t)
 		}
@@ -60,18 +60,18 @@ func Events(ctx context.Context, m *rig.Measurement) {
 	m.Below("events: last one after the last change", late.Seconds(), 0, rig.Seconds)
 }
 
-// An eventRound is the figures of the changes of one second on one server.
+// An eventRound contains the measurements for the changes during one second on one server.
 type eventRound [4]time.Duration
 
 const (
-	half      = iota // the median of the times of changes
-	tenth            // the 0.9-quantile of the times of changes
-	took             // the time for all changes of the round
-	processor        // processor time of this process, per change, until the events are delivered
+	half      = iota // median of the durations of changes
+	tenth            // 90th percentile of the durations of changes
+	took             // duration of the whole round
+	processor        // processor time of this process per change, until the events are delivered
 )
 
-// round makes the changes of one second and calls wait, which returns when their events are delivered. Otherwise the
-// deliveries would slow down the other server.
+// round makes the changes of one second and calls wait, which returns when their events are delivered. If round did
+// not wait, the deliveries would slow down the other server.
 func (v *instance) round(ctx context.Context, wait func()) eventRound {
 	begin, used := time.Now(), rig.ProcessorTime()
 	each := v.change(ctx)
@@ -80,7 +80,7 @@ func (v *instance) round(ctx context.Context, wait func()) eventRound {
 	return eventRound{rig.Median(each), rig.Quantile(each, 0.9), total, (rig.ProcessorTime() - used) / eventRate}
 }
 
-// compared returns the medians of a figure, and the median of the rounds' ratios.
+// compared returns the medians of one measurement for both servers, and the median of the rounds' ratios.
 func compared(rounds [2][]eventRound, figure int) rig.Pair {
 	var as, bs []time.Duration
 	var ratios []float64
@@ -91,11 +91,11 @@ func compared(rounds [2][]eventRound, figure int) rig.Pair {
 	return rig.Pair{A: rig.Median(as), B: rig.Median(bs), Ratio: rig.Median(ratios)}
 }
 
-// An instance is a server with folders.
+// An instance is a server with an organization that has folders.
 type instance struct {
 	*rig.Client
 	folders []resource.UID
-	made    sync.Map // group → its folder
+	made    sync.Map // maps a created group to the index of its folder
 }
 
 // newInstance starts a server on an empty database, and creates its folders.
@@ -104,8 +104,8 @@ func newInstance(ctx context.Context, m *rig.Measurement, name string) *instance
 	return &instance{Client: s.Client, folders: s.CreateFolders(ctx, s.Org)}
 }
 
-// change makes the changes of one second at eventRate. It returns the duration of each change, from the moment at which
-// it was due.
+// change makes the changes of one second, at eventRate. It returns the duration of each change, measured from the
+// moment at which the change was due.
 func (v *instance) change(ctx context.Context) []time.Duration {
 	took := make([]time.Duration, eventRate)
 	start := time.Now()
@@ -126,7 +126,7 @@ func (v *instance) change(ctx context.Context) []time.Duration {
 	return took
 }
 
-// expected returns the groups whose events the living sinks must get.
+// expected returns the UIDs of the groups whose events the responding sinks must get.
 func (v *instance) expected() (uids []string) {
 	for uid, folder := range v.made.Range {
 		if folder.(int)%2 == 0 {
@@ -136,7 +136,7 @@ func (v *instance) expected() (uids []string) {
 	return uids
 }
 
-// A sink remembers the subjects of its events.
+// A sink stores the subjects of the events that it receives.
 type sink struct {
 	server   *httptest.Server
 	received sync.Map

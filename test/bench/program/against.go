@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// notSlower is the share of the earlier version's rate that this version must reach, with a margin for noise.
+	// notSlower is the ratio to the earlier version's rate that this version must reach. It leaves a margin for
+	// noise.
 	notSlower = 0.95
 
-	// There are many short rounds, so that other work of the machine affects both versions. With the rounds of Race,
-	// comparing a version with itself gave 0.77 to 1.04 on a busy machine.
+	// There are many short rounds, so that other programs on the machine affect both versions alike. With the rounds
+	// of Race, comparing a version with itself gave ratios from 0.77 to 1.04 on a busy machine.
 	againstRounds = 200
 	againstTurn   = 50 * time.Millisecond
 )
 
-// Against compares this version with the earlier one that the flag -against names. Each version runs in a process and
-// on a database of its own. Both databases have the same content. Each version is idle while the other is measured.
+// Against compares this version with the earlier version that the flag -against names. Each version has a process and
+// a database of its own. Both databases have the same content. Each version is idle while the other is measured.
 func Against(ctx context.Context, m *rig.Measurement) {
 	if m.Against == "" {
 		m.Note("Not compared with an earlier version: -against PATH names its holdfastd.")
@@ -46,7 +47,7 @@ func Against(ctx context.Context, m *rig.Measurement) {
 		rig.Alternate(ctx, releases[0].refreshToken, releases[1].refreshToken), 0)
 }
 
-// A task is a request that clients send to both releases.
+// A task is a kind of request that clients send to both releases.
 type task struct {
 	what      string
 	operation func(*release) rig.Operation
@@ -71,9 +72,9 @@ var (
 	}}
 )
 
-// compareReleases reports the rates of both releases, and the processor time of their servers per request, which
-// depends less on other work of the machine. least is the target for the ratio of the rates, and most is the target
-// for the ratio of the processor times; 0 means none.
+// compareReleases reports the rates of both releases, and the processor time of their servers per request. The
+// processor time depends less on other programs on the machine. least is the target for the ratio of the rates, and
+// most is the target for the ratio of the processor times; 0 means no target.
 func compareReleases(
 	ctx context.Context, m *rig.Measurement, what string, t task, releases [2]*release, least, most float64,
 ) {
@@ -98,7 +99,7 @@ func compareReleases(
 	m.Slower(what+", processor time of the server", rig.NewPair(used[0], used[1]), most)
 }
 
-// exchanger returns an operation that exchanges tokens.
+// exchanger returns an operation that exchanges one of the credentials for a token.
 func (v *release) exchanger(credentials []rig.Credential) rig.Operation {
 	next := rig.Distribute(credentials)
 	return func(ctx context.Context, client int) error {
@@ -107,11 +108,11 @@ func (v *release) exchanger(credentials []rig.Credential) rig.Operation {
 	}
 }
 
-// strange is a group below which nobody has a grant.
+// strange is the UID of a group on which nobody has a grant.
 var strange = string(resource.NewRoot().NewChild())
 
-// getDenied returns an operation that asks for a group that the caller may not see. The server checks the token and the
-// grants, refuses the request, and reads nothing.
+// getDenied returns an operation that reads a group that the caller may not see. The server checks the token and the
+// grants, refuses the request, and reads nothing from the database.
 func (v *release) getDenied() rig.Operation {
 	next := rig.Distribute(v.readers)
 	return func(ctx context.Context, client int) error {
@@ -134,12 +135,13 @@ func (v *release) getDeniedGRPC() rig.Operation {
 	}
 }
 
-// pull returns an operation that reads a part of the image with a token for the registry.
+// pull returns an operation that reads a part of the image with the registry token.
 func (v *release) pull(what string, headers ...string) rig.Operation {
 	return v.Getter("/v2/"+v.Prefix+pulledRepo+"/"+what, headers...)
 }
 
-// refreshToken refreshes the session of dev mode. A refresh token can be used only once, so there is one client.
+// refreshToken refreshes the session that dev mode created. A refresh token can be used only once, so only one client
+// may call it.
 func (v *release) refreshToken(ctx context.Context, _ int) error {
 	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.Address}}.Encode()
 	var got struct{ RefreshToken struct{ Token string } }

@@ -26,13 +26,14 @@ import (
 
 const (
 	consoleTurns  = 12
-	consoleTarget = 0.150 // seconds from the click to the content, beyond what an empty page takes
+	consoleTarget = 0.150 // seconds from the click to the content, in addition to the time for an empty page
 	navigations   = 1000
 )
 
-// Console measures in Chromium how long views take from a click to their content, compared with a page of the same
-// server that loads no data. It also measures the memory that a thousand views leave behind. The database has as many
-// groups as the run has rows, a tenth as many repos and identities, and 1.3 times as many advisories.
+// Console measures in Chromium how long pages of the console take from a click to their content. It compares them
+// with a page of the same server that loads no data. It also measures by how much a thousand page views increase the
+// memory of the browser. The database has as many groups as the run has rows, a tenth as many repos and identities,
+// and 1.3 times as many advisories.
 func Console(ctx context.Context, m *rig.Measurement) {
 	d := consoleData(ctx, m)
 	p := m.StartHoldfastd(ctx, "", d.URL, "HOLDFAST_ENCRYPTION_KEY="+rig.EncryptionKey)
@@ -70,7 +71,7 @@ func Console(ctx context.Context, m *rig.Measurement) {
 	m.Below("console: bytes more after a thousand views", w.growth(inFolder("/groups/%s")), 3e6, rig.Megabytes)
 }
 
-// consoleData returns a database with content for every view.
+// consoleData returns a database with content for every page of the console.
 func consoleData(ctx context.Context, m *rig.Measurement) rig.Dataset {
 	n := m.Bench.Rows
 	name := fmt.Sprintf("console_%d", n)
@@ -89,7 +90,7 @@ func consoleData(ctx context.Context, m *rig.Measurement) rig.Dataset {
 	return d
 }
 
-// repoTable returns n repos, distributed over the folders.
+// repoTable returns the rows for n repos, distributed over the folders.
 func repoTable(t rig.Tree, n int) rig.Table {
 	columns := append(rig.KeyColumns[:6:6], "name", "description", "detail", "readme", "create_ms", "update_ms")
 	return rig.Table{Name: "repos", Columns: columns, Rows: func(yield func([]any) bool) {
@@ -125,7 +126,7 @@ func importInto(ctx context.Context, m *rig.Measurement, d rig.Dataset, n int) {
 	m.Logf("imported %d advisories in %.0f s", n, time.Since(begin).Seconds())
 }
 
-// A window is a window of Chromium that is signed in to the console.
+// A window is a Chromium window that is signed in to the console.
 type window struct {
 	ctx context.Context
 }
@@ -144,8 +145,8 @@ func openWindow(ctx context.Context, m *rig.Measurement, p *rig.Process) *window
 	return &window{ctx}
 }
 
-// follow is a script that clicks a link to a view, like a link of the navigation. It returns the time in milliseconds
-// until the content of the view is shown.
+// follow is a script that clicks a link to a page of the console, like a link in the navigation. It returns the time
+// in milliseconds until the content of the page is shown.
 const follow = `(path, shows) => new Promise((done, failed) => {
 	const link = document.createElement("a");
 	link.href = "/console" + path;
@@ -166,7 +167,7 @@ const follow = `(path, shows) => new Promise((done, failed) => {
 	requestAnimationFrame(look);
 })`
 
-// visit opens a view and returns the time until its content was shown.
+// visit opens a page of the console and returns the time until its content was shown.
 func (w *window) visit(path, shows string) time.Duration {
 	var took float64
 	rig.Check(chromedp.Run(w.ctx, chromedp.Evaluate(fmt.Sprintf("(%s)(%q, %q)", follow, path, shows), &took,
@@ -174,8 +175,9 @@ func (w *window) visit(path, shows string) time.Duration {
 	return time.Duration(took * float64(time.Millisecond))
 }
 
-// median visits a view with another path each time, because the console caches recent responses. The first visit loads
-// the script of the view and is not counted. An empty page is opened before each visit.
+// median visits a page several times and returns the median of the times. Each visit has another path, because the
+// console caches recent responses. The first visit loads the page's script and is not counted. An empty page is
+// opened before each visit.
 func (w *window) median(path func(int) string, shows string) time.Duration {
 	var times []time.Duration
 	for i := range consoleTurns + 1 {
@@ -189,11 +191,11 @@ func (w *window) median(path func(int) string, shows string) time.Duration {
 	return times[len(times)/2]
 }
 
-// growth returns the number of bytes by which the memory of the page grows from the first hundred views to the last.
+// growth returns by how many bytes the memory of the page grows between the first hundred page views and the last.
 func (w *window) growth(path func(int) string) float64 {
 	var before, after float64
 	used := func(into *float64) {
-		time.Sleep(time.Minute) // responses are cached that long
+		time.Sleep(time.Minute) // responses are cached for a minute
 		rig.Check(chromedp.Run(w.ctx, chromedp.Evaluate(`gc(), gc(), performance.memory.usedJSHeapSize`, into)))
 	}
 	for i := range 100 {

@@ -31,13 +31,14 @@ const (
 	crowdLayer  = 50 << 20
 )
 
-// Registry compares the registry with the registry "distribution", with the same content and the same client. Each runs
-// in a process of its own and syncs to disk.
+// Registry compares our registry with the registry "distribution", with the same content and the same client. Each
+// server runs in a process of its own and syncs its writes to disk.
 func Registry(ctx context.Context, m *rig.Measurement) {
 	ours := m.StartHoldfastd(ctx, "", rig.EmptyDatabase(ctx, m.Engine, "registry"),
-		fmt.Sprintf("HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=%d", 2*crowd)) // all clients have one address here
+		// All clients have the same address in this measurement.
+		fmt.Sprintf("HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=%d", 2*crowd))
 	theirs := m.StartDistribution(ctx)
-	hugePush(ctx, m, ours, theirs) // first, because it measures the memory of servers that have done nothing before
+	hugePush(ctx, m, ours, theirs) // comes first, because it measures the memory of servers without earlier requests
 	compareLayers(ctx, m, ours, theirs, mediumLayer)
 	compareLayers(ctx, m, ours, theirs, layerSize)
 	compareManifests(ctx, m, ours, theirs)
@@ -48,10 +49,10 @@ func Registry(ctx context.Context, m *rig.Measurement) {
 	memoryAfterPushes(ctx, m)
 }
 
-// compareLayers pushes and pulls big layers to both servers alternately. Every layer is new.
+// compareLayers pushes big layers to both servers and pulls them, alternately. Every layer is new.
 func compareLayers(ctx context.Context, m *rig.Measurement, ours, theirs *rig.Process, size int) {
 	content := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // Read never fails
 	var push, pull, chunked [2][]time.Duration
 	for i := range layerTurns + 1 {
 		binary.BigEndian.PutUint64(content, uint64(i))
@@ -78,17 +79,18 @@ func compareLayers(ctx context.Context, m *rig.Measurement, ours, theirs *rig.Pr
 	}
 }
 
-// crowdedPulls lets a thousand clients pull one big layer concurrently. No client may wait much longer than the others.
+// crowdedPulls lets a thousand clients pull one big layer concurrently, and checks that no client waits much longer
+// than the others.
 func crowdedPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	layer := make([]byte, crowdLayer)
-	_, _ = rand.NewChaCha8([32]byte{4}).Read(layer) // never fails
+	_, _ = rand.NewChaCha8([32]byte{4}).Read(layer) // Read never fails
 	digest := rig.DigestOf(layer)
 	rig.Check(ours.PushBlob(ctx, "big-crowd", bytes.NewReader(layer), func() string { return digest }))
 	ours.ResetPeak()
 	took := make([]time.Duration, crowd)
 	err := rig.Concurrently(crowd, func(i int) error {
 		begin := time.Now()
-		_, err := ours.Get(ctx, "/v2/dev/big-crowd/blobs/"+digest) // returns an error if the response is cut short
+		_, err := ours.Get(ctx, "/v2/dev/big-crowd/blobs/"+digest) // Get fails if the response is cut short
 		took[i] = time.Since(begin)
 		return err
 	})
@@ -98,8 +100,8 @@ func crowdedPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	m.Below("registry: memory of the server in 1,000 pulls at once", ours.Memory("VmHWM"), 300e6, rig.Megabytes)
 }
 
-// memoryAfterPushes compares the memory of servers after many pushes of small images. The servers have done nothing
-// else. Most of the memory is the part of the program that has been read from the disk.
+// memoryAfterPushes compares the memory of both servers after many pushes of small images. The servers have handled
+// no other requests. Most of the memory is the part of the program file that has been read from the disk.
 func memoryAfterPushes(ctx context.Context, m *rig.Measurement) {
 	ours, theirs := m.StartHoldfastd(ctx, "", rig.EmptyDatabase(ctx, m.Engine, "pushes")), m.StartDistribution(ctx)
 	var held [2]float64
@@ -115,7 +117,7 @@ func memoryAfterPushes(ctx context.Context, m *rig.Measurement) {
 	m.Below("registry: memory that distribution holds then", held[1], 0, rig.Megabytes)
 }
 
-// compareManifests reads and writes manifests by tag.
+// compareManifests compares how fast both servers read and write manifests by tag.
 func compareManifests(ctx context.Context, m *rig.Measurement, ours, theirs *rig.Process) {
 	var get, head, list, put, push [2]rig.Operation
 	for side, d := range []*rig.Process{ours, theirs} {
@@ -146,7 +148,7 @@ func compareManifests(ctx context.Context, m *rig.Measurement, ours, theirs *rig
 	m.Faster("registry: push an image of 5 small layers", rig.Race(ctx, push[0], push[1]), 2.5)
 }
 
-// pushSmall pushes an image of five small layers that are new to the server.
+// pushSmall pushes an image with five small layers that the server does not have yet.
 func pushSmall(ctx context.Context, d *rig.Process, n int64) error {
 	var parts []string
 	for i := range 5 {
@@ -161,7 +163,7 @@ func pushSmall(ctx context.Context, d *rig.Process, n int64) error {
 	return d.PutManifest(ctx, "small", fmt.Sprintf("t%d", n), body)
 }
 
-// tagLists compares pages of a repo with many tags with pages of a repo with few tags.
+// tagLists compares the tag list of a repo with many tags with the tag list of a repo with few tags.
 func tagLists(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	for repo, n := range map[string]int{"many": manyTags, "few": fewTags} {
 		manifest := rig.SmallImages(ctx, ours, repo)()
@@ -190,17 +192,17 @@ func tagLists(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	}
 }
 
-// concurrentPulls lets many clients pull one image concurrently.
+// concurrentPulls lets many clients pull one image concurrently. It counts failed pulls and measures the memory.
 func concurrentPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process) {
 	layer := make([]byte, pulledLayer)
-	_, _ = rand.NewChaCha8([32]byte{2}).Read(layer) // never fails
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(layer) // Read never fails
 	digest := rig.DigestOf(layer)
 	rig.Check(ours.PushBlob(ctx, "crowd", bytes.NewReader(layer), func() string { return digest }))
 	manifest := fmt.Appendf(nil, `{"schemaVersion":2,"layers":[%s]}`, rig.Descriptor(digest, len(layer)))
 	rig.Check(ours.PutManifest(ctx, "crowd", "v1", manifest))
 	rest := ours.ResetPeak()
 	var failed atomic.Int64
-	_ = rig.Concurrently(pullClients, func(int) error { // failures are counted
+	_ = rig.Concurrently(pullClients, func(int) error { // failed pulls are counted instead
 		for _, path := range []string{"manifests/v1", "blobs/" + digest} {
 			if _, err := ours.Get(ctx, "/v2/dev/crowd/"+path); err != nil {
 				failed.Add(1)
@@ -213,7 +215,7 @@ func concurrentPulls(ctx context.Context, m *rig.Measurement, ours *rig.Process)
 	m.Below("registry: memory for 200 pulls at once, above rest", max(0, ours.Memory("VmHWM")-rest), 0, rig.Megabytes)
 }
 
-// hugePush pushes a very big layer, and measures the memory that the server needs for the push.
+// hugePush pushes a very big layer to both servers, and measures the time and the memory that the push needs.
 func hugePush(ctx context.Context, m *rig.Measurement, ours, theirs *rig.Process) {
 	var took [2]time.Duration
 	for side, d := range []*rig.Process{ours, theirs} {

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Client is an HTTP client of one server. It keeps its connections.
+// A Client is an HTTP client for one server. It reuses its connections.
 type Client struct {
 	HTTP          *http.Client
-	Address       string // http://host:port
-	Token         string // or "", as the next
+	Address       string // base URL, in the form http://host:port
+	Token         string // API token; both tokens may be ""
 	registryToken string
 }
 
@@ -32,8 +32,9 @@ func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 // AnyStatus makes Do accept every status.
 const AnyStatus = 0
 
-// Do sends a request and reads the response. It returns an error if the response has another status, unless status is
-// AnyStatus. It returns no body if the body is longer than 1 MiB. headers are names and values.
+// Do sends a request and reads the response. It returns an error if the response has another status than status,
+// unless status is AnyStatus. It returns no body if the body is longer than 1 MiB. headers contains alternating names
+// and values.
 func (c *Client) Do(
 	ctx context.Context, status int, method, path string, body io.Reader, headers ...string,
 ) (http.Header, []byte, error) {
@@ -71,7 +72,7 @@ func (c *Client) Do(
 	return resp.Header, content.Bytes(), err
 }
 
-// DoJSON sends a request whose status must be 200, and decodes the response into out.
+// DoJSON sends a request and decodes the response into out. It returns an error if the status is not 200.
 func (c *Client) DoJSON(
 	ctx context.Context, method, path string, body io.Reader, out any, headers ...string,
 ) error {
@@ -82,13 +83,13 @@ func (c *Client) DoJSON(
 	return json.Unmarshal(text, out)
 }
 
-// Get reads a path, whose status must be 200.
+// Get reads the content at a path. It returns an error if the status is not 200.
 func (c *Client) Get(ctx context.Context, path string, headers ...string) ([]byte, error) {
 	_, body, err := c.Do(ctx, http.StatusOK, http.MethodGet, path, nil, headers...)
 	return body, err
 }
 
-// Getter returns an operation that reads a path.
+// Getter returns an operation that calls Get with the path.
 func (c *Client) Getter(path string, headers ...string) Operation {
 	return func(ctx context.Context, _ int) error {
 		_, err := c.Get(ctx, path, headers...)
@@ -103,7 +104,7 @@ func (c *Client) Post(ctx context.Context, path, body string) (string, error) {
 	return made.UID, err
 }
 
-// Exchange exchanges a token of a platform for one of the server.
+// Exchange exchanges a token of a platform for a token of the server.
 func (c *Client) Exchange(ctx context.Context, offered Credential) (string, error) {
 	var got struct{ Token string }
 	err := c.DoJSON(ctx, http.MethodPost, "/sts/exchange", strings.NewReader(offered.Form), &got,
@@ -111,7 +112,7 @@ func (c *Client) Exchange(ctx context.Context, offered Credential) (string, erro
 	return got.Token, err
 }
 
-// CreateFolders creates CreatedFolders groups directly under the organization.
+// CreateFolders creates groups directly under the organization. Their number is CreatedFolders.
 func (c *Client) CreateFolders(ctx context.Context, org resource.UID) (folders []resource.UID) {
 	for i := range CreatedFolders {
 		uid := Must(c.Post(ctx, "/iam/v2beta1/groups/"+string(org), fmt.Sprintf(`{"name": "f%d"}`, i)))
@@ -120,7 +121,7 @@ func (c *Client) CreateFolders(ctx context.Context, org resource.UID) (folders [
 	return folders
 }
 
-// A Credential is a token of a platform, and the form of its exchange.
+// A Credential is a token of a platform, with the form to send when it is exchanged.
 type Credential struct{ Bearer, Form string }
 
 // CreatedFolders is the number of folders that CreateFolders creates.

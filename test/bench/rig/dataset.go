@@ -11,28 +11,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// The shape of datasets.
+// These constants describe the shape of the datasets.
 const (
-	Folders     = 100           // groups directly under the organization; each contains 1 % of the groups
-	GrantsEach  = 10            // bindings of an identity
-	Epoch       = 1700000000000 // the creation time of the first group, in milliseconds
+	Folders     = 100           // number of groups directly under the organization; each contains 1 % of the groups
+	GrantsEach  = 10            // number of bindings for each identity
+	Epoch       = 1700000000000 // creation time of the first group, in milliseconds
 	Description = "a group that was made to be counted, listed and timed"
 	issuer      = "https://issuer.test"
 )
 
-// A Tree is an organization with folders and groups in them. Its UIDs are random numbers from a fixed seed, so they are
-// the same at every call.
+// A Tree is an organization with folders, and with groups in the folders. The UIDs are random numbers from a fixed
+// seed, so that they are the same in every run.
 type Tree struct {
 	Org    resource.UID
-	Groups int  // in all folders together
-	timed  bool // every second binding has an end
+	Groups int  // number of groups in all folders together
+	timed  bool // whether every second binding has an expiry
 }
 
-// RandomSegment returns a random segment of a UID, with its slash.
+// RandomSegment returns a random segment of a UID, with a slash before it.
 func RandomSegment(r *rand.Rand) string { return fmt.Sprintf("/%016x", r.Uint64()) }
 
-// All yields every group below the organization, parents first. Names are random. Creation times have the same order;
-// an index by time helps least with this order.
+// All yields every group below the organization, parents before their children. The UIDs are random. The creation
+// times increase in this order, for which an index by time helps least.
 func (t Tree) All() iter.Seq[resource.UID] {
 	return func(yield func(resource.UID) bool) {
 		r := rand.New(rand.NewPCG(1, uint64(t.Groups)))
@@ -68,10 +68,10 @@ type Table struct {
 	Rows    iter.Seq[[]any]
 }
 
-// KeyColumns are the columns that every table of resources has.
+// KeyColumns are the columns that every table with resources has.
 var KeyColumns = []string{"seg", "uid", "parent", "a1", "a2", "a3"}
 
-// SegmentNumber returns the last segment of a UID as the number that the store keeps.
+// SegmentNumber returns the last segment of a UID as the number that the store saves.
 func SegmentNumber(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
 // Keys returns the values of KeyColumns for a resource.
@@ -102,7 +102,7 @@ func (t Tree) groupTable() Table {
 	}}
 }
 
-// Identity returns the i-th identity of the organization.
+// Identity returns the UID of the i-th identity in the organization.
 func (t Tree) Identity(i int) resource.UID {
 	r := rand.New(rand.NewPCG(3, uint64(i)))
 	return t.Org + resource.UID(RandomSegment(r))
@@ -115,7 +115,7 @@ func (t Tree) identityTable(n int) Table {
 		for i := range n {
 			subject, createMS := fmt.Sprintf("workload-%d", i), int64(Epoch+i)
 			match := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: subject}}
-			detail, _ := json.Marshal(match) // cannot fail: strings
+			detail, _ := json.Marshal(match) // Marshal cannot fail for strings
 			if !yield(append(Keys(t.Identity(i)), subject, "", "", "", "", int64(match.Type()),
 				string(detail), "", issuer, subject, createMS, createMS, createMS)) {
 				return
@@ -124,9 +124,9 @@ func (t Tree) identityTable(n int) Table {
 	}}
 }
 
-// BindingTable returns the bindings of n identities. Each identity has GrantsEach roles, each on another group.
+// BindingTable returns the bindings for n identities. Each identity has GrantsEach bindings, each on another group.
 func (t Tree) BindingTable(n int) Table {
-	const end = Epoch + 100*365*24*3600e3 // expiry of the timed bindings, in a century
+	const end = Epoch + 100*365*24*3600e3 // expiry of the timed bindings, a century after Epoch
 	columns := append(KeyColumns[:6:6], "identity", "role", "create_ms", "expire_ms")
 	return Table{"role_bindings", columns, func(yield func([]any) bool) {
 		r := rand.New(rand.NewPCG(4, uint64(n)))
@@ -153,7 +153,8 @@ func (t Tree) BindingTable(n int) Table {
 	}}
 }
 
-// Counted returns t. When the rows of the result are read, they are added to the counters of every group above them.
+// Counted returns a copy of t that counts. When a row of the copy is read, the row is added to the counters of every
+// group above it.
 func (t Table) Counted(sums Counters) Table {
 	rows := t.Rows
 	t.Rows = func(yield func([]any) bool) {
@@ -167,8 +168,8 @@ func (t Table) Counted(sums Counters) Table {
 	return t
 }
 
-// Counters are the counters of the store. For each kind and group they have the number of resources below the group,
-// and the number of its children.
+// Counters are the counters that the store maintains. For each kind and group they contain the number of resources
+// below the group, and the number of the group's direct children.
 type Counters map[counterKey]*[2]int64
 
 type counterKey struct {

@@ -8,24 +8,25 @@ import (
 	"os"
 )
 
-// An Engine is a database to measure on.
+// An Engine is a kind of database on which the measurements run.
 type Engine interface {
 	Name() string
 
-	// Create returns the address of the database for a dataset, and whether the database exists from an earlier run.
+	// Create returns the address of the database for a dataset, and whether the database already exists from an
+	// earlier run.
 	Create(ctx context.Context, dataset string) (url string, found bool)
 
-	// Replace makes the database empty.
+	// Replace replaces the database by an empty one.
 	Replace(ctx context.Context, url string)
 
-	// Fill loads tables fast: it drops their indexes and creates them again afterwards. Triggers do not run, so the
-	// loaded grants have no history.
+	// Fill loads rows into tables. To be fast, it drops the indexes of the tables and creates them again afterwards.
+	// Triggers do not run, so there is no record of past changes for the loaded grants.
 	Fill(ctx context.Context, url string, tables []Table)
 
-	// Connect opens the database. Its commits are as durable as the commits of the store.
+	// Connect opens the database. Commits on it are as durable as commits by the store.
 	Connect(url string, writers int) *sql.DB
 
-	// DropAll deletes the databases that Create has created, unless datasets are kept.
+	// DropAll deletes the databases that Create created, unless the datasets are kept for later runs.
 	DropAll(ctx context.Context) error
 }
 
@@ -38,7 +39,7 @@ func EmptyDatabase(ctx context.Context, e Engine, name string) string {
 	return url
 }
 
-// OpenEngine returns the engine sqlite or postgres.
+// OpenEngine returns the engine with the name sqlite or postgres.
 func (b *Bench) OpenEngine(name string) (Engine, error) {
 	folder := b.Folder
 	if b.KeptDatasets != "" {
@@ -57,7 +58,7 @@ func (b *Bench) OpenEngine(name string) (Engine, error) {
 	return &postgresEngine{server: server, keep: b.KeptDatasets != ""}, nil
 }
 
-// execAll executes statements.
+// execAll executes the statements on a connection.
 func execAll(ctx context.Context, on *sql.Conn, statements ...string) {
 	for _, s := range statements {
 		if _, err := on.ExecContext(ctx, s); err != nil {
@@ -66,9 +67,9 @@ func execAll(ctx context.Context, on *sql.Conn, statements ...string) {
 	}
 }
 
-// fillTables executes the statements of setup on one connection and then fills tables over it. It drops the indexes of
-// a table before load and creates them again afterwards. indexes is a query for two columns: the statements to drop and
-// to create the indexes of the table $1.
+// fillTables executes the statements in setup on one connection, and then fills the tables over it. Before it calls
+// load for a table, it drops the indexes of the table, and afterwards it creates them again. indexes is a query that
+// returns two columns: the statements to drop and to create the indexes of the table $1.
 func fillTables(
 	ctx context.Context, db *sql.DB, setup []string, tables []Table, indexes string,
 	load func(context.Context, *sql.Conn, Table), finish ...string,
@@ -87,7 +88,7 @@ func fillTables(
 	execAll(ctx, on, finish...)
 }
 
-// texts returns the first column of a query.
+// texts returns the first column of a query's result.
 func texts(ctx context.Context, on *sql.Conn, query string, args ...any) (values []string) {
 	rows := Must(on.QueryContext(ctx, query, args...))
 	defer rows.Close()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The length of comparisons.
+// These constants set the length of comparisons.
 const (
 	warmUp   = 16
 	minTurns = 15
@@ -23,19 +23,20 @@ const (
 	Clients   = 16
 )
 
-// An Operation is a measured action. Its argument is the number of the client, or of the turn.
+// An Operation is an action to measure. Its second argument is the number of the client or of the turn.
 type Operation func(ctx context.Context, client int) error
 
-// A Pair is the durations of two operations, and their ratio.
+// A Pair contains the durations of two operations, and their ratio.
 type Pair struct {
 	A, B  time.Duration
 	Ratio float64
 }
 
-// NewPair returns the pair of a and b with its ratio.
+// NewPair returns a Pair with the durations a and b.
 func NewPair(a, b time.Duration) Pair { return Pair{a, b, float64(a) / float64(b)} }
 
-// Alternate measures a and b alternately, and returns their medians. The argument of an operation counts the turns.
+// Alternate measures a and b alternately, and returns the medians. It passes the number of the turn to the
+// operations.
 func Alternate(ctx context.Context, a, b Operation) Pair {
 	var as, bs []time.Duration
 	begin := time.Now()
@@ -58,18 +59,18 @@ func Timed(ctx context.Context, i int, f Operation) time.Duration {
 	return time.Since(begin)
 }
 
-// Rates are the numbers of operations per second that clients reach with two operations.
+// Rates are the numbers of operations per second that the clients reach with operation A and with operation B.
 type Rates struct {
-	A, B       float64       // medians of the rounds
-	Ratio      float64       // the median of the rounds' ratios
+	A, B       float64       // median over the rounds
+	Ratio      float64       // median of the rounds' ratios
 	cpuA, cpuB time.Duration // processor time of this process, per operation
 }
 
-// Race lets clients call a as often as they can for a time, then b, and so on. The operation that comes first
-// alternates, so that periodic work of the database affects both.
+// Race lets clients call a as often as they can for RoundTime, then b, and so on. The operation that comes first
+// alternates, so that periodic work of the database affects both operations.
 func Race(ctx context.Context, a, b Operation) Rates { return RaceRounds(ctx, Rounds, RoundTime, a, b) }
 
-// RaceRounds is a race of n rounds. In each round a and b each run for length.
+// RaceRounds is like Race, but with n rounds. In each round a and b each run for the given length.
 func RaceRounds(ctx context.Context, n int, length time.Duration, a, b Operation) Rates {
 	var perSecond [2][]float64
 	var cpu [2][]time.Duration
@@ -89,8 +90,8 @@ func RaceRounds(ctx context.Context, n int, length time.Duration, a, b Operation
 	return Rates{Median(perSecond[0]), Median(perSecond[1]), Median(ratios), Median(cpu[0]), Median(cpu[1])}
 }
 
-// Rate lets clients call f for a time. It returns the calls per second, and the processor time of this process per
-// call.
+// Rate lets clients call f as often as they can for the given length. It returns the number of calls per second, and
+// the processor time of this process per call.
 func Rate(ctx context.Context, length time.Duration, f Operation) (rate float64, cpu time.Duration) {
 	var done atomic.Int64
 	begin, used := time.Now(), ProcessorTime()
@@ -116,7 +117,7 @@ func Concurrently(n int, f func(client int) error) error {
 	return g.Wait()
 }
 
-// ProcessorTime returns the processor time of this process.
+// ProcessorTime returns the processor time that this process has used.
 func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	Check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))

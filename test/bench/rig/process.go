@@ -18,17 +18,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// A Process is a server in a process of its own, and a client of it.
+// A Process is a server in a process of its own, with a client for it.
 type Process struct {
 	*Client
 	Cmd   *exec.Cmd
-	Ready time.Duration // time from the start until it responded
+	Ready time.Duration // time from the start until the server responded
 
-	Dev    DevInfo // empty for distribution
-	Prefix string  // prefix of the names of repos
+	Dev    DevInfo // content of dev.json; empty for the registry "distribution"
+	Prefix string  // prefix of all repo names
 }
 
-// Build compiles a package as make does. dir is relative to the repository.
+// Build compiles a package without cgo, as make does, and returns the path of the program. dir is relative to the
+// root of the repository.
 func (b *Bench) Build(ctx context.Context, dir, pkg string) string {
 	path := filepath.Join(b.Folder, "program-"+filepath.Base(pkg))
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(testprogram.Root(), dir), "-o", path, pkg)
@@ -39,7 +40,7 @@ func (b *Bench) Build(ctx context.Context, dir, pkg string) string {
 	return path
 }
 
-// freeAddress returns an address that nothing listens on.
+// freeAddress returns an address on which no program listens.
 func freeAddress(ctx context.Context) string {
 	l := listen(ctx)
 	Check(l.Close())
@@ -69,15 +70,15 @@ func (m *Measurement) start(ctx context.Context, address, ready string, cmd *exe
 func (p *Process) Stop() error {
 	p.Close()
 	err := p.Cmd.Process.Kill()
-	_ = p.Cmd.Wait() // returns an error, because the process was killed
+	_ = p.Cmd.Wait() // an error is expected, because the process was killed
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
 	return err
 }
 
-// StartHoldfastd starts a holdfastd in dev mode on the database at url, or on its default database if url is "". It
-// builds the program of this repository if binary is "".
+// StartHoldfastd starts a holdfastd in dev mode. If binary is "", it builds the program of this repository. If url is
+// "", the server uses its default database.
 func (m *Measurement) StartHoldfastd(ctx context.Context, binary, url string, env ...string) *Process {
 	if binary == "" {
 		binary = m.Build(ctx, ".", Program)
@@ -95,8 +96,8 @@ func (m *Measurement) StartHoldfastd(ctx context.Context, binary, url string, en
 	return p
 }
 
-// StartDistribution starts the registry "distribution" with the settings of its example: the filesystem driver, and a
-// cache in memory.
+// StartDistribution starts the registry "distribution" with the settings in its example configuration: the filesystem
+// driver, and a cache in memory.
 func (m *Measurement) StartDistribution(ctx context.Context) *Process {
 	program := m.Build(ctx, "tools/distribution", "github.com/distribution/distribution/v3/cmd/registry")
 	folder, address := m.DataFolder(), freeAddress(ctx)
@@ -112,7 +113,8 @@ http: {addr: %q}
 	return m.start(ctx, address, "/v2/", cmd)
 }
 
-// Memory returns a line of /proc/PID/status in bytes: VmRSS is the memory of the process, and VmHWM its peak.
+// Memory returns the value of a line in /proc/PID/status, in bytes. VmRSS is the memory of the process, and VmHWM is
+// its peak.
 func (p *Process) Memory(line string) float64 {
 	text := Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid)))
 	for l := range strings.Lines(string(text)) {
@@ -124,7 +126,7 @@ func (p *Process) Memory(line string) float64 {
 	panic(failure{fmt.Errorf("no %s in the status of the process", line)})
 }
 
-// ResetPeak sets VmHWM to VmRSS, and returns VmRSS.
+// ResetPeak sets VmHWM, the peak, to VmRSS, the current memory, and returns VmRSS.
 func (p *Process) ResetPeak() float64 {
 	Check(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Cmd.Process.Pid), []byte("5"), 0))
 	return p.Memory("VmRSS")
@@ -133,16 +135,16 @@ func (p *Process) ResetPeak() float64 {
 // clockTick is the unit of processor time in /proc.
 const clockTick = time.Second / 100
 
-// ProcessorTime returns the processor time of the process.
+// ProcessorTime returns the processor time that the process has used.
 func (p *Process) ProcessorTime() time.Duration {
 	text := Must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid)))
-	const user, system = 11, 12 // fields after the name, which is in parentheses
+	const user, system = 11, 12 // indexes of the fields after the program's name, which is in parentheses
 	values := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	ticks := Must(strconv.Atoi(values[user])) + Must(strconv.Atoi(values[system]))
 	return time.Duration(ticks) * clockTick
 }
 
-// Dial connects to a server until the measurement ends.
+// Dial returns a gRPC connection to a server. It is closed when the measurement ends.
 func (m *Measurement) Dial(address string) *grpc.ClientConn {
 	host := strings.TrimPrefix(address, "http://")
 	conn := Must(grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(insecure.NewCredentials())))
@@ -151,9 +153,9 @@ func (m *Measurement) Dial(address string) *grpc.ClientConn {
 }
 
 const (
-	// Program is the package of the server.
+	// Program is the package path of the server program.
 	Program = "github.com/holdfast-dev/holdfast/cmd/holdfastd"
 
-	// startLimit is the longest time that a server may need to become ready.
+	// startLimit is the longest time that a server may take to become ready.
 	startLimit = 30 * time.Second
 )

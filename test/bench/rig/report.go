@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A Report is the table of the measurements on one engine, with notes.
+// A Report is the table of measurements on one engine, with notes.
 type Report struct {
 	Title string
 	Rows  []Row
 	Notes []string
 }
 
-// A Row is one measurement. It may have no target.
+// A Row is one measurement in the table. It may have no target.
 type Row struct {
 	what, measured, baseline, ratio, target string
 	missed                                  bool
@@ -25,7 +25,7 @@ func (r *Report) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// add adds a row. If hasTarget is false, the row has no target and cannot miss it.
+// add adds a row to the table. If hasTarget is false, the row has no target and cannot miss one.
 func (r *Report) add(hasTarget bool, x Row) {
 	if !hasTarget {
 		x.target, x.missed = "", false
@@ -33,19 +33,20 @@ func (r *Report) add(hasTarget bool, x Row) {
 	r.Rows = append(r.Rows, x)
 }
 
-// Slower reports a time as a multiple of the baseline. most is the target; 0 means none.
+// Slower reports a duration as a multiple of the baseline. most is the largest allowed ratio; 0 means no target.
 func (r *Report) Slower(what string, p Pair, most float64) {
 	target := fmt.Sprintf("≤ %.3g ×", most)
 	r.add(most > 0, Row{what, FormatDuration(p.A), FormatDuration(p.B), Times(p.Ratio), target, p.Ratio > most})
 }
 
-// Faster reports a rate as a multiple of the baseline. least is the target; 0 means none.
+// Faster reports a rate as a multiple of the baseline. least is the smallest allowed ratio; 0 means no target.
 func (r *Report) Faster(what string, p Rates, least float64) {
 	target := fmt.Sprintf("≥ %.3g ×", least)
 	r.add(least > 0, Row{what, PerSecond(p.A), PerSecond(p.B), Times(p.Ratio), target, p.Ratio < least})
 }
 
-// Longer reports the time by which an operation exceeds its baseline. most is the target; 0 means none.
+// Longer reports by how much an operation takes longer than its baseline. most is the largest allowed difference; 0
+// means no target.
 func (r *Report) Longer(what string, p Pair, most time.Duration) {
 	r.add(most > 0,
 		Row{
@@ -54,23 +55,24 @@ func (r *Report) Longer(what string, p Pair, most time.Duration) {
 		})
 }
 
-// Below reports a figure that must be below a limit; a limit of 0 means none.
+// Below reports a number that must be below a limit; 0 means no target.
 func (r *Report) Below(what string, measured, limit float64, show func(float64) string) {
 	r.add(limit > 0, Row{what: what, measured: show(measured), target: "< " + show(limit), missed: measured >= limit})
 }
 
-// AtLeast reports a rate that must reach a limit; a limit of 0 means none.
+// AtLeast reports a rate that must reach a limit; 0 means no target.
 func (r *Report) AtLeast(what string, measured, limit float64) {
 	target := "≥ " + PerSecond(limit)
 	r.add(limit > 0, Row{what: what, measured: PerSecond(measured), target: target, missed: measured < limit})
 }
 
-// Zero reports an average count that must be zero. Up to 0.01 is accepted, because other goroutines may add a few.
+// Zero reports an average count that must be zero. A count up to 0.01 is accepted, because other goroutines may
+// contribute to it.
 func (r *Report) Zero(what string, measured float64) {
 	r.add(true, Row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01})
 }
 
-// Exactly reports a count that must be want.
+// Exactly reports a count that must be equal to want.
 func (r *Report) Exactly(what string, measured, want int64) {
 	r.add(true, Row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want})
 }
@@ -106,7 +108,7 @@ func (r *Report) Print(out io.Writer) {
 	}
 }
 
-// FormatDuration formats a duration with three digits.
+// FormatDuration formats a duration with three significant digits.
 func FormatDuration(d time.Duration) string {
 	switch s := d.Seconds(); {
 	case s >= 1 || s <= -1:
@@ -123,7 +125,7 @@ func FormatDuration(d time.Duration) string {
 // Seconds formats a number of seconds.
 func Seconds(s float64) string { return FormatDuration(time.Duration(s * float64(time.Second))) }
 
-// Megabytes formats a number of bytes.
+// Megabytes formats a number of bytes in megabytes.
 func Megabytes(n float64) string { return fmt.Sprintf("%.0f MB", n/1e6) }
 
 // PerSecond formats a rate.

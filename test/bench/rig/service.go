@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// The settings of all servers.
+// The settings that all servers share.
 const (
-	// BaseURL is the issuer in tokens. It does not depend on the port, so that the owner of a kept dataset stays its
-	// owner.
+	// BaseURL is the issuer in the servers' tokens. It does not contain the port, so that the same person stays the
+	// owner of a dataset that is used in several runs.
 	BaseURL = "http://holdfast.test"
 
-	EncryptionKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" // datasets have no secrets
+	EncryptionKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" // not secret, because datasets contain no secrets
 )
 
 // A Service is a server in dev mode, in this process.
@@ -29,15 +29,15 @@ type Service struct {
 	Stop func() error
 }
 
-// Serve starts a server with default settings on the database at url. The server runs until the measurement ends. It
-// formats its log, and discards it.
+// Serve starts a server with default settings on the database at url. The server runs until the measurement ends. Its
+// log is formatted and then discarded.
 func (m *Measurement) Serve(ctx context.Context, url string) *Service {
 	s := m.StartService(ctx, url)
 	m.AtEnd(s.Stop)
 	return s
 }
 
-// StartService is like Serve, but the caller stops the server.
+// StartService is like Serve, but the caller must stop the server.
 func (b *Bench) StartService(ctx context.Context, url string) *Service {
 	folder := b.DataFolder()
 	ctx, cancel := context.WithCancel(ctx)
@@ -60,7 +60,7 @@ func (b *Bench) StartService(ctx context.Context, url string) *Service {
 	}}
 }
 
-// DevInfo is the content of the file dev.json of a server in dev mode.
+// DevInfo is the content of the file dev.json that a server in dev mode writes.
 type DevInfo struct {
 	Token, RegistryToken, RefreshToken string
 	Organization                       resource.UID `json:"organizationUid"`
@@ -72,16 +72,16 @@ func readDev(folder string) (d DevInfo) {
 	return d
 }
 
-// listen listens on a free port of this machine.
+// listen listens on a free local port.
 func listen(ctx context.Context) net.Listener {
 	return Must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
 }
 
-// ServeHandler serves on a free port of this machine until the measurement ends.
+// ServeHandler serves h on a free local port until the measurement ends. It returns the address.
 func (m *Measurement) ServeHandler(ctx context.Context, h http.Handler) (address string) {
 	l := listen(ctx)
 	srv := &http.Server{Handler: h}
 	m.AtEnd(srv.Close)
-	go func() { _ = srv.Serve(l) }() // ends with Close
+	go func() { _ = srv.Serve(l) }() // Serve returns when AtEnd calls Close
 	return "http://" + l.Addr().String()
 }

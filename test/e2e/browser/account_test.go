@@ -16,7 +16,7 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// account signs a person in and opens the page of their account.
+// account signs a person in and opens the person's account page.
 func (b *tab) account(s *site, email, password string) {
 	b.t.Helper()
 	b.open(s.BaseURL + "/account")
@@ -44,7 +44,7 @@ func TestPasskey(t *testing.T) {
 	b.account(s, s.OwnerEmail, s.OwnerPassword)
 	b.fill("Name of a new passkey", "yellow key")
 	b.press("Add a passkey")
-	b.read("This is not your password") // the account has no password yet
+	b.read("This is not your password") // the password field is still empty
 	b.fill("Your password", s.OwnerPassword)
 	b.run("require both", chromedp.Click(`input[name="required"][value="both"]`, chromedp.ByQuery))
 	b.inspect("passkey")
@@ -76,7 +76,7 @@ func TestPasskey(t *testing.T) {
 	p.works()
 
 	b.signOut(s)
-	l = p.login() // again, without the security key
+	l = p.login() // signs in again, without the passkey
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("One more step")
@@ -88,8 +88,8 @@ func TestPasskey(t *testing.T) {
 	l.succeeds()
 }
 
-// After a passkey is added, the password alone still suffices, unless the person chooses otherwise. If the passkey is
-// required, there is another way to sign in.
+// TestPasskeyChoice checks that after a passkey is added, the password alone still suffices unless the person chooses
+// otherwise. If the passkey is required, there is another way to sign in.
 func TestPasskeyChoice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -127,7 +127,8 @@ func TestPasskeyChoice(t *testing.T) {
 	l.succeeds()
 }
 
-// The first page explains the server and links to the other pages. The page of an unknown address links back to it.
+// TestFirstPage checks that the first page explains the server and links to the other pages. The error page for an
+// unknown path links back to the first page.
 func TestFirstPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -169,7 +170,7 @@ func (b *tab) recoveryCode() (code string) {
 	return code
 }
 
-// copies copies the recovery codes on the page.
+// copies presses the button that copies the recovery codes, and checks the clipboard.
 func (b *tab) copies(s *site) {
 	b.t.Helper()
 	var copied string
@@ -190,7 +191,7 @@ func (b *tab) copies(s *site) {
 	}
 }
 
-// downloads downloads the recovery codes on the page, without scripts.
+// downloads downloads the recovery codes on the page, with scripts turned off.
 func (b *tab) downloads(code string) {
 	b.t.Helper()
 	folder := b.t.TempDir()
@@ -254,7 +255,7 @@ func TestAuthenticatorApp(t *testing.T) {
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("One more step")
-	// A code works once, so this is the next one.
+	// A code works only once, so use the code of the next 30 seconds.
 	b.fill("Code from your authenticator app", appCode(t, secret, time.Now().Add(30*time.Second)))
 	b.press("Continue")
 	b.see("You are signed in")
@@ -262,7 +263,7 @@ func TestAuthenticatorApp(t *testing.T) {
 	p.works()
 
 	b.signOut(s)
-	l = p.login() // again, without the phone
+	l = p.login() // signs in again, without the authenticator app
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("One more step")
@@ -323,13 +324,13 @@ func TestInvite(t *testing.T) {
 	if got := owner.run("iam", "invites", "joins", "--parent", "dev"); !strings.Contains(got, "ann@example.com") {
 		t.Errorf("joins = %q, want ann@example.com", got)
 	}
-	b.open(s.BaseURL + "/join?code=" + invite.Code) // the invite was for one person
+	b.open(s.BaseURL + "/join?code=" + invite.Code) // the invite cannot be used a second time
 	b.run("see the problem", chromedp.WaitVisible(`[role=alert]`, chromedp.ByQuery))
 	b.inspect("problem")
 }
 
-// TestJoinInBrowser joins with an invite. The last page says what the new person may do and which command to run next,
-// and this command works.
+// TestJoinInBrowser joins with an invite. The last page must say what the new person may do and which command to run
+// next, and that command must work.
 func TestJoinInBrowser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -365,7 +366,7 @@ func TestJoinInBrowser(t *testing.T) {
 			ben.run(args...)
 		}
 	}
-	b.open(invite("dev", "viewer")) // another invite, for a person who is signed in
+	b.open(invite("dev", "viewer")) // the person is already signed in when they open this second invite
 	b.see("Join dev?")
 	b.inspect("confirm-invite")
 	b.press("Allow")
@@ -376,8 +377,8 @@ func TestJoinInBrowser(t *testing.T) {
 	b.read("viewer on dev")
 }
 
-// TestTwoOrganizations signs in with an account that has the same password in two organizations. The person chooses
-// one.
+// TestTwoOrganizations: if a person has accounts with the same e-mail address and password in two organizations, then
+// the sign-in lets the person choose one.
 func TestTwoOrganizations(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -391,7 +392,7 @@ func TestTwoOrganizations(t *testing.T) {
 	b.press("Begin")
 	b.see("Your account")
 	b.signOut(s)
-	c := newTab(t) // the account of the other organization is known now
+	c := newTab(t) // a new browser, because the server recognizes the old one and its account
 	c.open(s.BaseURL + "/account")
 	c.signIn(s.OwnerEmail, s.OwnerPassword)
 	c.see("Which organization?")
@@ -435,7 +436,7 @@ func TestAccountLink(t *testing.T) {
 	owner.endsAll(eve, me)
 }
 
-// again signs in with a browser that is still signed in.
+// again signs in to the command-line program with a browser that is still signed in.
 func (b *tab) again(l *login) {
 	b.t.Helper()
 	b.open(l.address())
@@ -450,7 +451,8 @@ func (p *person) sessions() []string {
 	return strings.Fields(p.run("auth", "sessions", "-o", "id"))
 }
 
-// ends runs a command that ends the session. Then a token that has not expired is no longer accepted.
+// ends runs a command that ends the session. It checks that the session's token, which has not expired, is no longer
+// accepted.
 func (p *person) ends(args ...string) {
 	p.t.Helper()
 	before := p.run("auth", "token")
@@ -462,7 +464,7 @@ func (p *person) ends(args ...string) {
 	p.token = ""
 }
 
-// endsAll signs a person out everywhere, as an administrator.
+// endsAll ends all sessions of another person, as an administrator, and checks that the person must sign in again.
 func (p *person) endsAll(other *person, identity string) {
 	p.t.Helper()
 	p.run("auth", "sessions", "end", "--all", "--identity", identity)

@@ -19,14 +19,14 @@ import (
 
 var pictures = flag.String("pictures", "", "folder to put pictures of all views into, to look at them")
 
-// A view is a page in one of its states.
+// A view is a page in one of its possible states.
 type view struct {
-	file    string // file of the page in this repository
-	picture bool   // docs/sign-in has a screenshot of it
+	file    string // path of the page's template in this repository
+	picture bool   // whether docs/sign-in has a screenshot of the view
 }
 
-// views are all pages in their different states. A test opens and inspects each of them. The tests fail if a page has
-// no row, or if no test has inspected a view.
+// views are all pages in their different states. The tests fail if a page is missing here, or if no test has
+// inspected one of the views.
 var views = map[string]view{
 	"signin":           {"internal/signin/site/pages/signin.html", true},
 	"signin-wrong":     {"internal/signin/site/pages/signin.html", true},
@@ -70,10 +70,10 @@ var views = map[string]view{
 	"console":          {"console/index.html", false},
 }
 
-// inspected are the views that a test has inspected.
+// inspected contains the names of the views that a test has inspected.
 var inspected sync.Map
 
-// TestEveryPageIsListed fails if a page has no row in views, or a row no page.
+// TestEveryPageIsListed fails if a page is not in views, or if the page of a view does not exist.
 func TestEveryPageIsListed(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	listed := map[string]bool{}
@@ -107,7 +107,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// notInspected returns the views that no test has inspected, if all tests ran.
+// notInspected returns the views that no test has inspected. It returns nil if only some of the tests ran.
 func notInspected() (missing []string) {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {
@@ -125,14 +125,14 @@ func notInspected() (missing []string) {
 	return missing
 }
 
-// Every page is inspected in these color schemes and widths.
+// The color schemes and widths in which every page is inspected.
 var (
 	schemes = []string{"light", "dark"}
 	widths  = []int64{1280, 390}
 )
 
-// inspect checks the page that is open: it breaks no accessibility rule and does not scroll sideways, in the light
-// and the dark scheme, on a desktop and on a phone. With -update it takes the screenshots for the documents.
+// inspect checks the open page. It must break no accessibility rule and must not scroll sideways, in the light and in
+// the dark scheme, on a desktop and on a phone. With -update it takes the screenshots for the documentation.
 func (b *tab) inspect(name string) {
 	b.t.Helper()
 	v, ok := views[name]
@@ -146,7 +146,8 @@ func (b *tab) inspect(name string) {
 	if strings.HasPrefix(v.file, "internal/signin/site/") && shown != base {
 		b.t.Errorf("%s shows the page %q, want %q\n%s", name, shown, base, b.shown())
 	}
-	b.run("let the rules run", emulation.SetScriptExecutionDisabled(false)) // the scripts of the page have not run
+	// Turned on only now, so that the scripts of the page have not run.
+	b.run("let the rules run", emulation.SetScriptExecutionDisabled(false))
 	b.loadRules()
 	for _, width := range widths {
 		b.run("resize", chromedp.EmulateViewport(width, 800))
@@ -177,8 +178,8 @@ func (b *tab) loadRules() {
 	b.run("load the rules", chromedp.Evaluate(source+"; undefined", nil))
 }
 
-// obeys fails the test if the page breaks an accessibility rule. In the dark scheme it checks only contrast, because
-// the other rules do not depend on colors.
+// obeys fails the test if the page breaks an accessibility rule. In the dark scheme it checks only the contrast,
+// because the other rules do not depend on colors.
 func (b *tab) obeys(name string, width int64, scheme string) {
 	b.t.Helper()
 	options := `{resultTypes: ["violations"]}`

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// upstream runs an OpenID provider until the test ends.
+// upstream runs an OpenID provider until the test ends. name is the program.
 func upstream(t *testing.T, address, name string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -35,7 +35,7 @@ func upstream(t *testing.T, address, name string, args ...string) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err == nil { // the process is killed, which is an error
+		if err := <-ended; err == nil { // an error is expected, because the process is killed
 			t.Errorf("%s has ended unexpectedly: %s", name, said.String())
 		}
 	})
@@ -65,17 +65,18 @@ func answers(t *testing.T, address string) bool {
 	if err != nil {
 		return false
 	}
-	_ = resp.Body.Close() // only the status matters
+	_ = resp.Body.Close() // only the status is needed
 	return resp.StatusCode == http.StatusOK
 }
 
-// redirectAddress returns the redirect address of all providers. It is known before a provider exists.
+// redirectAddress returns the redirect address, which all identity providers share. It is known before a provider
+// exists.
 func redirectAddress(p *person) string {
 	p.t.Helper()
 	return strings.TrimSpace(p.run("iam", "identity-providers", "redirect-address"))
 }
 
-// signInAtDex fills in the form of dex.
+// signInAtDex fills in the sign-in form of the provider dex.
 func (b *tab) signInAtDex() {
 	b.t.Helper()
 	b.run("sign in at dex", chromedp.WaitVisible("#login", chromedp.ByQuery),
@@ -132,9 +133,9 @@ func TestDex(t *testing.T) {
 	b.signOut(s)
 	b.press("Sign in again")
 	b.see("Sign in")
-	b.firstWay("Continue with dex (dev)") // the browser remembers the provider
+	b.firstWay("Continue with dex (dev)") // this browser remembers the provider
 	b.inspect("signin-provider")
-	c := newTab(t) // another browser does not, until the person names the organization
+	c := newTab(t) // another browser does not remember the provider until the person names the organization
 	c.open(s.BaseURL + "/signin")
 	c.see("Sign in")
 	c.firstWay("")
@@ -151,7 +152,7 @@ func TestDex(t *testing.T) {
 	}
 }
 
-// firstWay fails the test unless the page offers this provider first. If want is "", the page must not offer a provider
+// firstWay fails the test unless the page offers this provider first. If want is "", the page must offer no provider
 // first.
 func (b *tab) firstWay(want string) {
 	b.t.Helper()

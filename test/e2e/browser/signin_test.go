@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/server"
 )
 
-// signIn fills in the form for local accounts.
+// signIn fills in the sign-in form for local accounts.
 func (b *tab) signIn(email, password string) {
 	b.t.Helper()
 	b.see("Sign in")
@@ -50,7 +50,7 @@ func TestSignIn(t *testing.T) {
 	b.leavesNothing(t, s)
 }
 
-// leavesNothing fails the test if a secret of the sign-in is in the history of the browser or in the log of the server.
+// leavesNothing fails the test if the browser's history or the server's log contains a secret of the sign-in.
 func (b *tab) leavesNothing(t *testing.T, s *site) {
 	t.Helper()
 	b.run("read the history", chromedp.ActionFunc(func(ctx context.Context) error {
@@ -74,8 +74,8 @@ func (b *tab) leavesNothing(t *testing.T, s *site) {
 	}
 }
 
-// TestShowPassword shows the typed password. The page hides it again before it is sent, because browsers only store the
-// content of password fields.
+// TestShowPassword checks that a person can show the typed password. The page must hide the password again before it
+// is sent, because browsers only save the content of password fields.
 func TestShowPassword(t *testing.T) {
 	t.Parallel()
 	s, b := newSite(t), newTab(t)
@@ -106,7 +106,7 @@ func TestShowPassword(t *testing.T) {
 	}
 }
 
-// attribute returns a property of an element.
+// attribute returns a property of the element that the selector finds.
 func (b *tab) attribute(selector, name string) (value string) {
 	b.t.Helper()
 	b.run("read "+selector, chromedp.JavascriptAttribute(selector, name, &value, chromedp.ByQuery))
@@ -127,7 +127,7 @@ func (b *tab) visible(selector string) (is bool) {
 	return is
 }
 
-// inView reports whether a person sees an element without scrolling.
+// inView reports whether an element is visible without scrolling.
 func (b *tab) inView(selector string) (is bool) {
 	b.t.Helper()
 	b.run("look for "+selector,
@@ -165,7 +165,7 @@ func TestSignInByKeyboard(t *testing.T) {
 	p.works()
 }
 
-// tabTo presses the tab key until the element with a name has the focus.
+// tabTo presses the tab key until the element with this name has the focus.
 func (b *tab) tabTo(name string) {
 	b.t.Helper()
 	var passed []string
@@ -186,7 +186,7 @@ func TestWrongPassword(t *testing.T) {
 	b.run("on a phone", chromedp.EmulateViewport(390, 700))
 	b.open(l.address())
 	b.signIn(s.OwnerEmail, "not the password at all")
-	// next to the field in which the person has typed
+	// The error is next to the field in which the person has typed.
 	beside := `form[action="/signin/password"] #password-wrong[role=alert]`
 	b.run("see the problem", chromedp.WaitVisible(beside, chromedp.ByQuery))
 	if got := b.focused(); got != "Password" {
@@ -199,7 +199,7 @@ func TestWrongPassword(t *testing.T) {
 		t.Error("the reason is not visible on a phone without scrolling")
 	}
 	b.inspect("signin-wrong")
-	b.signIn(s.OwnerEmail, s.OwnerPassword) // the sign-in continues
+	b.signIn(s.OwnerEmail, s.OwnerPassword) // the same sign-in continues
 	b.see("You are signed in")
 	l.succeeds()
 }
@@ -236,7 +236,8 @@ func TestHeadlessDenied(t *testing.T) {
 	l.fails()
 }
 
-// TestCommandDenied shows the page for a command whose request was refused.
+// TestCommandDenied: if the person denies the request of the command-line program, then the page says so and the
+// command fails.
 func TestCommandDenied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -299,7 +300,7 @@ func TestSetUp(t *testing.T) {
 	b, p := newTab(t), s.person(t)
 	link := regexp.MustCompile(`http://localhost:\d+/setup\?code=\S+`).FindString(s.log.String())
 	b.open(s.BaseURL + "/setup?code=" + strings.Repeat("x", 43))
-	b.read("the set-up code is wrong") // shown before the form is filled in
+	b.read("the set-up code is wrong") // the error is shown before the form is filled in
 	c := newTab(t)
 	c.open(s.BaseURL + "/setup")
 	c.inspect("setup-code")
@@ -338,7 +339,7 @@ func TestSetUp(t *testing.T) {
 	}
 }
 
-// TestPageWeight counts the bytes that a browser loads for the sign-in page.
+// TestPageWeight checks that a browser loads at most 30,000 bytes for the sign-in page.
 func TestPageWeight(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -361,7 +362,7 @@ func TestPageWeight(t *testing.T) {
 			t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close() // the body was read
+		_ = resp.Body.Close() // the body has been read
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("GET %s = %s, %v", path, resp.Status, err)
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// A site is a server. Its address has a host name, because browsers keep no passkeys for IP addresses.
+// A site is a running server. Its URL contains a host name, because browsers store no passkeys for IP addresses.
 type site struct {
 	BaseURL         string
 	OrganizationUID string
@@ -34,11 +34,11 @@ type site struct {
 
 	log      *logBook
 	database string // path of the SQLite file, or address of the PostgreSQL database
-	devFile  string // path of the file that dev mode wrote
-	unjudged bool   // the look of views is checked by another test
+	devFile  string // path of the file dev.json, which a server in dev mode writes
+	unjudged bool   // whether another test checks the look of the pages
 }
 
-// A logBook keeps the log of the server.
+// A logBook collects the log of the server.
 type logBook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -62,7 +62,7 @@ func newSite(t *testing.T) *site {
 	return newSiteOn(t, storetest.SQLite(t))
 }
 
-// newSiteOn is like newSite, with a given database.
+// newSiteOn is like newSite, but uses the given database.
 func newSiteOn(t *testing.T, database string) *site {
 	t.Helper()
 	cfg := server.Config{Dev: true, DataDir: t.TempDir(), Database: database}
@@ -114,12 +114,12 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// A person uses the command with their own settings and tokens.
+// A person runs the command-line program with settings and tokens of their own.
 type person struct {
 	t      *testing.T
 	site   *site
 	folder string
-	token  string // "" after they have signed in
+	token  string // "" if the person signs in themselves
 }
 
 func (s *site) person(t *testing.T) *person {
@@ -127,7 +127,7 @@ func (s *site) person(t *testing.T) *person {
 	return &person{t: t, site: s, folder: t.TempDir()}
 }
 
-// owner returns a person with the token of the owner, who need not sign in.
+// owner returns a person who uses the owner's token and therefore need not sign in.
 func (s *site) owner(t *testing.T) *person {
 	t.Helper()
 	p := s.person(t)
@@ -157,7 +157,7 @@ func (p *person) try(args ...string) (out, said string, err error) {
 	return strings.TrimSpace(stdout.String()), stderr.String(), err
 }
 
-// run runs a command that must succeed, and returns its standard output.
+// run runs a command and returns its standard output. It fails the test if the command fails.
 func (p *person) run(args ...string) string {
 	p.t.Helper()
 	out, said, err := p.try(args...)
@@ -210,7 +210,7 @@ func (p *person) login(args ...string) *login {
 	return l
 }
 
-// says waits for a line that matches, and returns its first group.
+// says waits for a line of output that matches the pattern, and returns the first capture group.
 func (l *login) says(pattern string) string {
 	l.t.Helper()
 	want := regexp.MustCompile(pattern)
@@ -232,13 +232,13 @@ func (l *login) says(pattern string) string {
 	}
 }
 
-// address returns the address at which the person must sign in.
+// address returns the URL that the person must open to sign in.
 func (l *login) address() string {
 	l.t.Helper()
 	return l.says(`(http://localhost:\d+/oauth\?\S+)`)
 }
 
-// succeeds waits until the command ends, and fails the test unless it succeeded.
+// succeeds waits until the command ends, and fails the test if the command failed.
 func (l *login) succeeds() {
 	l.t.Helper()
 	if err := l.end(); err != nil {
@@ -246,7 +246,7 @@ func (l *login) succeeds() {
 	}
 }
 
-// fails waits until the command fails, and returns its output.
+// fails waits until the command ends, and returns its output. It fails the test if the command succeeded.
 func (l *login) fails() string {
 	l.t.Helper()
 	if l.end() == nil {
@@ -269,10 +269,10 @@ func (l *login) end() error {
 	}
 }
 
-// works fails the test unless the person can call the server.
+// works fails the test unless the person can call the server with the token of their sign-in.
 func (p *person) works() {
 	p.t.Helper()
-	p.token = "" // only the token of the sign-in is used
+	p.token = "" // from now on, use only the token of the sign-in
 	if got := p.run("iam", "groups", "list", "-o", "id"); !strings.Contains(got, p.site.OrganizationUID) {
 		p.t.Errorf("groups = %q, want %s", got, p.site.OrganizationUID)
 	}

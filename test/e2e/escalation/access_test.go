@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// api requests a token for the API that is not narrowed.
+// api are the parameters for a token for the API that is not narrowed.
 var api = sts.TokenParams{Audience: []string{address}}
 
-// verify returns the caller of a token that is valid now.
+// verify returns the caller that a token identifies. It returns an error if the token is not valid now.
 func (w *world) verify(raw string) (authz.Caller, error) {
 	c, err := w.issuer.Verify(w.ctx, raw, address)
 	if err != nil {
@@ -28,7 +28,7 @@ func (w *world) verify(raw string) (authz.Caller, error) {
 	return c, nil
 }
 
-// keep records that a side has a token, and returns it. It keeps one token that is not narrowed for each identity.
+// keep records that a side has a token. For each identity, it keeps only the latest token that is not narrowed.
 func (w *world) keep(s side, h *held) error {
 	var err error
 	if h.caller, err = w.verify(h.raw); err != nil {
@@ -47,7 +47,7 @@ func (w *world) keep(s side, h *held) error {
 	return nil
 }
 
-// meet reads the identity of a token, and gives it a name if it is new.
+// meet reads the identity that a token identifies, and gives the identity a name if it is new.
 func (w *world) meet(h *held) {
 	uid := h.caller.Identity
 	if i, err := w.store.Identity(w.ctx, uid); err == nil {
@@ -72,7 +72,7 @@ func (w *world) meet(h *held) {
 	w.identities = append(w.identities, &object{name: name, uid: uid})
 }
 
-// drop removes the tokens that are no longer valid.
+// drop removes the tokens that are no longer valid from both sides.
 func (w *world) drop() {
 	for s := range w.tokens {
 		w.tokens[s] = slices.DeleteFunc(w.tokens[s], func(h *held) bool {
@@ -82,7 +82,7 @@ func (w *world) drop() {
 	}
 }
 
-// holds returns the side's token of an identity that is not narrowed, or nil.
+// holds returns the token of a side for an identity, or nil. Narrowed tokens do not count.
 func (w *world) holds(s side, identity resource.UID) *held {
 	for _, h := range w.tokens[s] {
 		if h.whole() && h.caller.Identity == identity {
@@ -92,7 +92,7 @@ func (w *world) holds(s side, identity resource.UID) *held {
 	return nil
 }
 
-// mint gets a token of every identity that a side can become, if the service issues one.
+// mint gets a token for every identity that a side can become, if the service issues one.
 func (w *world) mint(s side) {
 	for again := true; again && w.wrong == nil; {
 		again = false
@@ -107,7 +107,7 @@ func (w *world) mint(s side) {
 
 var errNoWay = errors.New("there is no way to get a token")
 
-// become gets a token of an identity that a side can become.
+// become gets a token for an identity that a side can become.
 func (w *world) become(s side, o *object) error {
 	i, there := w.state.identities[o.uid]
 	switch m := i.Relationship.ClaimMatch; {
@@ -142,7 +142,7 @@ func (w *world) become(s side, o *object) error {
 	return errNoWay
 }
 
-// becomePerson gets a token of a person with an ID token.
+// becomePerson gets a token for a person, in exchange for an ID token.
 func (w *world) becomePerson(s side, i resource.Identity) error {
 	subject := i.Relationship.Subject()
 	for _, o := range w.providers {
@@ -161,7 +161,7 @@ func (w *world) becomePerson(s side, i resource.Identity) error {
 	return errNoWay
 }
 
-// exchange exchanges a token for a side, and keeps the result.
+// exchange exchanges a token for a side, and records the new token.
 func (w *world) exchange(s side, r sts.Request, u user, through *object) error {
 	got, err := w.sts.Exchange(w.ctx, r)
 	if err != nil {
@@ -170,7 +170,7 @@ func (w *world) exchange(s side, r sts.Request, u user, through *object) error {
 	return w.keep(s, &held{raw: got.Text, user: u, through: through})
 }
 
-// keepPair keeps the token and the refresh token of a sign-in.
+// keepPair records the token and the refresh token that a sign-in returns.
 func (w *world) keepPair(s side, h *held, signIn func() (token, refresh string, _ error)) (err error) {
 	if h.raw, h.refresh, err = signIn(); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (w *world) keepPair(s side, h *held, signIn func() (token, refresh string, 
 	return w.keep(s, h)
 }
 
-// begin returns the address that a command opens in a browser to sign in.
+// begin returns the path that the command-line program opens in a browser to sign in.
 func begin(provider *object, scope resource.UID) string {
 	q := url.Values{"exit": {"redirect"}, "redirect": {callback}, "create_refresh_token": {"true"}}
 	if provider != nil {
@@ -190,7 +190,8 @@ func begin(provider *object, scope resource.UID) string {
 	return "/oauth?" + q.Encode()
 }
 
-// handed returns the tokens that a sign-in sends to the waiting command.
+// handed returns the tokens in the redirect at the end of a sign-in. The redirect leads to the waiting command-line
+// program.
 func handed(location string, status int) (token, refresh string, _ error) {
 	u, err := url.Parse(location)
 	if err != nil || !strings.HasPrefix(location, callback) || u.Query().Get("token") == "" {
@@ -199,7 +200,7 @@ func handed(location string, status int) (token, refresh string, _ error) {
 	return u.Query().Get("token"), u.Query().Get("refresh_token"), nil
 }
 
-// withPassword signs in with an account.
+// withPassword signs in to a local account and returns the tokens.
 func (w *world) withPassword(a *account, scope resource.UID) (token, refresh string, _ error) {
 	b := w.browser()
 	location, status := b.send(w.ctx, http.MethodGet, begin(nil, scope))
@@ -211,7 +212,8 @@ func (w *world) withPassword(a *account, scope resource.UID) (token, refresh str
 		a.password))
 }
 
-// withProvider signs in as a user with a provider. p is the state of the provider.
+// withProvider signs in as a user through an identity provider and returns the tokens. p is the state of the
+// provider.
 func (w *world) withProvider(
 	o *object, p resource.IdentityProvider, u user, scope resource.UID,
 ) (token, refresh string, _ error) {
@@ -229,7 +231,7 @@ func (w *world) withProvider(
 		q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()))
 }
 
-// withLink follows a one-time link, sets a password and signs in.
+// withLink opens a one-time link, sets a password, signs in, and returns the tokens.
 func (w *world) withLink(l *link, password string) (token, refresh string, _ error) {
 	b := w.browser()
 	b.send(w.ctx, http.MethodGet, "/link?code="+l.code)

@@ -31,7 +31,7 @@ func (m *move) found() error {
 
 func (m *move) createRole() error {
 	in := m.where(resource.RolesCreate)
-	// The first two sets are the most dangerous ones, so they are chosen more often.
+	// The first two sets are the most dangerous, so they are chosen more often.
 	set := m.word(append(setNames(), sets[0].name, sets[0].name, sets[1].name, sets[1].name)...)
 	return m.do(func() error {
 		r, err := m.iam.CreateRole(m.ctx, in.uid,
@@ -80,7 +80,7 @@ func (m *move) bind() error {
 	}, "gives %s to %s on %s", role.name, to.name, in.name)
 }
 
-// hire gives the attackers a role other than owner, so that they are members.
+// hire gives one of the attackers' identities a role that is not a managed role, so that the attackers are members.
 func (m *move) hire() error {
 	in := m.where(resource.RoleBindingsCreate)
 	own := slices.DeleteFunc(slices.Clone(m.roles),
@@ -99,7 +99,7 @@ func (m *move) hire() error {
 	}, "hires %s as %s on %s", to.name, role.name, in.name)
 }
 
-// bindByLookup gives a role to a user of the good issuer. The giver looks the user up with the service.
+// bindByLookup gives a role to a user of the good issuer. The actor gets the UID of the user from the service.
 func (m *move) bindByLookup() error {
 	in := m.where(resource.RoleBindingsCreate)
 	role := m.role(in.uid)
@@ -126,19 +126,20 @@ func (m *move) bindByLookup() error {
 	}, "looks up %s of the good issuer, as known to %s, and gives them %s on %s", u.name, through.name, role.name, in.name)
 }
 
-// lookUp returns the UID of a user of the good issuer. It looks the user up through a provider, if one is named.
+// lookUp returns the UID of a user of the good issuer. If through names a provider, it looks the user up through that
+// provider.
 func (m *move) lookUp(through *object, u user) (resource.UID, error) {
 	if through.uid == "" {
 		return m.iam.LookupIdentity(m.ctx, m.issue[good], u.name, "")
 	}
 	p := m.state.providers[through.uid]
 	if p.OIDC.Issuer != m.issue[good] {
-		return "", errNoWay // the honest side does not use an unknown issuer
+		return "", errNoWay // the honest side does not use providers with other issuers
 	}
 	return m.iam.LookupIdentity(m.ctx, p.OIDC.Issuer, m.subjectAt(p, u), p.UID)
 }
 
-// awaited returns the person who will have the UID that the lookup of a user returned.
+// awaited returns the identity of the person who will have this UID. The UID is the result of looking up the user.
 func (m *move) awaited(uid resource.UID, u user) resource.Identity {
 	realm, subject := m.issue[good], u.name
 	for _, o := range m.providers {
@@ -154,8 +155,8 @@ func (m *move) awaited(uid resource.UID, u user) resource.Identity {
 	}}
 }
 
-// standsFor reports whether the attackers can sign in as a user of the good issuer. Either the named provider accepts
-// them, or, if none is named, a provider of the actor's organization does.
+// standsFor reports whether the attackers can sign in as a user of the good issuer. If a provider is named, only that
+// provider counts. Otherwise all providers of the actor's organization count.
 func (m *move) standsFor(through *object, u user) bool {
 	home := m.home()
 	return slices.ContainsFunc(m.providers, func(o *object) bool {
@@ -169,7 +170,7 @@ func (m *move) standsFor(through *object, u user) bool {
 	})
 }
 
-// home returns the group of the actor's identity, or "".
+// home returns the group to which the actor's identity belongs, or "".
 func (m *move) home() resource.UID {
 	uid := m.actor.caller.Identity
 	if !uid.IsRoot() {
@@ -212,7 +213,8 @@ func (m *move) unbind() error {
 	}, "removes %s", binding.name)
 }
 
-// relationship chooses the issuer, provider or identity that an identity trusts.
+// relationship chooses what a new identity trusts: an issuer and its users, another identity of this service, or a
+// key.
 func (m *move) relationship() (r resource.Relationship, text string) {
 	options := []string{"a user", "a user", "us", "us", "keys", "a pattern of users"}
 	if m.side == evil {
@@ -241,13 +243,13 @@ func (m *move) relationship() (r resource.Relationship, text string) {
 	}
 }
 
-// isStepping reports whether the honest side lets other identities trust this one: it is a workload that the
-// attackers do not control yet.
+// isStepping reports whether the honest side would let other identities trust this identity. It does so for workloads
+// that the attackers do not control yet.
 func (m *move) isStepping(o *object) bool {
 	return m.side == good && !o.uid.IsRoot() && m.control(evil)[o.uid] == ""
 }
 
-// trustOthers chooses a claim match of another issuer.
+// trustOthers chooses a claim match for another issuer.
 func (m *move) trustOthers(how string) (resource.Relationship, string) {
 	match := &resource.ClaimMatch{Issuer: m.issue[good]}
 	if m.side == evil && m.word("good", "evil", "evil") == "evil" {
@@ -375,7 +377,8 @@ func (m *move) deleteProvider() error {
 	return m.do(func() error { return m.iam.DeleteProvider(m.ctx, o.uid) }, "deletes %s", o.name)
 }
 
-// trustProvider is a move of the operator, who checks the issuer and the client of a provider.
+// trustProvider is a move of the operator. The operator trusts a provider only after checking its issuer and its
+// client.
 func (m *move) trustProvider() error {
 	o := m.object(m.providers, func(o *object) bool { return m.state.providers[o.uid].OIDC.ClientID == goodClient })
 	trusted := m.word("trusts", "trusts", "no longer trusts") == "trusts"

@@ -37,14 +37,14 @@ import (
 )
 
 const (
-	address      = "https://holdfast.test" // address of our issuer and our API
+	address      = "https://holdfast.test" // address of the service's issuer and API
 	registryHost = "registry.test"
-	callback     = "http://127.0.0.1:7777/callback" // address at which a command waits for its token
+	callback     = "http://127.0.0.1:7777/callback" // address at which the command-line program waits for its token
 	password     = "correct horse battery"
 )
 
-// A site contains the services that decide about access, over a store. They are assembled like in package server. The
-// test answers requests to other issuers without a network, and calls the pages without a listener.
+// A site contains the services that decide about access, over a store. They are assembled as in package server. The
+// test answers their requests to other issuers without a network, and calls the sign-in pages without a listener.
 type site struct {
 	store   *storetest.Store
 	checker *authz.Checker
@@ -55,7 +55,7 @@ type site struct {
 	people  *accounts.Service
 	pages   http.Handler
 	others  *identityProviders
-	clock   atomic.Int64 // seconds; every move takes one
+	clock   atomic.Int64 // current time in seconds; every move takes one second
 	worlds  int
 	counts  [2]map[string]int // number of accepted moves by kind, for each side
 }
@@ -91,7 +91,7 @@ func open(t *testing.T, s *storetest.Store) *site {
 	return x
 }
 
-// follow keeps the checker current until the test ends, like a server.
+// follow keeps the checker up to date until the test ends, as a server does.
 func (x *site) follow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -114,25 +114,26 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// cheapHash returns a hash of password. A hash contains its cost, and this one has a low cost.
+// cheapHash returns a hash of the constant password. A hash contains its cost; this hash has a low cost to make tests
+// fast.
 func cheapHash() string {
 	salt := []byte("0123456789abcdef")
 	enc := base64.RawStdEncoding.EncodeToString
 	return "$argon2id$v=19$m=64,t=1,p=1$" + enc(salt) + "$" + enc(argon2.IDKey([]byte(password), salt, 1, 64, 1, 32))
 }
 
-// A browser keeps cookies and does not follow redirects.
+// A browser stores cookies and does not follow redirects.
 type browser struct {
 	x       *site
 	cookies map[string]string
-	csrf    string // CSRF token of the last form
+	csrf    string // CSRF token in the last form
 }
 
 func (x *site) browser() *browser { return &browser{x: x, cookies: map[string]string{}} }
 
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
-// send sends a request, and returns the address of the redirect and the status.
+// send sends a request. It returns the location to which the response redirects, if any, and the status.
 func (b *browser) send(ctx context.Context, method, target string, fields ...string) (location string, status int) {
 	form := url.Values{}
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -140,7 +141,7 @@ func (b *browser) send(ctx context.Context, method, target string, fields ...str
 	}
 	r := httptest.NewRequestWithContext(ctx, method, address+strings.TrimPrefix(target, address),
 		strings.NewReader(form.Encode()))
-	// Every world has its own address, so limits by address are limits by world.
+	// Every world has its own IP address, so that a limit per address is a limit per world.
 	r.RemoteAddr = fmt.Sprintf("192.0.%d.%d:443", b.x.worlds>>8&255, b.x.worlds&255)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -161,11 +162,12 @@ func (b *browser) send(ctx context.Context, method, target string, fields ...str
 	return w.Header().Get("Location"), w.Code
 }
 
-// identityProviders are the other identity providers. All good ones sign with one key, and all evil ones with another.
+// identityProviders are all other identity providers. The good providers share one signing key, and the evil
+// providers share another.
 type identityProviders struct {
 	keys  [2]*ecdsa.PrivateKey
 	mu    sync.Mutex
-	codes map[string]string // ID tokens by code
+	codes map[string]string // ID tokens, by authorization code
 }
 
 func newProviders(t *testing.T) *identityProviders {
@@ -177,29 +179,29 @@ func newProviders(t *testing.T) *identityProviders {
 	return i
 }
 
-// keySet returns the JSON Web Key Set of a side.
+// keySet returns the JSON Web Key Set for the signing key of a side.
 func (i *identityProviders) keySet(s side) string {
 	b, err := i.keys[s].PublicKey.Bytes()
 	if err != nil {
-		panic(err) // never fails for a P-256 key
+		panic(err) // Bytes cannot fail for a P-256 key
 	}
 	enc := base64.RawURLEncoding.EncodeToString
 	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","kid":"k","use":"sig","x":%q,"y":%q}]}`,
 		enc(b[1:33]), enc(b[33:]))
 }
 
-// sign returns a token that an issuer of a side signed.
+// sign returns a token with these claims, signed with the key of a side.
 func (i *identityProviders) sign(s side, claims map[string]any) string {
 	body, err := json.Marshal(claims)
 	if err != nil {
-		panic(err) // never fails for strings and numbers
+		panic(err) // Marshal cannot fail for strings and numbers
 	}
 	enc := base64.RawURLEncoding.EncodeToString
 	text := enc([]byte(`{"alg":"ES256","kid":"k"}`)) + "." + enc(body)
 	sum := sha256.Sum256([]byte(text))
 	r, t, err := ecdsa.Sign(rand.Reader, i.keys[s], sum[:])
 	if err != nil {
-		panic(err) // never fails
+		panic(err) // signing cannot fail
 	}
 	signature := make([]byte, 64)
 	r.FillBytes(signature[:32])
@@ -207,7 +209,7 @@ func (i *identityProviders) sign(s side, claims map[string]any) string {
 	return text + "." + enc(signature)
 }
 
-// code returns an authorization code for an ID token.
+// code returns a new authorization code that can be exchanged for an ID token.
 func (i *identityProviders) code(idToken string) string {
 	code := rand.Text()
 	i.mu.Lock()
@@ -216,7 +218,7 @@ func (i *identityProviders) code(idToken string) string {
 	return code
 }
 
-// RoundTrip responds as every issuer.
+// RoundTrip answers a request in the place of the issuer to which it is addressed.
 func (i *identityProviders) RoundTrip(r *http.Request) (*http.Response, error) {
 	at := "https://" + r.URL.Host
 	var answer any
