@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Without an earlier version there is nothing to measure, and the report says how
+// TestAgainstNothing checks that without an earlier version there is nothing to measure, and that the report says how
 // to name one.
 func TestAgainstNothing(t *testing.T) {
 	b, err := parse(nil, io.Discard)

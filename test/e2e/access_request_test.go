@@ -18,8 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// requestable adds a rule that lets people request the viewer role on a group. It returns the
-// group.
+// requestable adds a rule that lets people request the viewer role on a group. It returns the UID of the group.
 func (w *world) requestable(t *testing.T, group string) string {
 	t.Helper()
 	must[*accesspb.AccessRule](t, w.overGRPC, w.Token, &accesspb.CreateAccessRuleRequest{
@@ -28,7 +27,7 @@ func (w *world) requestable(t *testing.T, group string) string {
 	return group
 }
 
-// robotIn returns a token of a workload that has a role in a group.
+// robotIn returns a token for a new workload that has a role in a group.
 func (w *world) robotIn(t *testing.T, group string) string {
 	t.Helper()
 	robot := w.robot(t, group, "asks"+rand8())
@@ -38,7 +37,7 @@ func (w *world) robotIn(t *testing.T, group string) string {
 
 func rand8() string { uid := string(resource.NewRoot()); return uid[:8] }
 
-// asked creates a request of a new workload for the viewer role on a group and returns its UID.
+// asked lets a new workload request the viewer role on a group, and returns the UID of the access request.
 func (w *world) asked(t *testing.T, group string) string {
 	t.Helper()
 	return must[*accesspb.AccessRequest](t, w.overGRPC, w.robotIn(t, group), &accesspb.CreateAccessRequestRequest{
@@ -47,7 +46,7 @@ func (w *world) asked(t *testing.T, group string) string {
 	}).GetUid()
 }
 
-// requestAccesses returns the methods that act on one access rule or access request, by name.
+// requestAccesses returns, by name, the methods that act on one access rule or access request.
 func (h *hierarchy) requestAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	rule := func(t *testing.T) string {
@@ -120,8 +119,7 @@ func requestExamples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestApiAccessRequests checks which callers may request access, and which rules and requests each
-// caller sees.
+// TestApiAccessRequests checks which callers may request access, and which rules and requests each caller sees.
 func TestApiAccessRequests(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -181,7 +179,7 @@ func TestApiAccessRequests(t *testing.T) {
 	})
 }
 
-// TestApiBadAccessRequests sends bad values. Each is refused with an error that names its field.
+// TestApiBadAccessRequests sends invalid values. Each must be refused with an error that names the field.
 func TestApiBadAccessRequests(t *testing.T) {
 	t.Parallel()
 	h := newHierarchy(t, serve(t, storetest.SQLite(t), server.Config{}, nil))
@@ -218,8 +216,8 @@ func TestApiBadAccessRequests(t *testing.T) {
 	})
 }
 
-// requestSteps lets ada, who owns the group, request access and hand it back. The owner of the
-// organization decides.
+// requestSteps returns the steps of TestApiBothProtocols that are about access requests. ada, who owns the group,
+// requests access and gives it back, and the owner of the organization decides.
 func requestSteps() []step {
 	group := func(s *story) string { return s.uid("requestable") }
 	ask := func(reason string) func(*story) proto.Message {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// reopenedYAML is a file of a distribution. Its advisory was fixed once and then detected again.
+// reopenedYAML is an advisory file of a distribution. Its vulnerability was fixed once and then detected again.
 const reopenedYAML = `package:
   name: lines
 advisories:
@@ -19,16 +19,16 @@ advisories:
       - {timestamp: 2024-05-02T08:00:00Z, type: fixed, data: {fixed-version: 1.0.0-r1}}
 `
 
-// TestApiReopened imports an advisory that is fixed, and then a newer version of it that is not.
-// Every format reflects the change.
+// TestApiReopened imports an advisory whose vulnerability is fixed, and then a newer version in which it is not.
+// Every output format must reflect the change.
 func TestApiReopened(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		org := string(w.Organization)
 		file := reopenedYAML
 		steps := []struct {
-			more                     string // lines added to the file
-			affected, osv, vex, secs string // text that each answer contains
+			more                     string // lines that are added to the file
+			affected, osv, vex, secs string // text that the answer in each format must contain
 		}{
 			{"", `[]`, `{"fixed":"1.0.0-r1"}`, `"status":"fixed"}]}`, `{"1.0.0-r1":["CVE-2024-3001 CGA-2222-3333-4444"]}`},
 			{"{timestamp: 2024-05-03T08:00:00Z, type: detection, data: {type: manual}}", `"advisoryId":"CGA-2222-3333-4444"`,

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// registryCapabilities are the capabilities that the registry API checks.
+// registryCapabilities are the capabilities that the methods of the registry API require.
 var registryCapabilities = []string{
 	"repo.create", "repo.update", "repo.list", "repo.delete", "tag.create", "tag.list", "tag.delete",
 	"manifest.metadata.list", "referrers.list", "registry.settings.list", "manifest.create", "manifest.delete",
 	"manifest.list", "repo.blobs.get",
 }
 
-// registryAccesses returns the methods that act on one place of the registry, by name.
+// registryAccesses returns, by name, the methods that act on one place in the registry.
 func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	t.Helper()
 	folder := func(*testing.T) string { return h.folder }
@@ -130,7 +130,7 @@ func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
 	}
 }
 
-// TestApiRegistryLists lists the registry as every caller. Each caller sees and counts only the
+// TestApiRegistryLists lists the contents of the registry as every caller. The lists and the counts must include only
 // resources that the caller may list.
 func TestApiRegistryLists(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestApiRegistryLists(t *testing.T) {
 		}
 		accesses := h.registryAccesses(t)
 		for protocol, call := range w.protocols() {
-			// These methods need two capabilities.
+			// Each of these methods needs two capabilities.
 			for _, name := range []string{"GetArchitectures", "GetSize", "GetImage"} {
 				uid := accesses[name].place(t)
 				_, st := call(t, h.lacking["manifest.metadata.list"], accesses[name].request(uid))
@@ -167,7 +167,7 @@ func TestApiRegistryLists(t *testing.T) {
 }
 
 func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
-	// the folder has one repo more than its sibling
+	// The folder has one repo more than its sibling.
 	below := map[string]int{"org": 4, "folder": 2, "sibling": 1, "other": 1}
 	places := map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other}
 	for name, tt := range map[string]struct {

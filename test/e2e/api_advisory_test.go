@@ -17,7 +17,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// theAdvisory returns an advisory for a package with a fix.
+// theAdvisory returns an advisory about a package for which there is a fix.
 func theAdvisory() *vulnpb.Advisory {
 	return &vulnpb.Advisory{
 		Author:       "ann",
@@ -62,7 +62,7 @@ func (w *world) advise(t *testing.T, group string, a *vulnpb.Advisory) string {
 	}).GetUid()
 }
 
-// advisorySteps covers advisories, their events and their feeds.
+// advisorySteps returns the steps of TestApiBothProtocols that are about advisories, their events and their feeds.
 func advisorySteps() []step {
 	list := func(r *vulnpb.ListAdvisoriesRequest) func(*story) proto.Message {
 		return func(*story) proto.Message { return r }
@@ -210,7 +210,7 @@ func advisorySteps() []step {
 	)
 }
 
-// advisoryAccesses returns the methods that act on one advisory or feed, by name.
+// advisoryAccesses returns, by name, the methods that act on one advisory or feed.
 func (h *hierarchy) advisoryAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	advisory := func(t *testing.T) string { return h.advise(t, h.folder, theAdvisory()) }
@@ -268,8 +268,8 @@ func (h *hierarchy) advisoryAccesses() map[string]access {
 	}
 }
 
-// TestApiReview changes the review states of events as callers who may write, and as callers who
-// may approve.
+// TestApiReview changes the review states of events. Callers who may write, but not approve, must not set a state
+// that needs approval.
 func TestApiReview(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -11,7 +11,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// badFederatedUIDs puts bad UIDs into every request that has a UID.
+// badFederatedUIDs returns, for every request that contains a UID, requests with invalid UIDs.
 func badFederatedUIDs(x things) map[string]badRequest {
 	table := map[string]badRequest{}
 	for value, uid := range badUIDValues(x) {
@@ -62,7 +62,7 @@ func badFederatedUIDs(x things) map[string]badRequest {
 			IdentityUid: x.identity, Capability: "groups.list", PlaceUid: uid,
 		})
 		add("list place", "place_uid", &accesspb.ListAccessRequest{Capability: "groups.list", PlaceUid: uid})
-		// The remaining fields are optional.
+		// An empty value is valid in the remaining fields.
 		if uid == "" {
 			continue
 		}
@@ -78,7 +78,7 @@ func badFederatedUIDs(x things) map[string]badRequest {
 	return table
 }
 
-// addPlaces adds list requests whose filters name bad places.
+// addPlaces adds list requests whose filter contains an invalid UID.
 func addPlaces(table map[string]badRequest, value, uid string, x things) {
 	for field, u := range map[string]*commonpb.UIDPFilter{
 		"uidp.descendants_of": {DescendantsOf: uid}, "uidp.children_of": {ChildrenOf: uid},

@@ -68,7 +68,8 @@ func roled(role string) *iampb.IdentityProvider {
 	return p
 }
 
-// badOIDC sends every bad value twice: when creating a provider, and when updating one.
+// badOIDC returns requests with invalid values. Each value is in a request that creates a provider and in a request
+// that updates one.
 func badOIDC(x things) map[string]badRequest {
 	type client = iampb.IdentityProvider_OIDC
 	table := map[string]badRequest{}
@@ -190,8 +191,8 @@ func badAssociations(x things) map[string]badRequest {
 	return table
 }
 
-// addAssociation adds a bad value twice: when creating an association, and when updating the
-// existing one.
+// addAssociation adds two requests with an invalid value to the table: one creates an account association, the other
+// updates the existing one.
 func addAssociation(
 	table map[string]badRequest, x things, name, field, path string, change func(*iampb.AccountAssociation),
 ) {
@@ -355,7 +356,7 @@ func badMappings(x things) map[string]badRequest {
 	return table
 }
 
-// refusesFederatedRaw sends bad requests that only HTTP can express.
+// refusesFederatedRaw sends invalid requests that only HTTP can express, and checks that each is refused.
 func (w *world) refusesFederatedRaw(t *testing.T, x things) {
 	const base = "/iam/v2beta1/"
 	providers, associations, invites := base+"identityProviders/"+x.folder, base+"accountAssociations/"+

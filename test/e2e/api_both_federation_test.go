@@ -16,15 +16,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// federationSteps covers the federated resources of an organization and the access queries.
+// federationSteps returns the steps of TestApiBothProtocols that are about federated resources and questions about
+// access.
 func federationSteps() []step {
 	return slices.Concat(providerSteps(), mappingSteps(), inviteSteps(),
 		associationSteps(), accessSteps(), dependencySteps())
 }
 
-// refusals returns the errors that every method on one place has: without a token, as a stranger,
-// for a malformed UID, and for a missing resource. The last one has the code gone, which is OK for
-// methods that accept a missing resource.
+// refusals returns steps for the errors that every method on one place has: without a token, as a caller without a
+// role, for a malformed UID, and for a missing resource. The last step expects the code gone, which is OK for methods
+// that accept a missing resource.
 func refusals(name string, gone codes.Code, in func(uid string) proto.Message) []step {
 	missing := func(s *story) proto.Message { return in(s.org() + "/0123456789abcdef") }
 	return []step{
@@ -626,7 +627,8 @@ func accessSteps() []step {
 	)
 }
 
-// dependencySteps deletes resources that others depend on, which fails, and then the dependents.
+// dependencySteps returns steps that try to delete resources on which others depend, which fails, and then delete the
+// dependent resources.
 func dependencySteps() []step {
 	role := func(s *story) proto.Message { return &iampb.DeleteRoleRequest{Uid: s.uid("role")} }
 	return []step{

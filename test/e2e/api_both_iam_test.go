@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// publicKeys is a key set in the form that an issuer publishes.
+// publicKeys is a key set in the format in which an issuer publishes it.
 const publicKeys = `{"keys":[{"kty":"EC","crv":"P-256","kid":"1",` +
 	`"x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}`
 

@@ -166,7 +166,7 @@ func repoSteps() []step {
 		{name: "run no sync", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
 			return &ocipb.RunSyncRequest{Uid: s.uid("repo")}
 		}},
-		// Stops the sync before its first scheduled run.
+		// This step stops the sync before its first scheduled run.
 		{name: "follower by uid follows no longer", in: func(s *story) proto.Message {
 			return &registrypb.UpdateRepoRequest{
 				Repo: &registrypb.Repo{Uid: s.uid("follower by uid")}, UpdateMask: mask("syncConfig"),
@@ -521,7 +521,7 @@ func tagSteps() []step {
 	}
 }
 
-// deleted returns the UID of the first trash entry that a step has listed.
+// deleted returns the UID of the first entry that a step has listed in the trash.
 func deleted(s *story, step string) string {
 	return s.answers[step].(*ocipb.ListTrashEntriesResponse).GetEntries()[0].GetUid()
 }

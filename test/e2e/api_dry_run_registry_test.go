@@ -13,8 +13,8 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// TestApiRegistryDryRuns makes every change of the registry as a dry run, over both protocols. Each
-// answer is the same as for the real change, and nothing changes.
+// TestApiRegistryDryRuns makes every change to the registry as a dry run, over both protocols. Each answer must be
+// the same as for the real change, and nothing may change.
 func TestApiRegistryDryRuns(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -40,8 +40,8 @@ func hexSum(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// awsSign returns the AWS version 4 signature of a POST to / with these headers, whose names are in
-// lower case.
+// awsSign returns the AWS version 4 signature for a POST request to / with these headers. The names of the headers
+// are in lower case.
 func awsSign(secret, stamp string, headers map[string]string, signed []string, body string) string {
 	canonical := "POST\n/\n\n"
 	for _, name := range signed {
@@ -53,10 +53,10 @@ func awsSign(secret, stamp string, headers map[string]string, signed []string, b
 	return hex.EncodeToString(mac(key, "AWS4-HMAC-SHA256\n"+stamp+"\n"+scope+"\n"+hexSum([]byte(canonical))))
 }
 
-// An awsService returns the signer of a request, like AWS, and counts the requests.
+// An awsService is a fake AWS: it returns who signed a request, and counts the requests.
 type awsService struct {
 	asked  atomic.Int32
-	answer func(w http.ResponseWriter) // writes the answer to a valid request
+	answer func(w http.ResponseWriter) // writes the response to a valid request
 }
 
 func (a *awsService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +77,8 @@ func (a *awsService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.answer(w)
 }
 
-// awsProof returns a bearer that proves an AWS identity to w. change may edit the headers before
-// they are signed, and tamper the request afterwards.
+// awsProof returns a bearer token that proves an AWS identity to w. change may edit the headers before they are
+// signed, and tamper may change the signed request.
 func (w *world) awsProof(identity, secret string, change func(map[string]string), tamper func(string) string) string {
 	stamp := time.Now().UTC().Format(awsStamp)
 	headers := map[string]string{
@@ -125,7 +125,7 @@ func asAWSJSON(w http.ResponseWriter) {
 		`"ResponseMetadata":{"RequestId":"x"}}}`)
 }
 
-// TestAWS exchanges proofs that a service like AWS verifies, and proofs that were tampered with.
+// TestAWS checks that a proof that AWS confirms can be exchanged, and that a proof that was tampered with is refused.
 func TestAWS(t *testing.T) {
 	aws := &awsService{answer: asXML}
 	endpoint := httptest.NewServer(aws)

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestExchangeThroughProvider exchanges tokens that the identity provider of an organization issued
-// to people. The exchange names the provider's UID.
+// TestExchangeThroughProvider exchanges tokens that an organization's identity provider issued to people. The request
+// contains the UID of the provider.
 func TestExchangeThroughProvider(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// order runs a holdfastd command for the server of a data folder and returns its output.
+// order runs a holdfastd command and returns its output. The command talks to the server that uses the data folder.
 func order(t *testing.T, data, database string, key secret.Key, args ...string) string {
 	t.Helper()
 	binary := testprogram.Holdfastd(t)
@@ -34,7 +34,7 @@ func order(t *testing.T, data, database string, key secret.Key, args ...string) 
 	return strings.TrimSpace(string(out))
 }
 
-// exchangeAt exchanges a token at one server and returns the answer.
+// exchangeAt exchanges a token at a server. It returns the status and the new token.
 func exchangeAt(ctx context.Context, p *proc, bearer string, identity resource.UID) (status int, issued string) {
 	path := "/sts/exchange?" + url.Values{"aud": {procBase}, "identity": {string(identity)}}.Encode()
 	a, err := procDial(p.address, bearer).call(ctx, http.MethodPost, path, nil)
@@ -42,12 +42,12 @@ func exchangeAt(ctx context.Context, p *proc, bearer string, identity resource.U
 		return 0, ""
 	}
 	var raw struct{ Token string }
-	_ = json.Unmarshal(a.body, &raw) // the body of an error has no token
+	_ = json.Unmarshal(a.body, &raw) // fails for an error, whose body has no token
 	return a.status, raw.Token
 }
 
-// atOnce fails the test unless ok returns true: a change that one replica has confirmed takes
-// effect on the other replica immediately.
+// atOnce fails the test unless ok returns true at the first call, because a change that one replica has confirmed
+// must take effect on the other replica immediately.
 func atOnce(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	if !ok() {
@@ -55,8 +55,8 @@ func atOnce(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestReplicaExchange changes and deletes an identity on one replica while the other replica
-// exchanges tokens for it. Then it rotates and deletes signing keys.
+// TestReplicaExchange changes and deletes an identity on one replica, and rotates and deletes signing keys. The other
+// replica must apply each change to its next exchange and to the next use of a token.
 func TestReplicaExchange(t *testing.T) {
 	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
@@ -91,7 +91,7 @@ func TestReplicaExchange(t *testing.T) {
 		set := procMust[struct{ Keys []struct{ Kid, Alg string } }](t,
 			on.owner(), http.MethodGet, "/.well-known/jwks.json", nil)
 		for _, k := range set.Keys {
-			// Every replica also publishes a pair for RS256.
+			// Every replica also publishes a key pair for RS256.
 			if k.Alg == "ES256" {
 				ids = append(ids, k.Kid)
 			}
@@ -122,7 +122,7 @@ func TestReplicaExchange(t *testing.T) {
 	atOnce(t, "the deletion is known", tries(http.StatusForbidden))
 }
 
-// TestVerifyOrder lets the operator verify the name of an organization. The owner may not.
+// TestVerifyOrder checks that the operator, but not the owner, can verify the name of an organization.
 func TestVerifyOrder(t *testing.T) {
 	database, key := storetest.Postgres(t), secret.NewKey()
 	a, b := replicas(t, database, key)
@@ -149,7 +149,7 @@ func TestVerifyOrder(t *testing.T) {
 	is(true)
 	order(t, b.data(), database, key, "organizations", "unverify", string(a.dev.Organization))
 	is(false)
-	// This command runs without a server, because no server uses that folder.
+	// This command opens the database itself, because no server uses this data folder.
 	order(t, t.TempDir(), database, key, "organizations", "verify", name)
 	is(true)
 	binary := testprogram.Holdfastd(t)
@@ -166,7 +166,7 @@ func TestVerifyOrder(t *testing.T) {
 	}
 }
 
-// keyOf returns the ID of the key that signed a token.
+// keyOf returns the ID of the key with which a token was signed.
 func keyOf(t *testing.T, raw string) string {
 	t.Helper()
 	head, _, _ := strings.Cut(raw, ".")

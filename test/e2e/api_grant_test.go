@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestApiGrants lets a caller who may bind roles try to grant more than the caller holds, with
-// every method that grants.
+// TestApiGrants checks that a caller who may bind roles cannot grant more than the caller holds, with any method that
+// grants.
 func TestApiGrants(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -128,7 +128,7 @@ func TestApiGrants(t *testing.T) {
 	})
 }
 
-// TestApiLastOwner tries to leave an organization without an owner.
+// TestApiLastOwner checks that an organization cannot be left without an owner.
 func TestApiLastOwner(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -161,7 +161,7 @@ func TestApiLastOwner(t *testing.T) {
 	})
 }
 
-// TestApiRevocation revokes rights. The next request is denied.
+// TestApiRevocation revokes access in several ways, and checks that the next request is denied.
 func TestApiRevocation(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -218,7 +218,7 @@ func (w *world) revokes(t *testing.T, write, read caller, folder string, x thing
 	expect("the identity is gone", codes.Unauthenticated)
 }
 
-// TestApiTokens calls with narrowed and with invalid tokens.
+// TestApiTokens calls methods with narrowed and with invalid tokens, and checks which calls are denied.
 func TestApiTokens(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -285,7 +285,7 @@ func TestApiTokens(t *testing.T) {
 	})
 }
 
-// TestApiTokenExpiry lets a token expire.
+// TestApiTokenExpiry checks that an expired token is refused.
 func TestApiTokenExpiry(t *testing.T) {
 	t.Parallel()
 	clock := newClock()

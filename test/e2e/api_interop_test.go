@@ -36,7 +36,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// otherNames returns the full names of a service. The server lists them through reflection: one for
+// otherNames returns all full names of a service. The server lists them through reflection. There is one name for
 // each package that contains the service.
 func otherNames(t *testing.T, w *world, service string) []string {
 	t.Helper()
@@ -49,7 +49,7 @@ func otherNames(t *testing.T, w *world, service string) []string {
 	return names
 }
 
-// reflect sends a reflection request without a token.
+// reflect sends a reflection request without a token, and returns the response.
 func (w *world) reflect(t *testing.T, in *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
 	t.Helper()
 	stream, err := reflectionpb.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context())
@@ -77,7 +77,7 @@ func (w *world) listServices(t *testing.T) []string {
 	return names
 }
 
-// TestApiNames calls one method of every service under each of the service's names.
+// TestApiNames calls one method of each service under all names of the service. The answers must be the same.
 func TestApiNames(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -95,7 +95,7 @@ func TestApiNames(t *testing.T) {
 		_, isPing := in.(*pingpb.PingRequest)
 		count := 4
 		if isPing {
-			count = 6 // version 1 has this service too
+			count = 6 // this service also exists in version 1
 		}
 		if len(names) != count {
 			t.Errorf("%s has the names %q, want %d names", m.Parent().Name(), names, count)
@@ -118,8 +118,8 @@ func TestApiNames(t *testing.T) {
 	}
 }
 
-// describe fetches the descriptor of a service. It fails the test if the method or its types are
-// missing from the service's package.
+// describe fetches the descriptor of a service. It fails the test if the service's package lacks the method or its
+// types.
 func (w *world) describe(t *testing.T, service, method string) {
 	t.Helper()
 	out := w.reflect(t, &reflectionpb.ServerReflectionRequest{
@@ -142,7 +142,7 @@ func (w *world) describe(t *testing.T, service, method string) {
 	t.Errorf("reflection does not describe %s/%s: %v", service, method, out.GetErrorResponse())
 }
 
-// TestApiHealthAndReflection calls health and reflection, which need no token and ignore a bad one.
+// TestApiHealthAndReflection checks that the health and reflection services need no token and ignore an invalid one.
 func TestApiHealthAndReflection(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -165,7 +165,7 @@ func TestApiHealthAndReflection(t *testing.T) {
 	}
 }
 
-// TestApiCredentials sends tokens in all the ways that clients send them.
+// TestApiCredentials sends tokens in all the ways in which clients send them, and checks which are accepted.
 func TestApiCredentials(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -224,7 +224,7 @@ func TestApiCredentials(t *testing.T) {
 	}
 }
 
-// TestApiPaths requests the same resource with every valid spelling of its path and query.
+// TestApiPaths requests a resource with every valid spelling of its path and query. The answers must be the same.
 func TestApiPaths(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -280,7 +280,7 @@ func TestApiPaths(t *testing.T) {
 	})
 }
 
-// TestApiTransports calls the API over every transport that the port accepts.
+// TestApiTransports checks that the API works over every transport that the port accepts.
 func TestApiTransports(t *testing.T) {
 	t.Parallel()
 	cert, key, roots := selfSigned(t)
@@ -337,7 +337,8 @@ func (w *world) speaks(t *testing.T, client *http.Client, version string) {
 	}
 }
 
-// selfSigned creates a certificate for the loopback address.
+// selfSigned creates a certificate and a key for the loopback address. It returns their files, and a pool that trusts
+// the certificate.
 func selfSigned(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -21,11 +21,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// walked is the number of groups that exist during the whole test, while others are created and
-// deleted.
+// walked is the number of groups that exist during the whole test. Meanwhile other groups are created and deleted.
 const walked = 500
 
-// makeGroups creates groups whose names are not in the order of their creation.
+// makeGroups creates groups in parent. The order of their names is not the order of their creation.
 func (w *world) makeGroups(t *testing.T, parent string) map[string]bool {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -61,8 +60,8 @@ var orders = map[string]func(a, b *iampb.Group) int{
 	"update_time": func(a, b *iampb.Group) int { return a.GetUpdateTime().AsTime().Compare(b.GetUpdateTime().AsTime()) },
 }
 
-// TestApiListWalk reads all pages of a folder in every order while other groups are created and
-// deleted. No remaining group is missing or listed twice, and the order is right.
+// TestApiListWalk reads all pages of a folder in every order while other groups are created and deleted. Each group
+// that exists all the time must be listed exactly once, in the right order.
 func TestApiListWalk(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -100,8 +99,8 @@ func TestApiListWalk(t *testing.T) {
 	})
 }
 
-// pages reads all pages of a list. Before each page it creates a group at one end of the order, and
-// after the page it deletes that group.
+// pages reads all pages of a list and returns the groups. Before each page it creates a group at one end of the
+// order, and after the page it deletes that group.
 func (w *world) pages(t *testing.T, call caller, folder, order string) []*iampb.Group {
 	t.Helper()
 	in := &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{ChildrenOf: folder}, OrderBy: order, PageSize: 97}
@@ -123,7 +122,7 @@ func (w *world) pages(t *testing.T, call caller, folder, order string) []*iampb.
 	}
 }
 
-// TestApiListSizes reads pages of every size.
+// TestApiListSizes reads pages with every kind of page size and skip, and checks how many groups they contain.
 func TestApiListSizes(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
@@ -173,7 +172,8 @@ func TestApiListSizes(t *testing.T) {
 	})
 }
 
-// TestApiPageTokens sends page tokens with other requests, and after they have expired.
+// TestApiPageTokens checks that a page token is refused in a request that does not belong to it. With an expired
+// token, the list starts again.
 func TestApiPageTokens(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -220,7 +220,8 @@ func TestApiPageTokens(t *testing.T) {
 	})
 }
 
-// restarts sends a page token before and after its three days.
+// restarts sends a page token shortly before and after it expires, which is after three days. With the expired token,
+// the list must start again at the first page.
 func (w *world) restarts(t *testing.T, clock *clock, in *iampb.ListGroupsRequest, first *iampb.ListGroupsResponse) {
 	t.Helper()
 	in.PageToken = first.GetNextPageToken()

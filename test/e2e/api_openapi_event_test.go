@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// subscribe creates a subscription whose sink does not exist.
+// subscribe creates a subscription whose sink does not exist, and returns its UID.
 func (w *world) subscribe(t *testing.T, group string) string {
 	t.Helper()
 	r := w.send(t, w.Token, "POST", "/events/v2beta1/subscriptions/"+group, `{"sink":"http://127.0.0.1:9/sink"}`)

@@ -22,8 +22,7 @@ func (w *world) post(t *testing.T, target, body string) string {
 	return made.UID
 }
 
-// federationExamples returns example calls for the federated resources of an organization and for
-// access queries.
+// federationExamples returns example calls for federated resources and for questions about access.
 func federationExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	const base = "/iam/v2beta1/"

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// pull fetches a manifest from the registry.
+// pull pulls a manifest from the registry, and fails the test if that fails.
 func (w *world) pull(t *testing.T, bearer, repo, reference string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/v2/"+repo+"/manifests/"+reference, nil)
@@ -31,8 +31,8 @@ func (w *world) pull(t *testing.T, bearer, repo, reference string) {
 	}
 }
 
-// TestApiPulls pushes and pulls, and lists the records by repo, digest and identity, as every
-// caller, over both protocols.
+// TestApiPulls pushes and pulls images, and checks the records of these pushes and pulls by repo, digest and
+// identity. It lists them as every caller, over both protocols.
 func TestApiPulls(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -45,7 +45,7 @@ func TestApiPulls(t *testing.T) {
 		digest := w.pushImage(t, "dev/folder/app", "1.0", "amd64", "layer")
 		w.pushImage(t, "other/app", "1.0", "amd64", "other")
 		w.pull(t, w.mint(t, resource.UID(robot), token.Claims{Audience: []string{w.RegistryHost}}), "dev/folder/app", "1.0")
-		// The registry gives this token to clients that have none.
+		// The registry gives this token to clients that do not authenticate.
 		w.pull(t, "anonymous", "dev/folder/app", digest)
 		list := func(call caller, bearer string, in *ocipb.ListPullsRequest) []*ocipb.Pull {
 			t.Helper()
@@ -64,7 +64,7 @@ func TestApiPulls(t *testing.T) {
 			if len(pulls) != 3 {
 				t.Fatalf("over %s: %v, want three records of the repo", protocol, pulls)
 			}
-			anonymous, byRobot, push := pulls[0], pulls[1], pulls[2] // the newest first
+			anonymous, byRobot, push := pulls[0], pulls[1], pulls[2] // the newest record comes first
 			if anonymous.GetIdentityUid() != "" || anonymous.GetTag() != "" ||
 				anonymous.GetDigest() != digest || anonymous.GetRemoteAddress() != "127.0.0.1" {
 				t.Errorf("over %s: the anonymous pull is %v", protocol, anonymous)
@@ -114,9 +114,8 @@ func TestApiPulls(t *testing.T) {
 	})
 }
 
-// TestPullTokenExpires pulls with the password of an identity that has its own keys, until the
-// password or the keys expire. From then on the registry asks the client to log in, as if there
-// were no password.
+// TestPullTokenExpires pulls with a token of an identity with static keys as the password, until the token or the
+// keys expire. From then on the registry must ask the client to log in, as if there were no password.
 func TestPullTokenExpires(t *testing.T) {
 	t.Parallel()
 	clock := newClock()

@@ -18,7 +18,7 @@ const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
-// A descriptor is a reference from one document of the registry to another.
+// A descriptor is a reference from one document in the registry to another.
 type descriptor struct {
 	MediaType string            `json:"mediaType"`
 	Digest    string            `json:"digest"`
@@ -32,8 +32,7 @@ func describe(mediaType, content string) descriptor {
 
 func digestOf(content string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content))) }
 
-// put sends content to the registry as the owner. It fails the test unless the registry creates
-// something.
+// put sends content to the registry as the owner. It fails the test unless the status is 201 Created.
 func (w *world) put(t *testing.T, verb, target, contentType, content string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+"/v2/"+target, strings.NewReader(content))
@@ -47,8 +46,8 @@ func (w *world) put(t *testing.T, verb, target, contentType, content string) {
 	}
 }
 
-// pushImage pushes an image with one layer and a tag to a repo, given by its path. It returns the
-// digest of the image.
+// pushImage pushes an image with one layer to a repo and tags it. repo is the path of the repo. It returns the digest
+// of the image.
 func (w *world) pushImage(t *testing.T, repo, tag, architecture, layer string) string {
 	t.Helper()
 	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","created":"2026-01-02T03:04:05Z",`+
@@ -64,7 +63,7 @@ func (w *world) pushImage(t *testing.T, repo, tag, architecture, layer string) s
 	})
 }
 
-// pushIndex pushes an index of images for several architectures.
+// pushIndex pushes an index with one image for each architecture, and returns its digest.
 func (w *world) pushIndex(t *testing.T, repo, tag string, architectures ...string) string {
 	t.Helper()
 	var manifests []descriptor

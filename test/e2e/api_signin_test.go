@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// signInExamples returns example calls for sign-in.
+// signInExamples returns example calls for the sign-in methods.
 func signInExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	account := func(email string) string {
@@ -131,7 +131,7 @@ func badSignIn(x things) map[string]badRequest {
 	return table
 }
 
-// signInAccesses returns the sign-in methods that act on one place, by name.
+// signInAccesses returns, by name, the sign-in methods that act on one place.
 func (h *hierarchy) signInAccesses() map[string]access {
 	folder := func(*testing.T) string { return h.folder }
 	return map[string]access{
@@ -144,8 +144,8 @@ func (h *hierarchy) signInAccesses() map[string]access {
 	}
 }
 
-// signsIn calls the sign-in methods of an organization. Callers with rights on only a part of it,
-// or without the capability, are denied, whether or not the resource exists.
+// signsIn calls the sign-in methods for an organization. Callers with rights on only a part of the organization, or
+// without the capability, must be denied, whether or not the resource exists.
 func (h *hierarchy) signsIn(t *testing.T, call caller) {
 	made := must[*signinpb.CreateAccountResponse](t, call, h.full["org"], &signinpb.CreateAccountRequest{
 		Parent: h.org, Account: &signinpb.Account{Email: h.name() + "@example.test"},

@@ -17,13 +17,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// A visit is one request of the walk through the API documentation. The target and the body may
-// refer to resources that earlier visits created: {folder} is the UID in the answer of the visit
-// with the name folder.
+// A visit is one request in a walk through the API. The target and the body may refer to resources that earlier
+// visits created: {folder} is the UID in the answer to the visit with the name folder.
 type visit struct{ name, verb, target, body string }
 
-// walk has every documented endpoint, parameter and error, in an order in which each finds the
-// resources it needs.
+// walk contains every documented endpoint, parameter and error. Each visit comes after the visits that create its
+// resources.
 var walk = []visit{
 	{"create a group", "POST", "/iam/v2beta1/groups/{org}", `{"name":"staging","description":"Before production"}`},
 	{"create another", "POST", "/iam/v2beta1/groups/{org}", `{"name":"production"}`},
@@ -62,13 +61,13 @@ var walk = []visit{
 	{"delete the group", "DELETE", "/iam/v2beta1/groups/{create a group}", ``},
 }
 
-// TestApiSpec makes the walk on every engine and compares the result with the golden file.
+// TestApiSpec makes the walk on every engine, and compares the transcript with the golden file.
 func TestApiSpec(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) { checkGolden(t, "spec.txt", w.walk(t, walk)) })
 }
 
-// checkGolden compares a text with a file of testdata. With -update it writes the file.
+// checkGolden compares a text with a golden file in testdata. With -update it writes the file instead.
 func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
 	golden := filepath.Join("testdata", name)
@@ -86,8 +85,7 @@ func checkGolden(t *testing.T, name, got string) {
 	}
 }
 
-// walk makes visits and returns a transcript. names are pairs of further placeholders and their
-// values.
+// walk makes the visits and returns a transcript. names contains further placeholders, each followed by its value.
 func (w *world) walk(t *testing.T, visits []visit, names ...string) string {
 	t.Helper()
 	names = append(names, "{org}", string(w.Organization), "{viewer}", string(resource.ManagedRoleUID("viewer")))
@@ -104,7 +102,7 @@ func (w *world) walk(t *testing.T, visits []visit, names ...string) string {
 			b.WriteString("\n")
 			continue
 		}
-		var made struct{ UID, ID string } // version 1 has the field id
+		var made struct{ UID, ID string } // in version 1 the field is called id
 		if err := json.Unmarshal([]byte(r.body), &made); err != nil {
 			t.Fatalf("%s: %v\n%s", v.name, err, r.body)
 		}

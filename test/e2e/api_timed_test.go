@@ -15,8 +15,8 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-// TestApiTimedBinding gives a workload a role for a few seconds and checks everything that depends
-// on the binding.
+// TestApiTimedBinding gives a workload a role for a few seconds, and checks that everything that depends on the
+// binding ends with it.
 func TestApiTimedBinding(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -73,8 +73,8 @@ func TestApiTimedBinding(t *testing.T) {
 	})
 }
 
-// awaitOver waits until a binding has expired: first for access checks, and then until the audit
-// log has exactly one entry about it.
+// awaitOver waits until a binding has expired: first until access checks deny, and then until the audit log has
+// exactly one entry about the expiry.
 func (w *world) awaitOver(t *testing.T, uid string, ask *accesspb.CheckAccessRequest) {
 	t.Helper()
 	procUntil(t, "the binding has expired", func() bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// v1Examples returns example calls for version 1 of IAM.
+// v1Examples returns example calls for version 1 of the IAM API.
 func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	const base = "/iam/v1/"
@@ -74,7 +74,7 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 		"V1_Groups_LookupGroup":      {{as: adas}, {fails: true}},
 		"V1_Groups_CheckEligibility": {{}, {as: "nonsense", fails: true}},
 		"V1_Groups_RequestGroupAccess": {
-			// a second request within a short time is refused
+			// fails, because it is the second request within a short time
 			{uid: string(resource.DerivedUID("people")), body: `{}`, as: adas, fails: true},
 		},
 		"V1_Groups_Delete": {{uid: w.child(t, folder, "gone")}, {uid: folder, fails: true}, {uid: nothing, fails: true}},
@@ -122,7 +122,8 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 			{uid: x.org, body: provider("another")}, {uid: x.org, body: `{"name":"n"}`, fails: true},
 		},
 		"V1_IdentityProviders_Update": {{uid: idp, body: provider("old")}, {uid: idp, body: `{}`, fails: true}},
-		"V1_IdentityProviders_Delete": {{uid: idp, fails: true}, {uid: "nonsense", fails: true}}, // it has mappings
+		// Fails, because the provider has mappings.
+		"V1_IdentityProviders_Delete": {{uid: idp, fails: true}, {uid: "nonsense", fails: true}},
 
 		"V1_ExternalGroupRoleMappings_List": {
 			{}, {query: "identity_provider_uidp=" + idp}, {query: "identity_provider_uidp=x", fails: true},
@@ -156,8 +157,8 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// TestApiV1 checks the special properties of version 1: other versions can read its resources, an
-// update resets fields that it omits, and its answers have a deprecation header.
+// TestApiV1 checks the special properties of version 1: other versions can read the resources that it creates, an
+// update resets the fields that it omits, and the answers have a deprecation header.
 func TestApiV1(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, database string) {
@@ -194,7 +195,8 @@ func TestApiV1(t *testing.T) {
 
 func (w *world) tryV1OverGRPC(t *testing.T, group string) {
 	t.Helper()
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", w.Token) // without a scheme
+	// The token is sent without a scheme.
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", w.Token)
 	for _, name := range []string{"holdfast.iam.v1", "chainguard.platform.iam"} {
 		out := &iamv1pb.GroupList{}
 		err := w.conn.Invoke(ctx, "/"+name+".Groups/List", &iamv1pb.GroupFilter{Id: group}, out)
@@ -208,7 +210,7 @@ func (w *world) tryV1OverGRPC(t *testing.T, group string) {
 	}
 }
 
-// registryV1Examples returns example calls for version 1 of the registry.
+// registryV1Examples returns example calls for version 1 of the registry API.
 func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	shelf := w.child(t, x.org, "oldshelf")
@@ -266,7 +268,7 @@ func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	}
 }
 
-// advisoryV1Examples returns example calls for version 1 of the advisories.
+// advisoryV1Examples returns example calls for version 1 of the advisories API.
 func advisoryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	made := func(target, body string) string {

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// An attackText is a text with concurrent writers: the log of a server, or the requests to a sink.
+// An attackText is a text to which several goroutines write: the log of a server, or the requests to a sink.
 type attackText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -40,8 +40,8 @@ func (x *attackText) String() string {
 	return x.text.String()
 }
 
-// newSink starts a sink that records the headers and bodies of all requests, each after a line with
-// the type and the subject of the event.
+// newSink starts a sink that records the headers and bodies of all requests. Before each request it writes a line
+// with the type and the subject of the event.
 func newSink(t *testing.T) (address string, received *attackText) {
 	t.Helper()
 	received = &attackText{}
@@ -56,10 +56,9 @@ func newSink(t *testing.T) (address string, received *attackText) {
 	return s.URL, received
 }
 
-// TestAttackSecretsInAddresses creates a feed and a subscription whose addresses fail and have a
-// secret in their query, like the signed addresses of object stores. The secret appears in no log,
-// no event to another subscription, no audit entry and no error. Only callers who may change the
-// resource see it.
+// TestAttackSecretsInAddresses creates a feed and a subscription whose addresses do not work and contain a secret in
+// their query, like the signed URLs of object stores. The secret must not appear in the log, in an event of another
+// subscription, in an audit entry or in an error. Only callers who may change the resource may see the secret.
 func TestAttackSecretsInAddresses(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -104,8 +103,8 @@ func TestAttackSecretsInAddresses(t *testing.T) {
 	})
 }
 
-// addressAnswers returns the answers of the API to a reader about a feed and a subscription. It
-// checks that the owner sees the whole addresses.
+// addressAnswers returns everything that the API tells a reader about a feed and a subscription. It also checks that
+// the owner sees the whole addresses.
 func addressAnswers(t *testing.T, w *world, reader, feed, sub string) string {
 	t.Helper()
 	var answers strings.Builder

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// attackRecord is an advisory in the form of a feed.
+// attackRecord is an advisory in the format of a feed.
 const attackRecord = `{"id":"ATTACK-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z",` +
 	`"summary":"x","affected":[{"package":{"ecosystem":"npm","name":"p"},"versions":["1.0.0"]}]}`
 
-// A stallingFeed is a server of feeds. Every path below /stall/ sends one byte and then nothing
-// until the test ends. All other paths send a record.
+// A stallingFeed is an HTTP server with feeds. Every path below /stall/ sends one byte and then nothing until the
+// test ends. All other paths send a record.
 type stallingFeed struct {
 	*httptest.Server
 	stalled atomic.Int32
@@ -47,9 +47,8 @@ func (w *world) feed(t *testing.T, group, name, address string) string {
 	return w.post(t, "/advisories/v1/feeds/"+group, `{"name":"`+name+`","address":"`+address+`"}`)
 }
 
-// TestAttackStalledFeeds lets an organization fill the queue of feeds with addresses that stall.
-// The server still reads the feed of another organization, and fetches only one of the attacker's
-// feeds at a time.
+// TestAttackStalledFeeds lets an organization fill the queue of feeds with addresses that stall. The server must
+// still read the feed of another organization, and must fetch only one of the attacker's feeds at a time.
 func TestAttackStalledFeeds(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestAttackFiles checks that other users of the machine cannot read the server's files. The server
-// creates files for its own user only, and restricts the permissions of files that it finds,
-// whoever created them.
+// TestAttackFiles checks that other users of the machine cannot read the server's files. The server must create files
+// for its own user only, and must restrict the permissions of files that already exist, whoever created them.
 func TestAttackFiles(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, dir string){
 		"a new folder": func(t *testing.T, dir string) {
@@ -73,7 +72,7 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 	}
 }
 
-// pushBlob creates a repo, if it is missing, and pushes a blob.
+// pushBlob pushes a blob to a repo. It creates the repo if it is missing.
 func pushBlob(t *testing.T, p *proc) {
 	t.Helper()
 	owner := p.owner()

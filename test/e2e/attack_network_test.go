@@ -8,8 +8,8 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
-// TestAttackProviderTest lets an owner test identity providers at internal addresses. The answers
-// must not differ, so that they reveal nothing about the network.
+// TestAttackProviderTest lets an owner test identity providers at internal addresses. All answers must be the same,
+// so that they reveal nothing about the network.
 func TestAttackProviderTest(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		for protocol, call := range w.protocols() {
@@ -37,8 +37,8 @@ func TestAttackProviderTest(t *testing.T) {
 	})
 }
 
-// TestAttackIssuerProblems lets an owner name issuers at internal addresses. The explanations must
-// not differ.
+// TestAttackIssuerProblems lets an owner name issuers at internal addresses. All explanations must be the same, so
+// that they reveal nothing about the network.
 func TestAttackIssuerProblems(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		causes := map[string]string{}
@@ -57,7 +57,7 @@ func TestAttackIssuerProblems(t *testing.T) {
 	})
 }
 
-// signatureProblem returns the cause that ExplainToken gives for a bad signature.
+// signatureProblem returns the cause that ExplainToken gives for an invalid signature.
 func (w *world) signatureProblem(t *testing.T, identity, tok string) string {
 	t.Helper()
 	got, err := federationpb.NewFederationServiceClient(w.conn).ExplainToken(bearing(t, w.Token),

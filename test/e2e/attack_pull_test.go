@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// pullMany fetches a manifest n times, eight at a time. An empty bearer means no token.
+// pullMany pulls a manifest n times, with eight concurrent requests. An empty bearer means no token.
 func (w *world) pullMany(t *testing.T, n int, bearer, repo, reference string) {
 	t.Helper()
 	var started atomic.Int64
@@ -51,8 +51,7 @@ func (w *world) pullMany(t *testing.T, n int, bearer, repo, reference string) {
 	pullers.Wait()
 }
 
-// recorded stops the server. It returns the recorded pulls of a repo and the number of their
-// events.
+// recorded stops the server. It returns the recorded pulls from a repo, and the number of events about them.
 func (w *world) recorded(t *testing.T, repo string) (pulls []registry.Pull, events int) {
 	t.Helper()
 	w.stop()
@@ -75,9 +74,9 @@ func (w *world) recorded(t *testing.T, repo string) (pulls []registry.Pull, even
 	return got.Items, events
 }
 
-// TestAttackAnonymousPulls pulls many times from a public repo, without a token and with a token of
-// another organization. The server writes only a few rows for them, with the number of pulls. It
-// records each pull of a member of the repo separately.
+// TestAttackAnonymousPulls pulls many times from a public repo, without a token and with a token of another
+// organization. The server must write only a few rows for these pulls, with their number. It must record each pull by
+// a member of the repo separately.
 func TestAttackAnonymousPulls(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -94,7 +93,7 @@ func TestAttackAnonymousPulls(t *testing.T) {
 		w.pullMany(t, anonymous, "", "dev/folder/app", "1.0")
 		w.pullMany(t, foreign, w.mint(t, stranger, registry), "dev/folder/app", "1.0")
 		w.pullMany(t, direct, w.mint(t, member, registry), "dev/folder/app", "1.0")
-		// The first pulls are recorded immediately.
+		// The pulls by the member are recorded without a delay.
 		for protocol, call := range w.protocols() {
 			procUntil(t, "the member's pulls are recorded, over "+protocol, func() bool {
 				got := must[*ocipb.ListPullsResponse](t, call, w.Token, &ocipb.ListPullsRequest{
@@ -114,7 +113,7 @@ func TestAttackAnonymousPulls(t *testing.T) {
 		}
 		t.Logf("%d pulls of strangers: %d rows, %d events, including the %d of a member",
 			anonymous+foreign, rows[""]+rows[stranger], events, direct)
-		const most = 2 * 3 // the first pull and the sum of the others, for each minute of the test
+		const most = 2 * 3 // in each minute of the test, one row for the first pull and one for the sum of the others
 		if rows[""] > most || rows[stranger] > most || rows[member] != direct || events != len(records) {
 			t.Errorf("rows: %v, and %d events; want at most %d for each stranger and %d for the member",
 				rows, events, most, direct)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// oci sends a request with a bearer token to the registry. headers are pairs of names and values.
+// oci sends a request with a bearer token to the registry. headers contains alternating names and values.
 func (w *world) oci(t *testing.T, bearer, method, path, body string, headers ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, w.BaseURL+path, strings.NewReader(body))
@@ -27,7 +27,7 @@ func (w *world) oci(t *testing.T, bearer, method, path, body string, headers ...
 	return w.roundTrip(t, r)
 }
 
-// statuses runs do concurrently for n callers and counts the statuses they get.
+// statuses calls do concurrently for n callers. It returns how often each status occurred.
 func statuses(n int, do func(i int) int) map[int]int {
 	var mu sync.Mutex
 	var callers sync.WaitGroup
@@ -44,8 +44,8 @@ func statuses(n int, do func(i int) int) map[int]int {
 	return got
 }
 
-// TestAttackRacedUploads lets many requests write to one upload and finish it at the same time. One
-// write and one finish succeed, and the blob has the bytes of that request.
+// TestAttackRacedUploads lets many requests write to one upload and finish it at the same time. Only one write and
+// one finish may succeed, and the blob must have the bytes of that write.
 func TestAttackRacedUploads(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -69,7 +69,7 @@ func TestAttackRacedUploads(t *testing.T) {
 					t.Errorf("Content-Range %s: HTTP status %d", wrong, got)
 				}
 			}
-			// The digest of one of them matches the upload.
+			// Only one of the digests matches the content of the upload.
 			ended := statuses(racers, func(i int) int {
 				return w.oci(t, w.RegistryToken, "PUT", location+"?digest="+digestOf(content(i)), "").status
 			})
@@ -97,9 +97,8 @@ func TestAttackRacedUploads(t *testing.T) {
 	})
 }
 
-// TestAttackOtherRegistry lets the owner of another organization try to reach the contents of a
-// private repo: by mounts, uploads, referrers and tokens for other places. No answer reveals
-// whether something exists.
+// TestAttackOtherRegistry lets the owner of another organization try to reach the contents of a private repo: by
+// mounts, uploads, referrers and tokens for other places. No answer may reveal whether something exists.
 func TestAttackOtherRegistry(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -168,7 +167,7 @@ func TestAttackOtherRegistry(t *testing.T) {
 	})
 }
 
-// emptyConfig pushes an empty configuration to other/mine and returns its descriptor.
+// emptyConfig pushes an empty configuration to the repo other/mine and returns its descriptor.
 func (w *world) emptyConfig(t *testing.T, bearer string) string {
 	t.Helper()
 	got := w.oci(t, bearer, "POST", "/v2/other/mine/blobs/uploads/?digest="+digestOf("{}"), "{}")

@@ -21,9 +21,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestAttackSecretsInEvents creates, changes and deletes every kind of resource that has a secret.
-// It searches for each secret in the events to a subscription on the organization, in the audit log
-// and in the server's log.
+// TestAttackSecretsInEvents creates, changes and deletes every kind of resource that has a secret. No secret may
+// appear in the events of a subscription on the organization, in the audit log or in the server's log.
 func TestAttackSecretsInEvents(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -94,7 +93,7 @@ func (w *world) spillProvider(t *testing.T, call caller, protocol string, secret
 	must[proto.Message](t, call, w.Token, &iampb.DeleteIdentityProviderRequest{Uid: made.GetUid()})
 }
 
-// spillPeople creates an account with two one-time links, and two invites. One invite is redeemed.
+// spillPeople creates an account with two one-time links, and two invites. One of the invites is redeemed.
 func (w *world) spillPeople(t *testing.T, call caller, protocol string, secrets map[string]string) {
 	t.Helper()
 	org := string(w.Organization)
@@ -136,8 +135,8 @@ func (w *world) spillSubscription(t *testing.T, call caller, protocol string, se
 	must[proto.Message](t, call, w.Token, &eventspb.DeleteSubscriptionRequest{Uid: sub.GetUid()})
 }
 
-// spillIdentity creates, changes and deletes an identity with its own keys. The server refuses
-// private keys, so it cannot reveal them.
+// spillIdentity creates, changes and deletes an identity with static keys. The server refuses private keys, so it
+// cannot reveal them.
 func (w *world) spillIdentity(t *testing.T) {
 	t.Helper()
 	keys := func(set string) *iampb.Identity {
@@ -165,8 +164,8 @@ func (w *world) spillIdentity(t *testing.T) {
 	must[proto.Message](t, w.overGRPC, w.Token, &iampb.DeleteIdentityRequest{Uid: i.GetUid()})
 }
 
-// spillSessions starts sessions with a password and with a refresh token. One of them ends because
-// its refresh token is used twice.
+// spillSessions starts sessions with a password and with a refresh token. One of the sessions ends because its
+// refresh token is used twice.
 func (w *world) spillSessions(t *testing.T, secrets map[string]string) {
 	t.Helper()
 	w.signsInWithPassword(t)
@@ -178,5 +177,5 @@ func (w *world) spillSessions(t *testing.T, secrets map[string]string) {
 	if got := w.send(t, w.RefreshToken, http.MethodPost, target, ""); got.status != http.StatusUnauthorized {
 		t.Fatal(got.body)
 	}
-	w.Token = w.mint(t, w.Owner, token.Claims{}) // the token from the file has ended with its session
+	w.Token = w.mint(t, w.Owner, token.Claims{}) // the previous token has ended together with its session
 }

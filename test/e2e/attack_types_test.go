@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TestAttackTokenTypes presents tokens that an issuer has signed for another purpose: a logout
-// token, a security event, a proof of possession. They have the claims of an identity token, but
-// are not identity tokens.
+// TestAttackTokenTypes sends tokens that an issuer has signed for another purpose: a logout token, a security event,
+// a proof of possession. They have the claims of an identity token, but must be refused because they are not identity
+// tokens.
 func TestAttackTokenTypes(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		f := newFakeIssuer(t, w)
@@ -21,7 +21,7 @@ func TestAttackTokenTypes(t *testing.T) {
 		logout := map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}
 		for name, tt := range map[string]struct {
 			bearer string
-			claim  string // the claim that is refused; empty if the token is exchanged
+			claim  string // claim because of which the token is refused; empty if it is accepted
 		}{
 			"no type":                       {jws(`{"alg":"RS256","kid":"rsa"}`, f.claims(nil), withRSA), ""},
 			"JWT":                           {typed(`"JWT"`), ""},

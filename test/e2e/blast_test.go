@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// pushInventory pushes an inventory with one image.
+// pushInventory reports to the server that one image runs in a place.
 func (g *gallery) pushInventory(t *testing.T, bearer, group, place, digest string) {
 	t.Helper()
 	must[*findingspb.InventoryPlace](t, g.overGRPC, bearer, &findingspb.PushInventoryRequest{
@@ -26,14 +26,14 @@ func (g *gallery) pushInventory(t *testing.T, bearer, group, place, digest strin
 	})
 }
 
-// runs returns the number of running images that a caller can list.
+// runs returns the number of running images that a caller may list.
 func (g *gallery) runs(t *testing.T, call caller, bearer string) int64 {
 	t.Helper()
 	return must[*findingspb.ListInventoryResponse](t, call, bearer, &findingspb.ListInventoryRequest{}).GetTotalCount()
 }
 
-// TestInventory checks which callers may push an inventory to a group and which may list it. A dry
-// run changes nothing.
+// TestInventory checks which callers may push an inventory to a group and which callers may list it. It also checks
+// that a dry run changes nothing.
 func TestInventory(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -79,7 +79,8 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 			t.Errorf("%T without a token: %v", in, st)
 		}
 	}
-	// The last segment of a foreign group, below the caller's own organization, is not a group.
+	// A UID that consists of the caller's own organization and the last segment of a foreign group does not name a
+	// group.
 	stolen := &findingspb.PushInventoryRequest{
 		GroupUid: g.other + g.folder[strings.LastIndexByte(g.folder, '/'):], Place: "prod",
 	}
@@ -117,15 +118,15 @@ func (g *gallery) keepsInventory(t *testing.T, call caller) {
 	}
 }
 
-// TestBlastRadius follows an advisory to images, running workloads and people. Each caller sees
-// only the resources that the caller may list.
+// TestBlastRadius follows an advisory to images, running workloads and people. Each caller must see only the
+// resources that the caller may list.
 func TestBlastRadius(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.3.0"))
 		g.pushInventory(t, g.Token, g.org, "prod", g.digest)
-		g.pushInventory(t, g.full["other"], g.other, "theirs", g.digest) // must not affect this organization
+		g.pushInventory(t, g.full["other"], g.other, "theirs", g.digest) // must not affect the first organization
 		g.oci(t, g.RegistryToken, "GET", "/v2/dev/folder/app/manifests/"+g.digest, "")
 		procUntil(t, "the match and the pull are known", func() bool {
 			totals := g.radius(t, g.overGRPC, g.Token)
@@ -162,7 +163,7 @@ func TestBlastRadius(t *testing.T) {
 	})
 }
 
-// radius returns the total count of each stage.
+// radius returns the total count of each stage of the blast radius.
 func (g *gallery) radius(t *testing.T, call caller, bearer string) (totals []int64) {
 	t.Helper()
 	for i, s := range must[*findingspb.Blast](t, call, bearer, &findingspb.GetBlastRequest{
@@ -177,7 +178,7 @@ func (g *gallery) radius(t *testing.T, call caller, bearer string) (totals []int
 	return totals
 }
 
-// TestBlastPages reads further pages with only a page token.
+// TestBlastPages checks that further pages can be read with only a page token.
 func TestBlastPages(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))
@@ -197,7 +198,7 @@ func TestBlastPages(t *testing.T) {
 	}
 }
 
-// TestApiBadInventory sends bad values. Each is refused with an error that names its field.
+// TestApiBadInventory sends invalid values. Each must be refused with an error that names the field.
 func TestApiBadInventory(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// trixie is bookworm with another release: openssl is fixed, left is newer and has a new
-// vulnerability, and right was added.
+// trixie returns a layer like bookworm, but with the next Debian release: openssl is fixed, left is newer and has a
+// new vulnerability, and right was added.
 func trixie(t *testing.T) string {
 	return layerOf(t, map[string]string{
 		"etc/os-release": "ID=debian\nVERSION_ID=\"13\"\nVERSION_CODENAME=trixie\nPRETTY_NAME=\"Debian GNU/Linux 13 " +
@@ -31,15 +31,15 @@ func trixie(t *testing.T) string {
 	})
 }
 
-// TestCompareImages compares two images, and the current image of a tag with a past one, over both
-// protocols. Callers who may not see both images are refused.
+// TestCompareImages compares two images, and the current image of a tag with an earlier one, over both protocols.
+// Callers who may not see both images must be refused.
 func TestCompareImages(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		g := newGallery(t, url)
 		before := time.Now()
 		time.Sleep(2 * time.Millisecond)
-		digest := g.pushImage(t, "dev/folder/app", "v1", "amd64", trixie(t)) // moves the tag v1
+		digest := g.pushImage(t, "dev/folder/app", "v1", "amd64", trixie(t)) // the tag v1 now refers to this image
 		g.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
 		g.publish(t, g.org, osvOf("DSA-1", "CVE-1", "Debian:12", "openssl", "3.0.2-1"))
 		g.publish(t, g.org, osvOf("GHSA-1", "CVE-3", "npm", "left", "1.9.0"))
@@ -84,7 +84,7 @@ func versionsOf(packages []*findingspb.Package) string {
 	return strings.Join(versions, ",")
 }
 
-// refusesComparison compares as callers who may see at most one of the images.
+// refusesComparison checks that callers who may see at most one of the images are refused.
 func (g *gallery) refusesComparison(t *testing.T, call caller, in *findingspb.CompareImagesRequest) {
 	t.Helper()
 	needed := []resource.Capability{
@@ -103,7 +103,7 @@ func (g *gallery) refusesComparison(t *testing.T, call caller, in *findingspb.Co
 	if _, st := call(t, "", in); st.Code() != codes.Unauthenticated {
 		t.Errorf("without a token: %v", st)
 	}
-	// A caller who may see only one of the two images learns about neither.
+	// A caller who may see only one of the two images must learn about neither.
 	repo := g.repo
 	theirs := proto.Clone(in).(*findingspb.CompareImagesRequest)
 	theirs.ToRepoUid = g.other
@@ -126,7 +126,7 @@ func (g *gallery) refusesComparison(t *testing.T, call caller, in *findingspb.Co
 	}
 }
 
-// TestApiBadComparisons sends bad values. Each is refused with an error that names its field.
+// TestApiBadComparisons sends invalid values. Each must be refused with an error that names the field.
 func TestApiBadComparisons(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t, storetest.SQLite(t))

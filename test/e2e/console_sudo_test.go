@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestConsoleAsksAgain checks that sensitive changes need a recent sign-in. Other changes, requests
-// that change nothing, and callers with a token do not.
+// TestConsoleAsksAgain checks that sensitive changes need a recent sign-in. Other changes, requests that change
+// nothing, and calls with a token need none.
 func TestConsoleAsksAgain(t *testing.T) {
 	t.Parallel()
 	clock := newClock()

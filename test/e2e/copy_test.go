@@ -12,8 +12,8 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// TestCopyImages copies an index with its images. The whole copy can be pulled, even after the
-// original repo was deleted.
+// TestCopyImages copies an index with its images. It must be possible to pull the whole copy, even after the original
+// repo was deleted.
 func TestCopyImages(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -44,8 +44,8 @@ func TestCopyImages(t *testing.T) {
 	})
 }
 
-// TestCopyAttacks copies from repos that the caller cannot pull from, and to repos that the caller
-// cannot push to.
+// TestCopyAttacks checks that a caller cannot copy from a repo without the right to pull from it, or to a repo
+// without the right to push to it.
 func TestCopyAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -126,7 +126,7 @@ func TestCopyAttacks(t *testing.T) {
 				t.Errorf("GET %s: %d", target, got)
 			}
 		}
-		// Everybody may pull from this repo.
+		// Everybody may pull from this repo, so the copy is allowed.
 		must[proto.Message](t, w.overGRPC, h.full["other"], request(h.other, "copy", public, "v1"))
 	})
 }

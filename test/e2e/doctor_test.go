@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestDoctor runs the doctor command on a healthy installation with a running server, and then on
-// broken ones. Each defect is reported with an advice, and by no other check.
+// TestDoctor runs the doctor command on a healthy installation with a running server, and then on broken
+// installations. Each defect must be reported with advice, and by only one check.
 func TestDoctor(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, database string) {
 		w := serve(t, database, server.Config{GCInterval: -1}, nil)
@@ -72,7 +72,7 @@ func TestDoctor(t *testing.T) {
 	})
 }
 
-// opened returns a link to a folder, and makes the folder readable for other users.
+// opened makes a folder readable for other users until the test ends. It returns a symbolic link to the folder.
 func opened(t *testing.T, like string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "open")
@@ -83,7 +83,7 @@ func opened(t *testing.T, like string) string {
 	return to
 }
 
-// examine runs doctor and returns the state of each check that is not ok.
+// examine runs the doctor command and returns the state of each check that is not ok.
 func examine(t *testing.T, cfg server.Config) (sick map[string]string, _ error) {
 	t.Helper()
 	var out bytes.Buffer

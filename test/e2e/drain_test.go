@@ -12,8 +12,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestDrainDelay stops a server that has a shutdown_delay. Health checks fail immediately, all
-// other requests succeed, and clients are asked to reconnect.
+// TestDrainDelay stops a server that has a shutdown_delay. Health checks must fail immediately, all other requests
+// must succeed, and clients must be asked to reconnect.
 func TestDrainDelay(t *testing.T) {
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_SHUTDOWN_DELAY=1h")
 	conn, err := grpc.NewClient(p.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -35,7 +35,7 @@ func TestDrainDelay(t *testing.T) {
 	for name, isHTTP2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		client := drainClient(isHTTP2)
 		drainGet(t, p, client, "/healthz", http.StatusOK)
-		// The GOAWAY frame may arrive after the answer.
+		// The GOAWAY frame, which asks the client to reconnect, may arrive after the answer.
 		procUntil(t, "another connection over "+name, func() bool {
 			return !drainGet(t, p, client, "/healthz", http.StatusOK)
 		})
@@ -60,7 +60,7 @@ func drainHealth(
 	}
 }
 
-// drainClient returns a client that keeps connections until the server closes them.
+// drainClient returns a client that reuses connections until the server closes them.
 func drainClient(isHTTP2 bool) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(!isHTTP2)
@@ -68,8 +68,8 @@ func drainClient(isHTTP2 bool) *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: &protocols}, Timeout: procPatience}
 }
 
-// drainGet fails the test unless a GET returns the status. It reports whether the connection was
-// reused.
+// drainGet fails the test unless a GET request returns the status. It reports whether the request reused a
+// connection.
 func drainGet(t *testing.T, p *proc, client *http.Client, path string, status int) (reused bool) {
 	t.Helper()
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -90,8 +90,8 @@ func drainGet(t *testing.T, p *proc, client *http.Client, path string, status in
 	return reused
 }
 
-// TestDrainEnds stops a server with a short shutdown_delay. The server exits without an error, and
-// not before the delay.
+// TestDrainEnds stops a server with a short shutdown_delay. The server must exit without an error, and not before the
+// delay has passed.
 func TestDrainEnds(t *testing.T) {
 	const delay = time.Second
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_SHUTDOWN_DELAY="+delay.String())

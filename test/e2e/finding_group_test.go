@@ -17,8 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// foundIn returns the findings of a group that a caller sees, and the number of images in the
-// group.
+// foundIn returns the findings in a group that a caller sees, and the number of images that the caller sees there.
 func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (lines []string, images int) {
 	t.Helper()
 	m := must[*findingspb.ListGroupFindingsResponse](t, call, bearer, &findingspb.ListGroupFindingsRequest{
@@ -38,7 +37,8 @@ func (g *gallery) foundIn(t *testing.T, call caller, bearer, group string) (line
 	return lines, int(m.GetCoverage().GetImages())
 }
 
-// TestGroupFindings lists the findings of groups and repos as every caller, over both protocols.
+// TestGroupFindings lists the findings in groups and repos as every caller, over both protocols, and checks what each
+// caller sees.
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -87,8 +87,8 @@ func TestGroupFindings(t *testing.T) {
 	})
 }
 
-// exceptsInGroups creates an exception on a folder. Each caller sees for how many of the visible
-// images the exception holds.
+// exceptsInGroups creates an exception for a folder. Each caller must see how many of the images that the caller may
+// see are covered by the exception.
 func (g *gallery) exceptsInGroups(t *testing.T) {
 	t.Helper()
 	must[*findingspb.Exception](t, g.overGRPC, g.full["org"], &findingspb.CreateExceptionRequest{
@@ -98,9 +98,9 @@ func (g *gallery) exceptsInGroups(t *testing.T) {
 	for protocol, call := range g.protocols() {
 		for _, tt := range []struct {
 			who, group string
-			// State of the finding in left, number of excepted images, and number of images.
+			// The state of the finding in the package left, the number of excepted images, and the number of images.
 			want     string
-			excepted int64 // in the summary
+			excepted int64 // number of excepted findings in the summary
 		}{
 			{"org", "", "STATE_OPEN 1 of 2", 1},
 			{"org", g.org, "STATE_OPEN 1 of 2", 1},
@@ -138,7 +138,8 @@ func (g *gallery) repo2(t *testing.T) {
 	sibling.await(t, "v1", findingspb.Inspection_STATE_INDEXED)
 }
 
-// hidesGroupFindings lists findings without a token, and with tokens that lack one capability.
+// hidesGroupFindings checks that findings are hidden without a token, and with tokens that lack one of the needed
+// capabilities.
 func (g *gallery) hidesGroupFindings(t *testing.T, call caller) {
 	t.Helper()
 	for _, lacks := range []resource.Capability{resource.RepoList, resource.ReportsList, resource.AdvisoriesList} {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// follower creates a repo that syncs from another repo.
+// follower creates a repo that syncs from another repo, and returns its UID.
 func (w *world) follower(t *testing.T, group, name, source string) string {
 	t.Helper()
 	in := &registrypb.CreateRepoRequest{
@@ -26,7 +26,7 @@ func (w *world) follower(t *testing.T, group, name, source string) string {
 	return must[*registrypb.Repo](t, w.overGRPC, w.Token, in).GetUid()
 }
 
-// stands waits until the sync of a repo has the given state.
+// stands waits until the sync of a repo has the given state, and returns the sync.
 func (w *world) stands(t *testing.T, repo string, want ocipb.SyncState) (s *ocipb.Sync) {
 	t.Helper()
 	procUntil(t, fmt.Sprintf("the sync of %s is %s", repo, want), func() bool {
@@ -41,8 +41,8 @@ func (w *world) equal(t *testing.T, repo string) *ocipb.Sync {
 	return w.stands(t, repo, ocipb.SyncState_SYNC_STATE_EQUAL)
 }
 
-// TestFollow checks that a synced repo gets the pushes and the deletions of its source, and that
-// version 1 returns its sync status.
+// TestFollow checks that a synced repo gets the pushes to its source and the deletions in it, and that version 1 of
+// the API returns the sync status.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -87,7 +87,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// readV1 decodes an answer of version 1 of the registry API.
+// readV1 sends a GET request to version 1 of the registry API and decodes the response.
 func (w *world) readV1(t *testing.T, path string, into proto.Message) {
 	t.Helper()
 	got := w.send(t, w.Token, "GET", "/registry/v1/"+path, "")
@@ -96,8 +96,8 @@ func (w *world) readV1(t *testing.T, path string, into proto.Message) {
 	}
 }
 
-// TestFollowAttacks syncs from repos that the caller may not pull from, to repos that the caller
-// may not push to, and reads the status of syncs that the caller may not see.
+// TestFollowAttacks checks that a caller cannot sync from a repo without the right to pull from it, cannot sync to a
+// repo without the right to push to it, and cannot read the status of a sync that the caller may not see.
 func TestFollowAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

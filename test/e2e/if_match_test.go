@@ -23,7 +23,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// ifMatch sends a request with If-Match headers over HTTP.
+// ifMatch sends a request over HTTP with an If-Match header for each version.
 func (w *world) ifMatch(t *testing.T, verb, target, body string, versions ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), verb, w.BaseURL+target, strings.NewReader(body))
@@ -38,8 +38,8 @@ func (w *world) ifMatch(t *testing.T, verb, target, body string, versions ...str
 	return w.roundTrip(t, r)
 }
 
-// TestIfMatch lets two clients read the same version and change it. The second one gets an error
-// and overwrites nothing.
+// TestIfMatch lets two clients read the same version of a resource and change it. The second client must get an error
+// and overwrite nothing.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

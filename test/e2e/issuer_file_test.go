@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestIssuersFile exchanges tokens of issuers without a discovery document.
+// TestIssuersFile checks that the server exchanges tokens of issuers without a discovery document, if the issuers
+// file tells it where the keys are.
 func TestIssuersFile(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeIssuer(t, &world{AuthURL: "http://issuer.test"})

@@ -25,9 +25,9 @@ import (
 // A realIssuer is a third-party program that issues tokens.
 type realIssuer struct {
 	start func(t *testing.T) (issuer string)
-	// token requests a token from the issuer.
+	// token gets a token for the audience from the issuer.
 	token func(t *testing.T, issuer, audience string) string
-	// audience is the audience of its tokens; empty if the client can choose it.
+	// audience is the audience that the issuer's tokens have. It is empty if the client can choose the audience.
 	audience string
 }
 
@@ -36,7 +36,7 @@ var realOnes = map[string]realIssuer{
 	"oidc-provider": {startProvider, providerToken, ""},
 }
 
-// launch runs a program until the test ends.
+// launch runs a program until the test ends, and returns a scanner for its standard output.
 func launch(t *testing.T, name string, args ...string) *bufio.Scanner {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -50,7 +50,7 @@ func launch(t *testing.T, name string, args ...string) *bufio.Scanner {
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // an error is expected, because the process was killed
 	})
 	return bufio.NewScanner(out)
 }
@@ -63,7 +63,7 @@ func startDex(t *testing.T) string {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	l.Close() // dex opens its own listener
+	l.Close() // closes the port, because dex opens its own listener
 	issuer := "http://" + addr + "/dex"
 	config := filepath.Join(t.TempDir(), "dex.yaml")
 	text := fmt.Sprintf(`
@@ -125,7 +125,7 @@ func providerToken(t *testing.T, issuer, audience string) string {
 	return got["access_token"]
 }
 
-// askForToken requests a token from a token endpoint, as the client job.
+// askForToken requests a token from a token endpoint, as the client with the ID job.
 func askForToken(t *testing.T, endpoint string, form url.Values) map[string]string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint, strings.NewReader(form.Encode()))
@@ -150,7 +150,7 @@ func askForToken(t *testing.T, endpoint string, form url.Values) map[string]stri
 	return texts
 }
 
-// TestRealIssuers exchanges tokens that third-party issuers have issued.
+// TestRealIssuers checks that tokens from third-party issuers can be exchanged.
 func TestRealIssuers(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for name, real := range realOnes {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// metrics reads the values of our metrics by series.
+// metrics returns the values of Holdfast's own metrics, by series.
 func (w *world) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	values := map[string]float64{}
@@ -28,7 +28,7 @@ func (w *world) metrics(t *testing.T) map[string]float64 {
 	return values
 }
 
-// grew fails the test unless every series has grown by at least the wanted amount.
+// grew fails the test unless every series has grown by at least the amount in want.
 func grew(t *testing.T, before, after map[string]float64, want map[string]float64) {
 	t.Helper()
 	for series, n := range want {
@@ -41,7 +41,8 @@ func grew(t *testing.T, before, after map[string]float64, want map[string]float6
 	}
 }
 
-// use makes the requests that TestMetrics counts. Some of them have names that an unknown client chooses.
+// use makes the requests that TestMetrics counts. Some of the requests contain names that an unknown client has
+// chosen.
 func (w *world) use(t *testing.T, f *fakeIssuer, identity, robot string) {
 	t.Helper()
 	token := w.exchange(t, f.token(nil), identity)
@@ -67,7 +68,7 @@ func (w *world) use(t *testing.T, f *fakeIssuer, identity, robot string) {
 	w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(archive)), archive)
 }
 
-// TestMetrics: the metrics answer the questions of operators, and no caller can add a series.
+// TestMetrics checks that the metrics count what operators need to know, and that no caller can add a series.
 func TestMetrics(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		w := serve(t, url, server.Config{GCInterval: 100 * time.Millisecond}, nil)
@@ -123,8 +124,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestBacklogMetrics: the metrics show the number and the age of events that a sink does not accept. After delivery
-// they show none.
+// TestBacklogMetrics checks that the metrics show the number and the age of events that a sink does not accept. After
+// the delivery they must show none.
 func TestBacklogMetrics(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	var up atomic.Bool

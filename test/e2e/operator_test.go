@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// TestOperator asks for the state of the installation as different callers. The owner of an organization is not an
-// operator, and a narrowed token of an operator has no operator rights.
+// TestOperator asks for the state of the installation as different callers. The owner of an organization must not
+// count as an operator, and a narrowed token of an operator must have no operator rights.
 func TestOperator(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		caps := resource.CapabilitySet("groups.list")

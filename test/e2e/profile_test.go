@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestProfiles: the control socket serves profiles, and no TCP port does.
+// TestProfiles checks that the control socket serves profiles, and that no TCP port does.
 func TestProfiles(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{MetricsListen: "127.0.0.1:0"}, nil)
 	path := filepath.Join(w.config.DataDir, "control.sock")

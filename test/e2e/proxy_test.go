@@ -23,7 +23,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A reverseProxy sets the header X-Forwarded-For. In it the real client follows the addresses that the client made up.
+// A reverseProxy adds the header X-Forwarded-For to requests. The last address in it is the real client. The
+// addresses before it were made up by the client.
 type reverseProxy struct{ forwarded string }
 
 func (p *reverseProxy) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -39,13 +40,13 @@ func (p *reverseProxy) intercept(
 	return next(metadata.AppendToOutgoingContext(ctx, "x-forwarded-for", p.forwarded), method, in, out, conn, more...)
 }
 
-// TestBehindProxy sends requests through a reverse proxy that the operator trusts, or does not trust. Every part of the
-// server sees the same client address.
+// TestBehindProxy sends requests through a reverse proxy that the operator trusts or does not trust. Every part of
+// the server must see the same client address.
 func TestBehindProxy(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		trusted config.Prefixes
-		from    string // the client address that the server sees
+		from    string // the client address that the server must see
 	}{
 		"trusted":     {config.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}, "203.0.113.9"},
 		"not trusted": {nil, "127.0.0.1"},
@@ -90,7 +91,7 @@ func TestBehindProxy(t *testing.T) {
 	}
 }
 
-// signsInWithPassword signs the owner in with a browser.
+// signsInWithPassword signs the owner in on the sign-in pages, with the password.
 func (w *world) signsInWithPassword(t *testing.T) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -109,7 +110,7 @@ func (w *world) signsInWithPassword(t *testing.T) {
 	}
 }
 
-// form sends a form.
+// form sends a form with these fields and returns the response.
 func (w *world) form(t *testing.T, target string, fields url.Values) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+target,
@@ -121,8 +122,8 @@ func (w *world) form(t *testing.T, target string, fields url.Values) reply {
 	return w.roundTrip(t, r)
 }
 
-// limitsAddresses requests device codes until the limit of the address is reached, whatever address the client claims.
-// Then it does so as another client, which is not limited if the proxy is trusted.
+// limitsAddresses requests device codes until the limit for the client address is reached, whatever address the
+// client claims. Then it sends a request as another client, which must not be limited if the proxy is trusted.
 func (w *world) limitsAddresses(t *testing.T, proxy *reverseProxy, trusted bool) {
 	t.Helper()
 	ask := func() int {

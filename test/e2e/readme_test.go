@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-const readmeMost = 150 // lines
+const readmeMost = 150 // maximum number of lines
 
-// TestReadmeQuickStart follows the README and the pages about clients, budgets, findings, searches, access and
-// following: it starts the server as `make run` does, and runs the blocks marked quickstart in a shell.
+// TestReadmeQuickStart follows the README and the pages about clients, budgets, findings, searches, access and syncs.
+// It starts the server as `make run` does, and runs the blocks marked quickstart in a shell.
 func TestReadmeQuickStart(t *testing.T) {
 	bin := t.TempDir()
 	for _, program := range []string{testprogram.Holdfast(t), testprogram.Holdfastd(t)} {
@@ -43,7 +43,8 @@ func TestReadmeQuickStart(t *testing.T) {
 	}
 }
 
-// readmeRun runs a script in a shell in dir, while a server runs with its data in dir.
+// readmeRun runs a script in a shell, while a server runs. The script runs in dir, and the server stores its data
+// there.
 func readmeRun(t *testing.T, dir, script string) {
 	t.Helper()
 	p := procRun(t, readmeServer(t, dir))
@@ -52,11 +53,12 @@ func readmeRun(t *testing.T, dir, script string) {
 	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")
 	shell.Dir = dir
 	mine := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
-	// The commands use their own settings and tokens, not the developer's.
+	// The commands must use their own settings and tokens, not the developer's.
 	shell.Env = append(mine, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"),
 		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file")
 	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\n" +
-		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" + // it rejects unknown HOLDFAST_ settings
+		// Holdfastd rejects unknown HOLDFAST_ settings.
+		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" +
 		"set -v\n" + script)
 	var out bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &out
@@ -66,12 +68,12 @@ func readmeRun(t *testing.T, dir, script string) {
 	p.stop()
 }
 
-// readmeServer returns the last command of `make run`, for a program that is already built, on a free port, with its
-// data in dir.
+// readmeServer returns the last command of `make run`, changed to use a program that is already built, a free port,
+// and dir as the data folder.
 func readmeServer(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	make := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", "../..", "-n", "run", "ARGS=")
-	out, err := make.Output() // without stderr, because warnings of make are not part of the command
+	out, err := make.Output() // without stderr, because warnings by make are not part of the command
 	if err != nil {
 		t.Fatalf("make -n run: %v", err)
 	}
@@ -81,7 +83,8 @@ func readmeServer(t *testing.T, dir string) *exec.Cmd {
 		t.Fatalf("the last command of make run is %q, want the server", words)
 	}
 	binary := testprogram.Holdfastd(t)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, words[1:]...) // the cleanup ends it
+	// Without the test's context, because the cleanup ends the process.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, words[1:]...)
 	cmd.Dir = dir
 	cmd.Env = []string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_DATA_DIR=data"}
 	return cmd
@@ -89,7 +92,7 @@ func readmeServer(t *testing.T, dir string) *exec.Cmd {
 
 var readmeBlock = regexp.MustCompile("(?ms)^```sh quickstart\n(.*?)^```$")
 
-// readmeScript returns the text of the blocks marked quickstart.
+// readmeScript returns the text of the blocks that are marked quickstart.
 func readmeScript(readme string) string {
 	var script strings.Builder
 	for _, block := range readmeBlock.FindAllStringSubmatch(readme, -1) {
@@ -112,7 +115,7 @@ var (
 	readmeTarget = regexp.MustCompile(`(?m)^([a-z]+):`)
 )
 
-// TestReadme: the README is short, and its commands exist.
+// TestReadme checks that the README is short, and that the commands in it exist.
 func TestReadme(t *testing.T) {
 	readme := readmeText(t, "README.md")
 	if n := strings.Count(readme, "\n"); n >= readmeMost {

@@ -15,15 +15,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// retain sets the rules of a group or a repo.
+// retain sets the retention rules of a group or a repo.
 func (w *world) retain(t *testing.T, uid string, r *ocipb.Retention) {
 	t.Helper()
 	r.Uid = uid
 	must[proto.Message](t, w.overGRPC, w.Token, &ocipb.SetRetentionRequest{Retention: r})
 }
 
-// TestRetention pushes over the registry protocol, previews which images the rules would delete, and runs the rules.
-// Exactly these images are deleted, and they can be restored.
+// TestRetention pushes images over the registry protocol, previews which images the rules would delete, and runs the
+// rules. Exactly these images must be deleted, and it must be possible to restore them.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -31,7 +31,7 @@ func TestRetention(t *testing.T) {
 		repo := w.repo(t, folder, "app")
 		old := w.pushIndex(t, "dev/kept/app", "1.0.0", "amd64", "arm64")
 		w.pushImage(t, "dev/kept/app", "1.1.0", "amd64", "second")
-		kept := w.pushIndex(t, "dev/kept/app", "1.2.0", "amd64", "riscv64") // shares an image with 1.0.0
+		kept := w.pushIndex(t, "dev/kept/app", "1.2.0", "amd64", "riscv64") // this index shares an image with 1.0.0
 		w.retain(t, folder, &ocipb.Retention{KeepMinors: 2})
 		if got := w.askRegistry(t, w.RegistryToken, "GET", "dev/kept/app/manifests/1.0.0"); got != http.StatusOK {
 			t.Fatalf("GET: %d", got)
@@ -68,7 +68,7 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// TestRetentionAttacks tries to set, preview and run rules of other organizations.
+// TestRetentionAttacks checks that callers without the needed rights cannot set, preview or run retention rules.
 func TestRetentionAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -146,7 +146,7 @@ func TestRetentionAttacks(t *testing.T) {
 	})
 }
 
-// pullers: only callers who may list identities see who pulled an image.
+// pullers checks that only callers who may list identities see who pulled an image.
 func (h *hierarchy) pullers(t *testing.T, repo, cleaner string) {
 	t.Helper()
 	procUntil(t, "a record of the pull", func() bool {
@@ -163,7 +163,7 @@ func (h *hierarchy) pullers(t *testing.T, repo, cleaner string) {
 	}
 }
 
-// TestRetentionByItself: garbage collection applies the rules that are due.
+// TestRetentionByItself checks that garbage collection applies the retention rules that are due.
 func TestRetentionByItself(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -176,10 +176,10 @@ func TestRetentionByItself(t *testing.T) {
 			w.pushImage(t, "dev/"+name, "v2", "amd64", "two")
 		}
 		must[proto.Message](t, w.overGRPC, w.Token, &ocipb.UpdateSettingsRequest{
-			// because tokens expire before the rules are due
+			// Public, because the tokens expire before the rules are due.
 			Settings: &ocipb.Settings{Uid: string(w.Organization), Public: true}})
 		w.retain(t, string(w.Organization), &ocipb.Retention{KeepNewest: 1, EveryDays: 1})
-		w.retain(t, manual, &ocipb.Retention{KeepNewest: 1}) // does not run automatically
+		w.retain(t, manual, &ocipb.Retention{KeepNewest: 1}) // these rules do not run automatically
 		clock.advance(23 * time.Hour)
 		runs := func() float64 { return w.metrics(t)[`holdfast_gc_runs_total{outcome="ok"}`] }
 		before := runs()

@@ -14,7 +14,7 @@ import (
 // rollingRepo is the repo to which the clients push.
 const rollingRepo = "/v2/dev/app"
 
-// push returns a step that pushes an image of one layer.
+// push returns a step that pushes an image with one layer.
 func (l *rollingClients) push(pusher int) func() {
 	config := []byte(`{"os":"linux","architecture":"amd64"}`)
 	n := 0
@@ -40,8 +40,8 @@ func rollingDescribe(b []byte) string {
 	return fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, ociDigest(b), len(b))
 }
 
-// pushBlob pushes a blob in two chunks. If a chunk got no response, it starts again, because it does not know how many
-// bytes have arrived.
+// pushBlob pushes a blob in two chunks. If there was no response to a chunk, it starts the upload again, because it
+// does not know how many bytes have arrived.
 func (l *rollingClients) pushBlob(content []byte) bool {
 	start := time.Now()
 	for {
@@ -95,7 +95,7 @@ func (l *rollingClients) pull() {
 	}
 }
 
-// pullImage fails the test unless an image is stored completely.
+// pullImage pulls an image, and fails the test unless the image is complete.
 func (l *rollingClients) pullImage(tag string) {
 	a, ok := l.registry("pull", http.MethodGet, rollingRepo+"/manifests/"+tag, nil, http.StatusOK)
 	if !ok {
@@ -113,7 +113,8 @@ func (l *rollingClients) pullImage(tag string) {
 	}
 }
 
-// survey fails the test unless all acknowledged groups and images are stored, and every replica was asked about grants.
+// survey fails the test unless all acknowledged groups and images are stored and every replica was asked about
+// grants.
 func (l *rollingClients) survey() {
 	for _, g := range l.groups {
 		l.expectGroup(g)
@@ -126,7 +127,7 @@ func (l *rollingClients) survey() {
 	}
 }
 
-// report logs the requests of the clients.
+// report logs how many requests of each kind the clients have sent, and how long they took.
 func (l *rollingClients) report(took time.Duration) {
 	var total rollingCount
 	for _, what := range slices.Sorted(maps.Keys(l.counts)) {

@@ -14,18 +14,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// steady is short in the test suite; make soak sets it to an hour.
+// steady is short in the test suite. make soak sets it to an hour.
 var steady = flag.Duration("steady", 5*time.Second, "how long TestSteady keeps the server under load")
 
-// steadyMost is the allowed growth of each figure of the server: a part of the earlier value, plus the usual variation.
+// steadyMost is how much each metric of the server may grow: by a part of the earlier value, plus the usual
+// variation.
 var steadyMost = map[string]struct{ part, moves float64 }{
 	"process_resident_memory_bytes": {0.2, 32 << 20},
 	"go_goroutines":                 {0.1, 30},
 	"process_open_fds":              {0.1, 30},
 }
 
-// TestSteady keeps a server under a steady load of reads, writes, grants, pushes, pulls and exchanges. Its memory, its
-// goroutines and its open files do not grow, no request fails, and no acknowledged write is lost.
+// TestSteady keeps a server under a steady load of reads, writes, grants, pushes, pulls and exchanges. Its memory,
+// its goroutines and its open files must not grow, no request may fail, and no acknowledged write may be lost.
 func TestSteady(t *testing.T) {
 	t.Parallel()
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
@@ -51,7 +52,7 @@ func TestSteady(t *testing.T) {
 	})
 }
 
-// steadyFigures reads the metrics of the server a hundred times during a time.
+// steadyFigures reads the metrics of the server a hundred times during the given time, and returns the samples.
 func steadyFigures(t *testing.T, p *proc, lasts time.Duration) map[string][]float64 {
 	t.Helper()
 	figures := map[string][]float64{}
@@ -84,8 +85,8 @@ func steadyFigures(t *testing.T, p *proc, lasts time.Duration) map[string][]floa
 	return figures
 }
 
-// steadyCompare fails the test if a figure has grown too much from the second quarter of the time, when all caches were
-// warm, to the last quarter.
+// steadyCompare fails the test if a metric has grown too much from the second quarter of the time to the last
+// quarter. In the second quarter all caches are already warm.
 func steadyCompare(t *testing.T, name string, samples []float64) {
 	t.Helper()
 	quarter := len(samples) / 4

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestStoragePage runs the commands of docs/storage.md while a server runs: before a blob is damaged, when it is
-// damaged, and when it was pushed again.
+// TestStoragePage runs the commands in docs/storage.md while a server runs: before a blob is damaged, after it is
+// damaged, and after it has been pushed again.
 func TestStoragePage(t *testing.T) {
 	t.Parallel()
 	blocks := shellBlock.FindAllStringSubmatch(readmeText(t, "docs/storage.md"), -1)
@@ -59,13 +59,13 @@ func TestStoragePage(t *testing.T) {
 	run(0, 0, "Read 2 blobs")
 	run(1, 0, "sound")
 	damageBlob(t, filepath.Join(dir, "blobs"), layer)
-	head(http.StatusOK) // the damage is not detected yet
+	head(http.StatusOK) // the damage has not been detected yet
 	run(0, 1, ociDigest(layer)+"\nRead 2 blobs")
 	run(1, 0, "rotten")
 	head(http.StatusNotFound)
 	p.waitLog("a blob is missing or wrong in the storage")
 	p.stop()
-	run(0, 1, ociDigest(layer)) // also without a server
+	run(0, 1, ociDigest(layer)) // the command works without a server, too
 	p = procStart(t, "HOLDFAST_DATA_DIR="+dir)
 	push()
 	head(http.StatusOK)
@@ -75,7 +75,7 @@ func TestStoragePage(t *testing.T) {
 	}
 }
 
-// damageBlob changes a bit of the file with a content.
+// damageBlob changes a bit in the file that has this content.
 func damageBlob(t *testing.T, folder string, content []byte) {
 	t.Helper()
 	found := 0
@@ -96,8 +96,9 @@ func damageBlob(t *testing.T, folder string, content []byte) {
 	}
 }
 
-// TestBucketKilled kills a server while a blob arrives in parts. Some parts are already in the bucket. The client
-// continues at the offset that the server reports, or starts again. Then it can pull the blob that it has sent.
+// TestBucketKilled kills a server while it receives a blob in parts. Some of the parts are already in the bucket. The
+// client continues at the offset that the server reports, or starts again. After that it must be able to pull the
+// blob.
 func TestBucketKilled(t *testing.T) {
 	t.Parallel()
 	env := append(s3Start(t), "HOLDFAST_DATA_DIR="+t.TempDir())
@@ -128,7 +129,7 @@ func TestBucketKilled(t *testing.T) {
 		}
 		answered <- err
 	}()
-	if _, err := in.Write(content[6<<20 : 17<<20]); err != nil { // more than a part
+	if _, err := in.Write(content[6<<20 : 17<<20]); err != nil { // more bytes than a part has
 		t.Fatal(err)
 	}
 	p.kill()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// trash tags an image of a repo, deletes the tag, and returns the UID of the entry in the trash.
+// trash tags an image in a repo, deletes the tag, and returns the UID of the tag's entry in the trash.
 func (w *world) trash(t *testing.T, repo, digest string) string {
 	t.Helper()
 	name := "deleted-" + string(resource.UID(repo).NewChild())[len(repo)+1:]
@@ -23,7 +23,8 @@ func (w *world) trash(t *testing.T, repo, digest string) string {
 	return w.trashed(t, repo, func(e *ocipb.TrashEntry) bool { return e.GetTag() == name }).GetUid()
 }
 
-// trashed returns an entry of the trash of a repo.
+// trashed returns the first entry in the trash of a repo for which is returns true. It fails the test if there is
+// none.
 func (w *world) trashed(t *testing.T, repo string, is func(*ocipb.TrashEntry) bool) *ocipb.TrashEntry {
 	t.Helper()
 	trash := must[*ocipb.ListTrashEntriesResponse](t, w.overGRPC, w.Token,
@@ -51,7 +52,8 @@ func (w *world) askRegistry(t *testing.T, bearer, verb, target string) int {
 	return w.roundTrip(t, r).status
 }
 
-// TestTrash deletes over the registry protocol. No reader sees deleted content, and it can be restored completely.
+// TestTrash deletes tags, images and repos over the registry protocol. No reader may see deleted content, and it must
+// be possible to restore all of it.
 func TestTrash(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -80,7 +82,7 @@ func TestTrash(t *testing.T) {
 		}
 		if got := w.askRegistry(t, w.RegistryToken, "POST",
 			"dev/bin/other/blobs/uploads/?mount="+layer+"&from=dev/bin/app"); got != http.StatusAccepted {
-			t.Errorf("a blob in the trash was mounted: %d", got) // 202 begins an upload
+			t.Errorf("a blob in the trash was mounted: %d", got) // with status 202 an upload begins instead of a mount
 		}
 		e := w.trashed(t, repo, func(e *ocipb.TrashEntry) bool { return e.GetKind() == ocipb.TrashKind_TRASH_KIND_MANIFEST })
 		got := must[*ocipb.RestoreTrashEntryResponse](t, w.overHTTP, w.Token,
@@ -96,7 +98,7 @@ func TestTrash(t *testing.T) {
 	})
 }
 
-// TestTrashAttacks asks for the deleted content of others.
+// TestTrashAttacks checks that callers without the needed rights cannot see or restore deleted content.
 func TestTrashAttacks(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestUploadMoves starts an upload on a replica that then stops, and continues it on another one. Both use the same
-// folder of blobs.
+// TestUploadMoves starts an upload on a replica that then stops, and continues the upload on another replica. Both
+// replicas use the same folder for blobs.
 func TestUploadMoves(t *testing.T) {
 	t.Parallel()
 	database, key, blobs := storetest.Postgres(t), secret.NewKey(), t.TempDir()
@@ -49,12 +49,12 @@ func TestUploadMoves(t *testing.T) {
 	}
 }
 
-const uploadPart = 100_000 // size of a part of an upload, in bytes
+const uploadPart = 100_000 // size of one part of an upload, in bytes
 
 var uploadParts = bytes.Repeat([]byte("x"), 3*uploadPart)
 
-// uploadFinishes stops a server that has started to receive the second part, and then sends this part. The server waits
-// for it.
+// uploadFinishes stops a server that has started to receive the second part of an upload, and then sends the rest of
+// this part. The server must wait for it.
 func uploadFinishes(t *testing.T, p *proc, location string) string {
 	t.Helper()
 	conn := uploadOpen(t, p, location)
@@ -66,8 +66,8 @@ func uploadFinishes(t *testing.T, p *proc, location string) string {
 	return location
 }
 
-// uploadAgain kills a server that has received half of the second part. Another server soon reports that the upload is
-// lost, and starts a new one.
+// uploadAgain kills a server that has received half of the second part. Soon, another server must report that the
+// upload is lost. Then uploadAgain starts a new upload and returns its location.
 func uploadAgain(t *testing.T, p, other *proc, location, blobs string) string {
 	t.Helper()
 	uploadOpen(t, p, location)
@@ -98,14 +98,15 @@ func uploadAgain(t *testing.T, p, other *proc, location, blobs string) string {
 	return resp.Header.Get("Location")
 }
 
-// uploadOpen starts to send the second part, and returns when the server waits for the rest.
+// uploadOpen sends a part of the second part, and returns when the server waits for the rest.
 func uploadOpen(t *testing.T, p *proc, location string) net.Conn {
 	t.Helper()
 	conn := faultDial(t, p)
 	faultSend(t, conn, fmt.Sprintf("PATCH %s HTTP/1.1\r\nHost: holdfast.test\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Range: %d-%d\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
 		location, p.registry().token, uploadPart, 2*uploadPart-1, uploadPart))
-	const goOn = "HTTP/1.1 100 Continue\r\n\r\n" // sent when the body is read, so the server holds the upload
+	// The server sends this when it reads the body, so from then on it holds the upload.
+	const goOn = "HTTP/1.1 100 Continue\r\n\r\n"
 	got := make([]byte, len(goOn))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != goOn {
 		t.Fatalf("%q (%v), want %q", got, err, goOn)
@@ -114,7 +115,7 @@ func uploadOpen(t *testing.T, p *proc, location string) net.Conn {
 	return conn
 }
 
-// uploadRest asks a server for the size of an upload, sends the rest, and reads the blob.
+// uploadRest asks a server for the size of an upload, sends the rest, and checks that the blob can be read.
 func uploadRest(t *testing.T, p *proc, location string, content []byte) {
 	t.Helper()
 	registry := p.registry()

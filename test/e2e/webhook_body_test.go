@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWebhookBodies creates, changes and deletes resources. Their events contain the responses of the API, and for a
-// deleted resource the request. The audit log has an entry for each of them.
+// TestWebhookBodies creates, changes and deletes resources. The event for each change must contain the API's response
+// or, for a deletion, the request. The audit log must have an entry for each change.
 func TestWebhookBodies(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -56,7 +56,7 @@ func TestWebhookBodies(t *testing.T) {
 		} {
 			made := answer("POST", thing.path+org, thing.create)
 			if account, ok := made["account"].(map[string]any); ok {
-				made = account // the response also has a link, which is secret
+				made = account // the response also contains a link, which is secret
 			}
 			uid := made["uid"].(string)
 			if diff := cmp.Diff(any(made), told(thing.kind+".created", uid)); diff != "" {
@@ -92,7 +92,7 @@ func TestWebhookBodies(t *testing.T) {
 	})
 }
 
-// endByReplay uses the owner's refresh token twice.
+// endByReplay uses the owner's refresh token twice, which ends the session.
 func (w *world) endByReplay(t *testing.T) {
 	t.Helper()
 	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} {
@@ -103,14 +103,14 @@ func (w *world) endByReplay(t *testing.T) {
 	}
 }
 
-// An auditEntry is a line of the audit log.
+// An auditEntry is an entry in the audit log.
 type auditEntry struct {
 	Type          string
 	Actor         struct{ UID, RemoteAddress string }
 	Before, After map[string]any
 }
 
-// audited returns the audit entries of a kind.
+// audited returns the audit entries of a type.
 func (w *world) audited(t *testing.T, kind string) []auditEntry {
 	t.Helper()
 	a := w.send(t, w.Token, "GET", "/audit/v1/entries?type="+kind, "")
@@ -121,7 +121,7 @@ func (w *world) audited(t *testing.T, kind string) []auditEntry {
 	return got.Entries
 }
 
-// wantAudited checks that the audit log has entries of these kinds with content.
+// wantAudited checks that the audit log has entries of these types, and that they have content.
 func (w *world) wantAudited(t *testing.T, kinds ...string) {
 	t.Helper()
 	for _, kind := range kinds {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestWebhookCommittedLate makes two changes. The change that gets the first number commits last. The dispatcher does
-// not skip it, and delivers both events.
+// TestWebhookCommittedLate makes two changes. The change whose event gets the lower number commits last. The
+// dispatcher must not skip this event, and must deliver both.
 func TestWebhookCommittedLate(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)
@@ -58,7 +58,7 @@ func TestWebhookCommittedLate(t *testing.T) {
 	}
 }
 
-// comes reports whether an event arrives within a time.
+// comes reports whether an event with this type and subject arrives within the given time.
 func (r *receiver) comes(kind, subject string, within time.Duration) bool {
 	late := time.After(within)
 	for {

@@ -22,12 +22,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A receiver reads deliveries with the CloudEvents SDK. It verifies each delivery with an OpenID library and the keys
-// that the issuer publishes.
+// A receiver reads deliveries with the CloudEvents SDK. It verifies the token of each delivery with an OpenID library
+// and with the keys that the issuer publishes.
 type receiver struct {
 	*httptest.Server
 	verifier *oidc.IDTokenVerifier
-	group    string // the group of the subscription
+	group    string // UID of the group that has the subscription
 
 	mu     sync.Mutex
 	events []cloudevents.Event
@@ -40,7 +40,7 @@ func newReceiver(t *testing.T, w *world, group string) *receiver {
 	_, addr, _ := strings.Cut(w.BaseURL, "://")
 	ctx := oidc.ClientContext(context.WithoutCancel(t.Context()), &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr) // the address of the issuer
+			return new(net.Dialer).DialContext(ctx, network, addr) // connects to the issuer, whatever the host name is
 		},
 		DisableKeepAlives: true,
 	}})
@@ -57,7 +57,7 @@ func newReceiver(t *testing.T, w *world, group string) *receiver {
 	return r
 }
 
-// ServeHTTP receives a delivery, and records its errors.
+// ServeHTTP reads a delivery, and records the event or the error.
 func (r *receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 	e, err := r.read(req)
 	r.mu.Lock()
@@ -100,7 +100,7 @@ func (r *receiver) read(req *http.Request) (e cloudevents.Event, _ error) {
 	return *event, event.Validate()
 }
 
-// await waits for the event of a type and subject, and returns it.
+// await waits for an event with this type and subject, and returns it.
 func (r *receiver) await(t *testing.T, kind, subject string) cloudevents.Event {
 	t.Helper()
 	late := time.After(procPatience)
@@ -124,7 +124,7 @@ func (r *receiver) await(t *testing.T, kind, subject string) cloudevents.Event {
 	}
 }
 
-// data returns the decoded data of an event.
+// data is the decoded data of an event.
 type data struct {
 	Actor struct {
 		Subject string

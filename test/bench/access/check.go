@@ -1,4 +1,4 @@
-// Package access measures authorization, now and in the past, the exchange of tokens, and sign-in.
+// Package access measures access checks, questions about past access, the exchange of tokens, and sign-in.
 package access
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Checks measures authorization with very many bindings: the time to load them, and the time of a check.
+// Checks measures authorization with very many bindings: how long it takes to load them, and how long a check takes.
 func Checks(ctx context.Context, m *rig.Measurement) {
 	d := m.Bindings(ctx, m.Bench.Rows)
 	var took []time.Duration
@@ -41,7 +41,7 @@ func Checks(ctx context.Context, m *rig.Measurement) {
 	checkTimed(ctx, m, d, c)
 }
 
-// followChanges makes the checker apply changes until the measurement ends.
+// followChanges runs the loop in which the checker applies changes, until the measurement ends.
 func followChanges(ctx context.Context, m *rig.Measurement, c *authz.Checker) {
 	ctx, cancel := context.WithCancel(ctx)
 	followed := make(chan error, 1)
@@ -53,7 +53,7 @@ func followChanges(ctx context.Context, m *rig.Measurement, c *authz.Checker) {
 }
 
 // whoCan measures two queries: the first page of the identities that have a capability in a group, and the bindings
-// that give it to one identity.
+// that give the capability to one identity.
 func whoCan(ctx context.Context, m *rig.Measurement, d rig.Dataset, s *iamdb.Store, c *authz.Checker) {
 	random := rand.New(rand.NewPCG(6, 6))
 	var who, can []time.Duration
@@ -77,7 +77,7 @@ func whoCan(ctx context.Context, m *rig.Measurement, d rig.Dataset, s *iamdb.Sto
 		found/whoCanTurns, whoCanTurns)
 }
 
-// load opens a store and loads its bindings. It also returns the time that this took.
+// load opens a store and loads its bindings into a checker. It also returns how long this took.
 func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Duration) {
 	begin := time.Now()
 	s := rig.Must(store.Open(ctx, url))
@@ -85,7 +85,7 @@ func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Dura
 	return s, c, time.Since(begin)
 }
 
-// heap returns the number of bytes in use on the heap.
+// heap returns the number of bytes in use on the heap after a garbage collection.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -102,19 +102,19 @@ const (
 	useTurns    = 60
 )
 
-// A question is whether a caller may list a group.
+// A question asks whether a caller may list a group.
 type question struct {
 	ctx   context.Context
 	group resource.UID
 }
 
-// callerOf returns the context of a request by an identity.
+// callerOf returns a context in which the identity is the caller.
 func callerOf(identity resource.UID) context.Context {
 	return authz.WithCaller(context.Background(), authz.Caller{Identity: identity, Issued: time.Now()})
 }
 
-// checkCallers measures checks of callers who are allowed, because they hold a role on a group two levels above, and of
-// callers who are denied.
+// checkCallers measures checks for callers who are allowed, because they hold a role on a group two levels above, and
+// for callers who are denied.
 func checkCallers(m *rig.Measurement, d rig.Dataset, c *authz.Checker) {
 	random := rand.New(rand.NewPCG(5, 5))
 	var yes, no []question
@@ -138,7 +138,7 @@ func checkCallers(m *rig.Measurement, d rig.Dataset, c *authz.Checker) {
 }
 
 // checkUses compares the processor time of checks that record the use of grants with checks that do not. The two
-// alternate, because the machine is not always equally fast.
+// kinds of checks alternate, because the speed of the machine varies.
 func checkUses(m *rig.Measurement, c *authz.Checker, yes []question) {
 	turn := func(on bool) float64 {
 		c.RecordUses(on)
@@ -159,7 +159,7 @@ func checkUses(m *rig.Measurement, c *authz.Checker, yes []question) {
 	m.Faster("check: allowed, with use recorded", rig.Rates{A: a, B: b, Ratio: a / b}, 0.95)
 }
 
-// ask returns the median time of a check and its median number of allocations. The result of each check must be want.
+// ask returns the median duration of a check and its median number of allocations. Each check must return want.
 func ask(c *authz.Checker, questions []question, want error) (time.Duration, float64) {
 	var took []time.Duration
 	var allocations []float64

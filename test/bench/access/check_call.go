@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// checkTimed compares the processor time of checks in a dataset in which every second binding expires with checks in a
-// dataset in which none expires. The two alternate.
+// checkTimed compares the processor time of checks in two datasets. In one, every second binding has an expiry; in
+// the other, none has. The checks alternate.
 func checkTimed(ctx context.Context, m *rig.Measurement, d rig.Dataset, plain *authz.Checker) {
 	t := m.TimedBindings(ctx, m.Bench.Rows)
 	s, timed, _ := load(ctx, t.URL)
@@ -38,7 +38,7 @@ func checkTimed(ctx context.Context, m *rig.Measurement, d rig.Dataset, plain *a
 		rig.Rates{A: rig.Median(a), B: rig.Median(b), Ratio: rig.Median(a) / rig.Median(b)}, 0)
 }
 
-// allowed returns questions to which the answer is yes.
+// allowed returns questions to which the checker answers yes.
 func allowed(d rig.Dataset, c *authz.Checker) (found []question) {
 	random := rand.New(rand.NewPCG(5, 5))
 	for len(found) < questions {
@@ -53,9 +53,9 @@ func allowed(d rig.Dataset, c *authz.Checker) (found []question) {
 	return found
 }
 
-// Calls compares CheckAccess over gRPC with a call that only authenticates. CheckAccess returns the verdict alone, or
-// also the bindings that give access, which it reads from the database. The last comparison is with a dataset in which
-// every second binding expires.
+// Calls compares CheckAccess over gRPC with a call that only authenticates. CheckAccess returns either the verdict
+// alone, or also the bindings that give access, which it reads from the database. The last comparison uses a dataset
+// in which every second binding has an expiry.
 func Calls(ctx context.Context, m *rig.Measurement) {
 	plain := newAsker(ctx, m, m.Bindings(ctx, m.Bench.Rows))
 	empty := func(ctx context.Context, _ int) error {
@@ -69,11 +69,11 @@ func Calls(ctx context.Context, m *rig.Measurement) {
 		plain.ask(false))
 }
 
-// An asker asks a server about identities that hold a capability.
+// An asker asks a server whether identities hold a capability.
 type asker struct {
 	access accesspb.AccessServiceClient
 	token  string
-	asked  []*accesspb.CheckAccessRequest // requests to which the answer is yes
+	asked  []*accesspb.CheckAccessRequest // requests to which the server answers yes
 }
 
 func newAsker(ctx context.Context, m *rig.Measurement, d rig.Dataset) asker {
@@ -99,7 +99,7 @@ func (a asker) in(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+a.token)
 }
 
-// ask returns an operation that calls CheckAccess. If verdict is true, it asks for the verdict alone.
+// ask returns an operation that calls CheckAccess. If verdict is set, the operation asks for the verdict alone.
 func (a asker) ask(verdict bool) rig.Operation {
 	next := rig.Distribute(a.asked)
 	return func(ctx context.Context, client int) error {

@@ -40,8 +40,8 @@ const (
 	authTarget = 5 * time.Microsecond
 )
 
-// Exchanges compares the exchange of a workload's token with one verification and one signature alone. The keys of the
-// token's issuer are cached. Exchanges also measures authentication with a cached token.
+// Exchanges compares the exchange of a workload's token with one verification and one signature alone. The keys of
+// the token's issuer are cached. Exchanges also measures authentication with a cached token.
 func Exchanges(ctx context.Context, m *rig.Measurement) {
 	address, _ := m.Engine.Create(ctx, "exchange")
 	s := rig.Must(store.Open(ctx, address))
@@ -56,7 +56,7 @@ func Exchanges(ctx context.Context, m *rig.Measurement) {
 	x.authentication(ctx, m.Report)
 }
 
-// An exchange is the service without a listener, and an issuer that it trusts.
+// An exchange is the token service without a listener, and a platform that issues tokens for it.
 type exchange struct {
 	*rig.Platform
 	handler    http.Handler
@@ -65,7 +65,7 @@ type exchange struct {
 	identities []resource.UID
 }
 
-// populate adds an organization with identities that trust the issuer.
+// populate adds an organization with identities that trust the platform.
 func (x *exchange) populate(ctx context.Context, s *iamdb.Store) {
 	created := time.Now()
 	org := resource.NewRoot()
@@ -81,7 +81,7 @@ func (x *exchange) populate(ctx context.Context, s *iamdb.Store) {
 	}
 }
 
-// assemble builds the service as the server does. It formats its log, and discards it.
+// assemble builds the token service as the server does. The log is formatted and then discarded.
 func (x *exchange) assemble(ctx context.Context, s *store.DB) {
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	x.checker = rig.Must(authz.Load(ctx, s, log))
@@ -95,7 +95,7 @@ func (x *exchange) assemble(ctx context.Context, s *store.DB) {
 	x.handler = api.New(services, x.issuer, x.checker, cfg).HTTP()
 }
 
-// compare reports exchanges of tokens of an algorithm.
+// compare reports how fast tokens that are signed with an algorithm are exchanged, compared with limit.
 func (x *exchange) compare(ctx context.Context, m *rig.Measurement, alg string) {
 	credentials := make([]rig.Credential, rig.Workloads)
 	for n := range credentials {
@@ -129,7 +129,7 @@ func (x *exchange) compare(ctx context.Context, m *rig.Measurement, alg string) 
 	m.Faster("exchange over HTTP, client included, "+alg, rig.Race(ctx, over, limit), 0)
 }
 
-// limit returns an operation with the least work of an exchange: it verifies one signature and makes another.
+// limit returns an operation that does only the minimum of an exchange: it verifies one signature and makes another.
 func (x *exchange) limit(alg string) rig.Operation {
 	sum := sha256.Sum256([]byte("a token"))
 	theirs := rig.Must(rsa.SignPKCS1v15(nil, x.RSA, crypto.SHA256, sum[:]))

@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	pastEach   = 10               // ended bindings for each current one
-	pastLength = 30 * 24 * 3600e3 // duration of an ended binding, in milliseconds
+	pastEach   = 10               // number of ended bindings for each current one
+	pastLength = 30 * 24 * 3600e3 // how long an ended binding existed, in milliseconds
 	pastTurns  = 200
-	yearOfRows = 1 + 12*0.1 // rows of history per binding after a year in which a tenth of the bindings changes each month
+	// Rows in binding_history per binding after a year, if a tenth of the bindings changes each month.
+	yearOfRows = 1 + 12*0.1
 )
 
-// The history of the dataset begins at pastBegin. Its last binding was created at pastEnd. Both are in milliseconds.
+// The recorded history of the dataset begins at pastBegin, and its last binding was created at pastEnd, both in
+// milliseconds.
 const (
 	pastBegin = int64(rig.Epoch)
 	pastEnd   = pastBegin + (pastEach+1)*pastLength
 )
 
-// pastDataset returns a database with n current bindings and pastEach times as many ended ones.
+// pastDataset returns a database with n current bindings, and with pastEach times as many ended bindings.
 func pastDataset(ctx context.Context, m *rig.Measurement, n int) rig.Dataset {
 	d := m.Load(ctx, fmt.Sprintf("past_%d", n), rig.Tree{
 		Groups: max(n/100, rig.SmallRows),
@@ -60,7 +62,8 @@ func groupHistory(t rig.Tree) rig.Table {
 	}}
 }
 
-// bindingHistory returns the bindings of BindingTable, and for each of them pastEach earlier ones on the same group.
+// bindingHistory returns the bindings in BindingTable and, for each of them, pastEach earlier bindings on the same
+// group.
 func bindingHistory(t rig.Tree, n int) rig.Table {
 	columns := []string{
 		"seg", "uid", "grp", "org", "identity", "role", "create_ms", "start_ms", "expire_ms", "from_ms", "to_ms",
@@ -92,7 +95,7 @@ func bindingHistory(t rig.Tree, n int) rig.Table {
 	}}
 }
 
-// Past measures questions about the past at two sizes, and the size of the history.
+// Past measures questions about past access with a small and a big dataset, and the size of the recorded history.
 func Past(ctx context.Context, m *rig.Measurement) {
 	small, big := pastDataset(ctx, m, m.Bench.Rows/10), pastDataset(ctx, m, m.Bench.Rows)
 	before, after := askPast(ctx, m, small), askPast(ctx, m, big)
@@ -108,10 +111,10 @@ func Past(ctx context.Context, m *rig.Measurement) {
 	historySize(ctx, m, big)
 }
 
-// pastTimes are the longest durations of questions.
+// pastTimes contains the longest duration of each kind of question.
 type pastTimes struct{ check, who, held, diff time.Duration }
 
-// askPast asks about random times, groups and identities.
+// askPast asks about random times, groups and identities, and returns the longest durations.
 func askPast(ctx context.Context, m *rig.Measurement, d rig.Dataset) (worst pastTimes) {
 	s, c, _ := load(ctx, d.URL)
 	defer func() { rig.Check(s.Close()) }()
@@ -173,7 +176,8 @@ func pastTurn(
 	return took
 }
 
-// historySize compares the size of one year of history with the size of the bindings, both with their indexes.
+// historySize compares the size of the history that is recorded in a year with the size of the bindings, both with
+// their indexes.
 func historySize(ctx context.Context, m *rig.Measurement, d rig.Dataset) {
 	db := m.Engine.Connect(d.URL, 1)
 	defer db.Close()

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Gets compares reading one group of the big dataset with a server that has the response in memory.
+// Gets compares reading a group in the big dataset with a server that has the response in memory.
 func Gets(ctx context.Context, m *rig.Measurement) {
 	d := m.Groups(ctx, m.Bench.Rows)
 	s := m.Serve(ctx, d.URL)
-	var uids []resource.UID // equally long, so that the responses are equally long
+	var uids []resource.UID // UIDs of equal length, so that the responses have equal length
 	for uid := range d.All() {
 		if uid.Parent() != d.Org {
 			uids = append(uids, uid)
@@ -26,7 +26,7 @@ func Gets(ctx context.Context, m *rig.Measurement) {
 	const path = "/iam/v2beta1/groups/"
 	header, body, err := s.Do(ctx, http.StatusOK, http.MethodGet, path+string(uids[0]), nil)
 	rig.Check(err)
-	header.Del("Date") // net/http sets it
+	header.Del("Date") // net/http sets this header itself
 	address := m.ServeHandler(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		maps.Copy(w.Header(), header)
 		w.Write(body)

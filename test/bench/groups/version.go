@@ -19,8 +19,8 @@ import (
 // versionPage is the number of groups in the compared list.
 const versionPage = 50
 
-// Versions compares the other versions of the API with v2beta1. It reads a group, lists a page of groups, and creates a
-// group, over HTTP and gRPC.
+// Versions compares the other versions of the API with v2beta1. It reads a group, lists a page of groups, and creates
+// a group, over HTTP and gRPC.
 func Versions(ctx context.Context, m *rig.Measurement) {
 	v := newInstance(ctx, m, "versions")
 	for range versionPage {
@@ -34,7 +34,7 @@ func Versions(ctx context.Context, m *rig.Measurement) {
 	}
 }
 
-// A work is a call that can be made over both protocols.
+// A work is a call that can be made over HTTP and over gRPC.
 type work struct {
 	verb, path string
 	method     string
@@ -42,14 +42,14 @@ type work struct {
 	out        func() proto.Message
 }
 
-// A comparison is a call in another version and in v2beta1.
+// A comparison contains a call in another version, and the same call in v2beta1.
 type comparison struct {
 	what       string
 	ours, base work
 }
 
 // comparisons returns the calls to compare. Version 1 has no method to get a group, so its list is compared with the
-// list of v2beta1.
+// list in v2beta1.
 func (v *instance) comparisons() []comparison {
 	folder := string(v.folders[0])
 	children := &commonpb.UIDPFilter{ChildrenOf: folder}
@@ -95,10 +95,10 @@ func (w work) v2() work {
 	return w
 }
 
-// into returns a folder in which to create a group. It is never the folder that is listed.
+// into returns a folder in which to create a group. It never returns the folder that is listed.
 func (v *instance) into() string { return string(rig.Random(v.folders[1:])) }
 
-// overJSON makes a call over HTTP.
+// overJSON returns an operation that makes a call over HTTP.
 func (v *instance) overJSON(w work) rig.Operation {
 	if w.verb == http.MethodGet {
 		return v.Getter(w.path)
@@ -109,7 +109,7 @@ func (v *instance) overJSON(w work) rig.Operation {
 	}
 }
 
-// overGRPC makes a call over gRPC.
+// overGRPC returns an operation that makes a call over gRPC.
 func overGRPC(conn *grpc.ClientConn, w work) rig.Operation {
 	return func(ctx context.Context, _ int) error { return conn.Invoke(ctx, w.method, w.in(), w.out()) }
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// Writes compares creating groups over HTTP with plain durable inserts of single rows.
+// Writes compares the creation of groups over HTTP with plain durable inserts of single rows.
 func Writes(ctx context.Context, m *rig.Measurement) {
 	d := m.Groups(ctx, m.Bench.Rows)
 	groups, events := count(ctx, d, m.Engine)
@@ -31,8 +31,8 @@ func Writes(ctx context.Context, m *rig.Measurement) {
 	m.Exactly("create: counters that are wrong", wrongCounters(ctx, d), 0)
 }
 
-// createGroups alternates between creating groups, with random names in random folders, and inserting plain rows. It
-// returns the duration of each creation.
+// createGroups alternates between creating groups, which have random names and are in random folders, and inserting
+// plain rows. It returns the duration of each creation.
 func createGroups(
 	ctx context.Context, m *rig.Measurement, s *rig.Service, folders []resource.UID,
 ) (took []time.Duration) {
@@ -58,7 +58,7 @@ func createGroups(
 	return took
 }
 
-// count returns the number of groups, and the number of events about created groups in the outbox.
+// count returns the number of groups, and the number of events in the outbox about created groups.
 func count(ctx context.Context, d rig.Dataset, e rig.Engine) (groups, events int64) {
 	db := e.Connect(d.URL, 1)
 	defer db.Close()
@@ -68,7 +68,7 @@ func count(ctx context.Context, d rig.Dataset, e rig.Engine) (groups, events int
 	return groups, events
 }
 
-// wrongCounters returns the number of wrong counters in the store.
+// wrongCounters returns the number of counters in the store that differ from the rows.
 func wrongCounters(ctx context.Context, d rig.Dataset) int64 {
 	s := rig.Must(store.Open(ctx, d.URL))
 	drifts, err := recount.Drifts(ctx, s)
@@ -76,7 +76,7 @@ func wrongCounters(ctx context.Context, d rig.Dataset) int64 {
 	return int64(len(drifts))
 }
 
-// syncTime returns the median duration of a small durable write.
+// syncTime returns the median duration of a small write that is synced to disk.
 func syncTime(folder string) time.Duration {
 	f := rig.Must(os.CreateTemp(folder, "sync-"))
 	var times []time.Duration

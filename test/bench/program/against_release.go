@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	signedTokens   = 4096 // tokens of each kind, signed before the measurement
-	folderBindings = 25   // bindings in each folder, the limit of one batch
+	signedTokens   = 4096 // number of tokens of each kind, which are signed before the measurement
+	folderBindings = 25   // number of bindings in each folder, the limit of one batch request
 	pulledRepo     = "app"
 	pulledTag      = "v1"
 	signInClient   = "bench" // client ID at the identity provider
@@ -25,11 +25,11 @@ const (
 // A release is a version of holdfastd in a process of its own, with the tokens and UIDs that its clients need.
 type release struct {
 	*rig.Process
-	name string // for errors
+	name string // name of the release in errors
 	conn *grpc.ClientConn
 
 	folders    []resource.UID
-	viewer     string // the UID of the role
+	viewer     string // UID of the role viewer
 	bySubject  []rig.Credential
 	byPattern  []rig.Credential
 	byProvider []rig.Credential
@@ -37,7 +37,7 @@ type release struct {
 }
 
 // startRelease starts a binary on an empty database. It fills the database over the public API, so that releases with
-// different schemas have the same content.
+// different database schemas have the same content.
 func startRelease(
 	ctx context.Context, m *rig.Measurement, name, dataset, binary string, p *rig.Platform, env ...string,
 ) *release {
@@ -52,7 +52,7 @@ func startRelease(
 	return v
 }
 
-// findViewer looks up the role that every identity gets.
+// findViewer looks up the UID of the role that every identity gets.
 func (v *release) findViewer(ctx context.Context) {
 	var got struct{ Roles []struct{ UID string } }
 	rig.Check(v.DoJSON(ctx, http.MethodGet, "/iam/v2beta1/roles?name=viewer", nil, &got))
@@ -63,7 +63,7 @@ func (v *release) findViewer(ctx context.Context) {
 }
 
 // makeWorkloads creates identities that trust the platform, and signs tokens for them. Every second identity has a
-// pattern for its subject.
+// pattern instead of an exact subject.
 func (v *release) makeWorkloads(ctx context.Context, p *rig.Platform) []string {
 	identities := make([]string, rig.Workloads)
 	for n := range identities {
@@ -87,7 +87,8 @@ func (v *release) makeWorkloads(ctx context.Context, p *rig.Platform) []string {
 	return identities
 }
 
-// bind lets folderBindings of the identities see each folder, and exchanges a token for each identity.
+// bind gives some of the identities a role in each folder, and exchanges a token for each identity. The number of
+// identities per folder is folderBindings.
 func (v *release) bind(ctx context.Context, identities []string) {
 	tokens := make([]string, len(identities))
 	for n := range tokens {
@@ -110,7 +111,8 @@ func (v *release) bind(ctx context.Context, identities []string) {
 	}
 }
 
-// makePerson makes the platform an identity provider of the organization. A person signs in with it and joins.
+// makePerson adds the platform as an identity provider of the organization. A person signs in through it and joins
+// the organization.
 func (v *release) makePerson(ctx context.Context, p *rig.Platform) {
 	provider := rig.Must(v.Post(ctx, "/iam/v2beta1/identityProviders/"+string(v.Dev.Organization), fmt.Sprintf(
 		`{"name": "people", "defaultRole": %q, "oidc": {"issuer": %q, "clientId": %q, "clientSecret": "secret"}}`,

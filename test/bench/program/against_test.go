@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig/rigtest"
 )
 
-// TestARelease prepares a release like the section against, and sends each of its requests.
+// TestARelease prepares a release as the section against does, and sends each kind of request once.
 func TestARelease(t *testing.T) {
 	binary := (&rig.Bench{Folder: t.TempDir()}).Build(t.Context(), ".", rig.Program)
 	rigtest.EachEngine(t, func(t *testing.T, m *rig.Measurement) {

@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	rowsPerAdvisory = 8      // about, with the rows of its names and its event
-	blobBytesPerRow = 10_000 // 10 GB for a million rows
+	rowsPerAdvisory = 8      // approximate number of rows, including rows for its names and its event
+	blobBytesPerRow = 10_000 // 10 GB of blobs for a million rows
 	backedUpBlob    = 16 << 20
 	backupRounds    = 3
 )
 
-// Backups measures holdfastd backup in its own process while a server runs. It compares the backup with a plain copy of
-// the files that the backup writes, and measures how much the backup slows down clients of the server.
+// Backups measures the command holdfastd backup in a process of its own while a server runs. It compares the backup
+// with a plain copy of the files that the backup writes. It also measures how much the backup slows down clients of
+// the server.
 func Backups(ctx context.Context, m *rig.Measurement) {
 	url := rig.EmptyDatabase(ctx, m.Engine, "backup")
 	p := m.StartHoldfastd(ctx, "", url)
@@ -63,7 +64,8 @@ func Backups(ctx context.Context, m *rig.Measurement) {
 		rig.NewPair(rig.Quantile(during, 0.99), rig.Quantile(before, 0.99)), 1.5)
 }
 
-// backup runs holdfastd backup with the settings of the server, and returns its peak memory in bytes.
+// backup runs the command holdfastd backup with the settings of the server, and returns the command's peak memory in
+// bytes.
 func backup(ctx context.Context, p *rig.Process, url, to string) float64 {
 	folder := p.Cmd.Args[slices.Index(p.Cmd.Args, "--data-dir")+1]
 	cmd := exec.CommandContext(ctx, p.Cmd.Path, "backup", to, "--data-dir", folder, "--database", url)
@@ -73,7 +75,7 @@ func backup(ctx context.Context, p *rig.Process, url, to string) float64 {
 	return float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) * 1024
 }
 
-// latencies returns the durations of reads of a group by a few clients while f runs.
+// latencies lets a few clients read a group while f runs, and returns the durations of the reads.
 func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()) (times []time.Duration) {
 	const readers = 4
 	done := make(chan struct{})
@@ -86,7 +88,7 @@ func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()
 				select {
 				case <-done:
 					return
-				case <-time.After(5 * time.Millisecond): // a moderate load, not as many requests as possible
+				case <-time.After(5 * time.Millisecond): // the pause makes the load moderate
 				}
 				begin := time.Now()
 				_, _, err := p.Do(ctx, http.StatusOK, http.MethodGet, "/iam/v2beta1/groups/"+string(p.Dev.Organization), nil)
@@ -108,7 +110,7 @@ func latencies(ctx context.Context, m *rig.Measurement, p *rig.Process, f func()
 	return times
 }
 
-// copyFolder copies the files of a folder, one after the other, and syncs each.
+// copyFolder copies the files in a folder, one after the other, and syncs each copy to disk.
 func copyFolder(from, to string) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

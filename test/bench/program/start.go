@@ -1,5 +1,5 @@
-// Package program measures holdfastd in a process of its own: against other programs, against an earlier version,
-// and while it is backed up.
+// Package program measures holdfastd in a process of its own: compared with other programs, compared with an earlier
+// version, and during a backup.
 package program
 
 import (
@@ -14,8 +14,8 @@ const (
 	restAfter  = 3 * time.Second
 )
 
-// Starts measures the program in dev mode on an empty folder: the time until it is ready, and its memory when idle. Dev
-// mode uses SQLite.
+// Starts measures the program in dev mode with an empty data folder: the time until it is ready, and its memory when
+// it is idle. Dev mode uses SQLite.
 func Starts(ctx context.Context, m *rig.Measurement) {
 	if m.Engine.Name() != "sqlite" {
 		return

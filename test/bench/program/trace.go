@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig"
 )
 
-// tracedCost is the largest ratio of the processor time of a request with traces of one request in a hundred to the
-// processor time without traces.
+// tracedCost is the target for the processor time per request if one request in a hundred is traced, as a ratio to
+// the processor time without traces.
 const tracedCost = 1.02
 
-// Traces compares a server that sends traces of one request in a hundred to a collector with a server that sends none.
+// Traces compares two servers. One sends the traces of one request in a hundred to a collector, the other sends none.
 // The collector runs in this process.
 func Traces(ctx context.Context, m *rig.Measurement) {
 	collector := m.ServeHandler(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the server reports errors
+		_, _ = io.Copy(io.Discard, r.Body) // the sending server reports errors
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	p := m.NewPlatform(ctx)

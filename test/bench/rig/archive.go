@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Archive writes a zip of n OSV records and returns its path. The records are copies of the records in the file of the
-// flag -osv, or of ownRecord. A zip that was written before is used again.
+// Archive writes a zip file with n OSV records and returns its path. The records are copies of the records in the
+// file that the flag -osv names, or copies of ownRecord. If the zip file exists already, it is used again.
 func (b *Bench) Archive(n int) (path string) {
 	path = filepath.Join(b.Folder, fmt.Sprintf("osv-%d.zip", n))
 	if _, err := os.Stat(path); err == nil {
@@ -39,9 +39,9 @@ func (b *Bench) Archive(n int) (path string) {
 	return path
 }
 
-// CopyRecord returns the k-th copy of a record. A copy has different IDs and, except for every hundredth copy,
-// different packages. Otherwise a package would have a hundred times as many advisories among a million as among ten
-// thousand.
+// CopyRecord returns the ID and the text of the k-th copy of a record. A copy has other IDs. It also has other
+// package names, except in every hundredth copy. If all copies had the same packages, a package would have a hundred
+// times as many advisories in a dataset of a million as in a dataset of ten thousand.
 func CopyRecord(r map[string]any, k int) (id string, text []byte) {
 	copied := maps.Clone(r)
 	suffix := "-" + strconv.Itoa(k)
@@ -59,7 +59,7 @@ func CopyRecord(r map[string]any, k int) (id string, text []byte) {
 	return id, Must(json.Marshal(copied))
 }
 
-// renamed returns the affected packages of a record with a suffix added to their names.
+// renamed returns the affected packages of a record. The names have the suffix added to them.
 func renamed(affected any, suffix string) []any {
 	var out []any
 	entries, _ := affected.([]any)
@@ -73,7 +73,7 @@ func renamed(affected any, suffix string) []any {
 	return out
 }
 
-// Records reads the records in the file of the flag -osv. Without the flag it returns ownRecord.
+// Records returns the records in the file that the flag -osv names. Without the flag it returns only ownRecord.
 func (b *Bench) Records() (records []map[string]any) {
 	if b.OSV == "" {
 		var one map[string]any
@@ -96,7 +96,7 @@ func (b *Bench) Records() (records []map[string]any) {
 	return records
 }
 
-// ownRecord is the record that is copied without the flag -osv. It is about as long as real records.
+// ownRecord is the record that is copied if the flag -osv is not set. It is about as long as a real record.
 const ownRecord = `{"schema_version":"1.3.1","id":"BENCH-1","modified":"2026-01-02T03:04:05Z",` +
 	`"published":"2026-01-01T00:00:00Z",
 "aliases":["CVE-2026-10000","GHSA-2345-6789-cfgh"],"summary":"Reads past the end of what it was given",
@@ -135,7 +135,7 @@ func OpenSized(path string) (*os.File, int64) {
 	return f, Must(f.Stat()).Size()
 }
 
-// sendFile sends one document in chunks.
+// sendFile sends one file in chunks over the stream.
 func sendFile(
 	stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group string, f *os.File, size int64,
 ) error {

@@ -1,5 +1,5 @@
-// Package rig contains what every section of the benchmark needs: the databases and datasets to measure on, servers
-// and their clients, the ways to compare two operations, and the report.
+// Package rig contains what every section of the benchmark needs: the databases and datasets, servers and their
+// clients, functions that compare two operations, and the report.
 package rig
 
 import (
@@ -8,16 +8,16 @@ import (
 	"os"
 )
 
-// A Bench is one run: its settings, and the folder for its files.
+// A Bench is one run of the benchmark: its settings, and the folder for its files.
 type Bench struct {
-	Rows         int    // groups in the big dataset, and bindings in the dataset for checks
-	Images       int    // images in the dataset of findings
-	Advisories   int    // advisories in the dataset of findings
-	KeptDatasets string // the folder in which datasets are kept for the next run, or ""
-	OSV          string // the zip of OSV records from which advisories are made, or ""
-	Against      string // the holdfastd of an earlier version, or ""
+	Rows         int    // number of groups in the big dataset, and of bindings in the dataset for checks
+	Images       int    // number of images in the dataset for findings
+	Advisories   int    // number of advisories in the dataset for findings
+	KeptDatasets string // folder in which datasets are kept for the next run, or ""
+	OSV          string // path of a zip file with OSV records from which advisories are made, or ""
+	Against      string // path of the holdfastd program of an earlier version, or ""
 
-	Folder   string // the files of this run
+	Folder   string // folder for the files of this run
 	Progress io.Writer
 }
 
@@ -29,5 +29,5 @@ func (b *Bench) Logf(format string, args ...any) {
 	fmt.Fprintf(b.Progress, "bench: "+format+"\n", args...)
 }
 
-// DataFolder creates a data directory for a server.
+// DataFolder creates a data folder for a server and returns its path.
 func (b *Bench) DataFolder() string { return Must(os.MkdirTemp(b.Folder, "data-")) }

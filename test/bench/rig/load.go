@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Dataset is a database with loaded rows.
+// A Dataset is a database into which rows have been loaded.
 type Dataset struct {
 	Tree
 	URL        string
-	Identities int // with grantsEach bindings each
+	Identities int // number of identities, each with GrantsEach bindings
 }
 
 // Groups returns a database with n groups.
@@ -29,15 +29,15 @@ func (m *Measurement) Bindings(ctx context.Context, n int) Dataset {
 	return m.Load(ctx, fmt.Sprintf("bindings_%d", n), Tree{Groups: max(n/100, SmallRows)}, n/GrantsEach, nil)
 }
 
-// TimedBindings returns a database with n bindings. Every second one expires.
+// TimedBindings returns a database with n bindings. Every second binding has an expiry.
 func (m *Measurement) TimedBindings(ctx context.Context, n int) Dataset {
 	return m.Load(ctx, fmt.Sprintf("timed_%d", n), Tree{Groups: max(n/100, SmallRows), timed: true}, n/GrantsEach, nil)
 }
 
-// loadedSetting is the setting that marks a dataset as complete.
+// loadedSetting is the name of the database setting that marks a dataset as complete.
 const loadedSetting = "bench"
 
-// Load returns a dataset. It loads the dataset unless this run or an earlier one has loaded it. The store creates the
+// Load returns a dataset, and loads it first unless this run or an earlier run has loaded it. The store creates the
 // schema, and a server in dev mode creates the organization. extra returns further tables to load; it may be nil.
 func (m *Measurement) Load(
 	ctx context.Context, name string, t Tree, identities int, extra func(Dataset) []Table,
@@ -68,7 +68,7 @@ func (m *Measurement) Load(
 	return d
 }
 
-// LoadedOrg returns the organization of a dataset, or "" if the dataset is incomplete.
+// LoadedOrg returns the UID of the organization in a dataset, or "" if the dataset is incomplete.
 func LoadedOrg(ctx context.Context, url string) resource.UID {
 	s := Must(store.Open(ctx, url))
 	org, err := s.Setting(ctx, loadedSetting)
@@ -79,7 +79,7 @@ func LoadedOrg(ctx context.Context, url string) resource.UID {
 	return resource.UID(Must(org, err))
 }
 
-// finish writes the counters, and marks the dataset as complete.
+// finish writes the counters to the database, and marks the dataset as complete.
 func (d Dataset) finish(ctx context.Context, e Engine, count Counters) {
 	db := e.Connect(d.URL, 1)
 	defer db.Close()
@@ -94,7 +94,7 @@ func (d Dataset) finish(ctx context.Context, e Engine, count Counters) {
 	Check(errors.Join(s.SetSetting(ctx, loadedSetting, []byte(d.Org)), s.Close()))
 }
 
-// Write adds the counters to the first shard of each counter in the database.
+// Write adds the counters to the counters in the database, in the first shard of each.
 func (c Counters) Write(ctx context.Context, db *sql.DB) {
 	tx := Must(db.BeginTx(ctx, nil))
 	defer tx.Rollback()

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/test/bench/rig/rigtest"
 )
 
-// What is measured must be what the store would have written itself.
+// TestADatasetIsAsTheStoreWouldHaveWrittenIt checks that a loaded dataset is the same as if the store had written it.
 func TestADatasetIsAsTheStoreWouldHaveWrittenIt(t *testing.T) {
 	rigtest.EachEngine(t, func(t *testing.T, m *rig.Measurement) {
 		d := m.Bindings(t.Context(), 2000)
@@ -69,7 +69,7 @@ func checkDataset(t *testing.T, d rig.Dataset) {
 	}
 }
 
-// checkIndexes fails the test if d does not have the indexes of an empty store.
+// checkIndexes fails the test if d does not have the same indexes as an empty store.
 func checkIndexes(t *testing.T, e rig.Engine, d rig.Dataset) {
 	t.Helper()
 	url, _ := e.Create(t.Context(), "empty")

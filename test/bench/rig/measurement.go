@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// A Measurement is one section on one engine. Like a test, it ends with its first error and then closes everything that
-// it has opened: Check and Must panic with a failure, which Run recovers. Operations and other goroutines return their
-// errors.
+// A Measurement is the run of one section on one engine. Like a test, it ends at its first error, and then closes
+// everything that it has opened. Check and Must panic with a failure, from which Run recovers. Operations and other
+// goroutines must return their errors instead.
 type Measurement struct {
 	*Bench
 	*Report
@@ -26,13 +26,13 @@ func Check(err error) {
 	}
 }
 
-// Must returns v, or ends the measurement if err is not nil.
+// Must returns v. It ends the measurement if err is not nil.
 func Must[T any](v T, err error) T {
 	Check(err)
 	return v
 }
 
-// Run runs a section, and returns its error.
+// Run runs a section, and returns the error that ended it, if any.
 func (m *Measurement) Run(ctx context.Context, section func(context.Context, *Measurement)) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -59,8 +59,8 @@ func (m *Measurement) close() (err error) {
 	return err
 }
 
-// CompareRates reports the number of calls per second that clients reach with a and with b, and the processor time of a
-// call.
+// CompareRates reports the number of calls per second that clients reach with a and with b, and the processor time
+// per call.
 func (m *Measurement) CompareRates(ctx context.Context, what string, least float64, a, b Operation) {
 	p := Race(ctx, a, b)
 	m.Faster(what, p, least)

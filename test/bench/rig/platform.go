@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A Platform issues tokens for workloads and people. It serves its keys until the measurement ends. The ID of a key is
-// the name of its algorithm.
+// A Platform is a fake CI platform that issues tokens for workloads and people. It serves its public keys until the
+// measurement ends. The ID of each key is the name of its algorithm.
 type Platform struct {
 	RSA *rsa.PrivateKey
 	EC  *ecdsa.PrivateKey
@@ -30,7 +30,7 @@ func (m *Measurement) NewPlatform(ctx context.Context) *Platform {
 		EC:  Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	point := Must(p.EC.PublicKey.Bytes()) // 4, X, Y
+	point := Must(p.EC.PublicKey.Bytes()) // the bytes are 4, then X, then Y
 	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},`+
 		`{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
 		b64(p.RSA.N.Bytes()), b64(point[1:33]), b64(point[33:]))
@@ -44,15 +44,16 @@ func (m *Measurement) NewPlatform(ctx context.Context) *Platform {
 	return p
 }
 
-// JobSubject returns the subject of the n-th workload.
+// JobSubject returns the subject in the tokens of the n-th workload.
 func JobSubject(n int) string { return fmt.Sprintf("repo:org/app%d:ref:refs/heads/main", n) }
 
-// JobPattern returns a pattern for the subject of the n-th workload, with or without the IDs that GitHub adds.
+// JobPattern returns a pattern for the subject of the n-th workload. It matches with and without the IDs that GitHub
+// adds.
 func JobPattern(n int) string {
 	return fmt.Sprintf(`repo:org(@\d+)?/app%d(@\d+)?:ref:refs/heads/main`, n)
 }
 
-// JobToken signs a new token of the n-th workload with the claims of GitHub Actions.
+// JobToken returns a new token for the n-th workload, with the claims of GitHub Actions.
 func (p *Platform) JobToken(alg string, n int, audience string) string {
 	return p.Sign(alg, map[string]any{
 		"sub": JobSubject(n), "aud": audience, "repository": "org/app", "repository_id": "1001",
@@ -63,7 +64,7 @@ func (p *Platform) JobToken(alg string, n int, audience string) string {
 	})
 }
 
-// Sign adds the issuer, an ID and times to the claims and signs a token with them.
+// Sign adds the issuer, an ID and times to the claims, and returns a signed token with them.
 func (p *Platform) Sign(alg string, claims map[string]any) string {
 	issued := time.Now()
 	claims["iss"], claims["jti"] = p.URL, rand.Text()
@@ -79,5 +80,5 @@ func (p *Platform) Sign(alg string, claims map[string]any) string {
 	return input + "." + b64(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// Workloads is the number of identities that exchange tokens of a platform.
+// Workloads is the number of identities that exchange the tokens of a platform.
 const Workloads = 64

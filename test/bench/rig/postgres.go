@@ -15,7 +15,7 @@ import (
 type postgresEngine struct {
 	server string
 	keep   bool
-	made   []string // names of databases
+	made   []string // names of the databases that Create created
 }
 
 func (e *postgresEngine) Name() string { return "postgres" }
@@ -78,7 +78,8 @@ func (e *postgresEngine) Connect(address string, writers int) *sql.DB {
 }
 
 func (e *postgresEngine) Fill(ctx context.Context, address string, tables []Table) {
-	var names []string // only these are analyzed: statistics of empty tables would lead to bad plans
+	// Only these tables are analyzed, because statistics about empty tables would lead to bad query plans.
+	var names []string
 	for _, t := range tables {
 		names = append(names, t.Name)
 	}
@@ -88,11 +89,12 @@ func (e *postgresEngine) Fill(ctx context.Context, address string, tables []Tabl
 		FROM pg_index AS i WHERE i.indrelid = $1::regclass
 		AND NOT EXISTS (SELECT 1 FROM pg_constraint AS c WHERE c.conindid = i.indexrelid)`,
 		e.copy, "VACUUM ANALYZE "+strings.Join(names, ", "),
-		"CHECKPOINT") // otherwise the server might write one while we measure
+		"CHECKPOINT") // otherwise the server might start a checkpoint during the measurement
 }
 
 func (e *postgresEngine) copy(ctx context.Context, on *sql.Conn, t Table) {
-	// Without this setting foreign keys are checked for every row. Only some users may change it.
+	// Without this setting, foreign keys are checked for every row. The error is ignored, because only some users may
+	// change it.
 	_, _ = on.ExecContext(ctx, "SET session_replication_role = replica")
 	next, stop := iter.Pull(t.Rows)
 	defer stop()

@@ -60,18 +60,19 @@ func (p *Process) PutManifest(ctx context.Context, repo, reference string, m []b
 	return err
 }
 
-// SmallLayer is the layer of a small image.
+// SmallLayer is the content of the layer in a small image.
 const SmallLayer = "a layer"
 
-// DigestOf returns the digest of a content.
+// DigestOf returns the SHA-256 digest of the content b.
 func DigestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-// Descriptor returns the JSON descriptor of a blob.
+// Descriptor returns the JSON descriptor for a blob.
 func Descriptor(digest string, size int) string {
 	return fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, digest, size)
 }
 
-// SmallImages pushes two small blobs, and returns a function that returns a new manifest of these blobs at every call.
+// SmallImages pushes two small blobs. It returns a function that returns a new manifest with these blobs at every
+// call.
 func SmallImages(ctx context.Context, d *Process, repo string) func() []byte {
 	var parts []string
 	for _, content := range []string{`{"architecture":"amd64","os":"linux"}`, SmallLayer} {

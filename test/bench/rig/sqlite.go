@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
-const batchRows = 50_000 // rows of one transaction
+const batchRows = 50_000 // number of rows in one transaction
 
 type sqliteEngine struct{ folder string }
 
@@ -26,16 +26,16 @@ func (e *sqliteEngine) Create(_ context.Context, dataset string) (string, bool) 
 
 func (e *sqliteEngine) Replace(_ context.Context, path string) {
 	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
-		Check(os.RemoveAll(path + suffix)) // which need not exist
+		Check(os.RemoveAll(path + suffix)) // the file need not exist
 	}
 }
 
-// DropAll does nothing: the caller deletes the folder of the databases, unless datasets are kept.
+// DropAll does nothing, because the caller deletes the folder with the databases unless the datasets are kept.
 func (e *sqliteEngine) DropAll(context.Context) error { return nil }
 
 func (e *sqliteEngine) Connect(path string, _ int) *sql.DB {
 	db := sqliteFile(path, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)")
-	db.SetMaxOpenConns(1) // SQLite has one writer
+	db.SetMaxOpenConns(1) // SQLite allows only one writer
 	return db
 }
 

@@ -2,8 +2,8 @@ package browser_test
 
 import "testing"
 
-// TestConsoleFollowing shows the sync status of a repo, compares the repo with its source, and stops the sync. A viewer
-// sees no buttons, and the API refuses their requests.
+// TestConsoleFollowing opens the sync status of a repo, compares the repo with its source, and stops the sync. A
+// viewer must see no buttons, and the API must refuse a viewer's requests.
 func TestConsoleFollowing(t *testing.T) { onBoth(t, walkFollowing) }
 
 func walkFollowing(t *testing.T, s *site) {

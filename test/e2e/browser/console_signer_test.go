@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestConsoleSigners adds a signer to an organization, checks that it counts in a folder until the folder has its own
-// signer, and deletes it. A viewer sees no buttons, and the API refuses their requests.
+// TestConsoleSigners adds a signer to an organization and deletes it. The signer must apply to a folder until the
+// folder has its own signer. A viewer must see no buttons, and the API must refuse a viewer's requests.
 func TestConsoleSigners(t *testing.T) { onBoth(t, walkSigners) }
 
 func walkSigners(t *testing.T, s *site) {
@@ -43,7 +43,7 @@ func walkSigners(t *testing.T, s *site) {
 
 	b.open(s.BaseURL + below)
 	b.read("This group has no signer that you can see, so the signers of dev apply to it.")
-	b.lacks("Delete…") // the signer belongs to another group
+	b.lacks("Delete…") // the signer belongs to the parent group
 	b.judge("signers-above")
 	b.press("Trust a signer…")
 	b.choose("It signs with", "an identity, without a key")

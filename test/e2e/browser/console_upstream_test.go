@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestConsoleUpstreams adds an upstream to a group, sees that the upstream fails, changes it and deletes it. The
-// password is never shown. A viewer sees no buttons, and the API refuses their requests.
+// TestConsoleUpstreams adds an upstream registry to a group, sees that the upstream fails, changes it and deletes it.
+// The password must never be shown. A viewer must see no buttons, and the API must refuse a viewer's requests.
 func TestConsoleUpstreams(t *testing.T) { onBoth(t, walkUpstreams) }
 
 func walkUpstreams(t *testing.T, s *site) {
@@ -59,7 +59,7 @@ func walkUpstreams(t *testing.T, s *site) {
 	b.closed()
 	b.read("5 min")
 	b.read("with a password")
-	b.read("no failure") // the upstream was changed, so it has no failures yet
+	b.read("no failure") // the changed upstream has no failures yet
 	p.shell("the same change", command)
 	var page string
 	b.run("look for the password",
@@ -94,7 +94,7 @@ func walkUpstreams(t *testing.T, s *site) {
 	b.read("Nothing here is fetched from another registry")
 }
 
-// pull requests the manifest v1 of a repo.
+// pull requests the manifest of the tag v1 in a repo, and checks the status.
 func (s *site) pull(t *testing.T, repo string, want int) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+"/v2/"+repo+"/manifests/v1", nil)

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestReference opens the reference of the API: it fits a phone, has text before links, and its search finds a call.
-// The accessibility rules are checked on a page of search results, which has all kinds of elements. A check of the
-// whole page would take a minute.
+// TestReference checks the API reference: it must fit on a phone, have text before links, and its search must find a
+// call. The accessibility rules are checked on a page of search results, which has all kinds of elements. A check of
+// the whole reference would take a minute.
 func TestReference(t *testing.T) {
 
 	s, b := newSite(t), newTab(t)
@@ -39,7 +39,7 @@ func TestReference(t *testing.T) {
 	b.inspect("docs")
 }
 
-// TestDescription checks the description of the API with a public linter.
+// TestDescription checks the OpenAPI description with a public linter.
 func TestDescription(t *testing.T) {
 
 	needs(t)

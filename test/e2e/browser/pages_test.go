@@ -146,7 +146,7 @@ func (b *tab) inspect(name string) {
 	if strings.HasPrefix(v.file, "internal/signin/site/") && shown != base {
 		b.t.Errorf("%s shows the page %q, want %q\n%s", name, shown, base, b.shown())
 	}
-	// Turned on only now, so that the scripts of the page have not run.
+	// This does not start the page's own scripts.
 	b.run("let the rules run", emulation.SetScriptExecutionDisabled(false))
 	b.loadRules()
 	for _, width := range widths {

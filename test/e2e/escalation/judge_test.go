@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// judge checks the capabilities that the attackers hold, or could get with an exchange or a sign-in, after a successful
-// move. If the honest side made the move, the attackers may keep the capabilities that it gave them.
+// judge checks the capabilities that the attackers hold, or could get with an exchange or a sign-in, after a
+// successful move. It returns an error if a rule is broken. If the honest side made the move, the capabilities that
+// it gave to the attackers are recorded as given.
 func (w *world) judge(m *move) error {
 	if w.wrong != nil {
 		return w.wrong
@@ -53,7 +54,7 @@ func (w *world) judge(m *move) error {
 
 var everything = resource.Capabilities{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
-// lacks returns the capabilities in want that none of the held grants gives on a place.
+// lacks returns the capabilities in caps that none of the grants gives on a place.
 func lacks(grants []authz.Grant, caps resource.Capabilities, place resource.UID) resource.Capabilities {
 	for _, h := range grants {
 		if h.Group.Covers(place) {
@@ -74,7 +75,8 @@ func names(caps resource.Capabilities) string {
 	return strings.Join(list, ", ")
 }
 
-// observe asks the checker which capabilities the attackers' tokens have.
+// observe asks the checker which capabilities the attackers' tokens have, and returns an error if nobody gave one of
+// them to the attackers.
 func (w *world) observe() error {
 	if w.wrong != nil {
 		return w.wrong
@@ -97,7 +99,7 @@ func (w *world) observe() error {
 	return nil
 }
 
-// surprise records an error if the attackers have a token of an identity that they do not control.
+// surprise records an error if the attackers have a token for an identity that they do not control.
 func (w *world) surprise(h *held, how string) {
 	if _, ok := w.control(evil)[h.caller.Identity]; !ok && h.whole() && w.wrong == nil {
 		w.wrong = fmt.Errorf("%s the attackers got a token of %s, whom they do not control", how,
@@ -105,7 +107,8 @@ func (w *world) surprise(h *held, how string) {
 	}
 }
 
-// tryEverything exchanges every token that the attackers can have for a token of every identity.
+// tryEverything tries to exchange every token that the attackers can have for a token of every identity. It returns
+// an error if they get a token that they must not get.
 func (w *world) tryEverything() error {
 	bearers := w.bearers()
 	for _, h := range w.tokens[evil] {
@@ -131,7 +134,7 @@ func (w *world) tryEverything() error {
 	return w.wrong
 }
 
-// bearers returns a token of every kind that the attackers can get from other issuers.
+// bearers returns a token of each kind that the attackers can get from other issuers.
 func (w *world) bearers() (tokens []string) {
 	for _, issuer := range w.issue {
 		for _, u := range users {
@@ -152,7 +155,7 @@ func (w *world) bearers() (tokens []string) {
 	return tokens
 }
 
-// sets are the capabilities of the roles in this game.
+// sets are the sets of capabilities that the roles in these tests have.
 var sets = []struct {
 	name string
 	caps resource.Capabilities
@@ -179,7 +182,7 @@ var sets = []struct {
 	{"the remover's", resource.CapabilitySet("identity.delete", "identity.list", "group_invites.delete")},
 }
 
-// watched are the capabilities that are checked on every place.
+// watched are all capabilities in sets. The tests check them on every place.
 var watched = func() (all resource.Capabilities) {
 	for _, s := range sets {
 		all = all.Union(s.caps)

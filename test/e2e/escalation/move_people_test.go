@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/sts"
 )
 
-// hands chooses the side that gets a secret of the move.
+// hands chooses the side that gets the secret that a move creates.
 func (m *move) hands() side {
 	if m.side == good && m.word("keeps", "keeps", "keeps", "hands over") == "hands over" {
 		return evil
@@ -38,7 +38,7 @@ func (m *move) createInvite() error {
 	}, "invites the %s to %s as %s", to, in.name, role.name)
 }
 
-// redeem uses an invite, with a token of our issuer or of another one.
+// redeem uses an invite, with a token of this service or of another issuer.
 func (m *move) redeem() error {
 	known := slices.DeleteFunc(slices.Clone(m.invites), func(o *object) bool { return !o.known[m.side] })
 	invite := m.object(known, nil)
@@ -64,7 +64,7 @@ func (m *move) redeem() error {
 	}, "redeems %s %s", invite.name, text)
 }
 
-// provider returns the object of a provider, or nil.
+// provider returns the object for a provider, or nil.
 func (m *move) provider(uid resource.UID) *object {
 	if i := slices.IndexFunc(m.providers, func(o *object) bool { return o.uid == uid }); i >= 0 {
 		return m.providers[i]
@@ -98,7 +98,8 @@ func (m *move) createAccount() error {
 	}, "makes an account in %s with %s and has the %s get its link", in.name, role.name, to)
 }
 
-// addLink records the holder of a new link of an account. Earlier links become invalid.
+// addLink records a new link for an account, and the side that holds the link. Earlier links for the account become
+// invalid.
 func (m *move) addLink(a *account, once accounts.OneTimeLink, to side) {
 	u, err := url.Parse(once.URL)
 	if err != nil {
@@ -128,7 +129,8 @@ func (m *move) deleteAccount() error {
 func (m *move) createLink() error {
 	o := m.object(m.accounts, func(o *object) bool { return m.may(resource.IdentityUpdate, o.uid) })
 	to := m.hands()
-	if m.side == good { // the honest side does not hand over a token of an owner, because nothing would be left to attack
+	// The honest side does not hand over a link for an owner, because then nothing would be left to attack.
+	if m.side == good {
 		for _, g := range m.checker.GrantsOf(identityOf(o)) {
 			if g.Role == resource.OwnerRole {
 				to = good
@@ -190,7 +192,7 @@ func (m *move) signIn() error {
 	}, "signs in with %s as %s", o.name, u.name)
 }
 
-// handNarrowed gives the attackers a narrowed token of the actor.
+// handNarrowed gives the attackers a narrowed token for the actor's identity.
 func (m *move) handNarrowed() error {
 	scope := m.object(m.groups, func(g *object) bool { return len(m.before) > 0 && m.before[0].Group.Covers(g.uid) })
 	caps := m.word(append([]string{"all", "all", "all"}, setNames()...)...)
@@ -219,7 +221,7 @@ func (m *move) handNarrowed() error {
 	}, "hands the attackers %s narrowed to %s and %s capabilities", how, scope.name, caps)
 }
 
-// narrowSession signs the actor in again, for one group.
+// narrowSession signs the actor in again, with a session that is narrowed to one group.
 func (m *move) narrowSession(scope resource.UID) (token, refresh string, _ error) {
 	i := slices.IndexFunc(m.identities, func(o *object) bool { return o.uid == m.actor.caller.Identity })
 	if i >= 0 && m.identities[i].account != nil && m.identities[i].account.knows[good] {
@@ -250,7 +252,7 @@ func (m *move) refreshToken() error {
 	}, "refreshes %s", h.name)
 }
 
-// exchangeAgain exchanges a token for one that is narrowed differently, or not at all.
+// exchangeAgain exchanges a token for another token that is narrowed differently, or not at all.
 func (m *move) exchangeAgain() error {
 	scope := m.object(m.groups, nil)
 	how := m.word("nothing", "a scope", "capabilities", "the registry")
@@ -273,7 +275,7 @@ func (m *move) exchangeAgain() error {
 	}, "exchanges %s for one narrowed to %s (%s)", m.actor.name, how, scope.name)
 }
 
-// tryExchange tries to become an identity with a token that the identity does not trust.
+// tryExchange tries to become an identity with a token that the identity need not trust.
 func (m *move) tryExchange() error {
 	o := m.object(m.identities, nil)
 	issuer := m.issuer()

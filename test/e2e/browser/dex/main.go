@@ -1,5 +1,4 @@
-// Command dex is the OpenID provider of the same name with one client and one
-// person in it, for the browser tests.
+// Command dex runs the OpenID provider dex for the browser tests, with one client and one person.
 package main
 
 import (
