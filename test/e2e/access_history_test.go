@@ -210,7 +210,7 @@ func (s pastStory) refuses(t *testing.T, call caller) {
 		slices.ContainsFunc(grants, func(g *accesspb.Grant) bool { return g.GetIdentity().GetName() != "" }) {
 		t.Errorf("without identity.list: %v", grants)
 	}
-	// This UID is the last segment of the deleted group, below a group in another organization.
+	// This UID has the last segment of the deleted group, but the parent is in another organization.
 	stray := s.other + s.gone[len(s.gone)-17:]
 	who := must[*accesspb.ListAccessResponse](t, call, s.elsewhere, &accesspb.ListAccessRequest{
 		Capability: "groups.list", PlaceUid: stray, AsOf: s.held,

@@ -37,7 +37,7 @@ func osv(i int) string {
 		i, i, i, i%50, events)
 }
 
-// osvZip returns a zip archive with the records from from up to, but not including, to.
+// osvZip returns a zip archive with the records from number from to number to-1.
 func osvZip(t *testing.T, from, to int) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -150,7 +150,8 @@ func (h *hierarchy) needsBoth(t *testing.T, call caller, accesses map[string]acc
 	}
 }
 
-// answers checks the questions about access. Every identity may ask about itself and may list the capabilities.
+// answers checks the answers to questions about access. Every identity may ask about itself and may list the
+// capabilities.
 func (h *hierarchy) answers(t *testing.T, call caller) {
 	person := h.person()
 	h.bind(t, h.folder, person, h.viewer())

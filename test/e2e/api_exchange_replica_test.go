@@ -149,7 +149,7 @@ func TestVerifyOrder(t *testing.T) {
 	is(true)
 	order(t, b.data(), database, key, "organizations", "unverify", string(a.dev.Organization))
 	is(false)
-	// This command opens the database itself, because no server uses this data folder.
+	// This command runs without a server, because no server uses this data folder.
 	order(t, t.TempDir(), database, key, "organizations", "verify", name)
 	is(true)
 	binary := testprogram.Holdfastd(t)

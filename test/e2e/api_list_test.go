@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// walked is the number of groups that exist during the whole test. Meanwhile other groups are created and deleted.
+// walked is the number of groups that exist during the whole test, while other groups are created and deleted.
 const walked = 500
 
 // makeGroups creates groups in parent. The order of their names is not the order of their creation.

@@ -25,7 +25,7 @@ func eachTimedWorld(t *testing.T, f func(t *testing.T, w *world, c *clock)) {
 	})
 }
 
-// guessFrom sends wrong passwords from one address until the server tells it to wait. It returns the number of
+// guessFrom sends wrong passwords from one address until the server demands a delay. It returns the number of
 // passwords that the server checked.
 func (w *world) guessFrom(t *testing.T, address, email string) (checked int) {
 	t.Helper()

@@ -190,7 +190,7 @@ func TestAttackProviderBelief(t *testing.T) {
 			t.Fatal("ann of the new client is the same person as before")
 		}
 		// Only people whose rights do not exceed the caller's rights are kept. A person who was invited to another
-		// organization has such rights and is not kept.
+		// organization has more rights than the caller and is not kept.
 		elsewhere := w.join(t, w.Token, w.a, viewer, w.idToken("eve", "client-2"))
 		w.join(t, w.mallory, w.b, ownerRole, w.through(t, "HTTP", w.idp, w.idToken("eve", "client-2")))
 		w.allowed(t, w.Token, rechristen("client-3", "newer", true))

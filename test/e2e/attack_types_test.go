@@ -21,7 +21,7 @@ func TestAttackTokenTypes(t *testing.T) {
 		logout := map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}
 		for name, tt := range map[string]struct {
 			bearer string
-			claim  string // claim because of which the token is refused; empty if it is accepted
+			claim  string // claim that is the reason of the refusal; empty if the token is accepted
 		}{
 			"no type":                       {jws(`{"alg":"RS256","kid":"rsa"}`, f.claims(nil), withRSA), ""},
 			"JWT":                           {typed(`"JWT"`), ""},

@@ -173,9 +173,8 @@ func TestConsoleReturn(t *testing.T) {
 	}
 }
 
-// TestRegistryServesNoPages checks that a manifest that claims to be a web page
-// is sandboxed, so that a browser does not run its scripts. The scripts could otherwise act with the rights of the
-// person who opens it.
+// TestRegistryServesNoPages checks that a manifest that claims to be a web page is sandboxed, so that a browser does
+// not run its scripts. The scripts could otherwise act with the rights of the person who opens it.
 func TestRegistryServesNoPages(t *testing.T) {
 	t.Parallel()
 	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)

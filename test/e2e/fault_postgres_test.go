@@ -70,7 +70,7 @@ func faultFolder(t *testing.T) *faultCluster {
 func faultPrograms(t *testing.T) string {
 	t.Helper()
 	if path, err := exec.LookPath("initdb"); err == nil {
-		// A folder with links may lack the other programs.
+		// The folder may contain a link to initdb, but not to the other programs.
 		if whole, err := filepath.EvalSymlinks(path); err == nil {
 			return filepath.Dir(whole)
 		}

@@ -141,7 +141,7 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 		l := newLink(t, filepath.Join(folder, ".s.PGSQL.5432"))
 		linked := url.URL{Scheme: "postgres", User: address.User, Host: l.address, Path: address.Path}
 		h.links = append(h.links, l)
-		// Without the test's context, because the cleanup ends the process.
+		// The cleanup ends the process, so the command must not end with the test's context.
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), self)
 		cmd.Env = []string{
 			historySkew + "=" + skew.String(), "HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase,
@@ -161,7 +161,7 @@ func historiesStart(t *testing.T, statements ...string) *histories {
 	return h
 }
 
-// run runs clients for the duration life and, if faults is set, causes faults meanwhile. It returns when every
+// run runs clients for the duration life. If faults is set, it causes faults during this time. It returns when every
 // request has its answer.
 func (h *histories) run(life time.Duration, faults bool) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), life)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestIssuersFile checks that the server exchanges tokens of issuers without a discovery document, if the issuers
-// file tells it where the keys are.
+// file says where the keys are.
 func TestIssuersFile(t *testing.T) {
 	dir := t.TempDir()
 	f := newFakeIssuer(t, &world{AuthURL: "http://issuer.test"})

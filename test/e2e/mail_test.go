@@ -227,7 +227,7 @@ func (b mailBrowser) signIn(t *testing.T) {
 	}
 	_, flow, _ := strings.Cut(do(http.MethodGet, "/oauth?client_id=x&exit=redirect&redirect="+
 		url.QueryEscape("http://127.0.0.1:7777/x?token=true&error=true"), nil).Header.Get("Location"), "flow=")
-	// Works also if somebody is already signed in.
+	// This path works even if somebody is already signed in.
 	resp := do(http.MethodPost, "/signin/other", url.Values{"flow": {flow}})
 	if _, again, ok := strings.Cut(resp.Header.Get("Location"), "flow="); ok {
 		flow = again

@@ -333,7 +333,7 @@ func TestRegistryReplicas(t *testing.T) {
 	first, second := start(), start()
 	a, b := first.registry(), second.registry()
 	ctx := t.Context()
-	// 16 MiB, because a part of an S3 upload has at least 5 MiB.
+	// The content is 16 MiB long, because a part of an S3 upload has at least 5 MiB.
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 	resp, _, err := a.expect(ctx, 202, "POST", "/v2/dev/app/blobs/uploads/", nil)
 	if err != nil {

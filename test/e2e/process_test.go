@@ -90,7 +90,7 @@ func procLaunch(t *testing.T, env ...string) *proc {
 // serves.
 func procLaunchOf(t *testing.T, binary string, env ...string) *proc {
 	t.Helper()
-	// Without the test's context, because the cleanup ends the process.
+	// The cleanup ends the process, so the command must not end with the test's context.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev")
 	cmd.Env = append([]string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase}, env...)
 	return procRun(t, cmd)

@@ -57,7 +57,7 @@ func readmeRun(t *testing.T, dir, script string) {
 	shell.Env = append(mine, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"),
 		"XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file")
 	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\n" +
-		// Holdfastd rejects unknown HOLDFAST_ settings.
+		// The program holdfastd rejects unknown HOLDFAST_ settings.
 		"holdfastd() { env -u HOLDFAST_TOKEN_STORE holdfastd \"$@\"; }\n" +
 		"set -v\n" + script)
 	var out bytes.Buffer
@@ -83,7 +83,7 @@ func readmeServer(t *testing.T, dir string) *exec.Cmd {
 		t.Fatalf("the last command of make run is %q, want the server", words)
 	}
 	binary := testprogram.Holdfastd(t)
-	// Without the test's context, because the cleanup ends the process.
+	// The cleanup ends the process, so the command must not end with the test's context.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, words[1:]...)
 	cmd.Dir = dir
 	cmd.Env = []string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_DATA_DIR=data"}

@@ -31,7 +31,7 @@ func replicas(t *testing.T, database string, key secret.Key) (a, b *proc) {
 }
 
 // TestReplicaStart starts two servers concurrently, several times. Both try to create the schema or, if the schema
-// exists, the managed roles, the keys and the organization. Afterwards both must have the same.
+// exists, the managed roles, the keys and the organization. Afterwards both must have the same organization and keys.
 func TestReplicaStart(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, database string){
@@ -111,7 +111,7 @@ func TestReplicaPages(t *testing.T) {
 			break
 		}
 	}
-	// Five groups and the organization itself.
+	// The list contains five groups and the organization itself.
 	if len(got) != 6 || !slices.IsSorted(got) || len(slices.Compact(got)) != 6 {
 		t.Errorf("the pages of two replicas together are %q", got)
 	}

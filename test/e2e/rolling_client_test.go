@@ -256,8 +256,8 @@ func (l *rollingClients) api(what, method, path string, body, out any, wantRepea
 	return a, true
 }
 
-// create creates a resource of a kind in a group. If a repeated request is told that the resource exists already, an
-// earlier attempt created it, and create looks it up with filter.
+// create creates a resource of a kind in a group. If the answer to a repeated request is that the resource exists
+// already, then an earlier attempt created it, and create looks it up with filter.
 func (l *rollingClients) create(
 	what, kind string, in resource.UID, body any, filter string,
 ) (made procGroup, repeated, ok bool) {

@@ -23,7 +23,7 @@ func (w *world) trash(t *testing.T, repo, digest string) string {
 	return w.trashed(t, repo, func(e *ocipb.TrashEntry) bool { return e.GetTag() == name }).GetUid()
 }
 
-// trashed returns the first entry in the trash of a repo for which is returns true. It fails the test if there is
+// trashed returns the first entry in the trash of a repo that the function is accepts. It fails the test if there is
 // none.
 func (w *world) trashed(t *testing.T, repo string, is func(*ocipb.TrashEntry) bool) *ocipb.TrashEntry {
 	t.Helper()
@@ -52,7 +52,7 @@ func (w *world) askRegistry(t *testing.T, bearer, verb, target string) int {
 	return w.roundTrip(t, r).status
 }
 
-// TestTrash deletes tags, images and repos over the registry protocol. No reader may see deleted content, and it must
+// TestTrash deletes an image and a layer over the registry protocol. No reader may see deleted content, and it must
 // be possible to restore all of it.
 func TestTrash(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,7 @@ func uploadAgain(t *testing.T, p, other *proc, location, blobs string) string {
 	return resp.Header.Get("Location")
 }
 
-// uploadOpen sends a part of the second part, and returns when the server waits for the rest.
+// uploadOpen starts to send the second part. It returns after half of the part has been sent.
 func uploadOpen(t *testing.T, p *proc, location string) net.Conn {
 	t.Helper()
 	conn := faultDial(t, p)

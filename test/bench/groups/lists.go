@@ -92,7 +92,7 @@ func (s openDataset) midway(ctx context.Context, q request) (requests []request)
 	return requests
 }
 
-// named returns requests like q, each of which finds one group by its name.
+// named returns requests like q. Each request finds one group by its name.
 func (s openDataset) named(ctx context.Context, q request) []request {
 	requests := s.midway(ctx, q)
 	for i := range requests {

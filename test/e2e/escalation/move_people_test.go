@@ -275,7 +275,7 @@ func (m *move) exchangeAgain() error {
 	}, "exchanges %s for one narrowed to %s (%s)", m.actor.name, how, scope.name)
 }
 
-// tryExchange tries to become an identity with a token that the identity need not trust.
+// tryExchange tries to become an identity with a random token, which the identity usually does not trust.
 func (m *move) tryExchange() error {
 	o := m.object(m.identities, nil)
 	issuer := m.issuer()

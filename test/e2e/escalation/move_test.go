@@ -35,7 +35,7 @@ type move struct {
 	// whether the capabilities that the attackers get by the move were meant for another identity
 	unmeant bool
 	limit   func(promise) bool // reports whether a promise was meant for the attackers; nil means all
-	// The person who signed in for the first time, and who now has the roles that were promised to them.
+	// The person who signed in for the first time in this move, with the roles that were promised to them.
 	arrived resource.UID
 	// By place, the capability that the actor must hold there, because the actor gives a role there.
 	gives   map[resource.UID]resource.Capability
