@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// consoleViewer is the UID of a role with few capabilities, so that every caller who may grant roles can grant it.
+// consoleViewer is the UID of a role that every caller who may grant roles can grant.
 var consoleViewer = string(resource.ManagedRoleUID("console_viewer"))
 
 // provider returns a valid identity provider for a create request.

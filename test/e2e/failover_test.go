@@ -24,7 +24,8 @@ import (
 // failoverFast turns off fsync. Writes still survive a crash of the database process.
 const failoverFast = "--fsync=off"
 
-// failoverNoticed is the log message of a replica that has noticed that the database lost changes or was replaced.
+// failoverNoticed is the log message of a replica that has noticed that the history of the database has changed, as
+// after a failover that lost changes.
 const failoverNoticed = `"msg":"the history of the database has changed`
 
 // failoverStandby creates a streaming standby of a cluster and starts it.

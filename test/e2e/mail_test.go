@@ -139,8 +139,8 @@ func roleUID(t *testing.T, w *world, name string) string {
 	return found.Roles[0].UID
 }
 
-// TestMailWaits: if messages are accepted while the mail server is down, then another process of the server sends
-// them when the mail server is back.
+// TestMailWaits: if the mail server is down when a message is accepted, then the message is sent after a restart of
+// the server, when the mail server can be reached.
 func TestMailWaits(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, database string) {
 		box := mailtest.Start(t, mailtest.Config{User: "holdfast", Password: "hush-hush"})

@@ -426,7 +426,7 @@ func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), rollingAttempt)
 			defer cancel()
 			got := replica.code(ctx, http.MethodGet, "/iam/v2beta1/groups/"+string(g.group), nil)
-			// The replica is down, or has no valid lease and cannot answer.
+			// The replica is down, or it says that it cannot answer at the moment.
 			if got == 0 || got == http.StatusServiceUnavailable {
 				return
 			}

@@ -127,7 +127,7 @@ var v1Walk = []visit{
 	{"delete", "DELETE", "/registry/v1/repos/{repo}", ``},
 }
 
-// v2beta1Walk calls the methods of version 2 for which the documentation has no example.
+// v2beta1Walk calls the methods of version 2 that the documentation does not describe.
 var v2beta1Walk = []visit{
 	{"ping", "GET", "/ping/v2beta1/ping", ``},
 	{"group", "POST", "/iam/v2beta1/groups/{org}", `{"name":"team"}`},

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A Platform is a fake CI platform that issues tokens for workloads and people. It serves its public keys until the
+// A Platform is a fake platform that issues tokens for workloads and people. It serves its public keys until the
 // measurement ends. The ID of each key is the name of its algorithm.
 type Platform struct {
 	RSA *rsa.PrivateKey
