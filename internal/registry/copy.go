@@ -10,9 +10,9 @@ import (
 // A CopiedImage is an image that was copied from one repo to another.
 type CopiedImage struct {
 	Digest   string `json:"digest"`
-	Tag      string `json:"tag,omitempty"`      // in the target repo
-	FromTag  string `json:"fromTag,omitempty"`  // in the source repo
-	Replaced string `json:"replaced,omitempty"` // digest that the tag had before, if it differs
+	Tag      string `json:"tag,omitempty"`      // name of the tag in the target repo
+	FromTag  string `json:"fromTag,omitempty"`  // name of the tag in the source repo
+	Replaced string `json:"replaced,omitempty"` // digest to which the tag pointed before; "" if it is the same
 	Present  bool   `json:"present,omitempty"`  // the target repo already had the image
 }
 
@@ -22,7 +22,7 @@ type ImageCopy struct {
 	From      resource.UID  `json:"from"`
 	Images    []CopiedImage `json:"images"`
 	Manifests int           `json:"manifests"` // number of added manifests
-	Bytes     int64         `json:"bytes"`     // growth of the target repo
+	Bytes     int64         `json:"bytes"`     // number of bytes by which the target repo has grown
 	Promoted  bool          `json:"promoted,omitempty"`
 	Reason    string        `json:"reason,omitempty"`
 	By        resource.UID  `json:"by"`

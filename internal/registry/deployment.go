@@ -16,11 +16,11 @@ type Deployment struct {
 	UpdateTime time.Time    `json:"updateTime"`
 }
 
-// A HelmChart is the origin of a chart.
+// A HelmChart says where a Helm chart comes from.
 type HelmChart struct {
-	Source *string `json:"source,omitempty"` // the address of its source code
-	Repo   string  `json:"repo"`             // the address of the chart repository
-	Chart  *string `json:"chart,omitempty"`  // the name in that repository
+	Source *string `json:"source,omitempty"` // address of the chart's source code
+	Repo   string  `json:"repo"`             // address of the chart repository
+	Chart  *string `json:"chart,omitempty"`  // name of the chart in that repository
 }
 
 const maxCharts = 100

@@ -6,10 +6,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// FollowLife is how long a repo syncs from its source after the source was set or after the last sync.
+// FollowLife is how long a repo keeps syncing from its source. The period begins when the source is set, and again
+// after each sync that has processed all tags.
 const FollowLife = 14 * 24 * time.Hour
 
-// A FollowState is the sync status of a repo. Its values are the values of the API.
+// A FollowState is the sync status of a repo. Its values are the numbers of the enum in the API.
 type FollowState int32
 
 // The sync states of a repo.
@@ -24,7 +25,7 @@ const (
 type Follow struct {
 	Repo     resource.UID
 	Source   resource.UID
-	Identity resource.UID // identity that set the source and in whose name the repo syncs; "" if unknown
+	Identity resource.UID // identity that set the source; the repo syncs with its permissions; "" if unknown
 
 	State     FollowState
 	StateTime time.Time // time of the last change of State
@@ -32,13 +33,13 @@ type Follow struct {
 	SetTime     time.Time // time at which the source was set
 	RunTime     time.Time // end of the last sync
 	SuccessTime time.Time // time at which the repo last equaled its source
-	ExpireTime  time.Time // end of syncing
+	ExpireTime  time.Time // time at which the repo stops syncing
 	DueTime     time.Time // time of the next sync; zero if there is none
 
-	Error      string   // reason why the repo differs from its source
-	FailedTags []string // some of the tags that differ, named by the source or by the repo
+	Error      string   // reason why the repo differs from its source; "" if it does not
+	FailedTags []string // names of some tags that differ between the repo and its source
 	Tags       int64    // number of tags of the repo after the last sync
 }
 
-// Expired reports whether syncing has ended at a time.
+// Expired reports whether syncing has ended by now.
 func (f Follow) Expired(now time.Time) bool { return !f.ExpireTime.IsZero() && now.After(f.ExpireTime) }

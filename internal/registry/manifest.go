@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Manifest is a manifest of a repo.
+// A Manifest is a manifest in a repo.
 type Manifest struct {
 	Digest       string
 	MediaType    string
@@ -23,15 +23,15 @@ type Manifest struct {
 	About        []string // digests of the images that the attestations of an index describe
 }
 
-// ClaimsImage reports whether a manifest has the types of an image with layers of files. It may
-// also have a subject.
+// ClaimsImage reports whether a manifest has the media type of an image manifest and its configuration has a type of
+// image configurations. Unlike IsImage, it ignores the subject.
 func (m Manifest) ClaimsImage() bool {
 	return slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
 }
 
-// Runs reports whether a client may run the content of a manifest. It depends only on the type of
-// the configuration, because some clients guess the other types and treat a configuration without
-// a type as the configuration of an image.
+// Runs reports whether a client may run the content of a manifest. It depends only on the media type of the
+// configuration, because some clients guess the other types. They also treat a configuration without a media type as
+// the configuration of an image.
 func (m Manifest) Runs() bool {
 	var doc struct {
 		Config    *struct{ MediaType string }
@@ -45,17 +45,17 @@ func (m Manifest) Runs() bool {
 	})
 }
 
-// runnable are the types of configurations that clients treat as configurations of images.
+// runnable are the media types that clients treat as image configurations.
 var runnable = append([]string{"", "application/octet-stream", "application/json", "text/html",
 	"application/vnd.docker.plugin.v1+json"}, ImageConfigs...)
 
-// IsImage reports whether a manifest has the types of an image and no subject. Attestations may
-// have these types, too.
+// IsImage reports whether a manifest has the media types of an image and no subject. The result is also true for
+// attestations that have these media types.
 func (m Manifest) IsImage() bool {
 	return m.Subject == "" && slices.Contains(ImageManifests, m.MediaType) && slices.Contains(ImageConfigs, m.ArtifactType)
 }
 
-// The media types of the manifests and the configurations of images.
+// The media types of image manifests and image configurations.
 var (
 	ImageManifests = []string{"application/vnd.oci.image.manifest.v1+json",
 		"application/vnd.docker.distribution.manifest.v2+json"}
@@ -63,11 +63,11 @@ var (
 		"application/vnd.docker.container.image.v1+json"}
 )
 
-// A Need is content a manifest refers to.
+// A Need is a blob or another manifest to which a manifest refers.
 type Need struct {
 	Digest   string
-	Manifest bool // a manifest; otherwise a blob
-	Optional bool // may be missing, because it is non-distributable or the registry accepts sparse images
+	Manifest bool // whether the content is a manifest; otherwise it is a blob
+	Optional bool // whether it may be missing: it is non-distributable, or the registry accepts sparse images
 }
 
 // A Blob is a blob in the storage.
@@ -75,11 +75,11 @@ type Blob struct {
 	Digest string
 	Size   int64
 	Path   string
-	Rotten bool // the bytes are missing or wrong; only some methods of the store set it
+	Rotten bool // the bytes are missing or damaged; only some methods of the store set this field
 }
 
-// An Upload is an upload that has not become a blob. Its first Size bytes are stored, and
-// State is the state of their hash.
+// An Upload is a blob that is still being uploaded. Its first Size bytes are stored, and State is the state of their
+// hash.
 type Upload struct {
 	ID        string
 	Group     resource.UID // group of the repo, which may not exist yet
@@ -89,7 +89,7 @@ type Upload struct {
 	State     []byte
 }
 
-// An Image has the variants of an image for each platform.
+// An Image lists the variants of an image, one for each platform.
 type Image struct {
 	Digest    string    `json:"digest"`
 	MediaType string    `json:"mediaType"`
@@ -102,11 +102,11 @@ type Variant struct {
 	OS           string `json:"os"`
 	Architecture string `json:"architecture"`
 	Variant      string `json:"variant,omitempty"`
-	Size         int64  `json:"size"` // layers and config
+	Size         int64  `json:"size"` // bytes of the layers and the configuration
 	Layers       int    `json:"layers"`
-	Config       []byte `json:"-"` // the image's configuration in JSON, if it has one
+	Config       []byte `json:"-"` // configuration of the image in JSON; nil if there is none
 
-	Stack []Layer `json:"-"` // lowest first
+	Stack []Layer `json:"-"` // layers, the lowest first
 }
 
 // A Layer is a layer of an image, as its manifest lists it.
@@ -121,25 +121,25 @@ func (v Variant) Platform() string {
 	return strings.Trim(strings.Join([]string{v.OS, v.Architecture, v.Variant}, "/"), "/")
 }
 
-// An ImageState is the state of the inspection of an image for packages.
+// An ImageState says how far an image has been inspected for packages.
 type ImageState int
 
 // The states of an image.
 const (
-	ImageWaiting       ImageState = iota // in the queue
-	ImageIndexed                         // its packages are known
-	ImageNotUnderstood                   // StoredImage.Reason has the reason
-	ImageNone                            // not an image, because it has no layers of files
+	ImageWaiting       ImageState = iota // the inspection of the image is queued
+	ImageIndexed                         // the inspection has found the packages of the image
+	ImageNotUnderstood                   // the image could not be inspected; StoredImage.Reason has the reason
+	ImageNone                            // the manifest turned out not to be an image, because it has no layers of files
 )
 
-// A StoredImage is an image of a repo with the state of its inspection.
+// A StoredImage is an image in a repo, with the state of its inspection.
 type StoredImage struct {
 	Repo       resource.UID
 	Digest     string
 	State      ImageState
-	Reason     string // reason why it was not inspected
+	Reason     string // reason why the image was not inspected
 	UpdateTime time.Time
-	IndexTime  time.Time // time at which its packages were first known; zero if they are not
+	IndexTime  time.Time // time at which the packages were first found; zero if they were not
 }
 
 // A PastTag is a tag that named an image for some time.
@@ -152,17 +152,17 @@ type PastTag struct {
 // includes the release, as in Debian:12.
 type Package struct {
 	Ecosystem, Name, Version  string
-	SourceName, SourceVersion string // the source package, if a distribution names it
+	SourceName, SourceVersion string // source package from which a distribution built this one, if it names one
 	PURL                      string
-	Owned                     bool // part of a package of a distribution, whose advisories cover it
+	Owned                     bool // whether a distribution's package contains it, whose advisories then cover it
 }
 
 // An ImagePackage is a package in an image.
 type ImagePackage struct {
 	Package
-	ID      int64  // number of the package in the database
-	Place   string // file of the image that lists it; "" if only SBOMs do
-	Layer   int    // index of the layer; the lowest is 0
+	ID      int64  // number that identifies the package in the database
+	Place   string // path of the file in the image that lists the package; "" if only SBOMs list it
+	Layer   int    // index of the layer that contains the package; the lowest is 0
 	Origins []Origin
 }
 
@@ -182,9 +182,9 @@ const SBOMReader = 1
 type SBOM struct {
 	Origin
 	Format   string
-	Tool     string   // program that wrote it
-	Warnings []string // parts that could not be read
-	IDs      []int64  // numbers of its packages, sorted
+	Tool     string   // program that wrote the SBOM
+	Warnings []string // messages about parts of the SBOM that could not be read
+	IDs      []int64  // numbers of the packages in the SBOM, sorted
 }
 
 // An Inspection is the result of inspecting an image for packages.
@@ -193,7 +193,7 @@ type Inspection struct {
 	Extractors   int // version of the extractors that read the image
 	UpdateTime   time.Time
 	Distribution Distribution
-	Warnings     []string // parts that could not be read
+	Warnings     []string // messages about parts of the image that could not be read
 	Packages     []ImagePackage
 }
 

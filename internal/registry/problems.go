@@ -4,5 +4,5 @@ package registry
 
 import "github.com/holdfast-dev/holdfast/internal/core/resource"
 
-// problems collects the problems of a resource, with checks for the fields of this area.
+// problems collects the validation errors of a resource. Its methods check fields that only registry resources have.
 type problems struct{ resource.Problems }

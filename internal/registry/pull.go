@@ -10,10 +10,10 @@ import (
 type Pull struct {
 	UID      resource.UID `json:"uid"` // below the UID of the repo
 	Push     bool         `json:"push,omitempty"`
-	Digest   string       `json:"digest"`             // "" for pulls of several manifests
-	Tag      string       `json:"tag,omitempty"`      // in the request
-	Identity resource.UID `json:"identity,omitempty"` // "" for anonymous pulls
-	Remote   string       `json:"remote,omitempty"`   // an address, or a network such as 192.0.2.0/24 for several
+	Digest   string       `json:"digest"`             // digest of the manifest; "" for pulls of several manifests
+	Tag      string       `json:"tag,omitempty"`      // tag in the request
+	Identity resource.UID `json:"identity,omitempty"` // identity of the caller; "" for anonymous pulls
+	Remote   string       `json:"remote,omitempty"`   // client address, or a network such as 192.0.2.0/24 for several
 	Agent    string       `json:"agent,omitempty"`
 	Time     time.Time    `json:"time"`           // time of the last pull
 	More     int64        `json:"more,omitempty"` // number of further pulls in this record
@@ -25,7 +25,7 @@ func (p Pull) Repo() resource.UID { return p.UID.Parent() }
 // A PulledRepo is a repo from which an identity has pulled.
 type PulledRepo struct {
 	Repo   resource.UID
-	Path   string // names of its groups and its own name
+	Path   string // path of the repo: the names of its groups and its own name
 	Public bool   // anybody can pull from it
 	Count  int64  // number of pulls
 	Last   time.Time

@@ -24,7 +24,7 @@ type Repo struct {
 	UpdateTime  time.Time    `json:"updateTime"`
 }
 
-// A CatalogTier is the tier of a repo in a catalog. Its values are the values of the API.
+// A CatalogTier is the tier of a repo in a catalog. Its values are the numbers of the enum in the API.
 type CatalogTier int32
 
 const maxCatalogTier = 6
@@ -51,7 +51,7 @@ type RepoReadme struct {
 const (
 	MaxReadme   = 256 << 10
 	maxRepoName = 128
-	maxRepoList = 100 // bundles, aliases, active tags
+	maxRepoList = 100 // entries in each of Bundles, Aliases and ActiveTags
 )
 
 var (
@@ -59,7 +59,7 @@ var (
 	aliasPattern    = regexp.MustCompile(`^[a-zA-Z0-9_.\-/]*[a-zA-Z0-9_.\-]:[a-zA-Z0-9_.\-]+$`)
 )
 
-// bundles are the valid bundles of repos and tags.
+// bundles are the names that are valid in the bundles of repos and tags.
 var bundles = []string{"application", "base", "byol", "ai", "ai-gpu", "featured", "fips", "commercial", "emeritoss"}
 
 // Validate reports every field a caller must fix.

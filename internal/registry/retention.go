@@ -11,24 +11,25 @@ import (
 )
 
 // A Retention has the rules that select the images to keep in the repos of a group or in one repo. Applying the rules
-// deletes every image that no rule keeps. The nearest place with rules applies, without merging.
+// deletes every image that no rule keeps. The rules of a repo apply or, if it has none, the rules of the nearest
+// group above it that has rules. Rules are not merged.
 //
 // An image is kept or deleted together with its tags, the manifests that it lists, and the artifacts attached to it.
 type Retention struct {
-	UID             resource.UID `json:"uid"`                       // the group or repo with these rules
+	UID             resource.UID `json:"uid"`                       // UID of the group or repo that has these rules
 	KeepNewest      int32        `json:"keepNewest,omitempty"`      // number of tagged images, newest first
-	KeepMatching    []string     `json:"keepMatching,omitempty"`    // patterns of tags for path.Match
+	KeepMatching    []string     `json:"keepMatching,omitempty"`    // patterns, as for path.Match, of tags to keep
 	KeepYoungerDays int32        `json:"keepYoungerDays,omitempty"` // days since the last push or tag
 	KeepPulledDays  int32        `json:"keepPulledDays,omitempty"`  // days since the last pull
 	KeepMinors      int32        `json:"keepMinors,omitempty"`      // number of the latest minor versions in tags
-	KeepDeployed    bool         `json:"keepDeployed,omitempty"`    // images that run, according to the inventory
-	KeepSigned      bool         `json:"keepSigned,omitempty"`      // images with an attached signature
-	KeepNeeded      bool         `json:"keepNeeded,omitempty"`      // base images of other images of the organization
+	KeepDeployed    bool         `json:"keepDeployed,omitempty"`    // keep images that run, according to the inventory
+	KeepSigned      bool         `json:"keepSigned,omitempty"`      // keep images that have an attached signature
+	KeepNeeded      bool         `json:"keepNeeded,omitempty"`      // keep base images of the organization's images
 	EveryDays       int32        `json:"everyDays,omitempty"`       // days between automatic runs; 0 means never
 	UpdateTime      time.Time    `json:"updateTime"`
 }
 
-// Limits of retention.
+// Limits on retention rules.
 const (
 	maxKeepNewest   = 10_000
 	maxKeepMinors   = 1_000
@@ -60,7 +61,7 @@ func (r Retention) Validate() error {
 	return p.Err()
 }
 
-// tagPattern checks a pattern of tags for path.Match.
+// tagPattern checks that a pattern of tags is valid for path.Match.
 func (p *problems) tagPattern(field, pattern string) {
 	_, err := path.Match(pattern, "")
 	if err != nil || pattern == "" || len(pattern) > resource.MaxPathName || !resource.Storable(pattern) {
@@ -89,7 +90,7 @@ type KeepReason int
 // The reasons to keep an image.
 const (
 	KeptNot       KeepReason = iota
-	KeptImmutable            // it has a tag that the settings of the group make immutable
+	KeptImmutable            // the image has a tag that the settings of the group make immutable
 	KeptMatching
 	KeptNewest
 	KeptMinor
@@ -98,8 +99,8 @@ const (
 	KeptDeployed
 	KeptPulled
 	KeptNeeded
-	KeptListed   // a kept index lists it
-	KeptTooLarge // too many artifacts are attached to it for one transaction
+	KeptListed   // an index that is kept lists the image
+	KeptTooLarge // the image has more attached artifacts than one transaction can delete
 )
 
 // A MinorVersion is the first two numbers of a semantic version.
@@ -119,7 +120,7 @@ func ParseVersionTag(tag string) (v MinorVersion, pre, ok bool) {
 	if parts == nil {
 		return v, false, false
 	}
-	v.Major, _ = strconv.Atoi(parts[1]) // at most nine digits
+	v.Major, _ = strconv.Atoi(parts[1]) // cannot fail, because there are at most nine digits
 	v.Minor, _ = strconv.Atoi(parts[2])
 	return v, parts[4] != "", true
 }
@@ -136,7 +137,7 @@ func AttachedTag(tag string) (subject, suffix string, ok bool) {
 	return "sha256:" + parts[1], parts[2], true
 }
 
-// IsSignature reports whether an artifact type is a type of signatures: of cosign, Notation or Sigstore.
+// IsSignature reports whether an artifact type is the type of a signature by cosign, Notation or Sigstore.
 func IsSignature(artifactType string) bool {
 	return artifactType == "application/vnd.dev.cosign.artifact.sig.v1+json" ||
 		artifactType == "application/vnd.cncf.notary.signature" ||
@@ -150,5 +151,5 @@ type RetentionRun struct {
 	Images  []string     `json:"images"`
 	Tags    int          `json:"tags"`
 	Bytes   int64        `json:"bytes"`
-	Planned bool         `json:"planned,omitempty"` // an automatic run because of EveryDays
+	Planned bool         `json:"planned,omitempty"` // whether the run was started automatically because of EveryDays
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Settings are the settings of a group for the repos in it and below. The settings of
-// the nearest group that has any apply, without merging; if none has, the zero value applies.
+// Settings are the settings of a group for the repos in it and in the groups below it. If the group has none, the
+// settings of the nearest group above that has any apply. Settings are not merged. If no group has any, the zero
+// value applies.
 type Settings struct {
-	UID            resource.UID `json:"uid"`                      // the group with these settings; "" for the zero value
+	UID            resource.UID `json:"uid"`                      // group that has these settings; "" for the zero value
 	Public         bool         `json:"public,omitempty"`         // everybody may pull
 	NoCreateOnPush bool         `json:"noCreateOnPush,omitempty"` // a push does not create the repo
 	ImmutableTags  bool         `json:"immutableTags,omitempty"`  // tags cannot be moved or deleted
@@ -19,13 +20,14 @@ type Settings struct {
 	// ImmutableExcept are patterns for path.Match. Tags that match one can be moved and deleted.
 	ImmutableExcept []string `json:"immutableExcept,omitempty"`
 
-	// UniqueTags stops the sync of a repo from moving existing tags. A tag that was moved in the source stays where
-	// it is in the repo, and the repo still counts as equal. A tag that was deleted in the source is deleted.
+	// UniqueTags stops the sync of a repo from moving existing tags. A tag that was moved in the source keeps its
+	// image in the repo, and the repo still counts as equal to its source. A tag that was deleted in the source is
+	// deleted.
 	UniqueTags bool `json:"uniqueTags,omitempty"`
 
-	GracePeriod  bool      `json:"gracePeriod,omitempty"`  // stored for clients, but not used
+	GracePeriod  bool      `json:"gracePeriod,omitempty"`  // stored for clients; the server does not use it
 	CreateGroups bool      `json:"createGroups,omitempty"` // a push also creates the groups of its repo
-	TrashDays    *int32    `json:"trashDays,omitempty"`    // days in the trash; nil means the server's setting
+	TrashDays    *int32    `json:"trashDays,omitempty"`    // days in the trash; nil means the setting of the server
 	UpdateTime   time.Time `json:"updateTime"`
 }
 
@@ -44,7 +46,8 @@ func (s Settings) Validate() error {
 	return p.Err()
 }
 
-// TrashLife returns how long deleted content can be restored. server is the server's setting.
+// TrashLife returns how long deleted content can be restored. server is the default for groups that do not set
+// TrashDays.
 func (s Settings) TrashLife(server time.Duration) time.Duration {
 	if s.TrashDays == nil {
 		return server

@@ -18,8 +18,8 @@ type Signer struct {
 	Key            string       `json:"key,omitempty"`            // public key in PEM; "" for an identity
 	Issuer         string       `json:"issuer,omitempty"`         // issuer of the identity
 	Subject        string       `json:"subject,omitempty"`        // exact subject of the identity
-	SubjectPattern string       `json:"subjectPattern,omitempty"` // or a pattern of subjects
-	Root           string       `json:"root,omitempty"`           // trusted_root.json; "" means the server's root
+	SubjectPattern string       `json:"subjectPattern,omitempty"` // pattern of subjects, instead of Subject
+	Root           string       `json:"root,omitempty"`           // a trusted_root.json; "" means the server's root
 	CreateTime     time.Time    `json:"createTime"`
 	UpdateTime     time.Time    `json:"updateTime"`
 }
@@ -55,10 +55,10 @@ func (s Signer) Validate() error {
 	return p.Err()
 }
 
-// Home returns the group of the signer.
+// Home returns the group that the signer belongs to.
 func (s Signer) Home() resource.UID { return s.UID.Parent() }
 
-// Is reports whether the signer is the identity with this issuer and subject.
+// Is reports whether the signer is an identity that has this issuer and subject. It is false for a signer with a key.
 func (s Signer) Is(issuer, subject string) bool {
 	if s.Key != "" || issuer == "" || s.Issuer != issuer {
 		return false

@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// TestSignerIs: an identity is a signer if its issuer is the same, and its subject the same or all of it matched.
+// TestSignerIs checks that an identity is a signer if it has the same issuer, and if the signer's subject is equal to
+// its subject or the signer's pattern matches all of it.
 func TestSignerIs(t *testing.T) {
 	const issuer = "https://ci.example"
 	exact := registry.Signer{Issuer: issuer, Subject: "ann@example.com"}
@@ -39,7 +40,7 @@ func TestSignerIs(t *testing.T) {
 	}
 }
 
-// TestRuns: only the type of the configuration decides whether clients may run a manifest.
+// TestRuns checks that only the media type of the configuration decides whether clients may run a manifest.
 func TestRuns(t *testing.T) {
 	for body, want := range map[string]bool{
 		`{"config":{"mediaType":"application/vnd.oci.image.config.v1+json"},"artifactType":"x"}`: true,
@@ -51,7 +52,7 @@ func TestRuns(t *testing.T) {
 		`{"manifests":[]}`: false,
 		`{"manifests":null,"config":{"mediaType":"application/vnd.oci.image.config.v1+json"}}`: true,
 		`{}`: false,
-		``:   true, // the body cannot be parsed
+		``:   true, // a body that cannot be parsed counts as runnable
 	} {
 		if got := (registry.Manifest{Body: []byte(body)}).Runs(); got != want {
 			t.Errorf("%s: %t", body, got)

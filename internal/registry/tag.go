@@ -15,10 +15,10 @@ type Tag struct {
 	Deprecated bool         `json:"deprecated,omitempty"`
 	Bundles    []string     `json:"bundles,omitempty"`
 	CreateTime time.Time    `json:"createTime"`
-	UpdateTime time.Time    `json:"updateTime"` // time of the last move
+	UpdateTime time.Time    `json:"updateTime"` // time at which the tag last moved to another digest
 }
 
-// A TagMove is one entry of a tag's history.
+// A TagMove is one entry in the history of a tag.
 type TagMove struct {
 	Seq    int64          `json:"seq"`
 	Repo   resource.UID   `json:"repo"`
@@ -45,8 +45,8 @@ func (t Tag) Validate() error {
 	return p.Err()
 }
 
-// ValidateChange is Validate for the change of an existing tag. Its digest is optional, because
-// the tag then keeps its digest.
+// ValidateChange is Validate for a change of an existing tag, whose digest is optional. Without a digest, the tag
+// keeps its digest.
 func (t Tag) ValidateChange() error {
 	if t.Digest != "" {
 		return t.Validate()

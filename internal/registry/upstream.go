@@ -17,19 +17,19 @@ type Upstream struct {
 	Name    string       `json:"name"`
 	Address string       `json:"address"` // https:// and a host, and nothing else
 
-	// Realm is the address where the upstream issues tokens, if it is on another host. Credentials are sent only to it and
-	// to the host of Address.
+	// Realm is the address at which the upstream issues tokens, if that is on another host. Credentials are sent only
+	// to the host of Address and to Realm.
 	Realm string `json:"realm,omitempty"`
 
-	FreshFor time.Duration `json:"freshFor"`         // time after which a tag is compared again
-	Names    []string      `json:"names,omitempty"`  // patterns of the repos that are fetched; see Fetches
-	Anyone   bool          `json:"anyone,omitempty"` // callers of public repos may cause fetches
+	FreshFor time.Duration `json:"freshFor"`         // time after which a stored tag is compared with the upstream again
+	Names    []string      `json:"names,omitempty"`  // patterns for the names of repos that may be fetched; see Fetches
+	Anyone   bool          `json:"anyone,omitempty"` // whether callers without a token may cause fetches in public repos
 
-	// Identity is the UID of an identity of another Holdfast server that trusts tokens of this server. If it is set,
-	// Credentials are empty.
+	// Identity is the UID of an identity on the upstream, if the upstream is a Holdfast server that trusts tokens of
+	// this server. If it is set, Credentials are empty.
 	Identity string `json:"identity,omitempty"`
 
-	Credentials resource.Secret `json:"credentials,omitzero"` // a user and a password, with a colon between
+	Credentials resource.Secret `json:"credentials,omitzero"` // user and password, separated by a colon
 	CreateTime  time.Time       `json:"createTime"`
 	UpdateTime  time.Time       `json:"updateTime"`
 }
@@ -43,10 +43,10 @@ const (
 	maxUpstreamNames = 100
 )
 
-// dockerHub are the usual names of the registry of Docker, which has another address.
+// dockerHub are names under which users know Docker's registry, which has another address.
 var dockerHub = []string{"docker.io", "index.docker.io"}
 
-// AddressOf returns the address of the registry that users call host.
+// AddressOf returns the address of a registry from the host by which users name it.
 func AddressOf(host string) string {
 	if slices.Contains(dockerHub, host) {
 		return "https://registry-1.docker.io"
@@ -54,7 +54,8 @@ func AddressOf(host string) string {
 	return "https://" + host
 }
 
-// DefaultRealm returns the realm of a registry that is known to issue its tokens on another host, or "".
+// DefaultRealm returns the realm of a registry that is known to issue its tokens on another host. It returns "" for
+// other registries.
 func DefaultRealm(address string) string {
 	if address == "https://registry-1.docker.io" {
 		return "https://auth.docker.io/token"
@@ -65,14 +66,15 @@ func DefaultRealm(address string) string {
 // Group returns the group of the upstream.
 func (u Upstream) Group() resource.UID { return u.UID.Parent() }
 
-// SameHolder reports whether the credentials of o may be used for u. Credentials are bound to the host and the realm.
+// SameHolder reports whether the credentials of o may be used for u: both must have the same address and the same
+// realm.
 func (u Upstream) SameHolder(o Upstream) bool {
 	return u.Address == o.Address && u.Realm == o.Realm
 }
 
 // Fetches reports whether a repo of the upstream may be fetched. The name must match one of the patterns without an
-// exclamation mark, if there are any, and none of the patterns with one. A star matches any text in one part of a name,
-// and ** at the end of a pattern matches all further parts.
+// exclamation mark, if there are any. It must match none of the patterns with an exclamation mark. A star matches any
+// text in one part of a name, and ** at the end of a pattern matches all further parts.
 func (u Upstream) Fetches(name string) bool {
 	wanted, matched := false, false
 	for _, pattern := range u.Names {
@@ -130,7 +132,7 @@ func (p *problems) origin(field, text string) {
 	}
 }
 
-// namesPattern checks a pattern of names of repos.
+// namesPattern checks a pattern for names of repos.
 func (p *problems) namesPattern(field, pattern string) {
 	text := strings.TrimPrefix(pattern, "!")
 	_, err := path.Match(text, "")
@@ -140,7 +142,7 @@ func (p *problems) namesPattern(field, pattern string) {
 	}
 }
 
-// credentials checks the credentials that a caller has sent. The error messages contain no part of them.
+// credentials checks the credentials that a caller has sent. The error messages contain no part of the credentials.
 func (p *problems) credentials(u Upstream) {
 	p.Text("identity", u.Identity)
 	plain := u.Credentials.Plain

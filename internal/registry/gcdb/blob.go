@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A RepoBlob is a blob in a repo. The collector reads them in the order of repos and digests.
+// A RepoBlob is a blob in a repo. The collector reads these in the order of repos and digests.
 type RepoBlob struct {
 	repo   int64
 	Digest string
-	Marked bool // whether MarkIdle has marked it
+	Marked bool // whether MarkIdle has marked the blob
 }
 
-// IdleBlobs reads the n blobs of repos after from, or the first n if from is nil. It returns the blobs that no
-// manifest of their repo needs and that were not pushed after pushed. next is the value of from for the next
-// call; it is nil at the end.
+// IdleBlobs reads n blobs of repos after from, or the first n if from is nil. It returns those that no manifest of
+// their repo needs and that were pushed no later than pushed. next is the value of from for the next call; it is nil
+// at the end.
 func (s *Store) IdleBlobs(
 	ctx context.Context, from *RepoBlob, pushed time.Time, n int,
 ) (idle []RepoBlob, next *RepoBlob, _ error) {
@@ -51,7 +51,7 @@ func (s *Store) IdleBlobs(
 	return idle, next, err
 }
 
-// MarkIdle stores the time at which blobs were first seen to be idle. Blobs that are already marked are left alone.
+// MarkIdle stores seen as the time from which the blobs are idle. It does not change blobs that are already marked.
 func (s *Store) MarkIdle(ctx context.Context, idle []RepoBlob, seen time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		for _, h := range idle {
@@ -68,8 +68,8 @@ func (s *Store) MarkIdle(ctx context.Context, idle []RepoBlob, seen time.Time) e
 	})
 }
 
-// UnlinkIdle removes up to n blobs from their repos that have been idle since before a time. It returns how many it
-// examined and how many it removed.
+// UnlinkIdle examines up to n blobs that have been idle since before a time, and removes them from their repos unless
+// a manifest needs them now. It returns how many it examined and how many it removed.
 func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examined, removed int, _ error) {
 	idle, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h RepoBlob, err error) {
 		err = row.Scan(&h.repo, &h.Digest)
@@ -135,9 +135,9 @@ func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]registry
 		ORDER BY t.digest LIMIT $2`, last, n)
 }
 
-// PurgeUnheld removes the blobs that neither a repo nor its trash holds, and returns the removed blobs. The
-// caller then deletes their files. That cannot harm the same content if it is pushed again, because it gets
-// another path.
+// PurgeUnheld removes the blobs that neither a repo nor its trash holds, and returns the removed blobs. The caller
+// then deletes their files. This is safe even if the same content is pushed again, because the new blob has another
+// path.
 func (s *Store) PurgeUnheld(ctx context.Context, unheld []registry.Blob) (gone []registry.Blob, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
@@ -165,8 +165,9 @@ func (s *Store) PurgeUnheld(ctx context.Context, unheld []registry.Blob) (gone [
 	return gone, err
 }
 
-// UnreferencedPaths returns the paths that belong neither to a blob nor to an upload. The values of the map are
-// the IDs of the uploads that the paths would belong to, because the path of an upload ends in its ID.
+// UnreferencedPaths returns the paths that belong neither to a blob nor to an upload. The keys of the map are the
+// paths. The value of a path is the ID of the upload to which it would belong, because the path of an upload ends in
+// its ID.
 func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) (unreferenced []string, _ error) {
 	for path, id := range paths {
 		var n int
@@ -182,7 +183,7 @@ func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) 
 	return unreferenced, nil
 }
 
-// EndedUploads returns the paths whose values are not the ID of an upload.
+// EndedUploads returns the paths of uploads that no longer exist. The map has the ID of the upload for each path.
 func (s *Store) EndedUploads(ctx context.Context, paths map[string]string) (ended []string, _ error) {
 	for path, id := range paths {
 		var n int

@@ -11,13 +11,13 @@ import (
 // A Store finds and removes garbage. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
-// New returns the store of garbage in a database.
+// New returns a Store that finds and removes garbage in a database.
 func New(db *store.DB) *Store { return &Store{db} }
 
 // A Tx is an open transaction with methods that remove garbage.
 type Tx struct{ *store.Tx }
 
-// In returns t with the methods of Tx.
+// In returns t as a Tx of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {

@@ -20,7 +20,7 @@ func (s *Store) TrashNeeds(ctx context.Context, digest string) (bool, error) {
 }
 
 // SweepTrashBlobs removes up to n blobs from the trash that nothing in the trash needs, or that are in their repo
-// again, where they are counted. It returns how many it removed.
+// again and counted there. It returns how many it removed.
 func (s *Store) SweepTrashBlobs(ctx context.Context, n int) (removed int, _ error) {
 	type blob struct {
 		repo   resource.UID

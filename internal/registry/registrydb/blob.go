@@ -32,7 +32,7 @@ func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (reg
 	return b, err
 }
 
-// BlobHolders returns up to n repos that hold a blob.
+// BlobHolders returns the UIDs of up to n repos that hold a blob.
 func (s *Store) BlobHolders(ctx context.Context, digest string, n int) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows,
 		`SELECT uid FROM repos WHERE seg IN (SELECT repo FROM repo_blobs WHERE digest = $1 LIMIT $2)`, digest, n)
@@ -41,14 +41,14 @@ func (s *Store) BlobHolders(ctx context.Context, digest string, n int) ([]resour
 // errCollected means that the collector removed a blob while it was being added to a repo.
 var errCollected = errors.New("the blob was collected")
 
-// AddBlob ends an upload and adds its blob to the repo. It reports whether b.Path is used: if the same bytes
-// are stored elsewhere and are not rotten, the caller can delete the file at b.Path. It returns fault.Aborted
-// if the upload has ended or has another holder. If u.ID is "", there is no upload to end.
+// AddBlob ends an upload and adds its blob to the repo. It reports whether b.Path is used: if it returns false, the
+// same bytes are already stored elsewhere and are not rotten, so the caller can delete the file at b.Path. It returns
+// fault.Aborted if the upload has ended or has another holder. If u.ID is "", there is no upload to end.
 func (s *Store) AddBlob(
 	ctx context.Context, ref RepoRef, u registry.Upload, holder string, b registry.Blob,
 ) (used bool, _ error) {
 	err := s.retryCollected(ctx, func(t Tx) error {
-		repo, err := t.ensureRepo(ctx, ref) // its group cannot be deleted before the commit
+		repo, err := t.ensureRepo(ctx, ref) // holds the repo, so its group cannot be deleted before the commit
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Store) AddBlob(
 	return used, err
 }
 
-// endUpload removes an upload session of a group that the transaction holds.
+// endUpload removes an upload session of a group. The transaction already holds the group.
 func (t Tx) endUpload(ctx context.Context, group resource.UID, id, holder string) error {
 	u, taken, err := t.takeUpload(ctx, `id = $1 AND holder = $2 AND grp = $3`, id, holder, string(group))
 	if err != nil {
@@ -75,7 +75,7 @@ func (t Tx) endUpload(ctx context.Context, group resource.UID, id, holder string
 	return t.countUpload(ctx, group, -u.Size)
 }
 
-// addBlob adds a blob to a repo that the transaction holds. It reports whether b.Path is used.
+// addBlob adds a blob to a repo that the transaction already holds. It reports whether b.Path is used.
 func (t Tx) addBlob(ctx context.Context, repo resource.UID, b registry.Blob) (used bool, _ error) {
 	n, err := t.Exec(ctx,
 		`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
@@ -111,7 +111,8 @@ func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, d
 	})
 }
 
-// retryCollected runs a write, up to three times if the collector removes its blob during the write.
+// retryCollected runs a write. If the collector removes the blob during the write, it tries again, up to three times
+// in all.
 func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error) {
 	for range 3 {
 		if err = s.write(ctx, f); !errors.Is(err, errCollected) {
@@ -121,7 +122,7 @@ func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error
 	return err
 }
 
-// link adds a blob to a repo. The grace period of the collector starts again. It returns errCollected if the blob is
+// link adds a blob to a repo and restarts the collector's grace period for it. It returns errCollected if the blob is
 // gone.
 func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	var size int64
@@ -135,7 +136,8 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	return t.linkHeld(ctx, repo, digest, size)
 }
 
-// linkHeld is link for a blob that the collector cannot remove before the commit.
+// linkHeld is link for a blob whose row the transaction holds, so that the collector cannot remove it before the
+// commit.
 func (t Tx) linkHeld(ctx context.Context, repo resource.UID, digest string, size int64) error {
 	created := store.MS(t.DB.Time())
 	n, err := t.Exec(ctx, `
@@ -155,7 +157,7 @@ func (t Tx) linkHeld(ctx context.Context, repo resource.UID, digest string, size
 	return err
 }
 
-// CountBytes adds to the counters of stored bytes of a repo and of the groups above it. by may be negative.
+// CountBytes adds by, which may be negative, to the counters of stored bytes of a repo and of the groups above it.
 func (t Tx) CountBytes(ctx context.Context, repo resource.UID, by int64) error {
 	if by == 0 {
 		return nil

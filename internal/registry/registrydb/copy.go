@@ -15,15 +15,15 @@ import (
 type Copying struct {
 	From      resource.UID
 	To        RepoRef
-	Manifests []registry.Manifest    // in an order in which each comes after the manifests that it needs
+	Manifests []registry.Manifest    // manifests to copy; each comes after the manifests that it needs
 	Images    []registry.CopiedImage // the requested manifests, with their tags
-	Attached  []registry.CopiedImage // tags that attach something to the images
+	Attached  []registry.CopiedImage // tags that attach artifacts to the images
 	Promote   bool
 	Reason    string
 	Frozen    func(string) bool // reports whether a tag of the target repo must not be moved
 
 	By    resource.UID // the identity that copies
-	Agent string       // the agent in the records of its pulls and pushes; "" is "copy"
+	Agent string       // user agent in the records of the pulls and pushes; "" means "copy"
 }
 
 // CopyImages adds manifests of one repo to another, with their blobs, and tags them, in one transaction. It copies no
@@ -47,8 +47,8 @@ func (s *Store) CopyImages(ctx context.Context, c Copying) (registry.ImageCopy, 
 	})
 }
 
-// CopyInto is CopyImages into the repo that hold returns, instead of c.To. hold runs first in each attempt of the
-// transaction, and holds both repos until the commit.
+// CopyInto is CopyImages into the repo that hold returns, instead of into c.To. hold runs at the start of each
+// attempt of the transaction and must hold both repos until the commit.
 func (s *Store) CopyInto(
 	ctx context.Context, c Copying, hold func(Tx) (resource.UID, error),
 ) (done registry.ImageCopy, _ error) {
@@ -71,7 +71,7 @@ func (s *Store) CopyInto(
 	return done, err
 }
 
-// holdCopied holds the manifests and tags of the source until the commit.
+// holdCopied holds the copied manifests and tags of the source until the commit.
 func (t Tx) holdCopied(ctx context.Context, c Copying) error {
 	for _, m := range c.Manifests {
 		if err := t.holdManifest(ctx, c.From, m.Digest); err != nil {
@@ -95,7 +95,8 @@ func (t Tx) holdCopied(ctx context.Context, c Copying) error {
 	return nil
 }
 
-// copyContent adds the manifests and their blobs to the target, and adds to done what the target did not have.
+// copyContent adds the manifests and their blobs to the target. It adds to done only the content that the target did
+// not have.
 func (t Tx) copyContent(ctx context.Context, c Copying, done *registry.ImageCopy) error {
 	var blobs []string
 	for _, m := range c.Manifests {
@@ -117,7 +118,7 @@ func (t Tx) copyContent(ctx context.Context, c Copying, done *registry.ImageCopy
 	}
 	for _, digest := range blobs {
 		if !held[digest] {
-			continue // addManifest decides whether it may be missing
+			continue // addManifest decides whether the blob may be missing
 		}
 		if err := t.link(ctx, done.Repo, digest); err != nil {
 			return err
@@ -194,7 +195,7 @@ func (t Tx) recordCopy(ctx context.Context, c Copying, done registry.ImageCopy) 
 	}
 	actor, time := resource.ActorFrom(ctx), t.DB.Time()
 	var records []registry.Pull
-	used := map[int64]bool{} // segments; all records have the same time, for which there are few segments
+	used := map[int64]bool{} // segments in use; all records have the same time, so two random segments may collide
 	newChild := func(repo resource.UID) resource.UID {
 		uid := repo.NewRisingChild(time)
 		for used[store.Segment(uid)] {

@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A repo follows another if its detail names the source and it has a row in the table follows. A repo that was
-// restored from the trash has no row: it follows nothing until a caller sets the source again.
+// A repo follows another if its detail names the source and the table follows has a row for it. A repo that was
+// restored from the trash has no such row, so it follows nothing until a caller sets the source again.
 const (
 	// FollowRow is the SQL condition that f is the row of follows for the repo t.
 	FollowRow = `f.repo = t.seg`
 
-	// isFollower is an SQL expression: whether the repo t follows another.
+	// isFollower is the SQL condition that the repo t follows another repo.
 	isFollower = `EXISTS (SELECT 1 FROM follows AS f WHERE ` + FollowRow + `)`
 )
 

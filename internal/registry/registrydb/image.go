@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// Ranks of images in the queue of inspections, which all replicas share. Images that were just pushed come
-// before images that are inspected again.
+// Ranks of images in the queue of inspections, which all replicas share. Images that were just pushed have a lower
+// rank, and come before images that are inspected again.
 const (
 	RankPushed = iota
 	RankAgain
 	Ranks // the number of ranks
 )
 
-// queueImage queues the inspection of a manifest that was pushed, if it is an image. If the image is already known, it
-// does nothing.
+// queueImage queues the inspection of a manifest that was pushed, if it is an image. If the image already has a row,
+// it does nothing.
 func (t Tx) queueImage(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	if !m.IsImage() {
 		return nil
@@ -33,7 +33,7 @@ func (t Tx) queueImage(ctx context.Context, repo resource.UID, m registry.Manife
 		store.MS(t.DB.Time()))
 }
 
-// LockChunks locks the chunks of images with these numbers until the commit, in rising order.
+// LockChunks locks the chunks that contain the images with these numbers until the commit, in rising order.
 func (t Tx) LockChunks(ctx context.Context, numbers []int64) error {
 	for _, chunk := range chunksOf(numbers) {
 		var one int
@@ -45,7 +45,7 @@ func (t Tx) LockChunks(ctx context.Context, numbers []int64) error {
 	return nil
 }
 
-// chunksOf returns the chunks of numbers, in rising order.
+// chunksOf returns the chunks that contain the images with these numbers, in rising order.
 func chunksOf(numbers []int64) (chunks []int64) {
 	for _, n := range numbers {
 		chunk, _ := bitmap.At(n)
@@ -55,8 +55,8 @@ func chunksOf(numbers []int64) (chunks []int64) {
 	return slices.Compact(chunks)
 }
 
-// ChangeGroupImages applies change to the bitmaps of a chunk for a repo and for the groups above it. They say which
-// images the repo and the groups have. The caller has locked the chunk.
+// ChangeGroupImages applies change to the bitmaps of a chunk for a repo and for the groups above it. These bitmaps
+// say which images the repo and the groups have. The caller has locked the chunk.
 func (t Tx) ChangeGroupImages(ctx context.Context, repo resource.UID, chunk int64, change func(*bitmap.Set)) error {
 	holders := []int64{store.Segment(repo)}
 	for _, g := range repo.Ancestors() {
@@ -86,8 +86,8 @@ func (t Tx) ChangeGroupImages(ctx context.Context, repo resource.UID, chunk int6
 		` ON CONFLICT (grp, chunk) DO UPDATE SET bits = excluded.bits`)
 }
 
-// ForgetImages removes an image of a repo, or all images if digest is "", from the queue and from the
-// bitmaps of groups. The packages of the images stay stored until a sweep removes them.
+// ForgetImages removes an image of a repo, or all its images if digest is "", from the queue and from the bitmaps of
+// groups. The packages of the images stay stored until a sweep removes them.
 func (t Tx) ForgetImages(ctx context.Context, repo resource.UID, digest string) error {
 	text, sboms, args := `DELETE FROM images WHERE repo = $1`, `DELETE FROM image_sboms WHERE repo = $1`,
 		[]any{store.Segment(repo)}
@@ -157,9 +157,9 @@ func (t Tx) queueTagged(ctx context.Context, repo resource.UID, tag string) erro
 	return t.queueSBOMs(ctx, repo, m[1]+":"+m[2])
 }
 
-// queueBereft is queueSBOMs for a manifest that is removed: a document, or an index that lists documents about
-// its images. It does not use the stored results of reading these documents, because they may be being read at
-// this moment.
+// queueBereft is queueSBOMs for a manifest that is being removed: a document, or an index that lists documents about
+// its images. It does not rely on the stored results of reading these documents, because a replica may be reading
+// them at this moment.
 func (t Tx) queueBereft(ctx context.Context, repo resource.UID, digest string) error {
 	images, err := store.ReadColumn[string](ctx, t.Rows, `SELECT subject FROM manifests WHERE repo = $1 AND digest = $2
 		UNION SELECT i.digest FROM manifest_refs AS r CROSS JOIN images AS i WHERE r.repo = $1 AND r.digest = $2

@@ -29,7 +29,7 @@ func (e *MissingError) Error() string {
 	return "the manifest refers to unknown content: " + strings.Join(digests, ", ")
 }
 
-// addManifest stores m unless the repo has it.
+// addManifest stores m with its references, unless the repo already has m.
 func (t Tx) addManifest(ctx context.Context, repo resource.UID, m registry.Manifest) error {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
@@ -65,8 +65,8 @@ func (t Tx) insertRefs(ctx context.Context, refs [][]any) error {
 	return t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
 }
 
-// insertManifest adds the row of a manifest. If the repo has the manifest, it holds the row until the commit and
-// reports false. It tries again if the row is deleted between the two statements.
+// insertManifest adds the row of a manifest. If the repo already has the manifest, it holds that row until the commit
+// and reports false. It tries again if the row is deleted between the two statements.
 func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m registry.Manifest) (added bool, err error) {
 	for range 3 {
 		d := t.manifestInsertion(ctx, repo, m)
@@ -81,7 +81,8 @@ func (t Tx) insertManifest(ctx context.Context, repo resource.UID, m registry.Ma
 	return false, fault.New(fault.Aborted, "Aborted: other requests keep deleting the manifest; try again")
 }
 
-// manifestInsertion returns the statement that adds the row of a manifest. It changes no row if the repo has it.
+// manifestInsertion returns the statement that adds the row of a manifest. The statement changes no row if the repo
+// already has the manifest.
 func (t Tx) manifestInsertion(ctx context.Context, repo resource.UID, m registry.Manifest) engine.Statement {
 	return engine.Statement{
 		Text: `INSERT INTO manifests
@@ -102,9 +103,9 @@ func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) 
 	return store.Missing(err, "manifest", resource.UID(digest))
 }
 
-// addRefs records what a manifest needs from its repo, and holds that until the commit. It returns a *MissingError if
-// the repo lacks something, except for optional needs, which it returns as absent. It looks up all layers of an image
-// together.
+// addRefs records which blobs and manifests of its repo a manifest needs, and holds them until the commit. It returns
+// a *MissingError if the repo lacks one of them. Missing optional needs are no error, and are returned as absent. It
+// looks up all layers of an image together.
 func (t Tx) addRefs(ctx context.Context, repo resource.UID, m registry.Manifest) (absent []registry.Need, _ error) {
 	var blobs, children []string
 	for _, n := range m.Needs {
@@ -144,7 +145,7 @@ func (t Tx) addRefs(ctx context.Context, repo resource.UID, m registry.Manifest)
 	return absent, t.insertRefs(ctx, refs)
 }
 
-// heldDigests returns which of the digests a repo has in a table. end is appended to the statement.
+// heldDigests returns which of the digests a repo has in a table. end is appended to the SQL statement.
 func heldDigests(
 	ctx context.Context, read store.Reader, table string, repo resource.UID, digests []string, end string,
 ) (map[string]bool, error) {
@@ -165,9 +166,9 @@ func heldDigests(
 // maxHeld is the number of digests that one statement looks up.
 const maxHeld = 64
 
-// selectHeld selects the digests that a repo has in a table. Each digest is a parameter, so that both engines
-// look each up in the primary key. The last digest is repeated until their number is a power of two, so that
-// there are few different statements.
+// selectHeld returns a statement that selects which of the digests a repo has in a table. Each digest is a parameter,
+// so that both engines look each one up in the primary key. The last digest is repeated until the number of
+// parameters is a power of two, so that there are few different statements.
 func selectHeld(table string, repo resource.UID, digests []string) (text string, args []any) {
 	args = []any{store.Segment(repo)}
 	var params []string
@@ -182,8 +183,8 @@ func selectHeld(table string, repo resource.UID, digests []string) (text string,
 		`, `) + `)`, args
 }
 
-// manifestOf returns the statement that selects the manifest that a reference names in a repo. A reference without a
-// colon is a tag, any other is a digest. The body is selected only if whole is set.
+// manifestOf returns the statement that selects the manifest that a reference names in a repo. A reference that
+// contains a colon is a digest; any other is a tag. The body is selected only if whole is set.
 func manifestOf(repo resource.UID, reference string, whole bool) (text string, args []any) {
 	columns, digest := `m.digest, m.media_type, m.artifact_type, m.size, m.push_ms`, `$2`
 	if whole {
@@ -210,7 +211,7 @@ func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference s
 type manifestQuery struct {
 	repo      resource.UID
 	reference string
-	whole     bool // with the body
+	whole     bool // whether to read the body, too
 }
 
 func (s *Store) manifest(
@@ -218,16 +219,16 @@ func (s *Store) manifest(
 ) (registry.Manifest, error) {
 	q := manifestQuery{repo, reference, whole}
 	if !utf8.ValidString(reference) || strings.ContainsRune(reference, 0) {
-		return s.readManifest(ctx, q) // alone, because PostgreSQL would refuse the whole batch
+		return s.readManifest(ctx, q) // outside of a batch, because PostgreSQL would refuse the whole batch
 	}
 	m, err := s.manifests.Read(ctx, q)
-	if err == nil && whole && m.Body == nil { // larger than maxBatchedBody
+	if err == nil && whole && m.Body == nil { // the body is larger than maxBatchedBody
 		return s.readManifest(ctx, q)
 	}
 	return m, err
 }
 
-// readManifest answers one query.
+// readManifest answers one query with its own statement.
 func (s *Store) readManifest(ctx context.Context, q manifestQuery) (m registry.Manifest, _ error) {
 	var pushed int64
 	dest := []any{&m.Digest, &m.MediaType, &m.ArtifactType, &m.Size, &pushed}
@@ -278,9 +279,9 @@ func (s *Store) readManifests(
 	return results, err
 }
 
-// ManifestAt returns the repo at a path, as RepoAt does, and the manifest that a digest or tag names in it. The
-// body is read only if whole is set. It returns fault.NotFound if there is no such manifest, or no such repo;
-// then repo is "".
+// ManifestAt returns the repo at a path, as RepoAt does, and the manifest that a digest or tag names in it. The body
+// is read only if whole is set. It returns fault.NotFound if there is no such repo or no such manifest; repo is "" if
+// there is no such repo.
 //
 // It serves pulls. The paths of repos are cached, so it takes one query.
 func (s *Store) ManifestAt(
@@ -316,7 +317,7 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 			left, err = t.DeleteManifest(ctx, repo, digest, frozen, d)
 			return err
 		})
-		if err != nil || !left || resource.IsDryRun(ctx) { // in a dry run the same tags would be left for ever
+		if err != nil || !left || resource.IsDryRun(ctx) { // in a dry run nothing is removed, so the loop would never end
 			return err
 		}
 	}
@@ -345,8 +346,9 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 	return nil
 }
 
-// DeleteManifest removes up to maxUntagged tags of a manifest and, if it has no more tags, the manifest. It reports
-// whether the caller must call it again for the rest. The errors are the same as for Store.DeleteManifest.
+// DeleteManifest removes up to maxUntagged tags of a manifest. If the manifest then has no more tags, it removes the
+// manifest. It reports whether the caller must call it again to remove the rest. The errors are the same as for
+// Store.DeleteManifest.
 func (t Tx) DeleteManifest(
 	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool, d Deletion,
 ) (left bool, _ error) {
@@ -381,7 +383,7 @@ func (t Tx) DeleteManifest(
 	return false, t.removeManifest(ctx, repo, digest, size, d)
 }
 
-// removeManifest removes a locked manifest that nothing refers to.
+// removeManifest removes a manifest that the transaction has locked and that nothing refers to.
 func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string, size int64, d Deletion) error {
 	if err := t.queueBereft(ctx, repo, digest); err != nil {
 		return err
@@ -390,7 +392,7 @@ func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string
 		if err := t.trashManifest(ctx, repo, digest, d); err != nil {
 			return err
 		}
-		size = 0 // the trash stores the same bytes
+		size = 0 // the bytes stay counted, because they move to the trash
 	}
 	for _, text := range []string{
 		`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`,
@@ -406,7 +408,8 @@ func (t Tx) removeManifest(ctx context.Context, repo resource.UID, digest string
 	return t.CountBytes(ctx, repo, -size)
 }
 
-// ManifestsAbout returns up to n manifests of at most size bytes with a subject, with their bodies, newest first.
+// ManifestsAbout returns up to n manifests that have the given subject and at most size bytes, with their bodies,
+// newest first.
 func (s *Store) ManifestsAbout(
 	ctx context.Context, repo resource.UID, subject string, size, n int,
 ) ([]registry.Manifest, error) {
@@ -421,8 +424,8 @@ func (s *Store) ManifestsAbout(
 		ORDER BY push_ms DESC, digest LIMIT $4`, store.Segment(repo), subject, size, n)
 }
 
-// ManifestDigests returns up to n digests, after last, of the manifests of a repo that have no subject, in the
-// order of their bytes.
+// ManifestDigests returns up to n digests of manifests in a repo that have no subject, in byte order, starting after
+// last.
 func (s *Store) ManifestDigests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
 	digests, err := store.ReadColumn[string](ctx, s.Rows,
 		`SELECT digest FROM manifests WHERE repo = $1 AND digest > $2 AND subject = '' ORDER BY digest LIMIT $3`,
@@ -430,7 +433,7 @@ func (s *Store) ManifestDigests(ctx context.Context, repo resource.UID, last str
 	return append([]string{}, digests...), err
 }
 
-// CountManifests returns the number of different manifests in a repo, or in the repos below a group.
+// CountManifests returns the number of distinct manifests in a repo, or in all repos below a group.
 func (s *Store) CountManifests(ctx context.Context, place resource.UID) (n int64, _ error) {
 	err := s.Row(ctx, `
 		SELECT count(DISTINCT digest) FROM manifests
@@ -454,13 +457,13 @@ func (s *Store) ReposWith(ctx context.Context, r store.Reach, digest string, n i
 	return uids, nil
 }
 
-// Unattached returns the digests that are manifests of a repo without a subject.
+// Unattached returns which of the digests are manifests of a repo that have no subject.
 func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []string) (map[string]bool, error) {
 	return heldDigests(ctx, s.Rows, "manifests", repo, digests, ` AND t.subject = ''`)
 }
 
-// Referrers returns up to n manifests with a subject, in the order of their digests after last. Unless
-// artifactType is "", it returns only manifests of that type.
+// Referrers returns up to n manifests that have the given subject, in the order of their digests, starting after
+// last. Unless artifactType is "", it returns only manifests of that type.
 func (s *Store) Referrers(
 	ctx context.Context, repo resource.UID, subject, artifactType, last string, n int,
 ) ([]registry.Manifest, error) {

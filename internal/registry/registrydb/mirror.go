@@ -12,10 +12,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A mirrored repo stores a manifest before the blobs and manifests that it needs, because these are fetched
-// when a client asks for them. Until then the table awaited lists them. Every transaction that adds to a
-// mirrored repo locks it first, so that a manifest and a blob that arrive at the same time do not miss each
-// other.
+// A mirrored repo stores a manifest before the blobs and manifests that it needs, because the server fetches these
+// only when a client asks for them. Until then, they are listed in the table awaited. Every transaction that adds to
+// a mirrored repo locks it first, so that a manifest and a blob that arrive at the same time do not miss each other.
 
 // MirrorManifest stores a manifest from an upstream. Unless tag is "", it points the tag at the manifest and
 // records the time at which the tag was seen. It returns the repo, which it may have created, and
@@ -62,7 +61,7 @@ func (t Tx) moveTag(
 	return err == nil, err
 }
 
-// lockMirror returns the repo of ref and locks it. It creates the repo if ref.Create is set.
+// lockMirror locks and returns the repo that ref names. It creates the repo if it is missing and ref.Create is set.
 func (t Tx) lockMirror(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	repo, err := t.ensureRepo(ctx, ref)
 	if err != nil {
@@ -78,8 +77,8 @@ func (t Tx) LockRepo(ctx context.Context, repo resource.UID) error {
 	return store.Missing(err, "repo", repo)
 }
 
-// addMirrored stores a manifest unless the repo has it, and records what it needs and the repo lacks. An image is
-// inspected when the repo has all of its layers.
+// addMirrored stores a manifest unless the repo has it, and records in awaited which blobs and manifests it needs
+// that the repo lacks. An image is inspected when the repo has all of its layers.
 func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m registry.Manifest) (added bool, _ error) {
 	added, err := t.insertManifest(ctx, repo, m)
 	if err != nil || !added {
@@ -105,7 +104,7 @@ func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m registry.Manif
 	if err := t.InsertRows(ctx, `INSERT INTO awaited (repo, need, digest, manifest)`, rows, ""); err != nil {
 		return false, err
 	}
-	if len(rows) > 0 { // the highest version of extractors keeps SweepImages from queueing the image without its layers
+	if len(rows) > 0 { // MaxInt32 as the version of the extractors keeps SweepImages from queueing the image
 		const reason = "its layers have not been pulled from the upstream yet"
 		if err := t.Later(ctx, `UPDATE images SET due_ms = NULL, reason = $3, extractors = $4
 			WHERE repo = $1 AND digest = $2`, store.Segment(repo), m.Digest, reason, math.MaxInt32); err != nil {
@@ -115,8 +114,8 @@ func (t Tx) addMirrored(ctx context.Context, repo resource.UID, m registry.Manif
 	return true, t.arrived(ctx, repo, m.Digest, true)
 }
 
-// arrived replaces the rows of awaited for a blob or manifest that the repo now has by references, and queues
-// the images that have all of their blobs now.
+// arrived is called when a repo gets a blob or manifest. It replaces the rows of awaited for it by references, and
+// queues the images whose blobs are now complete.
 func (t Tx) arrived(ctx context.Context, repo resource.UID, digest string, manifest bool) error {
 	waiting, err := store.ReadColumn[string](ctx, t.Rows,
 		`DELETE FROM awaited WHERE repo = $1 AND need = $2 AND manifest = $3 RETURNING digest`,
@@ -157,8 +156,8 @@ func (s *Store) MirrorBlob(ctx context.Context, ref RepoRef, b registry.Blob) (u
 	return used, err
 }
 
-// SeeTag records that the upstream has a tag with the same digest as the repo now. It returns fault.NotFound if
-// there is no such repo.
+// SeeTag records that a tag points to the same digest at the upstream and in the repo now. It returns fault.NotFound
+// if there is no such repo.
 func (s *Store) SeeTag(ctx context.Context, repo resource.UID, tag string) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.Require(ctx, "repos", "repo", repo); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 )
 
-// TestPlans checks which indexes serve the statements of pushes and pulls, in four repos with a thousand
+// TestPlans checks that the statements of pushes and pulls use the expected indexes, in four repos with a thousand
 // manifests each.
 func TestPlans(t *testing.T) {
 	var repo resource.UID
@@ -44,8 +44,8 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// needed returns the shapes of a push that looks up the blobs and manifests that its manifest needs. For one blob
-// PostgreSQL may use either index while the table is empty.
+// needed returns the statements by which a push looks up the blobs and manifests that its manifest needs, with the
+// indexes that they may use. For a single blob, PostgreSQL may use either index while the table is empty.
 func needed(repo resource.UID) (all []plantest.Shape) {
 	for _, n := range []int{1, 3, 64} {
 		blobs := "repo_blobs_pkey sqlite_autoindex_repo_blobs_1"
@@ -61,7 +61,7 @@ func needed(repo resource.UID) (all []plantest.Shape) {
 	return all
 }
 
-// pulled returns the shapes of a pull.
+// pulled returns the statements of a pull, with the indexes that they may use.
 func pulled() (all []plantest.Shape) {
 	const index = "manifests_pkey manifests_digest"
 	all = append(all, plantest.Shape{

@@ -61,7 +61,7 @@ func (t Tx) insertPulls(ctx context.Context, records []registry.Pull) error {
 		}
 		added.note(repo, p.Push)
 		rows = append(rows, p)
-		if p.Push { // the transaction of the push added its event
+		if p.Push { // the transaction of the push has already added its event
 			continue
 		}
 		event, err := t.Event(ctx, resource.RegistryPull, repo, repo.Parent(), nil, p)
@@ -88,7 +88,7 @@ func (t Tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
 	return err == nil, err
 }
 
-// traffic is a number of records by repo, and by whether they are pushes.
+// traffic is a number of records, by repo and by whether they are pushes.
 type traffic map[resource.UID]map[bool]int
 
 func (f traffic) note(repo resource.UID, push bool) {
@@ -128,7 +128,7 @@ func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ 
 	return n, t.countPulls(ctx, gone, -1)
 }
 
-// PrunePulls removes up to n records from before a time, and returns their number.
+// PrunePulls removes up to n records that are older than before, and returns the number of records that it removed.
 func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone int, err error) {
 	err = s.write(ctx, func(t Tx) (err error) {
 		gone, err = t.dropPulls(ctx,

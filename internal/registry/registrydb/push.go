@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// A Push is the content of the event of a push.
+// A Push is the content of the event for a push.
 type Push struct {
 	Repo      resource.UID `json:"repo"`
 	Digest    string       `json:"digest"`
@@ -59,7 +59,7 @@ func (s *Store) PutManifest(
 	return repo, err
 }
 
-// pushing is a push to a repo that the transaction holds.
+// A pushing is a push to a repo that the transaction already holds.
 type pushing struct {
 	repo     resource.UID
 	manifest registry.Manifest
@@ -67,7 +67,8 @@ type pushing struct {
 	frozen   frozenTags
 }
 
-// pushCarefully looks up what the manifest needs before it writes the references.
+// pushCarefully stores a push. It looks up the blobs and manifests that the manifest needs before it writes
+// references to them.
 func (t Tx) pushCarefully(ctx context.Context, p pushing) error {
 	if err := t.addManifest(ctx, p.repo, p.manifest); err != nil {
 		return err
@@ -83,10 +84,10 @@ func (t Tx) pushCarefully(ctx context.Context, p pushing) error {
 // errDeleted means that a row was deleted between two statements of a push.
 var errDeleted = errors.New("deleted during the push")
 
-// pushQuickly is pushCarefully with fewer round trips, for PostgreSQL. It inserts the manifest and the tags
-// together, because most are new. It does not look up what the manifest needs, because clients almost always
-// push that first: foreign keys refuse a reference to a missing row. Such an error does not say everything that
-// is missing, so the caller then calls pushCarefully.
+// pushQuickly is pushCarefully with fewer round trips, for PostgreSQL. It inserts the manifest and the tags together,
+// because most are new. It does not look up the blobs and manifests that the manifest needs, because clients almost
+// always push them first. If one is missing, a foreign key refuses the reference. That error does not name everything
+// that is missing, so the caller then calls pushCarefully.
 func (t Tx) pushQuickly(ctx context.Context, p pushing) error {
 	added, fresh, err := t.insertPushed(ctx, p)
 	if err != nil {
@@ -138,7 +139,7 @@ func (t Tx) insertPushed(ctx context.Context, p pushing) (added bool, fresh []bo
 	return n[0] == 1, fresh, nil
 }
 
-// retag moves a tag that insertPushed found.
+// retag moves a tag that already existed when insertPushed ran.
 func (t Tx) retag(ctx context.Context, g registry.Tag, frozen frozenTags) error {
 	before, err := t.tagNamed(ctx, g)
 	if err != nil {
@@ -148,7 +149,7 @@ func (t Tx) retag(ctx context.Context, g registry.Tag, frozen frozenTags) error 
 	return err
 }
 
-// orDeleted replaces fault.NotFound by errDeleted, for a row that an earlier statement found.
+// orDeleted replaces fault.NotFound by errDeleted, because an earlier statement of the push has found the row.
 func orDeleted(err error) error {
 	if errors.Is(err, fault.NotFound) {
 		return errDeleted

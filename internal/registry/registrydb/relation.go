@@ -1,8 +1,8 @@
 package registrydb
 
-// Relations that other packages may read in their queries, followed by AS and a name. Each is a subquery of the columns
-// that others may rely on; this package may change the tables otherwise. Both engines plan a query as if it named the
-// table. Only this package writes to the tables.
+// Relations that other packages may read in their queries. A query writes AS and a name after the relation. Each
+// relation is a subquery with the columns on which other packages may rely; this package may change other columns of
+// the tables. Both engines plan such a query as if it named the table. Only this package writes to the tables.
 const (
 	RepoRows        = `(SELECT seg, uid, parent, name, detail FROM repos)`
 	ManifestRefRows = `(SELECT repo, digest, blob, child FROM manifest_refs)`

@@ -25,7 +25,7 @@ var repos = store.Kind[registry.Repo]{
 			store.Key(&r.UID),
 			store.Text("name", &r.Name).Order("name"),
 			store.Text("description", &r.Description),
-			store.Derived("readme", "").Fixed(), // see RepoReadme
+			store.Derived("readme", "").Fixed(), // RepoReadme reads this column
 			store.Time("create_ms", &r.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &r.UpdateTime).Order("update_time"),
 		}
@@ -58,8 +58,8 @@ func (s *Store) Repos(
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
-// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup. If after has another source than
-// before, or none, the repo stops following.
+// UpdateRepo replaces before by after, with the same errors as iamdb.Store.UpdateGroup. If after has another source
+// than before, or none, the repo stops following its source.
 func (s *Store) UpdateRepo(ctx context.Context, before, after registry.Repo) (registry.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.UpdateRepo(ctx, before, &after); err != nil {
@@ -73,7 +73,8 @@ func (s *Store) UpdateRepo(ctx context.Context, before, after registry.Repo) (re
 	return after, err
 }
 
-// UpdateRepo is Store.UpdateRepo as part of a transaction. It does not change which repo is followed.
+// UpdateRepo is Store.UpdateRepo as part of a transaction, except that it does not change which repo the repo
+// follows.
 func (t Tx) UpdateRepo(ctx context.Context, before registry.Repo, after *registry.Repo) error {
 	if after.Name != before.Name {
 		t.PathsChanged()
@@ -95,8 +96,8 @@ func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (registry.Repo
 	return r, store.Missing(err, "repo", uid)
 }
 
-// UpdateRepoReadme replaces the readme of a repo. An equal readme is not written. It returns fault.NotFound if there
-// is no such repo.
+// UpdateRepoReadme replaces the readme of a repo. If the readme is unchanged, nothing is written. It returns
+// fault.NotFound if there is no such repo.
 func (s *Store) UpdateRepoReadme(ctx context.Context, r registry.RepoReadme) error {
 	return s.write(ctx, func(t Tx) error {
 		before := registry.RepoReadme{UID: r.UID}
@@ -116,8 +117,8 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r registry.RepoReadme) err
 	})
 }
 
-// DeleteRepo removes a repo with its tags, their history, its manifests, its deployment and its records of pulls. It
-// returns fault.NotFound if there is no such repo. The collector later removes the blobs that no other repo holds.
+// DeleteRepo removes a repo with its tags and their history, its manifests, its deployment and its records of pulls.
+// It returns fault.NotFound if there is no such repo. The collector later removes the blobs that no other repo holds.
 //
 // If the group has a trash, everything except the records of pulls can be restored. Otherwise the entries of the repo
 // in the trash are removed, too.
@@ -152,7 +153,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// removeRepo removes a locked repo with everything in it.
+// removeRepo removes a repo that the transaction has locked, with everything in it.
 func (t Tx) removeRepo(ctx context.Context, r registry.Repo, d Deletion) error {
 	for _, text := range []string{
 		`DELETE FROM tags WHERE parent = $1`,
@@ -201,7 +202,7 @@ func (t Tx) dropContent(ctx context.Context, repo resource.UID, d Deletion) erro
 			gone += size
 		}
 	}
-	for _, size := range blobs { // without the blobs that trashBlobs kept
+	for _, size := range blobs { // does not include the blobs that trashBlobs moved to the trash
 		gone += size
 	}
 	return t.CountBytes(ctx, repo, -gone)
@@ -222,8 +223,8 @@ func (t Tx) uncountTags(ctx context.Context, repo resource.UID) error {
 	return nil
 }
 
-// Followers returns how many repos in reach follow source. It reads every repo in reach, because few repos follow any
-// and the number is rarely asked for.
+// Followers returns how many repos in reach follow source. It scans all repos in reach. An index is not worth its
+// cost, because few repos follow another and the number is rarely requested.
 func (s *Store) Followers(ctx context.Context, r store.Reach, source resource.UID) (total int64, _ error) {
 	for _, root := range r.Under {
 		var n int64
@@ -252,10 +253,11 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 	return strings.Join(append(names, r.Name), "/"), nil
 }
 
-// RepoAt returns the repo at a path, or fault.NotFound. names are the names of its groups, root first, and its own.
+// RepoAt returns the repo at a path, or fault.NotFound. names are the names of the groups above the repo, root first,
+// and then the name of the repo.
 func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
 	path := strings.Join(names, "/")
-	current := s.Current() // before the lookup, because the cache may become outdated after it
+	current := s.Current() // must be read before the lookup, because the cache may become outdated after it
 	uid, ok, cleared := s.repos.get(path)
 	s.RepoLookups.Count(ok && current)
 	if ok && current {
@@ -286,10 +288,10 @@ func (s *Store) RepoIn(ctx context.Context, group resource.UID, name string) (ui
 	return uid, store.Missing(err, "repo", resource.UID(name))
 }
 
-// addressable reports whether there can be a repo with these names.
+// addressable reports whether a repo can have these names.
 func addressable(names []string) bool { return len(names) >= 2 && len(names) <= store.MaxNames }
 
-// repoNamed returns the SQL condition that r is the repo with these names.
+// repoNamed returns the SQL condition that r is the repo with these names, and the arguments of the condition.
 func repoNamed(names []string) (args []any, text string) {
 	args, group := store.GroupNamed(names[:len(names)-1])
 	args = append(args, names[len(names)-1])
@@ -314,7 +316,7 @@ type RepoRef struct {
 }
 
 // ensureUnfollowing is ensureRepo for a push that adds tags. It returns fault.FailedPrecondition if the repo follows
-// another.
+// another repo.
 func (t Tx) ensureUnfollowing(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	uid, follower, err := t.findRepo(ctx, ref)
 	if err == nil && follower {
@@ -330,7 +332,8 @@ func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (resource.UID, error) {
 	return t.createMissing(ctx, ref, uid, err)
 }
 
-// findRepo returns the repo of a push, and whether it follows another. It holds the repo until the commit.
+// findRepo returns the repo of a push, and reports whether it follows another repo. It holds the repo until the
+// commit.
 func (t Tx) findRepo(ctx context.Context, ref RepoRef) (uid resource.UID, follower bool, err error) {
 	text := `SELECT t.uid, ` + isFollower + ` FROM repos AS t WHERE t.parent = $1 AND t.name = $2`
 	err = t.Row(ctx, text+t.DB.Engine.ForShare, []any{store.Segment(ref.Group), ref.Name}, &uid, &follower)
@@ -349,7 +352,7 @@ func (t Tx) createMissing(ctx context.Context, ref RepoRef, uid resource.UID, er
 	r := registry.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}
 	r.UpdateTime = r.CreateTime
 	err = store.Insert(ctx, t.Tx, &repos, r)
-	if errors.Is(err, fault.AlreadyExists) { // a concurrent push created it
+	if errors.Is(err, fault.AlreadyExists) { // a concurrent push created the repo
 		r.UID, _, err = t.findRepo(ctx, ref)
 	}
 	return r.UID, err

@@ -11,10 +11,11 @@ import (
 // reposCached is the number of repos that the cache holds. 16,384 take about 3 MB.
 const reposCached = 1 << 14
 
-// A repoCache finds a repo by its path, as RepoPath returns it, so that a pull does not have to query the database.
+// A repoCache finds a repo by its path, as RepoPath returns it, so that a pull does not have to query the database
+// for it.
 //
-// It is cleared whenever the revision moves. Every change after which a path may name another repo moves the
-// revision: renaming or deleting a group or a repo.
+// The cache is cleared whenever the revision of paths increases. Renaming or deleting a group or a repo increases it,
+// because a path may then name another repo.
 type repoCache struct {
 	mu      sync.Mutex
 	repos   *lru.Cache[string, resource.UID]
@@ -22,12 +23,12 @@ type repoCache struct {
 }
 
 func newRepoCache() *repoCache {
-	repos, _ := lru.New[string, resource.UID](reposCached) // fails for sizes below one only
+	repos, _ := lru.New[string, resource.UID](reposCached) // fails only for sizes below one
 	return &repoCache{repos: repos}
 }
 
-// get returns the repo at a path. If there is none in the cache, the caller passes cleared to put after it has read
-// the repo from the database.
+// get returns the repo at a path. If the cache has none, the caller reads the repo from the database and then passes
+// cleared to put.
 func (c *repoCache) get(path string) (uid resource.UID, ok bool, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +37,7 @@ func (c *repoCache) get(path string) (uid resource.UID, ok bool, cleared uint64)
 }
 
 // put adds a repo that was read from the database. If the cache was cleared since get returned cleared, put does
-// nothing, because the repo may have been read before the change.
+// nothing, because the repo may have been read before the change that cleared the cache.
 func (c *repoCache) put(path string, uid resource.UID, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,13 +13,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// maxRestored is the number of entries that one transaction restores, because on SQLite all other writes wait for it.
+// maxRestored is the largest number of entries that one transaction restores. It is limited because on SQLite all
+// other writes wait for the transaction.
 const maxRestored = 1000
 
-// A Restoration says how an entry is restored.
+// A Restoration has the options for restoring an entry.
 type Restoration struct {
-	Replace     bool              // move tags that point to another manifest now
-	WithoutTags bool              // restore a manifest without the tags that were deleted with it
+	Replace     bool              // whether to move tags that point to another manifest now
+	WithoutTags bool              // whether to restore a manifest without the tags that were deleted with it
 	Frozen      func(string) bool // reports whether a tag must not be moved; may be nil
 }
 
@@ -54,7 +55,8 @@ type restorer struct {
 	restored []registry.TrashEntry
 }
 
-// restore restores an entry. Like a deletion, it holds the group or repo of the entry before it locks the entry.
+// restore restores an entry. It locks in the same order as a deletion: first the group or repo of the entry, then the
+// entry.
 func (r *restorer) restore(ctx context.Context, uid resource.UID) error {
 	e, err := store.One(ctx, r.Rows, &trash, uid, ` WHERE t.uid = $1`, string(uid))
 	if err != nil {
@@ -112,7 +114,7 @@ func (r *restorer) tag(ctx context.Context, e registry.TrashEntry) error {
 		if added {
 			return r.done(ctx, e)
 		}
-		before, err = r.tagNamed(ctx, g) // a concurrent push created it
+		before, err = r.tagNamed(ctx, g) // a concurrent push created the tag
 		if err != nil {
 			return err
 		}
@@ -267,7 +269,7 @@ func (r *restorer) putBack(ctx context.Context, repo resource.UID, m registry.Ma
 	if err != nil {
 		return err
 	}
-	if n == 0 { // it was pushed again after the deletion
+	if n == 0 { // the manifest was pushed again after its deletion
 		return errors.Join(r.holdManifest(ctx, repo, m.Digest), r.forgetTrashed(ctx, repo, m.Digest))
 	}
 	for _, text := range []string{
@@ -283,7 +285,7 @@ func (r *restorer) putBack(ctx context.Context, repo resource.UID, m registry.Ma
 	if err := r.queueImage(ctx, repo, m); err != nil {
 		return err
 	}
-	return r.queueBereft(ctx, repo, m.Digest) // which serves added documents as well as removed ones
+	return r.queueBereft(ctx, repo, m.Digest) // also correct for documents that are added
 }
 
 const manifestColumns = `repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body, actor`

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// StoredBlob returns a blob of any repo, rotten or not. It returns fault.NotFound if there is none.
+// StoredBlob returns a blob, whichever repos hold it and whether or not it is rotten. It returns fault.NotFound if
+// there is none.
 func (s *Store) StoredBlob(ctx context.Context, digest string) (registry.Blob, error) {
 	b := registry.Blob{Digest: digest}
 	err := s.Row(ctx, `SELECT size, path, rotten_ms IS NOT NULL FROM blobs WHERE digest = $1`, []any{digest},
@@ -17,8 +18,8 @@ func (s *Store) StoredBlob(ctx context.Context, digest string) (registry.Blob, e
 	return b, store.Missing(err, "blob", resource.UID(digest))
 }
 
-// MarkRotten records that the bytes of a blob are missing or wrong. It reports whether it changed the row: the
-// blob may already be marked, be gone, or have another path.
+// MarkRotten records that the bytes of a blob are missing or wrong. It reports whether it changed the row. It does
+// not if the blob is already marked, is gone, or has another path.
 func (s *Store) MarkRotten(ctx context.Context, b registry.Blob, seen time.Time) (bool, error) {
 	n, err := s.Exec(ctx, `UPDATE blobs SET rotten_ms = $3 WHERE digest = $1 AND path = $2 AND rotten_ms IS NULL`,
 		b.Digest, b.Path, store.MS(seen))
@@ -32,8 +33,8 @@ func (s *Store) MarkSound(ctx context.Context, b registry.Blob) (bool, error) {
 	return n == 1, err
 }
 
-// ReplaceBlob gives a rotten blob other bytes. It reports whether b.Path is used: the blob may be gone, or no
-// longer be rotten.
+// ReplaceBlob sets the path of a rotten blob to b.Path, where its bytes are stored again. It reports whether b.Path
+// is used. It is not if the blob is gone or no longer rotten.
 func (s *Store) ReplaceBlob(ctx context.Context, b registry.Blob) (used bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		used, err = t.replaceBlob(ctx, b)

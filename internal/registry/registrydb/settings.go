@@ -30,8 +30,8 @@ func (s *Store) settingsAbove(
 	var detail string
 	var uid resource.UID
 	var updated int64
-	// The UIDs are prefixes of each other, so the longest sorts last. `uid || ''` hides the order from the planner,
-	// which would otherwise scan all settings in that order.
+	// The UIDs are prefixes of each other, so the longest sorts last. `uid || ''` keeps the planner from using the
+	// index on uid for the order, which would scan all settings.
 	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Unnest(&q,
 		groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
 	err := row(ctx, text, q.Args, &uid, &detail, &updated)
@@ -88,7 +88,8 @@ func (s *Store) UpdateRegistrySettings(
 	return set, err
 }
 
-// DeleteRegistrySettings removes the settings of a group, if it has any, so that those above apply again.
+// DeleteRegistrySettings removes the settings of a group, if it has any. Then the settings of the nearest group above
+// it apply again.
 func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		n, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE uid = $1`, string(group))

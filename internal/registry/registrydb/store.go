@@ -39,7 +39,7 @@ func New(db *store.DB) *Store {
 // A Tx is an open transaction with methods that change the registry.
 type Tx struct{ *store.Tx }
 
-// In returns t with the methods of Tx.
+// In returns t as a Tx of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {

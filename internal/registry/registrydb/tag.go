@@ -82,12 +82,12 @@ func (s *Store) PutTag(ctx context.Context, g registry.Tag, frozen func(name str
 // frozenTags reports whether a tag must not be moved. It is called only for a tag that is about to move.
 type frozenTags func(name string) (bool, error)
 
-// known returns the frozenTags of settings that the caller has already read. frozen may be nil.
+// known returns a frozenTags for settings that the caller has already read. frozen may be nil.
 func known(frozen func(string) bool) frozenTags {
 	return func(name string) (bool, error) { return frozen != nil && frozen(name), nil }
 }
 
-// frozenIn returns the frozenTags of the settings that apply to a group. It reads them when it is called.
+// frozenIn returns a frozenTags for the settings that apply to a group. It reads the settings each time it is called.
 func (s *Store) frozenIn(ctx context.Context, t Tx, group resource.UID) frozenTags {
 	return func(name string) (bool, error) {
 		set, err := s.settingsAbove(ctx, group, t.Row)
@@ -116,12 +116,12 @@ func (t Tx) setTag(ctx context.Context, g registry.Tag, frozen frozenTags) (regi
 		if g.Digest == "" {
 			return g, DigestRequired(g.Name)
 		}
-		// It was deleted between the two statements.
+		// The tag was deleted between the two statements.
 	}
 	return g, fault.New(fault.Aborted, "Aborted: other requests keep deleting the tag; try again")
 }
 
-// changeTag is setTag for a tag that exists as before.
+// changeTag is setTag for an existing tag. before is its current state.
 func (t Tx) changeTag(ctx context.Context, before, g registry.Tag, frozen frozenTags) (registry.Tag, error) {
 	g.UID, g.CreateTime, g.Digest = before.UID, before.CreateTime, cmp.Or(g.Digest, before.Digest)
 	moved := g.Digest != before.Digest
@@ -137,7 +137,7 @@ func (t Tx) changeTag(ctx context.Context, before, g registry.Tag, frozen frozen
 	return g, err
 }
 
-// DigestRequired returns the error for a request without a digest about a tag that does not exist.
+// DigestRequired returns the error for a request that would create a tag but has no digest.
 func DigestRequired(tag string) error {
 	return fault.Field("digest", "is required, because there is no tag %s yet", tag)
 }
@@ -165,8 +165,8 @@ func (t Tx) insertTag(ctx context.Context, g registry.Tag) (bool, error) {
 	return true, t.noteTag(ctx, g)
 }
 
-// noteTag records the first move of a new tag, counts the tag and adds its event. The group of the event is the
-// organization, as in the API.
+// noteTag records the first move of a new tag, counts the tag and adds its event. The event names the organization as
+// its group, as the API does.
 func (t Tx) noteTag(ctx context.Context, g registry.Tag) error {
 	if err := t.recordMove(ctx, g, g.Digest, g.UpdateTime); err != nil {
 		return err
@@ -185,7 +185,8 @@ func (t Tx) updateTag(ctx context.Context, before registry.Tag, g *registry.Tag)
 	return err
 }
 
-// recordMove adds to the history of a tag that it points to digest from a time on. digest is "" if it was deleted.
+// recordMove adds an entry to the history of a tag: from the time at on, the tag points to digest. digest is "" if
+// the tag was deleted.
 func (t Tx) recordMove(ctx context.Context, g registry.Tag, digest string, at time.Time) error {
 	actor, err := store.Encode(resource.ActorFrom(ctx))
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Deleted content moves to separate tables, so that code that reads the registry does not have to know the
-// trash. Blobs stay in their repo until the collector or DeleteBlob removes them from it. If the trash needs
-// such a blob, it moves to the table trash_blobs, which only a restore reads. In every state of the database, a
-// blob that the trash needs is in its repo or in trash_blobs, so that its bytes stay stored.
+// Deleted content moves to separate tables, so that code that reads the registry need not exclude it. Blobs stay in
+// their repo until the collector or DeleteBlob removes them from it. If the trash needs such a blob, it moves to the
+// table trash_blobs, which only a restore reads. In every state of the database, a blob that the trash needs is in
+// its repo or in trash_blobs, so that its bytes stay stored.
 
 var trash = store.Kind[registry.TrashEntry]{
 	Table: store.TrashCounter, Label: "trash entry", ParentTables: "repos trash_repos",
@@ -49,19 +49,19 @@ func (s *Store) Trash(
 
 // A Deletion says how something is deleted from a repo.
 type Deletion struct {
-	Life     time.Duration     // how long it can be restored; 0 if it cannot
-	Together bool              // tags are deleted because their manifest is
-	Time     time.Time         // the time of all deletions; if zero, each has its own
+	Life     time.Duration     // how long the content can be restored; 0 means not at all
+	Together bool              // tags are deleted because their manifest is deleted
+	Time     time.Time         // time of all deletions; if it is zero, each deletion has its own time
 	Frozen   func(string) bool // reports whether the settings make a tag immutable
-	Follows  bool              // the repo follows another, so only following may change its tags
+	Follows  bool              // the repo follows another, so only a sync may change its tags
 
 	name string // name of the repo
 }
 
 func (d Deletion) kept() bool { return d.Life > 0 }
 
-// DeletionFrom returns how something is deleted from a repo, by the settings of its group. It holds the repo
-// until the commit. It returns fault.NotFound if there is no such repo.
+// DeletionFrom returns the options for deleting content from a repo, according to the settings of its group. It holds
+// the repo until the commit. It returns fault.NotFound if there is no such repo.
 func (s *Store) DeletionFrom(ctx context.Context, t Tx, repo resource.UID) (d Deletion, _ error) {
 	err := t.Row(ctx, `SELECT t.name, `+isFollower+` FROM repos AS t WHERE t.uid = $1`+s.Engine.ForShare,
 		[]any{string(repo)}, &d.name, &d.Follows)
@@ -76,7 +76,8 @@ func (s *Store) DeletionFrom(ctx context.Context, t Tx, repo resource.UID) (d De
 	return d, nil
 }
 
-// notIn replaces fault.NotFound about a repo by fault.NotFound about the thing in it that the caller asked for.
+// notIn replaces fault.NotFound about a repo by fault.NotFound about the resource in the repo that the caller asked
+// for.
 func notIn(err error, kind, name string) error {
 	if errors.Is(err, fault.NotFound) {
 		return fault.Missing(kind, name)
@@ -84,7 +85,7 @@ func notIn(err error, kind, name string) error {
 	return err
 }
 
-// addTrash adds an entry. It replaces an earlier entry about the same thing.
+// addTrash adds an entry to the trash. It replaces an earlier entry about the same resource.
 func (t Tx) addTrash(ctx context.Context, e registry.TrashEntry, d Deletion) error {
 	n, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1 AND kind = $2 AND name = $3 AND digest = $4`,
 		store.Segment(e.Repo()), int(e.Kind), e.Tag, e.Digest)
@@ -122,7 +123,7 @@ func (t Tx) emitTrash(ctx context.Context, event resource.EventType, e registry.
 	return t.Emit(ctx, event, e.UID, e.Repo().Parent(), before, after)
 }
 
-// trashTag adds a deleted tag to the trash, if d keeps it.
+// trashTag adds a deleted tag to the trash, if d.Life is not 0.
 func (t Tx) trashTag(ctx context.Context, g registry.Tag, d Deletion) error {
 	if !d.kept() {
 		return nil
@@ -239,10 +240,11 @@ func (t Tx) repoSize(ctx context.Context, repo resource.UID) (n int64, _ error) 
 	return n, err
 }
 
-// TrashBlob moves a blob to the trash that was removed from its repo. If nothing in the trash needs the blob,
-// TrashBlob subtracts its bytes from the counters instead. The caller must first have run the statement that
-// found no manifest that needs the blob: then TrashBlob sees a manifest that was deleted before that statement
-// in the trash.
+// TrashBlob moves a blob that was removed from its repo to the trash. If nothing in the trash needs the blob,
+// TrashBlob subtracts its bytes from the counters instead.
+//
+// The caller must first have run the statement that checks that no manifest of the repo needs the blob. A manifest
+// that was deleted before that statement is then already in the trash, where TrashBlob finds it.
 func (t Tx) TrashBlob(ctx context.Context, repo resource.UID, digest string, size int64) error {
 	n, err := t.Exec(ctx, `INSERT INTO trash_blobs (repo, digest, uid)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT)

@@ -7,9 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// DropTrash removes the trash of a repo that no longer exists, and the repo itself if it is
-// in the trash, with the counters that a repo in the trash keeps. Nothing of it can be
-// restored. The garbage collector removes its blobs.
+// DropTrash removes the trash of a repo that no longer exists. If the repo itself is in the trash, it is removed,
+// too, with its counters. Nothing of it can be restored. The garbage collector removes its blobs.
 func (t Tx) DropTrash(ctx context.Context, repo resource.UID) error {
 	entries, err := t.Exec(ctx, `DELETE FROM trash WHERE parent = $1`, store.Segment(repo))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // DeleteTrash removes an entry of the trash, which can then no longer be restored. If the entry is a repo, the
-// entries of everything that was deleted from the repo before are removed, too. It returns fault.NotFound if
-// there is no such entry.
+// entries for content that was deleted from the repo earlier are removed, too. It returns fault.NotFound if there is
+// no such entry.
 func (s *Store) DeleteTrash(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		e, err := store.Lock(ctx, t.Tx, &trash, uid, s.Engine.ForDelete)
@@ -55,8 +55,8 @@ func (s *Store) MeasureTrash(ctx context.Context, place resource.UID, before tim
 	return n, bytes, err
 }
 
-// EmptyTrash removes up to n entries below a group or a repo that were deleted before a time. It returns the
-// number of entries that it selected. The number does not include entries that are removed with their repo.
+// EmptyTrash removes up to n entries below a group or a repo that were deleted before a time. It returns the number
+// of entries that it selected, which does not include entries that are removed together with their repo.
 func (s *Store) EmptyTrash(ctx context.Context, place resource.UID, before time.Time, n int) (removed int, _ error) {
 	below, above := Below(place)
 	return s.purgeSome(ctx, `uid > $2 AND uid < $3 AND create_ms <= $4 ORDER BY uid`, n, below, above, store.MS(before))
@@ -73,8 +73,8 @@ func (s *Store) CountExpired(ctx context.Context, now time.Time) (n int, _ error
 	return n, err
 }
 
-// purgeSome removes up to n entries. where is a condition with an order, whose first parameter is $2. Repos are
-// removed last, because removing a repo removes its other entries, too.
+// purgeSome removes up to n entries. where is an SQL condition with an ORDER BY clause; its first parameter is $2.
+// Repos are removed last, because removing a repo also removes its other entries.
 func (s *Store) purgeSome(ctx context.Context, where string, n int, args ...any) (removed int, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		entries, err := trash.All(ctx, t.Rows, ` WHERE t.seg IN (SELECT seg FROM trash WHERE `+where+` LIMIT $1)

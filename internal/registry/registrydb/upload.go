@@ -25,7 +25,7 @@ func (s *Store) InsertUpload(ctx context.Context, u registry.Upload) error {
 	})
 }
 
-// stateOf returns the state of an upload's hash; never nil, because the column is NOT NULL.
+// stateOf returns the state of an upload's hash. It is never nil, because the column is NOT NULL.
 func stateOf(u registry.Upload) []byte {
 	if u.State == nil {
 		return []byte{}
@@ -41,9 +41,10 @@ func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string)
 	return u, store.Missing(err, "upload", resource.UID(id))
 }
 
-// HoldUpload leases an upload session to holder until a time, and returns it. Only the holder may write to it.
-// interrupted reports whether the lease of another holder has ended, who may not have noticed yet. HoldUpload returns
-// fault.NotFound if there is no such session, and fault.Aborted while another holder has the lease.
+// HoldUpload leases an upload session to holder until a time, and returns the session. Only the holder may write to
+// it. interrupted reports whether the lease of another holder had expired; that holder may not have noticed yet.
+// HoldUpload returns fault.NotFound if there is no such session, and fault.Aborted while another holder has the
+// lease.
 func (s *Store) HoldUpload(
 	ctx context.Context, group resource.UID, repo, id, holder string, until time.Time,
 ) (u registry.Upload, interrupted bool, _ error) {
@@ -95,7 +96,7 @@ func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.T
 // bytes.
 func (s *Store) SaveUpload(ctx context.Context, u registry.Upload, holder string) error {
 	return s.write(ctx, func(t Tx) error {
-		var before int64 // the lock delays a concurrent deletion of the group, which deletes its uploads
+		var before int64 // the row is locked, so that a concurrent deletion of the group, which deletes its uploads, waits
 		err := t.Row(ctx, `SELECT t.size FROM uploads AS t WHERE t.id = $1 AND t.holder = $2 AND t.grp = $3
 			AND EXISTS (SELECT 1 FROM `+store.GroupRows+` AS g WHERE g.uid = t.grp)`+s.Engine.ForUpdate,
 			[]any{u.ID, holder, string(u.Group)}, &before)
@@ -137,7 +138,7 @@ func (t Tx) deleteUpload(ctx context.Context, where string, args ...any) (bool, 
 		return taken, err
 	}
 	err = t.RequireGroup(ctx, u.Group)
-	if errors.Is(err, fault.NotFound) { // the upload began while its group was deleted
+	if errors.Is(err, fault.NotFound) { // the group was deleted while the upload began
 		return true, nil
 	}
 	if err != nil {
@@ -164,8 +165,8 @@ func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 	})
 }
 
-// DropUpload removes an upload session that was last written to before a time and that nobody holds. It reports
-// whether it removed one.
+// DropUpload removes an upload session that was last written to before a time, unless a holder has a lease on it. It
+// reports whether it removed one.
 func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (gone bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		gone, err = t.deleteUpload(ctx, `id = $1 AND update_ms < $2 AND lease_ms < $3`, id, store.MS(before),
@@ -175,7 +176,8 @@ func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (go
 	return gone, err
 }
 
-// StaleUploads returns up to n IDs of upload sessions after last that were last written to before a time.
+// StaleUploads returns up to n IDs of upload sessions that were last written to before a time, in the order of IDs,
+// starting after last.
 func (s *Store) StaleUploads(ctx context.Context, last string, before time.Time, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows,
 		`SELECT id FROM uploads WHERE id > $1 AND update_ms < $2 ORDER BY id LIMIT $3`, last, store.MS(before), n)

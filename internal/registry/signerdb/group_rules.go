@@ -6,5 +6,5 @@ import (
 
 // GroupRules returns what happens to the rows of this package's tables when their group is deleted.
 func GroupRules() []store.GroupRule {
-	return []store.GroupRule{store.DeletedKindWithGroup("signers")} // no image is left for which they count
+	return []store.GroupRule{store.DeletedKindWithGroup("signers")} // without the group, they apply to no images
 }

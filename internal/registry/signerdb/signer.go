@@ -47,7 +47,7 @@ func (s *Store) InsertSigner(ctx context.Context, v registry.Signer) error {
 	})
 }
 
-// signersChanged clears the cached verdicts about pulls on every replica.
+// signersChanged clears the cached results of pull checks on every replica.
 func (t Tx) signersChanged() { t.PathsChanged() }
 
 // Signer returns a signer, or fault.NotFound.
@@ -74,8 +74,8 @@ func (s *Store) DeleteSigner(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// SignersOver returns the signers whose signatures count in a group, ordered by name: the signers of the group,
-// or of the nearest group above that has any.
+// SignersOver returns the signers that are trusted in a group, ordered by name: the signers of the group or, if it
+// has none, of the nearest group above that has any.
 func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []registry.Signer, _ error) {
 	q := store.Query{Engine: s.Engine}
 	path := append(group.Ancestors(), group)
@@ -87,7 +87,7 @@ func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []
 	found, err := signers.All(ctx, s.Rows, where, q.Args...)
 	for i := len(path) - 1; i >= 0 && len(nearest) == 0; i-- {
 		for _, v := range found {
-			if v.Home() == path[i] { // another group could have the same segment
+			if v.Home() == path[i] { // the segment alone is not enough, because another group could have the same one
 				nearest = append(nearest, v)
 			}
 		}
@@ -95,9 +95,9 @@ func (s *Store) SignersOver(ctx context.Context, group resource.UID) (nearest []
 	return nearest, err
 }
 
-// SignaturesAbout returns up to n manifests of at most size bytes that may be signatures of a manifest, with
-// their bodies. The oldest come first, so that later manifests cannot hide a signature. Manifests that are
-// annotated with another predicate, such as the report of a nightly scan, are left out.
+// SignaturesAbout returns up to n manifests of at most size bytes that may be signatures of a manifest, with their
+// bodies. The oldest come first, so that later manifests cannot hide a signature. Manifests whose annotations name
+// the predicate of another document, such as a scan report, are left out.
 func (s *Store) SignaturesAbout(
 	ctx context.Context, repo resource.UID, subject, predicate string, size, n int,
 ) ([]registry.Manifest, error) {
@@ -115,8 +115,8 @@ func (s *Store) SignaturesAbout(
 		annotation+predicate+`"`, n)
 }
 
-// SignedIndexes returns up to n digests of the indexes of a repo that list a manifest and have something attached to
-// them, the oldest first.
+// SignedIndexes returns up to n digests of indexes in a repo that list a manifest and to which something is attached,
+// the oldest first.
 func (s *Store) SignedIndexes(ctx context.Context, repo resource.UID, digest string, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRefRows+` AS r
 		JOIN `+registrydb.ManifestRows+` AS m

@@ -1,4 +1,4 @@
-// Package signerdb stores the signers whose signatures count in a group, and finds signatures of images.
+// Package signerdb stores the signers that groups trust, and finds signatures of images.
 package signerdb
 
 import (
@@ -16,7 +16,7 @@ func New(db *store.DB) *Store { return &Store{db} }
 // A Tx is an open transaction with methods that change signers.
 type Tx struct{ *store.Tx }
 
-// In returns t with the methods of Tx.
+// In returns t as a Tx of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {

@@ -22,7 +22,7 @@ func New(r *registrydb.Store) *Store { return &Store{DB: r.DB, registry: r} }
 // A Tx is an open transaction with methods that change sources of images.
 type Tx struct{ *store.Tx }
 
-// In returns t with the methods of Tx.
+// In returns t as a Tx of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
