@@ -18,9 +18,9 @@ import (
 // Limits on a Set, in addition to registry.MaxCopied.
 const (
 	maxNeeds = 5000     // blobs and manifests to which the manifests refer
-	maxBytes = 16 << 20 // total size of the manifests, which are in memory
+	maxBytes = 16 << 20 // total size of the manifests in bytes; they are all in memory
 
-	referrersPerQuery = 8 // each has up to oci.MaxManifest bytes
+	referrersPerQuery = 8 // small, because each referrer can have oci.MaxManifest bytes
 	tagsPerQuery      = 1000
 )
 
@@ -31,16 +31,16 @@ const (
 	tooManyBlobs     = "TOO_MANY_BLOBS"
 )
 
-// A Copier reads sets of manifests under the rules for pulls.
+// A Copier reads the manifests of a copy. It applies the rules for pulls.
 type Copier struct {
 	Store  *registrydb.Store
-	Sparse bool // blobs and children of a manifest may be missing
+	Sparse bool // whether the blobs and children of a manifest may be missing
 
 	// CountPull returns an error if there were too many pulls from a repo. It may be nil. public is true if the caller
 	// may pull only because the repo is public.
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 
-	Gate Gate // nil refuses nothing
+	Gate Gate // checks each manifest; nil refuses nothing
 }
 
 // A Gate enforces the rules for pulls.
@@ -50,18 +50,18 @@ type Gate interface {
 	Check(ctx context.Context, repo resource.UID, m registry.Manifest, public bool) (why string, err error)
 }
 
-// A Set is the content of one copy. In Manifests, a manifest follows the manifests to which it refers.
+// A Set is the content of one copy. In Manifests, each manifest comes after the manifests to which it refers.
 type Set struct {
 	Manifests []registry.Manifest
-	Images    []registry.CopiedImage // the images that were asked for
-	Attached  []registry.CopiedImage // the tags of artifacts that are attached to them
+	Images    []registry.CopiedImage // images that were requested
+	Attached  []registry.CopiedImage // tags of the artifacts that are attached to the images
 
 	copier    *Copier
 	from      resource.UID
 	public    bool
-	referrers bool            // also copy referrers
-	seen      map[string]bool // digests
-	needs     int             // blobs and manifests to which Manifests refer
+	referrers bool            // whether to copy referrers, too
+	seen      map[string]bool // digests of the manifests in the set
+	needs     int             // number of blobs and manifests to which Manifests refer
 	bytes     int             // total size of Manifests
 }
 
@@ -102,7 +102,7 @@ func (s *Set) AddRequested(ctx context.Context, c registry.CopyRequest) error {
 	return nil
 }
 
-// CountPullFrom counts a pull from a repo. It returns fault.ResourceExhausted if there were too many.
+// CountPullFrom counts a pull from a repo. It returns fault.ResourceExhausted if there were too many pulls.
 func (c *Copier) CountPullFrom(ctx context.Context, repo resource.UID, public bool) error {
 	if c.CountPull == nil {
 		return nil
@@ -136,7 +136,8 @@ func (s *Set) matchingTags(ctx context.Context, c registry.CopyRequest) (tags []
 	return tags, nil
 }
 
-// add adds a manifest after its children and before its referrers, unless it is in the set. It returns the digest.
+// add adds a manifest after its children and before its referrers, unless the set already has it. It returns the
+// digest of the manifest.
 func (s *Set) add(ctx context.Context, reference string) (digest string, _ error) {
 	if s.seen[reference] {
 		return reference, nil
@@ -178,8 +179,8 @@ func (s *Set) add(ctx context.Context, reference string) (digest string, _ error
 	return m.Digest, err
 }
 
-// TryAdd adds the manifest that a reference names, with its children and its referrers, and returns its digest. If it
-// fails, the set is unchanged.
+// TryAdd adds the manifest that a reference names, with its children and its referrers, and returns the digest of the
+// manifest. If TryAdd fails, it leaves the set unchanged.
 func (s *Set) TryAdd(ctx context.Context, reference string) (digest string, _ error) {
 	manifests, attached, needs, bytes := len(s.Manifests), len(s.Attached), s.needs, s.bytes
 	digest, err := s.add(ctx, reference)
@@ -221,14 +222,14 @@ func IsRefused(err error) bool { return IsUnmet(err, pullRefused) }
 // IsTooLarge reports whether err means that a set exceeds a limit.
 func IsTooLarge(err error) bool { return IsUnmet(err, tooManyManifests, tooManyBlobs) }
 
-// IsUnmet reports whether err is the violation of a precondition with one of these codes.
+// IsUnmet reports whether err means that a precondition with one of these codes is violated.
 func IsUnmet(err error, codes ...string) bool {
 	f, ok := errors.AsType[*fault.Error](err)
 	return ok && len(f.Unmet) > 0 && slices.Contains(codes, f.Unmet[0].Subject)
 }
 
 // addReferrers adds the artifacts that are attached to a manifest, by their subject or by a tag. It leaves out
-// artifacts that a rule refuses, because whoever may attach an artifact must not prevent copies of the image.
+// artifacts that a rule refuses. Otherwise anyone who can attach an artifact could prevent copies of the image.
 func (s *Set) addReferrers(ctx context.Context, digest string) error {
 	for last := ""; ; {
 		batch, err := s.copier.Store.Referrers(ctx, s.from, digest, "", last, referrersPerQuery)

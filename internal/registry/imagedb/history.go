@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// TagAt returns the digest that a tag of a repo pointed to at a time. It returns fault.NotFound if there was no
-// such tag at that time, or if there is no such repo.
+// TagAt returns the digest that a tag of a repo pointed to at a time. It returns fault.NotFound if the repo had no
+// such tag at that time or does not exist.
 func (s *Store) TagAt(ctx context.Context, repo resource.UID, name string, asOf time.Time) (digest string, _ error) {
 	err := s.Row(ctx, `SELECT h.digest FROM `+registrydb.RepoRows+` AS r JOIN `+registrydb.TagHistoryRows+` AS h
 		ON h.repo = r.seg
@@ -41,8 +41,8 @@ func (s *Store) TagsAt(ctx context.Context, repo resource.UID, digest string, as
 // maxPastTags is the number of past tags that are read for each image.
 const maxPastTags = 20
 
-// PastTags returns, by the number of the image, the last maxPastTags tags that pointed to it, or to an index
-// that lists it, and moved away, the latest first. A tag that points to the image again is included.
+// PastTags returns the last maxPastTags tags that pointed to each image, or to an index that lists it, and then moved
+// away, the latest first. The keys are the numbers of the images. A tag that points to the image again is included.
 func (s *Store) PastTags(ctx context.Context, numbers []int64) (map[int64][]registry.PastTag, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT h.number, h.name, h.at_ms, h.until_ms FROM (

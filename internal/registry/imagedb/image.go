@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// Images returns the stored images of a repo with these digests, by digest. Digests that do not exist, and manifests
-// that turned out not to be images, are left out.
+// Images returns the images of a repo that have these digests, by digest. It leaves out digests that do not exist,
+// and manifests that turned out not to be images.
 func (s *Store) Images(
 	ctx context.Context, repo resource.UID, digests []string,
 ) (map[string]registry.StoredImage, error) {
@@ -54,15 +54,15 @@ type NumberedImage struct {
 	Number   int64
 	Repo     resource.UID
 	Digest   string
-	Platform string // such as linux/arm64/v8
+	Platform string // platform of the image, such as linux/arm64/v8
 	Tags     []string
 }
 
-// maxImageTags is the number of tags that are read for a page of images.
+// maxImageTags is the largest number of tags that are read for a page of images.
 const maxImageTags = 5000
 
-// NumberedImages returns the images with these numbers, in this order, with at most maxImageTags tags together.
-// Images that are gone are left out.
+// NumberedImages returns the images with these numbers, in the order of numbers. It returns at most maxImageTags tags
+// in all. It leaves out images that no longer exist.
 func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (images []NumberedImage, _ error) {
 	q := store.Query{Engine: s.Engine}
 	found, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (i NumberedImage, err error) {
@@ -92,7 +92,7 @@ func (s *Store) NumberedImages(ctx context.Context, numbers []int64) (images []N
 	return images, nil
 }
 
-// selectImageTags returns the statement of tagsOfImages.
+// selectImageTags returns the statement that tagsOfImages runs.
 func selectImageTags(e engine.Engine, numbers []int64) (text string, args []any) {
 	q := store.Query{Engine: e}
 	text = fmt.Sprintf(`SELECT i.number, t.name FROM %s AS s CROSS JOIN images AS i CROSS JOIN `+registrydb.TagRows+` AS t
@@ -116,9 +116,8 @@ func (s *Store) tagsOfImages(ctx context.Context, numbers []int64) (map[int64][]
 	})
 }
 
-// TagsOf returns, by digest, the tags that point to manifests of a repo or to an index that lists them. If
-// there are more than maxImageTags, it returns nil, because a caller that checks a property of all tags must
-// not see only some of them.
+// TagsOf returns, by digest, the tags that point to manifests of a repo or to an index that lists them. If there are
+// more than maxImageTags tags, it returns nil instead of some of them, because callers check a property of all tags.
 func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string) (map[string][]string, error) {
 	q := store.Query{Engine: s.Engine}
 	seg := q.Arg(store.Segment(repo))
@@ -142,14 +141,14 @@ func (s *Store) TagsOf(ctx context.Context, repo resource.UID, digests []string)
 	return tags, err
 }
 
-// ListedBy returns up to n digests of the manifests that an index of a repo lists.
+// ListedBy returns the digests of up to n manifests that an index of a repo lists.
 func (s *Store) ListedBy(ctx context.Context, repo resource.UID, index string, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT child FROM `+registrydb.ManifestRefRows+` AS manifest_refs
 		WHERE repo = $1 AND digest = $2
 		AND child IS NOT NULL ORDER BY child LIMIT $3`, store.Segment(repo), index, n)
 }
 
-// IndexesWith returns up to n digests of the indexes of a repo that list a manifest, the last pushed first.
+// IndexesWith returns the digests of up to n indexes of a repo that list a manifest, the last pushed first.
 func (s *Store) IndexesWith(ctx context.Context, repo resource.UID, child string, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRefRows+` AS r
 		CROSS JOIN `+registrydb.ManifestRows+` AS m

@@ -11,16 +11,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// ImageNumbers returns the numbers of the inspected images with a digest, in rising order. Other images are left out,
-// even if they have a number: an image without its layers can have one because of its SBOMs.
+// ImageNumbers returns the numbers of the inspected images with a digest, in rising order. It leaves out images that
+// were not inspected. Such an image can have a number because of its SBOMs.
 func (t Tx) ImageNumbers(ctx context.Context, digest string) ([]int64, error) {
 	return store.ReadColumn[int64](ctx, t.Rows,
 		`SELECT number FROM images WHERE digest = $1 AND number IS NOT NULL AND state = $2 ORDER BY number`, digest,
 		int(registry.ImageIndexed))
 }
 
-// LockChunks locks the chunks of numbers, and the chunks from which the images in fresh will get their numbers, in
-// rising order.
+// LockChunks locks the chunks that contain these numbers, and the chunks in which the images in fresh will get their
+// numbers, in rising order.
 func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImage) error {
 	numbers = slices.Clone(numbers)
 	for _, q := range fresh {
@@ -35,8 +35,8 @@ func (t Tx) LockChunks(ctx context.Context, numbers []int64, fresh ...QueuedImag
 	return registrydb.In(t.Tx).LockChunks(ctx, numbers)
 }
 
-// NumberImage returns the number of an image, and locks its chunk. An image without a number gets one. Then, if
-// it was just pushed, events report its findings.
+// NumberImage returns the number of an image, and locks its chunk. If the image has no number, it gets one; then, if
+// the image was just pushed, events will report its findings.
 func (t Tx) NumberImage(ctx context.Context, q QueuedImage) (int64, error) {
 	var number *int64
 	err := t.Row(ctx, `SELECT number FROM images WHERE repo = $1 AND digest = $2`,
@@ -83,7 +83,7 @@ func (t Tx) nextNumber(ctx context.Context, root resource.UID) (int64, error) {
 			number := *last*bitmap.Size + used
 			return number, t.Later(ctx, `UPDATE image_chunks SET used = used + 1 WHERE chunk = $1`, *last)
 		}
-		full := *last // the transaction that held the lock before may have begun a new chunk
+		full := *last // the chunk was full; the transaction that held the lock before may have begun a new one
 		if last, err = t.lastChunk(ctx, root); err == nil && *last == full {
 			break
 		}
@@ -109,7 +109,7 @@ func (t Tx) beginChunk(ctx context.Context) (int64, error) {
 	}
 }
 
-// ImageNumber returns the number and the state of an image. The number is nil if it has none.
+// ImageNumber returns the number and the state of an image. The number is nil if the image has none.
 func (t Tx) ImageNumber(ctx context.Context, q QueuedImage) (number *int64, state registry.ImageState, _ error) {
 	err := t.Row(ctx, `SELECT number, state FROM images WHERE repo = $1 AND digest = $2`,
 		[]any{store.Segment(q.Repo), q.Digest}, &number, &state)
@@ -122,7 +122,7 @@ func (t Tx) LockChunk(ctx context.Context, chunk int64) error {
 	return t.Row(ctx, `SELECT 1 FROM image_chunks AS t WHERE t.chunk = $1`+t.DB.Engine.ForDelete, []any{chunk}, &one)
 }
 
-// MarkSwept records that no bitmap of packages has images of a chunk that are gone.
+// MarkSwept records that the bitmaps of packages no longer contain deleted images of a chunk.
 func (t Tx) MarkSwept(ctx context.Context, chunk int64) error {
 	return t.Later(ctx, `UPDATE image_chunks SET gone = 0 WHERE chunk = $1`, chunk)
 }

@@ -15,26 +15,26 @@ import (
 type TagPeriod struct {
 	Repo     resource.UID
 	Name     string
-	From, To int64 // To is Now if the period has not ended
+	From, To int64 // start and end; To is Now if the period has not ended
 	Deleted  bool
-	Images   []PeriodImage // the images that the tag pointed to, directly or through an index, if they still exist
+	Images   []PeriodImage // the existing images that the tag pointed to, directly or through an index
 
 	seq int64
 }
 
-// Now is the end of a period that has not ended.
+// Now is the value of To for a period that has not ended.
 const Now = math.MaxInt64
 
 // A PeriodImage is an image that a tag pointed to.
 type PeriodImage struct {
 	Digest  string
 	State   registry.ImageState
-	Indexed int64 // time at which its packages were first known, in milliseconds; Now if they are not
-	Number  int64 // -1 if it has none
+	Indexed int64 // time at which its packages were first found, in milliseconds; Now if they were not
+	Number  int64 // number of the image; -1 if it has none
 }
 
-// TagPeriods returns the periods of the tags in groups and repos that end after since, ordered by repo and tag,
-// the oldest first. It returns fault.FailedPrecondition if there are more than most.
+// TagPeriods returns the periods of the tags in groups and repos that end after since, ordered by repo, tag and time.
+// It returns fault.FailedPrecondition if there are more than most periods.
 func (s *Store) TagPeriods(ctx context.Context, under []resource.UID, since int64, most int) ([]TagPeriod, error) {
 	p := periods{since: since, most: most}
 	for _, root := range under {
@@ -55,7 +55,7 @@ func (s *Store) TagPeriods(ctx context.Context, under []resource.UID, since int6
 	return p.finished, s.addChildren(ctx, p.finished)
 }
 
-// periods collects periods from rows. The last period ends where the next period of the same tag begins.
+// periods collects periods from rows. A period ends when the next period of the same tag begins.
 type periods struct {
 	since    int64
 	most     int
@@ -75,9 +75,9 @@ func (p *periods) scan(row store.Scanner) error {
 		next.add(digest, *state, indexed, number)
 	}
 	if p.last != nil && p.last.Repo == next.Repo {
-		next.Repo = p.last.Repo // share one string
+		next.Repo = p.last.Repo // so that both periods share one string
 		if p.last.Name == next.Name {
-			next.From = max(next.From, p.last.From) // because the clocks of replicas differ
+			next.From = max(next.From, p.last.From) // clocks of replicas may differ
 			p.last.To = next.From
 		}
 	}
@@ -96,7 +96,8 @@ func (p *periods) flush() {
 	}
 }
 
-// add adds an image. A manifest that turned out not to be an image is added only if SBOMs are attached to it.
+// add adds an image to a period. It adds a manifest that turned out not to be an image only if SBOMs are attached to
+// it.
 func (p *TagPeriod) add(digest string, state int64, indexed, number *int64) {
 	i := PeriodImage{Digest: digest, State: registry.ImageState(state), Indexed: Now, Number: -1}
 	if i.State == registry.ImageNone && number == nil {
@@ -111,9 +112,10 @@ func (p *TagPeriod) add(digest string, state int64, indexed, number *int64) {
 	p.Images = append(p.Images, i)
 }
 
-// addChildren adds the images of indexes to the periods that have no images.
+// addChildren handles tags that point to an index: it adds the images of the index to the periods that have no
+// images.
 func (s *Store) addChildren(ctx context.Context, periods []TagPeriod) error {
-	indexes := map[int64]int{} // in periods, by seq
+	indexes := map[int64]int{} // index in periods, by the seq of the period
 	var keys []int64
 	for i, p := range periods {
 		if len(p.Images) == 0 && !p.Deleted {

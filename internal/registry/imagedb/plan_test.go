@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/plantest"
 )
 
-// TestPlans checks which indexes serve the statements about images, in four repos with
-// a thousand images each.
+// TestPlans checks that the statements about images use the expected indexes, in four repos with a thousand images
+// each.
 func TestPlans(t *testing.T) {
 	var repo resource.UID
 	insert := func(db *store.DB) {
@@ -43,7 +43,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// searched returns the shapes of a search for the beginning of a digest.
+// searched returns the statements of a search for digests with a prefix, with the indexes that they must use.
 func searched(repo resource.UID) (all []plantest.Shape) {
 	add := func(name, index string, args []any, text string) {
 		all = append(all, plantest.Shape{Name: name, Index: index, Text: text, Args: args})
@@ -57,7 +57,8 @@ func searched(repo resource.UID) (all []plantest.Shape) {
 	return all
 }
 
-// tagged returns the shape of reading the tags of images. A repo may have very many tags.
+// tagged returns the statement that reads the tags of images, with the index that it must use. Without it, the
+// statement would be slow for a repo with many tags.
 func tagged(db *store.DB) plantest.Shape {
 	text, args := selectImageTags(db.Engine, []int64{1, 2, 3})
 	return plantest.Shape{Name: "tags of images", Index: "tags_parent_digest", Text: text, Args: args}

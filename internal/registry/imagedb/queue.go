@@ -13,23 +13,23 @@ import (
 )
 
 // Images wait for their inspection in a queue that all replicas share. Images that were just pushed come before
-// images that are inspected again. Within a rank the queue takes organizations in turns, so that one with many
-// images does not delay the others.
+// images that are inspected again. Within a rank, organizations take turns, so that an organization with many images
+// does not delay the others.
 
 // A QueuedImage is an image that a replica has taken from the queue.
 type QueuedImage struct {
 	Repo   resource.UID
 	Digest string
-	Tries  int  // number of times that it was taken, including this time
-	Again  bool // it was inspected before, or was not inspected when it was pushed
+	Tries  int  // number of times that the image was taken from the queue, including this time
+	Again  bool // whether this is not the first inspection after the push
 
-	Platform string // the platform that SettleImage stores; "" keeps the stored one
+	Platform string // platform that SettleImage stores; "" keeps the stored platform
 
 	root, due int64
 }
 
-// ReserveImage takes the next image from the queue and leases it for a time. If several organizations have
-// images in the queue, it takes one of another organization than last. It reports false if nothing is due.
+// ReserveImage takes the next image from the queue and leases it for a time. It takes an image of the next
+// organization after the one of last, so that organizations take turns. It reports false if nothing is due.
 func (s *Store) ReserveImage(
 	ctx context.Context, last *QueuedImage, life time.Duration,
 ) (q QueuedImage, ok bool, _ error) {
@@ -37,7 +37,7 @@ func (s *Store) ReserveImage(
 	if last != nil {
 		after = last.root
 	}
-	for range 8 { // another replica may take the same image first
+	for range 8 { // tries again if another replica takes the same image first
 		found, err := s.nextImage(ctx, after, &q)
 		if err != nil || !found {
 			return q, false, err
@@ -54,7 +54,8 @@ func (s *Store) ReserveImage(
 	return q, false, nil
 }
 
-// nextImage finds an image that is due: in the lowest rank, of the next organization after the given one.
+// nextImage finds an image that is due, and stores it in q. It chooses the lowest rank that has a due image and,
+// within the rank, the next organization after the given one.
 func (s *Store) nextImage(ctx context.Context, after int64, q *QueuedImage) (bool, error) {
 	for rank := range registrydb.Ranks {
 		for _, roots := range []string{`root > $2`, `root <= $2`} {
@@ -85,7 +86,7 @@ func (s *Store) PostponeImage(ctx context.Context, q QueuedImage, wait time.Dura
 }
 
 // SettleImage removes an image from the queue and stores the result of its inspection, with the version of the
-// extractors. The time at which it was first indexed does not change.
+// extractors. If the image was indexed before, the time of its first indexing does not change.
 func (t Tx) SettleImage(
 	ctx context.Context, q QueuedImage, state registry.ImageState, reason string, extractors int,
 ) error {
@@ -103,9 +104,10 @@ func (t Tx) SettleImage(
 	return t.queueAttached(ctx, q)
 }
 
-// HoldImage locks an image and holds its manifest until the commit. It reports false if either is gone.
+// HoldImage locks an image and holds its manifest until the commit. It reports false if the image or the manifest is
+// gone.
 //
-// All transactions lock in one order: manifest, image, inspection, chunks in rising order.
+// All transactions lock in one order: manifest, image, inspection, then chunks in rising order.
 func (t Tx) HoldImage(ctx context.Context, q QueuedImage) (bool, error) {
 	held, err := registrydb.In(t.Tx).HoldManifest(ctx, q.Repo, q.Digest)
 	if err != nil || !held {

@@ -1,7 +1,6 @@
 package imagedb
 
-// Relations that other packages may read in their queries, followed by AS and a name. Each is a subquery of the columns
-// that others may rely on; see the relations of registrydb.
+// Relations that other packages may read in their queries. The comment on the relations in registrydb explains them.
 const (
 	ImageRows      = `(SELECT repo, digest, root, uid, number, state FROM images)`
 	GroupImageRows = `(SELECT grp, chunk, bits FROM group_images)`

@@ -13,10 +13,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// denseChunk is the number of images from which a whole chunk is scanned instead of looked up row by row.
+// denseChunk is the number of images in a chunk from which the whole chunk is scanned instead of looked up row by
+// row.
 const denseChunk = bitmap.Size / 4
 
-// RepoImages returns how many of the images with these numbers each repo has. The numbers are in rising order.
+// RepoImages returns, for each repo, how many of the images with these numbers it has. The numbers must be in rising
+// order.
 func (s *Store) RepoImages(ctx context.Context, numbers []int64) (map[resource.UID]int, error) {
 	counts := map[resource.UID]int{}
 	err := s.Snapshot(ctx, func(read store.Reader) error {
@@ -38,7 +40,7 @@ func (s *Store) RepoImages(ctx context.Context, numbers []int64) (map[resource.U
 	return counts, err
 }
 
-// countByRepo is RepoImages, with the segments of repos as keys.
+// countByRepo is RepoImages with the segments of repos, instead of their UIDs, as keys.
 func (s *Store) countByRepo(ctx context.Context, read store.Reader, numbers []int64) (map[int64]int, error) {
 	counts := map[int64]int{}
 	var sparse []int64
@@ -76,7 +78,7 @@ func (s *Store) countByRepo(ctx context.Context, read store.Reader, numbers []in
 	})
 }
 
-// byChunk divides numbers, which are in rising order, by the chunks that they belong to.
+// byChunk splits numbers, which are in rising order, into one slice for each chunk.
 func byChunk(numbers []int64) (chunks [][]int64) {
 	for start := 0; start < len(numbers); {
 		chunk, _ := bitmap.At(numbers[start])
@@ -91,7 +93,7 @@ func byChunk(numbers []int64) (chunks [][]int64) {
 }
 
 // UnknownImages returns how many images in groups or repos wait for their inspection, and how many could not be
-// understood.
+// inspected.
 func (s *Store) UnknownImages(ctx context.Context, reach []resource.UID) (waiting, unclear int, _ error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT i.uid, i.state, count(*) FROM %s AS s CROSS JOIN images AS i
@@ -127,7 +129,7 @@ func rootsOf(reach []resource.UID) (roots []int64) {
 type ImageTag struct {
 	Repo   resource.UID
 	Name   string
-	Digest string // the digest that the tag points to
+	Digest string // digest of the image or index that the tag points to
 }
 
 // ImageTags returns the tags that point to the images with these numbers, or to indexes that list them. A

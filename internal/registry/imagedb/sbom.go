@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Whenever a document is attached to an image or removed from it, all documents of the image are read again, so
-// that the order of the changes does not matter. The columns sbom_* of the row of the image form this second
-// queue.
+// Whenever a document is attached to an image or removed from it, all documents of the image are read again, so that
+// the order of the changes does not matter. This is a second queue, in the columns sbom_* of the table images.
 
-// attachedTo is the SQL condition that documents may be attached to an image. $3 to $5 are the tags that attach them.
+// attachedTo is the SQL condition that documents may be attached to an image. $3 to $5 are the names of tags by which
+// clients attach documents.
 const attachedTo = `(EXISTS (SELECT 1 FROM ` + registrydb.ManifestRows + ` AS a WHERE a.repo = images.repo
 	AND a.subject = images.digest
 	AND a.subject <> '')
@@ -26,8 +26,7 @@ const attachedTo = `(EXISTS (SELECT 1 FROM ` + registrydb.ManifestRows + ` AS a 
 	OR EXISTS (SELECT 1 FROM ` + registrydb.TagRows + ` AS g WHERE g.parent = images.repo AND g.name IN ($3, $4, $5)))`
 
 // queueAttached queues the documents of an image that was just inspected, if there are any. Documents that were
-// attached before the image was known could not be queued, and reading them depends on the packages of the
-// image.
+// attached before the image had a row could not be queued. Reading them also depends on the packages of the image.
 func (t Tx) queueAttached(ctx context.Context, q QueuedImage) error {
 	tag := strings.Replace(q.Digest, ":", "-", 1)
 	return t.Later(ctx, `UPDATE images SET sbom_due_ms = CASE WHEN `+attachedTo+` THEN `+t.DB.Engine.Clock+`
@@ -43,7 +42,7 @@ func (s *Store) ReserveSBOMs(
 	if last != nil {
 		after = last.root
 	}
-	for range 8 { // another replica may take the same image first
+	for range 8 { // tries again if another replica takes the same image first
 		found, err := s.nextSBOMs(ctx, after, &q)
 		if err != nil || !found {
 			return q, false, err
@@ -57,7 +56,7 @@ func (s *Store) ReserveSBOMs(
 	return q, false, nil
 }
 
-// nextSBOMs finds an image that is due, in the order of nextImage.
+// nextSBOMs finds an image whose documents are due. It chooses among images as nextImage does.
 func (s *Store) nextSBOMs(ctx context.Context, after int64, q *QueuedImage) (bool, error) {
 	for rank := range registrydb.Ranks {
 		for _, roots := range []string{`root > $2`, `root <= $2`} {
@@ -73,7 +72,7 @@ func (s *Store) nextSBOMs(ctx context.Context, after int64, q *QueuedImage) (boo
 }
 
 // KeepSBOMs extends the lease of an image that ReserveSBOMs returned, and returns the image with the new lease. It
-// reports false if the documents have changed since.
+// reports false if the documents of the image have changed since then.
 func (s *Store) KeepSBOMs(ctx context.Context, q QueuedImage, life time.Duration) (QueuedImage, bool, error) {
 	err := s.write(ctx, func(t Tx) error {
 		return t.Row(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+` + $4 WHERE repo = $1 AND digest = $2
@@ -93,16 +92,16 @@ func (s *Store) PostponeSBOMs(ctx context.Context, q QueuedImage, wait time.Dura
 	return err
 }
 
-// SettleSBOMs removes an image that the transaction holds from the queue. It reports false, and the caller must
-// discard its results, if the documents have changed since the image was reserved or if it was reserved again.
+// SettleSBOMs removes an image, which the transaction holds, from the queue. It reports false if the documents have
+// changed since the image was reserved, or if the image was reserved again. Then the caller must discard its results.
 func (t Tx) SettleSBOMs(ctx context.Context, q QueuedImage) (bool, error) {
 	n, err := t.Exec(ctx, `UPDATE images SET sbom_due_ms = NULL, sbom_reader = $4, platform = $5 WHERE repo = $1
 		AND digest = $2 AND sbom_due_ms = $3`, store.Segment(q.Repo), q.Digest, q.due, registry.SBOMReader, q.Platform)
 	return n == 1, err
 }
 
-// SweepSBOMs queues images whose documents were never read, or were read by an older version of the reader, with the
-// rank behind images that were just pushed. It returns the number of images that it queued.
+// SweepSBOMs queues images whose documents were never read, or were read by an older version of the reader. They come
+// after images that were just pushed. It returns the number of images that it queued.
 func (s *Store) SweepSBOMs(ctx context.Context, reader int) (n int, err error) {
 	return repeat(func() (int, error) {
 		n, err := s.Exec(ctx, `UPDATE images SET sbom_due_ms = `+s.Engine.Clock+`, sbom_rank = $2 WHERE (repo, digest) IN (

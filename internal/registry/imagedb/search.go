@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	maxDigests    = 20   // different digests that a search reads
-	maxCandidates = 1000 // manifests that a search reads, per organization and per digest
+	maxDigests    = 20   // number of digests that a search looks at
+	maxCandidates = 1000 // manifests that a search reads for each organization and for each digest
 )
 
-// A RepoManifest names a manifest of a repo.
+// A RepoManifest names a manifest in a repo.
 type RepoManifest struct {
 	Repo   resource.UID
 	Digest string
 }
 
-// SearchManifests returns up to n manifests in reach whose digest begins with prefix, in the order of digests
-// and repos. The prefix has the algorithm and so many digits that few digests begin with it.
+// SearchManifests returns up to n manifests in reach whose digest begins with prefix, in the order of digests and
+// repos. The prefix must contain the algorithm, and so many digits that few digests begin with it.
 //
-// Images are found in an index by organization, so that the same images of other organizations do not matter. Other
-// manifests, such as indexes and signatures, are found by their digest. They can be missed if more than maxCandidates
-// repos of the installation have the same manifest.
+// Images are looked up in a database index by organization, so that other organizations with the same images do not
+// slow down the search. Other manifests, such as indexes and signatures, are found by their digest. They can be
+// missed if more than maxCandidates repos of the installation have the same manifest.
 func (s *Store) SearchManifests(ctx context.Context, r store.Reach, prefix string, n int) ([]RepoManifest, error) {
 	var found []RepoManifest
 	for _, org := range rootsOf(r.Under) {
@@ -37,7 +37,7 @@ func (s *Store) SearchManifests(ctx context.Context, r store.Reach, prefix strin
 		}
 		found = append(found, images...)
 	}
-	digest := prefix // sorts before every longer digest that begins with it
+	digest := prefix // sorts before all longer digests that have this prefix
 	for range maxDigests {
 		args, text := nextDigest(digest, prefix, digest == prefix)
 		next, err := store.ReadColumn[string](ctx, s.Rows, text, args...)
@@ -74,8 +74,8 @@ func firstInReach(found []RepoManifest, r store.Reach, n int) []RepoManifest {
 	return found[:min(n, len(found))]
 }
 
-// imagesBeginning selects images of an organization whose digest begins with prefix. 'g' sorts after every
-// hexadecimal digit.
+// imagesBeginning returns a statement that selects images of an organization whose digest begins with prefix. In it,
+// 'g' is the bound after all hexadecimal digits.
 func imagesBeginning(org int64, prefix string) (args []any, text string) {
 	return []any{org, prefix, prefix + "g", maxCandidates}, `SELECT i.uid, i.digest FROM images AS i
 		WHERE i.root = $1 AND i.digest >= $2 AND i.digest < $3
@@ -83,8 +83,8 @@ func imagesBeginning(org int64, prefix string) (args []any, text string) {
 		ORDER BY i.digest LIMIT $4`
 }
 
-// nextDigest selects the next digest after a digest among the digests that begin with prefix, or that digest
-// itself if first is set. It skips the other manifests with the same digest.
+// nextDigest returns a statement that selects the next digest after a digest, among the digests that begin with
+// prefix. If first is set, it may select that digest itself. It skips other manifests that have the same digest.
 func nextDigest(after, prefix string, first bool) (args []any, text string) {
 	than := ">"
 	if first {
@@ -94,7 +94,7 @@ func nextDigest(after, prefix string, first bool) (args []any, text string) {
 		WHERE digest ` + than + ` $1 AND digest < $2 ORDER BY digest LIMIT 1`
 }
 
-// holdersOf selects repos that have a manifest.
+// holdersOf returns a statement that selects repos that have a manifest.
 func holdersOf(digest string) (args []any, text string) {
 	return []any{digest, maxCandidates}, `SELECT (SELECT r.uid FROM ` + registrydb.RepoRows + ` AS r WHERE r.seg = m.repo)
 		FROM ` + registrydb.ManifestRows + ` AS m WHERE m.digest = $1 LIMIT $2`

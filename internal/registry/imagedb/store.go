@@ -1,5 +1,5 @@
-// Package imagedb stores facts about the images of repos: the queues for inspecting images and reading their
-// SBOMs, the numbers that identify images in bitmaps, and the tags that name them, now and in the past.
+// Package imagedb stores facts about the images of repos: the queues for inspecting images and reading their SBOMs,
+// the numbers that identify images in bitmaps, and the tags that point to images now or did so in the past.
 package imagedb
 
 import (

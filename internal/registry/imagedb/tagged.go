@@ -18,16 +18,16 @@ type TaggedImage struct {
 	Repo   resource.UID
 	Digest string
 	State  registry.ImageState
-	Number int64 // -1 if it has none
+	Number int64 // number of the image; -1 if it has none
 }
 
-// TaggedImages returns the images in groups and repos that a tag points to, each once. A manifest that turned
-// out not to be an image is included if SBOMs are attached to it. It returns fault.FailedPrecondition if there
-// are more than most.
+// TaggedImages returns the images in groups and repos that a tag points to, each once. A manifest that turned out not
+// to be an image is included if SBOMs are attached to it. It returns fault.FailedPrecondition if there are more than
+// most images.
 func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int) ([]TaggedImage, error) {
 	t := taggedImages{most: most, seen: map[imageKey]bool{}, repos: map[int64][]int{}}
 	for _, root := range under {
-		var indexes []int64 // segments of the tags that point to no image, but perhaps to an index
+		var indexes []int64 // segments of the tags that do not point to an image; they may point to an index
 		below, above := registrydb.Below(root)
 		err := s.Rows(ctx, `SELECT t.seg, t.parent, t.digest, i.state, i.number FROM `+registrydb.TagRows+` AS t
 			LEFT JOIN images AS i
@@ -60,7 +60,7 @@ func (s *Store) TaggedImages(ctx context.Context, under []resource.UID, most int
 	return t.images, s.nameRepos(ctx, t)
 }
 
-// nameRepos sets the repos of images. It reads each repo once, because there are fewer repos than images.
+// nameRepos sets the repo of each image. It reads each repo only once, because there are fewer repos than images.
 func (s *Store) nameRepos(ctx context.Context, t taggedImages) error {
 	q := store.Query{Engine: s.Engine}
 	repos, err := store.ReadMap[int64, resource.UID](ctx, s.Rows, fmt.Sprintf(`SELECT r.seg, r.uid FROM %s AS s
@@ -74,13 +74,13 @@ func (s *Store) nameRepos(ctx context.Context, t taggedImages) error {
 	return err
 }
 
-// An imageKey names an image of a repo.
+// An imageKey identifies an image in a repo.
 type imageKey struct {
 	repo   int64
 	digest string
 }
 
-// taggedImages collects images from rows.
+// taggedImages collects images from the rows of a query.
 type taggedImages struct {
 	most   int
 	seen   map[imageKey]bool
@@ -89,7 +89,7 @@ type taggedImages struct {
 	repos map[int64][]int // indexes in images, by the segment of the repo
 }
 
-// scan adds the image of a row. It reports false if the row has no image.
+// scan adds the image in a row, and stores the segment of the tag in tag. It reports false if the row has no image.
 func (t *taggedImages) scan(row store.Scanner, tag *int64) (bool, error) {
 	var key imageKey
 	var state, number *int64

@@ -23,16 +23,16 @@ import (
 
 // Limits on documents about images. A document needs about ten times its size in memory.
 const (
-	maxAttached  = 100              // attached manifests that are examined, newest first
+	maxAttached  = 100              // attached manifests that are examined for an image, newest first
 	MaxDocuments = 32 << 20         // bytes of documents that are read for one response
-	maxAbout     = 256 << 10        // bytes of an attached manifest; larger ones are ignored
-	maxReaders   = 2                // concurrent requests that read documents
-	readerWait   = 20 * time.Second // longest wait for one of them to finish
+	maxAbout     = 256 << 10        // bytes of an attached manifest; larger manifests are ignored
+	maxReaders   = 2                // number of requests that may read documents at the same time
+	readerWait   = 20 * time.Second // longest time that a request waits for another one to finish
 )
 
-// Acquire waits until the caller may read documents, and returns fault.ResourceExhausted after
-// readerWait. The slot is released when ctx ends, which is when the response is complete but not yet sent: if it were
-// held until the client has read the response, two slow clients would block everybody.
+// Acquire waits until the caller may read documents, and returns fault.ResourceExhausted after readerWait. The caller
+// keeps its slot until ctx ends. That is when the response is complete but not yet sent. If the slot were kept until
+// the client has read the response, two slow clients would block all others.
 func (r *Reader) Acquire(ctx context.Context) error {
 	late := time.NewTimer(readerWait)
 	defer late.Stop()
@@ -53,32 +53,32 @@ func (r *Reader) Acquire(ctx context.Context) error {
 // A Budget limits the bytes of documents that are read for one response.
 type Budget struct{ left int64 }
 
-// NewBudget returns the budget of a response.
+// NewBudget returns a budget of MaxDocuments bytes.
 func NewBudget() *Budget { return &Budget{MaxDocuments} }
 
-// An Attached is a document about an image, with the layer that contains it.
+// An Attached is a document about an image, and the layer that contains it.
 type Attached struct {
 	evidence.Document
 	Digest string    // digest of the layer
 	Time   time.Time // time of the push
 }
 
-// A Search looks for documents about an image.
+// A Search says which documents about an image to look for.
 type Search struct {
 	Repo   resource.UID
 	What   string // name of the documents in error messages
-	Most   int    // number of documents to find
+	Most   int    // largest number of documents to find
 	Budget *Budget
 	accept func(Attached) bool
 
-	found int  // documents that were accepted
-	large bool // a document was too large to be read
+	found int  // number of documents that were accepted
+	large bool // whether a document was too large to be read
 }
 
-// attached looks for documents about a manifest, newest first, until s has accepted s.Most of them. It looks
-// where clients attach them: in the manifests that name it as their subject, those in the index of its
-// referrers tag, and those with cosign's tags; and, for an image of an index, in the attestations that BuildKit
-// adds to the index.
+// attached looks for documents about a manifest, newest first, until s has accepted s.Most of them. It looks where
+// clients attach documents: in the manifests that name the manifest as their subject, in the manifests in the index
+// at its referrers tag, and in the manifests that have one of cosign's tags. For an image in an index, it also looks
+// in the attestations that BuildKit adds to the index.
 func (r *Reader) attached(ctx context.Context, sub subject, s *Search) error {
 	about, err := r.about(ctx, s.Repo, sub.image.Digest)
 	if err != nil {
@@ -100,7 +100,8 @@ func (r *Reader) attached(ctx context.Context, sub subject, s *Search) error {
 	return nil
 }
 
-// searchLayers looks through the layers of one manifest, last first, because cosign appends new ones.
+// searchLayers looks through the layers of one manifest. It begins with the last layer, because cosign appends new
+// layers.
 func (r *Reader) searchLayers(ctx context.Context, subject string, m registry.Manifest, s *Search) error {
 	var doc oci.Document
 	if json.Unmarshal(m.Body, &doc) != nil {
@@ -130,13 +131,13 @@ func (r *Reader) searchLayers(ctx context.Context, subject string, m registry.Ma
 	return nil
 }
 
-// mayBeDocument reports whether a layer of that media type may be a document. Signatures and archives are not.
+// mayBeDocument reports whether a layer with a media type may be a document. It is false for signatures and archives.
 func mayBeDocument(mediaType string) bool {
 	return strings.HasPrefix(mediaType, "text/spdx") ||
 		strings.Contains(mediaType, "json") && mediaType != "application/vnd.dev.cosign.simplesigning.v1+json"
 }
 
-// openDocument reads a blob. The document has no Format if the blob is missing or is no document.
+// openDocument reads a blob. The result has no Format if the blob is missing or is not a document.
 func (r *Reader) openDocument(
 	ctx context.Context, repo resource.UID, d ocispec.Descriptor,
 ) (evidence.Document, error) {
@@ -144,11 +145,11 @@ func (r *Reader) openDocument(
 	if err != nil || body == nil {
 		return evidence.Document{}, err
 	}
-	doc, _ := evidence.Open(body) // a client can push anything
+	doc, _ := evidence.Open(body) // an error is not a failure, because a client can push anything
 	return doc, nil
 }
 
-// readBlob reads a blob of a repo. It returns nil if the blob is missing or larger than most.
+// readBlob reads a blob of a repo. It returns nil if the blob is missing or larger than most bytes.
 func (r *Reader) readBlob(ctx context.Context, repo resource.UID, digest string, most int64) ([]byte, error) {
 	b, err := r.store.Blob(ctx, repo, digest)
 	if errors.Is(err, fault.NotFound) || err == nil && b.Size > most {
@@ -169,7 +170,7 @@ func (r *Reader) readBlob(ctx context.Context, repo resource.UID, digest string,
 	return text, nil
 }
 
-// about returns the manifests that clients have attached to another one.
+// about returns the manifests that clients have attached to a manifest.
 func (r *Reader) about(ctx context.Context, repo resource.UID, subject string) ([]registry.Manifest, error) {
 	found, err := r.store.ManifestsAbout(ctx, repo, subject, maxAbout, maxAttached)
 	if err != nil {
@@ -217,7 +218,7 @@ func (r *Reader) smallManifest(
 	return m, ok, err
 }
 
-// attestations returns the attestations of an index about one of its images.
+// attestations returns the attestations in an index that are about one of its images.
 func (r *Reader) attestations(
 	ctx context.Context, repo resource.UID, index oci.Document, subject string,
 ) ([]registry.Manifest, error) {
@@ -239,15 +240,15 @@ func (r *Reader) attestations(
 	return all, nil
 }
 
-// A subject is an image that documents may be about, and the index it is part of, if any.
+// A subject is an image that documents may describe, and the index that lists the image, if any.
 type subject struct {
 	image registry.Manifest
 	index *oci.Document
 }
 
-// subjects returns the possible subjects of documents about an image: the image itself; for an index, its image for
-// an architecture (amd64 if architecture is "") and then the index. It returns fault.NotFound if there is no such
-// manifest, or if the index has no image for an architecture other than "".
+// subjects returns the manifests that documents about an image may describe. For an image, that is the image itself.
+// For an index, it is the image for an architecture (amd64 if architecture is ""), and then the index. It returns
+// fault.NotFound if there is no such manifest, or if architecture is not "" and the index has no image for it.
 func (r *Reader) subjects(ctx context.Context, repo resource.UID, digest, architecture string) ([]subject, error) {
 	m, doc, err := r.document(ctx, repo, digest)
 	if err != nil {
@@ -262,7 +263,7 @@ func (r *Reader) subjects(ctx context.Context, repo resource.UID, digest, archit
 			continue
 		}
 		child, err := r.store.Manifest(ctx, repo, d.Digest.String())
-		if errors.Is(err, fault.NotFound) { // the index is sparse
+		if errors.Is(err, fault.NotFound) { // the index is sparse and the repo lacks this image
 			continue
 		}
 		return []subject{{image: child, index: &doc}, {image: m}}, err
@@ -273,9 +274,10 @@ func (r *Reader) subjects(ctx context.Context, repo resource.UID, digest, archit
 	return []subject{{image: m}}, nil
 }
 
-// Find looks for documents about an image. For an index, that is its image for an architecture, and then the
-// index itself, unless one document is enough and found. It calls accept with the digest that a document is about.
-// It returns fault.NotFound if none was accepted, and fault.FailedPrecondition if that may be due to their size.
+// Find looks for documents about an image. For an index, it looks for documents about its image for an architecture,
+// and then about the index itself, unless it has already found enough. It calls accept with each document and with
+// the digest of the manifest that the document describes. It returns fault.NotFound if accept has accepted none, and
+// fault.FailedPrecondition if the reason may be that documents are too large.
 func (r *Reader) Find(
 	ctx context.Context, f Search, digest, architecture string, accept func(image string, a Attached) bool,
 ) error {
@@ -302,7 +304,7 @@ func (r *Reader) Find(
 	return nil
 }
 
-// noDocument returns the error if no document was found.
+// noDocument returns the error for the case that no document was found.
 func noDocument(large bool, what, digest string) error {
 	if large {
 		return fault.Unmet("DOCUMENT_TOO_LARGE",
@@ -314,7 +316,7 @@ func noDocument(large bool, what, digest string) error {
 	return no
 }
 
-// CheckDigest returns fault.InvalidArgument if digest is not the digest of a manifest.
+// CheckDigest returns fault.InvalidArgument if digest is not a valid digest.
 func CheckDigest(digest string) error {
 	if !resource.ValidDigest(digest) {
 		return fault.Field("digest", "is not sha256: and 64 digits, or sha512: and 128")

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// TestAcquireReader has more requests read documents than may: the next one waits for
-// the first answer to be sent, or is sent away.
+// TestAcquireReader checks that a request that would exceed maxReaders waits until another request ends, and fails
+// after readerWait.
 func TestAcquireReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Reader{readers: make(chan struct{}, maxReaders)}

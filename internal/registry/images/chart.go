@@ -45,7 +45,7 @@ func (r *Reader) chartFiles(
 		if err != nil || archive == nil {
 			return nil, err
 		}
-		files, _ := evidence.ReadChartFiles(bytes.NewReader(archive)) // a client can push anything
+		files, _ := evidence.ReadChartFiles(bytes.NewReader(archive)) // fails if the archive is not a chart
 		return files, nil
 	}
 	return nil, nil

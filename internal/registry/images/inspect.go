@@ -41,11 +41,11 @@ func (r *Reader) Image(ctx context.Context, repo resource.UID, digest string) (r
 		if len(img.Variants) == oci.MaxVariants || read > maxImage {
 			break
 		}
-		if d.Platform == nil || d.Platform.OS == "unknown" { // an attestation, not an image
+		if d.Platform == nil || d.Platform.OS == "unknown" { // the entry is an attestation, not an image
 			continue
 		}
 		child, doc, err := r.document(ctx, repo, d.Digest.String())
-		if errors.Is(err, fault.NotFound) { // the index is sparse
+		if errors.Is(err, fault.NotFound) { // the index is sparse and the repo lacks this image
 			continue
 		}
 		if err != nil {
@@ -61,7 +61,7 @@ func (r *Reader) Image(ctx context.Context, repo resource.UID, digest string) (r
 	return img, nil
 }
 
-// document returns a manifest of a repo, also parsed.
+// document returns a manifest of a repo, and its parsed content.
 func (r *Reader) document(
 	ctx context.Context, repo resource.UID, digest string,
 ) (m registry.Manifest, doc oci.Document, err error) {
@@ -74,8 +74,8 @@ func (r *Reader) document(
 	return m, doc, err
 }
 
-// variant describes an image by its manifest, its configuration and its platform,
-// which is nil if the image is not part of an index.
+// variant describes an image by its manifest, its configuration and its platform. platform is nil if the image is not
+// part of an index.
 func (r *Reader) variant(
 	ctx context.Context, repo resource.UID, digest string, doc oci.Document, p *ocispec.Platform,
 ) (registry.Variant, error) {
@@ -131,7 +131,7 @@ func (r *Reader) Outline(
 		return platforms, size, nil
 	}
 	if _, doc, err = r.document(ctx, repo, chosen); err != nil {
-		if errors.Is(err, fault.NotFound) { // the index is sparse
+		if errors.Is(err, fault.NotFound) { // the index is sparse and the repo lacks this image
 			err = nil
 		}
 		return platforms, size, err
@@ -140,10 +140,11 @@ func (r *Reader) Outline(
 	return platforms, size, nil
 }
 
-// DefaultArchitecture is used where a request names none.
+// DefaultArchitecture is the architecture for requests that do not name one.
 const DefaultArchitecture = "amd64"
 
-// Choose returns the image for an architecture. If that is "", it returns the only image, or the one for amd64.
+// Choose returns the image for an architecture. If architecture is "", it returns the only image or, if there are
+// several, the image for amd64.
 func Choose(image registry.Image, architecture string) (registry.Variant, error) {
 	if architecture == "" && len(image.Variants) == 1 {
 		return image.Variants[0], nil
@@ -157,5 +158,5 @@ func Choose(image registry.Image, architecture string) (registry.Variant, error)
 	return registry.Variant{}, fault.Missing("image for "+clip(architecture)+" in", image.Digest)
 }
 
-// clip shortens a client's text for an error message.
+// clip shortens a text that a client has sent, for an error message.
 func clip(s string) string { return s[:min(len(s), 64)] }

@@ -15,15 +15,15 @@ import (
 type Layer struct {
 	registry.Layer
 
-	// Here reports whether the repo has the bytes.
+	// Here reports whether the repo has the bytes of the layer.
 	Here func(context.Context) (bool, error)
 
-	// Open returns the bytes, or fault.NotFound if the repo does not have them, because the
+	// Open returns the bytes of the layer. It returns fault.NotFound if the repo does not have them, because the
 	// layer is non-distributable or the image is sparse.
 	Open func(context.Context) (io.ReadCloser, error)
 }
 
-// IsFiles reports whether the media type of a layer is a type of archives, compressed or not.
+// IsFiles reports whether the media type of a layer is the type of an archive, compressed or not.
 func (l Layer) IsFiles() bool {
 	return strings.Contains(l.MediaType, ".tar") || strings.HasSuffix(l.MediaType, "+tar")
 }

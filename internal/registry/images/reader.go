@@ -18,12 +18,12 @@ type Reader struct {
 	storage     upload.Storage
 	trustedRoot []byte
 	metrics     metric.Metrics
-	readers     chan struct{} // a semaphore: one value per request that reads documents
+	readers     chan struct{} // a semaphore with one value per request that is reading documents
 	verifier    *verifier
 }
 
-// New returns a Reader of the images in db, whose blobs are in s. trustedRoot is Sigstore's trusted_root.json for
-// signers without a root, or nil.
+// New returns a Reader for the images in db, whose blobs are in s. trustedRoot is the content of Sigstore's
+// trusted_root.json, which is used for signers without a root. It may be nil.
 func New(db *registrydb.Store, s upload.Storage, trustedRoot []byte, m metric.Metrics) *Reader {
 	return &Reader{
 		store: db, imageIndex: imagedb.New(db.DB), signers: signerdb.New(db.DB), storage: s, trustedRoot: trustedRoot,

@@ -22,9 +22,9 @@ import (
 // size. The cost of a page must be bounded, because anybody may list the referrers in a public repo.
 const (
 	maxReferrers        = 200
-	maxAnnotations      = oci.MaxManifest // bytes that are read; the last referrer may exceed it
+	maxAnnotations      = oci.MaxManifest // bytes of annotations that are read; the last referrer may exceed the limit
 	maxReferrersPage    = oci.MaxManifest - 1<<10
-	referrersPerQuery   = 8 // each of up to oci.MaxManifest bytes
+	referrersPerQuery   = 8 // small, because each referrer can have oci.MaxManifest bytes
 	unattachedsPerQuery = 64
 )
 
@@ -34,8 +34,8 @@ type ReferrersPage struct {
 	More bool // there are further referrers after the page
 }
 
-// Referrers returns a page of the referrers of a subject after the digest last: the
-// manifests that name the subject, and the manifests in the index at its referrers tag.
+// Referrers returns a page of the referrers of a subject after the digest last. These are the manifests that name the
+// subject, and the manifests in the index at its referrers tag.
 func (r *Reader) Referrers(
 	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
 ) (ReferrersPage, error) {
@@ -58,7 +58,7 @@ func (r *Reader) Referrers(
 	return ReferrersPage{merged[:n], page.More || n < len(merged)}, err
 }
 
-// fitting returns the number of referrers in a list that fit on a page. The first always fits.
+// fitting returns how many referrers from the start of a list fit on a page. The first always fits.
 func fitting(list []ocispec.Descriptor) (n int, _ error) {
 	size := 0
 	for n := range list {
@@ -80,7 +80,7 @@ func (r *Reader) subjectReferrers(
 	ctx context.Context, repo resource.UID, subject digest.Digest, kind, last string,
 ) (page ReferrersPage, _ error) {
 	page.List = []ocispec.Descriptor{}
-	size := 0 // bytes of the annotations
+	size := 0 // bytes of the annotations so far
 	for {
 		batch, err := r.store.Referrers(ctx, repo, subject.String(), kind, last, referrersPerQuery)
 		if err != nil {
@@ -116,9 +116,9 @@ func describe(m registry.Manifest) (ocispec.Descriptor, error) {
 	return d, nil
 }
 
-// taggedReferrers returns up to n wanted referrers from the index at the referrers
-// tag, which clients write if a registry cannot list referrers. Each is returned once,
-// ordered by digest. It leaves out manifests that name their subject themselves.
+// taggedReferrers returns up to n referrers that are wanted, from the index at the referrers tag. Clients write that
+// index if a registry cannot list referrers. The result is ordered by digest and has no duplicates. It leaves out
+// manifests that name their subject themselves, because subjectReferrers returns them.
 func (r *Reader) taggedReferrers(
 	ctx context.Context, repo resource.UID, subject digest.Digest, n int, wanted func(ocispec.Descriptor) bool,
 ) ([]ocispec.Descriptor, error) {

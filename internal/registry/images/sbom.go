@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	maxIndexes   = 20 // indexes with an image that are searched for attestations
-	maxDocuments = 20 // documents of one image, newest first
+	maxIndexes   = 20 // indexes listing an image that are searched for attestations
+	maxDocuments = 20 // documents that are returned for one image, newest first
 )
 
 // A Candidate is a document that is attached to an image and may be an SBOM.
 type Candidate struct {
-	registry.Origin        // the manifest that contains it
-	Layer           Layer  // the layer with the document
+	registry.Origin        // manifest that contains the document, and the identity that pushed it
+	Layer           Layer  // layer that contains the document
 	Large           string // reason why the document is not read, or ""
 }
 
-// Candidates returns the documents that are attached to an image of a repo and may be
-// SBOMs, newest first. It searches the same places as Find, but in the indexes that list the
-// image only BuildKit's attestations, because other documents of an index do not name the
-// image that they describe. It returns fault.NotFound if there is no such image.
+// Candidates returns the documents that are attached to an image of a repo and may be SBOMs, newest first. It
+// searches the same places as Find, except that in the indexes that list the image it uses only BuildKit's
+// attestations. Other documents in an index do not name the image that they describe. It returns fault.NotFound if
+// there is no such image.
 func (r *Reader) Candidates(ctx context.Context, repo resource.UID, image string) (all []Candidate, _ error) {
 	if _, err := r.store.StatManifest(ctx, repo, image); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (r *Reader) Candidates(ctx context.Context, repo resource.UID, image string
 	return r.candidates(ctx, repo, about[:min(len(about), maxAttached)])
 }
 
-// candidates returns the documents in manifests, with the identity that pushed each.
+// candidates returns the documents in manifests, with the identity that pushed each document.
 func (r *Reader) candidates(
 	ctx context.Context, repo resource.UID, about []registry.Manifest,
 ) (all []Candidate, _ error) {
@@ -103,14 +103,14 @@ func (r *Reader) candidates(
 	return all, nil
 }
 
-// mayBeSBOM reports whether a layer may be an SBOM, by its media type and, for an attestation, by
-// its predicate type.
+// mayBeSBOM reports whether a layer may be an SBOM. It checks the media type and, for an attestation, the predicate
+// type.
 func mayBeSBOM(mediaType string, annotations map[string]string) bool {
 	predicate := annotations["in-toto.io/predicate-type"] + annotations["predicateType"]
 	return mayBeDocument(mediaType) && !strings.Contains(predicate, "slsa.dev/provenance")
 }
 
-// isSBOM reports whether only SBOMs have a media type.
+// isSBOM reports whether a media type is used only for SBOMs.
 func isSBOM(mediaType string) bool {
 	return strings.Contains(mediaType, "spdx") || strings.Contains(mediaType, "cyclonedx")
 }

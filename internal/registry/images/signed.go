@@ -25,66 +25,67 @@ import (
 
 // Limits on the signatures of an image. Further signatures are ignored.
 const (
-	maxSignatures    = 50      // signatures of the image, and again of all indexes together that list it
-	maxOfOne         = 25      // signatures in one manifest, so that whoever moves a tag cannot hide other signatures
-	maxSignedIndexes = 10      // indexes that list the image
+	maxSignatures    = 50      // signatures of the image itself, and as many of all indexes together that list it
+	maxOfOne         = 25      // signatures in one manifest, so that one manifest cannot hide all other signatures
+	maxSignedIndexes = 10      // indexes listing the image whose signatures are read
 	maxLayers        = 8 << 20 // bytes of layers that onlyDocuments reads
 	maxProblem       = 200     // bytes of Verified.Problem
 
-	// maxIdentity is the longest issuer or subject, in bytes. It is limited because the owner of an authority chooses
-	// them and they are cached.
+	// maxIdentity is the longest issuer or subject, in bytes. It is limited because both are cached, and the owner of
+	// a certificate authority can choose them freely.
 	maxIdentity = 1024
 
-	outcomesCached = 1 << 11 // entries, each with up to maxSignatures outcomes
+	outcomesCached = 1 << 11 // cache entries; each has up to maxSignatures outcomes
 	trustsCached   = 1 << 8
 )
 
 // A Verified is a signature that is attached to an image, with the result of its verification.
 type Verified struct {
-	Manifest        string           // digest of the manifest that contains it
-	Index           string           // digest of the signed index; "" if the image itself is signed
+	Manifest        string           // digest of the manifest that contains the signature
+	Index           string           // digest of the index that is signed; "" if the image itself is signed
 	Signer          *registry.Signer // the trusted signer; nil if there is none
 	Issuer, Subject string           // identity in the certificate, if the root trusts it
-	Problem         string           // reason why it is not trusted
+	Problem         string           // reason why the signature is not trusted
 }
 
-// A verifier caches the outcomes of verifications. They depend only on bytes with a digest, so they never expire. Which
-// signers are trusted can change, and is not cached.
+// A verifier caches the outcomes of verifications. An outcome never expires, because it depends only on content that
+// is identified by its digest. Which signers are trusted can change, and is not cached.
 type verifier struct {
 	outcomes *lru.Cache[outcomeKey, []outcome]
 	trusts   *lru.Cache[[32]byte, trust]
-	turns    *fairlimit.Limiter // one verification at a time per organization, because it may take long
+	turns    *fairlimit.Limiter // one verification at a time for each organization, because it may take long
 }
 
-// An outcomeKey identifies the outcomes for the signatures of an image in one manifest, under one trust.
+// An outcomeKey identifies the outcomes of verifying the signatures of an image that one manifest contains, with one
+// key or root.
 type outcomeKey struct {
 	image, manifest string
-	layers          int // number of layers, from the first, that were verified
+	layers          int // number of layers that were verified, counted from the first
 	trust           [32]byte
 }
 
 // An outcome is the result of verifying one signature.
 type outcome struct {
 	who     signature.Identity // identity in the certificate
-	problem string             // "" if the signature is valid
+	problem string             // reason why the signature is not valid; "" if it is
 }
 
 func newVerifier() *verifier {
-	outcomes, _ := lru.New[outcomeKey, []outcome](outcomesCached) // fail for sizes below one only
+	outcomes, _ := lru.New[outcomeKey, []outcome](outcomesCached) // fails only for sizes below one
 	trusts, _ := lru.New[[32]byte, trust](trustsCached)
 	return &verifier{outcomes: outcomes, trusts: trusts, turns: fairlimit.New(fairlimit.Limits{PerTenant: 1})}
 }
 
-// A trust is a key or a root, with the signers that have it.
+// A trust is a public key or a root, with the signers that use it.
 type trust struct {
 	id      [32]byte
 	key     *signature.Key
 	root    *signature.Root
-	problem string // reason why it cannot verify signatures
+	problem string // reason why the key or root cannot verify signatures
 	signers []registry.Signer
 }
 
-// verify verifies a signature.
+// verify verifies a signature of an image with the key or root.
 func (t trust) verify(image signature.Subject, s *signature.Signature) (o outcome) {
 	var err error
 	switch {
@@ -115,7 +116,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// trusts returns the keys and roots of signers, each once.
+// trusts returns the keys and roots of signers, without duplicates.
 func (r *Reader) trusts(signers []registry.Signer) (all []trust) {
 	for _, s := range signers {
 		root := cmp.Or(s.Root, string(r.trustedRoot))
@@ -156,8 +157,8 @@ func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
 var errNoRoot = errors.New("the server has no trusted root, so the signer needs one")
 
 // SignedBy returns the first signer of an image that a group trusts, or "" and the reason why there is none. An image
-// is also signed if an index of the repo that lists it is signed. Content that nobody can run needs no signature: for
-// it, both results are "".
+// is also signed if an index of the repo that lists it is signed. Content that no client can run needs no signature.
+// For such content, both results are "".
 func (r *Reader) SignedBy(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, _ error) {
@@ -172,9 +173,9 @@ func (r *Reader) SignedBy(
 	return "", why, err
 }
 
-// onlyDocuments reports whether all layers of a manifest are JSON documents. cosign attaches such manifests to images,
-// with the media types of an image. Nobody can run them, whatever their types are, because JSON cannot be an archive of
-// programs.
+// onlyDocuments reports whether all layers of a manifest are JSON documents. cosign attaches such manifests to
+// images, and gives them the media types of an image. No client can run them, whatever their media types are, because
+// a JSON document cannot be an archive of files.
 func (r *Reader) onlyDocuments(ctx context.Context, repo resource.UID, digest string) (bool, error) {
 	m, err := r.store.Manifest(ctx, repo, digest)
 	if err != nil {
@@ -292,13 +293,13 @@ func (r *Reader) signaturesOf(
 	return all, nil
 }
 
-// judge adds the outcome of verifying a signature with a trust.
+// judge updates v with the outcome of verifying its signature with a key or root.
 func (v *Verified) judge(t trust, o outcome) {
 	if v.Signer != nil {
 		return
 	}
 	if o.problem != "" {
-		if v.Issuer == "" && (v.Problem == "" || t.key == nil) { // the problem of a certificate is more specific
+		if v.Issuer == "" && (v.Problem == "" || t.key == nil) { // prefer the problem of a certificate
 			v.Problem = o.problem
 		}
 		return
@@ -315,7 +316,7 @@ func (v *Verified) judge(t trust, o outcome) {
 	v.Problem = "its identity is none of the signers"
 }
 
-// signatureManifests returns the manifests that may contain signatures of a subject: the manifest with cosign's tag,
+// signatureManifests returns the manifests that may contain signatures of a subject: the manifest at cosign's tag,
 // the manifests that name the subject, and the manifests in the index at its referrers tag.
 func (r *Reader) signatureManifests(
 	ctx context.Context, repo resource.UID, subject string,
@@ -363,7 +364,7 @@ func signatureLayers(m registry.Manifest, n int) (all []ocispec.Descriptor) {
 	return all
 }
 
-// outcomes returns for each trust the outcomes of verifying the signatures in the layers of a manifest.
+// outcomes returns the outcomes of verifying the signatures in the layers of a manifest, for each key or root.
 func (r *Reader) outcomes(
 	ctx context.Context, repo resource.UID, image signature.Subject, manifest string, layers []ocispec.Descriptor,
 	trusts []trust,
@@ -404,8 +405,9 @@ func (r *Reader) outcomes(
 	return all, ctx.Err()
 }
 
-// readSignatures reads the signatures in layers. A signature that cannot be read is nil, and problems has the reason at
-// the same index. complete is false if the content of a layer is missing, because it may be pushed later.
+// readSignatures reads the signatures in layers. If a signature cannot be read, its element is nil, and problems has
+// the reason at the same index. complete is false if the content of a layer is missing; it may be pushed later, so
+// the outcomes must not be cached.
 func (r *Reader) readSignatures(
 	ctx context.Context, repo resource.UID, image string, layers []ocispec.Descriptor,
 ) (all []*signature.Signature, problems []string, complete bool, _ error) {

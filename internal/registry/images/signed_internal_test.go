@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestVerifierTurns: an organization verifies one image at a time, however many wait, and keeps no other from it.
+// TestVerifierTurns checks that each organization verifies one image at a time, and that an organization with a long
+// verification does not block others.
 func TestVerifierTurns(t *testing.T) {
 	t.Parallel()
 	v := newVerifier().turns
@@ -39,6 +40,6 @@ func TestVerifierTurns(t *testing.T) {
 			end()
 		})
 	}
-	running.Wait() // while another organization has not ended its turn
+	running.Wait() // succeeds although the organization "busy" has not ended its turn
 	end()
 }

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	absentFor      = 30 * time.Second // how long an absence is remembered
+	absentFor      = 30 * time.Second // how long the server remembers that an upstream lacks a reference
 	absencesCached = 1 << 14
 )
 
-// errRemembered is the cause of an error about a reference that the upstream did not have a moment ago, so that it was
-// not asked again.
+// errRemembered is the cause of an error about a reference that the upstream lacked a moment ago. The upstream is not
+// asked again for it.
 var errRemembered = errors.New("it was asked a moment ago")
 
-// An absenceKey identifies a tag or a digest of a repo of an upstream, under one version of the settings of the
-// upstream.
+// An absenceKey identifies a tag or a digest in a repo of an upstream. It includes the version of the upstream's
+// settings, so that a change of the settings invalidates the entry.
 type absenceKey struct {
 	upstream   resource.UID
 	version    time.Time
@@ -29,8 +29,8 @@ type absenceKey struct {
 	reference  string
 }
 
-// absences remembers for a short time which references upstreams do not have. A client that asks in a loop then causes
-// no loop of requests to the upstream. It is safe for concurrent use.
+// absences remembers for a short time which references upstreams do not have. If a client asks in a loop, the
+// upstream therefore gets few requests. The type is safe for concurrent use.
 type absences struct {
 	until *lru.Cache[absenceKey, time.Time]
 }
@@ -40,12 +40,12 @@ func newAbsences() absences {
 	return absences{until}
 }
 
-// key identifies a reference of the source repo.
+// key returns the absenceKey of a reference in the source repo.
 func (s *Source) key(kind, reference string) absenceKey {
 	return absenceKey{s.UID, s.UpdateTime, kind, s.repo(), reference}
 }
 
-// note records the outcome of a request for a reference.
+// note records the outcome of a request for a reference. Only errors that satisfy upstream.NotFound are remembered.
 func (a absences) note(key absenceKey, err error, now time.Time) {
 	if upstream.NotFound(err) {
 		a.until.Add(key, now.Add(absentFor))

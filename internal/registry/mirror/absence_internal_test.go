@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 )
 
-// TestAbsences checks that missing content is remembered separately for each upstream, repo and kind, and that the
-// number of entries is bounded.
+// TestAbsences checks that absences are remembered separately for each upstream, repo and kind of content, and that
+// the number of entries is bounded.
 func TestAbsences(t *testing.T) {
 	now := time.Now()
 	of := func(uid resource.UID, repo string) *Source {

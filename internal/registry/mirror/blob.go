@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	maxResumes  = 5                      // resumptions of one download
+	maxResumes  = 5                      // how often one download is resumed
 	resumeAfter = 100 * time.Millisecond // wait before the first resumption; it doubles each time
 
 	wrongDigest = "what it sent does not have the digest that it should have"
 )
 
-// FetchBlob returns the download of a blob, which it starts unless it is running. The download continues and stores
-// the blob even if all clients disconnect, so that the next request finds it. The caller must call Leave.
+// FetchBlob returns the download of a blob. It starts the download unless it is already running. The download
+// continues and stores the blob even if all clients disconnect, so that the next request finds the blob. The caller
+// must call Leave.
 func (f *Fetcher) FetchBlob(ctx context.Context, s *Source, path string, d digest.Digest) *Download {
 	key := path + "@" + d.String()
 	arriving, first := f.downloads.get(key)
@@ -36,7 +37,7 @@ func (f *Fetcher) FetchBlob(ctx context.Context, s *Source, path string, d diges
 	return arriving
 }
 
-// StatBlob returns the size of a blob at the upstream, in bytes. It is -1 if the upstream does not return it.
+// StatBlob returns the size of a blob at the upstream, in bytes. The size is -1 if the upstream does not report it.
 func (f *Fetcher) StatBlob(ctx context.Context, s *Source, d digest.Digest) (size int64, _ error) {
 	timed, cancel := context.WithTimeout(ctx, statTime)
 	defer cancel()
@@ -58,7 +59,7 @@ func (f *Fetcher) StatBlob(ctx context.Context, s *Source, d digest.Digest) (siz
 	return size, nil
 }
 
-// download fetches a blob for all readers of to.
+// download fetches a blob and makes its bytes available to all readers of to.
 func (f *Fetcher) download(ctx context.Context, s *Source, path string, d digest.Digest, key string, to *Download) {
 	err := f.receiveBlob(ctx, s, path, d, to)
 	f.noteAnswer(ctx, s, err)
@@ -71,7 +72,7 @@ func (f *Fetcher) download(ctx context.Context, s *Source, path string, d digest
 	f.downloads.end(key, to, err)
 }
 
-// receiveBlob fetches a blob and stores it, unless it has been stored in the meantime.
+// receiveBlob fetches a blob and stores it, unless another request has stored it in the meantime.
 func (f *Fetcher) receiveBlob(ctx context.Context, s *Source, path string, d digest.Digest, to *Download) error {
 	if err := f.checkPause(s, "blob", d.String(), false); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (f *Fetcher) receiveBlob(ctx context.Context, s *Source, path string, d dig
 	return f.storeBlob(ctx, s, path, session, d)
 }
 
-// storeBlob stores a blob that has arrived. The actor of the change is the server itself.
+// storeBlob stores a blob that has arrived completely. The change is recorded with the server itself as the actor.
 func (f *Fetcher) storeBlob(
 	ctx context.Context, s *Source, path string, session *upload.Session, d digest.Digest,
 ) error {
@@ -123,13 +124,13 @@ func (f *Fetcher) storeBlob(
 	if fe := (*fault.Error)(nil); errors.As(err, &fe) {
 		return errors.Join(err, session.Drop(ctx))
 	}
-	if err == nil && !used { // another replica was faster, or another repo has it
+	if err == nil && !used { // the bytes are not needed: another replica or another repo has stored the same blob
 		err = f.uploads.RemoveBlob(ctx, b.Path)
 	}
 	return err
 }
 
-// A blobReader reads a blob from an upstream. It resumes the request if the connection breaks.
+// A blobReader reads a blob from an upstream. If the connection breaks, it requests the rest.
 type blobReader struct {
 	fetcher *Fetcher
 	source  *Source
@@ -158,7 +159,7 @@ func (in *blobReader) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// request asks the upstream for the bytes from an offset.
+// request asks the upstream for the bytes of the blob from an offset on.
 func (in *blobReader) request(ctx context.Context, from int64) (err error) {
 	f := in.fetcher
 	in.body, err = f.config.Upstreams.Blob(ctx, f.remote(in.source.Upstream), in.source.repo(), in.digest.String(), from)
@@ -171,7 +172,8 @@ func (in *blobReader) close() {
 	}
 }
 
-// copyTo writes the blob to its upload and to the download. It returns an error if the digest of the bytes is wrong.
+// copyTo writes the blob to its upload session and to the download. It returns an error if the digest of the bytes is
+// wrong.
 func (in *blobReader) copyTo(ctx context.Context, s *upload.Session) error {
 	buf := upload.GetChunk()
 	defer upload.PutChunk(buf)
@@ -195,7 +197,7 @@ func (in *blobReader) copyTo(ctx context.Context, s *upload.Session) error {
 	}
 }
 
-// write writes bytes that have arrived.
+// write writes bytes that have arrived to the upload session and to the download.
 func (in *blobReader) write(ctx context.Context, s *upload.Session, p []byte, size int64) error {
 	if len(p) == 0 {
 		return nil

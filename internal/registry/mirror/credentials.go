@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 )
 
-// sealedCredentials is the plain text of the sealed credentials of an upstream. It binds them to the addresses to
-// which they may be sent.
+// sealedCredentials is the content that is encrypted for the credentials of an upstream. It contains the addresses to
+// which the credentials may be sent, so that they cannot be used for others.
 type sealedCredentials struct {
 	Address     string `json:"address"`
 	Realm       string `json:"realm"`
@@ -50,7 +50,7 @@ func openCredentials(key secret.Key, u registry.Upstream) (user, password string
 	return user, password, nil
 }
 
-// remote returns the client's view of an upstream: its addresses and how to sign in.
+// remote returns an upstream as a Registry for the client: its addresses and how to sign in.
 func (f *Fetcher) remote(u registry.Upstream) upstream.Registry {
 	to := upstream.Registry{
 		Key: string(u.UID) + " " + u.UpdateTime.String(), Address: u.Address, Realm: u.Realm,

@@ -11,17 +11,17 @@ import (
 )
 
 // A Download is a blob that arrives from an upstream. All clients that ask for the blob during the download read from
-// it. Its bytes are in a file without a name, outside of the storage, because an object store cannot read bytes that
-// are not committed. No client gets the last byte before the digest is verified.
+// it. Its bytes are in an unlinked temporary file and not in the storage, because an object store cannot return bytes
+// before they are committed. No client gets the last byte before the digest is verified.
 type Download struct {
-	begun chan struct{} // closed when size is known, or the download has failed
+	begun chan struct{} // closed when size is known or the download has failed
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced on every change
 	file     *os.File
-	users    int   // readers of the file and its writer
-	size     int64 // -1 if the upstream does not return it
-	have     int64 // bytes that have arrived
+	users    int   // number of readers of the file, plus its writer
+	size     int64 // size of the blob in bytes; -1 if the upstream does not report it
+	have     int64 // number of bytes that have arrived
 	verified bool  // the blob is complete and has the right digest
 	ended    bool  // the blob is stored, or the download has failed
 	err      error
@@ -31,7 +31,7 @@ func newDownload() *Download {
 	return &Download{begun: make(chan struct{}), changed: make(chan struct{}), size: -1, users: 1}
 }
 
-// change changes the download with f and wakes up its readers.
+// change calls f with the lock held, and then wakes up the readers of the download.
 func (d *Download) change(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +46,7 @@ func (d *Download) start(dir string, size int64) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(file.Name()); err != nil { // so that a crash leaves no file
+	if err := os.Remove(file.Name()); err != nil { // the open file stays usable, and a crash leaves no file behind
 		return errors.Join(err, file.Close())
 	}
 	d.change(func() { d.file, d.size = file, size })
@@ -61,10 +61,11 @@ func (d *Download) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// verify marks the blob as complete. The caller has compared its digest.
+// verify marks the blob as complete. The caller must have verified its digest.
 func (d *Download) verify() { d.change(func() { d.verified, d.size = true, d.have }) }
 
-// end marks the blob as stored, or as failed if err is not nil.
+// end marks the download as ended. err is nil if the blob is stored, and otherwise the reason why the download
+// failed.
 func (d *Download) end(err error) {
 	d.change(func() { d.ended, d.err = true, err })
 	select {
@@ -75,24 +76,24 @@ func (d *Download) end(err error) {
 	d.Leave()
 }
 
-// join keeps the file open until Leave.
+// join adds a user of the download, so that the file stays open until Leave.
 func (d *Download) join() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.users++
 }
 
-// Leave ends the use of the download. The last user closes the file.
+// Leave removes a user of the download. The last user closes the file.
 func (d *Download) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.users--; d.users == 0 && d.file != nil {
-		_ = d.file.Close() // the file has no name, so this deletes it
+		_ = d.file.Close() // the file has no name, so closing it deletes it
 	}
 }
 
-// state returns the number of bytes that can be read, whether they are the whole blob, a channel that is closed on the
-// next change, and the error if no further bytes will arrive.
+// state returns how many bytes can be read, whether these are the whole blob, and a channel that is closed on the
+// next change. The error is not nil if no further bytes will arrive.
 func (d *Download) state() (ready int64, complete bool, changed <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +103,8 @@ func (d *Download) state() (ready int64, complete bool, changed <-chan struct{},
 	return max(0, d.have-1), false, d.changed, d.err
 }
 
-// Size waits until the size of the blob is known, in bytes. It is -1 if the upstream does not return it.
+// Size waits until the size of the blob is known and returns it, in bytes. The size is -1 if the upstream does not
+// report it.
 func (d *Download) Size(ctx context.Context) (int64, error) {
 	select {
 	case <-d.begun:
@@ -165,7 +167,7 @@ func (d *Download) CopyTo(ctx context.Context, w io.Writer, flush func()) error 
 	}
 }
 
-// downloads are the running downloads.
+// downloads holds the downloads that are running.
 type downloads struct {
 	mu    sync.Mutex
 	byKey map[string]*Download

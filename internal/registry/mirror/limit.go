@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream"
 )
 
-// MaxFetches is the number of concurrent requests to all upstreams.
+// MaxFetches is the largest number of concurrent requests to all upstreams together.
 const MaxFetches = 2 * maxFetches
 
 const (
-	maxFetches      = 256              // concurrent requests of one limiter
-	maxFetchesOfOne = 8                // concurrent requests of one organization
-	fetchWait       = 30 * time.Second // longest wait for a slot
-	failurePause    = 15 * time.Second // pause of an upstream that failed
+	maxFetches      = 256              // concurrent requests in one limiter
+	maxFetchesOfOne = 8                // concurrent requests by one organization
+	fetchWait       = 30 * time.Second // longest time that a request waits for a slot
+	failurePause    = 15 * time.Second // pause after a failure of an upstream
 	failuresCached  = 1 << 12
 )
 
@@ -37,8 +37,8 @@ func newLimiter() limiter {
 	})}
 }
 
-// take waits until an organization may make a request. The caller calls end after the request. take returns
-// fault.ResourceExhausted after fetchWait, and also if ctx ends.
+// take waits until an organization may make a request. The caller calls end after the request. After fetchWait, or if
+// ctx ends, take returns fault.ResourceExhausted.
 func (l limiter) take(ctx context.Context, org resource.UID) (end func(), _ error) {
 	end, err := l.turns.Acquire(ctx, org)
 	if err != nil {
@@ -61,8 +61,8 @@ type sharedCall struct {
 
 func newSharedCalls() *sharedCalls { return &sharedCalls{calls: map[string]*sharedCall{}} }
 
-// do calls f and returns its result. If a call with the same key is running, it waits for that result instead. The
-// call continues if ctx ends.
+// do calls f and returns its result. If another call with the same key is running, do waits for it and returns its
+// result instead. The call of f continues even if ctx ends.
 func (s *sharedCalls) do(ctx context.Context, key string, f func(context.Context) (string, error)) (string, error) {
 	s.mu.Lock()
 	c := s.calls[key]
@@ -86,7 +86,7 @@ func (s *sharedCalls) do(ctx context.Context, key string, f func(context.Context
 	}
 }
 
-// pauses records the upstreams that are not asked for a while, because they demanded a pause or failed.
+// pauses records which upstreams the server does not ask for a while, because they demanded a pause or failed.
 type pauses struct {
 	mu         sync.Mutex
 	byUpstream map[resource.UID]pause
@@ -94,13 +94,13 @@ type pauses struct {
 
 type pause struct {
 	until   time.Time
-	limited bool // the upstream demanded the pause
+	limited bool // whether the upstream demanded the pause; otherwise it failed
 	err     error
 }
 
 func newPauses() *pauses { return &pauses{byUpstream: map[resource.UID]pause{}} }
 
-// note records the outcome of a request to an upstream. It reports whether a pause begins that was not running before.
+// note records the outcome of a request to an upstream. It reports whether a pause begins now.
 func (p *pauses) note(uid resource.UID, err error, now time.Time) (begins bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +128,8 @@ func failed(err error) bool {
 	return ok && (e.Status == 0 || e.Status >= http.StatusInternalServerError)
 }
 
-// err returns the reason why an upstream must not be asked now, or nil. After a failure, an upstream is still asked for
-// content that is not stored, but not whether stored content is current.
+// err returns the reason why the server must not send a request to an upstream now, or nil. After a failure, the
+// server still requests content that is not stored, but does not check whether stored content is current.
 func (p *pauses) err(uid resource.UID, stored bool, now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,13 +148,13 @@ func (p *pauses) err(uid resource.UID, stored bool, now time.Time) error {
 
 // A Failure is the failure of the last request to an upstream.
 type Failure struct {
-	Reason string // for callers who may see the upstream: it contains no secret and nothing about our network
+	Reason string // text for callers who may see the upstream; it contains no secret and nothing about our network
 	Time   time.Time
 
-	version time.Time // update time of the upstream's settings
+	version time.Time // update time of the upstream's settings at the time of the request
 }
 
-// failures records the upstreams whose last request failed. It is safe for concurrent use.
+// failures records the last failure of each upstream whose last request failed. It is safe for concurrent use.
 type failures struct {
 	byUpstream *lru.Cache[resource.UID, Failure]
 }
@@ -164,7 +164,7 @@ func newFailures() failures {
 	return failures{byUpstream}
 }
 
-// note records the outcome of a request to an upstream. A reference that does not exist there is not a failure.
+// note records the outcome of a request to an upstream. A response that a reference does not exist is not a failure.
 func (f failures) note(u registry.Upstream, err error, now time.Time) {
 	e, ok := errors.AsType[*upstream.Error](err)
 	switch {

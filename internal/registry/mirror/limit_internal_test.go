@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// TestFetchesAreShared: an organization at its limit of fetches waits, and other organizations do not. A wait that is
-// too long ends with an error.
+// TestFetchesAreShared checks that an organization at its limit of fetches waits while other organizations do not,
+// and that a wait longer than fetchWait ends with an error.
 func TestFetchesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newLimiter()

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// statTime limits a request whether a tag has moved. It is short because a client waits that could get the stored
-	// image.
+	// statTime limits a request that checks whether a tag has moved. It is short because a client is waiting, which
+	// could get the stored image.
 	statTime = 5 * time.Second
 
 	// manifestTime limits a request for a manifest that is not stored.
 	manifestTime = 30 * time.Second
 )
 
-// A Pull is a request of a client for a manifest of a mirror.
+// A Pull is a client's request for a manifest in a repo that mirrors an upstream.
 type Pull struct {
 	Path      string       // path of the repo on this server
 	Repo      resource.UID // "" if the repo does not exist yet
@@ -31,9 +31,9 @@ type Pull struct {
 	Stored    string // digest of the stored manifest; "" if there is none
 }
 
-// Update makes the stored manifest of a pull equal to the manifest of the upstream. It reports whether it has stored
-// another one. The stored manifest can always be served: if Update does not know whether it is current, it returns a
-// warning for the client.
+// Update makes the stored manifest of a pull equal to the manifest at the upstream. changed reports whether it has
+// stored another manifest. The stored manifest can always be served: if Update cannot find out whether it is current,
+// it returns a warning for the client.
 func (f *Fetcher) Update(ctx context.Context, s *Source, p Pull) (changed bool, warning string, _ error) {
 	stored := p.Stored != ""
 	if stored {
@@ -64,15 +64,15 @@ func (f *Fetcher) Update(ctx context.Context, s *Source, p Pull) (changed bool, 
 	return outcome != metric.Unchanged, "", nil
 }
 
-// fresh reports whether a stored manifest need not be compared with the upstream: it is named by its digest, or the
-// tag was compared within the time that the upstream allows.
+// fresh reports whether a stored manifest need not be compared with the upstream. This is the case if it is named by
+// its digest, or if the tag was compared less than FreshFor ago.
 func (f *Fetcher) fresh(ctx context.Context, repo resource.UID, s *Source, tag string) (bool, error) {
 	if tag == "" {
 		return true, nil
 	}
 	key := seenKey{repo, tag, s.UpdateTime}
 	seen, ok := f.seen.Get(key)
-	if !ok || f.store.Time().Sub(seen) >= s.FreshFor { // another replica may have compared it
+	if !ok || f.store.Time().Sub(seen) >= s.FreshFor { // another replica may have compared the tag
 		var err error
 		if seen, err = f.store.TagSeen(ctx, repo, tag); err != nil {
 			return false, err
@@ -82,15 +82,16 @@ func (f *Fetcher) fresh(ctx context.Context, repo resource.UID, s *Source, tag s
 	return f.store.Time().Sub(seen) < s.FreshFor, nil
 }
 
-// A seenKey identifies a tag under one version of the settings of an upstream.
+// A seenKey identifies a tag. It includes the version of the upstream's settings.
 type seenKey struct {
 	repo    resource.UID
 	tag     string
 	version time.Time
 }
 
-// fetchManifest stores a manifest of an upstream. Concurrent calls for the same manifest share one request. held is
-// the digest of the manifest that is stored under the reference, or "". It returns the outcome as a metric label.
+// fetchManifest fetches a manifest from an upstream and stores it. Concurrent calls for the same manifest share one
+// request. held is the digest of the manifest that is stored under the reference, or "". The result is the outcome of
+// the request, as the value of a metric label.
 func (f *Fetcher) fetchManifest(
 	ctx context.Context, s *Source, path, reference, held string,
 ) (outcome string, err error) {
@@ -106,7 +107,7 @@ func (f *Fetcher) fetchManifest(
 	})
 }
 
-// requestManifest is fetchManifest for one caller.
+// requestManifest is fetchManifest without sharing the request.
 func (f *Fetcher) requestManifest(
 	ctx context.Context, s *Source, path, reference, held string,
 ) (outcome string, _ error) {
@@ -131,7 +132,7 @@ func (f *Fetcher) requestManifest(
 			return metric.Unchanged, f.noteSeen(ctx, s, path, tag)
 		}
 		if current != "" {
-			reference = current // the tag may move while it is pulled
+			reference = current // fetched by digest, because the tag may move during the pull
 		}
 	}
 	m, err := f.readManifest(ctx, s, remote, path, reference)
@@ -141,7 +142,7 @@ func (f *Fetcher) requestManifest(
 	return metric.Fetched, f.storeManifest(ctx, s, path, tag, m)
 }
 
-// currentDigest returns the digest of a reference at an upstream, or "" if the upstream does not return it.
+// currentDigest returns the digest of a reference at an upstream, or "" if the upstream does not report it.
 func (f *Fetcher) currentDigest(
 	ctx context.Context, s *Source, remote upstream.Registry, reference string,
 ) (string, error) {
@@ -155,7 +156,7 @@ func (f *Fetcher) currentDigest(
 	return found.Digest, nil
 }
 
-// noteSeen records that a tag is the same at the upstream and on this server.
+// noteSeen records that a tag now points to the same digest at the upstream and on this server.
 func (f *Fetcher) noteSeen(ctx context.Context, s *Source, path, tag string) error {
 	repo, err := f.RepoOf(ctx, s, path)
 	if err != nil {
@@ -168,8 +169,8 @@ func (f *Fetcher) noteSeen(ctx context.Context, s *Source, path, tag string) err
 	return nil
 }
 
-// readManifest returns a manifest of an upstream after it has verified the digest. If the reference is a digest that
-// is already stored, it returns the stored manifest.
+// readManifest fetches a manifest from an upstream, verifies its digest, and returns it. If the reference is a digest
+// that is already stored, it returns the stored manifest.
 func (f *Fetcher) readManifest(
 	ctx context.Context, s *Source, remote upstream.Registry, path, reference string,
 ) (registry.Manifest, error) {
@@ -203,7 +204,7 @@ func (f *Fetcher) readManifest(
 	return m, nil
 }
 
-// storeManifest stores a manifest of an upstream. The actor of the change is the server itself.
+// storeManifest stores a manifest from an upstream. The change is recorded with the server itself as the actor.
 func (f *Fetcher) storeManifest(ctx context.Context, s *Source, path, tag string, m registry.Manifest) error {
 	ctx = bySystem(ctx)
 	ref, err := f.repoRef(ctx, s, path)

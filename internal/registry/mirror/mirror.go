@@ -27,14 +27,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-const tagsCached = 1 << 14 // entries of Fetcher.seen
+const tagsCached = 1 << 14 // largest number of entries in Fetcher.seen
 
 // Config configures a Fetcher. All fields except Upstreams and Dir are required.
 type Config struct {
 	Upstreams *upstream.Client // nil disables fetches
-	Issuer    *token.Issuer    // signs in to upstreams that trust this server
+	Issuer    *token.Issuer    // issues tokens for upstreams that trust this server
 	Key       secret.Key       // decrypts the credentials of upstreams
-	Dir       string           // holds blobs while they arrive; "" is the folder for temporary files of the system
+	Dir       string           // directory for blobs while they arrive; "" means the system's temporary directory
 
 	Metrics metric.Metrics
 	Log     *slog.Logger
@@ -49,11 +49,11 @@ type Fetcher struct {
 	uploads *upload.Uploads
 
 	upstreams *store.CachedTable[sourcedb.UpstreamSet]
-	seen      *lru.Cache[seenKey, time.Time] // when tags were last seen at an upstream
+	seen      *lru.Cache[seenKey, time.Time] // time at which each tag was last compared with its upstream
 	shared    *sharedCalls
 	downloads *downloads
-	blobs     limiter // requests for blobs
-	short     limiter // requests for anything else, so that they do not wait for blobs
+	blobs     limiter // limits requests for blobs
+	short     limiter // limits all other requests, so that they do not wait for blobs
 	pauses    *pauses
 	absences  absences
 	failures  failures
@@ -69,7 +69,7 @@ func New(db *registrydb.Store, iam *iamdb.Store, uploads *upload.Uploads, c Conf
 	}
 }
 
-// A Source is the repo of an upstream that a repo of this server mirrors.
+// A Source is a repo at an upstream. A repo of this server mirrors it.
 type Source struct {
 	registry.Upstream
 	names []string // path of the repo at the upstream
@@ -77,7 +77,8 @@ type Source struct {
 
 func (s *Source) repo() string { return strings.Join(s.names, "/") }
 
-// UpstreamOf returns the upstream of a group or of the nearest group above it. ok is false if there is none.
+// UpstreamOf returns the upstream of a group or, if it has none, of the nearest group above it that has one. ok is
+// false if there is none.
 func (f *Fetcher) UpstreamOf(ctx context.Context, group resource.UID) (u registry.Upstream, ok bool, _ error) {
 	if group == "" {
 		return u, false, nil
@@ -90,7 +91,7 @@ func (f *Fetcher) UpstreamOf(ctx context.Context, group resource.UID) (u registr
 	return u, ok, nil
 }
 
-// SourceOf returns the repo that the repo with a path mirrors, or nil if its group has no upstream.
+// SourceOf returns the repo at the upstream that the repo with a path mirrors, or nil if its group has no upstream.
 func (f *Fetcher) SourceOf(ctx context.Context, group resource.UID, path string) (*Source, error) {
 	u, ok, err := f.UpstreamOf(ctx, group)
 	if err != nil || !ok {
@@ -99,8 +100,8 @@ func (f *Fetcher) SourceOf(ctx context.Context, group resource.UID, path string)
 	return &Source{u, strings.Split(path, "/")[u.Group().Depth():]}, nil
 }
 
-// RequireUnmirrored returns fault.FailedPrecondition if a group has an upstream, because only fetches change such a
-// group.
+// RequireUnmirrored returns fault.FailedPrecondition if a group has an upstream, because only fetches may change the
+// repos of such a group.
 func (f *Fetcher) RequireUnmirrored(ctx context.Context, group resource.UID) error {
 	set, err := f.upstreams.Get(ctx)
 	if err != nil {
@@ -112,20 +113,20 @@ func (f *Fetcher) RequireUnmirrored(ctx context.Context, group resource.UID) err
 	return nil
 }
 
-// ReadOnly returns the message for a push to a group with an upstream.
+// ReadOnly returns the error message for a push to a group with an upstream.
 func ReadOnly(u registry.Upstream) string {
 	return "the group is a mirror of " + u.Name + ": what is in it comes from there, and nothing can be pushed to it"
 }
 
 // MayFetch reports whether a caller may cause a fetch. A caller who may pull only because the repo is public gets the
-// stored images, unless the upstream allows fetches by anyone: a stranger must not fill the storage or use up the rate
-// limit of the upstream.
+// stored images, unless the upstream allows fetches by anyone. Otherwise strangers could fill the storage or use up
+// the rate limit of the upstream.
 func (f *Fetcher) MayFetch(s *Source, public bool) bool {
 	return f.config.Upstreams != nil && s.Fetches(s.repo()) && (!public || s.Anyone)
 }
 
-// RepoOf returns the repo at a path that mirrors s, or fault.NotFound. Groups may have been renamed during a fetch:
-// a repo at the path that is not below the group of the upstream is another repo.
+// RepoOf returns the repo at a path that mirrors s, or fault.NotFound. Because groups may have been renamed during a
+// fetch, RepoOf ignores a repo at the path that is not below the group of the upstream.
 func (f *Fetcher) RepoOf(ctx context.Context, s *Source, path string) (resource.UID, error) {
 	repo, err := f.store.RepoAt(ctx, strings.Split(path, "/"))
 	if err == nil && !s.contains(repo) {
@@ -139,13 +140,14 @@ func (s *Source) contains(uid resource.UID) bool {
 	return uid == s.Group() || strings.HasPrefix(string(uid), string(s.Group())+"/")
 }
 
-// bySystem returns a context in which the server itself is the actor, with the ID of the request that caused the
-// change.
+// bySystem returns a context in which the server itself is the actor of changes. It keeps the ID of the request that
+// caused the change.
 func bySystem(ctx context.Context) context.Context {
 	return resource.WithActor(ctx, resource.Actor{RequestID: resource.ActorFrom(ctx).RequestID})
 }
 
-// repoRef returns the repo in which content of an upstream is stored, after it has created the groups above the repo.
+// repoRef returns a reference to the repo in which content of an upstream is stored. It creates the groups above the
+// repo if they are missing.
 func (f *Fetcher) repoRef(ctx context.Context, s *Source, name string) (ref registrydb.RepoRef, err error) {
 	path := strings.Split(name, "/")
 	ref = registrydb.RepoRef{Name: path[len(path)-1], Create: true}
@@ -161,8 +163,8 @@ func (f *Fetcher) repoRef(ctx context.Context, s *Source, name string) (ref regi
 	return ref, err
 }
 
-// checkPause returns an error if the upstream must not be asked now, because it did not have the reference a moment
-// ago or because requests to it are paused.
+// checkPause returns an error if the server must not send a request to the upstream now, because the upstream lacked
+// the reference a moment ago or because requests to it are paused.
 func (f *Fetcher) checkPause(s *Source, kind, reference string, stored bool) error {
 	t := f.config.Now()
 	if err := f.absences.err(s.key(kind, reference), t); err != nil {
@@ -171,8 +173,8 @@ func (f *Fetcher) checkPause(s *Source, kind, reference string, stored bool) err
 	return f.pauses.err(s.UID, stored, t)
 }
 
-// noteAnswer records the outcome of a request to an upstream. It logs only the first failure before a pause, not every
-// pull during it.
+// noteAnswer records the outcome of a request to an upstream. It logs only the failure that starts a pause, not every
+// failed pull during the pause.
 func (f *Fetcher) noteAnswer(ctx context.Context, s *Source, err error) {
 	f.failures.note(s.Upstream, err, f.config.Now())
 	if !f.pauses.note(s.UID, err, f.config.Now()) {
@@ -185,7 +187,7 @@ func (f *Fetcher) noteAnswer(ctx context.Context, s *Source, err error) {
 }
 
 // outcomeOf returns the value of the metric label for the outcome of a request to an upstream. stored is true if the
-// server has an older answer.
+// server can respond with older, stored content.
 func outcomeOf(outcome string, stored bool, err error) string {
 	_, limited := upstream.Limited(err)
 	switch {
@@ -205,7 +207,7 @@ func outcomeOf(outcome string, stored bool, err error) string {
 	return metric.Failed
 }
 
-// noAnswer returns the warning for clients that get a stored answer because a request to the upstream has failed.
+// noAnswer returns the warning for a client that gets stored content because a request to the upstream has failed.
 func noAnswer(err error) string {
 	reason := "it could not be stored"
 	if e, ok := errors.AsType[*upstream.Error](err); ok {
@@ -216,7 +218,7 @@ func noAnswer(err error) string {
 	return "gave no answer that can be used: " + reason
 }
 
-// Problem returns the error for a client if content that is not stored could not be fetched.
+// Problem returns the error for a client if content that is not stored could not be fetched because of err.
 func (f *Fetcher) Problem(ctx context.Context, s *Source, err error) error {
 	e, ok := errors.AsType[*upstream.Error](err)
 	if !ok || ctx.Err() != nil {
@@ -273,7 +275,7 @@ func (f *Fetcher) OpenBlob(ctx context.Context, repo resource.UID, digest string
 	return &limitedBody{b, end}, nil
 }
 
-// A limitedBody holds its slot of a limiter until it is closed.
+// A limitedBody is a response body that keeps its slot in a limiter until it is closed.
 type limitedBody struct {
 	io.ReadCloser
 	end func()

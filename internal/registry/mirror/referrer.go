@@ -22,11 +22,12 @@ const (
 // Outcomes of fetching referrers.
 const (
 	allReferrers  = "all"
-	someReferrers = "some" // the upstream lists more than the limits allow to fetch
+	someReferrers = "some" // the upstream lists more referrers than the limits allow to fetch
 )
 
-// FetchReferrers stores the referrers of a subject that the upstream has. If the upstream fails, or has more referrers
-// than the limits allow, it returns a warning for the client, who then gets the stored referrers.
+// FetchReferrers stores the referrers of a subject that the upstream has. If the upstream fails, or has more
+// referrers than the limits allow, it returns a warning for the client. The client then gets the referrers that are
+// stored.
 func (f *Fetcher) FetchReferrers(ctx context.Context, s *Source, path string, subject digest.Digest) (warning string) {
 	key := seenKey{s.UID, path + "@" + subject.String(), s.UpdateTime}
 	cut := key
@@ -70,7 +71,7 @@ func (f *Fetcher) copyReferrers(
 	ctx context.Context, s *Source, path string, subject digest.Digest,
 ) (fetched string, _ error) {
 	list, fetched, err := f.listReferrers(ctx, s, subject)
-	if upstream.NotFound(err) || upstream.Unsupported(err) { // a registry without the endpoint
+	if upstream.NotFound(err) || upstream.Unsupported(err) { // the registry does not have the referrers endpoint
 		list, fetched, err = f.taggedReferrers(ctx, s, path, subject)
 	}
 	if err != nil {
@@ -117,7 +118,7 @@ func (f *Fetcher) listReferrers(
 }
 
 // taggedReferrers fetches the index at the referrers tag of a subject, in which clients list referrers if a registry
-// lacks the endpoint. It returns the digests in it.
+// lacks the referrers endpoint. It returns the digests of the referrers in that index.
 func (f *Fetcher) taggedReferrers(
 	ctx context.Context, s *Source, path string, subject digest.Digest,
 ) (list []string, fetched string, _ error) {
@@ -144,7 +145,8 @@ func (f *Fetcher) taggedReferrers(
 	return list, allReferrers, err
 }
 
-// addReferrers adds the digests in an index to a list, each once. fits is false if there are more than the limit.
+// addReferrers adds the digests in an index to a list, without duplicates. fits is false if the list would exceed the
+// limit.
 func addReferrers(list []string, body []byte) (_ []string, fits bool, _ error) {
 	var index ocispec.Index
 	if err := json.Unmarshal(body, &index); err != nil || index.SchemaVersion != 2 {

@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upstream/challenge"
 )
 
-// tokenKey identifies a token by the settings of a registry and the scope.
+// tokenKey identifies a token by the key of the registry's settings and by the scope.
 type tokenKey struct{ registry, scope string }
 
-// A grant is an Authorization header that a registry accepts until a time.
+// A grant is an Authorization header that a registry accepts, and the time at which it expires.
 type grant struct {
 	header string
 	until  time.Time
 }
 
 const (
-	tokenMargin  = 10 * time.Second // tokens are not used in the last part of their lifetime
-	longestToken = time.Hour        // longest use of a token
+	tokenMargin  = 10 * time.Second // a token is not used any more this long before it expires
+	longestToken = time.Hour        // longest time for which a token is used, whatever the realm says
 )
 
 func (c *Client) cached(r Registry, scope string) string {
@@ -72,10 +72,10 @@ func (c *Client) authenticate(ctx context.Context, r Registry, header, scope str
 	return c.fetchToken(req, r, scope)
 }
 
-// tokenTimeout is the longest time for the response of a realm.
+// tokenTimeout limits a request for a token.
 const tokenTimeout = 10 * time.Second
 
-// fetchToken asks a realm for a token. A redirect is not followed.
+// fetchToken requests a token from a realm. It does not follow redirects.
 func (c *Client) fetchToken(req *http.Request, r Registry, scope string) error {
 	ctx, cancel := context.WithTimeout(req.Context(), tokenTimeout)
 	defer cancel()
@@ -87,7 +87,7 @@ func (c *Client) fetchToken(req *http.Request, r Registry, scope string) error {
 	if resp.StatusCode != http.StatusOK {
 		e := c.refusal(resp)
 		e.Cause = errors.Join(errors.New("it gives no token"), e.Cause)
-		if e.Status == http.StatusNotFound { // the realm is missing, not the image
+		if e.Status == http.StatusNotFound { // the realm does not exist; the image may exist
 			e.Status, e.Reason = 0, "it gives no token"
 		}
 		return e
@@ -100,8 +100,8 @@ func (c *Client) fetchToken(req *http.Request, r Registry, scope string) error {
 	return nil
 }
 
-// trusts reports whether the password may be sent to a realm: a realm on the host of the registry, or the realm in the
-// settings.
+// trusts reports whether the password may be sent to a realm. The realm must be on the host of the registry, or be
+// the realm in the settings.
 func trusts(r Registry, realm *url.URL) bool {
 	address, err := url.Parse(r.Address)
 	if err != nil {

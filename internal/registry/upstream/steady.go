@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// minProgress is the number of bytes that must arrive in each period of Config.Stall. Otherwise a registry that sends
-// single bytes could keep a fetch running forever.
+// minProgress is the number of bytes that must arrive in each period of Config.Stall. Without this limit, a registry
+// that sends single bytes could keep a fetch running forever.
 const minProgress = 64 << 10
 
 var errStalled = errors.New("too little arrives")
 
-// A steady reads a body and cancels a request that is too slow.
+// A steady reads the body of a response, and cancels the request if the body arrives too slowly.
 type steady struct {
 	body   io.ReadCloser
 	cancel context.CancelCauseFunc

@@ -35,15 +35,15 @@ const (
 
 // A Registry is a remote registry.
 type Registry struct {
-	Key     string // identifies its settings: tokens for one key are never used for another
+	Key     string // identifies the settings; a token for one key is never used for another
 	Address string // https:// and a host
-	Realm   string // the only other address to which the password may be sent; "" for none
+	Realm   string // the only address besides Address to which the password may be sent; "" for none
 
-	// SignIn returns a user and a password. It is nil if there are none.
+	// SignIn returns a user and a password. It is nil if the registry needs no credentials.
 	SignIn func(context.Context) (user, password string, err error)
 }
 
-// A Client speaks to registries. It is safe for concurrent use.
+// A Client sends requests to registries. It is safe for concurrent use.
 type Client struct {
 	http   *http.Client
 	tokens *lru.Cache[tokenKey, grant]
@@ -55,14 +55,14 @@ type Client struct {
 type Config struct {
 	Outbound outbound.Config
 	Now      func() time.Time // nil means time.Now
-	Stall    time.Duration    // period in which a part of a blob must arrive; 0 means 30 seconds
+	Stall    time.Duration    // period in which minProgress bytes of a blob must arrive; 0 means 30 seconds
 }
 
 // New returns a Client.
 func New(c Config) *Client {
-	tokens, _ := lru.New[tokenKey, grant](tokensCached) // fails for sizes below one only
+	tokens, _ := lru.New[tokenKey, grant](tokensCached) // fails only for sizes below one
 	client := &Client{http: outbound.Client(c.Outbound), tokens: tokens, now: c.Now, stall: c.Stall}
-	client.http.Timeout = 0 // a large blob may take long; stall ends a download that makes no progress
+	client.http.Timeout = 0 // a large blob may take long; Stall ends a download without progress
 	if client.now == nil {
 		client.now = time.Now
 	}
@@ -75,9 +75,9 @@ func New(c Config) *Client {
 // An Error is the failure of a request to a registry.
 type Error struct {
 	Status  int           // status of the response; 0 if there was no usable response
-	Reason  string        // for clients that pull: it contains no secret and nothing about our network
-	RetryIn time.Duration // pause that the registry demands; 0 if it does not
-	Cause   error         // for the log
+	Reason  string        // text for clients that pull; it contains no secret and nothing about our network
+	RetryIn time.Duration // pause that the registry demands; 0 if it demands none
+	Cause   error         // cause of the failure, for the log
 }
 
 // Error implements error.
@@ -117,21 +117,21 @@ func Refused(err error) bool {
 	return ok && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden)
 }
 
-// A Manifest is a manifest of a registry.
+// A Manifest is a manifest in a registry.
 type Manifest struct {
-	Digest    string // digest in the response; "" if there is none
+	Digest    string // digest in the header of the response; "" if there is none
 	MediaType string
-	Body      []byte // nil in the result of Stat
+	Body      []byte // content of the manifest; nil in the result of Stat
 }
 
-// accepted are the media types of the Accept header for manifests.
+// accepted is the value of the Accept header in requests for manifests.
 var accepted = strings.Join([]string{
 	"application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json",
 	"application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.docker.distribution.manifest.v2+json",
 	"application/vnd.oci.artifact.manifest.v1+json", "*/*;q=0.1",
 }, ", ")
 
-// Stat returns a manifest of a registry without its body. Nothing is verified.
+// Stat returns a manifest in a registry without its body. It does not verify the digest.
 func (c *Client) Stat(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
 	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/manifests/" + reference, accept: accepted})
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *Client) Stat(ctx context.Context, r Registry, repo, reference string) (
 	return Manifest{Digest: resp.Header.Get("Docker-Content-Digest"), MediaType: resp.Header.Get("Content-Type")}, nil
 }
 
-// Manifest returns a manifest of a registry. Nothing is verified.
+// Manifest returns a manifest in a registry. It does not verify the digest.
 func (c *Client) Manifest(ctx context.Context, r Registry, repo, reference string) (Manifest, error) {
 	body, h, err := c.document(ctx, r, call{
 		method: http.MethodGet, repo: repo, path: "/manifests/" + reference, accept: accepted,
@@ -149,15 +149,15 @@ func (c *Client) Manifest(ctx context.Context, r Registry, repo, reference strin
 	return Manifest{Digest: h.Get("Docker-Content-Digest"), MediaType: h.Get("Content-Type"), Body: body}, err
 }
 
-// A Page is a part of a list.
+// A Page is one page of a list.
 type Page struct {
 	Body []byte
-	Next string // query of the next page
-	More bool   // there is a next page
+	Next string // query string of the request for the next page
+	More bool   // whether there is a next page
 }
 
-// Referrers returns a page of the index of the referrers of a digest: the first page if query is "", or the page with
-// the query.
+// Referrers returns a page of the index that lists the referrers of a digest. It returns the first page if query is
+// "", and otherwise the page to which the query belongs.
 func (c *Client) Referrers(ctx context.Context, r Registry, repo, digest, query string) (Page, error) {
 	body, header, err := c.document(ctx, r, call{method: http.MethodGet, repo: repo, path: "/referrers/" + digest,
 		query: query, accept: "application/vnd.oci.image.index.v1+json"})
@@ -182,7 +182,7 @@ func (c *Client) document(ctx context.Context, r Registry, what call) (body []by
 	return body, resp.Header, nil
 }
 
-// StatBlob returns the size of a blob, or -1 if the registry does not return it.
+// StatBlob returns the size of a blob in bytes, or -1 if the registry does not report it.
 func (c *Client) StatBlob(ctx context.Context, r Registry, repo, digest string) (int64, error) {
 	resp, err := c.do(ctx, r, call{method: http.MethodHead, repo: repo, path: "/blobs/" + digest})
 	if err != nil {
@@ -192,13 +192,14 @@ func (c *Client) StatBlob(ctx context.Context, r Registry, repo, digest string) 
 	return resp.ContentLength, nil
 }
 
-// A Blob is the body of a response with a blob or a part of it.
+// A Blob is the body of a response that contains a blob or the end of one.
 type Blob struct {
 	io.ReadCloser
-	Size int64 // size of the whole blob; -1 if the registry does not return it
+	Size int64 // size of the whole blob in bytes; -1 if the registry does not report it
 }
 
-// Blob returns a blob from an offset. Nothing is verified. Reading fails if the registry is too slow.
+// Blob returns the bytes of a blob from an offset on. It does not verify the digest. Reading fails if the registry is
+// too slow.
 func (c *Client) Blob(ctx context.Context, r Registry, repo, digest string, from int64) (*Blob, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	request := call{method: http.MethodGet, repo: repo, path: "/blobs/" + digest}
@@ -231,7 +232,8 @@ type call struct {
 
 func (c call) scope() string { return "repository:" + c.repo + ":pull" }
 
-// do sends a request, with a new token if the registry asks for one, and returns a successful response.
+// do sends a request and returns the response if it is successful. If the registry asks for a token, do gets one and
+// sends the request again.
 func (c *Client) do(ctx context.Context, r Registry, what call) (*http.Response, error) {
 	for try := 0; ; try++ {
 		resp, direct, err := c.send(ctx, r, what)
@@ -269,7 +271,7 @@ func (c *Client) refusal(resp *http.Response) *Error {
 	return e
 }
 
-// pause parses a Retry-After header.
+// pause returns the pause that a Retry-After header demands.
 func (c *Client) pause(text string) time.Duration {
 	d := defaultPause
 	if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32); err == nil {
@@ -282,8 +284,8 @@ func (c *Client) pause(text string) time.Duration {
 
 var errRedirects = errors.New("too many redirects")
 
-// send sends a request and follows redirects, without credentials. direct reports whether the response comes from the
-// registry itself.
+// send sends a request and follows redirects. Requests to the target of a redirect have no credentials. direct
+// reports whether the response comes from the registry itself.
 func (c *Client) send(ctx context.Context, r Registry, what call) (resp *http.Response, direct bool, _ error) {
 	address := r.Address + "/v2/" + what.repo + what.path
 	if what.query != "" {

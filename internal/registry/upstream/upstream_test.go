@@ -23,12 +23,12 @@ func start(t *testing.T, f http.HandlerFunc) string {
 	return s.URL
 }
 
-const patience = 90 * time.Second // for what must come
+const patience = 90 * time.Second // timeout for responses that the tests expect
 
-// client returns a client that waits for what must come, however slow the machine is.
+// client returns a client with a long timeout, so that tests do not fail on a slow machine.
 func client() *upstream.Client { return clientThatWaits(patience) }
 
-// clientThatWaits returns a client that waits so long for more of a blob.
+// clientThatWaits returns a client with the given period in Config.Stall.
 func clientThatWaits(stall time.Duration) *upstream.Client {
 	return upstream.New(upstream.Config{Outbound: outbound.Config{Loopback: true, Timeout: patience}, Stall: stall})
 }
@@ -94,7 +94,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestTokensAreKept: a token is used for all requests of a repo until it expires, and not for other settings.
+// TestTokensAreKept checks that a token is used for all requests to one repo until it expires, and not for other
+// repos or other settings.
 func TestTokensAreKept(t *testing.T) {
 	var tokens atomic.Int32
 	var address string
@@ -126,7 +127,8 @@ func TestTokensAreKept(t *testing.T) {
 	stat("a", "app", 4)
 }
 
-// TestAnswers: what a registry answers becomes an error that says what can be done.
+// TestAnswers checks that the status and headers of a response become the right error: not found, refused, or limited
+// with a pause.
 func TestAnswers(t *testing.T) {
 	answer := http.StatusOK
 	var header [2]string
@@ -165,7 +167,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestSlowBlob: a registry that sends too little is given up.
+// TestSlowBlob checks that reading a blob fails if the registry sends it too slowly.
 func TestSlowBlob(t *testing.T) {
 	address := start(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "1000000")

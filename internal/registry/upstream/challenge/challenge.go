@@ -1,4 +1,5 @@
-// Package challenge reads the challenges of registries to clients that must sign in, and the tokens that they issue.
+// Package challenge parses the challenges by which registries ask clients to sign in, and the responses that contain
+// tokens.
 package challenge
 
 import (
@@ -12,7 +13,7 @@ import (
 
 // A Challenge is a WWW-Authenticate header, such as Bearer realm="…",service="…".
 type Challenge struct {
-	Scheme string // in lower case
+	Scheme string // authentication scheme in lower case, such as bearer
 	Params map[string]string
 }
 
@@ -44,7 +45,7 @@ func (c Challenge) Realm() (*url.URL, bool) {
 	return realm, c.Scheme == "bearer" && err == nil && realm.Host != "" && realm.User == nil
 }
 
-// Address returns the address of a token for a scope.
+// Address returns the URL at which to request a token for a scope.
 func (c Challenge) Address(realm *url.URL, scope string) string {
 	u := *realm
 	q := u.Query()

@@ -47,7 +47,7 @@ func TestReadToken(t *testing.T) {
 	}
 }
 
-// FuzzChallenge: no header makes the parser panic or loop.
+// FuzzChallenge checks that no header makes the parser panic or loop.
 func FuzzChallenge(f *testing.F) {
 	f.Add(`Bearer realm="https://a.example/token",service="a",scope="repository:x:pull"`)
 	f.Add(`Basic realm=x, charset="UTF-8"`)

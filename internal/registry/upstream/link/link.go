@@ -1,4 +1,4 @@
-// Package link finds the next page of a list that a registry sends.
+// Package link finds the address of the next page in the Link header of a registry's response.
 package link
 
 import (
@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Next returns the query of the next page after a response. ok is false if there is none. If the address cannot be
-// parsed, the query is "", which is the query of the first page. Next returns no other part of the address: the caller
-// requests the next page at the address of the first, so that a registry cannot redirect a client, with its
+// Next returns the query of the next page after a response. ok is false if there is no next page. If the address
+// cannot be parsed, the query is "", which selects the first page. Next returns no other part of the address: the
+// caller requests the next page at the address of the first, so that a registry cannot redirect a client, with its
 // credentials, to another host.
 func Next(h http.Header) (query string, ok bool) {
 	for _, text := range h.Values("Link") {
@@ -23,7 +23,7 @@ func Next(h http.Header) (query string, ok bool) {
 			if err != nil {
 				return "", true
 			}
-			return strings.ReplaceAll(u.RawQuery, " ", "%20"), true // a space would end the line of the request
+			return strings.ReplaceAll(u.RawQuery, " ", "%20"), true // a space would end the request line
 		}
 	}
 	return "", false

@@ -1,4 +1,5 @@
-// Package upstreamtest starts distribution, the registry that many others are made of, as one that others run.
+// Package upstreamtest starts distribution, the reference implementation of a registry, for tests that need a
+// registry of another vendor.
 package upstreamtest
 
 import (
@@ -25,20 +26,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// What the realm of a Distribution wants.
+// The credentials that the realm of a Distribution demands.
 const (
 	User     = "robot"
 	Password = "the-password-of-distribution"
 )
 
-// A Distribution is the registry of that name, which wants tokens of a realm that wants a password.
+// A Distribution is a running registry of the distribution project. It demands tokens, which its realm issues for a
+// password.
 type Distribution struct {
-	Address string // its host and port
-	Front   string // another one, which leads to it, and which has the realm
+	Address string // host and port of the registry
+	Front   string // host and port of a proxy in front of the registry, which also serves the realm
 	key     *rsa.PrivateKey
 }
 
-// Realm returns where it says that its tokens are.
+// Realm returns the address of the realm, which the registry names in its challenges.
 func (d *Distribution) Realm() string { return "http://" + d.Front + "/token" }
 
 // Start starts distribution until the test ends.
@@ -66,7 +68,7 @@ func Start(t *testing.T) *Distribution {
 	return nil
 }
 
-// configure writes the settings of distribution, and returns their file.
+// configure writes the configuration of distribution and returns the path of its file.
 func (d *Distribution) configure(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +100,7 @@ func (d *Distribution) run(t *testing.T, config string) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
 
-// serves reports whether it asks for tokens.
+// serves reports whether the registry has started: it then refuses requests without a token.
 func (d *Distribution) serves(t *testing.T) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.Address+"/v2/", nil)
@@ -132,7 +134,7 @@ func (d *Distribution) Token(scope string) string {
 	return text + "." + b64(signature)
 }
 
-// serveToken is the realm: it gives a token for the password.
+// serveToken serves the realm. It responds with a token if the request has the right user and password.
 func (d *Distribution) serveToken(w http.ResponseWriter, r *http.Request) {
 	if user, password, _ := r.BasicAuth(); user != User || password != Password {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -141,7 +143,7 @@ func (d *Distribution) serveToken(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"token":%q,"expires_in":300}`, d.Token(r.URL.Query().Get("scope")))
 }
 
-// freePort returns an address that nobody listens on.
+// freePort returns a local address on which no server listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
