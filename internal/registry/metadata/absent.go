@@ -10,11 +10,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// The methods in this file exist for clients of version 1. They are about features
-// that this server does not have: builds, a calendar of releases.
-// They authorize and validate like any other method, and then say so.
+// PackageVersions and Builds exist for clients of version 1 of the API. They are about features that this server does
+// not have: a calendar of releases, and builds. They authorize and validate like other methods, and then return
+// fault.NotFound or no builds.
 
-// PackageVersions returns fault.NotFound. The caller needs version.list anywhere.
+// PackageVersions returns fault.NotFound, because there is no calendar of releases. The caller needs version.list on
+// any resource.
 func (s *Service) PackageVersions(ctx context.Context, name string) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.VersionList); err != nil {
 		return err
@@ -27,7 +28,7 @@ func (s *Service) PackageVersions(ctx context.Context, name string) error {
 	return no
 }
 
-// Builds returns nil, because there are no builds. The caller needs build_report.list anywhere.
+// Builds returns nil, because there are no builds. The caller needs build_report.list on any resource.
 func (s *Service) Builds(ctx context.Context, place resource.UIDFilter) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.BuildReportsList); err != nil {
 		return err
@@ -37,8 +38,8 @@ func (s *Service) Builds(ctx context.Context, place resource.UIDFilter) error {
 
 const recent = 7 * 24 * time.Hour
 
-// RecentlyUpdated reports whether a tag of a repo has moved in the last seven days.
-// The caller needs tag.list on it.
+// RecentlyUpdated reports whether a tag of a repo has moved in the last seven days. The caller needs tag.list on the
+// repo.
 func (s *Service) RecentlyUpdated(ctx context.Context, repo resource.UID) (bool, error) {
 	if _, err := authz.Get(ctx, s.authz, resource.TagList, repo, s.store.Repo); err != nil {
 		return false, err

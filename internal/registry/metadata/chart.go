@@ -8,15 +8,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/images"
 )
 
-// A Chart is a Helm chart that was pushed.
+// A Chart is a Helm chart in a repo.
 type Chart struct {
 	evidence.Chart
 	Files   map[evidence.ChartFile]string
-	Address string // the oci:// address of its repo
+	Address string // oci:// address of the chart's repo
 }
 
 // Chart returns a Helm chart. The caller needs repo.list and manifest.list on the repo. It returns
-// fault.FailedPrecondition if the manifest is not a chart, or one that cannot be read.
+// fault.FailedPrecondition if the manifest is not a chart or the chart cannot be read.
 func (s *Service) Chart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
 	return s.chart(ctx, repo, digest, resource.ManifestList)
 }

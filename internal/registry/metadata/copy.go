@@ -55,8 +55,8 @@ func (s *Service) CopyImages(ctx context.Context, c registry.CopyRequest) (regis
 	return done, err
 }
 
-// copyTo authorizes the caller for the target repo. A caller who may push to the repo need not be allowed to push to
-// its group.
+// copyTo authorizes the caller for the target repo, and returns a reference to it. The capabilities to push to the
+// repo are enough, even if the caller does not hold them on its group.
 func (s *Service) copyTo(ctx context.Context, c registry.CopyRequest) (registrydb.RepoRef, error) {
 	ref := registrydb.RepoRef{Group: c.Group, Name: c.Repo}
 	want := []resource.Capability{resource.ManifestCreate, resource.TagCreate}
@@ -72,14 +72,14 @@ func (s *Service) copyTo(ctx context.Context, c registry.CopyRequest) (registryd
 	if err != nil && missing == nil && s.requireEach(ctx, repo, want) == nil {
 		err = nil
 	}
-	if err == nil { // RepoIn uses only the last segment of the UID, which another group could share
+	if err == nil { // RepoIn used only the last segment of the group's UID, which another group could share
 		_, err = s.iam.Group(ctx, c.Group)
 	}
 	return ref, err
 }
 
-// mayCreate returns an error if the target repo must be created and the caller or the settings of the group do not
-// allow it.
+// mayCreate returns an error if the target repo must be created, and either the caller may not create it or the
+// settings of the group forbid it.
 func (s *Service) mayCreate(ctx context.Context, to registrydb.RepoRef) (registrydb.RepoRef, error) {
 	if !to.Create {
 		return to, nil
@@ -116,7 +116,7 @@ func (s *Service) copyFrom(ctx context.Context, c registry.CopyRequest) (public 
 		}
 	}
 	_, err := s.store.Repo(ctx, c.From)
-	if denied != nil && err != nil { // do not reveal that the repo does not exist
+	if denied != nil && err != nil { // the caller must not learn that the repo does not exist
 		err = denied
 	}
 	return denied != nil, err

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// CreateDeployment stores how the images of a repo are deployed. The caller needs
-// repo.update on it: whoever edits a repo may say so, and editors lack registry.deployments.create.
+// CreateDeployment stores with which charts the images of a repo are deployed. The caller needs repo.update on the
+// repo, because the editor role lacks registry.deployments.create and editors should be able to store deployments.
 func (s *Service) CreateDeployment(ctx context.Context, d registry.Deployment) (registry.Deployment, error) {
 	if err := s.authz.Require(ctx, resource.RepoUpdate, d.UID); err != nil {
 		return registry.Deployment{}, err
@@ -22,13 +22,13 @@ func (s *Service) CreateDeployment(ctx context.Context, d registry.Deployment) (
 	return d, s.store.InsertDeployment(ctx, d)
 }
 
-// GetDeployment returns how the images of a repo are deployed. The caller needs
-// registry.deployments.list on it.
+// GetDeployment returns the charts with which the images of a repo are deployed. The caller needs
+// registry.deployments.list on the repo.
 func (s *Service) GetDeployment(ctx context.Context, repo resource.UID) (registry.Deployment, error) {
 	return authz.Get(ctx, s.authz, resource.DeploymentsList, repo, s.store.Deployment)
 }
 
-// UpdateDeployment applies change to how the images of a repo are deployed. The caller needs repo.update on it.
+// UpdateDeployment applies change to the deployment of a repo. The caller needs repo.update on the repo.
 func (s *Service) UpdateDeployment(
 	ctx context.Context, repo resource.UID, change func(*registry.Deployment) error,
 ) (registry.Deployment, error) {

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// runGap is the shortest time between two syncs of a repo that callers request.
+// runGap is the shortest time between the starts of two syncs of a repo, if callers request them.
 const runGap = 5 * time.Second
 
-// GetFollow returns the sync status of a repo. The caller needs repo.list on it. The result has the identity that set
-// the source only if the caller has identity.list on the repo, and the failed tags only if the caller has tag.list on
-// the repo and its source. It returns fault.FailedPrecondition if the repo has no source.
+// GetFollow returns the sync status of a repo. The caller needs repo.list on it. The result includes the identity
+// that set the source only if the caller holds identity.list on the repo. It includes the failed tags only if the
+// caller holds tag.list on the repo and on its source. It returns fault.FailedPrecondition if the repo has no source.
 func (s *Service) GetFollow(ctx context.Context, repo resource.UID) (registry.Follow, error) {
 	if _, err := s.GetRepo(ctx, repo); err != nil {
 		return registry.Follow{}, err
@@ -45,8 +45,8 @@ func (s *Service) visible(ctx context.Context, f registry.Follow) registry.Follo
 
 var followList = page.List{Kind: "follows", Fields: []string{"uid"}, Default: page.Order{Field: "uid"}}
 
-// ListFollows returns a page of the sync statuses of the repos below a group, with the fields that GetFollow would
-// return. The caller needs repo.list on the group.
+// ListFollows returns a page of the sync statuses of the repos below a group, with the same fields that GetFollow
+// would return for each. The caller needs repo.list on the group.
 func (s *Service) ListFollows(
 	ctx context.Context, group resource.UID, p page.Params,
 ) (page.Page[registry.Follow], error) {

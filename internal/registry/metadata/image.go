@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/images"
 )
 
-// Architectures returns the architectures of an image, sorted. The caller needs
-// repo.list and manifest.metadata.list on its repo.
+// Architectures returns the architectures of an image, sorted. The caller needs repo.list and manifest.metadata.list
+// on the repo.
 func (s *Service) Architectures(ctx context.Context, repo resource.UID, digest string) ([]string, error) {
 	image, err := s.image(ctx, repo, digest)
 	if err != nil {
@@ -29,16 +29,16 @@ func (s *Service) Architectures(ctx context.Context, repo resource.UID, digest s
 	return slices.Compact(all), nil
 }
 
-// Size returns the bytes of the layers and the configuration of an image, and its architecture. For an index,
-// it is about the image for the given architecture, or amd64 if that is "". The caller needs repo.list and
-// manifest.metadata.list on the repo. It returns fault.NotFound if the index has no such image.
+// Size returns the number of bytes of the layers and the configuration of an image, and the architecture of the
+// image. For an index, it uses the image for the given architecture, or for amd64 if architecture is "". The caller
+// needs repo.list and manifest.metadata.list on the repo. It returns fault.NotFound if the index has no such image.
 func (s *Service) Size(ctx context.Context, repo resource.UID, digest, architecture string) (int64, string, error) {
 	v, err := s.variant(ctx, repo, digest, architecture)
 	return v.Size, v.Architecture, err
 }
 
-// Config returns the configuration of an image. For an index it chooses an image
-// as Size does, and the caller needs the same capabilities.
+// Config returns the configuration of an image. For an index, it chooses an image as Size does. The caller needs the
+// same capabilities as for Size.
 func (s *Service) Config(ctx context.Context, repo resource.UID, digest, architecture string) (ImageConfig, error) {
 	v, err := s.variant(ctx, repo, digest, architecture)
 	return readConfig(v.Config), err
@@ -52,13 +52,13 @@ func (s *Service) variant(ctx context.Context, repo resource.UID, digest, arch s
 	return images.Choose(image, arch)
 }
 
-// Variant returns the image that a tag or a digest names; of an index, that for an
-// architecture, as Size chooses it. It returns fault.NotFound if there is none. It does
-// not authorize the caller.
+// Variant returns the image that a tag or a digest names. For an index, it returns the image for an architecture,
+// which it chooses as Size does. It returns fault.NotFound if there is no such image. It does not authorize the
+// caller.
 func (s *Service) Variant(
 	ctx context.Context, repo resource.UID, reference, architecture string,
 ) (none registry.Variant, _ error) {
-	if _, err := s.store.Repo(ctx, repo); err != nil { // under its whole uid
+	if _, err := s.store.Repo(ctx, repo); err != nil { // checks the whole UID, not only its last segment
 		return none, err
 	}
 	if !resource.ValidDigest(reference) && !registry.ValidTag(reference) {
@@ -75,7 +75,7 @@ func (s *Service) Variant(
 	return images.Choose(image, architecture)
 }
 
-// clip shortens a client's text for an error message.
+// clip shortens a text that a client has sent, for an error message.
 func clip(s string) string { return s[:min(len(s), 64)] }
 
 func (s *Service) image(ctx context.Context, repo resource.UID, digest string) (registry.Image, error) {
@@ -95,7 +95,7 @@ type Description struct {
 	Variants    []DescribedVariant
 }
 
-// A DescribedVariant is an image for one platform with its configuration, and how it was made.
+// A DescribedVariant is an image for one platform, with its configuration and its build steps.
 type DescribedVariant struct {
 	registry.Variant
 	Config ImageConfig
@@ -145,8 +145,8 @@ func (s *Service) Describe(ctx context.Context, repo resource.UID, reference str
 	return d, nil
 }
 
-// readConfig parses the configuration of an image. It leaves out what it cannot
-// parse, because a client can push anything.
+// readConfig parses the configuration of an image. It leaves out fields that it cannot parse, because a client can
+// push anything.
 func readConfig(text []byte) ImageConfig {
 	var c struct {
 		Created string      `json:"created"`

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A NamedPull is a pull with the names of its repo and identity. Names of deleted resources are empty.
+// A NamedPull is a pull or push with the names of its repo and identity. A name is "" if the resource was deleted.
 type NamedPull struct {
 	registry.Pull
-	Path string // path of the repo: the names of its groups and its own
+	Path string // path of the repo: the names of its groups and its own name
 	By   string // name of the identity
 }
 
-// ListPulls returns a page of the pulls from repos and the pushes to them. The caller
-// needs repo.list and, because the result names people, identity.list.
+// ListPulls returns a page of the pulls from repos and the pushes to them. The caller needs repo.list and
+// identity.list, because the result contains the names of identities.
 func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Params) (page.Page[NamedPull], error) {
 	repos, err := s.authz.Reach(ctx, resource.RepoList)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	return page.With(got, named), err
 }
 
-// addNames reads the names of the repos and identities of pulls, with three queries.
+// addNames adds the names of repos and identities to pulls. It takes three queries.
 func (s *Service) addNames(ctx context.Context, all []registry.Pull) ([]NamedPull, error) {
 	people := map[resource.UID]string{}
 	var repos []resource.UID
@@ -88,12 +88,12 @@ func (s *Service) Paths(ctx context.Context, all []resource.UID) (map[resource.U
 	return paths, err
 }
 
-// fill reads the resources with the keys of names, and calls set for each.
+// fill reads the resources whose UIDs are the keys of names, and calls set for each resource.
 func fill[T any](
 	ctx context.Context, names map[resource.UID]string,
 	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error), set func(T),
 ) error {
-	delete(names, "") // the identity of anonymous pulls
+	delete(names, "") // anonymous pulls have no identity
 	if len(names) == 0 {
 		return nil
 	}

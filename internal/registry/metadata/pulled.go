@@ -9,7 +9,8 @@ import (
 )
 
 // PulledBy returns the repos of an organization from which an identity has pulled since a time, most recently pulled
-// first. It considers the newest n pulls; complete is false if there are older ones. It does not authorize the caller.
+// first. It reads the newest n records of pulls; complete is false if there are older records. It does not authorize
+// the caller.
 func (s *Service) PulledBy(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
 ) (all []registry.PulledRepo, complete bool, _ error) {

@@ -12,12 +12,12 @@ import (
 	nethtml "golang.org/x/net/html"
 )
 
-// restOfPage represents the HTML after a readme on a page, which an open tag or
-// comment at the end of the readme would swallow.
+// restOfPage stands for the HTML that follows a readme on a page. If a tag or comment is left open at the end of the
+// readme, it swallows this HTML.
 const restOfPage = "<hr>"
 
 // safe reports whether Markdown can be shown on a page without changes: a sanitizer for user content removes nothing
-// from its HTML, and no tag or comment is left open. The caller must have checked that the Markdown is cheap.
+// from its HTML, and no tag or comment is left open. The caller must first have checked the Markdown with cheap.
 func safe(markdown string) bool {
 	var page strings.Builder
 	if err := markdownToHTML().Convert([]byte(markdown), &page); err != nil {
@@ -28,14 +28,15 @@ func safe(markdown string) bool {
 	return strings.HasSuffix(shown, restOfPage) && shown == canonical(userContent().Sanitize(page.String()))
 }
 
-// Limits on the cost of parsing a readme. The time for a block grows with the square of the marks in it.
+// Limits on the cost of parsing a readme. Marks are characters such as * and [ that have a meaning in Markdown. The
+// time to parse a block grows with the square of the number of marks in it.
 const (
 	maxNesting = 12
-	maxMarks   = 32_000_000 // the sum of the squares of the marks in each block
+	maxMarks   = 32_000_000 // sum, over all blocks, of the square of the number of marks
 )
 
-// cheap reports whether Markdown can be parsed in a fraction of a second: it is not
-// deeply nested, and no block has more marks than people write.
+// cheap reports whether Markdown can be parsed in a fraction of a second: it is not deeply nested, and no block has
+// far more marks than a person would write.
 func cheap(markdown string) bool {
 	marks, total := 0, 0
 	for line := range strings.SplitSeq(markdown, "\n") {
@@ -45,7 +46,7 @@ func cheap(markdown string) bool {
 		if strings.Count(lead, ">")+items > maxNesting {
 			return false
 		}
-		if text == "" || items > 0 || text[0] == '#' { // a block ends, or begins
+		if text == "" || items > 0 || text[0] == '#' { // a block ends or begins at this line
 			total += marks * marks
 			marks = 0
 		}
@@ -89,7 +90,7 @@ var userContent = sync.OnceValue(func() *bluemonday.Policy {
 	return p
 })
 
-// canonical returns HTML in a canonical form, in which equal pages are equal texts.
+// canonical returns HTML in a canonical form, so that equal pages can be compared as text.
 func canonical(page string) string {
 	var b strings.Builder
 	for z := nethtml.NewTokenizer(strings.NewReader(page)); ; {
@@ -98,7 +99,7 @@ func canonical(page string) string {
 		}
 		t := z.Token()
 		if t.Type == nethtml.SelfClosingTagToken {
-			t.Type = nethtml.StartTagToken // <br /> is <br>
+			t.Type = nethtml.StartTagToken // <br /> means the same as <br>
 		}
 		b.WriteString(t.String())
 	}

@@ -16,10 +16,10 @@ type Referrer struct {
 	Annotations                     map[string]string
 }
 
-// Referrers returns up to 200 artifacts that are attached to an image, ordered by digest,
-// after a digest or from the first if after is "". more is true if there are further ones. The
-// caller needs repo.list and referrers.list on the repo. It returns fault.NotFound if there is
-// no such repo, and no artifacts if there is no such image.
+// Referrers returns up to 200 artifacts that are attached to an image, ordered by digest, starting after the digest
+// after, or with the first artifact if after is "". more is true if there are further artifacts. The caller needs
+// repo.list and referrers.list on the repo. It returns fault.NotFound if there is no such repo, and no artifacts if
+// there is no such image.
 func (s *Service) Referrers(
 	ctx context.Context, repo resource.UID, subject, after string,
 ) (all []Referrer, more bool, _ error) {

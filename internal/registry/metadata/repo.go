@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// CreateRepo creates a repo in a group. The caller needs repo.create there. If the
-// repo has a source, the caller must also be allowed to pull from the source, and
-// needs manifest.create, tag.create and tag.delete in the group.
+// CreateRepo creates a repo in a group. The caller needs repo.create on the group. If the repo has a source, the
+// caller must also be allowed to pull from the source, and needs manifest.create, tag.create and tag.delete on the
+// group.
 func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r registry.Repo) (registry.Repo, error) {
 	if err := s.authz.Require(ctx, resource.RepoCreate, parent); err != nil {
 		return registry.Repo{}, err
@@ -43,8 +43,8 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r registr
 	return r, s.sources.InsertFollower(ctx, r, caller.Identity)
 }
 
-// setSource sets the source of the new repo r to the repo named in r.Sync. It copies the
-// catalog fields from the source, and the description if r has none.
+// setSource handles a new repo r that has a source. It replaces the name in r.Sync by the UID of the source, and
+// copies the catalog fields from the source. It also copies the description if r has none.
 func (s *Service) setSource(ctx context.Context, r *registry.Repo) error {
 	source, err := s.source(ctx, r.Sync.Source)
 	if err == nil {
@@ -65,7 +65,8 @@ func (s *Service) setSource(ctx context.Context, r *registry.Repo) error {
 	return nil
 }
 
-// mayFollow returns an error unless the caller may change all tags of a repo and the repo can have a source.
+// mayFollow returns an error if the caller may not change all tags of a repo, or if the repo cannot have a source
+// because its group has an upstream.
 func (s *Service) mayFollow(ctx context.Context, repo resource.UID) error {
 	if err := s.requireEach(ctx, repo, reposync.RepoCapabilities); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (s *Service) mayFollow(ctx context.Context, repo resource.UID) error {
 	return s.mirror.RequireUnmirrored(ctx, repo.Parent())
 }
 
-// checkInherited refuses a change of fields that a repo copies from its source.
+// checkInherited returns an error if a change would change fields that the repo copies from its source.
 func checkInherited(before, after registry.Repo) error {
 	var bad []fault.Violation
 	for _, field := range []struct {
@@ -128,7 +129,7 @@ func untagged(ref string) string {
 	return ref
 }
 
-// hide returns no instead of an error that would reveal whether a resource exists.
+// hide returns no if err would reveal whether a resource exists, and err otherwise.
 func hide(err error, no *fault.Error) error {
 	if err == nil {
 		return nil
@@ -145,16 +146,15 @@ func (s *Service) GetRepo(ctx context.Context, uid resource.UID) (registry.Repo,
 	return authz.Get(ctx, s.authz, resource.RepoList, uid, s.store.Repo)
 }
 
-// ListRepos returns a page of the repos the caller holds repo.list on.
+// ListRepos returns a page of the repos on which the caller holds repo.list.
 func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Params) (page.Page[registry.Repo], error) {
 	return authz.List(ctx, s.authz, s.pages, registrydb.RepoList, resource.RepoList, f, p, s.store.Repos)
 }
 
-// UpdateRepo applies change to a repo. The caller needs repo.update on it. To set a
-// source, the caller must also be allowed to pull from the source, and needs
-// manifest.create, tag.create and tag.delete on the repo. A change that sets the same
-// source again renews the sync in the name of the caller; if the caller may not do
-// that, the sync continues unchanged.
+// UpdateRepo applies change to a repo. The caller needs repo.update on it. To set a source, the caller must also be
+// allowed to pull from the source, and needs manifest.create, tag.create and tag.delete on the repo. If a change sets
+// the same source again, the sync is renewed and acts as the caller from then on. If the caller may not set the
+// source, the sync continues unchanged.
 func (s *Service) UpdateRepo(
 	ctx context.Context, uid resource.UID, change func(*registry.Repo) error,
 ) (registry.Repo, error) {
@@ -194,8 +194,8 @@ func (s *Service) UpdateRepo(
 	})
 }
 
-// newSource returns the name and the UID of the source that a change sets, before the transaction of
-// the change begins. Both are "" if the change does not set the source.
+// newSource returns the source that a change sets, as the change names it and as a UID. It is called before the
+// transaction of the change begins. Both results are "" if the change does not set the source.
 func (s *Service) newSource(
 	ctx context.Context, uid resource.UID, change func(*registry.Repo) error,
 ) (named, source string, _ error) {
@@ -209,7 +209,7 @@ func (s *Service) newSource(
 	}
 	untouched := rand.Text()
 	if after.Sync != nil {
-		after.Sync.Source = untouched // to detect a change that sets the same source again
+		after.Sync.Source = untouched // if the change sets the same source again, this value disappears
 	}
 	if err := change(&after); err != nil {
 		return "", "", err
@@ -228,12 +228,12 @@ func (s *Service) newSource(
 		err = s.mayFollow(ctx, uid)
 	}
 	if before.Sync != nil && after.Sync.Source == before.Sync.Source && isRefusal(err) {
-		return "", "", nil // version 1 sends all fields with every change
+		return "", "", nil // version 1 sends all fields with every change, so this change need not be about the source
 	}
 	return after.Sync.Source, string(found.UID), err
 }
 
-// isRefusal reports whether err means that the caller may not set a source, or that it cannot be set.
+// isRefusal reports whether err means that the caller may not set a source, or that the source cannot be set.
 func isRefusal(err error) bool {
 	return errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.InvalidArgument) ||
 		errors.Is(err, fault.FailedPrecondition)
@@ -257,8 +257,8 @@ func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.RepoDelete, uid, s.store.DeleteRepo)
 }
 
-// GetRepoReadme returns the readme of a repo, or of its source if it has one. It is empty if the caller may not see
-// the source. The caller needs repo.list on the repo.
+// GetRepoReadme returns the readme of a repo, or of its source if it has one. The readme is empty if the caller may
+// not see the source. The caller needs repo.list on the repo.
 func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (registry.RepoReadme, error) {
 	r, err := s.GetRepo(ctx, uid)
 	if err != nil {

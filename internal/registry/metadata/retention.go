@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/retentiondb"
 )
 
-// The capabilities to set retention rules, and to preview or run them. Rules may run automatically, so setting them
-// needs the capabilities to delete.
+// The capabilities to set retention rules, and to preview or run them. Setting rules needs the capabilities to
+// delete, because rules may run automatically.
 var (
 	retentionSetters = []resource.Capability{resource.RepoUpdate, resource.ManifestDelete, resource.TagDelete}
 	retentionRunners = []resource.Capability{
@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// A RetentionPlan lists the images that rules delete or would delete, with the names of the identities that pulled
-// them last.
+// A RetentionPlan lists the images that rules delete or would delete, with the name of the identity that last pulled
+// each image.
 type RetentionPlan struct {
 	retentiondb.RetentionPlan
 	Pullers map[resource.UID]string
@@ -67,14 +67,14 @@ func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error
 }
 
 // PreviewRetention returns the images that the rules of a repo would delete now. The caller needs manifest.delete,
-// tag.delete, repo.list and tag.list on it, because a preview locks these images. The result names the identities that
-// pulled last if the caller also has identity.list.
+// tag.delete, repo.list and tag.list on it, because a preview locks these images. If the caller also holds
+// identity.list, the result names the identity that last pulled each image.
 func (s *Service) PreviewRetention(ctx context.Context, repo resource.UID) (RetentionPlan, error) {
 	return s.applyRetention(resource.WithDryRun(ctx), repo, retentiondb.RetentionOrder{})
 }
 
 // RunRetention deletes the images of a preview. The caller needs the capabilities for PreviewRetention. It returns
-// fault.FailedPrecondition if the rules now keep one of the images, or one has changed.
+// fault.FailedPrecondition if the rules now keep one of the images, or if one of the images has changed.
 func (s *Service) RunRetention(ctx context.Context, repo resource.UID, fingerprint string) (RetentionPlan, error) {
 	if err := s.requireEach(ctx, repo, retentionRunners); err != nil {
 		return RetentionPlan{}, err

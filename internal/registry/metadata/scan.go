@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	maxReports = 100 // reports of one image
+	maxReports = 100 // reports that are read for one image
 	maxCopies  = 20  // repos that are searched for the reports of a digest
-	maxImages  = 50  // images of one tag whose reports are counted
+	maxImages  = 50  // images whose SBOMs or reports one request reads
 )
 
-// An SBOM lists the packages of an image, with the document that it was read from.
+// An SBOM lists the packages of an image. It includes the document from which it was read.
 type SBOM struct {
 	evidence.SBOM
 	images.Attached
-	Image string // the digest of the image, also if it was found through an index
+	Image string // digest of the image, even if the request named an index
 }
 
 // SBOM returns the newest SBOM that is attached to an image. For an index, it uses the image for the given
-// architecture, or amd64 if that is "". The caller needs repo.list, sboms.list and manifest.metadata.list on
-// the repo. It returns fault.NotFound if there is none, and fault.FailedPrecondition if it is too large.
+// architecture, or for amd64 if architecture is "". The caller needs repo.list, sboms.list and manifest.metadata.list
+// on the repo. It returns fault.NotFound if there is no SBOM, and fault.FailedPrecondition if it is too large.
 func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architecture string) (SBOM, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList,
 		resource.ManifestMetadataList); err != nil {
@@ -74,8 +74,8 @@ func (s *Service) sbom(
 	return out, nil
 }
 
-// Packages returns the SBOMs of images, without those that have none. The caller
-// needs manifest.metadata.list on the repo.
+// Packages returns the SBOMs of images. Images without an SBOM are left out. The caller needs manifest.metadata.list
+// on the repo.
 func (s *Service) Packages(ctx context.Context, repo resource.UID, wanted []ImageOf) ([]SBOM, error) {
 	if err := s.requireAll(ctx, repo, resource.ManifestMetadataList); err != nil {
 		return nil, err
@@ -104,11 +104,11 @@ func (s *Service) Packages(ctx context.Context, repo resource.UID, wanted []Imag
 	return all, nil
 }
 
-// An ImageOf names an image, or the image of an index for an architecture.
+// An ImageOf names an image by its digest, or the image for an architecture in an index.
 type ImageOf struct{ Digest, Architecture string }
 
-// Manifests returns up to n digests of the manifests of a repo, after last. The
-// caller needs manifest.metadata.list on it.
+// Manifests returns up to n digests of the manifests in a repo, starting after last. The caller needs
+// manifest.metadata.list on the repo.
 func (s *Service) Manifests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
 	if err := s.requireAll(ctx, repo, resource.ManifestMetadataList); err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func (s *Service) Manifests(ctx context.Context, repo resource.UID, last string,
 	return s.store.ManifestDigests(ctx, repo, last, n)
 }
 
-// CountManifests returns how many different manifests there are in a repo, or in
-// the repos below a group. The caller needs manifest.metadata.list on it.
+// CountManifests returns the number of distinct manifests in a repo, or in all repos below a group. The caller needs
+// manifest.metadata.list on it.
 func (s *Service) CountManifests(ctx context.Context, scope resource.UID) (int64, error) {
 	if err := s.authz.Require(ctx, resource.ManifestMetadataList, scope); err != nil {
 		return 0, err
@@ -132,24 +132,24 @@ func (s *Service) CountManifests(ctx context.Context, scope resource.UID) (int64
 	return s.store.CountManifests(ctx, scope)
 }
 
-// A Report is the report of a scanner about an image, with the document that it was read from.
+// A Report is a scanner's report about an image. It includes the document from which it was read.
 type Report struct {
 	evidence.Report
 	images.Attached
-	Image string // the digest in the request
+	Image string // digest of the image in the request
 }
 
-// A Scan makes a report about an image of a repo that none is attached to. It reports false
-// if nothing can be said about the image, or the caller may not know.
+// A Scan makes a report about an image to which no report is attached. ok is false if no report can be made, or if
+// the caller may not see it.
 type Scan func(ctx context.Context, repo resource.UID, digest string) (r evidence.Report, ok bool, _ error)
 
-// When returns the time of the scan, or if that is unknown the time when the document was attached.
+// When returns the time of the scan. If that is unknown, it returns the time at which the document was attached.
 func (r Report) When() time.Time {
 	return cmp.Or(r.Report.Time, r.Attached.Time)
 }
 
 // ImageReport returns the newest report that is attached to an image. The caller needs repo.list and
-// vuln_reports.list on the repo. It returns the same faults as SBOM.
+// vuln_reports.list on the repo. It returns the same errors as SBOM.
 func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest string) (Report, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ImageReportsList); err != nil {
 		return Report{}, err
@@ -164,8 +164,8 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 	return found[0], nil
 }
 
-// reports returns the reports attached to an image, newest first, within the budget of
-// one response. It returns fault.NotFound if there is none.
+// reports returns the reports that are attached to an image, newest first, as far as the budget of one response
+// allows. It returns fault.NotFound if there are none.
 func (s *Service) reports(ctx context.Context, repo resource.UID, digest string) ([]Report, error) {
 	var all []Report
 	search := images.Search{Repo: repo, What: "report of a scanner", Most: maxReports, Budget: images.NewBudget()}
@@ -180,11 +180,11 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 	return all, err
 }
 
-// maxVEX is how many OpenVEX documents about an image are read.
+// maxVEX is the largest number of OpenVEX documents that are read for one image.
 const maxVEX = 10
 
-// Statements returns the OpenVEX documents attached to an image, newest first. It does not authorize the caller.
-// The documents are statements of the identities that pushed them. It returns fault.NotFound if there is none.
+// Statements returns the OpenVEX documents that are attached to an image, newest first. They state what the
+// identities that pushed them claim. It does not authorize the caller. It returns fault.NotFound if there are none.
 func (s *Service) Statements(ctx context.Context, repo resource.UID, digest string) (all []images.Attached, _ error) {
 	if err := s.images.Acquire(ctx); err != nil {
 		return nil, err
@@ -198,10 +198,10 @@ func (s *Service) Statements(ctx context.Context, repo resource.UID, digest stri
 	})
 }
 
-// Reports returns the reports attached to an image, newest first. The image is given by its digest, which may
-// be in any repo where the caller holds vuln_report.list, or if that is "" by a tag of a repo. If none is
-// attached, it returns the one that scan makes, unless that is nil. It returns fault.NotFound if there is no
-// such image.
+// Reports returns the reports that are attached to an image, newest first. The image is given by its digest, and may
+// be in any repo on which the caller holds vuln_report.list. If digest is "", the image is given by a repo and a tag.
+// If no report is attached, Reports returns the report that scan makes, unless scan is nil. It returns fault.NotFound
+// if there is no such image.
 func (s *Service) Reports(
 	ctx context.Context, digest string, repo resource.UID, tag string, scan Scan,
 ) ([]Report, error) {
@@ -224,7 +224,7 @@ func (s *Service) Reports(
 	if len(repos) == 0 {
 		return nil, fault.Missing("image", digest)
 	}
-	for _, repo := range repos { // reports are copied with their image, so the first that has any will do
+	for _, repo := range repos { // one repo is enough, because reports are copied together with their image
 		found, err := none(s.reports(ctx, repo, digest))
 		if err != nil || len(found) > 0 {
 			return found, err
@@ -241,7 +241,7 @@ func (s *Service) Reports(
 	return nil, nil
 }
 
-// none replaces fault.NotFound by an empty list.
+// none returns an empty list instead of fault.NotFound.
 func none(all []Report, err error) ([]Report, error) {
 	if errors.Is(err, fault.NotFound) {
 		return nil, nil
@@ -261,19 +261,19 @@ func (s *Service) digestOf(ctx context.Context, repo resource.UID, tag string) (
 	return m.Digest, err
 }
 
-// A Tally counts the vulnerabilities of a report about an image of a tag.
+// A Tally lists the vulnerabilities in a report about an image to which a tag has pointed.
 type Tally struct {
 	Repo, Tag string
 	Time      time.Time
 	Size      int64
-	Found     map[evidence.Severity][]string // sorted ids, each once with its highest severity
+	Found     map[evidence.Severity][]string // sorted IDs, each only under its highest severity
 }
 
-// Tallies returns the tallies of the reports, made between two times, about the images that a tag has pointed
-// to, oldest first. Either time may be zero. If cumulative is true, each tally includes those before it. An
-// image that no report is attached to has the one that scan makes, as of when the tag last pointed to it. The
-// repo is given by its path or by its name; a name selects every such repo on which the caller holds
-// vuln_report.list.
+// Tallies returns a tally for each report, made between two times, about the images to which a tag has pointed,
+// oldest first. Either time may be zero. If cumulative is true, each tally includes the tallies before it. If no
+// report is attached to an image, the report that scan makes is used, with the time at which the tag last pointed to
+// the image. The repo is given by its path or by its name. A name selects all repos with that name on which the
+// caller holds vuln_report.list.
 func (s *Service) Tallies(
 	ctx context.Context, repo, tag string, from, to time.Time, cumulative bool, scan Scan,
 ) ([]Tally, error) {
@@ -312,7 +312,7 @@ func (s *Service) Tallies(
 	return all, nil
 }
 
-// addWorst adds a vulnerability, with its highest severity if it is already there.
+// addWorst adds a vulnerability. If it was already added, addWorst keeps the higher severity.
 func addWorst(found map[string]evidence.Severity, id string, severity evidence.Severity) {
 	if was, ok := found[id]; !ok || slices.Index(severities, severity) > slices.Index(severities, was) {
 		found[id] = severity
@@ -335,7 +335,7 @@ func bySeverity(found map[string]evidence.Severity) map[evidence.Severity][]stri
 	return out
 }
 
-// reposNamed returns the repos with a name, or the repo with a path.
+// reposNamed returns all repos with a name, or the one repo at a path.
 func (s *Service) reposNamed(ctx context.Context, under []resource.UID, repo string) ([]registry.Repo, error) {
 	f := resource.Filter{Name: repo}
 	if repo == "" || f.Validate() != nil {
@@ -354,15 +354,15 @@ func (s *Service) reposNamed(ctx context.Context, under []resource.UID, repo str
 	return got.Items, err
 }
 
-// A finding is the part of a report that a Tally needs.
+// A finding is the part of a report from which a Tally is made.
 type finding struct {
 	when  time.Time
-	size  int64 // bytes of the image
+	size  int64 // size of the image in bytes
 	found map[string]evidence.Severity
 }
 
-// history returns the findings of the reports, made between two times, about the images that a tag has pointed
-// to, oldest first, each image once. Only one image's reports are in memory at a time.
+// history returns a finding for each report, made between two times, about the images to which a tag has pointed,
+// oldest first. It reads each image once. The reports of only one image are in memory at a time.
 func (s *Service) history(
 	ctx context.Context, repo resource.UID, tag string, from, to time.Time, scan Scan,
 ) ([]finding, error) {
@@ -372,7 +372,7 @@ func (s *Service) history(
 		return nil, err
 	}
 	var all []finding
-	read := map[string]bool{"": true} // the tag was deleted
+	read := map[string]bool{"": true} // digests that were handled; the digest "" means that the tag was deleted
 	until := s.store.Time()
 	for _, m := range moves.Items {
 		last := until
@@ -402,7 +402,7 @@ func (s *Service) history(
 			if err != nil {
 				return nil, err
 			}
-			v, _ := images.Choose(image, "") // without a size if there is no such variant
+			v, _ := images.Choose(image, "") // on failure the size is 0
 			f := finding{when: r.When(), size: v.Size, found: map[string]evidence.Severity{}}
 			for _, match := range r.Matches {
 				addWorst(f.found, match.ID, match.Severity)

@@ -47,7 +47,7 @@ type Service struct {
 
 // Config configures a Service. All fields except TrustedRoot are required.
 type Config struct {
-	Host string // the public host[:port] of the registry
+	Host string // public host[:port] of the registry
 
 	Store     *registrydb.Store
 	Rules     *retentiondb.Store
@@ -58,10 +58,10 @@ type Config struct {
 	Copier    *imagecopy.Copier
 	Retention *upkeep.Retention
 
-	TrustedRoot []byte          // for signers without a root; may be nil
-	Fetches     bool            // the server fetches from upstreams
-	Outbound    outbound.Config // the addresses that upstreams may have
-	Key         secret.Key      // seals the credentials of upstreams
+	TrustedRoot []byte          // content of trusted_root.json, for signers without a root; may be nil
+	Fetches     bool            // whether the server fetches from upstreams
+	Outbound    outbound.Config // says which addresses upstreams may have
+	Key         secret.Key      // encrypts the credentials of upstreams
 	Now         func() time.Time
 }
 
@@ -85,8 +85,8 @@ var historyList = page.List{
 }
 
 // requireAll returns nil if the caller holds the capabilities on a repo and the repo exists, and fault.NotFound if
-// the repo does not exist. It checks the whole UID, because the content of a repo is found by the last segment alone,
-// which another repo could share.
+// the repo does not exist. It checks that the whole UID exists. Later queries use only its last segment, which
+// another repo could share.
 func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...resource.Capability) error {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(want...), repo); err != nil {
 		return err

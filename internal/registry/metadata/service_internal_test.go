@@ -30,8 +30,8 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-// FuzzReadConfig: the configuration of an image is untrusted, so the times in it are always
-// valid or zero.
+// FuzzReadConfig checks that times in the configuration of an image, which is untrusted, are always read as valid or
+// zero.
 func FuzzReadConfig(f *testing.F) {
 	f.Add([]byte(`{"created":"2026-01-02T03:04:05Z","config":{"User":"me"}}`))
 	f.Add([]byte(`{"created":"9999-12-31T23:59:59-23:59"}`))

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// GetSettings returns the settings that apply to the repos of a group; their UID is
-// the group they were set on. The caller needs registry.settings.list on it.
+// GetSettings returns the settings that apply to the repos of a group. The UID in the result is the group that has
+// these settings. The caller needs registry.settings.list on the group.
 func (s *Service) GetSettings(ctx context.Context, group resource.UID) (registry.Settings, error) {
 	if _, err := authz.Get(ctx, s.authz, resource.RegistrySettingsList, group, s.iam.Group); err != nil {
 		return registry.Settings{}, err
@@ -17,8 +17,8 @@ func (s *Service) GetSettings(ctx context.Context, group resource.UID) (registry
 	return s.store.RegistrySettings(ctx, group)
 }
 
-// UpdateSettings applies change to the settings of a group, and stores the result as the group's own. The
-// caller needs groups.update on it, because no role has registry.settings.update.
+// UpdateSettings applies change to the settings that apply to a group, and stores the result as the settings of the
+// group itself. The caller needs groups.update on the group, because no role has registry.settings.update.
 func (s *Service) UpdateSettings(
 	ctx context.Context, group resource.UID, change func(*registry.Settings) error,
 ) (registry.Settings, error) {
@@ -33,7 +33,8 @@ func (s *Service) UpdateSettings(
 	})
 }
 
-// DeleteSettings deletes a group's own settings. The caller needs groups.update on it.
+// DeleteSettings deletes the settings of a group, so that the settings above it apply again. The caller needs
+// groups.update on the group.
 func (s *Service) DeleteSettings(ctx context.Context, group resource.UID) error {
 	return s.authz.Delete(ctx, resource.GroupsUpdate, group, s.store.DeleteRegistrySettings)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/signerdb"
 )
 
-// CreateSigner adds a signer to a group. The caller needs policies.policy.create there.
+// CreateSigner adds a signer to a group. The caller needs policies.policy.create on the group.
 func (s *Service) CreateSigner(
 	ctx context.Context, parent resource.UID, v registry.Signer,
 ) (none registry.Signer, _ error) {
@@ -34,7 +34,7 @@ func (s *Service) CreateSigner(
 	return v, s.signers.InsertSigner(ctx, v)
 }
 
-// checkTrust returns fault.InvalidArgument if no signature of a signer could be verified.
+// checkTrust returns fault.InvalidArgument if the key or root of a signer cannot verify any signature.
 func (s *Service) checkTrust(v registry.Signer) error {
 	if v.Key != "" {
 		if _, err := signature.ParseKey(v.Key); err != nil {
@@ -59,7 +59,7 @@ func (s *Service) GetSigner(ctx context.Context, uid resource.UID) (registry.Sig
 	return authz.Get(ctx, s.authz, resource.PolicyList, uid, s.signers.Signer)
 }
 
-// ListSigners returns a page of the signers that the caller holds policies.policy.list on.
+// ListSigners returns a page of the signers on which the caller holds policies.policy.list.
 func (s *Service) ListSigners(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[registry.Signer], error) {
@@ -74,14 +74,14 @@ func (s *Service) DeleteSigner(ctx context.Context, uid resource.UID) error {
 // Signatures are the signatures of an image.
 type Signatures struct {
 	Digest  string       // digest of the image
-	Source  resource.UID // group whose signers are trusted; "" if there are none
+	Source  resource.UID // group whose signers are trusted for the image; "" if there are none
 	All     []images.Verified
 	Signers []string // names of the trusted signers that signed the image, sorted
 }
 
 // Signatures returns the signatures that are attached to an image or to indexes of the repo that list the image, and
-// the trusted signers among them. reference is a digest or a tag. The caller needs repo.list and referrers.list on the
-// repo. Callers who may see an image may see the names of its signers.
+// the names of the trusted signers that made them. reference is a digest or a tag. The caller needs repo.list and
+// referrers.list on the repo. Callers who may see an image may see the names of its signers.
 func (s *Service) Signatures(ctx context.Context, repo resource.UID, reference string) (none Signatures, _ error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ReferrersList); err != nil {
 		return none, err
@@ -112,7 +112,7 @@ func (s *Service) SignedBy(
 	return s.images.SignedBy(ctx, repo, digest, group)
 }
 
-// names returns the names of the trusted signers of signatures, each once.
+// names returns the names of the trusted signers that made signatures, without duplicates.
 func names(all []images.Verified) (out []string) {
 	for _, v := range all {
 		if v.Signer != nil {

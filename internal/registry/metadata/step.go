@@ -13,11 +13,11 @@ const (
 	maxCommand = 2000 // bytes of a command
 )
 
-// A Step is one entry of the history in an image's configuration: a layer, or a change of the
-// configuration, which has no digest.
+// A Step is one entry of the history in an image's configuration. It describes a layer or, if it has no digest, a
+// change of the configuration.
 type Step struct {
 	registry.Layer
-	Command string // command that made the layer
+	Command string // command that created the layer
 	Time    time.Time
 }
 
@@ -31,7 +31,7 @@ func steps(layers []registry.Layer, config []byte) []Step {
 			Empty     bool   `json:"empty_layer"`
 		} `json:"history"`
 	}
-	_ = json.Unmarshal(config, &c) // a client can push anything
+	_ = json.Unmarshal(config, &c) // on failure there is no history; a client can push anything
 	var all []Step
 	rest := layers
 	for _, h := range c.History {
@@ -58,7 +58,7 @@ func plainSteps(layers []registry.Layer) []Step {
 	return list
 }
 
-// clipTo shortens a text to limit bytes, and then appends an ellipsis.
+// clipTo returns text if it has at most limit bytes. Otherwise it shortens the text and appends an ellipsis.
 func clipTo(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -66,8 +66,8 @@ func clipTo(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// madeAt parses a time in an image's configuration. It returns the zero time if the text is not a time, or a time that
-// the API cannot represent.
+// madeAt parses a time in an image's configuration. It returns the zero time if the text is not a time, or if the API
+// cannot represent the time.
 func madeAt(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {

@@ -19,12 +19,12 @@ const (
 type Summary struct {
 	Digest    string
 	Platforms []string
-	Size      int64 // in bytes; for an index, the size of the image that Service.Size chooses, or of the first
+	Size      int64 // size in bytes; for an index, the size of the image that Service.Size chooses, or of the first
 
-	Pulls    int64 // in pullsTime; a value above a hundred is a lower bound
+	Pulls    int64 // number of pulls within pullsTime; a value above a hundred is a lower bound
 	LastPull time.Time
 
-	Signers []string // names of the trusted signers that signed it
+	Signers []string // names of the trusted signers that signed the image
 }
 
 // Summarize returns summaries of the images of a repo. It leaves out images that do not exist.
@@ -41,7 +41,7 @@ func (s *Service) Summarize(ctx context.Context, repo resource.UID, digests []st
 			return nil, fault.Field("digests", "must be digests")
 		}
 	}
-	if _, err := s.store.Repo(ctx, repo); err != nil { // under its whole uid
+	if _, err := s.store.Repo(ctx, repo); err != nil { // checks the whole UID, not only its last segment
 		return nil, err
 	}
 	signers, err := s.signers.SignersOver(ctx, repo.Parent())
@@ -51,7 +51,7 @@ func (s *Service) Summarize(ctx context.Context, repo resource.UID, digests []st
 	var all []Summary
 	for _, d := range digests {
 		one, err := s.summary(ctx, repo, d, signers)
-		if errors.Is(err, fault.NotFound) { // it was deleted a moment ago
+		if errors.Is(err, fault.NotFound) { // the image was deleted a moment ago
 			continue
 		}
 		if err != nil {

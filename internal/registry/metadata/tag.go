@@ -24,9 +24,9 @@ func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t registry.T
 	return s.putTag(ctx, repo.NewChild(), t)
 }
 
-// CreateOrKeepTag is CreateTag for version 1, where the digest is optional: without one, the tag must exist, keeps its
-// digest, and gets the other fields. For that the caller also needs tag.list on the repo, because the response has the
-// digest; without tag.list, the caller gets the same error as for a tag that does not exist.
+// CreateOrKeepTag is CreateTag for version 1 of the API, where the digest is optional. Without a digest, the tag must
+// exist; it keeps its digest and gets the other fields. Because the response contains the digest, the caller then
+// also needs tag.list on the repo. A caller without tag.list gets the same error as for a tag that does not exist.
 func (s *Service) CreateOrKeepTag(ctx context.Context, repo resource.UID, t registry.Tag) (registry.Tag, error) {
 	if t.Digest != "" {
 		return s.CreateTag(ctx, repo, t)
@@ -46,7 +46,7 @@ func (s *Service) CreateOrKeepTag(ctx context.Context, repo resource.UID, t regi
 	return s.putTag(ctx, repo.NewChild(), t)
 }
 
-// putTag stores a tag under the rules of its group. uid is used if the tag is new.
+// putTag stores a tag if the settings of its group allow it. uid is the UID of the tag if it is new.
 func (s *Service) putTag(ctx context.Context, uid resource.UID, t registry.Tag) (registry.Tag, error) {
 	if err := s.mirror.RequireUnmirrored(ctx, uid.Parent().Parent()); err != nil {
 		return registry.Tag{}, err
@@ -59,8 +59,8 @@ func (s *Service) putTag(ctx context.Context, uid resource.UID, t registry.Tag) 
 	return s.store.PutTag(ctx, t, rules.Frozen)
 }
 
-// UpdateTag updates a tag, except its name. Without a digest, the tag keeps its digest. The caller needs
-// tag.update on it. It returns fault.FailedPrecondition if the settings of the group forbid to move the tag.
+// UpdateTag replaces the fields of a tag, except its name. Without a digest, the tag keeps its digest. The caller
+// needs tag.update on it. It returns fault.FailedPrecondition if the settings of the group forbid to move the tag.
 func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t registry.Tag) (registry.Tag, error) {
 	before, err := authz.Get(ctx, s.authz, resource.TagUpdate, uid, s.store.Tag)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Service) GetTag(ctx context.Context, uid resource.UID) (registry.Tag, e
 	return authz.Get(ctx, s.authz, resource.TagList, uid, s.store.Tag)
 }
 
-// ListTags returns a page of the tags the caller holds tag.list on. A filter by name
-// selects tags of every class.
+// ListTags returns a page of the tags on which the caller holds tag.list. A filter by name selects tags of all
+// classes.
 func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params) (page.Page[registry.Tag], error) {
 	if f.Name != "" {
 		f.Classes = []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}

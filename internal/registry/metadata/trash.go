@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The capabilities to see the trash, to restore entries, and to remove them permanently. If all are missing, the error
-// names the first.
+// The capabilities to see the trash, to restore entries, and to remove them permanently. If a caller lacks several,
+// the error names the first one in the list.
 var (
 	trashReaders   = []resource.Capability{resource.RepoList, resource.TagList}
 	trashRestorers = []resource.Capability{
@@ -97,8 +97,9 @@ func (s *Service) DeleteTrash(ctx context.Context, uid resource.UID) error {
 	return s.store.DeleteTrash(ctx, uid)
 }
 
-// EmptyTrash permanently removes the entries below a group or of a repo that were deleted before the call. It returns
-// their number and the sum of their sizes. The caller needs tag.delete, manifest.delete and repo.delete on the place.
+// EmptyTrash permanently removes the entries of a group or repo that were deleted before the call. It returns their
+// number and the sum of their sizes in bytes. The caller needs tag.delete, manifest.delete and repo.delete on the
+// place.
 //
 // It uses several transactions for many entries. If it fails in between, the remaining entries stay in the trash.
 func (s *Service) EmptyTrash(ctx context.Context, place resource.UID) (n, bytes int64, _ error) {

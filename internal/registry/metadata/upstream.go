@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// CreateUpstream gives a group an upstream. The caller needs groups.update on it, as for its registry settings.
+// CreateUpstream adds an upstream to a group. The caller needs groups.update on the group, as for the registry
+// settings.
 func (s *Service) CreateUpstream(
 	ctx context.Context, group resource.UID, u registry.Upstream,
 ) (registry.Upstream, error) {
@@ -66,7 +67,7 @@ func (s *Service) GetUpstream(ctx context.Context, uid resource.UID) (registry.U
 	return authz.Get(ctx, s.authz, resource.RegistrySettingsList, uid, s.sources.Upstream)
 }
 
-// ListUpstreams returns a page of the upstreams the caller holds registry.settings.list on.
+// ListUpstreams returns a page of the upstreams on which the caller holds registry.settings.list.
 func (s *Service) ListUpstreams(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[registry.Upstream], error) {
@@ -75,14 +76,15 @@ func (s *Service) ListUpstreams(
 }
 
 // UpdateUpstream applies change to an upstream. The caller needs groups.update on it. If the address or the realm
-// changes, the credentials are removed unless the change has new ones, so that nobody can send them to another host.
+// changes, the credentials are removed unless the change has new ones, so that nobody can make the server send them
+// to another host.
 func (s *Service) UpdateUpstream(
 	ctx context.Context, uid resource.UID, change func(*registry.Upstream) error,
 ) (registry.Upstream, error) {
 	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
 		return registry.Upstream{}, err
 	}
-	var stored resource.Secret // store.Edit gives change a copy without it
+	var stored resource.Secret // stored credentials, because store.Edit passes a copy without them to change
 	read := func(ctx context.Context, uid resource.UID) (registry.Upstream, error) {
 		u, err := s.sources.Upstream(ctx, uid)
 		stored = u.Credentials
@@ -96,7 +98,7 @@ func (s *Service) UpdateUpstream(
 		}
 		u.UID, u.CreateTime = before.UID, before.CreateTime
 		if before.Address != u.Address && before.Realm == u.Realm && u.Realm == registry.DefaultRealm(before.Address) {
-			u.Realm = "" // it was the default for the address before
+			u.Realm = "" // the realm was the default for the old address
 		}
 		if err := s.checkUpstream(u); err != nil {
 			return err
@@ -113,9 +115,9 @@ func (s *Service) DeleteUpstream(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.GroupsUpdate, uid, s.sources.DeleteUpstream)
 }
 
-// UpstreamFailure returns the failure of the last request of this server to an upstream, if its settings have not
-// changed since. ok is false if the last request succeeded. The caller must have read the upstream, which needs a
-// capability.
+// UpstreamFailure returns the failure of the last request of this server to an upstream, if the settings of the
+// upstream have not changed since. ok is false if the last request succeeded. It does not authorize the caller, who
+// must have read u with another method.
 func (s *Service) UpstreamFailure(u registry.Upstream) (_ mirror.Failure, ok bool) {
 	return s.mirror.LastFailure(u)
 }

@@ -23,7 +23,7 @@ const (
 	tagsPerTurn = 100 // tags that one transaction changes
 
 	duePerQuery  = 1000 // due repos that one query returns
-	duePerOrg    = 20   // due repos of one organization that one query returns
+	duePerOrg    = 20   // due repos of each organization that one query returns
 	dueQueryTime = 250 * time.Millisecond
 )
 
@@ -44,14 +44,14 @@ const (
 	oneTagNotThere = "a tag is not as in the source: %s"
 )
 
-// RunDue syncs all repos that are due and returns the number of tags that it has copied and removed. Each organization
-// syncs one repo at a time: it changes up to tagsPerTurn tags and then waits until every other organization had its
-// turn. Several replicas may call RunDue at the same time. A failure is recorded in the status of its repo and does
-// not stop the other repos.
+// RunDue syncs all repos that are due and returns the number of tags that it has copied and removed. Each
+// organization syncs one repo at a time: it changes up to tagsPerTurn tags and then waits until every other
+// organization has had its turn. Several replicas may call RunDue at the same time. A failure is recorded in the
+// status of its repo and does not stop the other repos.
 func (s *Syncer) RunDue(ctx context.Context) (copied, removed int, _ error) {
 	q := queue{Syncer: s, holder: rand.Text(), running: map[resource.UID]*run{}}
 	defer func() {
-		for _, r := range q.running { // so that another replica can continue
+		for _, r := range q.running { // ends the lease, so that another replica can continue the sync
 			_ = s.sources.EndFollow(context.WithoutCancel(ctx), r.FollowRun, sourcedb.FollowEnd{Soon: true})
 		}
 	}()
@@ -77,8 +77,8 @@ type queue struct {
 	*Syncer
 	holder  string
 	queried time.Time                       // time of the last query for due repos
-	due     map[resource.UID][]resource.UID // by organization
-	running map[resource.UID]*run           // by organization
+	due     map[resource.UID][]resource.UID // due repos, by organization
+	running map[resource.UID]*run           // running syncs, by organization
 }
 
 // fill starts a run for each organization that has a due repo and no run. It does not query the database before each
@@ -111,7 +111,7 @@ func (q *queue) fill(ctx context.Context) error {
 	return nil
 }
 
-// A run makes one repo equal to its source.
+// A run is one sync, which makes a repo equal to its source.
 type run struct {
 	*Syncer
 	sourcedb.FollowRun
@@ -121,8 +121,8 @@ type run struct {
 	last    string // tag or digest at which the current stage continues
 	copied  int
 	removed int
-	failed  []string // tags
-	reason  string   // reason of the first failure
+	failed  []string // names of tags that could not be made equal
+	reason  string   // reason for the first failure
 }
 
 // turn does a part of the run and reports whether the run has ended. It returns an error if the server cannot continue.
@@ -142,7 +142,7 @@ func (r *run) turn(ctx context.Context) (ended bool, _ error) {
 	}
 	end := r.result(ctx, err)
 	err = r.sources.EndFollow(ctx, r.FollowRun, end)
-	if errors.Is(err, fault.NotFound) { // the repo was deleted
+	if errors.Is(err, fault.NotFound) { // the repo was deleted during the sync
 		err = nil
 	}
 	r.count(end)
@@ -183,7 +183,7 @@ func (r *run) result(ctx context.Context, err error) sourcedb.FollowEnd {
 	return sourcedb.FollowEnd{Error: notNow}
 }
 
-// stopped is the reason why a run cannot continue.
+// stopped is an error with the reason why a sync cannot continue.
 type stopped string
 
 // Error implements error.
@@ -237,14 +237,14 @@ func (r *run) checkAllowed(ctx context.Context) error {
 	return err
 }
 
-// fail records that a tag could not be made equal.
+// fail records that a tag could not be made equal to the tag of the source.
 func (r *run) fail(tag, why string) {
 	r.failed = append(r.failed, tag)
 	r.reason = cmp.Or(r.reason, why)
 }
 
-// isKept reports whether a tag that names another image than in the source must not be moved. If the settings demand
-// unique tags, that is expected; otherwise the tag has failed.
+// isKept reports whether a tag that points to another image than in the source must not be moved. If the settings
+// demand unique tags, this is not a failure. If the tag is immutable, isKept records a failure.
 func (r *run) isKept(name string) bool {
 	switch {
 	case r.rules.UniqueTags:
@@ -257,7 +257,7 @@ func (r *run) isKept(name string) bool {
 }
 
 // copyTags copies the next tags of the source that are missing in the repo or name another image. It returns the last
-// tag that it has handled, or "" at the end.
+// tag that it has handled, or "" if there are no more.
 func (r *run) copyTags(ctx context.Context) (last string, _ error) {
 	wanted, err := r.sources.FollowWanted(ctx, r.FollowRun, r.last, tagsPerTurn)
 	if err != nil || len(wanted) == 0 {
@@ -273,14 +273,14 @@ func (r *run) copyTags(ctx context.Context) (last string, _ error) {
 	if err != nil {
 		return "", err
 	}
-	if n < len(names) { // the remaining tags are too much for one transaction
+	if n < len(names) { // the remaining tags do not fit into one transaction
 		return names[n-1], nil
 	}
 	return wanted[len(wanted)-1].Name, nil
 }
 
 // copyReferrers copies the next artifacts of the source that are attached to images of the repo. It returns the last
-// digest, or "" at the end.
+// digest that it has handled, or "" if there are no more.
 func (r *run) copyReferrers(ctx context.Context) (last string, _ error) {
 	digests, err := r.sources.FollowReferrers(ctx, r.FollowRun, r.last, tagsPerTurn)
 	if err != nil || len(digests) == 0 {
@@ -294,7 +294,7 @@ func (r *run) copyReferrers(ctx context.Context) (last string, _ error) {
 }
 
 // copy copies the images that tags or digests name in the source, with the artifacts that are attached to them. It
-// returns the number of references that it has handled: references that are too much for one transaction remain.
+// returns the number of references that it has handled. The others do not fit into the same transaction.
 func (r *run) copy(ctx context.Context, references []string) (n int, _ error) {
 	set, n, err := r.collect(ctx, references)
 	if err != nil || len(set.Images) == 0 {
@@ -303,7 +303,7 @@ func (r *run) copy(ctx context.Context, references []string) (n int, _ error) {
 	err = r.commit(ctx, set)
 	missing, ok := errors.AsType[*registrydb.MissingError](err)
 	switch {
-	case ok && len(set.Images) > 1: // find out which one is incomplete
+	case ok && len(set.Images) > 1: // copy one at a time, to find out which image is incomplete
 		for _, reference := range references[:n] {
 			if _, err := r.copy(ctx, []string{reference}); err != nil {
 				return n, err
@@ -327,7 +327,7 @@ func (r *run) collect(ctx context.Context, references []string) (set *imagecopy.
 		if imagecopy.IsTooLarge(err) && len(set.Images) > 0 {
 			break
 		}
-		if imagecopy.IsTooLarge(err) { // copyReferrers copies the attached artifacts later
+		if imagecopy.IsTooLarge(err) { // add the image alone; copyReferrers copies its attached artifacts later
 			digest, err = set.TryAddAlone(ctx, reference)
 		}
 		n++
@@ -335,7 +335,7 @@ func (r *run) collect(ctx context.Context, references []string) (set *imagecopy.
 			r.skip(reference, why)
 			continue
 		}
-		if errors.Is(err, fault.NotFound) { // it was deleted during the run
+		if errors.Is(err, fault.NotFound) { // the image was deleted during the sync
 			continue
 		}
 		if err != nil {
@@ -357,7 +357,8 @@ func (r *run) collect(ctx context.Context, references []string) (set *imagecopy.
 	return set, n, nil
 }
 
-// skipReason returns the reason why an image cannot be copied, or "".
+// skipReason returns the reason to skip an image if err means that a rule refuses it or that it is too large. It
+// returns "" for other errors.
 func skipReason(err error) string {
 	switch {
 	case imagecopy.IsRefused(err):
@@ -368,8 +369,8 @@ func skipReason(err error) string {
 	return ""
 }
 
-// skip records that an image was not copied. Attached artifacts that cannot be copied are left out without a failure,
-// because whoever may attach an artifact must not prevent the sync of a repo.
+// skip records that an image was not copied. If an attached artifact cannot be copied, this is not a failure.
+// Otherwise anyone who can attach an artifact could prevent the sync of a repo.
 func (r *run) skip(reference, why string) {
 	if oci.TagOf(reference) != "" {
 		r.fail(reference, why)
@@ -392,10 +393,10 @@ func (r *run) commit(ctx context.Context, set *imagecopy.Set) error {
 	_, err := r.sources.CopyFollowed(ctx, r.FollowRun, registrydb.Copying{
 		Manifests: set.Manifests, Images: set.Images, Attached: attached, Frozen: frozen,
 	})
-	if err != nil && fault.From(err).Quota != nil { // callers who see the repo may not see the details of the budget
+	if err != nil && fault.From(err).Quota != nil { // callers who may see the repo may not see the details of the budget
 		return stopped(budgetFull + fault.From(err).Quota.Metric)
 	}
-	if imagecopy.IsUnmet(err, "TAG_IMMUTABLE") { // the settings changed during the run
+	if imagecopy.IsUnmet(err, "TAG_IMMUTABLE") { // the settings changed during the sync
 		return fault.New(fault.Aborted, "Aborted: the settings have changed")
 	}
 	if err == nil {
@@ -408,8 +409,8 @@ func (r *run) commit(ctx context.Context, set *imagecopy.Set) error {
 	return err
 }
 
-// dropTags removes the next tags that the source does not have. It returns the tag at which it continues, or "" at the
-// end.
+// dropTags removes the next tags that the source does not have. It returns the tag after which the next call
+// continues, or "" if there are no more.
 func (r *run) dropTags(ctx context.Context) (last string, _ error) {
 	if r.last == "" {
 		if surplus, err := r.sources.FollowSurplus(ctx, r.FollowRun); err != nil || !surplus {

@@ -1,6 +1,6 @@
 // Package reposync keeps repos equal to the repos from which they sync.
 //
-// The database calls such a repo a follower, and its settings a follow.
+// In the database, such a repo is a follower, and its sync settings are a follow.
 package reposync
 
 import (
@@ -20,7 +20,8 @@ import (
 )
 
 // The capabilities that an identity needs to set the source of a repo: on the repo itself and on the source. A sync
-// copies images that the identity could pull, creates their tags, and deletes other tags, in the name of the identity.
+// copies images that the identity could pull, creates their tags, and deletes all other tags. It acts as the
+// identity.
 var (
 	RepoCapabilities   = []resource.Capability{resource.ManifestCreate, resource.TagCreate, resource.TagDelete}
 	SourceCapabilities = []resource.Capability{
@@ -50,8 +51,8 @@ func New(
 	}
 }
 
-// Run syncs repos until ctx ends. One of all replicas watches for changes of sources and makes the repos that sync
-// from them due; every replica syncs repos that are due.
+// Run syncs repos until ctx ends. One replica watches for changes of sources, and makes the repos that sync from them
+// due. Every replica syncs repos that are due.
 func (s *Syncer) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { s.watchSources(ctx) })

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	watchLease   = "follow" // the name of the lease in the database
+	watchLease   = "follow" // name of the lease in the database
 	leaseTime    = 15 * time.Second
 	watchRenew   = 5 * time.Second
 	pollInterval = 500 * time.Millisecond
-	watchEvents  = 1000             // events that are read at a time
-	saveInterval = 30 * time.Second // for the cursor, while no source changes
-	maxBehind    = 100_000          // events; if there are more, every repo with a source becomes due instead
+	watchEvents  = 1000             // number of events that are read at a time
+	saveInterval = 30 * time.Second // time between saves of the cursor while no source changes
+	maxBehind    = 100_000          // unread events; if there are more, every repo with a source becomes due instead
 )
 
-// watchSources makes repos due whose source has changed, while this replica holds the lease.
+// watchSources makes repos whose source has changed due, while this replica holds the lease.
 func (s *Syncer) watchSources(ctx context.Context) {
 	id := rand.Text()
 	for ; ctx.Err() == nil; pause(ctx, watchRenew) {
@@ -33,20 +33,20 @@ func (s *Syncer) watchSources(ctx context.Context) {
 		}
 	}
 	if s.store.Replicated() {
-		_ = s.store.ReleaseLease(context.WithoutCancel(ctx), watchLease, id) // otherwise it expires
+		_ = s.store.ReleaseLease(context.WithoutCancel(ctx), watchLease, id) // if this fails, the lease expires
 	}
 }
 
-// A sourceWatch reads events and makes the repos due whose source has changed. A push does not depend on it.
+// A sourceWatch reads events, and makes repos whose source has changed due. Pushes do not wait for it.
 type sourceWatch struct {
 	*Syncer
 	id      string
-	history int64 // ID of the database's history: in another history, events have other numbers
+	history int64 // DB.History when watching began; after it changes, events may have other numbers
 	tail    *outbox.Tail
-	saved   int64 // number of the event up to which events were read, as stored
+	saved   int64 // number of the last event that was read, as stored in the database
 }
 
-// lease reports whether this replica watches.
+// lease acquires or renews the lease. It reports whether this replica holds it.
 func (w *sourceWatch) lease(ctx context.Context) (bool, error) {
 	if !w.store.Replicated() {
 		return true, nil
@@ -54,7 +54,7 @@ func (w *sourceWatch) lease(ctx context.Context) (bool, error) {
 	return w.store.AcquireLease(ctx, watchLease, w.id, leaseTime)
 }
 
-// watch reads events until the lease is lost, the history of the database changes, or ctx ends.
+// watch reads events until the lease is lost, DB.History changes, or ctx ends.
 func (w *sourceWatch) watch(ctx context.Context) error {
 	if err := w.begin(ctx); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (w *sourceWatch) watch(ctx context.Context) error {
 	return nil
 }
 
-// begin continues after the last event that any replica has read. If that event is unknown or too old, all repos with
-// a source become due.
+// begin prepares reading after the last event that any replica has read. If that event is unknown or too old, all
+// repos with a source become due.
 func (w *sourceWatch) begin(ctx context.Context) error {
 	cursor, err := w.sources.FollowCursor(ctx)
 	if err != nil {
@@ -106,7 +106,8 @@ func (w *sourceWatch) begin(ctx context.Context) error {
 	return w.save(ctx, nil)
 }
 
-// save makes the repos due that sync from changed, or all if changed is nil, and stores the cursor.
+// save stores the cursor, and makes the repos that sync from the repos in changed due. If changed is nil, it makes
+// all repos with a source due.
 func (w *sourceWatch) save(ctx context.Context, changed []resource.UID) error {
 	if has, err := w.sources.HasFollowers(ctx); err != nil || !has {
 		return err
@@ -115,7 +116,8 @@ func (w *sourceWatch) save(ctx context.Context, changed []resource.UID) error {
 	return w.sources.TellFollowers(ctx, changed, w.saved)
 }
 
-// readEvents reads the next events and returns their number. If no repo has a source, it skips them.
+// readEvents reads the next events and returns their number. If no repo has a source, it skips events without reading
+// them.
 func (w *sourceWatch) readEvents(ctx context.Context) (n int, _ error) {
 	has, err := w.sources.HasFollowers(ctx)
 	if err != nil {
@@ -136,7 +138,7 @@ func (w *sourceWatch) readEvents(ctx context.Context) (n int, _ error) {
 		switch e.Type {
 		case resource.TagCreated, resource.TagDeleted:
 			changed[e.Subject.Parent()] = true
-		case resource.RegistryPush, resource.RepoDeleted, resource.RepoCreated: // RepoCreated: it may be restored
+		case resource.RegistryPush, resource.RepoDeleted, resource.RepoCreated: // a restored repo has a RepoCreated event
 			changed[e.Subject] = true
 		}
 	}

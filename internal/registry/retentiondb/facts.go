@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Limits on the rows that one transaction reads to judge the images of a repo.
+// Limits on the rows that one transaction reads to decide which images of a repo to keep.
 const (
-	maxJudged = 50_000  // manifests
-	maxBased  = 100_000 // images of the organization that name their base image
+	maxJudged = 50_000  // manifests of the repo
+	maxBased  = 100_000 // images of the organization that have an annotation for their base image
 )
 
-// judge judges the images of a locked repo. path is its address in the registry.
+// judge decides which images of a locked repo are kept. path is the address of the repo in the registry.
 func (s *Store) judge(
 	ctx context.Context, t Tx, repo resource.UID, path string, rules registry.Retention, d registrydb.Deletion,
 ) (*judge, error) {
@@ -56,7 +56,7 @@ func (s *Store) judge(
 	return j, nil
 }
 
-// readNodes reads the manifests of a repo, their tags, and the manifests that indexes list.
+// readNodes reads the manifests of a repo with their tags, and which manifests the indexes list.
 func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 	args := []any{store.Segment(repo)}
 	err := t.Rows(ctx, `SELECT digest, media_type, artifact_type, subject, size, push_ms
@@ -103,8 +103,8 @@ func (t Tx) readNodes(ctx context.Context, j *judge, repo resource.UID) error {
 		})
 }
 
-// keepPushed keeps images that were pushed in the last KeepYoungerDays. Pushing an image again changes neither
-// its tags nor the time of its first push, so the records of pushes are read.
+// keepPushed keeps images that were pushed in the last KeepYoungerDays. It reads the records of pushes, because
+// pushing an image again changes neither its tags nor the time of its first push.
 func (t Tx) keepPushed(ctx context.Context, j *judge, repo resource.UID) error {
 	return t.keepRecorded(ctx, j, repo, true, j.rules.KeepYoungerDays, registry.KeptYounger)
 }
@@ -135,7 +135,8 @@ func (t Tx) keepDeployed(ctx context.Context, j *judge, repo resource.UID) error
 	return t.keepDigests(ctx, j, registry.KeptDeployed, text, q.Args...)
 }
 
-// keepNamed keeps images that an inventory reports as running by a tag of the repo, without a digest.
+// keepNamed keeps images that an inventory reports as running if the report names them by a tag of the repo, without
+// a digest.
 func (t Tx) keepNamed(ctx context.Context, j *judge, repo resource.UID, path string) error {
 	images, err := store.ReadColumn[string](ctx, t.Rows,
 		`SELECT DISTINCT image FROM inventory_entries WHERE root = $1 AND digest = ''`, store.Segment(repo.Root()))
@@ -201,10 +202,11 @@ func (t Tx) keepNeeded(ctx context.Context, j *judge, repo resource.UID) error {
 	return err
 }
 
-// measure adds to a plan the sizes of the manifests that are deleted, and the last pull of each image.
+// measure adds to a plan the sizes of the manifests that are deleted, and the time and identity of the last pull of
+// each image.
 func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
 	var gone []string
-	owner := map[string]int{} // index in plan.Going of the image that a manifest is deleted with
+	owner := map[string]int{} // for each deleted manifest, the index in plan.Going of the image with which it is deleted
 	for i, g := range plan.Going {
 		owner[g.Digest] = i
 		for _, digest := range g.With {
@@ -241,7 +243,7 @@ func (t Tx) measure(ctx context.Context, v verdict, plan *RetentionPlan) error {
 	return t.lastPulls(ctx, plan, gone, owner)
 }
 
-// freed returns the bytes of the blobs that only the deleted manifests need in a repo.
+// freed returns the total size in bytes of the blobs in a repo that only the deleted manifests need.
 func (t Tx) freed(ctx context.Context, repo resource.UID, gone []string) (n int64, _ error) {
 	q := store.Query{Engine: t.DB.Engine}
 	each, in := t.DB.Engine.Unnest(&q, gone), q.Arg(store.Segment(repo))

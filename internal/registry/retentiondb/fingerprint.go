@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// A fingerprint identifies the images that a plan deletes, with their tags and the manifests that are deleted
-// with them. It has a part for each image, so that compare can say what has changed: eight bytes of the hash of
-// the digest, and four bytes of the hash of everything that is deleted with the image.
+// A fingerprint identifies the images that a plan deletes, with their tags and the manifests that are deleted with
+// them. It has a separate part for each image, so that compare can name the images that have changed: eight bytes of
+// the hash of the digest, and four bytes of the hash of everything that is deleted with the image.
 //
 // It is not secret, because a caller that forges one cannot delete more than the rules allow.
 type fingerprint map[[8]byte][4]byte
@@ -21,7 +21,7 @@ type fingerprint map[[8]byte][4]byte
 // fingerprintFormat is the first byte of a fingerprint.
 const fingerprintFormat = 1
 
-// fingerprintPart is the number of bytes of an image in a fingerprint.
+// fingerprintPart is the number of bytes that a fingerprint has for each image.
 const fingerprintPart = 12
 
 func short(digest string) [8]byte {
@@ -67,7 +67,7 @@ func parseFingerprint(text string) (fingerprint, error) {
 	return f, nil
 }
 
-// has reports whether the fingerprint contains the image of a node.
+// has reports whether the fingerprint contains the image that n is.
 func (f fingerprint) has(n *node) bool {
 	_, ok := f[short(n.digest)]
 	return ok
@@ -106,7 +106,7 @@ func (f fingerprint) compare(actual fingerprint, j *judge) error {
 		"nothing was deleted, because the images have changed since the preview: %s", text)
 }
 
-// keptBecause returns the reason for which an image is kept, as text.
+// keptBecause returns a text with the reason for which an image is kept.
 func keptBecause(n *node) string {
 	switch n.kept {
 	case registry.KeptImmutable:

@@ -10,22 +10,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// A node is a manifest of a repo whose images are judged.
+// A node is a manifest of a repo to which retention rules are applied.
 type node struct {
 	digest, mediaType, artifactType, subject string
 	size                                     int64 // bytes of the manifest
-	time                                     int64 // milliseconds; when it was pushed or last tagged
+	time                                     int64 // time of the push or of the last tagging, in milliseconds
 	tags                                     []string
 	named                                    bool // has a tag that does not attach it to another manifest
-	attached                                 bool // to another manifest of the repo, by its subject or by a tag
-	orphan                                   bool // attached to a manifest that is not in the repo
+	attached                                 bool // is attached to another manifest of the repo (subject or tag)
+	orphan                                   bool // is attached to a manifest that is not in the repo
 	children, parents, referrers             []*node
 
 	kept registry.KeepReason
 }
 
-// judged reports whether the rules judge n itself. A manifest that is attached to another, or that only an
-// index names, is kept or deleted with the manifest that it belongs to.
+// judged reports whether the rules apply to n itself. A manifest that is attached to another manifest, or that has no
+// tag and is listed by an index, is kept or deleted together with that manifest.
 func (n *node) judged() bool { return !n.belongs() && (n.named || len(n.parents) == 0) }
 
 // belongs reports whether n is attached to another manifest.
@@ -39,7 +39,7 @@ type judge struct {
 	nodes  map[string]*node
 }
 
-// link connects attached manifests with the manifests that they are attached to.
+// link connects each attached manifest with the manifest to which it is attached.
 func (j *judge) link() {
 	for _, n := range j.nodes {
 		slices.Sort(n.tags)
@@ -66,7 +66,7 @@ func (j *judge) attach(n *node, subject string) {
 	to.referrers = append(to.referrers, n)
 }
 
-// judgeByManifests applies the rules that need only the manifests and tags of the repo.
+// judgeByManifests applies the rules that depend only on the manifests and tags of the repo.
 func (j *judge) judgeByManifests() {
 	for _, n := range j.nodes {
 		switch {
@@ -142,7 +142,7 @@ func older(a, b *node) int {
 	return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.digest, b.digest))
 }
 
-// keepMinors keeps the images of the last minor versions. Only minor versions with a release count.
+// keepMinors keeps the images of the newest minor versions. It counts only minor versions that have a release.
 // Pre-releases are kept if their minor version is kept, or if it is newer than all releases.
 func (j *judge) keepMinors() {
 	if j.rules.KeepMinors == 0 {
@@ -162,7 +162,7 @@ func (j *judge) keepMinors() {
 		}
 		return -1
 	})
-	var first registry.MinorVersion // the lowest version that is kept; without releases, all versions are kept
+	var first registry.MinorVersion // lowest version that is kept; if there are no releases, all versions are kept
 	if len(last) > 0 {
 		first = last[min(len(last), int(j.rules.KeepMinors))-1]
 	}
@@ -175,8 +175,8 @@ func (j *judge) keepMinors() {
 	}
 }
 
-// reach adds nodes to seen, and everything that belongs to them: the manifests that they list and the manifests
-// that are attached to them, recursively. It returns the nodes that it has added.
+// reach adds nodes to seen, with everything that belongs to them: the manifests that they list and the manifests that
+// are attached to them, recursively. It returns the nodes that were not in seen before.
 func reach(seen map[*node]bool, from ...*node) (added []*node) {
 	for len(from) > 0 {
 		n := from[len(from)-1]
@@ -190,9 +190,9 @@ func reach(seen map[*node]bool, from ...*node) (added []*node) {
 	return added
 }
 
-// staying returns the nodes that are kept: those that a rule keeps, the extra nodes, and everything that
-// belongs to them. It also contains the nodes that belong to no judged node, such as those attached to a
-// manifest that is not in the repo.
+// staying returns the nodes that are kept: those that a rule keeps, the extra nodes, and everything that belongs to
+// them. It also returns nodes that belong to no judged node, such as a node that is attached to a manifest outside of
+// the repo.
 func (j *judge) staying(extra ...*node) map[*node]bool {
 	stay, roots := map[*node]bool{}, map[*node]bool{}
 	for _, n := range j.nodes {
@@ -212,8 +212,8 @@ func (j *judge) staying(extra ...*node) map[*node]bool {
 	return stay
 }
 
-// undecided returns the sorted digests of the manifests that the rules applied so far do not keep, without
-// attached ones.
+// undecided returns the sorted digests of the manifests that no rule has kept so far. It leaves out manifests that
+// are attached to others.
 func (j *judge) undecided() (digests []string) {
 	stay := j.staying()
 	for digest, n := range j.nodes {
@@ -227,31 +227,31 @@ func (j *judge) undecided() (digests []string) {
 
 // Limits on the rows that one transaction deletes, because on SQLite all other writes wait for it.
 const (
-	maxGoing  = 200  // images
-	maxThings = 1000 // their manifests and tags
+	maxGoing  = 200  // images that are deleted
+	maxThings = 1000 // manifests and tags that are deleted with the images
 )
 
 // A GoingImage is an image that is deleted, with its tags and everything that belongs to it.
 type GoingImage struct {
 	Digest, MediaType string
 	Tags              []string
-	PushTime          time.Time // time of the push, or of the last change of a tag
-	Size              int64     // bytes of its manifests and their blobs, including blobs that other images need
+	PushTime          time.Time // time of the push or of the last change of a tag
+	Size              int64     // bytes of its manifests and their blobs, including blobs that other images need, too
 	With              []string  // digests of the manifests that are deleted with it
 	LastPull          *registry.Pull
 }
 
 // A verdict is the decision of a judge.
 type verdict struct {
-	images int // number of judged images
+	images int // number of images to which the rules were applied
 	kept   map[registry.KeepReason]int
-	going  []*node // the images that are deleted, the oldest first
+	going  []*node // images that are deleted, the oldest first
 	gone   []*node // all manifests that are deleted; an index comes before the manifests that it lists
-	more   bool    // more images could be deleted by another run
+	more   bool    // whether another run could delete more images
 }
 
-// decide selects the images that are deleted now: the oldest that no rule keeps, up to the limits. If only is
-// not nil, it selects only images for which only reports true.
+// decide selects the images that are deleted now: the oldest that no rule keeps, up to the limits maxGoing and
+// maxThings. If only is not nil, it selects only images for which only reports true.
 func (j *judge) decide(only func(*node) bool) (v verdict) {
 	stay := j.staying()
 	for _, n := range j.nodes {
@@ -277,8 +277,8 @@ func (j *judge) decide(only func(*node) bool) (v verdict) {
 	return v
 }
 
-// choose returns the images that are left for a later run, because only does not select them or because they
-// exceed the limits. It keeps an image that exceeds the limits by itself.
+// choose returns the images that are left for a later run, because only does not select them or because they exceed
+// the limits. An image that alone exceeds the limits is never deleted: choose marks it as KeptTooLarge.
 func (j *judge) choose(going []*node, only func(*node) bool) (left []*node) {
 	images, things := 0, 0
 	for _, n := range going {
@@ -297,7 +297,7 @@ func (j *judge) choose(going []*node, only func(*node) bool) (left []*node) {
 	return left
 }
 
-// count counts the judged images, and the kept ones by reason.
+// count counts the images to which the rules were applied, and the kept images by reason.
 func (v *verdict) count(j *judge, stay map[*node]bool) {
 	v.kept = map[registry.KeepReason]int{}
 	for _, n := range j.nodes {
@@ -322,7 +322,7 @@ func weigh(n *node) (things int) {
 	return things
 }
 
-// height returns the length of the longest chain of manifests below n. known caches results.
+// height returns the length of the longest chain of manifests below n. known caches the results.
 func height(known map[*node]int, n *node) int {
 	h, ok := known[n]
 	if !ok {
@@ -334,8 +334,8 @@ func height(known map[*node]int, n *node) int {
 	return h
 }
 
-// describe returns the images that are deleted. Every other deleted manifest is listed with the first image that it
-// belongs to.
+// describe returns the images that are deleted. Each of the other deleted manifests is in With of the first image to
+// which it belongs.
 func (v verdict) describe() (images []GoingImage) {
 	seen, gone := map[*node]bool{}, map[*node]bool{}
 	for _, n := range v.gone {

@@ -30,8 +30,8 @@ func (s *Store) retentionAbove(
 	for _, p := range append(place.Ancestors(), place) {
 		places = append(places, string(p))
 	}
-	// The UIDs are prefixes of each other, so the longest sorts last. `uid || ''` hides the order from the planner,
-	// which would otherwise scan all rules in that order.
+	// The UIDs are prefixes of each other, so the longest sorts last. `uid || ''` keeps the planner from using the
+	// index on uid for the order, which would scan all rules.
 	text := `SELECT t.uid, t.detail, t.update_ms FROM retention AS t
 		WHERE t.uid IN (SELECT v FROM ` + s.Engine.Unnest(&q, places) + ` AS s) ORDER BY t.uid || '' DESC LIMIT 1`
 	return scanRetention(place, func(dest ...any) error { return row(ctx, text, q.Args, dest...) })
@@ -54,7 +54,7 @@ func scanRetention(place resource.UID, scan func(...any) error) (r registry.Rete
 	return r, nil
 }
 
-// holdPlace holds the group or repo with a UID until the commit, or returns fault.NotFound.
+// holdPlace holds the group or repo that has a UID until the commit. It returns fault.NotFound if there is none.
 func (t Tx) holdPlace(ctx context.Context, place resource.UID) error {
 	err := t.Require(ctx, "groups", "group or repo", place)
 	if errors.Is(err, fault.NotFound) {
@@ -67,8 +67,8 @@ func (t Tx) holdPlace(ctx context.Context, place resource.UID) error {
 // changed them can check their effect first.
 const firstRetention = 24 * time.Hour
 
-// SetRetention sets the rules of a group or repo. Equal rules are not written. It returns fault.NotFound if
-// there is no such group or repo.
+// SetRetention sets the rules of a group or repo. If the rules are unchanged, nothing is written. It returns
+// fault.NotFound if there is no such group or repo.
 func (s *Store) SetRetention(ctx context.Context, r registry.Retention) (registry.Retention, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.holdPlace(ctx, r.UID); err != nil {
@@ -105,7 +105,8 @@ func (s *Store) SetRetention(ctx context.Context, r registry.Retention) (registr
 	return r, err
 }
 
-// ownRetention locks and returns the rules of a group or repo itself, or returns fault.NotFound.
+// ownRetention locks and returns the rules that are set on a group or repo itself. It returns fault.NotFound if there
+// are none.
 func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (registry.Retention, error) {
 	return scanRetention(place, func(dest ...any) error {
 		return t.Row(ctx, `SELECT t.uid, t.detail, t.update_ms FROM retention AS t WHERE t.uid = $1`+s.Engine.ForDelete,
@@ -113,7 +114,8 @@ func (s *Store) ownRetention(ctx context.Context, t Tx, place resource.UID) (reg
 	})
 }
 
-// DeleteRetention removes the rules of a group or a repo. It returns fault.NotFound if it has none of its own.
+// DeleteRetention removes the rules that are set on a group or repo itself. It returns fault.NotFound if there are
+// none.
 func (s *Store) DeleteRetention(ctx context.Context, place resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		before, err := s.ownRetention(ctx, t, place)
@@ -130,15 +132,15 @@ func (s *Store) DeleteRetention(ctx context.Context, place resource.UID) error {
 // A RetentionTurn is a repo to which rules must be applied, and the group or repo that has the rules.
 type RetentionTurn struct{ Rules, Repo resource.UID }
 
-// RetentionDue returns up to n groups or repos whose rules are due, one of each organization.
+// RetentionDue returns up to n groups or repos whose rules are due, at most one for each organization.
 func (s *Store) RetentionDue(ctx context.Context, now time.Time, n int) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows, `SELECT min(uid) FROM retention WHERE due_ms <= $1
 		GROUP BY root ORDER BY min(due_ms), root LIMIT $2`, store.MS(now), n)
 }
 
-// TakeRetention returns the next repo to which the rules of place must be applied, and stores that it was
-// taken, so that no other replica takes it. After the last repo it schedules the next run and returns no repo.
-// It also returns no repo if the rules are not due.
+// TakeRetention returns the next repo to which the rules of place must be applied, and records that it was taken, so
+// that no other replica takes it, too. After the last repo it schedules the next run and returns no repo. It also
+// returns no repo if the rules are not due.
 func (s *Store) TakeRetention(ctx context.Context, place resource.UID, now time.Time) (turn RetentionTurn, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		turn = RetentionTurn{Rules: place}
@@ -187,8 +189,8 @@ func (s *Store) nextRepo(ctx context.Context, t Tx, place, after resource.UID) (
 	return next[0], nil
 }
 
-// postponeTrashed postpones the rules of a repo in the trash by a day. They are kept, so that they are restored with
-// the repo.
+// postponeTrashed postpones the rules of a repo in the trash by a day. It does not delete the rules, because they are
+// restored with the repo.
 func (t Tx) postponeTrashed(ctx context.Context, repo resource.UID) error {
 	_, err := t.Exec(ctx, `UPDATE retention SET due_ms = due_ms + 86400000 WHERE uid = $1`, string(repo))
 	return err

@@ -10,36 +10,37 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
-// A RetentionPlan describes what the rules of a repo delete, or would delete in a dry run.
+// A RetentionPlan lists what the rules of a repo delete, or would delete in a dry run.
 type RetentionPlan struct {
 	Repo   resource.UID
 	Rules  registry.Retention
-	Images int // number of judged images
+	Images int // number of images to which the rules were applied
 	Kept   map[registry.KeepReason]int
 	Going  []GoingImage
 	Tags   int           // number of deleted tags
-	Bytes  int64         // sizes of the deleted manifests, and of the blobs that only these need in the repo
-	Life   time.Duration // the time for which the images can be restored
-	More   bool          // the next run would delete more images
+	Bytes  int64         // size of the deleted manifests, and of the blobs in the repo that only these manifests need
+	Life   time.Duration // how long the deleted images can be restored
+	More   bool          // whether another run would delete more images
 
-	Fingerprint string // identifies Going
+	Fingerprint string // identifies the images in Going
 }
 
-// A RetentionOrder says how rules are applied.
+// A RetentionOrder has the options for applying rules.
 type RetentionOrder struct {
 	// Fingerprint is the fingerprint of a plan. Only the images of that plan are deleted. If it is "", everything that
 	// the rules do not keep is deleted.
 	Fingerprint string
 
-	// Planned is set for a scheduled run: the group or repo whose rules were due. If the repo is now under the rules of
-	// another group or repo, or the rules no longer have a schedule, the run deletes nothing. Planned is "" if a caller
-	// has asked for the run.
+	// Planned is the group or repo whose rules were due, for a scheduled run. If the repo is now under the rules of
+	// another group or repo, or the rules no longer have a schedule, the run deletes nothing. Planned is "" if a
+	// caller has requested the run.
 	Planned resource.UID
 
-	expected fingerprint // parsed Fingerprint; nil if it is ""
+	expected fingerprint // parsed Fingerprint; nil if Fingerprint is ""
 }
 
-// selection returns a function that reports whether an image may be deleted. It is nil if all may.
+// selection returns a function that reports whether an image may be deleted. It returns nil if all images may be
+// deleted.
 func (o RetentionOrder) selection() func(*node) bool {
 	if o.expected == nil {
 		return nil
@@ -47,14 +48,15 @@ func (o RetentionOrder) selection() func(*node) bool {
 	return o.expected.has
 }
 
-// ApplyRetention applies the rules of a repo, and returns the plan that it has carried out. Images in the trash
-// can be restored. A dry run runs the same transaction and rolls it back.
+// ApplyRetention applies the rules of a repo, and returns the plan that it has carried out. The deleted images move
+// to the trash, if the group has one. A dry run executes the same transaction and rolls it back.
 //
-// Pushes to the repo, changes of its tags and restores wait until the transaction ends. ApplyRetention returns
-// fault.NotFound if there is no such repo, or if no rules apply to it. It returns fault.FailedPrecondition if
-// an image of the order's plan would be kept now or has changed, if records of pulls are not kept for as long
-// as the rules need them, or if there are too many manifests. If the repo follows another, it also returns
-// fault.FailedPrecondition, except that scheduled rules do nothing.
+// Pushes to the repo, changes of its tags and restores wait until the transaction ends.
+//
+// ApplyRetention returns fault.NotFound if there is no such repo, or if no rules apply to it. It returns
+// fault.FailedPrecondition if an image of the order's plan would be kept now or has changed, if the server deletes
+// records of pulls earlier than the rules need them, or if there are too many manifests. If the repo follows another,
+// a scheduled run does nothing, and other runs return fault.FailedPrecondition.
 func (s *Store) ApplyRetention(
 	ctx context.Context, repo resource.UID, order RetentionOrder,
 ) (plan RetentionPlan, _ error) {
@@ -101,7 +103,7 @@ func (s *Store) ApplyRetention(
 	return plan, err
 }
 
-// carryOut deletes the images that a judge does not keep, and completes the plan.
+// carryOut deletes the images that the rules do not keep, and completes the plan.
 func (s *Store) carryOut(
 	ctx context.Context, t Tx, j *judge, order RetentionOrder, d registrydb.Deletion, plan *RetentionPlan,
 ) error {

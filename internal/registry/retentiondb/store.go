@@ -1,5 +1,4 @@
-// Package retentiondb stores retention rules and applies them: it judges the images of a repo and deletes those
-// that no rule keeps.
+// Package retentiondb stores retention rules and applies them: it deletes the images of a repo that no rule keeps.
 package retentiondb
 
 import (
@@ -14,13 +13,13 @@ import (
 type Store struct {
 	*store.DB
 
-	// KeepPulls is the time for which records of pulls are kept; 0 if they are never removed.
+	// KeepPulls is how long records of pulls are stored; 0 means forever.
 	KeepPulls time.Duration
 
 	registry *registrydb.Store
 }
 
-// New returns the store of retention in the database of a registry.
+// New returns a Store for the retention rules in the database of a registry.
 func New(r *registrydb.Store) *Store { return &Store{DB: r.DB, registry: r} }
 
 // A Tx is an open transaction with methods that apply retention rules.

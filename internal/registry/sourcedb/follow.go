@@ -22,17 +22,17 @@ const (
 	// hasSource is the SQL condition that the repo t has a source. The index repos_following has the same condition.
 	hasSource = `replace(t.detail, '"syncConfig":', '') <> t.detail`
 
-	maxChain = 100 // repos in a chain of followers
+	maxChain = 100 // longest chain of repos in which each follows the next
 )
 
-// Reasons for which a repo is not equal to its source, for callers.
+// Reasons, shown to callers, why a repo is not equal to its source.
 const (
 	notConfirmed = "the source was set before the repo was restored; set it again"
 	expired      = "following has expired; set the source again"
 )
 
-// InsertFollower is registrydb.Store.InsertRepo for a repo that follows another. Runs act as the identity by.
-// It returns fault.NotFound if there is no such source.
+// InsertFollower is registrydb.Store.InsertRepo for a repo that follows another. The syncs of the repo act as the
+// identity by. It returns fault.NotFound if the source does not exist.
 func (s *Store) InsertFollower(ctx context.Context, r registry.Repo, by resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := registrydb.In(t.Tx).InsertRepo(ctx, r); err != nil {
@@ -42,9 +42,9 @@ func (s *Store) InsertFollower(ctx context.Context, r registry.Repo, by resource
 	})
 }
 
-// UpdateFollower is registrydb.Store.UpdateRepo for a repo that begins to follow another, or begins again. Runs
-// act as the identity by. It returns fault.InvalidArgument if the repo would follow itself through others, and
-// fault.NotFound if there is no such source.
+// UpdateFollower is registrydb.Store.UpdateRepo for a change that sets the source of a repo, to another one or to the
+// same one again. The syncs of the repo act as the identity by. It returns fault.InvalidArgument if the repo would
+// follow itself through other repos, and fault.NotFound if the source does not exist.
 func (s *Store) UpdateFollower(
 	ctx context.Context, before, after registry.Repo, by resource.UID,
 ) (registry.Repo, error) {
@@ -57,7 +57,7 @@ func (s *Store) UpdateFollower(
 	return after, err
 }
 
-// follow makes a repo follow its source. Its first run is due immediately.
+// follow makes a repo follow its source. The first sync is due immediately.
 func (t Tx) follow(ctx context.Context, r registry.Repo, by resource.UID) error {
 	source := resource.UID(r.Sync.Source)
 	if err := t.Require(ctx, "repos", "repo", source); err != nil {
@@ -80,8 +80,8 @@ func (t Tx) follow(ctx context.Context, r registry.Repo, by resource.UID) error 
 	return err
 }
 
-// refuseLoop returns fault.InvalidArgument if source follows repo, directly or through others. It locks the
-// cursor, so that no other transaction sets a source before the commit.
+// refuseLoop returns fault.InvalidArgument if source follows repo, directly or through other repos. It locks the row
+// of follow_cursor, so that no other transaction can set a source before the commit.
 func (t Tx) refuseLoop(ctx context.Context, repo, source resource.UID) error {
 	if _, err := t.Exec(ctx, `UPDATE follow_cursor SET seq = seq WHERE id = 1`); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (t Tx) refuseLoop(ctx context.Context, repo, source resource.UID) error {
 	}
 }
 
-// clockMS returns the time of the database, in milliseconds.
+// clockMS returns the current time of the database server, in milliseconds.
 func (s *Store) clockMS(ctx context.Context) (ms int64, err error) {
 	if !s.Engine.Postgres {
 		_, clock := s.Clock()
@@ -119,11 +119,11 @@ func (s *Store) clockMS(ctx context.Context) (ms int64, err error) {
 const followColumns = `t.uid, t.detail, f.source_uid, f.identity, f.set_ms, f.due_ms, f.until_ms, f.begin_ms, f.ran_ms,
 	f.success_ms, f.fail_ms, f.error, f.failed, f.tags`
 
-// selectFollows selects followColumns of repos t.
+// selectFollows selects the columns in followColumns for repos, whose alias is t.
 const selectFollows = `SELECT ` + followColumns + ` FROM ` + registrydb.RepoRows + ` AS t
 	LEFT JOIN follows AS f ON ` + registrydb.FollowRow
 
-// Follow returns the sync status of a repo. It returns fault.NotFound if there is no such repo, or if it has no
+// Follow returns the sync status of a repo. It returns fault.NotFound if there is no such repo, or if the repo has no
 // source.
 func (s *Store) Follow(ctx context.Context, repo resource.UID) (f registry.Follow, _ error) {
 	clock, err := s.clockMS(ctx)
@@ -140,8 +140,8 @@ func (s *Store) Follow(ctx context.Context, repo resource.UID) (f registry.Follo
 	return found[0], nil
 }
 
-// Follows returns one page of the sync status of the repos below a group that have a source, in the order of
-// their UIDs.
+// Follows returns one page of the sync statuses of the repos below a group that have a source, in the order of their
+// UIDs.
 func (s *Store) Follows(
 	ctx context.Context, group resource.UID, p page.Request,
 ) (out page.Page[registry.Follow], _ error) {
@@ -167,8 +167,8 @@ func (s *Store) Follows(
 	return out, err
 }
 
-// readFollows runs a statement that begins with selectFollows. The state of each repo depends on clock, the
-// time of the database in milliseconds.
+// readFollows runs a statement that begins with selectFollows. clock is the current time of the database in
+// milliseconds, on which the state of each repo depends.
 func (s *Store) readFollows(ctx context.Context, clock int64, text string, args ...any) ([]registry.Follow, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (f registry.Follow, _ error) {
 		var detail string
@@ -184,7 +184,7 @@ func (s *Store) readFollows(ctx context.Context, clock int64, text string, args 
 			return f, fmt.Errorf("detail of repo %s: %w", f.Repo, err)
 		}
 		f.Source = resource.UID(r.Sync.Source)
-		if source == nil { // the repo was restored from the trash
+		if source == nil { // the repo was restored from the trash, so it has no row in follows
 			f.State, f.Error, f.ExpireTime = registry.FollowFailed, notConfirmed, r.Sync.ExpirationTime
 			return f, nil
 		}
@@ -212,7 +212,7 @@ func (s *Store) readFollows(ctx context.Context, clock int64, text string, args 
 	}, text, args...)
 }
 
-// optional returns the time of a column in which 0 means that there is none.
+// optional returns the time in a column. It returns the zero time for 0.
 func optional(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -220,9 +220,8 @@ func optional(ms int64) time.Time {
 	return store.FromMS(ms)
 }
 
-// RequestFollow makes a run for a repo that follows another due, but not before gap has passed since its last
-// run began. It returns fault.FailedPrecondition if the repo does not follow another, or if following has
-// expired.
+// RequestFollow makes a sync of a repo that follows another due, but not before gap has passed since its last sync
+// began. It returns fault.FailedPrecondition if the repo does not follow another, or if its sync has expired.
 func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.Duration) error {
 	return s.write(ctx, func(t Tx) error {
 		var due sql.NullInt64
@@ -241,8 +240,8 @@ func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.D
 	})
 }
 
-// markDue makes runs for repos due now, or at from, in milliseconds, if that is later. A repo with a run in
-// progress is due again after the run. Repos whose following has expired do not become due.
+// markDue makes syncs of repos due now, or at the time from, in milliseconds, if that is later. If a repo is being
+// synced, it is due again after that sync. Repos whose sync has expired do not become due.
 func (t Tx) markDue(ctx context.Context, from int64, repos ...int64) error {
 	clock, err := t.Clock(ctx)
 	if err != nil {
@@ -258,8 +257,8 @@ func (t Tx) markDue(ctx context.Context, from int64, repos ...int64) error {
 	return err
 }
 
-// FollowCursor returns the sequence number of the last event that was processed for followers, or -1 before the
-// first.
+// FollowCursor returns the sequence number of the last event that was processed for repos with a source. It returns
+// -1 if no event was processed yet.
 func (s *Store) FollowCursor(ctx context.Context) (seq int64, err error) {
 	err = s.Row(ctx, `SELECT seq FROM follow_cursor WHERE id = 1`, nil, &seq)
 	return seq, err
@@ -271,11 +270,11 @@ func (s *Store) HasFollowers(ctx context.Context) (has bool, err error) {
 	return has, err
 }
 
-// followBatch is the number of followers that one transaction makes due.
+// followBatch is the number of repos that one transaction makes due.
 const followBatch = 500
 
-// TellFollowers makes runs for the followers of sources due, in transactions of followBatch each, and then sets the
-// cursor to seq. If sources is nil, it makes all followers due.
+// TellFollowers makes syncs of the repos that follow sources due, in transactions of followBatch repos each. Then it
+// sets the cursor to seq. If sources is nil, it makes all repos with a source due.
 func (s *Store) TellFollowers(ctx context.Context, sources []resource.UID, seq int64) error {
 	q := store.Query{Engine: s.Engine}
 	text := `SELECT repo FROM follows`
@@ -290,7 +289,7 @@ func (s *Store) TellFollowers(ctx context.Context, sources []resource.UID, seq i
 	if err != nil {
 		return err
 	}
-	slices.Sort(followers) // every transaction locks them in this order, which prevents deadlocks
+	slices.Sort(followers) // every transaction locks repos in this order, which prevents deadlocks
 	for batch := range slices.Chunk(followers, followBatch) {
 		if err := s.write(ctx, func(t Tx) error { return t.markDue(ctx, 0, batch...) }); err != nil {
 			return err

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	followEvery = time.Hour   // time between runs of a repo if nothing changes
-	followLease = time.Minute // lease of a run; each transaction of the run renews it
+	followEvery = time.Hour   // time between syncs of a repo if nothing changes
+	followLease = time.Minute // lease on a sync; each transaction of the sync renews it
 
-	followRetry = 30 * time.Second // wait after the first failure; it doubles with each failure, up to followEvery
+	followRetry = 30 * time.Second // wait after the first failure; it doubles with each further failure, up to followEvery
 
-	followSoon = time.Second // wait after a run that ended because of a concurrent change
+	followSoon = time.Second // wait after a sync that ended because of a concurrent change
 
-	maxFailedTags = 10 // names of failed tags that are stored for a run
+	maxFailedTags = 10 // number of failed tags whose names are stored
 )
 
-// A FollowRun is a run, on one replica, that makes a repo equal to its source. It ends when a caller sets
-// another source, or when the replica does not renew the lease for followLease.
+// A FollowRun is one sync of a repo, on one replica, that makes the repo equal to its source. It ends early when a
+// caller sets another source, or when the replica does not renew the lease for followLease.
 type FollowRun struct {
 	Repo, Source, Identity resource.UID
 
 	holder string
 }
 
-// FollowsDue returns repos whose runs are due, those that are due for the longest time first: at most perOrg of each
-// organization, and at most n.
+// FollowsDue returns repos whose sync is due, the longest due first. It returns at most perOrg repos for each
+// organization, and at most n in all.
 func (s *Store) FollowsDue(ctx context.Context, perOrg, n int) ([]resource.UID, error) {
 	clock, err := s.clockMS(ctx)
 	if err != nil {
@@ -46,9 +46,9 @@ func (s *Store) FollowsDue(ctx context.Context, perOrg, n int) ([]resource.UID, 
 		) AS d WHERE place <= $2 ORDER BY place, due_ms, uid LIMIT $3`, clock, perOrg, n)
 }
 
-// TakeFollow begins a run for a repo, on the replica holder. It reports false if no run is due, if another
-// replica has begun the run, or if the repo does not follow another. If following has expired, the repo never
-// becomes due again.
+// TakeFollow begins a sync of a repo on the replica holder. It reports false if no sync is due, if another replica
+// has begun the sync, or if the repo does not follow another. If the sync has expired, it also reports false, and the
+// repo never becomes due again.
 func (s *Store) TakeFollow(ctx context.Context, repo resource.UID, holder string) (run FollowRun, ok bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		ok, run = false, FollowRun{Repo: repo, holder: holder}
@@ -77,8 +77,8 @@ func (s *Store) TakeFollow(ctx context.Context, repo resource.UID, holder string
 	return run, ok, err
 }
 
-// keepFollow renews the lease of a run, and holds both repos until the commit. It returns fault.Aborted if the
-// run has ended, and fault.NotFound if one of the repos does not exist.
+// keepFollow renews the lease on a sync, and holds the repo and its source until the commit. It returns fault.Aborted
+// if the sync has ended, and fault.NotFound if one of the repos does not exist.
 func (t Tx) keepFollow(ctx context.Context, run FollowRun) error {
 	if err := t.Require(ctx, "repos", "repo", run.Repo); err != nil {
 		return err
@@ -102,12 +102,12 @@ func (t Tx) keepFollow(ctx context.Context, run FollowRun) error {
 // A FollowedTag is a tag that differs between a repo and its source.
 type FollowedTag struct {
 	Name   string
-	Digest string // in the source; "" if it has no such tag
-	Here   string // digest in the repo; "" if it has no such tag
+	Digest string // digest in the source; "" if the source has no such tag
+	Here   string // digest in the repo; "" if the repo has no such tag
 }
 
-// FollowWanted returns up to n tags of the source, after last in the order of their names, that the repo does
-// not have or that point to another digest there.
+// FollowWanted returns up to n tags of the source that the repo does not have, or that point to another digest in the
+// repo. They are in the order of their names, starting after last.
 func (s *Store) FollowWanted(ctx context.Context, run FollowRun, last string, n int) ([]FollowedTag, error) {
 	return store.ReadAll(ctx, s.Rows, scanFollowed, `SELECT s.name, s.digest, coalesce(f.digest, '')
 		FROM `+registrydb.TagRows+` AS s
@@ -121,8 +121,8 @@ func scanFollowed(row store.Scanner) (g FollowedTag, _ error) {
 	return g, err
 }
 
-// FollowReferrers returns up to n digests after last of manifests that the source has and the repo lacks, and whose
-// subject is in the repo.
+// FollowReferrers returns up to n digests of manifests that the source has and the repo lacks, and whose subject is
+// in the repo. They are in order, starting after last.
 func (s *Store) FollowReferrers(ctx context.Context, run FollowRun, last string, n int) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `SELECT m.digest FROM `+registrydb.ManifestRows+` AS m
 		WHERE m.repo = $1 AND m.subject <> '' AND m.digest > $3
@@ -131,8 +131,8 @@ func (s *Store) FollowReferrers(ctx context.Context, run FollowRun, last string,
 		ORDER BY m.digest LIMIT $4`, store.Segment(run.Source), store.Segment(run.Repo), last, n)
 }
 
-// CopyFollowed is registrydb.Store.CopyImages from the source of a run to its repo. It returns fault.Aborted if
-// the run has ended or if a tag of the source has moved, and fault.NotFound if one of the repos does not exist.
+// CopyFollowed is registrydb.Store.CopyImages from the source of a sync to its repo. It returns fault.Aborted if the
+// sync has ended or if a tag of the source has moved, and fault.NotFound if one of the repos does not exist.
 func (s *Store) CopyFollowed(ctx context.Context, run FollowRun, c registrydb.Copying) (registry.ImageCopy, error) {
 	c.From, c.By, c.Agent = run.Source, run.Identity, "follow"
 	c.Promote, c.Reason = false, ""
@@ -141,8 +141,8 @@ func (s *Store) CopyFollowed(ctx context.Context, run FollowRun, c registrydb.Co
 	})
 }
 
-// DropFollowed deletes up to n tags of the repo of a run that the source does not have, after last in the
-// order of their names. It does not delete tags that the settings make immutable, and returns them as kept.
+// DropFollowed deletes up to n tags that the repo of a sync has and its source lacks, in the order of their names,
+// starting after last. It does not delete tags that the settings make immutable, and returns their names as kept.
 // next is the value of last for the next call, or "" if there are no more tags.
 func (s *Store) DropFollowed(
 	ctx context.Context, run FollowRun, last string, n int,
@@ -156,7 +156,7 @@ func (s *Store) DropFollowed(
 		if err != nil {
 			return err
 		}
-		d.Follows = false // because this deletion is part of following
+		d.Follows = false // allows the deletion of tags, because it is part of the sync
 		surplus, err := registrydb.In(t.Tx).LockTagsNotIn(ctx, run.Repo, run.Source, last, n)
 		if err != nil {
 			return err
@@ -179,7 +179,7 @@ func (s *Store) DropFollowed(
 	return removed, kept, next, err
 }
 
-// FollowSurplus reports whether the repo of a run has a tag that the source does not have.
+// FollowSurplus reports whether the repo of a sync has a tag that its source lacks.
 func (s *Store) FollowSurplus(ctx context.Context, run FollowRun) (surplus bool, err error) {
 	err = s.Row(ctx, `SELECT EXISTS (SELECT 1 FROM `+registrydb.TagRows+` AS t WHERE t.parent = $1 AND NOT EXISTS
 		(SELECT 1 FROM `+registrydb.TagRows+` AS s WHERE s.parent = $2 AND s.name = t.name))`,
@@ -187,19 +187,19 @@ func (s *Store) FollowSurplus(ctx context.Context, run FollowRun) (surplus bool,
 	return surplus, err
 }
 
-// A FollowEnd is the result of a run.
+// A FollowEnd is the result of a sync.
 type FollowEnd struct {
-	Error  string   // the reason for which the repos are not equal; "" if they are equal
+	Error  string   // reason why the repo and its source are not equal; "" if they are equal
 	Failed []string // names of the tags that could not be made equal
-	Whole  bool     // the run processed all tags, even if some failed; it extends following by registry.FollowLife
-	Soon   bool     // the next run is due after followSoon, and the result of this run is not stored
+	Whole  bool     // the sync processed all tags, even if some failed; it extends syncing by registry.FollowLife
+	Soon   bool     // the next sync is due after followSoon, and the result of this one is not stored
 }
 
-// EndFollow ends a run and stores its result. The result decides when the next run is due. If the run has
-// already ended, it does nothing. It returns fault.NotFound if the repo does not exist.
+// EndFollow ends a sync and stores its result. The result decides when the next sync is due. If the sync has already
+// ended, EndFollow does nothing. It returns fault.NotFound if the repo does not exist.
 func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) error {
 	return s.write(ctx, func(t Tx) error {
-		// The repo is locked before the row of follows, in the same order as for changing the source.
+		// The repo is locked before its row in follows. A change of the source locks in the same order.
 		if err := registrydb.In(t.Tx).LockRepo(ctx, run.Repo); err != nil {
 			return err
 		}
@@ -254,8 +254,8 @@ func (s *Store) EndFollow(ctx context.Context, run FollowRun, end FollowEnd) err
 	})
 }
 
-// extend stores the time until which a repo follows its source, at most once a day. Because no caller has changed the
-// repo, it adds no event and keeps the version of the repo.
+// extend stores the time until which a repo syncs from its source, at most once a day. It adds no event and keeps the
+// version of the repo, because no caller has changed the repo.
 func (t Tx) extend(ctx context.Context, run FollowRun, until time.Time) error {
 	return registrydb.In(t.Tx).ChangeSync(ctx, run.Repo, func(r *registry.Repo) bool {
 		if r.Sync == nil || r.Sync.Source != string(run.Source) || until.Sub(r.Sync.ExpirationTime) < 24*time.Hour {

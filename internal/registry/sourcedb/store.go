@@ -16,7 +16,7 @@ type Store struct {
 	registry *registrydb.Store
 }
 
-// New returns the store of sources of images in the database of a registry.
+// New returns a Store for the sources of images in the database of a registry.
 func New(r *registrydb.Store) *Store { return &Store{DB: r.DB, registry: r} }
 
 // A Tx is an open transaction with methods that change sources of images.

@@ -30,9 +30,9 @@ var upstreams = store.Kind[registry.Upstream]{
 // UpstreamList is the list of upstreams, with its default order.
 var UpstreamList = upstreams.List(page.Order{Field: "uid"})
 
-// InsertUpstream adds the upstream of a group. It returns fault.NotFound if there is no such group,
-// fault.AlreadyExists if it has an upstream, and fault.FailedPrecondition if there are repos in it or below it,
-// because pushed images could be mistaken for images of the upstream.
+// InsertUpstream adds an upstream to a group. It returns fault.NotFound if there is no such group, and
+// fault.AlreadyExists if the group has an upstream. It returns fault.FailedPrecondition if there are repos in or
+// below the group, because images that were pushed to them could be mistaken for images of the upstream.
 func (s *Store) InsertUpstream(ctx context.Context, u registry.Upstream) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, u.Group()); err != nil {
@@ -78,8 +78,8 @@ func (s *Store) Upstreams(
 	return store.List(ctx, s.DB, &upstreams, r, f, p)
 }
 
-// UpdateUpstream replaces before by after. It returns store.ErrStale if the upstream has changed since before
-// was read. If the address changes, it deletes the times at which tags were seen.
+// UpdateUpstream replaces before by after. It returns store.ErrStale if the upstream has changed since before was
+// read. If the address changes, it deletes the times at which tags were last compared with the upstream.
 func (s *Store) UpdateUpstream(
 	ctx context.Context, before, after registry.Upstream,
 ) (registry.Upstream, error) {
@@ -121,8 +121,8 @@ func (s *Store) UpstreamSecrets(ctx context.Context) ([][]byte, error) {
 		`SELECT secret FROM registry_upstreams WHERE length(secret) > 0 ORDER BY seg`)
 }
 
-// ForgetUpstreamSecrets removes the credentials for which opens reports false, and returns the upstreams
-// without them.
+// ForgetUpstreamSecrets removes all credentials for which opens reports false, and returns the upstreams that lost
+// their credentials.
 func (t Tx) ForgetUpstreamSecrets(
 	ctx context.Context, opens func(sealed []byte) bool,
 ) (lost []registry.Upstream, _ error) {
@@ -152,7 +152,7 @@ type UpstreamSet struct {
 	byGroup map[resource.UID]registry.Upstream
 }
 
-// Over returns the upstream of a group, or of the nearest group above that has one.
+// Over returns the upstream of a group or, if it has none, of the nearest group above that has one.
 func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 	if len(s.byGroup) == 0 {
 		return u, false
@@ -165,7 +165,8 @@ func (s *UpstreamSet) Over(group resource.UID) (u registry.Upstream, ok bool) {
 	return u, false
 }
 
-// NewUpstreamCache returns a cache of all upstreams, because every pull must know whether its group has one.
+// NewUpstreamCache returns a cache of all upstreams. It exists because every pull must find out whether its group has
+// an upstream.
 func NewUpstreamCache(s *Store) *store.CachedTable[UpstreamSet] {
 	return store.NewCachedTable(s.DB, store.RevisionUpstreams, func(ctx context.Context) (*UpstreamSet, error) {
 		rows, err := upstreams.All(ctx, s.Rows, ``)
