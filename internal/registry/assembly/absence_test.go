@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// counted returns the number of requests to upstreams with an outcome.
+// counted returns the value of the metric for requests to upstreams that had an outcome.
 func counted(t *testing.T, all *prometheus.Registry, outcome string) (n float64) {
 	t.Helper()
 	families, err := all.Gather()
@@ -35,8 +35,8 @@ func counted(t *testing.T, all *prometheus.Registry, outcome string) (n float64)
 	return n
 }
 
-// TestMirrorAbsences checks that repeated pulls of content that an upstream lacks are sent to the upstream only
-// once in a while, and after the upstream was changed.
+// TestMirrorAbsences checks that repeated pulls of content that an upstream lacks cause only one request to the
+// upstream, until some time has passed or the settings of the upstream change.
 func TestMirrorAbsences(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		counters := prometheus.NewRegistry()
@@ -58,7 +58,7 @@ func TestMirrorAbsences(t *testing.T) {
 		}
 		if gone, again := counted(t, counters, metric.Missing), counted(t, counters, metric.Remembered); gone != 4 ||
 			again != 4*(pulls-1) {
-			t.Errorf("counted as missing: %v, as remembered: %v", gone, again) // HEAD of a blob is not counted
+			t.Errorf("counted as missing: %v, as remembered: %v", gone, again) // HEAD requests for blobs are not counted
 		}
 
 		o.image("app", "v1", "layer")
@@ -125,8 +125,8 @@ func TestUpstreamFailure(t *testing.T) {
 	want("")
 }
 
-// TestMirrorOfGoneTag checks that a tag which the upstream has deleted is served from the storage, and that not
-// every pull asks the upstream.
+// TestMirrorOfGoneTag checks that a tag that was deleted at the upstream is served from the storage with a warning,
+// and that repeated pulls cause only one request to the upstream.
 func TestMirrorOfGoneTag(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	m, o := newMirrorRig(t, s, nil), newOrigin(t)

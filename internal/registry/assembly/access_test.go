@@ -20,7 +20,8 @@ import (
 
 func digestOf(b []byte) digest.Digest { return digest.FromBytes(b) }
 
-// TestWhoMayDoWhat tries every endpoint with every role.
+// TestWhoMayDoWhat checks for every endpoint that exactly the right roles may use it, that others get status 403, and
+// that requests without a valid token get a challenge.
 func TestWhoMayDoWhat(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -65,7 +66,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 						t.Errorf("%s %s = %d", who, repo, a.status)
 					}
 				}
-				for _, who := range []string{"", "api"} { // no token, or a token for the API
+				for _, who := range []string{"", "api"} { // no token, and a token for the API instead of the registry
 					a := r.do(t, call{method: tt.method, path: "/v2/" + repo + "/" + tt.path, who: who})
 					if a.status != 401 ||
 						!strings.Contains(a.header.Get("Www-Authenticate"), `scope="repository:`+repo) {
@@ -176,7 +177,7 @@ func TestPushCreatesTheRepo(t *testing.T) {
 	}
 	r.want(t, call{method: "POST", path: "/v2/other/app/blobs/uploads/", who: "owner"}, 403)
 	r.want(t, call{method: "POST", path: "/v2/app/blobs/uploads/", who: "owner"}, 403)
-	r.pushImage(t, "acme/first", "v1", "layer") // a custom role of the organization
+	r.pushImage(t, "acme/first", "v1", "layer") // a push by the owner creates the repo
 	r.settings(t, r.folder.UID, func(s *registry.Settings) { s.NoCreateOnPush = true })
 	a = r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "owner"}, 403)
 	if a.code() != "DENIED" || !strings.Contains(string(a.body), "does not create one on push") {
@@ -186,7 +187,7 @@ func TestPushCreatesTheRepo(t *testing.T) {
 	must(t, s.InsertRepo(t.Context(),
 		registry.Repo{UID: r.folder.UID.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}))
 	r.pushImage(t, "acme/team/app", "v1", "layer")
-	// A caller that may push, but not create repos, is refused.
+	// A caller that may push but may not create repos can push only to existing repos.
 	caps := resource.CapabilitySet("manifest.create", "tag.create", "repo.blobs.get", "manifest.list")
 	role := resource.Role{UID: r.org.UID.NewChild(), Name: "pusher", Capabilities: caps, CreateTime: now,
 		UpdateTime: now}
@@ -211,7 +212,7 @@ func TestImmutableTags(t *testing.T) {
 		if a.code() != "DENIED" || !strings.Contains(string(a.body), "tag v1 is immutable here") {
 			t.Errorf("body = %s", a.body)
 		}
-		r.want(t, r.putting("acme/team/app", "v1", m), 201) // the tag already names this image
+		r.want(t, r.putting("acme/team/app", "v1", m), 201) // allowed, because the tag already points to this image
 		for _, tag := range []string{"latest", "dev-1", "v2"} {
 			r.want(t, r.putting("acme/team/app", tag, m), 201)
 		}
@@ -228,7 +229,7 @@ func TestImmutableTags(t *testing.T) {
 	})
 }
 
-// TestMountNeedsPull tries to read a blob of another organization by mounting it.
+// TestMountNeedsPull checks that a caller cannot read a blob of another organization by mounting it.
 func TestMountNeedsPull(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -275,7 +276,8 @@ func TestCatalogShowsWhatTheCallerMaySee(t *testing.T) {
 	}
 }
 
-// TestCreateGroupsOnPush pushes to paths whose groups do not exist.
+// TestCreateGroupsOnPush checks that a push creates missing groups only if the settings allow it and the caller may
+// create groups.
 func TestCreateGroupsOnPush(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
@@ -298,7 +300,7 @@ func TestCreateGroupsOnPush(t *testing.T) {
 		r.settings(t, r.org.UID, on)
 		now := s.Now()
 		role := resource.Role{UID: r.org.UID.NewChild(), Name: "pusher", CreateTime: now, UpdateTime: now,
-			Capabilities: resource.CapabilitySet("manifest.create", "tag.create", "repo.create")} // but not groups.create
+			Capabilities: resource.CapabilitySet("manifest.create", "tag.create", "repo.create")} // lacks groups.create
 		must(t, s.InsertRole(t.Context(), role))
 		_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{
 			{UID: r.org.UID.NewChild(), Identity: r.uids["stranger"], Role: role.UID, CreateTime: now},
@@ -342,7 +344,7 @@ func TestCreateGroupsOnPush(t *testing.T) {
 	})
 }
 
-// TestCreateGroupsOnPushAtOnce checks that concurrent first pushes below the same new groups succeed.
+// TestCreateGroupsOnPushAtOnce checks that concurrent pushes succeed if they are the first below the same new groups.
 func TestCreateGroupsOnPushAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})

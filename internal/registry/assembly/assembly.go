@@ -33,7 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Config configures a Registry. Host is required. The fields up to Redirect have the meaning that they have in
+// Config configures a Registry. Host is required. The fields up to Redirect have the same meaning as in
 // protocol.Config.
 type Config struct {
 	Host      string
@@ -44,33 +44,34 @@ type Config struct {
 	Sparse    bool
 	Redirect  bool
 
-	// NewGate returns the gate for pulls. It finds signatures with the reader of images. If NewGate is nil, nothing is
-	// refused.
+	// NewGate returns the gate that checks pulls. The gate finds signatures with the given reader of images. If
+	// NewGate is nil, no pull is refused.
 	NewGate func(signatures *images.Reader) protocol.Gate
 
-	TrustedRoot []byte // Sigstore's trusted_root.json, for signers without a root; may be nil
+	TrustedRoot []byte // content of Sigstore's trusted_root.json, for signers without a root; may be nil
 
-	// KeepTrash is how long deleted content can be restored in groups whose settings do not set a time. It cannot be
-	// restored unless the value is positive.
+	// KeepTrash is how long deleted content can be restored in groups whose settings do not set a time. If it is not
+	// positive, deleted content cannot be restored in these groups.
 	KeepTrash time.Duration
 
 	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
 
 	Upstreams *upstream.Client // nil disables fetches from upstreams
-	Outbound  outbound.Config  // the addresses that upstreams may have
-	Key       secret.Key       // seals the credentials of upstreams
-	Dir       string           // holds blobs while they arrive; "" is the folder for temporary files of the system
+	Outbound  outbound.Config  // says which addresses upstreams may have
+	Key       secret.Key       // encrypts the credentials of upstreams
+	Dir       string           // directory for blobs while they arrive; "" means the system's temporary directory
 
-	// Repair is Maintainer.Repair. If it is nil, the bytes come from the upstream of the repo, if it has one.
+	// Repair is Maintainer.Repair. If it is nil, damaged blobs are fetched from the upstream of their repo, if it has
+	// one.
 	Repair func(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error)
 
 	Metrics  metric.Metrics
-	Refusals *denials.Recorder // nil discards them
-	Log      *slog.Logger      // nil discards
+	Refusals *denials.Recorder // records refused requests; nil discards them
+	Log      *slog.Logger      // nil discards all messages
 	Now      func() time.Time  // nil means time.Now
 }
 
-// A Registry is a registry and its parts. The caller must run Pulls and Sync.
+// A Registry is a registry with its parts. The caller must call Run of Pulls and of Sync.
 type Registry struct {
 	*protocol.Registry
 	*upkeep.Maintainer
@@ -84,7 +85,7 @@ type Registry struct {
 	metadata metadata.Config
 }
 
-// New returns a Registry over db, whose blobs are in b.
+// New returns a Registry that stores rows in db and blobs in b.
 func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Config) *Registry {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
@@ -129,7 +130,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b blob.Storage, c Conf
 	return r
 }
 
-// Metadata returns the methods of the API about the content of the registry.
+// Metadata returns the service with the API methods about the content of the registry.
 func (r *Registry) Metadata(pages *page.Tokens) *metadata.Service {
 	return metadata.New(pages, r.metadata)
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// pushAbout pushes a manifest with or without a subject, with a note in its annotations, and returns its digest.
+// pushAbout pushes a manifest that has a note in its annotations, and returns its digest. The manifest has a subject
+// unless subject is "".
 func (r *rig) pushAbout(t *testing.T, repo, subject, note string) string {
 	t.Helper()
 	config := r.pushBlob(t, repo, []byte("{}"))
@@ -32,8 +33,8 @@ func (r *rig) pushAbout(t *testing.T, repo, subject, note string) string {
 	return sha(m)
 }
 
-// noteReferrers pushes a tag that lists referrers of a subject, as clients do if a registry does not list
-// referrers.
+// noteReferrers pushes an index that lists referrers to the referrers tag of a subject. Clients do this if a registry
+// cannot list referrers.
 func (r *rig) noteReferrers(t *testing.T, repo, subject string, digests ...string) {
 	t.Helper()
 	var list []string
@@ -48,8 +49,8 @@ func (r *rig) noteReferrers(t *testing.T, repo, subject string, digests ...strin
 	r.want(t, c, 201)
 }
 
-// referrers reads all pages of referrers, and returns how often each is listed and the size of the largest page in
-// bytes.
+// referrers reads all pages of the referrers of a subject. It returns how often each referrer is listed, the number
+// of pages, and the size of the largest page in bytes.
 func (r *rig) referrers(t *testing.T, repo, subject string) (listed map[string]int, pages, largest int) {
 	t.Helper()
 	listed = map[string]int{}
@@ -67,8 +68,8 @@ func (r *rig) referrers(t *testing.T, repo, subject string) (listed map[string]i
 }
 
 // TestAttackReferrers pushes referrers with annotations of the maximum size, and a referrer that a tag lists
-// thousands of times. No answer may be larger than a manifest, because clients could not read it. Each referrer is
-// listed exactly once.
+// thousands of times. It checks that no response is larger than a manifest may be, because clients could not read it,
+// and that each referrer is listed exactly once.
 func TestAttackReferrers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
@@ -136,8 +137,8 @@ func (r *rig) pushTags(t *testing.T, repo string, m []byte, n int) {
 	}
 }
 
-// TestAttackManyTags deletes an image with thousands of tags. Other writes are not blocked by it. If one of the
-// tags may not be deleted, all of them stay.
+// TestAttackManyTags deletes an image with thousands of tags. It checks that the deletion does not block other
+// writes, and that all tags stay if one of them may not be deleted.
 func TestAttackManyTags(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const repo, n = "acme/team/app", 2000
@@ -187,8 +188,8 @@ func TestAttackManyTags(t *testing.T) {
 	})
 }
 
-// TestAttackManyVariants reads the variants of an index that lists one large image hundreds of times. They must not
-// all be in memory.
+// TestAttackManyVariants checks that the variants of an index that lists one large image hundreds of times are not
+// all in memory at once.
 func TestAttackManyVariants(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -216,7 +217,8 @@ func TestAttackManyVariants(t *testing.T) {
 	}
 }
 
-// TestAttackManyRanges requests thousands of ranges of a blob. Each range would be a request to an object store.
+// TestAttackManyRanges checks that a request for a thousand ranges of a blob gets the whole blob, because each range
+// would cost a request to an object store.
 func TestAttackManyRanges(t *testing.T) {
 	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
 	content := strings.Repeat("0123456789", 10_000)

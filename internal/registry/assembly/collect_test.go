@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A clock only moves when the test moves it, so that the speed of the machine does not matter.
+// A clock moves only when the test moves it, so that the test does not depend on the speed of the machine.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -51,7 +51,7 @@ func TestCollect(t *testing.T) {
 		}
 		kept := r.pushImage(t, "acme/team/app", "v1", "kept")
 		gone := r.pushImage(t, "acme/team/app", "v2", "gone")
-		r.pushImage(t, "acme/other", "v1", "gone") // the same layer in another repo
+		r.pushImage(t, "acme/other", "v1", "gone") // another repo has the same layer
 		r.pushBlob(t, "acme/team/app", []byte("never needed"))
 		r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "owner"}, 202)
 		if took := collect(false); took != (upkeep.Collected{}) {
@@ -68,7 +68,8 @@ func TestCollect(t *testing.T) {
 		c.pass(2 * time.Hour)
 		r.want(t, call{method: "HEAD", path: "/v2/acme/team/app/blobs/" + sha([]byte("never needed")), who: "owner"},
 			200)
-		// a blob that was just requested stays, and another repo needs the layer
+		// Only the layer is removed from the repo, because the other blob was just requested. The layer stays stored,
+		// because another repo needs it.
 		if took := collect(false); took != (upkeep.Collected{Links: 1}) {
 			t.Errorf("took %+v", took)
 		}
@@ -88,14 +89,14 @@ func TestCollect(t *testing.T) {
 		}
 		c.pass(2 * time.Hour)
 		collect(false)
-		if n := r.files(t); n != 2 { // the config and the layer of the kept image
+		if n := r.files(t); n != 2 { // the config and the layer of the kept image remain
 			t.Errorf("%d files are left", n)
 		}
 		r.wantWhole(t, "acme/team/app", "v1", kept)
 	})
 }
 
-// TestCollectTrash checks that the trash is collected when its entries have expired, and not before.
+// TestCollectTrash checks that the collector removes entries of the trash after they have expired, and not before.
 func TestCollectTrash(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const week = 7 * 24 * time.Hour
@@ -150,7 +151,7 @@ func mustRepo(t *testing.T, s *storetest.Store, names ...string) resource.UID {
 	return uid
 }
 
-// wantWhole pulls an image with all of its blobs.
+// wantWhole pulls an image with all of its blobs, and fails the test if one is missing.
 func (r *rig) wantWhole(t testing.TB, repo, reference string, m []byte) {
 	t.Helper()
 	a := r.want(t, call{method: "GET", path: "/v2/" + repo + "/manifests/" + reference, who: "owner"}, 200)
@@ -165,7 +166,7 @@ func (r *rig) wantWhole(t testing.TB, repo, reference string, m []byte) {
 	}
 }
 
-// digestsIn returns the digests of the blobs in an image's manifest.
+// digestsIn returns the digests of the blobs to which the manifest of an image refers.
 func digestsIn(m string) (all []string) {
 	for part := range strings.SplitSeq(m, `"digest":"`) {
 		if d, _, ok := strings.Cut(part, `"`); ok && strings.HasPrefix(d, "sha256:") {
@@ -175,8 +176,8 @@ func digestsIn(m string) (all []string) {
 	return all
 }
 
-// TestCollectBesidePushes runs the collector without a grace period while images are pushed and deleted. Every
-// pushed image must be complete.
+// TestCollectBesidePushes runs the collector with a short grace period while images are pushed and deleted. It checks
+// that every pushed image is complete.
 func TestCollectBesidePushes(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := newClock()
@@ -192,7 +193,7 @@ func TestCollectBesidePushes(t *testing.T) {
 					return
 				default:
 				}
-				// A push takes no time on the test's clock, and a grace period ends after two rounds.
+				// A push takes no time on the test's clock, and the grace period ends after two rounds.
 				if _, err := r.Collect(t.Context(), upkeep.Collection{Grace: time.Second}); err != nil {
 					t.Error(err)
 					return
@@ -201,12 +202,12 @@ func TestCollectBesidePushes(t *testing.T) {
 		})
 		for i := range rounds {
 			var pushing sync.WaitGroup
-			var pushed []byte // shared by all images
+			var pushed []byte // manifest that all pushers of a round push
 			for p := range pushers {
 				pushing.Go(func() {
-					repo := fmt.Sprintf("acme/team/app%d", p%2) // two images share one layer
+					repo := fmt.Sprintf("acme/team/app%d", p%2) // two pushers use the same repo
 					tag := fmt.Sprintf("p%d-%d", p, i)
-					m := r.pushImage(t, repo, tag, fmt.Sprintf("layer %d", i)) // all have the same layers
+					m := r.pushImage(t, repo, tag, fmt.Sprintf("layer %d", i)) // the same layer for all pushers of a round
 					r.wantWhole(t, repo, tag, m)
 					if p == 0 {
 						pushed = m

@@ -30,7 +30,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A followRig has a repo acme/team/app, and acme/prod/copy, which syncs from it with the permissions of the pusher.
+// A followRig has two repos: acme/team/app, and acme/prod/copy, which syncs from it as the identity with the role
+// registry.push.
 type followRig struct {
 	*rig
 	service      *metadata.Service
@@ -70,7 +71,7 @@ func (r *rig) repo(t *testing.T, path string) registry.Repo {
 	return repo
 }
 
-// tags returns the tags of a repo with their digests.
+// tags returns the tags of a repo, with the digests that they point to.
 func (r *rig) tags(t *testing.T, repo resource.UID) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -78,7 +79,7 @@ func (r *rig) tags(t *testing.T, repo resource.UID) map[string]string {
 	must(t, err)
 	for _, name := range names {
 		tag, err := r.store.TagNamed(t.Context(), repo, name)
-		if errors.Is(err, fault.NotFound) { // since
+		if errors.Is(err, fault.NotFound) { // the tag was deleted since TagNames was called
 			continue
 		}
 		must(t, err)
@@ -87,7 +88,7 @@ func (r *rig) tags(t *testing.T, repo resource.UID) map[string]string {
 	return all
 }
 
-// run makes the syncs of all repos due, and runs them.
+// run makes a sync of every repo with a source due, and runs the syncs.
 func (r *followRig) run(t *testing.T) {
 	t.Helper()
 	must(t, r.store.TellFollowers(t.Context(), nil, 1))
@@ -95,7 +96,7 @@ func (r *followRig) run(t *testing.T) {
 	must(t, err)
 }
 
-// equal runs all syncs, and checks that the copy has the tags of the source and that all of them can be pulled.
+// equal runs all syncs. It checks that the copy has the same tags as the source, and that all of them can be pulled.
 func (r *followRig) equal(t *testing.T) {
 	t.Helper()
 	r.run(t)
@@ -141,7 +142,7 @@ func (r *followRig) deleteTag(t *testing.T, tag string) {
 	r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/" + tag, who: "owner"}, http.StatusAccepted)
 }
 
-// setSource sets or removes the source of the copy.
+// setSource sets the source of the copy as the identity with a role. If source is "", it removes the source.
 func (r *followRig) setSource(t *testing.T, role, source string) error {
 	_, err := r.service.UpdateRepo(r.as(t, role), r.copy.UID, func(repo *registry.Repo) error {
 		if repo.Sync = nil; source != "" {
@@ -188,7 +189,7 @@ func TestFollow(t *testing.T) {
 			f.Source != r.source.UID {
 			t.Errorf("it stands %+v", f)
 		}
-		// The sync acts as the identity that set the source, which is also in the history of tags.
+		// The sync acts as the identity that set the source. That identity is also the actor in the history of tags.
 		moves, err := r.service.TagHistory(r.as(t, "owner"), r.copy.UID, "signed", page.Params{})
 		if err != nil || moves.Items[0].Actor.Subject != r.uids["registry.push"] {
 			t.Errorf("moves = %+v, %v", moves.Items, err)
@@ -196,7 +197,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// pushIndex pushes an index of existing images.
+// pushIndex pushes an index that lists existing images, and returns it.
 func (r *rig) pushIndex(t *testing.T, repo, tag string, images ...[]byte) []byte {
 	t.Helper()
 	index := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex}
@@ -213,7 +214,7 @@ func (r *rig) pushIndex(t *testing.T, repo, tag string, images ...[]byte) []byte
 	return b
 }
 
-// attach pushes a referrer of a manifest, by its digest.
+// attach pushes a referrer of a manifest by its digest, and returns the referrer.
 func (r *rig) attach(t *testing.T, repo string, about []byte, content string) []byte {
 	t.Helper()
 	layer := r.pushBlob(t, repo, []byte(content))
@@ -231,7 +232,7 @@ func (r *rig) attach(t *testing.T, repo string, about []byte, content string) []
 	return b
 }
 
-// TestFollowRefuses checks that only the sync changes the tags of a repo with a source, until the source is
+// TestFollowRefuses checks that the tags of a repo with a source can be changed only by the sync, until the source is
 // removed.
 func TestFollowRefuses(t *testing.T) {
 	t.Parallel()
@@ -273,8 +274,8 @@ func TestFollowRefuses(t *testing.T) {
 	})
 }
 
-// TestFollowFails checks for each reason that it is reported, that nothing is copied, and that the sync succeeds
-// once the reason is gone.
+// TestFollowFails checks for each reason for which a sync can fail that the reason is reported, that the affected
+// tags are not copied, and that the sync succeeds once the reason is gone.
 func TestFollowFails(t *testing.T) {
 	t.Parallel()
 	refuse := map[string]bool{}
@@ -282,7 +283,7 @@ func TestFollowFails(t *testing.T) {
 	for name, tt := range map[string]struct {
 		why     string
 		failed  []string
-		partial bool // other tags are copied
+		partial bool // whether tags that are not affected are copied
 		spoil   func(t *testing.T, r *followRig)
 		mend    func(t *testing.T, r *followRig)
 	}{
@@ -389,8 +390,8 @@ func (r *followRig) used(t *testing.T) int64 {
 	return used[resource.StoredBytes]
 }
 
-// TestFollowUnique checks that an existing tag is not moved if the settings demand unique tags, and that this is
-// not a failure.
+// TestFollowUnique checks that an existing tag is not moved if the settings demand unique tags, and that the sync
+// does not count this as a failure.
 func TestFollowUnique(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -462,8 +463,7 @@ func TestFollowSetting(t *testing.T) {
 	})
 }
 
-// TestFollowMany checks that hundreds of tags are copied in several turns, between which other organizations have
-// theirs.
+// TestFollowMany checks that hundreds of tags and referrers, which need several transactions, are all copied.
 func TestFollowMany(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -473,7 +473,7 @@ func TestFollowMany(t *testing.T) {
 			r.want(t, r.putting("acme/team/app", sha(one)+"?tag="+strings.Join(some, "&tag="), one), http.StatusCreated)
 		}
 		config := r.pushBlob(t, "acme/team/app", []byte("{}"))
-		for i := range 220 { // more than one transaction copies with both
+		for i := range 220 { // too many for one transaction that also copies the images
 			r.attachEmpty(t, "acme/team/app", config, [][]byte{one, two}[i%2], fmt.Sprint(i))
 		}
 		r.equal(t)
@@ -490,7 +490,7 @@ func TestFollowMany(t *testing.T) {
 			r.attachEmpty(t, "acme/team/app", config, two, fmt.Sprint("more ", i))
 		}
 		r.pushImage(t, "acme/team/app", "three", "three")
-		r.equal(t) // referrers are copied without a tag
+		r.equal(t) // also copies referrers whose image has not changed
 		must(t, r.store.DeleteTagNamed(t.Context(), r.source.UID, "two", nil))
 		r.equal(t)
 		r.want(t, r.putting("acme/team/app", "again", two), http.StatusCreated)
@@ -506,7 +506,7 @@ func TestFollowMany(t *testing.T) {
 	})
 }
 
-// attachEmpty pushes a referrer that has no layers.
+// attachEmpty pushes a referrer whose only layer is its config.
 func (r *rig) attachEmpty(t *testing.T, repo string, config ocispec.Descriptor, about []byte, note string) {
 	t.Helper()
 	m := ocispec.Manifest{
@@ -529,8 +529,8 @@ func numbers(n int) (all []string) {
 	return all
 }
 
-// TestFollowRuns runs the syncs of two replicas while the source changes, and checks that the repo, and a repo that
-// syncs from it, become equal.
+// TestFollowRuns runs the syncs of two replicas while the source changes, and checks that the copy, and a repo that
+// syncs from the copy, become equal to the source.
 func TestFollowRuns(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -594,7 +594,7 @@ func TestFollowTurns(t *testing.T) {
 	})
 }
 
-// A gateFunc is a gate that returns a reason for a manifest.
+// A gateFunc is a Gate. It returns the reason for which the pull of a manifest is refused, or "".
 type gateFunc func(m registry.Manifest) (why string)
 
 func (f gateFunc) Check(_ context.Context, _ resource.UID, m registry.Manifest, _ bool) (string, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// about returns the types of the referrers of a manifest in a repo, and the warning of the answer.
+// about returns the artifact types of the referrers of a manifest in a repo, and the Warning header of the response.
 func (m *mirrorRig) about(t testing.TB, repo string, subject []byte) (all []string, warning string) {
 	t.Helper()
 	for query := ""; ; {
@@ -34,8 +34,8 @@ func (m *mirrorRig) about(t testing.TB, repo string, subject []byte) (all []stri
 	}
 }
 
-// TestMirrorReferrers checks that signatures and SBOMs are fetched with the image, and fetched again when they are
-// not fresh.
+// TestMirrorReferrers checks that the referrers of an image are fetched from the upstream, and fetched again when the
+// stored referrers are no longer fresh.
 func TestMirrorReferrers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -68,8 +68,8 @@ func TestMirrorReferrers(t *testing.T) {
 	})
 }
 
-// TestMirrorReferrerPages checks that all pages of a list are read up to a limit, and that the answer warns if
-// there are more.
+// TestMirrorReferrerPages checks that all pages of a list of referrers are read up to a limit, and that the response
+// has a warning if there are more.
 func TestMirrorReferrerPages(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -86,7 +86,7 @@ func TestMirrorReferrerPages(t *testing.T) {
 			o.about("app", img, fmt.Sprint("later ", i))
 		}
 		m.pass(2 * time.Hour)
-		for range 2 { // even while it is fresh
+		for range 2 { // the warning is repeated while the stored referrers are fresh
 			if all, warning := m.about(t, at+"/app", img); len(all) < 64 || len(all) >= 85 ||
 				!strings.Contains(warning, "origin lists more than 64 referrers") {
 				t.Errorf("%d referrers, %q", len(all), warning)
@@ -98,7 +98,8 @@ func TestMirrorReferrerPages(t *testing.T) {
 	})
 }
 
-// TestMirrorReferrerLoops checks that an endless list is given up, and that links to other hosts are not followed.
+// TestMirrorReferrerLoops checks that reading a list of referrers stops if the list is endless, and that links to
+// other hosts are not followed.
 func TestMirrorReferrerLoops(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, other := newMirrorRig(t, s, nil), newOrigin(t)
@@ -145,7 +146,8 @@ func TestMirrorReferrerLoops(t *testing.T) {
 	})
 }
 
-// TestMirrorReferrersOfHoldfast reads the pages of another Holdfast server, which have the maximum size.
+// TestMirrorReferrersOfHoldfast checks that referrers are fetched from another Holdfast server, whose pages have the
+// maximum size.
 func TestMirrorReferrersOfHoldfast(t *testing.T) {
 	far := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
 	img := far.pushImage(t, "acme/team/app", "v1", "from afar")
@@ -161,7 +163,8 @@ func TestMirrorReferrersOfHoldfast(t *testing.T) {
 	}
 }
 
-// TestMirrorReferrersByTag checks that the referrers of a tag are used if a registry cannot list referrers.
+// TestMirrorReferrersByTag checks that the index at the referrers tag is used if the upstream does not have the
+// referrers endpoint.
 func TestMirrorReferrersByTag(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)

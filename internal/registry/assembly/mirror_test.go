@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestMirror pulls through a mirror. Content is fetched once, and a tag is checked again when it is not fresh,
-// without fetching the manifest.
+// TestMirror checks that content which is pulled through a mirror is fetched only once. If a tag is no longer fresh,
+// only its digest is compared, and the manifest is not fetched again.
 func TestMirror(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -35,7 +35,7 @@ func TestMirror(t *testing.T) {
 		amd, arm := o.image("library/app", "", "layer of amd64"), o.image("library/app", "", "layer of arm64")
 		index := o.index("library/app", "v1", amd, arm)
 		app := at + "/library/app"
-		for range 2 { // first from the upstream, then from the storage
+		for range 2 { // from the upstream first, then from the storage
 			got := m.get(t, app+"/manifests/v1", http.StatusOK)
 			if !bytes.Equal(got.body, index) || got.header.Get("Docker-Content-Digest") != sha(index) ||
 				got.header.Get("Content-Type") != ocispec.MediaTypeImageIndex || got.header.Get("Warning") != "" {
@@ -87,8 +87,8 @@ func TestMirror(t *testing.T) {
 	})
 }
 
-// TestMirrorOfMovingTag checks that a tag which moves during a pull has the digest that the upstream first
-// reported.
+// TestMirrorOfMovingTag checks that if a tag moves at the upstream during a pull, the client gets the digest that the
+// upstream reported first.
 func TestMirrorOfMovingTag(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -112,8 +112,8 @@ func TestMirrorOfMovingTag(t *testing.T) {
 	})
 }
 
-// TestMirrorIsReadOnly checks that nothing can be pushed, tagged or copied to a mirror, and that fetched content
-// can be deleted.
+// TestMirrorIsReadOnly checks that nobody can push, tag or copy content to a mirror, and that fetched content can be
+// deleted.
 func TestMirrorIsReadOnly(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -146,7 +146,7 @@ func TestMirrorIsReadOnly(t *testing.T) {
 		}
 		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/v1", who: "owner"}, http.StatusAccepted)
 		m.want(t, call{method: "DELETE", path: "/v2/" + at + "/app/manifests/" + sha(img), who: "owner"}, http.StatusAccepted)
-		m.get(t, at+"/app/manifests/v1", http.StatusOK) // it is fetched again
+		m.get(t, at+"/app/manifests/v1", http.StatusOK) // the image is fetched again after it was deleted
 		if _, err := m.service.CreateUpstream(ctx, m.folder.UID,
 			registry.Upstream{Name: "x", Address: o.URL}); !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("an upstream of a group with repos: %v", err)
@@ -157,7 +157,7 @@ func TestMirrorIsReadOnly(t *testing.T) {
 	})
 }
 
-// faults are failures of an upstream, and the answers to pulls of content that is not stored.
+// faults are failures of an upstream, with the status of the response to a pull of content that is not stored.
 var faults = map[string]struct {
 	status int
 	do     func(w http.ResponseWriter, r *http.Request) bool
@@ -235,8 +235,8 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestMirrorFaults checks for every fault that stored content is served with a warning, that other pulls are
-// refused, and that nothing is stored.
+// TestMirrorFaults checks for every kind of failure that stored content is served with a warning, that pulls of other
+// content are refused, and that nothing is stored.
 func TestMirrorFaults(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -253,7 +253,7 @@ func TestMirrorFaults(t *testing.T) {
 				m.get(t, at+"/app/manifests/v1", http.StatusOK)
 				m.get(t, at+"/app/blobs/"+sha([]byte("layer")), http.StatusOK)
 				o.behave(tt.do)
-				if name == "no answer" { // from now on only stored content must be served
+				if name == "no answer" { // continue on a replica with a short timeout, once the layer is stored
 					m.stored(t, sha([]byte("layer")))
 					m = m.replicaThatWaits(t, time.Second, patience)
 				}
@@ -287,8 +287,8 @@ func TestMirrorFaults(t *testing.T) {
 	})
 }
 
-// TestMirrorLimits checks that an upstream gets no requests for the time that it demands, and that a failing
-// upstream is not asked about stored content for some time.
+// TestMirrorLimits checks that an upstream gets no requests during a pause that it demands. It also checks that after
+// a failure, the upstream is not asked for some time whether stored content is current.
 func TestMirrorLimits(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -326,7 +326,7 @@ func TestMirrorLimits(t *testing.T) {
 		if n := o.total(); n != 1 {
 			t.Errorf("%d requests to an upstream that fails, want 1", n)
 		}
-		m.get(t, at+"/app/manifests/v3", http.StatusBadGateway) // content that is not stored is requested again
+		m.get(t, at+"/app/manifests/v3", http.StatusBadGateway) // content that is not stored is still requested
 		if n := o.total(); n != 1 {
 			t.Errorf("%d requests for what is not here, want 1", n)
 		}
@@ -338,8 +338,8 @@ func TestMirrorLimits(t *testing.T) {
 	})
 }
 
-// TestMirrorAccess checks that an upstream is asked only for callers that may pull, for names that match its
-// patterns, and for anonymous callers only if its settings allow it.
+// TestMirrorAccess checks that content is fetched only for callers that may pull, and only from repos whose names
+// match the patterns of the upstream. For anonymous callers, it is fetched only if the settings allow it.
 func TestMirrorAccess(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -386,8 +386,8 @@ func TestMirrorAccess(t *testing.T) {
 	})
 }
 
-// TestMirrorSignsIn checks that credentials are sent only to the upstream: not to the targets of redirects, not to
-// a realm that the settings do not name, and not to another address.
+// TestMirrorSignsIn checks that credentials are sent only to the upstream: not to the targets of redirects, not to a
+// realm that the settings do not name, and not to a new address of the upstream.
 func TestMirrorSignsIn(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, other := newMirrorRig(t, s, nil), newOrigin(t)
@@ -398,7 +398,7 @@ func TestMirrorSignsIn(t *testing.T) {
 			o.image("app", "v1", "layer of "+auth)
 			at, u := m.mirrors(t, auth, o.URL, secret)
 			m.get(t, at+"/app/manifests/v1", http.StatusOK)
-			o.behave(func(w http.ResponseWriter, r *http.Request) bool { // like registries that store blobs in a bucket
+			o.behave(func(w http.ResponseWriter, r *http.Request) bool { // like a registry that stores its blobs in a bucket
 				if strings.Contains(r.URL.Path, "/blobs/") && r.Header.Get("Authorization") != "" {
 					other.blob("layer of " + auth)
 					http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
@@ -460,7 +460,7 @@ func TestMirrorSignsIn(t *testing.T) {
 	})
 }
 
-// TestMirrorOfHoldfast mirrors another Holdfast server, whose realm returns tokens for a password.
+// TestMirrorOfHoldfast checks that another Holdfast server can be mirrored. Its realm issues tokens for a password.
 func TestMirrorOfHoldfast(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		far := newRig(t, storetest.Open(t, storetest.SQLite(t)), assembly.Config{})
@@ -480,7 +480,7 @@ func TestMirrorOfHoldfast(t *testing.T) {
 	})
 }
 
-// slow makes an origin send a blob in two halves. The second half waits for the test.
+// slow makes an origin send a blob in two halves. It sends the second half after release is called.
 func (o *origin) slow(content string) (release func()) {
 	gate := make(chan struct{})
 	o.behave(func(w http.ResponseWriter, r *http.Request) bool {
@@ -501,7 +501,7 @@ func (o *origin) slow(content string) (release func()) {
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-// stream begins to pull a blob.
+// stream starts the pull of a blob, and returns the response without reading its body.
 func (m *mirrorRig) stream(t testing.TB, path string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), "GET", m.url+"/v2/"+path, nil)
@@ -512,8 +512,8 @@ func (m *mirrorRig) stream(t testing.TB, path string) *http.Response {
 	return resp
 }
 
-// TestMirrorStreams checks that concurrent pulls of a blob fetch it once, and that all clients get it as it
-// arrives, except for the last byte, which is held back until the digest is verified.
+// TestMirrorStreams checks that concurrent pulls of a blob cause one fetch, and that all clients get the bytes as
+// they arrive, except for the last byte. It is held back until the digest is verified.
 func TestMirrorStreams(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -536,7 +536,7 @@ func TestMirrorStreams(t *testing.T) {
 			}
 			bodies = append(bodies, resp.Body)
 		}
-		bodies[0].Close() // a client that leaves does not affect others
+		bodies[0].Close() // a client that disconnects does not affect the others
 		release()
 		for _, body := range bodies[1:] {
 			rest, err := io.ReadAll(body)
@@ -553,8 +553,8 @@ func TestMirrorStreams(t *testing.T) {
 	})
 }
 
-// TestMirrorWrongBlobs checks that clients never get all of a blob with a wrong digest, that nothing is stored, and
-// that the right blob can be pulled afterwards.
+// TestMirrorWrongBlobs checks that if an upstream sends a blob with a wrong digest, no client gets all of it and it
+// is not stored, and that the right blob can be pulled afterwards.
 func TestMirrorWrongBlobs(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("x", 100_000)
@@ -565,7 +565,7 @@ func TestMirrorWrongBlobs(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, text)
 			if length < 0 {
-				w.(http.Flusher).Flush() // so that it has no length
+				w.(http.Flusher).Flush() // flushing makes the response chunked, without Content-Length
 			}
 			return true
 		}
@@ -604,7 +604,7 @@ func TestMirrorWrongBlobs(t *testing.T) {
 			at, _ := patient.mirrors(t, fmt.Sprint("m", n), o.URL, nil)
 			path := at + "/app/blobs/" + digest
 			t.Run(name, func(t *testing.T) {
-				t.Parallel() // some last until the timeout of an upstream
+				t.Parallel() // some cases last until the timeout for an upstream
 				m := patient
 				if strings.HasSuffix(name, "and then nothing") {
 					m = m.replicaThatWaits(t, patience, 2*time.Second)
@@ -628,7 +628,7 @@ func TestMirrorWrongBlobs(t *testing.T) {
 	})
 }
 
-// stall sends one byte and then nothing.
+// stall sends the first byte of content and then nothing more.
 func stall(w http.ResponseWriter, r *http.Request, content string) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(content)))
 	_, _ = io.WriteString(w, "x")
@@ -639,8 +639,8 @@ func stall(w http.ResponseWriter, r *http.Request, content string) {
 	}
 }
 
-// TestMirrorResumes checks that an interrupted download continues, with registries that support ranges and with
-// registries that do not.
+// TestMirrorResumes checks that an interrupted download is resumed, if the registry supports ranges and if it does
+// not.
 func TestMirrorResumes(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -670,7 +670,7 @@ func TestMirrorResumes(t *testing.T) {
 	})
 }
 
-// TestMirrorBudget: an organization stores no more of an upstream than its budget allows.
+// TestMirrorBudget checks that an organization cannot store more content of an upstream than its budget allows.
 func TestMirrorBudget(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -684,7 +684,7 @@ func TestMirrorBudget(t *testing.T) {
 		path := at + "/app/blobs/" + sha([]byte(strings.Repeat("layer", 1000)))
 		m.get(t, path, http.StatusForbidden)
 		sent := make(chan int64, 1)
-		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // unknown length, and endless
+		o.behave(func(w http.ResponseWriter, _ *http.Request) bool { // sends an endless body of unknown length
 			w.(http.Flusher).Flush()
 			n, _ := io.CopyN(w, endless{}, 1<<30)
 			sent <- n
@@ -702,8 +702,8 @@ func TestMirrorBudget(t *testing.T) {
 	})
 }
 
-// TestMirrorCollect checks that a fetched blob stays while a manifest needs it, whichever arrived first, and is
-// collected with the manifest.
+// TestMirrorCollect checks that a fetched blob stays while a manifest needs it, whichever of the two arrived first,
+// and that the collector removes the blob after the manifest was deleted.
 func TestMirrorCollect(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -714,7 +714,7 @@ func TestMirrorCollect(t *testing.T) {
 		m.get(t, at+"/app/blobs/"+layers[0], http.StatusOK)
 		m.get(t, at+"/app/blobs/"+layers[1], http.StatusOK)
 		m.get(t, at+"/app/manifests/v2", http.StatusOK)
-		for _, layer := range layers { // hours later, the collector would remove blobs that are not stored yet
+		for _, layer := range layers { // wait, because the collector would remove blobs that are not stored yet
 			m.stored(t, layer)
 		}
 		o.behave(status(http.StatusInternalServerError))
@@ -744,8 +744,9 @@ func TestMirrorCollect(t *testing.T) {
 	})
 }
 
-// TestMirrorIsRenamed checks that content which arrives after another group has taken the path is stored below the
-// group of the upstream, and that nothing of the other group is served.
+// TestMirrorIsRenamed renames the group of an upstream during a fetch, and gives its old name to another group. It
+// checks that the content is stored below the renamed group, and that the pull does not return content of the other
+// group.
 func TestMirrorIsRenamed(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -773,7 +774,8 @@ func TestMirrorIsRenamed(t *testing.T) {
 	})
 }
 
-// TestMirrorOfItself checks that a mirror of this server ends when the name is used up.
+// TestMirrorOfItself checks that the requests of a server that mirrors itself come to an end, because each request
+// has a shorter name.
 func TestMirrorOfItself(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m := newMirrorRig(t, s, nil)
@@ -788,7 +790,7 @@ func TestMirrorOfItself(t *testing.T) {
 	})
 }
 
-// TestMirrorReplicas checks that two servers that fetch the same blob store it once.
+// TestMirrorReplicas checks that if two replicas fetch the same blob, it is stored only once.
 func TestMirrorReplicas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)
@@ -813,7 +815,7 @@ func TestMirrorReplicas(t *testing.T) {
 		if n := o.count("GET blobs"); n != 2 {
 			t.Errorf("it was fetched %d times, want once by each", n)
 		}
-		// When both clients have their answers, the blob is stored and the second copy is removed.
+		// When both clients have their responses, the blob is stored and the second copy is removed soon.
 		until(t, "one blob in one file", func() bool {
 			var blobs int
 			must(t, s.Row(t.Context(), `SELECT count(*) FROM blobs`, nil, &blobs))
@@ -822,8 +824,8 @@ func TestMirrorReplicas(t *testing.T) {
 	})
 }
 
-// TestMirrorHeals checks that a damaged blob is fetched again from the upstream: in a scrub, and in a pull if the
-// scrub could not repair it.
+// TestMirrorHeals checks that a damaged blob is fetched again from the upstream: during a scrub or, if the scrub
+// could not repair it, during a pull.
 func TestMirrorHeals(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		m, o := newMirrorRig(t, s, nil), newOrigin(t)

@@ -30,17 +30,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// An origin is an external registry, which tests can make fail.
+// An origin is an external registry. Tests can make it fail.
 type origin struct {
 	*httptest.Server
 	mu        sync.Mutex
-	manifests map[string][]byte // by repo and reference
+	manifests map[string][]byte // content of manifests, by repo and reference
 	types     map[string]string // media types of manifests, by digest
 	blobs     map[string][]byte
-	asked     map[string]int // requests by method and kind
+	asked     map[string]int // number of requests, by method and kind
 	passwords []string       // received Authorization headers
-	auth      string         // basic or token; "" needs no credentials
-	perPage   int            // referrers in a page; 0 means all
+	auth      string         // authentication that is demanded: basic, token, or "" for none
+	perPage   int            // number of referrers on a page; 0 means no limit
 	hostile   func(w http.ResponseWriter, r *http.Request) (done bool)
 }
 
@@ -53,14 +53,14 @@ func newOrigin(t testing.TB) *origin {
 	return o
 }
 
-// behave sets a function that can answer requests instead of the origin.
+// behave sets a function that can respond to requests instead of the origin. It returns true if it has responded.
 func (o *origin) behave(f func(w http.ResponseWriter, r *http.Request) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.hostile = f
 }
 
-// count returns the number of requests of a kind, such as "GET blobs", and resets it.
+// count returns the number of requests of a kind, such as "GET blobs", and resets the number to 0.
 func (o *origin) count(kind string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,14 +68,14 @@ func (o *origin) count(kind string) int {
 	return o.asked[kind]
 }
 
-// arrived returns the number of requests of a kind.
+// arrived returns the number of requests of a kind, without resetting it.
 func (o *origin) arrived(kind string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.asked[kind]
 }
 
-// total returns the number of all requests, and resets it.
+// total returns the number of all requests, and resets all numbers to 0.
 func (o *origin) total() (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -185,7 +185,7 @@ func (o *origin) referrers(w http.ResponseWriter, r *http.Request, subject strin
 	return b
 }
 
-// about adds a referrer of a manifest.
+// about adds a referrer of a manifest, and returns the referrer.
 func (o *origin) about(repo string, subject []byte, word string) []byte {
 	a := ocispec.Manifest{
 		MediaType: ocispec.MediaTypeImageManifest, ArtifactType: "application/x-" + word, Config: o.blob("{}"),
@@ -198,7 +198,7 @@ func (o *origin) about(repo string, subject []byte, word string) []byte {
 	return o.put(repo, "", ocispec.MediaTypeImageManifest, b)
 }
 
-// blob adds a blob.
+// blob adds a blob, and returns its descriptor.
 func (o *origin) blob(content string) ocispec.Descriptor {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -208,7 +208,7 @@ func (o *origin) blob(content string) ocispec.Descriptor {
 	}
 }
 
-// put adds a manifest with or without a tag.
+// put adds a manifest and returns it. The manifest gets a tag unless tag is "".
 func (o *origin) put(repo, tag, mediaType string, body []byte) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,13 +220,13 @@ func (o *origin) put(repo, tag, mediaType string, body []byte) []byte {
 	return body
 }
 
-// image adds an image with one layer.
+// image adds an image with one layer, and returns its manifest.
 func (o *origin) image(repo, tag, layer string) []byte {
 	m := image(o.blob(`{"os":"linux","architecture":"amd64"}`), o.blob(layer))
 	return o.put(repo, tag, ocispec.MediaTypeImageManifest, m)
 }
 
-// index adds an index of images.
+// index adds an index that lists images, and returns the index.
 func (o *origin) index(repo, tag string, images ...[]byte) []byte {
 	i := ocispec.Index{MediaType: ocispec.MediaTypeImageIndex}
 	i.SchemaVersion = 2
@@ -240,7 +240,7 @@ func (o *origin) index(repo, tag string, images ...[]byte) []byte {
 	return o.put(repo, tag, ocispec.MediaTypeImageIndex, b)
 }
 
-// A mirrorRig is a rig whose server fetches from upstreams, with a clock.
+// A mirrorRig is a rig whose server fetches from upstreams and whose clock the test moves.
 type mirrorRig struct {
 	*rig
 	*clock
@@ -266,13 +266,14 @@ func newMirrorRig(t testing.TB, s *storetest.Store, change func(*assembly.Config
 	return m
 }
 
-// replica returns another server on the same database and storage.
+// replica returns another server that uses the same database and storage.
 func (m *mirrorRig) replica(t testing.TB) *mirrorRig {
 	t.Helper()
 	return m.replicaThatWaits(t, patience, patience)
 }
 
-// replicaThatWaits returns a replica with timeouts for the answer of an upstream and for the next bytes of a blob.
+// replicaThatWaits returns a replica with the given timeouts: for the response of an upstream, and for the next bytes
+// of a blob.
 func (m *mirrorRig) replicaThatWaits(t testing.TB, timeout, stall time.Duration) *mirrorRig {
 	t.Helper()
 	other, r := *m, *m.rig
@@ -289,7 +290,7 @@ func (m *mirrorRig) replicaThatWaits(t testing.TB, timeout, stall time.Duration)
 	return &other
 }
 
-// files returns the number of files in the storage of blobs.
+// files returns the number of files in the blob storage.
 func (m *mirrorRig) files(t testing.TB) (n int) {
 	t.Helper()
 	must(t, filepath.WalkDir(m.blobs, func(_ string, d fs.DirEntry, err error) error {
@@ -301,7 +302,7 @@ func (m *mirrorRig) files(t testing.TB) (n int) {
 	return n
 }
 
-// stored waits until a blob is stored, which happens after clients have received it.
+// stored waits until a blob is stored. This can happen after clients have received the blob.
 func (m *mirrorRig) stored(t testing.TB, digest string) {
 	t.Helper()
 	until(t, digest+" is stored", func() bool {
@@ -310,7 +311,7 @@ func (m *mirrorRig) stored(t testing.TB, digest string) {
 	})
 }
 
-// mirrors creates a group with an upstream, and returns the path of the group.
+// mirrors creates a group with an upstream, and returns the path of the group and the upstream.
 func (m *mirrorRig) mirrors(
 	t testing.TB, name, address string, change func(*registry.Upstream),
 ) (string, registry.Upstream) {
@@ -326,7 +327,7 @@ func (m *mirrorRig) mirrors(
 	return "acme/" + name, u
 }
 
-// get sends a pull with the role registry.pull.
+// get sends a GET request with the role registry.pull, and checks the status of the response.
 func (m *mirrorRig) get(t testing.TB, path string, status int) answer {
 	t.Helper()
 	return m.want(t, call{method: "GET", path: "/v2/" + path, who: "registry.pull"}, status)

@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestConformance runs the suite of the Open Container Initiative: all of version 1.1 and the additions of its next
-// version, with sha256 and sha512.
+// TestConformance runs the conformance suite of the Open Container Initiative: all of version 1.1 and the additions
+// of the next version, with sha256 and sha512.
 func TestConformance(t *testing.T) {
 	suite := testprogram.Path(t, "conformance")
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -75,7 +75,7 @@ func runSuite(t *testing.T, suite string, r *rig, sparse bool) {
 	}
 }
 
-// files counts the blobs that are on disk.
+// files returns the number of files in the blob storage.
 func (r *rig) files(t *testing.T) (n int) {
 	t.Helper()
 	err := filepath.WalkDir(r.blobs, func(_ string, d os.DirEntry, err error) error {
@@ -90,7 +90,7 @@ func (r *rig) files(t *testing.T) (n int) {
 	return n
 }
 
-// TestBadInput sends invalid requests, which must be refused with errors of the protocol and store nothing.
+// TestBadInput checks that invalid requests are refused with errors of the protocol, and that they store nothing.
 func TestBadInput(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -200,7 +200,8 @@ func manyTags(n int) string {
 	return strings.Join(all, "&")
 }
 
-// everyRow is a text that changes when anything is stored.
+// everyRow returns the numbers of events, uploads and unheld blobs as a text. The text changes if a request has
+// stored something.
 func everyRow(t *testing.T, s *storetest.Store) string {
 	t.Helper()
 	all, err := s.Events(t.Context(), 0, 1_000_000)
@@ -235,7 +236,8 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-// raw sends a path unchanged, because http.Client would clean it.
+// raw sends a request with an unchanged path, because http.Client would clean the path. It returns the status and the
+// error code.
 func (r *rig) raw(t *testing.T, method, path string) (int, string) {
 	t.Helper()
 	var d net.Dialer
@@ -253,14 +255,14 @@ func (r *rig) raw(t *testing.T, method, path string) (int, string) {
 	return status, answer{body: []byte(body)}.code()
 }
 
-// TestInterruptedUploadsGoOn interrupts requests of an upload, and continues it.
+// TestInterruptedUploadsGoOn checks that an upload can be continued after one of its requests was interrupted.
 func TestInterruptedUploadsGoOn(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
 		content := bytes.Repeat([]byte("0123456789"), 100_000)
 		a := r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "owner"}, 202)
 		at := a.header.Get("Location")
-		// The client announces more than it sends, and disconnects.
+		// The client announces more bytes than it sends, and disconnects.
 		var d net.Dialer
 		conn, err := d.DialContext(t.Context(), "tcp", r.host)
 		must(t, err)
@@ -271,7 +273,7 @@ func TestInterruptedUploadsGoOn(t *testing.T) {
 		must(t, err)
 		must(t, conn.Close())
 		size := 0
-		for size == 0 { // until the server has noticed
+		for size == 0 { // wait until the server has noticed that the client is gone
 			a = r.do(t, call{method: "GET", path: at, who: "owner"})
 			if a.status == http.StatusNoContent && a.header.Get("Range") != "0-0" {
 				_, err := fmt.Sscanf(a.header.Get("Range"), "0-%d", &size)
@@ -279,7 +281,8 @@ func TestInterruptedUploadsGoOn(t *testing.T) {
 			}
 		}
 		size++
-		// A chunk with another start is refused once the interrupted request has ended.
+		// A chunk that does not begin at the end of the upload is refused. Until the interrupted request has ended,
+		// the status is 409.
 		for a.status = http.StatusConflict; a.status == http.StatusConflict; {
 			a = r.do(t, call{method: "PATCH", path: at, who: "owner", body: bytes.NewReader(content[:9]),
 				headers: []string{"Content-Range", "0-8"}})
@@ -310,7 +313,8 @@ func TestInterruptedUploadsGoOn(t *testing.T) {
 	})
 }
 
-// TestWrongLengthsAreRefused sends fewer bytes than announced.
+// TestWrongLengthsAreRefused checks that an upload is refused if its length or digest is not as announced, or if its
+// range is invalid.
 func TestWrongLengthsAreRefused(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -336,7 +340,8 @@ func TestWrongLengthsAreRefused(t *testing.T) {
 	}
 }
 
-// TestFallbackTagsAreAdopted checks that referrers which a client has listed in a tag are returned as referrers.
+// TestFallbackTagsAreAdopted checks that referrers in the index at the referrers tag, which a client has pushed, are
+// returned as referrers.
 func TestFallbackTagsAreAdopted(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})

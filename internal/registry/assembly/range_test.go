@@ -19,25 +19,25 @@ import (
 
 const lazySize = 3 << 20
 
-// lazyLayer returns a layer of a size that is compressed with zstd.
+// lazyLayer returns a layer of lazySize bytes that begins like a zstd file.
 func lazyLayer() []byte {
 	content := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuv"), lazySize/32)
 	copy(content, []byte{0x28, 0xb5, 0x2f, 0xfd})
 	return content
 }
 
-// A lazyPull is a request for parts of a layer, and the answer to it.
+// A lazyPull is a request for parts of a layer, with the expected response.
 type lazyPull struct {
-	header string // Range
-	ifIs   string // If-Range; TAG means the entity tag of the layer
+	header string // value of the Range header
+	ifIs   string // value of the If-Range header; TAG means the entity tag of the layer
 	status int
-	spans  [][2]int // first and last
+	spans  [][2]int // first and last byte of each expected part
 }
 
 var whole = [][2]int{{0, lazySize - 1}}
 
-// lazyPulls are requests of clients that read parts of layers: clients that resume a pull, and snapshotters that
-// mount an image before it is complete.
+// lazyPulls are requests as clients send them to read parts of layers. Some clients resume a pull; snapshotters mount
+// an image before all of it has arrived.
 var lazyPulls = map[string]lazyPull{
 	"eStargz: is the size known, and do ranges work?": {"bytes=0-0", "", 206, [][2]int{{0, 0}}},
 	"eStargz: the footer":                             {"bytes=-51", "", 206, [][2]int{{lazySize - 51, lazySize - 1}}},
@@ -75,7 +75,7 @@ var lazyPulls = map[string]lazyPull{
 	"ranges that overlap until they are more than a blob": {"bytes=0-,0-,0-", "", 200, whole},
 }
 
-// check makes a request for parts of a layer, and compares the answer.
+// check sends the request, and compares the response with the expected parts of content.
 func (p lazyPull) check(t *testing.T, r *rig, who, path string, content []byte) {
 	t.Helper()
 	headers := []string{"Accept-Encoding", "zstd;q=1.0, gzip;q=0.5"}
@@ -107,7 +107,7 @@ func (p lazyPull) check(t *testing.T, r *rig, who, path string, content []byte) 
 	}
 }
 
-// TestLazyPulls reads parts of a stored layer.
+// TestLazyPulls checks the responses to requests for parts of a layer in a folder and in a bucket.
 func TestLazyPulls(t *testing.T) {
 	content := lazyLayer()
 	for kind, storage := range map[string]blob.Storage{
@@ -125,7 +125,7 @@ func TestLazyPulls(t *testing.T) {
 	}
 }
 
-// head requests the size of a layer, as clients do before they read parts of it.
+// head checks the size of a layer with a HEAD request, as clients do before they read parts of the layer.
 func (r *rig) head(t *testing.T, who, path string, content []byte) {
 	t.Helper()
 	h := r.want(t, call{method: "HEAD", path: path, who: who}, http.StatusOK).header
@@ -135,8 +135,8 @@ func (r *rig) head(t *testing.T, who, path string, content []byte) {
 	}
 }
 
-// TestLazyPullsThrough reads parts of a layer that only the upstream has. The first request fetches it, and each
-// answer is the same as for a stored layer.
+// TestLazyPullsThrough checks requests for parts of a layer that only the upstream has. The first request fetches the
+// layer, and each response is the same as for a stored layer.
 func TestLazyPullsThrough(t *testing.T) {
 	content := lazyLayer()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -146,7 +146,7 @@ func TestLazyPullsThrough(t *testing.T) {
 		n := 0
 		for name, pull := range lazyPulls {
 			n++
-			path := fmt.Sprintf("/v2/%s/app%d/blobs/%s", at, n, sha(content)) // a repo without the layer
+			path := fmt.Sprintf("/v2/%s/app%d/blobs/%s", at, n, sha(content)) // this repo lacks the layer
 			t.Run(name, func(t *testing.T) {
 				m.head(t, "registry.pull", path, content)
 				if all := o.count("GET blobs"); all != 0 {
@@ -155,7 +155,7 @@ func TestLazyPullsThrough(t *testing.T) {
 				pull.check(t, m.rig, "registry.pull", path, content)
 				m.head(t, "registry.pull", path, content)
 				pull.check(t, m.rig, "registry.pull", path, content)
-				if all := o.count("GET blobs"); all > 2 { // clients receive all of it before it is stored
+				if all := o.count("GET blobs"); all > 2 { // twice, because the layer may be stored only after the first response
 					t.Errorf("it was fetched %d times", all)
 				}
 			})
@@ -163,8 +163,8 @@ func TestLazyPullsThrough(t *testing.T) {
 	})
 }
 
-// TestLazyPullsAtOnce reads many parts of a layer while it arrives. It is fetched once. If its digest is wrong, no
-// client gets a part of it, because clients cannot verify a part.
+// TestLazyPullsAtOnce reads many parts of a layer while the layer arrives. It checks that the layer is fetched once.
+// It also checks that no client gets a part of a layer whose digest is wrong, because clients cannot verify a part.
 func TestLazyPullsAtOnce(t *testing.T) {
 	content := lazyLayer()
 	m, o := newMirrorRig(t, storetest.Open(t, storetest.SQLite(t)), nil), newOrigin(t)
@@ -197,7 +197,7 @@ func TestLazyPullsAtOnce(t *testing.T) {
 	}
 }
 
-// partsOf returns the parts of an answer.
+// partsOf returns the parts in the body of a response.
 func partsOf(t *testing.T, a answer) (parts [][]byte) {
 	t.Helper()
 	kind, params, err := mime.ParseMediaType(a.header.Get("Content-Type"))

@@ -15,8 +15,8 @@ import (
 )
 
 // TestRegistryRefusals checks that a refused push is in the audit log of the organization, with its identity,
-// capability and count, and in the log. An invalid token is only in the log, without the token itself. A challenge
-// to log in is not a refusal.
+// capability and count, and in the log. A request with an invalid token is only in the log, without the token itself.
+// A request that gets a challenge to log in is in neither.
 func TestRegistryRefusals(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	var log bytes.Buffer

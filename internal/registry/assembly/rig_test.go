@@ -27,19 +27,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A rig is a running registry with an organization acme, a folder acme/team, and people who each hold one role on
-// acme.
+// A rig is a running registry with an organization acme, a folder acme/team in it, and one identity for each role,
+// which holds that role on acme.
 type rig struct {
 	*assembly.Registry
 	store  *storetest.Store
 	issuer *token.Issuer
-	url    string // without a slash at the end
+	url    string // address of the server, without a slash at the end
 	host   string
-	blobs  string // the folder of the blobs
+	blobs  string // path of the directory that contains the blobs
 	org    resource.Group
 	folder resource.Group
-	tokens map[string]string       // by role
-	uids   map[string]resource.UID // by role
+	tokens map[string]string       // token of each identity, by role
+	uids   map[string]resource.UID // UID of each identity, by role
 }
 
 var roles = []string{"owner", "editor", "viewer", "console_viewer", "registry.push", "registry.pull"}
@@ -52,7 +52,7 @@ func newRig(t testing.TB, s *storetest.Store, cfg assembly.Config) *rig {
 	return r
 }
 
-// newRigOn returns a rig whose blobs are in a storage.
+// newRigOn returns a rig that stores its blobs in the given storage.
 func newRigOn(t testing.TB, s *storetest.Store, blobs blob.Storage, cfg assembly.Config) *rig {
 	t.Helper()
 	ctx := t.Context()
@@ -87,7 +87,7 @@ func newRigOn(t testing.TB, s *storetest.Store, blobs blob.Storage, cfg assembly
 
 const patience = 90 * time.Second // timeout for expected events
 
-// until waits for a condition.
+// until waits until a condition is true. It fails the test after patience.
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
@@ -137,14 +137,14 @@ func (r *rig) mint(t testing.TB, identity resource.UID, audience string) string 
 	return raw
 }
 
-// An answer is a response.
+// An answer is a response, with its body.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// code is the first error code of an answer, or "".
+// code returns the first error code in the body of an answer, or "".
 func (a answer) code() string {
 	var p struct {
 		Errors []struct{ Code, Message string }
@@ -155,10 +155,10 @@ func (a answer) code() string {
 	return p.Errors[0].Code
 }
 
-// A call describes a request. Headers are in pairs.
+// A call describes a request. headers contains names and values in turn.
 type call struct {
 	method, path string
-	who          string // a role of the rig; "" for no token at all
+	who          string // role of the identity that sends the request; "" sends no token
 	body         io.Reader
 	headers      []string
 }
@@ -204,7 +204,7 @@ func (r *rig) want(t testing.TB, c call, status int) answer {
 
 func sha(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-// pushBlob pushes a blob in one request.
+// pushBlob pushes a blob in one request, and returns its descriptor.
 func (r *rig) pushBlob(t testing.TB, repo string, content []byte) ocispec.Descriptor {
 	t.Helper()
 	r.want(t, call{method: "POST", path: "/v2/" + repo + "/blobs/uploads/?digest=" + sha(content), who: "owner",
@@ -213,7 +213,7 @@ func (r *rig) pushBlob(t testing.TB, repo string, content []byte) ocispec.Descri
 		Size: int64(len(content))}
 }
 
-// image returns a manifest of a stored config and stored layers.
+// image returns the manifest of an image with a config and layers that are already stored.
 func image(config ocispec.Descriptor, layers ...ocispec.Descriptor) []byte {
 	m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: config, Layers: layers}
 	m.SchemaVersion = 2
@@ -225,8 +225,8 @@ func image(config ocispec.Descriptor, layers ...ocispec.Descriptor) []byte {
 	return b
 }
 
-// pushImage pushes an image of one layer under a reference, and returns its
-// manifest.
+// pushImage pushes an image with one layer, and returns its manifest. If reference is "", it pushes the manifest by
+// its digest.
 func (r *rig) pushImage(t testing.TB, repo, reference, content string) []byte {
 	t.Helper()
 	config := r.pushBlob(t, repo, []byte(`{"os":"linux","architecture":"amd64"}`))

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// scrub reads all blobs of a rig.
+// scrub scrubs all blobs of a rig and returns the result.
 func (r *rig) scrub(t *testing.T) upkeep.Scrubbed {
 	t.Helper()
 	s := upkeep.Scrubber{Store: registrydb.New(r.store.DB), Storage: blob.NewFolder(r.blobs), Judge: r.Judge}
@@ -29,7 +29,7 @@ func (r *rig) scrub(t *testing.T) upkeep.Scrubbed {
 	return all
 }
 
-// file returns the path of the file of a blob.
+// file returns the path of the file that contains a blob.
 func (r *rig) file(t *testing.T, digest string) string {
 	t.Helper()
 	b, err := r.store.StoredBlob(t.Context(), digest)
@@ -37,7 +37,7 @@ func (r *rig) file(t *testing.T, digest string) string {
 	return filepath.Join(r.blobs, b.Path)
 }
 
-// damages are kinds of damage to the file of a blob with the content "layer".
+// damages are ways to damage the file of a blob whose content is "layer".
 var damages = map[string]func(name string) error{
 	"a changed byte":   func(name string) error { return os.WriteFile(name, []byte("lager"), 0o600) },
 	"a lost end":       func(name string) error { return os.Truncate(name, 3) },
@@ -46,8 +46,8 @@ var damages = map[string]func(name string) error{
 	"a file that went": os.Remove,
 }
 
-// TestScrub damages a blob. A scrub finds it, after which it is no longer served. A client that pushes the image
-// again repairs it.
+// TestScrub damages a blob. It checks that a scrub finds the damage, that the blob is then no longer served, and that
+// pushing the image again repairs it.
 func TestScrub(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})
@@ -61,7 +61,7 @@ func TestScrub(t *testing.T) {
 		for name, damage := range damages {
 			t.Run(name, func(t *testing.T) {
 				must(t, damage(r.file(t, digest)))
-				for range 2 { // the second scrub finds it marked
+				for range 2 { // the second scrub finds the blob already marked
 					if got := r.scrub(t); len(got.Rotten) != 1 || got.Rotten[0] != digest || got.Repaired != 0 {
 						t.Errorf("scrubbed %+v", got)
 					}
@@ -80,7 +80,7 @@ func TestScrub(t *testing.T) {
 					t.Errorf("%d are rotten, %v", n, err)
 				}
 				r.pushImage(t, "acme/team/app", "v1", "layer")
-				for _, repo := range []string{"acme/team/app", "acme/other"} { // both have it
+				for _, repo := range []string{"acme/team/app", "acme/other"} { // both repos have the blob
 					r.wantWhole(t, repo, "v1", nil)
 				}
 				if got := r.scrub(t); len(got.Rotten) != 0 || got.Repaired != 0 {
@@ -91,8 +91,8 @@ func TestScrub(t *testing.T) {
 	})
 }
 
-// TestScrubMistaken checks that a scrub removes the mark if the bytes are back, and marks nothing if the storage is
-// unavailable.
+// TestScrubMistaken checks that a scrub removes the mark from a blob whose bytes are right again, and that it marks
+// nothing if the storage is unavailable.
 func TestScrubMistaken(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	r := newRig(t, s, assembly.Config{})
@@ -123,7 +123,8 @@ func TestScrubMistaken(t *testing.T) {
 	}
 }
 
-// TestScrubRepairs checks that a blob is repaired from another source, if the source has the right bytes.
+// TestScrubRepairs checks that a scrub repairs a blob with the bytes from Config.Repair, if they have the right
+// digest.
 func TestScrubRepairs(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	digest := sha([]byte("layer"))
@@ -162,7 +163,8 @@ func TestScrubRepairs(t *testing.T) {
 	}
 }
 
-// TestScrubHealsRace pushes a blob while a scrub checks it. The blob must be valid in the end, in either order.
+// TestScrubHealsRace pushes a blob while a scrub checks it. It checks that the blob can be pulled afterwards,
+// whichever ends first.
 func TestScrubHealsRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, assembly.Config{})

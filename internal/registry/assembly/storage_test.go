@@ -22,7 +22,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// upload pushes a blob in chunks of the given sizes. The last chunk completes it.
+// upload pushes a blob in chunks of the given sizes, and returns the last response. The last chunk completes the
+// upload.
 func (r *rig) upload(t testing.TB, repo string, content []byte, chunks ...int) answer {
 	t.Helper()
 	a := r.want(t, call{method: "POST", path: "/v2/" + repo + "/blobs/uploads/", who: "owner"}, http.StatusAccepted)
@@ -37,7 +38,8 @@ func (r *rig) upload(t testing.TB, repo string, content []byte, chunks ...int) a
 		body: bytes.NewReader(content[at:])})
 }
 
-// TestBucket pushes to a bucket and pulls from it, in all ways that clients use.
+// TestBucket checks that blobs which are pushed to a bucket, in chunks of any size, can be pulled, and that the
+// collector removes the rest of an interrupted upload.
 func TestBucket(t *testing.T) {
 	server := blobtest.Start(t)
 	c := newClock()
@@ -67,7 +69,7 @@ func TestBucket(t *testing.T) {
 		t.Errorf("chunks should have %q bytes", got)
 	}
 
-	// A server that was killed during an upload leaves parts without a row.
+	// A server that was killed during an upload leaves parts in the bucket without a row in the database.
 	w, err := storage.Create(t.Context(), "/blobs/ab/ab-killed")
 	must(t, err)
 	_, err = w.Write(content)
@@ -86,7 +88,8 @@ func TestBucket(t *testing.T) {
 	r.want(t, call{method: "HEAD", path: "/v2/acme/app/blobs/" + sha(content), who: "owner"}, http.StatusOK)
 }
 
-// TestBucketRedirect sends clients to the bucket.
+// TestBucketRedirect checks that pulls are redirected to the bucket, with an address that does not contain the
+// secret.
 func TestBucketRedirect(t *testing.T) {
 	r := newRigOn(t, storetest.Open(t, storetest.SQLite(t)), blobtest.Start(t).Storage(t), assembly.Config{Redirect: true})
 	r.pushBlob(t, "acme/app", []byte("content"))
@@ -103,12 +106,12 @@ func TestBucketRedirect(t *testing.T) {
 	r.want(t, call{method: "GET", path: path, who: "stranger"}, http.StatusForbidden)
 }
 
-// A full storage has no space after a number of operations.
+// A full is a storage whose disk is full after a number of operations.
 type full struct {
 	blob.Storage
 
 	mu   sync.Mutex
-	left int // operations until it is full; negative means never
+	left int // number of operations until the disk is full; negative means never
 }
 
 func (f *full) use() error {
@@ -163,8 +166,8 @@ func (w *fullWriter) Commit(ctx context.Context) error {
 	return errors.Join(w.full.use(), w.Writer.Commit(ctx))
 }
 
-// TestFullStorage fills the disk at each operation of a push. The client gets an error, nothing is left behind, and
-// the push succeeds once there is space.
+// TestFullStorage lets the disk become full at each operation of a push in turn. It checks that the client gets an
+// error, that no file is left, and that the push succeeds once there is space.
 func TestFullStorage(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "blobs")
 	storage := &full{Storage: blob.NewFolder(folder), left: -1}
@@ -184,7 +187,7 @@ func TestFullStorage(t *testing.T) {
 				a = r.do(t, call{method: "PUT", path: at + "?digest=" + sha(content), who: "owner",
 					body: bytes.NewReader(content[200_000:])})
 			}
-			if a.status != http.StatusCreated { // remove the rest of the upload
+			if a.status != http.StatusCreated { // remove the unfinished upload
 				r.do(t, call{method: "DELETE", path: at, who: "owner"})
 			}
 			return a
@@ -221,7 +224,8 @@ func TestFullStorage(t *testing.T) {
 	}
 }
 
-// TestFullDisk fills a real file system, if this process may mount one.
+// TestFullDisk checks that a push to a full file system fails without leaving files. It is skipped if this process
+// cannot mount a file system.
 func TestFullDisk(t *testing.T) {
 	folder := t.TempDir()
 	if err := mountSmall(t, folder, 4<<20); err != nil {

@@ -22,11 +22,11 @@ const (
 	// MaxChart is the largest archive of a chart, in bytes.
 	MaxChart = 16 << 20
 
-	maxChartBytes = 64 << 20 // bytes of the unpacked archive
-	maxChartFile  = 1 << 20  // bytes of a file that is returned
+	maxChartBytes = 64 << 20 // largest size of the unpacked archive, in bytes
+	maxChartFile  = 1 << 20  // largest file that is returned, in bytes
 
-	// maxChartImages is the longest YAML, in bytes, that lists the images of a chart. The time to parse YAML grows
-	// with the square of its keys: 4 MiB of keys take more than ten minutes.
+	// maxChartImages is the longest YAML, in bytes, from which the images of a chart are read. The time to parse YAML
+	// grows with the square of the number of keys: 4 MiB of keys take more than ten minutes.
 	maxChartImages = 32 << 10
 )
 
@@ -36,10 +36,10 @@ type Chart struct {
 
 	Dependencies []ChartDependency
 	Annotations  map[string]string
-	Images       []ChartImage `json:"-"` // from the annotations
+	Images       []ChartImage `json:"-"` // images that the annotations list
 }
 
-// A ChartDependency is a chart that another one needs.
+// A ChartDependency is a chart that a chart needs.
 type ChartDependency struct{ Name, Version, Repository string }
 
 // A ChartImage is an image that a chart runs.
@@ -80,7 +80,7 @@ func ReadChart(config []byte) (Chart, error) {
 		if len(c.Annotations[key]) > maxChartImages {
 			continue
 		}
-		// The annotation may be something else, such as a list of another kind.
+		// The annotation may contain something else, such as a list of another kind.
 		if yaml.Unmarshal([]byte(c.Annotations[key]), &images) == nil && len(images) > 0 {
 			c.Images = images
 			break
@@ -89,7 +89,8 @@ func ReadChart(config []byte) (Chart, error) {
 	return c, nil
 }
 
-// ReadChartFiles reads files of a chart from its archive. It ignores the files of charts inside the chart.
+// ReadChartFiles reads the files that ChartFile names from the archive of a chart. It ignores the files of charts
+// inside the chart.
 func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 	unzipped, err := gzip.NewReader(archive)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package evidence parses the documents that clients attach to images: SBOMs (SPDX,
-// CycloneDX) and the reports of scanners (Grype, Trivy, SARIF), bare or in the
-// envelopes of in-toto, DSSE, Sigstore and cosign. It also parses Helm charts.
+// Package evidence parses the documents that clients attach to images: SBOMs (SPDX, CycloneDX) and the reports of
+// scanners (Grype, Trivy, SARIF), alone or in the envelopes of in-toto, DSSE, Sigstore and cosign. It also parses
+// Helm charts.
 //
 // The documents are untrusted input, and no signature is verified: whoever may push
 // to a repo can attach any statement about its images.
@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// MaxDocument is the largest document, in bytes, with its envelopes.
+	// MaxDocument is the largest document, in bytes, including its envelopes.
 	MaxDocument = 16 << 20
 
 	// maxValues is the largest number of values in a document. An empty value needs three
 	// bytes in the document and a hundred in memory.
 	maxValues = 1_000_000
 
-	maxEnvelopes = 4 // nested in each other; real documents have three
+	maxEnvelopes = 4 // most envelopes inside each other; real documents have three
 )
 
 // A Format is the format of a document.
@@ -49,34 +49,33 @@ type Document struct {
 	Format   Format
 	Raw      []byte
 	Subjects []string  // digests of the images that it describes; nil if unknown
-	Scanned  time.Time // time of the scan in the envelope
+	Scanned  time.Time // time of the scan, if the envelope contains it
 }
 
-// head has the keys by which a document or an envelope is recognized. Decoding
-// ignores the case of keys, so no two of these differ only in case.
+// head has the keys that identify the format of a document or an envelope. Decoding ignores the case of keys, so no
+// two of these keys differ only in case.
 type head struct {
-	PayloadType, Payload string          // DSSE
-	DSSEEnvelope         json.RawMessage // Sigstore
+	PayloadType, Payload string          // keys of DSSE
+	DSSEEnvelope         json.RawMessage // key of Sigstore
 
-	Type               string `json:"_type"` // in-toto
+	Type               string `json:"_type"` // key of in-toto
 	PredicateType      string
 	Predicate, Subject json.RawMessage
 
-	Data              json.RawMessage // old versions of cosign
-	Scanner, Metadata json.RawMessage // cosign
+	Data              json.RawMessage // key of old versions of cosign
+	Scanner, Metadata json.RawMessage // keys of cosign
 
 	Context    json.RawMessage `json:"@context"`
-	Statements json.RawMessage // OpenVEX
+	Statements json.RawMessage // key of OpenVEX
 
 	SPDXVersion         string
 	BOMFormat           string
-	Matches, Descriptor json.RawMessage // Grype
-	ArtifactName        json.RawMessage // Trivy
-	Runs                json.RawMessage // SARIF
+	Matches, Descriptor json.RawMessage // keys of Grype
+	ArtifactName        json.RawMessage // key of Trivy
+	Runs                json.RawMessage // key of SARIF
 }
 
-// Open removes the envelopes of a document. It returns ErrUnknown if the document
-// in them has an unknown format.
+// Open removes the envelopes of a document. It returns ErrUnknown if the document inside has an unknown format.
 func Open(body []byte) (Document, error) {
 	if len(body) > MaxDocument {
 		return Document{}, fmt.Errorf("larger than %d bytes", MaxDocument)
@@ -124,8 +123,8 @@ func (h head) format() Format {
 	return ""
 }
 
-// unwrap returns the content of an envelope, and sets the fields of d from it. It
-// returns nil if h does not belong to an envelope.
+// unwrap returns the content of an envelope, and sets the fields of d from it. It returns nil if h is not the head of
+// an envelope.
 func (d *Document) unwrap(h head) ([]byte, error) {
 	switch {
 	case h.DSSEEnvelope != nil:
@@ -147,7 +146,7 @@ func (d *Document) unwrap(h head) ([]byte, error) {
 	return nil, nil
 }
 
-// unquote returns the JSON in v, which may be a string that contains it.
+// unquote returns the JSON in v. If v is a JSON string, that is the content of the string.
 func unquote(v json.RawMessage) []byte {
 	var text string
 	if json.Unmarshal(v, &text) == nil && text != "" {
@@ -169,7 +168,7 @@ func subjects(raw json.RawMessage) []string {
 	return digests
 }
 
-// scan returns the report in cosign's predicate of a scan.
+// scan returns the report of a scanner that cosign's predicate for scans contains.
 func (d *Document) scan(h head) ([]byte, error) {
 	var s struct{ Result json.RawMessage }
 	if err := json.Unmarshal(h.Scanner, &s); err != nil || s.Result == nil {
@@ -191,8 +190,7 @@ func decode(raw []byte, into any) error {
 	return err
 }
 
-// parseTime parses a time. It returns the zero time if text is not a time, or one
-// that protobuf cannot represent.
+// parseTime parses a time. It returns the zero time if text is not a time, or if protobuf cannot represent the time.
 func parseTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil || t.UTC().Year() < 1970 || t.UTC().Year() > 9999 {
@@ -201,7 +199,7 @@ func parseTime(text string) time.Time {
 	return t.UTC()
 }
 
-// first returns the first text that is neither empty nor one of SPDX's words for an unknown value.
+// first returns the first text that is neither empty nor a word by which SPDX marks an unknown value.
 func first(texts ...string) string {
 	for _, t := range texts {
 		if t != "" && t != "NOASSERTION" && t != "NONE" {

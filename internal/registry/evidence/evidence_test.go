@@ -264,7 +264,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// archive packs files, given by name and content.
+// archive returns a compressed tar archive of files. The arguments are the names and contents of the files, in turn.
 func archive(t testing.TB, files ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -283,8 +283,8 @@ func archive(t testing.TB, files ...string) []byte {
 	return out.Bytes()
 }
 
-// bomb is an archive that is small until it is unpacked: the same compressed
-// zeros again and again, as one file.
+// bomb returns an archive that is small but unpacks to a very large file, because it repeats the same compressed
+// zeros.
 func bomb(t *testing.T) []byte {
 	t.Helper()
 	const size, times = 1 << 20, 65
@@ -355,8 +355,8 @@ func TestChartFiles(t *testing.T) {
 	}
 }
 
-// FuzzDocument reads documents. What is accepted can be read as what it says it
-// is, or is refused with an error, and every text in it can travel.
+// FuzzDocument checks that an accepted document can be parsed as either an SBOM or a report, that all texts in it are
+// valid UTF-8, and that its time can be represented.
 func FuzzDocument(f *testing.F) {
 	for _, body := range []string{spdx, cycloneDX, grype, trivy, sarif, statement(spdx), dsse(statement(grype)),
 		`{"scanner":{"result":` + trivy + `}}`, `{"Data":"{}"}`} {
@@ -383,7 +383,8 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// FuzzChart reads charts: their configuration and their archive.
+// FuzzChart checks that an accepted configuration of a chart has a name and a version, and that all texts in it and
+// in the archive's files are valid UTF-8.
 func FuzzChart(f *testing.F) {
 	f.Add([]byte(chart), archive(f, "redis/Chart.yaml", "name: redis", "redis/values.yaml", "a: b"))
 	f.Add([]byte(`{"name":"x","version":"1","annotations":{"images":"&a [*a]"}}`), []byte("x"))
@@ -406,8 +407,8 @@ func FuzzChart(f *testing.F) {
 	})
 }
 
-// TestAttackChartImages has a chart list its images in YAML that takes minutes to
-// read. A list of a sane size is read.
+// TestAttackChartImages checks that YAML which would take minutes to parse is not read as a list of images, and that
+// a list of a hundred images is.
 func TestAttackChartImages(t *testing.T) {
 	chart := func(images string) []byte {
 		text, err := json.Marshal(map[string]any{"name": "a", "version": "1",

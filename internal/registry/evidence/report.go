@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A Report lists what a scanner found in an image.
+// A Report lists the vulnerabilities that a scanner found in an image.
 type Report struct {
-	Scanner      string // its name in the document
+	Scanner      string // name of the scanner, as in the document
 	Version      string
 	DatabaseTime time.Time
 	Time         time.Time // time of the scan; zero if unknown
@@ -43,7 +43,7 @@ type Fix struct {
 	Versions []string
 }
 
-// A FixState is the state of the fix of a vulnerability. Its values are the values of the API.
+// A FixState says whether a vulnerability is fixed. Its values are the numbers of the enum in the API.
 type FixState int32
 
 // The states of a fix.
@@ -54,7 +54,7 @@ const (
 	WontFix
 )
 
-// A Severity is the severity of a vulnerability. Its values are the values of the API.
+// A Severity is the severity of a vulnerability. Its values are the numbers of the enum in the API.
 type Severity int32
 
 // The severities.
@@ -91,8 +91,8 @@ func (d Document) Report() (r Report, err error) {
 	return r, err
 }
 
-// The fields of the types for documents have the names of the formats. A field has a tag only
-// if the name differs in more than case, because decoding ignores case.
+// The types for documents have fields with the names of the formats. A field has a JSON tag only if its name differs
+// from the format's in more than case, because decoding ignores case.
 
 type grypeDocument struct {
 	Matches []struct {
@@ -155,7 +155,7 @@ func readGrype(raw []byte) (Report, error) {
 				License: strings.Join(a.Licenses, " AND ")},
 		}
 		match.Scores = v.scores()
-		for _, related := range m.Related { // they have fields that the record of a distribution lacks
+		for _, related := range m.Related { // related records have fields that the record of a distribution lacks
 			if match.Scores == nil {
 				match.Scores = related.scores()
 			}
@@ -172,7 +172,7 @@ func readGrype(raw []byte) (Report, error) {
 	return r, nil
 }
 
-// number formats a score, such as 9.8.
+// number formats a score as text, such as 9.8.
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 type trivyDocument struct {
@@ -270,8 +270,8 @@ type sarifRule struct {
 	}
 }
 
-// readSARIF parses a report of any tool. The rules of SARIF are vulnerabilities.
-// SARIF has no packages, but some tools add their package URLs.
+// readSARIF parses a report of any tool. The rules in a SARIF document are the vulnerabilities. SARIF has no
+// packages, but some tools add package URLs.
 func readSARIF(raw []byte) (Report, error) {
 	var d sarifDocument
 	if err := decode(raw, &d); err != nil {
@@ -311,7 +311,7 @@ func readSARIF(raw []byte) (Report, error) {
 	return r, nil
 }
 
-// sarifSeverity returns the severity of a score, or of a level if there is no score.
+// sarifSeverity returns the severity for a score or, if there is no score, for a level.
 func sarifSeverity(score, level string) Severity {
 	f, err := strconv.ParseFloat(score, 64)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An SBOM lists what an image is made of.
+// An SBOM lists the packages and files of an image.
 type SBOM struct {
 	Name          string
 	Description   string
@@ -19,7 +19,7 @@ type SBOM struct {
 	Relationships []Relationship
 }
 
-// A Package is a part of an image.
+// A Package is a package in an image.
 type Package struct {
 	ID          string
 	Name        string
@@ -27,10 +27,10 @@ type Package struct {
 	License     string
 	Description string
 	PURL        string
-	Origin      string // the package URL of the source package, if known
+	Origin      string // package URL of the source package; "" if unknown
 }
 
-// A File is a part of an image.
+// A File is a file in an image.
 type File struct {
 	ID    string
 	Name  string
@@ -90,7 +90,8 @@ type spdxDocument struct {
 	}
 }
 
-// spdxRelationships are the kinds by their names in SPDX. Some are names of the inverse relationship.
+// spdxRelationships maps the names of relationships in SPDX to kinds. If inverse is true, the name is the name of the
+// inverse relationship.
 var spdxRelationships = map[string]struct {
 	kind    RelationshipKind
 	inverse bool
@@ -211,7 +212,7 @@ func readCycloneDX(raw []byte) (SBOM, error) {
 	return s, nil
 }
 
-// addComponent adds a component and those it contains.
+// addComponent adds a component, and recursively the components inside it.
 func (s *SBOM) addComponent(c cycloneDXComponent, within string) {
 	id := first(c.Ref, c.PURL, c.Name)
 	if within != "" {
@@ -244,14 +245,14 @@ func (c cycloneDXComponent) license() string {
 	return strings.Join(all, " AND ")
 }
 
-// cycloneDXTool returns the tool that wrote a document. Tools are a list up to
-// version 1.4, and components since.
+// cycloneDXTool returns the tool that wrote a document. Up to version 1.4 of CycloneDX, raw is a list of tools; since
+// then it contains a list of components.
 func cycloneDXTool(raw json.RawMessage) string {
 	type tool struct{ Name, Version string }
 	var list []tool
 	if json.Unmarshal(raw, &list) != nil {
 		var since struct{ Components []tool }
-		_ = json.Unmarshal(raw, &since) // on failure the tool is unknown
+		_ = json.Unmarshal(raw, &since) // on failure, the tool is unknown
 		list = since.Components
 	}
 	if len(list) == 0 {

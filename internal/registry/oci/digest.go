@@ -1,7 +1,7 @@
 package oci
 
 import (
-	_ "crypto/sha256" // go-digest finds the algorithms through crypto.Hash
+	_ "crypto/sha256" // registers the algorithm, which go-digest finds through crypto.Hash
 	_ "crypto/sha512"
 	"net/http"
 
@@ -20,5 +20,5 @@ func ParseDigest(s string) (digest.Digest, error) {
 	return d, nil
 }
 
-// Supported reports whether digests may use an algorithm.
+// Supported reports whether an algorithm may be used in digests.
 func Supported(a digest.Algorithm) bool { return a == digest.SHA256 || a == digest.SHA512 }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// FuzzManifest reads manifests. What is accepted refers to nothing but digests,
-// a bounded number of them, each once, and is one document to every reader.
+// FuzzManifest checks that an accepted manifest is valid JSON and refers to a bounded number of valid digests, each
+// once, and that others are refused with status 400.
 func FuzzManifest(f *testing.F) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	for _, body := range []string{

@@ -24,18 +24,18 @@ const (
 	// MaxManifest is the largest manifest, in bytes. The specification expects every registry to accept this size.
 	MaxManifest = 4 << 20
 
-	// MaxVariants is the number of images of an index that are considered.
+	// MaxVariants is the largest number of images in an index that the server reads.
 	MaxVariants = 256
 
-	maxNeeds = 4096 // blobs and children of one manifest
+	maxNeeds = 4096 // largest number of blobs and children of one manifest
 
-	// AttestedImage is the annotation with which BuildKit says of an attestation in an index
-	// which image of the index it is about.
+	// AttestedImage is the annotation of an attestation in an index. BuildKit stores in it the digest of the image
+	// that the attestation describes.
 	AttestedImage = "vnd.docker.reference.digest"
 )
 
-// A Document is a manifest of any kind: an OCI image or index, its Docker
-// predecessors, or another one with the same fields.
+// A Document is a parsed manifest of any kind: an OCI image or index, its Docker predecessors, or an unknown kind
+// with the same fields.
 type Document struct {
 	SchemaVersion int                  `json:"schemaVersion"`
 	MediaType     string               `json:"mediaType"`
@@ -64,7 +64,8 @@ func BadManifest(format string, args ...any) error {
 	return NewProblem(http.StatusBadRequest, ManifestInvalid, format, args...)
 }
 
-// ParseManifest parses body as the given media type.
+// ParseManifest parses body, whose media type is contentType. It returns a Problem if the manifest is not valid. If
+// sparse is true, all needs of the manifest are optional.
 func ParseManifest(contentType string, body []byte, sparse bool) (registry.Manifest, error) {
 	if err := unambiguous(body); err != nil {
 		return registry.Manifest{}, err
@@ -107,9 +108,9 @@ func ParseManifest(contentType string, body []byte, sparse bool) (registry.Manif
 	return m, err
 }
 
-// check returns the media type without parameters, on which header and document
-// must agree. It refuses a document that is both an image and an index, because
-// two clients must never see different content under one digest.
+// check returns the media type of a manifest, without parameters. It returns an error if the header and the document
+// have different media types. It refuses a document that is both an image and an index, because two clients must
+// never see different content under one digest.
 func (doc Document) check(contentType string) (string, error) {
 	if doc.Manifests != nil && (doc.Config != nil || doc.Layers != nil) {
 		return "", BadManifest("the manifest is both an image and an index")
@@ -135,7 +136,7 @@ func (doc Document) check(contentType string) (string, error) {
 	return mediaType, nil
 }
 
-// needs returns the blobs and manifests to which the document refers, each digest once.
+// needs returns the blobs and manifests to which the document refers, without duplicates.
 func (doc Document) needs(sparse bool) ([]registry.Need, error) {
 	var list []registry.Need
 	added := map[string]bool{}
@@ -174,8 +175,8 @@ func (doc Document) needs(sparse bool) ([]registry.Need, error) {
 	return list, nil
 }
 
-// fields are the names of the fields of manifests. Some parsers ignore case, so a name
-// in another case is as bad as a duplicate.
+// fields are the names of the fields of manifests. Some parsers ignore the case of names. Therefore a name that
+// differs from one of these only in case is refused like a duplicate.
 var fields = []string{
 	"schemaVersion", "mediaType", "artifactType", "config", "layers", "blobs", "manifests", "subject", "annotations",
 	"digest", "size", "urls", "data", "platform",
@@ -184,8 +185,8 @@ var fields = []string{
 // maxDepth is the deepest nesting of objects in a manifest. Real manifests need four.
 const maxDepth = 64
 
-// unambiguous refuses JSON that two parsers could read differently: an object with
-// a duplicate name, or more than one value.
+// unambiguous returns an error for JSON that two parsers could read differently: an object that contains a name
+// twice, or text after the first value.
 func unambiguous(body []byte) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		return BadManifest("a manifest is a JSON object")
@@ -201,7 +202,8 @@ func unambiguous(body []byte) error {
 	return nil
 }
 
-// checkValue reads a value. If free is true, the names in it are not names of fields, as in annotations.
+// checkValue reads a value for unambiguous. If free is true, as in annotations, the names in the value are not names
+// of fields.
 func checkValue(dec *json.Decoder, free bool, depth int) error {
 	if depth > maxDepth {
 		return BadManifest("the manifest nests more than %d levels deep", maxDepth)

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// Limits of the specification, in bytes.
+// Limits in the specification, in bytes.
 const (
-	MaxName = 255 // name of a repository, or media type
-	MaxTag  = 128 // tag
+	MaxName = 255 // longest name of a repository, and longest media type
+	MaxTag  = 128 // longest tag
 )
 
-// ValidName reports whether name can be the name of a repository: the names of its groups and its own, separated by
-// slashes.
+// ValidName reports whether name can be the name of a repository. It consists of the names of the groups and the name
+// of the repo, separated by slashes.
 func ValidName(name string) bool {
 	if len(name) > MaxName {
 		return false
@@ -30,7 +30,8 @@ func ValidName(name string) bool {
 	return true
 }
 
-// CheckGroupNames returns a Problem if a nested chain of groups with these names cannot be created below group.
+// CheckGroupNames returns a Problem if groups with these names, each in the one before, cannot be created below
+// group.
 func CheckGroupNames(group resource.UID, names []string) error {
 	if group.Depth()+len(names) > resource.MaxGroupDepth {
 		return NewProblem(http.StatusBadRequest, NameInvalid, "groups nest at most %d levels deep", resource.MaxGroupDepth)

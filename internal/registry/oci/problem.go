@@ -28,13 +28,13 @@ const (
 	UnknownError        = "UNKNOWN"
 )
 
-// A Problem is an error in the format of the protocol.
+// A Problem is an error response of the distribution protocol.
 type Problem struct {
 	Status int
 	Issues []Issue
 }
 
-// An Issue is one error of a Problem.
+// An Issue is one of the errors in a Problem.
 type Issue struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -49,8 +49,8 @@ func NewProblem(status int, code, format string, args ...any) *Problem {
 	return &Problem{Status: status, Issues: []Issue{{Code: code, Message: fmt.Sprintf(format, args...)}}}
 }
 
-// StoreProblem returns the Problem for an error of the store about what, if that is
-// missing or may not be deleted, and err otherwise.
+// StoreProblem returns the Problem for an error of the store: what is missing, or what may not be deleted. It returns
+// other errors unchanged.
 func StoreProblem(err error, code, what string) error {
 	switch {
 	case errors.Is(err, fault.NotFound):
@@ -62,7 +62,7 @@ func StoreProblem(err error, code, what string) error {
 	return err
 }
 
-// answers are the status and the error code for faults.
+// answers has the HTTP status and the error code of the protocol for each fault.
 var answers = map[fault.Code]struct {
 	status int
 	code   string
@@ -78,7 +78,8 @@ var answers = map[fault.Code]struct {
 	fault.InvalidArgument:    {http.StatusBadRequest, Unsupported},
 }
 
-// AsProblem returns the Problem for an error. Errors that are not faults become a 500 without details.
+// AsProblem returns the Problem for an error. For an error that is not a fault, the status is 500 and the Problem
+// contains no details.
 func AsProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p

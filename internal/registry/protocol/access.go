@@ -20,15 +20,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// LoginName is the user name that goes with a token as the password.
+// LoginName is the user name for a login whose password is a token.
 const LoginName = "_token"
 
-// anonymous is the token of clients that have not logged in. They ask for a token
-// even where everybody may pull.
+// anonymous is the token of clients that have not logged in. Clients ask for a token even for public repos.
 const anonymous = "anonymous"
 
-// authenticate returns the context of a request with its caller, if it has one. It returns
-// fault.Unauthenticated if the token is not valid here, or if there is no token and the target cannot be public.
+// authenticate returns the context of a request, with its caller if the request has a token. It returns
+// fault.Unauthenticated if the token is not valid for this registry. It also does if there is no token and the target
+// cannot be public.
 func (r *Registry) authenticate(req *http.Request, t target) (context.Context, error) {
 	ctx := req.Context()
 	if t.name != "" && req.Header.Get("Authorization") == "" {
@@ -48,9 +48,9 @@ func (r *Registry) authenticate(req *http.Request, t target) (context.Context, e
 	return resource.WithActor(authz.WithCaller(ctx, c), actor(req, c)), nil
 }
 
-// credential returns the token of a request: a bearer token, the password of the
-// user LoginName, or the token for which a workload exchanges its own token. A workload
-// sends the UID of an identity as the user and its own token as the password.
+// credential returns the token of a request. It is a bearer token or the password of the user LoginName. A workload
+// sends the UID of an identity as the user and its own token as the password; credential exchanges that token for a
+// token of the registry.
 func (r *Registry) credential(req *http.Request) (string, error) {
 	header := req.Header.Get("Authorization")
 	if header == "" {
@@ -67,8 +67,8 @@ func (r *Registry) credential(req *http.Request) (string, error) {
 	return raw, nil
 }
 
-// signIn returns the token for a user name and a password. A password that cannot
-// be exchanged is reported as fault.Unauthenticated, because another one may work.
+// signIn returns the token for a user name and a password. If the password cannot be exchanged for a token, the error
+// is fault.Unauthenticated, because another password may work.
 func (r *Registry) signIn(req *http.Request, user, password string) (string, error) {
 	if user == LoginName {
 		return password, nil
@@ -112,9 +112,8 @@ func (r *Registry) locate(ctx context.Context, t *target) error {
 	return nil
 }
 
-// locateRepo sets the repo of a target. If a known caller asks for a manifest, it
-// reads the manifest in the same query, before it authorizes the caller, because most
-// callers are allowed to.
+// locateRepo sets the repo of a target. If an authenticated caller asks for a manifest, it reads the manifest in the
+// same query. It does so before it authorizes the caller, because most callers are allowed to pull.
 func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (err error) {
 	_, known := authz.CallerFrom(ctx)
 	pulls := t.kind == "manifest" && (t.method == http.MethodGet || t.method == http.MethodHead)
@@ -130,8 +129,8 @@ func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (e
 }
 
 // admit returns nil if the caller holds the capabilities of the endpoint on the target, and otherwise an error that
-// does not reveal whether the target exists. The error is fault.Unauthenticated if a token could help. admit sets
-// t.public if the caller is allowed only because the target is public.
+// does not reveal whether the target exists. The error is fault.Unauthenticated if a request with a token could
+// succeed. admit sets t.public if the caller is allowed only because the target is public.
 func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
 	if len(needs) == 0 {
 		return nil
@@ -152,7 +151,7 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 			return err
 		}
 		return oci.NewProblem(http.StatusForbidden, oci.Denied, "there is no group for %s: create it first", t.name)
-	case err == nil: // not a denial, so that a client that checks for existence continues with a push
+	case err == nil: // 404 instead of a denial, so that a client that checks for existence continues with its push
 		return oci.NewProblem(http.StatusNotFound, oci.NameUnknown, "there is no group for %s", t.name)
 	case !t.found && !(copied && t.fetchable()) || !r.public(ctx, *t, needs):
 		return r.denial(ctx, *t, err)
@@ -161,7 +160,7 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	return nil
 }
 
-// require returns nil if the caller holds a capability on a target that exists, and otherwise a denial.
+// require returns nil if the target exists and the caller holds a capability on it, and otherwise a denial.
 func (r *Registry) require(ctx context.Context, t target, want resource.Capability) error {
 	if err := r.authz.Require(ctx, want, cmp.Or(t.repo, t.group)); err != nil {
 		return r.denial(ctx, t, err)
@@ -169,8 +168,9 @@ func (r *Registry) require(ctx context.Context, t target, want resource.Capabili
 	return nil
 }
 
-// createGroups creates the missing groups of a target when a push begins, if the settings of the nearest group allow it
-// and the caller may create groups and repos there. It reports whether it has created them, and sets t.group.
+// createGroups creates the missing groups of a target when a push begins, if the settings of the nearest existing
+// group allow it and the caller may create groups and repos there. It reports whether it has created groups, and sets
+// t.group.
 func (r *Registry) createGroups(ctx context.Context, t *target) (bool, error) {
 	begins := t.kind == "uploads" || t.kind == "manifest" && t.method == http.MethodPut
 	if !begins || t.group == "" {
@@ -208,7 +208,7 @@ func (r *Registry) public(ctx context.Context, t target, needs []resource.Capabi
 }
 
 // refusedToken records that a token or a password was refused. The identity is unknown. It does not record requests
-// without a token, which get a challenge.
+// without a token, because they only get a challenge.
 func (r *Registry) refusedToken(req *http.Request, err error) {
 	if r.config.Refusals == nil || !errors.Is(err, fault.Unauthenticated) || req.Header.Get("Authorization") == "" &&
 		req.PostForm == nil {
@@ -220,7 +220,7 @@ func (r *Registry) refusedToken(req *http.Request, err error) {
 }
 
 // denial counts and records a denial, and replaces the UID in it by the name that the client used. The record for the
-// organization has the group or repo only if it exists, not the name in the request.
+// organization names the group or repo only if it exists. It does not contain the name in the request.
 func (r *Registry) denial(ctx context.Context, t target, err error) error {
 	f := fault.From(err)
 	if err == nil || f.Code != fault.PermissionDenied {
@@ -240,7 +240,8 @@ func (r *Registry) denial(ctx context.Context, t target, err error) error {
 		f.Metadata["capability"], t.name)
 }
 
-// challenge returns err. If a token could help, it sets the header that names the address of tokens.
+// challenge returns err. If a request with a token could succeed, it also sets the header that says where to get a
+// token.
 func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.Capability, err error) error {
 	if fault.From(err).Code != fault.Unauthenticated {
 		return err
@@ -284,8 +285,8 @@ func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target
 	})
 }
 
-// login returns the token that a client logs in with, from the header or, if the
-// request is a POST, from an OAuth 2 form.
+// login returns the token with which a client logs in. It is in the header or, if the request is a POST, may be in an
+// OAuth 2 form.
 func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, error) {
 	const maxForm = 64 << 10
 	if req.Method == http.MethodPost {
@@ -307,7 +308,8 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, erro
 	return r.credential(req)
 }
 
-// pushTo returns the repo of a push. If it does not exist, the caller must be allowed to create it.
+// pushTo returns a reference to the repo of a push. If the repo does not exist, pushTo returns an error unless the
+// caller may create it.
 func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, error) {
 	ref := registrydb.RepoRef{Group: t.group, Name: t.base()}
 	if t.repo != "" {

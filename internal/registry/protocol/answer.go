@@ -15,7 +15,7 @@ import (
 
 func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err error) {
 	p := oci.AsProblem(err)
-	// A bad gateway is the fault of an upstream.
+	// A bad gateway is a failure of an upstream, not of this server.
 	ours := p.Status >= http.StatusInternalServerError && p.Status != http.StatusBadGateway
 	if ours && !errors.Is(err, context.Canceled) {
 		trace.FromContext(req.Context()).Fail()
@@ -40,7 +40,7 @@ func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err er
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	if req.Method != http.MethodHead {
-		_, _ = w.Write(body) // fails only if the client is gone
+		_, _ = w.Write(body) // fails only if the client has disconnected
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
-// maxRanges is the number of ranges from which a Range header is ignored. Clients ask for
-// one range, and each range costs a request to an object store.
+// maxRanges is the number of ranges from which a Range header is ignored. Real clients ask for few ranges, and each
+// range costs a request to an object store.
 const maxRanges = 8
 
 func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) error {
@@ -34,7 +34,7 @@ func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) e
 	return err
 }
 
-// setBlob sets the headers for a blob.
+// setBlob sets the response headers for a blob.
 func setBlob(w http.ResponseWriter, d digest.Digest) {
 	h := w.Header()
 	h.Set("Docker-Content-Digest", d.String())
@@ -43,7 +43,7 @@ func setBlob(w http.ResponseWriter, d digest.Digest) {
 	h.Set("Cache-Control", "private, max-age=31536000")
 }
 
-// storedBlob serves a blob of a repo. It returns fault.NotFound if the repo does not have it.
+// storedBlob serves a blob that is stored in a repo. It returns fault.NotFound if the repo does not have the blob.
 func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target, d digest.Digest) error {
 	b, err := r.store.Blob(req.Context(), t.repo, d.String())
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 	}
 	defer body.Close()
 	if ranges := req.Header.Get("Range"); strings.Count(ranges, ",") >= maxRanges || !strings.HasPrefix(ranges, "bytes=") {
-		req.Header.Del("Range") // RFC 9110 allows this for many ranges and demands it for an unknown unit
+		req.Header.Del("Range") // RFC 9110 allows to ignore many ranges, and demands to ignore an unknown unit
 	}
 	if req.Header.Get("Range") != "" {
 		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}
@@ -78,8 +78,8 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 	return nil
 }
 
-// A rangeWriter replaces the plain text that net/http writes for a range that
-// cannot be satisfied by an error in the protocol's format.
+// A rangeWriter handles ranges that cannot be satisfied. It replaces the plain text that net/http writes by an error
+// in the protocol's format.
 type rangeWriter struct {
 	http.ResponseWriter
 	registry *Registry

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
-// FuzzTarget reads paths. A name that is accepted has nothing in it that could
-// lead elsewhere.
+// FuzzTarget checks that parseTarget refuses invalid paths with status 400 or 404, and that the names in accepted
+// paths contain no "..", no upper case letters and no escapes.
 func FuzzTarget(f *testing.F) {
 	for _, path := range []string{
 		"/v2/", "/v2/a/b/tags/list", "/v2/a/blobs/uploads/", "/v2/a/blobs/uploads/x", "/v2/a/manifests/manifests/v1",

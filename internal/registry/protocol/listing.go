@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The largest pages, in entries. A Link header names the next page.
+// The largest number of entries on a page. A Link header names the next page.
 const (
 	tagPage  = 10_000
 	repoPage = page.MaxSize
@@ -44,7 +44,7 @@ func (r *Registry) listTags(w http.ResponseWriter, req *http.Request, t target) 
 	}{t.name, tags})
 }
 
-// pageSize returns the number of entries that a client asks for, at most most.
+// pageSize returns the number of entries that a client asks for, limited to most.
 func pageSize(req *http.Request, most int) (int, error) {
 	q := req.URL.Query()
 	if !q.Has("n") {
@@ -60,7 +60,7 @@ func pageSize(req *http.Request, most int) (int, error) {
 	return min(asked, most), nil
 }
 
-// setNext sets the Link header to the page after last.
+// setNext sets the Link header to the address of the page that begins after last.
 func setNext(w http.ResponseWriter, req *http.Request, last string) {
 	q := req.URL.Query()
 	q.Set("last", last)
@@ -94,7 +94,7 @@ func (r *Registry) listRepos(w http.ResponseWriter, req *http.Request, _ target)
 	}
 	for _, repo := range found.Items[:min(n, len(found.Items))] {
 		name, err := r.store.RepoPath(ctx, repo.UID)
-		if errors.Is(err, fault.NotFound) { // it was just deleted
+		if errors.Is(err, fault.NotFound) { // the repo was just deleted
 			continue
 		}
 		if err != nil {

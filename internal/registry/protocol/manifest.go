@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	maxTags = 100 // tags in one push
+	maxTags = 100 // largest number of tags in one push
 )
 
 func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t target) error {
@@ -57,8 +57,8 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// passGate returns the Problem for a pull that a rule refuses. HEAD is not a pull: clients that push also use it to
-// find out whether a manifest exists.
+// passGate returns a Problem if a rule refuses the pull of a manifest. It never refuses HEAD, because clients that
+// push use HEAD to find out whether a manifest exists.
 func (r *Registry) passGate(ctx context.Context, t target, m registry.Manifest) error {
 	if r.config.Gate == nil || t.method != http.MethodGet {
 		return nil
@@ -95,7 +95,8 @@ func (r *Registry) unknownManifest(t target, err error) error {
 	return oci.StoreProblem(err, oci.ManifestUnknown, "manifest "+t.reference)
 }
 
-// setManifest sets the headers for m. If the client already has m, it responds with 304 and returns false.
+// setManifest sets the response headers for m. If the client already has m, setManifest responds with status 304 and
+// returns false.
 func setManifest(w http.ResponseWriter, req *http.Request, m registry.Manifest) bool {
 	h := w.Header()
 	h.Set("Docker-Content-Digest", m.Digest)
@@ -152,7 +153,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// pushedTags returns the tags of a push, each once.
+// pushedTags returns the tags of a push, without duplicates.
 func pushedTags(req *http.Request, t target) ([]string, error) {
 	tags := slices.Clone(req.URL.Query()["tag"])
 	if tag := oci.TagOf(t.reference); tag != "" {
@@ -169,8 +170,8 @@ func pushedTags(req *http.Request, t target) ([]string, error) {
 	return tags, nil
 }
 
-// receiveManifest reads the manifest from the body of a request, and checks that
-// its digest is the one in the path, if there is one.
+// receiveManifest reads the manifest from the body of a request. If the path contains a digest, it checks that the
+// manifest has this digest.
 func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t target) (registry.Manifest, error) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(upload.BodyPause))
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, oci.MaxManifest))
@@ -196,8 +197,8 @@ func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t t
 	return m, nil
 }
 
-// missing returns the Problem for a failed push. It names the blobs and manifests
-// that the client must push first.
+// missing returns the Problem for a push that failed because of err. If err is a MissingError, the Problem names the
+// blobs and manifests that the client must push first.
 func missing(err error) error {
 	if errors.Is(err, fault.FailedPrecondition) && fault.From(err).Quota == nil {
 		return oci.NewProblem(http.StatusConflict, oci.Denied, "%s", fault.From(err).Unmet[0].Description)
@@ -216,7 +217,7 @@ func missing(err error) error {
 	return p
 }
 
-// deleteManifest deletes a tag alone, or a manifest with all its tags.
+// deleteManifest deletes a manifest with all its tags. If the path names a tag, it deletes only the tag.
 func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t target) error {
 	ctx, tag := req.Context(), oci.TagOf(t.reference)
 	needs := remove

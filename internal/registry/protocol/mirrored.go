@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/mirror"
 )
 
-// updateManifest returns the manifest of a target that mirrors source, after it was compared with the upstream. m and
-// err are the stored manifest. It sets the repo of the target, which a fetch may create.
+// updateManifest compares the manifest of a target that mirrors source with the upstream, and returns the current
+// manifest. m and err are the result of reading the stored manifest. updateManifest sets the repo of the target,
+// because a fetch may create it.
 func (r *Registry) updateManifest(
 	w http.ResponseWriter, req *http.Request, t *target, source *mirror.Source, m registry.Manifest, err error,
 ) (registry.Manifest, error) {
@@ -44,7 +45,7 @@ func (r *Registry) updateManifest(
 	return r.readManifest(req.Context(), *t)
 }
 
-// relocate sets the repo of a target, which a fetch may have created.
+// relocate sets the repo of a target again, because a fetch may have created the repo.
 func (r *Registry) relocate(ctx context.Context, t *target, source *mirror.Source) error {
 	repo, err := r.mirror.RepoOf(ctx, source, t.name)
 	if err == nil {
@@ -53,7 +54,7 @@ func (r *Registry) relocate(ctx context.Context, t *target, source *mirror.Sourc
 	return err
 }
 
-// warn sets the header that says why a stored answer may be outdated or incomplete.
+// warn sets the Warning header, which says why a stored response may be outdated or incomplete.
 func warn(w http.ResponseWriter, source *mirror.Source, text string) {
 	text = strings.Map(func(c rune) rune {
 		if c == '"' || c == '\\' || c < ' ' || c > '~' {
@@ -64,8 +65,8 @@ func warn(w http.ResponseWriter, source *mirror.Source, text string) {
 	w.Header().Set("Warning", `299 - "`+text+`"`)
 }
 
-// fetchBlob serves a blob that is not stored from the upstream of a target, while the blob arrives. It returns missing
-// if the target has no upstream or the caller may not cause a fetch.
+// fetchBlob serves a blob that is not stored. It fetches the blob from the upstream of the target, and sends it while
+// it arrives. It returns missing if the target has no upstream or the caller may not cause a fetch.
 func (r *Registry) fetchBlob(
 	w http.ResponseWriter, req *http.Request, t target, d digest.Digest, missing error,
 ) error {
@@ -83,7 +84,7 @@ func (r *Registry) fetchBlob(
 	arriving := r.mirror.FetchBlob(ctx, source, t.name, d)
 	defer arriving.Leave()
 	size, err := arriving.Size(ctx)
-	if err == nil && (size < 0 || req.Header.Get("Range") != "") { // it is served after it is stored
+	if err == nil && (size < 0 || req.Header.Get("Range") != "") { // serve the blob once it is stored
 		if err = arriving.Wait(ctx); err == nil {
 			if err = r.relocate(ctx, &t, source); err == nil {
 				return r.storedBlob(w, req, t, d)
@@ -98,16 +99,16 @@ func (r *Registry) fetchBlob(
 	sent := &countingWriter{Writer: w}
 	err = arriving.CopyTo(ctx, sent, func() {
 		if sent.n > 0 {
-			_ = http.NewResponseController(w).Flush() // not every writer can
+			_ = http.NewResponseController(w).Flush() // not every writer supports Flush
 		}
 	})
 	if err != nil && sent.n == 0 {
 		return r.mirror.Problem(ctx, source, err)
 	}
-	return nil // after an error, the client notices that it got fewer bytes than Content-Length
+	return nil // an error needs no response: the client gets fewer bytes than Content-Length
 }
 
-// A countingWriter counts the bytes that were written.
+// A countingWriter counts the bytes that are written to it.
 type countingWriter struct {
 	io.Writer
 	n int64
@@ -133,8 +134,8 @@ func (r *Registry) statBlob(w http.ResponseWriter, req *http.Request, source *mi
 	return nil
 }
 
-// fetchReferrers stores the referrers of a subject from the upstream of a target, if it has one and the caller may
-// cause a fetch. It sets the repo of the target, which a fetch may create.
+// fetchReferrers fetches the referrers of a subject from the upstream of a target and stores them, if the target has
+// an upstream and the caller may cause a fetch. It sets the repo of the target, because a fetch may create it.
 func (r *Registry) fetchReferrers(w http.ResponseWriter, req *http.Request, t *target, subject digest.Digest) error {
 	ctx := req.Context()
 	source, err := r.mirror.SourceOf(ctx, t.group, t.name)

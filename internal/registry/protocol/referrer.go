@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
-// listReferrers responds with an index, which is empty if there are no referrers: a
-// 404 would mean that this registry does not support the method.
+// listReferrers responds with an index of the referrers. If there are none, the index is empty: status 404 would mean
+// that this registry does not support referrers.
 func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t target) error {
 	subject, err := oci.ParseDigest(t.reference)
 	if err != nil {

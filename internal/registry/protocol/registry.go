@@ -24,10 +24,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/signin/token"
 )
 
-// Config configures a Registry. Host, the parts of the registry, Log and Now are required.
+// Config configures a Registry. Host, Log, Now and the fields for parts of the registry are required.
 type Config struct {
-	Host  string // the public host[:port], and the audience of tokens
-	Realm string // the public address of /v2/token, where clients get a token
+	Host  string // public host[:port] of the registry, and the audience of its tokens
+	Realm string // public address of /v2/token, where clients get a token
 
 	Store   *registrydb.Store
 	IAM     *iamdb.Store
@@ -42,12 +42,12 @@ type Config struct {
 	// identity. If Assume is nil, workloads cannot log in with their tokens.
 	Assume func(ctx context.Context, identity resource.UID, credential string) (string, error)
 
-	// Admit returns an error if the caller makes too many requests, and CountPull if there were too many pulls from a
-	// repo. public is true if the caller may pull only because the repo is public. Either may be nil.
+	// Admit returns an error if the caller makes too many requests. CountPull returns an error if there were too many
+	// pulls from a repo; public is true if the caller may pull only because the repo is public. Either may be nil.
 	Admit     func(context.Context) error
 	CountPull func(ctx context.Context, repo resource.UID, public bool) error
 
-	Gate Gate // nil refuses nothing
+	Gate Gate // checks each pull; nil refuses nothing
 
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled completely.
@@ -57,7 +57,7 @@ type Config struct {
 	Redirect bool
 
 	Metrics  metric.Metrics
-	Refusals *denials.Recorder // nil discards them
+	Refusals *denials.Recorder // records refused requests; nil discards them
 	Log      *slog.Logger
 	Now      func() time.Time
 }
@@ -94,7 +94,7 @@ func New(c Config) *Registry {
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // a manifest may call itself a page
+	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'") // a manifest may claim to be an HTML page
 	if err := r.serve(w, req); err != nil {
 		r.writeProblem(w, req, err)
 	}
@@ -138,12 +138,12 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	return e.serve(r, w, req, t)
 }
 
-// base serves the empty response by which clients detect a registry and check their token.
+// base serves an empty response. Clients use it to detect a registry and to check their token.
 func (r *Registry) base(w http.ResponseWriter, req *http.Request, _ target) error {
 	return writeJSON(w, req, "application/json", struct{}{})
 }
 
-// actor returns the actor of the changes that a request makes.
+// actor returns the actor for the changes that a request makes.
 func actor(req *http.Request, c authz.Caller) resource.Actor {
 	return resource.Actor{
 		Subject: c.Identity, Act: c.Act, Remote: resource.HostOf(req.RemoteAddr), RequestID: requestID(req),

@@ -10,26 +10,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/oci"
 )
 
-// A target is the resource that a path names.
+// A target is the resource that the path of a request names.
 type target struct {
-	kind      string // base, token, catalog, tags, uploads, upload, blob, manifest, referrers
-	name      string // the names of the groups and of the repo, separated by slashes
-	reference string // digest, tag or upload ID
+	kind      string // base, token, catalog, tags, uploads, upload, blob, manifest or referrers
+	name      string // names of the groups and of the repo, separated by slashes
+	reference string // digest, tag or ID of an upload
 
 	group resource.UID // group of the repo, or the nearest existing group above it
-	found bool         // the group of the repo exists
+	found bool         // whether the group of the repo exists
 	repo  resource.UID // "" if the repo does not exist
 
-	public bool // the caller is allowed only because the repo is public
+	public bool // whether the caller is allowed only because the repo is public
 
-	method   string             // HTTP method; "" for the source of a mounted blob
-	manifest *registry.Manifest // manifest of a pull, if it was read together with the repo
+	method   string             // HTTP method; "" if the target is the source of a mounted blob
+	manifest *registry.Manifest // requested manifest, if it was read together with the repo
 }
 
-// base returns the name of the repo in its group.
+// base returns the last part of the name, which is the name of the repo in its group.
 func (t target) base() string { return t.name[strings.LastIndexByte(t.name, '/')+1:] }
 
-// An endpoint handles one method on one kind of target.
+// An endpoint handles requests with one method for one kind of target.
 type endpoint struct {
 	needs []resource.Capability
 	serve func(*Registry, http.ResponseWriter, *http.Request, target) error
@@ -46,8 +46,8 @@ var (
 	referrers = []resource.Capability{resource.ReferrersList}
 )
 
-// endpoints are the endpoints of the protocol by method and kind. The comments are
-// their numbers in the specification.
+// endpoints are the endpoints of the protocol, by method and kind of target. The comments are their numbers in the
+// OCI specification.
 var endpoints = map[string]endpoint{
 	"GET base":    {nil, (*Registry).base}, // end-1
 	"HEAD base":   {nil, (*Registry).base},
@@ -124,7 +124,7 @@ func newTarget(kind, name, reference string) (target, error) {
 	return t, nil
 }
 
-// fetchable reports whether a target can be fetched from an upstream.
+// fetchable reports whether the content of a target can be fetched from an upstream.
 func (t target) fetchable() bool {
 	return (t.method == http.MethodGet || t.method == http.MethodHead) &&
 		(t.kind == "manifest" || t.kind == "blob" || t.kind == "referrers")

@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 )
 
-// startUpload mounts a blob, receives one in this request, or starts an upload.
+// startUpload handles the three uses of a POST: it mounts a blob, receives a whole blob in this request, or starts an
+// upload.
 func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t target) error {
 	if _, err := r.pushTo(req.Context(), t); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 // mount responds with 201 if the blob is in another repository that the caller may
 // pull from. Otherwise it returns false, and the client has to upload the blob.
 func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bool, error) {
-	const holders = 20 // repositories to try if the client names none
+	const holders = 20 // number of repos to try if the client names none
 	ctx, q := req.Context(), req.URL.Query()
 	d, err := oci.ParseDigest(q.Get("mount"))
 	if err != nil {
@@ -94,7 +95,7 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 	return false, nil
 }
 
-// sources returns the repositories that a blob may be mounted from.
+// sources returns the repos from which a blob may be mounted.
 func (r *Registry) sources(ctx context.Context, from, digest string, n int) ([]target, error) {
 	if from == "" {
 		holders, err := r.store.BlobHolders(ctx, digest, n)
@@ -124,7 +125,7 @@ func (r *Registry) statUpload(w http.ResponseWriter, req *http.Request, t target
 	return nil
 }
 
-// patchUpload appends a chunk or, without Content-Range, a stream.
+// patchUpload appends a chunk to an upload or, if the request has no Content-Range, a stream.
 func (r *Registry) patchUpload(w http.ResponseWriter, req *http.Request, t target) error {
 	u, err := r.uploads.Claim(req.Context(), t.group, t.base(), t.reference)
 	if err != nil {
@@ -141,7 +142,7 @@ func (r *Registry) patchUpload(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// putUpload completes an upload, with or without a last chunk.
+// putUpload completes an upload. The request may contain the last chunk.
 func (r *Registry) putUpload(w http.ResponseWriter, req *http.Request, t target) error {
 	d, err := oci.ParseDigest(req.URL.Query().Get("digest"))
 	if err != nil {
@@ -186,8 +187,9 @@ func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t targ
 	return nil
 }
 
-// checkRange refuses a chunk that does not begin at the end of the upload. The specification's header is
-// "first-last", without the unit and size of RFC 9110, but some clients send these, too.
+// checkRange returns an error if a chunk does not begin at the end of the upload. In the OCI specification, the
+// header is "first-last", without the unit and size of RFC 9110. checkRange also accepts these, because some clients
+// send them.
 func checkRange(w http.ResponseWriter, req *http.Request, t target, u registry.Upload) error {
 	header := req.Header.Get("Content-Range")
 	if header == "" {

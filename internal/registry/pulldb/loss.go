@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// NoteLostPulls stores that n records of pulls were lost now.
+// NoteLostPulls stores that n pulls were lost now, which means that there are no records of them.
 func (s *Store) NoteLostPulls(ctx context.Context, n int64) error {
 	_, err := s.Exec(ctx, `INSERT INTO pull_losses (n, at_ms) VALUES ($1, $2)`, n, store.MS(s.Time()))
 	return err

@@ -13,7 +13,7 @@ import (
 )
 
 // Pullers returns the identities that have pulled one of the images with these numbers since a time, with the time of
-// the last pull of each. Anonymous pulls have the identity "".
+// the last pull of each. The key for anonymous pulls is "".
 func (s *Store) Pullers(ctx context.Context, numbers []int64, since time.Time) (map[resource.UID]time.Time, error) {
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT p.identity, max(p.create_ms) FROM %s AS s CROSS JOIN `+imagedb.ImageRows+` AS i
@@ -30,18 +30,18 @@ func (s *Store) Pullers(ctx context.Context, numbers []int64, since time.Time) (
 	})
 }
 
-// A PullerSearch finds the identities that have pulled one of the images that Has selects from an organization.
-// It is for more images than Pullers can look up one by one: it reads the pulls of each identity, the newest
-// first, until it finds a selected image.
+// A PullerSearch finds the identities that have pulled, from an organization, one of the images that Has selects. It
+// is used if there are too many images for Pullers, which looks up each image. The search reads the pulls of each
+// identity, the newest first, until it finds a selected image.
 type PullerSearch struct {
 	Root  resource.UID
 	Since time.Time
 	Has   func(number int64) bool
-	Most  int // records to read
+	Most  int // largest number of records to read
 }
 
-// SearchPullers returns the identities that f finds, with the time of the last pull of each. It reports false if it
-// stopped after f.Most records.
+// SearchPullers returns the identities that f finds, with the time of the last pull of each. The second result is
+// false if the search stopped after f.Most records.
 func (s *Store) SearchPullers(
 	ctx context.Context, f PullerSearch,
 ) (found map[resource.UID]time.Time, done bool, _ error) {
@@ -68,7 +68,8 @@ func (s *Store) SearchPullers(
 	return found, true, nil
 }
 
-// pullersFrom returns the identities that have ever pulled from an organization. It takes one index lookup for each.
+// pullersFrom returns the identities that have ever pulled from an organization. It takes one index lookup for each
+// identity.
 func (s *Store) pullersFrom(ctx context.Context, f PullerSearch) ([]string, error) {
 	return store.ReadColumn[string](ctx, s.Rows, `WITH RECURSIVE who (identity) AS (
 			SELECT min(identity) FROM `+registrydb.PullRows+` AS pulls WHERE a1 = $1
@@ -85,8 +86,8 @@ const pullsOfIdentity = ` FROM ` + registrydb.PullRows + ` AS p JOIN ` + imagedb
 	ON i.repo = p.parent AND i.digest = p.digest
 	WHERE p.a1 = $1 AND p.create_ms >= $2 AND NOT p.push AND p.identity = `
 
-// lastPulls searches the newest pulls of identities, and adds to found. It returns the identities that were not
-// found and may have more pulls.
+// lastPulls searches the newest pulls of each identity, and adds the pulls of selected images to found. It returns
+// the identities for which it found none and that may have more pulls.
 func (s *Store) lastPulls(
 	ctx context.Context, f PullerSearch, identities []string, found map[resource.UID]time.Time, left *int,
 ) (missing []string, _ error) {
@@ -153,8 +154,8 @@ func (s *Store) allPulls(
 		})
 }
 
-// MixedPulls returns how many of the repos have a record since a time that combines pulls of several images, so
-// that the pulled images are not known.
+// MixedPulls returns how many of the repos have a record since a time that combines pulls of several images. Such a
+// record does not say which images were pulled.
 func (s *Store) MixedPulls(ctx context.Context, repos []resource.UID, since time.Time) (n int, _ error) {
 	q := store.Query{Engine: s.Engine}
 	err := s.Row(ctx, fmt.Sprintf(`SELECT count(*) FROM %s AS s WHERE EXISTS (SELECT 1 FROM `+registrydb.PullRows+` AS p

@@ -1,5 +1,5 @@
-// Package pulldb answers questions about recorded pulls: who has pulled what, how often, and whether records
-// were lost. Package registrydb records them.
+// Package pulldb answers questions about recorded pulls: which identity has pulled which image, how often, and
+// whether records were lost. Package registrydb writes the records.
 package pulldb
 
 import (

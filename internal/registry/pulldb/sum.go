@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// countedPulls is the number of records of a manifest at which CountPulls stops.
+// countedPulls is the largest number of records that CountPulls reads for a manifest.
 const countedPulls = 100
 
 // CountPulls returns how often a manifest of a repo was pulled since a time, and the time of the last pull. It
@@ -30,7 +30,7 @@ func (s *Store) CountPulls(
 	return n, last, err
 }
 
-// A PullSum is the number of pulls of a manifest of a repo by an identity.
+// A PullSum is the number of times that an identity has pulled a manifest from a repo.
 type PullSum struct {
 	Repo     resource.UID
 	Digest   string
@@ -39,8 +39,8 @@ type PullSum struct {
 	Last     time.Time
 }
 
-// PullSums returns up to n sums of the pulls since a time from a repo, or from the repos below a group. Records
-// without a digest are left out.
+// PullSums returns up to n sums of the pulls since a time from a repo, or from all repos below a group. It leaves out
+// records without a digest.
 func (s *Store) PullSums(ctx context.Context, target resource.UID, since time.Time, n int) ([]PullSum, error) {
 	q := store.Query{Engine: s.Engine}
 	var where string
@@ -61,19 +61,19 @@ func (s *Store) PullSums(ctx context.Context, target resource.UID, since time.Ti
 	}, text, q.Args...)
 }
 
-// A PulledRepo is a repo that an identity has pulled from.
+// A PulledRepo is a repo from which an identity has pulled.
 type PulledRepo struct {
 	Repo  resource.UID
 	Count int64
 	Last  time.Time
 }
 
-// PulledBy returns the repos of an organization from which an identity has pulled since a time, the last pulled
-// first. It reads the newest n records; complete is false if there are more.
+// PulledBy returns the repos of an organization from which an identity has pulled since a time, the most recently
+// pulled first. It reads the newest n records; complete is false if there are more records.
 func (s *Store) PulledBy(
 	ctx context.Context, org, identity resource.UID, since time.Time, n int,
 ) (repos []PulledRepo, complete bool, _ error) {
-	indexes, rows := map[resource.UID]int{}, 0 // in repos
+	indexes, rows := map[resource.UID]int{}, 0 // index in repos by UID, and the number of rows so far
 	err := s.Rows(ctx, `SELECT uid, more, create_ms FROM `+registrydb.PullRows+` AS pulls
 			WHERE a1 = $1 AND identity = $2 AND create_ms >= $3 AND NOT push ORDER BY create_ms DESC LIMIT $4`,
 		[]any{store.Segment(org), string(identity), store.MS(since), n + 1},

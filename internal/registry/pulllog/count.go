@@ -9,39 +9,37 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// Limits on the records of pulls by callers who may pull only because the repo is
-// public. Anybody can pull without limit, so the number of records must not depend on
-// the number of pulls.
+// Limits on the records of pulls by callers who may pull only because the repo is public. Anybody can make any number
+// of such pulls, so the number of records must not grow with the number of pulls.
 const (
-	// countTime is the period after which the pulls of one kind are written as one
-	// record.
+	// countTime is how long pulls of one kind are counted before they are written as one record.
 	countTime = time.Minute
 
-	// maxPullKinds is the number of kinds of pulls that are counted for one organization
-	// within countTime. Each kind makes at most two records: the first pull and the rest.
+	// maxPullKinds is the number of kinds of pulls that are counted for one organization within countTime. Each kind
+	// makes at most two records: one for the first pull and one for all others.
 	maxPullKinds = 256
 
-	// maxPullRepos is the number of repos of one organization whose further pulls are
-	// counted, by repo alone.
+	// maxPullRepos limits the pulls beyond maxPullKinds, which are counted for each repo instead of for each kind. It
+	// is the number of repos of one organization for which this happens.
 	maxPullRepos = 1024
 
-	// Pulls from one network of this size are of one kind, because a provider
-	// assigns such a network to one customer.
+	// networkIPv4 and networkIPv6 are lengths of address prefixes, in bits. Pulls from addresses with the same prefix
+	// are of one kind, because a provider assigns such a network to one customer.
 	networkIPv4, networkIPv6 = 24, 48
 )
 
-// A pullKind has the fields in which pulls agree that are counted together.
+// A pullKind has the fields that are equal in all pulls that are counted together.
 type pullKind struct {
 	repo        resource.UID
 	digest, tag string
-	identity    resource.UID // "" without a token
+	identity    resource.UID // identity of the caller; "" without a token
 	network     string
 }
 
 // A pullCount counts the pulls of one kind.
 type pullCount struct {
-	registry.Pull       // the last one, without the fields in which they differ
-	n             int64 // pulls that are not recorded yet
+	registry.Pull       // last pull, without the fields that are not equal in all pulls
+	n             int64 // number of pulls that are not recorded yet
 }
 
 func (y *pullCount) add(p *registry.Pull) {
@@ -61,10 +59,10 @@ func (y *pullCount) add(p *registry.Pull) {
 // orgPulls counts the pulls from the repos of one organization.
 type orgPulls struct {
 	kinds map[pullKind]*pullCount
-	repos map[resource.UID]*pullCount // pulls beyond maxPullKinds
+	repos map[resource.UID]*pullCount // pulls of kinds beyond maxPullKinds, by repo
 }
 
-// A pullCounter counts pulls from public repos until they are drained.
+// A pullCounter counts pulls from public repos until drain returns them.
 type pullCounter struct {
 	mu   sync.Mutex
 	orgs map[resource.UID]*orgPulls
@@ -72,8 +70,8 @@ type pullCounter struct {
 
 func newPullCounter() *pullCounter { return &pullCounter{orgs: map[resource.UID]*orgPulls{}} }
 
-// add counts a pull. If p is the first of its kind, add returns first without
-// counting it, and the caller records it. It returns dropped if a limit is reached.
+// add counts a pull. If p is the first pull of its kind, add does not count it: first is then true, and the caller
+// must record p. dropped is true if a limit was reached and p is lost.
 func (c *pullCounter) add(p *registry.Pull) (first, dropped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +101,7 @@ func (c *pullCounter) add(p *registry.Pull) (first, dropped bool) {
 	return false, false
 }
 
-// drain returns a record for each kind of pulls, and resets the counter.
+// drain returns a record for each kind of pull that was counted, and resets the counter.
 func (c *pullCounter) drain() (all []registry.Pull) {
 	c.mu.Lock()
 	orgs := c.orgs
@@ -120,7 +118,7 @@ func (c *pullCounter) drain() (all []registry.Pull) {
 	return all
 }
 
-// record appends the record of y to all, if it has counted anything.
+// record appends a record with the count in y to all, if y has counted any pulls.
 func (y *pullCount) record(all []registry.Pull) []registry.Pull {
 	if y.n == 0 {
 		return all
@@ -130,7 +128,7 @@ func (y *pullCount) record(all []registry.Pull) []registry.Pull {
 	return append(all, p)
 }
 
-// networkOf returns the network of an address, or remote if it is no address.
+// networkOf returns the network of an IP address, or remote itself if it is not an IP address.
 func networkOf(remote string) string {
 	ip, err := netip.ParseAddr(remote)
 	if err != nil {

@@ -9,16 +9,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// TestAttackPullCounter pulls from public repos in many ways: from other
-// addresses, other manifests, other repos, with other programs. The number of
-// records is bounded, and they count every pull.
+// TestAttackPullCounter pulls from a public repo from many addresses, of many manifests and with many programs. It
+// checks that the number of records is bounded and that they count every pull.
 func TestAttackPullCounter(t *testing.T) {
 	const pulls = 20_000
 	org, other := resource.NewRoot(), resource.NewRoot()
 	repo := org.NewChild()
 	tests := map[string]struct {
 		pull func(i int) registry.Pull
-		most int // records
+		most int // largest number of records
 	}{
 		"from one network": {func(i int) registry.Pull {
 			return registry.Pull{UID: repo, Digest: "sha256:a", Remote: fmt.Sprintf("192.0.2.%d", i%256)}
@@ -70,7 +69,8 @@ func TestAttackPullCounter(t *testing.T) {
 	}
 }
 
-// TestAttackPullsOfManyRepos pulls from more repos than are counted.
+// TestAttackPullsOfManyRepos checks that the number of records stays within maxPullRepos if there are pulls from more
+// repos, and that the other pulls are reported as dropped.
 func TestAttackPullsOfManyRepos(t *testing.T) {
 	org, c := resource.NewRoot(), newPullCounter()
 	var lost int

@@ -21,11 +21,11 @@ import (
 const (
 	pullQueue = 8192        // records that wait to be written; further records are dropped
 	pullBatch = 256         // records per transaction
-	batchWait = time.Second // longest wait of a record for its batch to fill
+	batchWait = time.Second // longest time that a record waits for its batch to fill
 
-	// alikePulls is the number of equal pulls in one batch that get a record each. The last of these records counts the
-	// further ones. Otherwise the records of a client in a loop, or of many clients behind one address, would cost more
-	// than the pulls themselves.
+	// alikePulls is the number of equal pulls in one batch that get a record each. The last of these records counts
+	// all further pulls. Otherwise, a client that pulls in a loop, or many clients behind one address, would make so
+	// many records that they cost more than the pulls.
 	alikePulls = 8
 
 	maxAgent = 256
@@ -38,13 +38,13 @@ type Log struct {
 	log     *slog.Logger
 	counter *pullCounter
 	dropped atomic.Int64
-	unnoted int64 // dropped pulls whose number is not yet in the database
+	unnoted int64 // number of dropped pulls that is not yet stored in the database
 
-	full chan struct{} // has an element if a batch is full
+	full chan struct{} // receives a value when a batch is full
 
 	mu      sync.Mutex
 	waiting []registry.Pull
-	alike   map[registry.Pull]alike // by the fields in which equal pulls agree
+	alike   map[registry.Pull]alike // queued records of equal pulls; the key is the pull without its time
 }
 
 // alike describes the queued records of equal pulls: their number, and the index of the last one in Log.waiting.
@@ -58,8 +58,8 @@ func New(s *registrydb.Store, log *slog.Logger) *Log {
 	}
 }
 
-// Add records a pull or a push. public is true if everybody may make the request.
-// It never waits: if the database cannot keep up, records are dropped.
+// Add records a pull or a push. public is true if the caller is allowed only because the repo is public. Add never
+// waits: if the database cannot keep up, records are dropped.
 func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.Pull) {
 	p.Remote = resource.HostOf(req.RemoteAddr)
 	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
@@ -80,7 +80,7 @@ func (l *Log) Add(req *http.Request, repo resource.UID, public bool, p registry.
 	l.enqueue(repo, p)
 }
 
-// enqueue adds a record of p to the waiting records, or counts p in one of them.
+// enqueue adds a record of p to the queue, or counts p in a queued record of equal pulls.
 func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
 	kind := p
 	kind.UID, kind.Time = repo, time.Time{}
@@ -97,7 +97,7 @@ func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
 		l.dropped.Add(1)
 		return
 	}
-	p.UID = repo.NewRisingChild(p.Time) // in order, also within a millisecond
+	p.UID = repo.NewRisingChild(p.Time) // a UID that sorts after earlier ones, even within a millisecond
 	l.alike[kind] = alike{equal.records + 1, len(l.waiting)}
 	if l.waiting = append(l.waiting, p); len(l.waiting) >= pullBatch {
 		select {
@@ -107,7 +107,7 @@ func (l *Log) enqueue(repo resource.UID, p registry.Pull) {
 	}
 }
 
-// take removes and returns the waiting records.
+// take removes all records from the queue and returns them.
 func (l *Log) take() []registry.Pull {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +136,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes the waiting records. Call it after the last request.
+// Flush writes the queued records. It must be called after the last request.
 func (l *Log) Flush(ctx context.Context) {
 	l.writeAll(ctx, l.counter.drain())
 	l.writeAll(ctx, l.take())
@@ -162,7 +162,7 @@ func (l *Log) write(ctx context.Context, batch []registry.Pull) {
 	l.log.WarnContext(ctx, "pulls were not recorded", "err", err)
 }
 
-// noteDropped stores the number of pulls that have no record.
+// noteDropped stores the number of pulls that were dropped since its last call.
 func (l *Log) noteDropped(ctx context.Context) {
 	n := l.dropped.Swap(0)
 	if n == 0 {
@@ -170,7 +170,7 @@ func (l *Log) noteDropped(ctx context.Context) {
 	}
 	l.log.WarnContext(ctx, "pulls were not recorded", "count", n)
 	if err := l.lost.NoteLostPulls(context.WithoutCancel(ctx), n+l.unnoted); err != nil {
-		l.unnoted += n // noted with the next
+		l.unnoted += n // stored together with the next number
 		return
 	}
 	l.unnoted = 0

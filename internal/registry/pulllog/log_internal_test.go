@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// pulledRepo returns the log of a store, and a repo to pull from.
+// pulledRepo returns a Log that writes to a store, and a new repo in that store.
 func pulledRepo(t *testing.T, s *storetest.Store) (*Log, resource.UID) {
 	t.Helper()
 	org := resource.Group{UID: resource.NewRoot(), Name: "acme", CreateTime: time.Now()}
@@ -30,7 +30,7 @@ func pulledRepo(t *testing.T, s *storetest.Store) (*Log, resource.UID) {
 	return New(registrydb.New(s.DB), slog.New(slog.DiscardHandler)), repo.UID
 }
 
-// recorded returns the number of records of pulls from a repo, and the number of pulls that they count.
+// recorded returns the number of records of pulls from a repo, and the total number of pulls in these records.
 func recorded(t *testing.T, s *storetest.Store, repo resource.UID) (records int, pulls int64) {
 	t.Helper()
 	got, err := s.Pulls(t.Context(), store.Reach{Under: []resource.UID{repo}}, resource.Filter{},
@@ -44,7 +44,7 @@ func recorded(t *testing.T, s *storetest.Store, repo resource.UID) (records int,
 	return len(got.Items), pulls
 }
 
-// TestPullsAlike repeats equal pulls from several addresses concurrently: every pull is counted, in few records.
+// TestPullsAlike checks that equal pulls, made concurrently from several addresses, are all counted in few records.
 func TestPullsAlike(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l, repo := pulledRepo(t, s)
@@ -70,7 +70,8 @@ func TestPullsAlike(t *testing.T) {
 	})
 }
 
-// TestPullsLost: a pull without a record is counted as lost, whether the queue was full or the database refused it.
+// TestPullsLost checks that a pull without a record is counted as lost, if the queue was full and if the database
+// refused the record.
 func TestPullsLost(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l, repo := pulledRepo(t, s)

@@ -1,12 +1,11 @@
-// Package signature verifies the signatures of images without a network: signatures of cosign
-// (a payload, and annotations that sign it) and Sigstore's bundles, by a public key or by an
-// identity in a certificate.
+// Package signature verifies the signatures of images without using a network. It supports the signatures of cosign
+// (a payload, and annotations that contain the signature) and Sigstore's bundles. A signature is verified with a
+// public key, or with the certificate of an identity.
 //
-// Attached content is untrusted input. A signature is valid if it signs the bytes of the
-// image's manifest with the key of a signer, or with a key that an authority of a trusted root
-// has certified, at a time that a log or a timestamp authority of this root confirms. Like
-// cosign, it ignores the repo that a payload names, because a signature is about bytes and
-// images are copied.
+// Attached content is untrusted input. A signature is valid if it signs the bytes of the image's manifest with a
+// trusted key. This is the key of a signer, or a key that an authority of a trusted root has certified, if a log or a
+// timestamp authority of this root confirms the time of the signature. Like cosign, the package ignores the repo that
+// a payload names, because a signature is about bytes and images are copied.
 package signature
 
 import (
@@ -26,25 +25,25 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Limits on attached content. A key in an entry of a log is used before it is verified, and the
-// time for that grows with the square of its size.
+// Limits on attached content. The key in a log entry is used before it is verified, and the time for that grows with
+// the square of its size.
 const (
-	MaxPayload = 16 << 10 // bytes of a payload of cosign; real ones have 300
-	MaxBundle  = 64 << 10 // bytes of a bundle; real ones have 10,000
+	MaxPayload = 16 << 10 // bytes of cosign's payload; real payloads have 300
+	MaxBundle  = 64 << 10 // bytes of a bundle; real bundles have 10,000
 
 	maxAnnotation = 32 << 10
-	maxEntries    = 4       // log entries
-	maxEntry      = 8 << 10 // bytes of a log entry; real ones have 4,000
+	maxEntries    = 4       // log entries in a bundle
+	maxEntry      = 8 << 10 // bytes of a log entry; real entries have 4,000
 	maxTimestamps = 4
 )
 
 // Media types of layers that are signatures.
 const (
 	CosignPayload = "application/vnd.dev.cosign.simplesigning.v1+json"
-	BundlePrefix  = "application/vnd.dev.sigstore.bundle" // and a version
+	BundlePrefix  = "application/vnd.dev.sigstore.bundle" // a version follows this prefix
 )
 
-// Annotations of the layers of cosign.
+// Annotations of the layers in which cosign stores signatures.
 const (
 	signatureAnnotation   = "dev.cosignproject.cosign/signature"
 	certificateAnnotation = "dev.sigstore.cosign/certificate"
@@ -52,27 +51,27 @@ const (
 	timestampAnnotation   = "dev.sigstore.cosign/rfc3161timestamp"
 )
 
-// PredicateType is the predicate type of statements that are signatures. Other statements, such
-// as an SBOM or the report of a scanner, describe an image but do not approve it.
+// PredicateType is the predicate type of a statement that signs an image. Other statements, such as an SBOM or the
+// report of a scanner, describe an image but do not approve it.
 const PredicateType = "https://sigstore.dev/cosign/sign/v1"
 
-// payloadType is the type in a payload of cosign.
+// payloadType is the type that cosign writes into its payloads.
 const payloadType = "cosign container image signature"
 
-// A Subject is the image that is to be signed.
+// A Subject is the image whose signature is verified.
 type Subject struct {
 	Digest string
-	Body   []byte // the manifest
+	Body   []byte // content of the manifest
 }
 
-// A Signature is attached to an image.
+// A Signature is a signature that is attached to an image.
 type Signature struct {
 	raw     *bundle.Bundle
-	payload []byte // payload of cosign; nil for a bundle, whose statement names the image
+	payload []byte // cosign's payload; nil for a bundle, whose statement names the image
 	signed  []byte // cosign's signature of the payload
 }
 
-// ParseBundle reads one of Sigstore's bundles.
+// ParseBundle parses a Sigstore bundle.
 func ParseBundle(text []byte) (*Signature, error) {
 	if len(text) > MaxBundle {
 		return nil, fmt.Errorf("the bundle has more than %d bytes", MaxBundle)
@@ -84,7 +83,8 @@ func ParseBundle(text []byte) (*Signature, error) {
 	return newSignature(&p)
 }
 
-// newSignature checks the limits of a bundle, because keys in it are used, and parses it.
+// newSignature parses a bundle. It first checks the limits, because keys in the bundle are used before they are
+// verified.
 func newSignature(p *bundlepb.Bundle) (*Signature, error) {
 	m := p.GetVerificationMaterial()
 	if len(m.GetTlogEntries()) > maxEntries {
@@ -105,8 +105,8 @@ func newSignature(p *bundlepb.Bundle) (*Signature, error) {
 	return &Signature{raw: b}, nil
 }
 
-// ParseCosign reads a signature of cosign: a payload, and the annotations of its layer. It
-// returns an error unless the payload is about the digest of an image.
+// ParseCosign parses a signature of cosign from a payload and the annotations of the layer that contains it. It
+// returns an error if the payload is not about the image with this digest.
 func ParseCosign(payload []byte, annotations map[string]string, digest string) (*Signature, error) {
 	if err := checkPayload(payload, digest); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func ParseCosign(payload []byte, annotations map[string]string, digest string) (
 	return s, nil
 }
 
-// checkPayload returns an error unless a payload is cosign's signature of the image with a digest.
+// checkPayload returns an error if a payload does not have cosign's type, or is not about the image with a digest.
 func checkPayload(payload []byte, digest string) error {
 	if len(payload) > MaxPayload {
 		return fmt.Errorf("the payload has more than %d bytes", MaxPayload)
@@ -161,7 +161,7 @@ func checkPayload(payload []byte, digest string) error {
 	return nil
 }
 
-// cosignBundle returns the content of cosign's annotations as a bundle.
+// cosignBundle returns a bundle with the content of cosign's annotations.
 func cosignBundle(payload, signed []byte, annotations map[string]string) (*bundlepb.Bundle, error) {
 	block, _ := pem.Decode([]byte(annotations[certificateAnnotation]))
 	if block == nil {
@@ -192,7 +192,7 @@ func cosignBundle(payload, signed []byte, annotations map[string]string) (*bundl
 	}, nil
 }
 
-// cosignEntry returns the entry of a log in an annotation, or nil if that is "".
+// cosignEntry returns the log entry in an annotation, or nil if text is "".
 func cosignEntry(text string) (*rekorpb.TransparencyLogEntry, error) {
 	if text == "" {
 		return nil, nil
@@ -221,7 +221,7 @@ func cosignEntry(text string) (*rekorpb.TransparencyLogEntry, error) {
 	}, nil
 }
 
-// cosignTimestamp returns the timestamp in an annotation, or nil if that is "".
+// cosignTimestamp returns the timestamp in an annotation, or nil if text is "".
 func cosignTimestamp(text string) (*bundlepb.TimestampVerificationData, error) {
 	if text == "" {
 		return nil, nil

@@ -35,7 +35,8 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// TestKeys: what a key has signed is verified with it, in both of cosign's forms, and with no other key.
+// TestKeys checks for each kind of key and for both forms of cosign's signatures that a signature is verified with
+// its own key, and not with another key.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	other := must[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -60,7 +61,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestBundleOfAnotherImage: a bundle counts for the image in it alone, and only if it says that this is signed.
+// TestBundleOfAnotherImage checks that a bundle is refused if its statement is about another image or about no image,
+// or if the statement is not a signature.
 func TestBundleOfAnotherImage(t *testing.T) {
 	t.Parallel()
 	k := must[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -80,8 +82,8 @@ func TestBundleOfAnotherImage(t *testing.T) {
 	}
 }
 
-// TestIdentities checks that the certified identity is the signer, if a log or a timestamp authority confirms the
-// time.
+// TestIdentities checks that Verify returns the identity in the certificate if a log or a timestamp authority that
+// the root trusts confirms the time, and an error otherwise.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	ours := must[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
@@ -123,7 +125,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestCosignTampered: whoever changes a part of a signature has none.
+// TestCosignTampered checks that a signature is refused if any part of it was changed.
 func TestCosignTampered(t *testing.T) {
 	t.Parallel()
 	s := must[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
@@ -192,7 +194,8 @@ func TestCosignTampered(t *testing.T) {
 	}
 }
 
-// TestPayloadOfAnotherType: what a key has signed for another purpose is no signature of an image.
+// TestPayloadOfAnotherType checks that a payload which was signed for another purpose is not accepted as a signature
+// of an image.
 func TestPayloadOfAnotherType(t *testing.T) {
 	t.Parallel()
 	k := must[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))
@@ -203,7 +206,8 @@ func TestPayloadOfAnotherType(t *testing.T) {
 	}
 }
 
-// TestTrustIsChecked: what cannot verify anything is refused, with a reason that has nothing of a private key.
+// TestTrustIsChecked checks that a text which is not a public key, and a root that cannot verify anything, are
+// refused with a reason. The reason must not contain any part of a private key.
 func TestTrustIsChecked(t *testing.T) {
 	t.Parallel()
 	s := must[*signaturetest.Sigstore](t)(signaturetest.NewSigstore())
@@ -233,8 +237,8 @@ func TestTrustIsChecked(t *testing.T) {
 	}
 }
 
-// TestLargeKeyInEntry checks that a large key in the entry of a log is refused, because the key is used before it
-// is trusted.
+// TestLargeKeyInEntry checks that a log entry with a large key is refused, because the key would be used before it is
+// trusted.
 func TestLargeKeyInEntry(t *testing.T) {
 	t.Parallel()
 	body := largeEntry(t, 1<<16)
@@ -257,7 +261,7 @@ func TestLargeKeyInEntry(t *testing.T) {
 	}
 }
 
-// largeEntry returns the entry of a log in base64, with a signature by an RSA key of the given number of bits.
+// largeEntry returns a log entry in base64 that has a signature by an RSA key with the given number of bits.
 func largeEntry(t *testing.T, bits uint) string {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), bits)
@@ -273,7 +277,7 @@ func largeEntry(t *testing.T, bits uint) string {
 	return base64.StdEncoding.EncodeToString(entry)
 }
 
-// fuzzRoots returns a root, and a Sigstore that it does not trust.
+// fuzzRoots returns a root, and a Sigstore that the root does not trust.
 func fuzzRoots(f *testing.F) (*signature.Root, *signaturetest.Sigstore) {
 	f.Helper()
 	trusted, err := signaturetest.NewSigstore()
@@ -295,7 +299,8 @@ func fuzzRoots(f *testing.F) (*signature.Root, *signaturetest.Sigstore) {
 	return root, theirs
 }
 
-// FuzzBundle: whatever is pushed as a bundle verifies nothing, and breaks nothing.
+// FuzzBundle checks that no input is accepted as a valid bundle of a trusted identity, and that none makes the parser
+// panic.
 func FuzzBundle(f *testing.F) {
 	root, theirs := fuzzRoots(f)
 	seed, err := theirs.Bundle(subject, issuer, signaturetest.Statement(image.Digest, signaturetest.SignPredicate),
@@ -317,7 +322,8 @@ func FuzzBundle(f *testing.F) {
 	})
 }
 
-// FuzzCosign: whatever is pushed as a signature of cosign verifies nothing, and breaks nothing.
+// FuzzCosign checks that no input is accepted as a valid cosign signature of a trusted identity, and that none makes
+// the parser panic.
 func FuzzCosign(f *testing.F) {
 	root, theirs := fuzzRoots(f)
 	payload := signaturetest.Payload("r", image.Digest)
@@ -342,7 +348,7 @@ func FuzzCosign(f *testing.F) {
 	})
 }
 
-// rsaPEM returns a public key of RSA in PEM.
+// rsaPEM returns an RSA public key with the modulus n, in PEM.
 func rsaPEM(t *testing.T, n *big.Int) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n, E: 1<<31 - 1})

@@ -24,12 +24,12 @@ const (
 	MaxKey  = 8 << 10  // bytes of a public key in PEM
 	MaxRoot = 64 << 10 // bytes of a trusted root; the root of the public Sigstore has 10,000
 
-	minRSA, maxRSA = 2048, 8192 // bits
+	minRSA, maxRSA = 2048, 8192 // allowed sizes of RSA keys, in bits
 )
 
 // A Key verifies signatures with a public key.
 type Key struct {
-	verifiers []signature.Verifier // one for each hash that a signer may have used
+	verifiers []signature.Verifier // one verifier for each hash function that a signer may have used
 }
 
 // ParseKey reads a public key in PEM: ECDSA, RSA or Ed25519.
@@ -55,17 +55,17 @@ func ParseKey(text string) (*Key, error) {
 	return newKey(public)
 }
 
-// newKey returns a Key with every kind of verifier for a public key.
+// newKey returns a Key with a verifier for each hash function that may be used with a public key.
 func newKey(public crypto.PublicKey) (*Key, error) {
 	var k Key
 	add := func(v signature.Verifier, err error) error {
 		k.verifiers = append(k.verifiers, v)
 		return err
 	}
-	err := add(signature.LoadVerifier(public, crypto.SHA256)) // for Ed25519, over the message itself
+	err := add(signature.LoadVerifier(public, crypto.SHA256)) // for Ed25519, the message itself is signed
 	switch p := public.(type) {
 	case *ecdsa.PublicKey:
-		if err == nil && p.Curve.Params().BitSize > 256 { // newer programs use a hash of that size
+		if err == nil && p.Curve.Params().BitSize > 256 { // newer programs use a hash of the curve's size
 			err = add(signature.LoadDefaultVerifier(public))
 		}
 	case ed25519.PublicKey:
@@ -85,7 +85,7 @@ func newKey(public crypto.PublicKey) (*Key, error) {
 	return &k, nil
 }
 
-// Verify returns nil if the key has signed an image.
+// Verify returns nil if s is a signature of an image with this key.
 func (k *Key) Verify(image Subject, s *Signature) error {
 	err := errors.New("another key has signed it")
 	for _, v := range k.verifiers {
@@ -102,7 +102,7 @@ func (k *Key) Verify(image Subject, s *Signature) error {
 	return err
 }
 
-// verifyKey returns nil if a bundle is signed with a key. It ignores the key hint in the bundle.
+// verifyKey returns nil if s is a signature of an image with the key of v. It ignores the key hint in the bundle.
 func verifyKey(v signature.Verifier, image Subject, s *Signature) error {
 	trusted := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) {
 		return root.NewExpiringKey(v, time.Time{}, time.Time{}), nil
@@ -119,7 +119,7 @@ func verifyKey(v signature.Verifier, image Subject, s *Signature) error {
 	return checkStatement(result)
 }
 
-// checkStatement returns an error if a bundle contains a statement that is not a signature.
+// checkStatement returns an error if a bundle contains a statement that does not sign an image, such as an SBOM.
 func checkStatement(r *verify.VerificationResult) error {
 	if r.Statement != nil && r.Statement.GetPredicateType() != PredicateType {
 		return fmt.Errorf("it is a statement of type %.100q, not a signature", r.Statement.GetPredicateType())
@@ -127,17 +127,17 @@ func checkStatement(r *verify.VerificationResult) error {
 	return nil
 }
 
-// A Root verifies signatures of identities. It has certificate authorities, logs and timestamp authorities.
+// A Root verifies signatures by identities. It has certificate authorities, logs and timestamp authorities.
 type Root struct {
 	verifier *verify.Verifier
 }
 
-// ParseRoot reads a trusted root, which Sigstore publishes as trusted_root.json. It must have
-// an authority, and a log or a timestamp authority: otherwise nothing confirms the time at which
-// a certificate was used, and certificates are valid only for minutes.
+// ParseRoot parses a trusted root, which Sigstore publishes as trusted_root.json. The root must have a certificate
+// authority, and a log or a timestamp authority. Without the latter, nothing confirms the time at which a certificate
+// was used, and certificates are valid only for minutes.
 //
-// If a root has logs, a signature needs an entry of one of them. If it has certificate logs, a
-// certificate needs a timestamp of one of them.
+// If a root has logs, a signature needs an entry in one of them. If it has certificate logs, a certificate needs a
+// timestamp from one of them.
 func ParseRoot(text []byte) (*Root, error) {
 	if len(text) > MaxRoot {
 		return nil, fmt.Errorf("a trusted root has at most %d bytes", MaxRoot)
@@ -166,10 +166,12 @@ func ParseRoot(text []byte) (*Root, error) {
 	return &Root{v}, nil
 }
 
-// An Identity is the holder of a certificate: the subject of a token of an issuer.
+// An Identity is the identity in a certificate: the issuer and the subject of the token for which the certificate was
+// issued.
 type Identity struct{ Issuer, Subject string }
 
-// Verify returns the identity that has signed an image. It accepts every identity of the root.
+// Verify returns the identity that has signed an image. It accepts all identities that the authorities of the root
+// have certified.
 func (r *Root) Verify(image Subject, s *Signature) (who Identity, _ error) {
 	if s.raw == nil {
 		return who, errors.New("it has no certificate")

@@ -15,32 +15,32 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 )
 
-// UploadAge is how long an upload may be idle before it is deleted, and how old a
-// file must be before it is considered lost.
+// UploadAge is how long an upload may be idle before the collector deletes it. It is also how old a file must be
+// before the collector deletes it because nothing refers to it.
 const UploadAge = 24 * time.Hour
 
-// collectBatch is the number of rows in one transaction of the collector.
+// collectBatch is the number of rows that one transaction of the collector changes.
 const collectBatch = 200
 
 // Collection configures a garbage collection.
 type Collection struct {
-	// Grace is how long a blob stays in a repo after the collector first found
-	// that no manifest there needs it. A running push may rely on it.
+	// Grace is how long a blob stays in a repo after the collector first found that no manifest there needs it,
+	// because a running push may rely on the blob.
 	Grace     time.Duration
 	UploadAge time.Duration // 0 means the constant UploadAge
 	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
-	DryRun    bool          // only count
+	DryRun    bool          // whether to count garbage without deleting it
 }
 
 // Collected counts what a collection has deleted or, in a dry run, would delete.
 type Collected struct {
 	Uploads int   `json:"uploads"` // abandoned uploads
-	Links   int   `json:"links"`   // blobs removed from repos that do not need them
-	Blobs   int   `json:"blobs"`   // blobs in no repo
-	Bytes   int64 `json:"bytes"`   // bytes of these blobs
+	Links   int   `json:"links"`   // blobs that were removed from a repo that did not need them
+	Blobs   int   `json:"blobs"`   // blobs that were in no repo
+	Bytes   int64 `json:"bytes"`   // total size of the blobs that were in no repo
 	Files   int   `json:"files"`   // files that belong to no blob and no upload
-	Pulls   int   `json:"pulls"`   // records older than KeepPulls
-	Trash   int   `json:"trash"`   // entries that have expired or that nobody can restore
+	Pulls   int   `json:"pulls"`   // records of pulls that were older than KeepPulls
+	Trash   int   `json:"trash"`   // entries of the trash that had expired or that nobody could restore
 }
 
 // Collect deletes content to which nothing refers. It can run concurrently with pushes, pulls, mounts and other
@@ -90,7 +90,7 @@ type collector struct {
 	garbage   *gcdb.Store
 	now       time.Time
 	collected Collected
-	idle      map[string]int // in a dry run: digest → repos that do not need it
+	idle      map[string]int // number of repos that do not need a blob, by digest; only in a dry run
 }
 
 // uploads deletes the uploads that are idle for longer than UploadAge.
@@ -112,7 +112,7 @@ func (g *collector) uploads(ctx context.Context) error {
 
 func (g *collector) deleteUpload(ctx context.Context, id string, before time.Time) error {
 	if !g.Uploads.Lock(id) {
-		return nil // a request is writing to it
+		return nil // a request is writing to the upload
 	}
 	defer g.Uploads.Unlock(id)
 	if g.DryRun {
@@ -151,8 +151,8 @@ func (g *collector) trash(ctx context.Context) (err error) {
 	return nil
 }
 
-// links marks the blobs that no manifest of their repo needs, and removes blobs from
-// the repo that were marked longer ago than Grace.
+// links marks the blobs that no manifest of their repo needs. It removes blobs from their repo that were marked
+// longer ago than Grace.
 func (g *collector) links(ctx context.Context) error {
 	pushed := g.now.Add(-g.Grace)
 	g.idle = map[string]int{}
@@ -187,8 +187,8 @@ func (g *collector) links(ctx context.Context) error {
 	return nil
 }
 
-// blobs deletes the blobs that are in no repo: first the row, then the bytes. After
-// a crash in between, files deletes the bytes.
+// blobs deletes the blobs that are in no repo: first the row, then the bytes. If the server crashes in between, the
+// method files later deletes the bytes.
 func (g *collector) blobs(ctx context.Context) error {
 	for last := ""; ; {
 		unheld, err := g.garbage.UnheldBlobs(ctx, last, collectBatch)
@@ -227,8 +227,8 @@ func (g *collector) dropBlob(ctx context.Context, b registry.Blob) error {
 	return g.Uploads.RemoveBlob(ctx, b.Path)
 }
 
-// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo and the trash does not
-// need it.
+// countIdle is called in a dry run for a blob that n repos do not need. It counts the blob as deleted if no other
+// repo has it and the trash does not need it.
 func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	holders, err := g.Store.BlobHolders(ctx, digest, n+1)
 	if err != nil || len(holders) != n {
@@ -245,8 +245,8 @@ func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	return g.dropBlob(ctx, b)
 }
 
-// files deletes the files that belong to no blob and no upload. They remain if a push fails after its bytes are written
-// and before it commits, or if a server is killed while it writes them.
+// files deletes the files that belong to no blob and no upload. Such a file remains if a push fails after its bytes
+// are written and before it commits, or if a server is killed while it writes the file.
 func (g *collector) files(ctx context.Context) error {
 	err := g.sweep(ctx, g.Uploads.Walk, g.garbage.UnreferencedPaths, g.Uploads.RemoveBlob)
 	if err != nil {
@@ -255,7 +255,7 @@ func (g *collector) files(ctx context.Context) error {
 	return g.sweep(ctx, g.Uploads.Unfinished, g.garbage.EndedUploads, g.Uploads.Abort)
 }
 
-// sweep removes the files that walk finds, if they are old and not needed.
+// sweep deletes the files that walk finds, if they are old and nothing refers to them.
 func (g *collector) sweep(
 	ctx context.Context, walk func(ctx context.Context, dir string, each func(blob.File) error) error,
 	unneeded func(ctx context.Context, paths map[string]string) ([]string, error),
@@ -296,7 +296,7 @@ func (g *collector) sweep(
 	return check()
 }
 
-// prune deletes the oldest pulls from the log.
+// prune deletes records of pulls that are older than KeepPulls.
 func (g *collector) prune(ctx context.Context) error {
 	for g.KeepPulls > 0 && !g.DryRun {
 		n, err := g.Store.PrunePulls(ctx, g.now.Add(-g.KeepPulls), collectBatch)

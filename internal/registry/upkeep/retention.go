@@ -26,7 +26,7 @@ func NewRetention(db *retentiondb.Store, log *slog.Logger, now func() time.Time)
 }
 
 // Apply applies the rules of a repo when it is the turn of its organization. It waits for a turn because each
-// application locks a repo, and on SQLite all writers.
+// application locks a repo, and on SQLite blocks all writers.
 func (r *Retention) Apply(
 	ctx context.Context, repo resource.UID, order retentiondb.RetentionOrder,
 ) (retentiondb.RetentionPlan, error) {
@@ -41,12 +41,12 @@ func (r *Retention) Apply(
 // retentionRound is the number of organizations that have a turn in one round.
 const retentionRound = 1000
 
-// Run applies the rules that are due and returns the number of deleted images. Each organization processes one repo at
-// a time, and an organization with many images to delete waits for all others between its turns. Several replicas may
-// call Run at the same time. A failure is logged and does not stop the other repos.
+// Run applies the rules that are due and returns the number of deleted images. Each organization processes one repo
+// at a time, and an organization with many images to delete waits between its turns until all others have had theirs.
+// Several replicas may call Run at the same time. A failure is logged and does not stop the other repos.
 func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 	start := r.now()
-	unfinished := map[resource.UID]retentiondb.RetentionTurn{} // by organization
+	unfinished := map[resource.UID]retentiondb.RetentionTurn{} // repos that need a turn, by organization
 	for {
 		due, err := r.takeDue(ctx, start, unfinished)
 		if err != nil {
@@ -68,8 +68,9 @@ func (r *Retention) Run(ctx context.Context) (images int, _ error) {
 	}
 }
 
-// takeDue claims a turn for each organization that has rules due at start and none in turns, and adds it to turns. It
-// returns the number of places whose rules are due, which includes places that another replica has claimed.
+// takeDue takes a repo for each organization that has rules due at start and has no repo in turns, and adds it to
+// turns. It returns the number of groups and repos whose rules are due, including those that another replica has
+// taken.
 func (r *Retention) takeDue(
 	ctx context.Context, start time.Time, turns map[resource.UID]retentiondb.RetentionTurn,
 ) (int, error) {
@@ -99,7 +100,7 @@ func (r *Retention) applyTurn(ctx context.Context, turn retentiondb.RetentionTur
 	if err == nil {
 		return len(plan.Going), plan.More
 	}
-	if !errors.Is(err, fault.NotFound) && ctx.Err() == nil { // the repo or the rules may have been deleted
+	if !errors.Is(err, fault.NotFound) && ctx.Err() == nil { // NotFound: the repo or its rules were deleted
 		r.log.WarnContext(ctx, "retention was not applied", "repo", turn.Repo, "err", err)
 	}
 	return 0, false

@@ -17,24 +17,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/upload"
 )
 
-// A Verdict is the result of Judge.
+// A Verdict is the result of Maintainer.Judge for a blob.
 type Verdict string
 
 // The verdicts. All except Gone are also values of a metric label.
 const (
 	Sound    Verdict = "sound"
-	Rotten   Verdict = "rotten"   // missing or wrong, and not served until it is pushed again
-	Repaired Verdict = "repaired" // it was rotten and has the right bytes again
-	Gone     Verdict = "gone"     // deleted, or pushed again while it was read
+	Rotten   Verdict = "rotten"   // the bytes are missing or wrong; the blob is not served until it is pushed again
+	Repaired Verdict = "repaired" // the blob was rotten and has the right bytes again
+	Gone     Verdict = "gone"     // the blob was deleted, or pushed again while it was read
 )
 
-// Scrubbed counts the blobs that a scrub has read, by result.
+// Scrubbed counts the blobs that a scrub has read, by verdict.
 type Scrubbed struct {
 	Blobs    int64    `json:"blobs"`
 	Bytes    int64    `json:"bytes"`
-	Rotten   []string `json:"rotten"`   // digests of blobs that are missing or wrong
-	Repaired int      `json:"repaired"` // blobs that were rotten, before or during this scrub
-	Failed   int      `json:"failed"`   // blobs that could not be read, perhaps temporarily
+	Rotten   []string `json:"rotten"`   // digests of blobs whose bytes are missing or wrong
+	Repaired int      `json:"repaired"` // number of blobs that were rotten, before or during this scrub, and are repaired
+	Failed   int      `json:"failed"`   // number of blobs that could not be read, perhaps temporarily
 }
 
 // A Scrubber reads all blobs again and compares them with their digests.
@@ -43,18 +43,18 @@ type Scrubber struct {
 	Storage blob.Storage
 	Rate    int64 // bytes per second; 0 means no limit
 
-	// Judge decides about a blob that seems to be rotten or was marked as rotten. It is Maintainer.Judge, or a function
-	// that calls it on a server.
+	// Judge decides about a blob that seems to be rotten or was marked as rotten. It is Maintainer.Judge, or a
+	// function that calls Maintainer.Judge on a server.
 	Judge func(ctx context.Context, digest string) (Verdict, error)
 
 	Report func(Scrubbed) // called after each blob, if it is not nil
 }
 
-// maxFailures is the number of consecutive blobs that cannot be read after which a scrub ends, because the storage is
+// maxFailures is the number of consecutive blobs that cannot be read after which a scrub ends. The storage is then
 // probably unreachable.
 const maxFailures = 5
 
-// Run reads all blobs.
+// Run reads all blobs and returns the results. It calls Report after each blob.
 func (s *Scrubber) Run(ctx context.Context) (all Scrubbed, _ error) {
 	p := &pace{rate: s.Rate, begin: time.Now()}
 	failures := 0
@@ -102,7 +102,8 @@ func (s *Scrubber) look(ctx context.Context, b registry.Blob, p *pace, all *Scru
 	return err
 }
 
-// examine reads a blob and reports whether its bytes exist and have its digest. After an error, that is unknown.
+// examine reads a blob and reports whether its bytes exist and match its digest. If it returns an error, this is
+// unknown.
 func examine(ctx context.Context, s blob.Storage, b registry.Blob, p *pace) (sound bool, read int64, err error) {
 	d, err := digest.Parse(b.Digest)
 	if err != nil {
@@ -118,7 +119,7 @@ func examine(ctx context.Context, s blob.Storage, b registry.Blob, p *pace) (sou
 	defer body.Close()
 	v := d.Verifier()
 	read, err = io.Copy(v, &pacedReader{ctx, io.LimitReader(body, b.Size+1), p})
-	if errors.Is(err, syscall.EIO) { // the disk has lost a part of it
+	if errors.Is(err, syscall.EIO) { // the disk has lost a part of the file
 		return false, read, nil
 	}
 	if err != nil {
@@ -127,8 +128,8 @@ func examine(ctx context.Context, s blob.Storage, b registry.Blob, p *pace) (sou
 	return read == b.Size && v.Verified(), read, nil
 }
 
-// Judge reads a blob again. If it is missing or wrong, Judge marks it as rotten and tries to repair it. A rotten blob
-// is not served, so that clients push it again. If the blob is sound, Judge removes the mark.
+// Judge reads a blob again. If its bytes are missing or wrong, Judge marks it as rotten and tries to repair it. A
+// rotten blob is not served, so that clients push it again. If the blob is sound, Judge removes the mark.
 func (m *Maintainer) Judge(ctx context.Context, name string) (Verdict, error) {
 	d, err := digest.Parse(name)
 	if err != nil {
@@ -157,7 +158,7 @@ func (m *Maintainer) Judge(ctx context.Context, name string) (Verdict, error) {
 	return v, err
 }
 
-// acquit removes the mark from a blob that is sound.
+// acquit removes the rotten mark from a blob whose bytes are right.
 func (m *Maintainer) acquit(ctx context.Context, b registry.Blob) (Verdict, error) {
 	news, err := m.Store.MarkSound(ctx, b)
 	if err != nil || !news {
@@ -181,7 +182,7 @@ func (m *Maintainer) condemn(ctx context.Context, b registry.Blob) (Verdict, err
 		return "", err
 	}
 	if current, err := m.Store.StoredBlob(ctx, b.Digest); err != nil || !current.Rotten {
-		return Gone, unlessGone(err) // deleted, or just pushed again
+		return Gone, unlessGone(err) // the blob was deleted, or just pushed again
 	}
 	if news {
 		m.Log.ErrorContext(ctx, "a blob is missing or wrong in the storage; it is not served until it is pushed again",
@@ -202,12 +203,13 @@ func unlessGone(err error) error {
 	return err
 }
 
-// repair replaces the bytes of a rotten blob by bytes that Maintainer.Repair returns for one of its repos.
+// repair replaces the bytes of a rotten blob by the bytes that Maintainer.Repair returns for one of its repos. It
+// reports whether it has succeeded.
 func (m *Maintainer) repair(ctx context.Context, b registry.Blob) (bool, error) {
 	if m.Repair == nil {
 		return false, nil
 	}
-	const holders = 20 // repos to try
+	const holders = 20 // number of repos to try
 	repos, err := m.Store.BlobHolders(ctx, b.Digest, holders)
 	if err != nil {
 		return false, err
@@ -231,7 +233,8 @@ func (m *Maintainer) repair(ctx context.Context, b registry.Blob) (bool, error) 
 	return false, nil
 }
 
-// replace stores other bytes for a rotten blob, if they are the right ones.
+// replace stores body as the bytes of a rotten blob, if body has the right digest. used reports whether it has done
+// so.
 func (m *Maintainer) replace(ctx context.Context, b registry.Blob, body io.ReadCloser) (used bool, err error) {
 	defer body.Close()
 	b.Path = upload.PathOf(upload.NewID())
@@ -252,19 +255,19 @@ func (m *Maintainer) replace(ctx context.Context, b registry.Blob, body io.ReadC
 
 // A pace limits the rate at which a reader reads.
 type pace struct {
-	rate  int64 // bytes a second; 0 means no limit
+	rate  int64 // bytes per second; 0 means no limit
 	begin time.Time
 	read  int64
 }
 
-// wait returns when n more bytes may have been read.
+// wait waits until n more bytes may be read at this rate.
 func (p *pace) wait(ctx context.Context, n int) error {
 	if p.rate <= 0 {
 		return ctx.Err()
 	}
 	p.read += int64(n)
 	ahead := time.Duration(float64(p.read)/float64(p.rate)*float64(time.Second)) - time.Since(p.begin)
-	if ahead < -time.Second { // do not exceed the rate later to catch up
+	if ahead < -time.Second { // after a break, do not exceed the rate to catch up
 		p.begin, p.read = time.Now(), 0
 	}
 	if ahead <= 0 {

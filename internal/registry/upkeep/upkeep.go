@@ -1,4 +1,4 @@
-// Package upkeep deletes content that is not needed any longer, verifies stored blobs and applies retention rules.
+// Package upkeep deletes content that is no longer needed, verifies stored blobs, and applies retention rules.
 package upkeep
 
 import (
@@ -19,8 +19,8 @@ type Maintainer struct {
 	Store   *registrydb.Store
 	Uploads *upload.Uploads
 
-	// Repair returns the bytes of a blob of a repo from another place, or nil if there is none. They need not have the
-	// right digest. If Repair is nil, damaged blobs stay damaged until they are pushed again.
+	// Repair returns the bytes of a blob of a repo from another place, or nil if there is none. The bytes may have a
+	// wrong digest. If Repair is nil, damaged blobs stay damaged until they are pushed again.
 	Repair func(ctx context.Context, repo resource.UID, digest string) (io.ReadCloser, error)
 
 	Metrics metric.Metrics

@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
-// The lease on an upload keeps other processes from writing to it. It is
-// renewed while the process lives, however long the request takes, so it
-// can be short: a client whose server has died waits until the lease ends.
+// The lease on an upload keeps other processes from writing to it. It is renewed while the process lives, however
+// long the request takes. It can therefore be short: if a server dies, its client only has to wait until the lease
+// ends.
 const (
 	leaseTime  = 10 * time.Second
 	leaseRenew = 2 * time.Second
@@ -29,7 +29,7 @@ type Uploads struct {
 	store *registrydb.Store
 	log   *slog.Logger
 	now   func() time.Time
-	busy  sync.Map // IDs of uploads that a request of this process is writing to
+	busy  sync.Map // IDs of the uploads to which a request in this process is writing
 }
 
 // New returns an Uploads that stores bytes in s and rows in db.
@@ -40,18 +40,18 @@ func New(db *registrydb.Store, s Storage, log *slog.Logger, now func() time.Time
 // A Claimed is an upload to which no other request can write.
 type Claimed struct {
 	registry.Upload
-	holder     string             // holder of the lease; "" if no other process uses the database
-	stopRenew  context.CancelFunc // stops the renewal of the lease; nil without one
-	monolithic bool               // the upload ends with its request and has no row
-	done       bool               // the upload has ended, or its lease was released
+	holder     string             // holder of the lease; "" if this process alone uses the database
+	stopRenew  context.CancelFunc // stops the renewal of the lease; nil if there is no lease
+	monolithic bool               // whether the upload ends with its request and has no row
+	done       bool               // whether the upload has ended or its lease was released
 }
 
-// Monolithic returns an upload that ends with its request. It has no row in the database.
+// Monolithic returns an upload that ends with the request that starts it. It has no row in the database.
 func Monolithic(u registry.Upload) *Claimed { return &Claimed{Upload: u, monolithic: true} }
 
 // Claim returns an upload to which no other request can write until Release. If the lease of the previous holder has
-// expired and was not released, that holder may have been killed, or it may still continue and write to the same
-// bytes. Therefore Claim deletes the upload, and the client has to start again.
+// expired without being released, that holder may be dead, or it may still be writing to the same bytes. Therefore
+// Claim then deletes the upload, and the client has to start again.
 func (u *Uploads) Claim(ctx context.Context, group resource.UID, repo, id string) (*Claimed, error) {
 	busy := oci.NewProblem(http.StatusConflict, oci.UploadInvalid, "another request is writing to this upload")
 	if !u.Lock(id) {
@@ -83,7 +83,8 @@ func (u *Uploads) Claim(ctx context.Context, group resource.UID, repo, id string
 	return c, nil
 }
 
-// UnknownUpload returns the Problem for an upload that does not exist if err is fault.NotFound, and err otherwise.
+// UnknownUpload returns the Problem for an upload that does not exist, if err is fault.NotFound. Otherwise it returns
+// err.
 func UnknownUpload(err error, id string) error {
 	if errors.Is(err, fault.NotFound) {
 		return oci.NewProblem(http.StatusNotFound, oci.UploadUnknown, "there is no upload %.100q here", id)
@@ -102,7 +103,7 @@ func (u *Uploads) Release(ctx context.Context, c *Claimed) {
 	}
 	if c.holder != "" && !c.done {
 		if err := u.store.ReleaseUpload(context.WithoutCancel(ctx), c.ID, c.holder); err != nil {
-			u.log.WarnContext(ctx, "release upload", "err", err) // the lease will expire
+			u.log.WarnContext(ctx, "release upload", "err", err) // the lease expires by itself
 		}
 	}
 	u.Unlock(c.ID)
@@ -147,7 +148,7 @@ func (u *Uploads) Cancel(ctx context.Context, c *Claimed) error {
 	return nil
 }
 
-// drop deletes an upload that failed.
+// drop deletes a claimed upload that has failed.
 func (u *Uploads) drop(ctx context.Context, c *Claimed) error {
 	if c.monolithic {
 		return u.DiscardUpload(ctx, c.ID)

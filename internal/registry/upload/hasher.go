@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// ChunkSize is the number of bytes of a body that are read, hashed and written at a time.
+	// ChunkSize is the number of bytes that are read from a body, hashed and written at a time.
 	ChunkSize = 128 << 10
 
-	// hashAhead is the number of chunks in memory, so that one is read and written while others are hashed.
+	// hashAhead is the number of chunks in memory. While some are hashed, another one is read and written.
 	hashAhead = 4
 )
 
@@ -32,7 +32,7 @@ func PutChunk(c *Chunk) { chunks.Put(c) }
 type hasher struct {
 	free chan *Chunk
 	full chan filledChunk
-	made int // buffers that were taken from the pool
+	made int // number of buffers that were taken from the pool
 	done chan struct{}
 }
 
@@ -42,7 +42,7 @@ type filledChunk struct {
 	n   int
 }
 
-// newHasher returns a hasher that adds to sum. The caller must call end.
+// newHasher returns a hasher that writes to sum. The caller must call end.
 func newHasher(sum hash.Hash) *hasher {
 	h := &hasher{
 		free: make(chan *Chunk, hashAhead), full: make(chan filledChunk, hashAhead), done: make(chan struct{}),
@@ -57,7 +57,7 @@ func newHasher(sum hash.Hash) *hasher {
 	return h
 }
 
-// buffer returns a buffer that is not in use. It waits for one if hashAhead buffers are being hashed.
+// buffer returns a buffer that is not in use. If hashAhead buffers wait to be hashed, it waits until one is free.
 func (h *hasher) buffer() *Chunk {
 	select {
 	case b := <-h.free:
@@ -91,7 +91,8 @@ func (h *hasher) end(last *Chunk) {
 	}
 }
 
-// saveHash returns the state of a hash, which is 100 to 200 bytes long. Every hash of the standard library has one.
+// saveHash returns the state of a hash, which is 100 to 200 bytes long. Every hash of the standard library can return
+// its state.
 func saveHash(h hash.Hash) ([]byte, error) { return h.(encoding.BinaryMarshaler).MarshalBinary() }
 
 // restoreHash returns a hash with a state from saveHash, or a new hash if the state is empty.

@@ -20,11 +20,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry/registrydb"
 )
 
-// BodyPause is the longest pause of a client that sends a body.
+// BodyPause is how long a client may pause while it sends a body.
 const BodyPause = time.Minute
 
-// Append appends the body of a request to an upload. It also stores the bytes of a body that ended early, so that the
-// client can resume.
+// Append appends the body of a request to an upload. If the body ends early, Append still stores the bytes that have
+// arrived, so that the client can resume.
 func (u *Uploads) Append(w http.ResponseWriter, req *http.Request, c *Claimed) error {
 	ctx := context.WithoutCancel(req.Context()) // received bytes are stored even if the client disconnects
 	s, err := u.Resume(ctx, c)
@@ -40,8 +40,8 @@ func (u *Uploads) Append(w http.ResponseWriter, req *http.Request, c *Claimed) e
 	return nil
 }
 
-// Finish appends the body of a request to an upload and makes the upload the blob d of the repo ref. It ends the
-// upload if its digest is not d.
+// Finish appends the body of a request to an upload and makes the upload the blob d of the repo ref. If the digest of
+// the bytes is not d, Finish deletes the upload and returns an error.
 func (u *Uploads) Finish(
 	w http.ResponseWriter, req *http.Request, ref registrydb.RepoRef, c *Claimed, d digest.Digest,
 ) error {
@@ -73,7 +73,7 @@ func (u *Uploads) Finish(
 	}
 	if !added {
 		if err := u.RemoveBlob(ctx, b.Path); err != nil {
-			u.log.WarnContext(ctx, "remove a second copy", "err", err) // the collector will remove it
+			u.log.WarnContext(ctx, "remove a second copy", "err", err) // the collector will remove the second copy
 		}
 	}
 	c.done = true
@@ -117,11 +117,12 @@ func (s *Session) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Is reports whether d is the digest of the bytes written. The upload must use the algorithm of d.
+// Is reports whether d is the digest of the bytes that were written. The upload must use the same algorithm as d.
 func (s *Session) Is(d digest.Digest) bool { return digest.NewDigest(d.Algorithm(), s.hash) == d }
 
-// receive appends the body of a request. It returns a Problem if the client disconnects or pauses for too long,
-// after which the upload can be resumed, and another error if the storage fails or a budget has no room for it.
+// receive appends the body of a request. If the client disconnects or pauses for too long, receive returns a Problem,
+// and the upload can be resumed. It returns another error if the storage fails or if a budget has no room for the
+// bytes.
 func (s *Session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	span := s.uploads.span(ctx, "receive blob")
 	defer span.End(nil)
@@ -136,9 +137,9 @@ func (s *Session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 	h := newHasher(s.hash)
 	buf := h.buffer()
 	defer func() { h.end(buf) }()
-	before := s.Size // these bytes are already part of the used budget
+	before := s.Size // bytes that already count towards the budget
 	for {
-		_ = conn.SetReadDeadline(time.Now().Add(BodyPause)) // not every connection has deadlines
+		_ = conn.SetReadDeadline(time.Now().Add(BodyPause)) // fails for connections without deadlines
 		n, err := req.Body.Read(buf[:])
 		if n > 0 {
 			h.add(buf, n)
@@ -161,15 +162,15 @@ func (s *Session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 	}
 }
 
-// failed returns the error for a client if the storage has failed.
+// failed returns the error for a client after an operation of the storage has failed.
 func (s *Session) failed(operation string, err error) error {
-	if blob.Missing(err) { // the storage has lost bytes that were written before
+	if blob.Missing(err) { // the storage has lost bytes of an earlier request
 		return errors.Join(interruptedProblem(s.ID), err)
 	}
 	return storageFailed(operation, err)
 }
 
-// storageFailed adds the name of the operation to err. If the storage is full, the client gets fault.Unavailable.
+// storageFailed adds the name of the operation to err. If the storage is full, it returns fault.Unavailable.
 func storageFailed(operation string, err error) error {
 	err = fmt.Errorf("%s: %w", operation, err)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -180,9 +181,8 @@ func storageFailed(operation string, err error) error {
 	return err
 }
 
-// pause makes the bytes durable and then stores the state of the upload. It returns
-// fault.NotFound if the upload was canceled. If a budget has no room for it, it ends
-// the upload and returns fault.FailedPrecondition.
+// pause makes the bytes durable and then stores the state of the upload. It returns fault.NotFound if the upload was
+// canceled. If a budget has no room for the bytes, it deletes the upload and returns fault.FailedPrecondition.
 func (s *Session) pause(ctx context.Context) (err error) {
 	if err := s.file.Pause(ctx); err != nil {
 		return errors.Join(s.failed("pause upload", err), s.file.Cancel(ctx))
@@ -199,12 +199,12 @@ func (s *Session) pause(ctx context.Context) (err error) {
 	return err
 }
 
-// interrupt stores the bytes that arrived before cause, so that the client can resume, or
-// deletes the upload if it cannot be resumed.
+// interrupt stores the bytes that arrived before the error cause, so that the client can resume. If the upload cannot
+// be resumed, it deletes the upload.
 func (s *Session) interrupt(ctx context.Context, cause error) error {
 	if _, ok := errors.AsType[*oci.Problem](cause); ok && !s.monolithic && !blob.Missing(cause) {
 		err := s.pause(ctx)
-		if !errors.Is(err, fault.NotFound) { // otherwise it was canceled
+		if !errors.Is(err, fault.NotFound) { // fault.NotFound means that the upload was canceled
 			return err
 		}
 		return s.uploads.DiscardUpload(ctx, s.ID)
@@ -243,7 +243,7 @@ func (s *Session) Commit(ctx context.Context, d digest.Digest) error {
 	return nil
 }
 
-// makeDurable ends the file of an upload and returns when it is on disk.
+// makeDurable closes the file of an upload, and returns when its bytes are on disk.
 func (s *Session) makeDurable(ctx context.Context) (err error) {
 	span := s.uploads.span(ctx, "commit blob")
 	defer func() { span.End(err) }()
@@ -253,8 +253,8 @@ func (s *Session) makeDurable(ctx context.Context) (err error) {
 	return nil
 }
 
-// verify reports whether the digest of the committed bytes is d. It reads them
-// again, because the client did not announce the algorithm of d.
+// verify reports whether the digest of the committed bytes is d. It reads the bytes again, because the client had not
+// announced the algorithm of d.
 func (s *Session) verify(ctx context.Context, d digest.Digest) (bool, error) {
 	body, err := s.uploads.OpenBlob(ctx, PathOf(s.ID), s.Size)
 	if err != nil {

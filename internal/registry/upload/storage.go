@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 )
 
-// A Storage stores the bytes of uploads and blobs. Every upload has its own path,
-// so that deleting a blob never deletes the bytes of a new push of it. An upload
-// becomes a blob without being moved, because object stores can only copy.
+// A Storage stores the bytes of uploads and blobs. Every upload has its own path, so that deleting a blob never
+// deletes bytes of the same content that is being pushed again. An upload becomes a blob without being moved, because
+// object stores can only copy.
 type Storage struct{ blob.Storage }
 
-// Folder is the folder of all uploads and blobs.
+// Folder is the directory that contains all uploads and blobs.
 const Folder = "/blobs"
 
 // PathOf returns the path of an upload, which is also the path of its blob.
@@ -33,7 +33,7 @@ func NewID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// span starts the trace span of an operation.
+// span starts a trace span for an operation of the storage.
 func (s Storage) span(ctx context.Context, operation string) *trace.Span {
 	span := trace.Leaf(ctx, operation)
 	span.Set("holdfast.storage", s.Kind())
@@ -62,8 +62,8 @@ func (s Storage) RemoveBlob(ctx context.Context, path string) error {
 	return nil
 }
 
-// OpenBlob returns a reader of the bytes at path. If the storage is a folder, the reader is an *os.File, so that the
-// kernel can send it.
+// OpenBlob returns a reader of the bytes at path. If the storage is a folder, the reader is an *os.File, which the
+// kernel can send without copying.
 func (s Storage) OpenBlob(ctx context.Context, path string, size int64) (io.ReadSeekCloser, error) {
 	span := s.span(ctx, "open blob")
 	body, err := blob.OpenSeeker(ctx, s.Storage, path, size)

@@ -1,6 +1,5 @@
-// Package signaturetest signs images, for tests: with keys as cosign does, and with
-// certificates of a Sigstore of its own, which has an authority, a log and a timestamp
-// authority.
+// Package signaturetest signs images, for tests: with keys as cosign does, and with certificates of a Sigstore inside
+// the test, which has a certificate authority, a log and a timestamp authority.
 package signaturetest
 
 import (
@@ -33,20 +32,20 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Media types of what carries signatures.
+// Media types and the predicate type of signatures.
 const (
 	BundleType    = "application/vnd.dev.sigstore.bundle.v0.3+json"
 	SignPredicate = "https://sigstore.dev/cosign/sign/v1"
 	inToto        = "application/vnd.in-toto+json"
 )
 
-// Payload returns what cosign signs.
+// Payload returns the payload that cosign signs for an image.
 func Payload(repo, digest string) []byte {
 	return fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":%q},"image":{"docker-manifest-digest":%q},`+
 		`"type":"cosign container image signature"},"optional":null}`, repo, digest)
 }
 
-// Statement returns a statement about a digest, in the form of in-toto.
+// Statement returns an in-toto statement about a digest, with a predicate type.
 func Statement(digest, predicate string) []byte {
 	algorithm, value, _ := strings.Cut(digest, ":")
 	return fmt.Appendf(nil, `{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{%q:%q}}],`+
@@ -54,13 +53,13 @@ func Statement(digest, predicate string) []byte {
 		algorithm, value, predicate)
 }
 
-// A Key signs as its owner does.
+// A Key is a private key that signs images as cosign does.
 type Key struct {
 	private crypto.Signer
 	hash    crypto.Hash
 }
 
-// NewKey returns a key: ecdsa, ecdsa-384, rsa or ed25519.
+// NewKey returns a new key. The kind is ecdsa, ecdsa-384, rsa or ed25519.
 func NewKey(kind string) (k Key, err error) {
 	k.hash = crypto.SHA256
 	switch kind {
@@ -79,7 +78,7 @@ func NewKey(kind string) (k Key, err error) {
 	return k, err
 }
 
-// PEM returns the public key.
+// PEM returns the public key in PEM.
 func (k Key) PEM() string {
 	der, err := x509.MarshalPKIXPublicKey(k.private.Public())
 	if err != nil {
@@ -88,7 +87,7 @@ func (k Key) PEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// sign signs a message.
+// sign returns the signature of a message.
 func (k Key) sign(message []byte) ([]byte, error) {
 	s, err := signature.LoadSigner(k.private, k.hash)
 	if err != nil {
@@ -97,13 +96,13 @@ func (k Key) sign(message []byte) ([]byte, error) {
 	return s.SignMessage(bytes.NewReader(message))
 }
 
-// Cosign returns the annotations with which cosign signs a payload.
+// Cosign returns the annotations in which cosign stores the signature of a payload.
 func (k Key) Cosign(payload []byte) (map[string]string, error) {
 	sig, err := k.sign(payload)
 	return map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(sig)}, err
 }
 
-// Bundle returns a bundle with a statement.
+// Bundle returns a bundle with a statement and its signature.
 func (k Key) Bundle(statement []byte) ([]byte, error) {
 	sig, err := k.sign(dsse.PAE(inToto, statement))
 	if err != nil {
@@ -124,17 +123,17 @@ func envelope(statement, sig []byte) *bundlepb.Bundle_DsseEnvelope {
 	}}
 }
 
-// A Sigstore certifies identities, and records what they sign.
+// A Sigstore issues certificates to identities, and records their signatures in a log.
 type Sigstore struct{ ca *ca.VirtualSigstore }
 
-// NewSigstore returns one with new keys.
+// NewSigstore returns a Sigstore with new keys.
 func NewSigstore() (*Sigstore, error) {
 	v, err := ca.NewVirtualSigstore()
 	return &Sigstore{v}, err
 }
 
-// Root returns its trusted_root.json, without a log of certificates: its certificates are in none. With a part, it is
-// without that: log, timestamps or authority.
+// Root returns the trusted_root.json of the Sigstore. It contains no log of certificates. The parts in without are
+// left out: log, timestamps or authority.
 func (s *Sigstore) Root(without ...string) (string, error) {
 	authorities, stamps := s.ca.FulcioCertificateAuthorities(), s.ca.TimestampingAuthorities()
 	logs := map[string]*root.TransparencyLog{}
@@ -160,15 +159,15 @@ func (s *Sigstore) Root(without ...string) (string, error) {
 	return string(text), err
 }
 
-// A Proof says what vouches for the time of a signature.
+// A Proof says how the time of a signature is confirmed.
 type Proof struct {
 	At        time.Time // time of the log entry; zero means now
 	NoLog     bool
 	NoStamp   bool
-	OtherLogs *Sigstore // records it instead
+	OtherLogs *Sigstore // if not nil, its log records the signature instead
 }
 
-// Bundle returns a bundle with a statement, signed by the subject of an issuer.
+// Bundle returns a bundle with a statement that is signed by the identity with a subject and an issuer.
 func (s *Sigstore) Bundle(subject, issuer string, statement []byte, proof Proof) ([]byte, error) {
 	signTime := proof.At
 	if signTime.IsZero() {
@@ -191,7 +190,7 @@ func (s *Sigstore) Bundle(subject, issuer string, statement []byte, proof Proof)
 	})
 }
 
-// material returns what vouches for a signature.
+// material returns the certificate, the log entry and the timestamp for a signature, as proof demands.
 func (s *Sigstore) material(e *ca.TestEntity, at time.Time, proof Proof) (*bundlepb.VerificationMaterial, error) {
 	verification, err := e.VerificationContent()
 	if err != nil {
@@ -219,7 +218,7 @@ func (s *Sigstore) material(e *ca.TestEntity, at time.Time, proof Proof) (*bundl
 	return m, nil
 }
 
-// entry returns the entry of a log, with what the log has signed.
+// entry returns a log entry with the signature of the log.
 func (s *Sigstore) entry(e *ca.TestEntity, at time.Time, proof Proof) (*rekorpb.TransparencyLogEntry, error) {
 	entries, err := e.TlogEntries()
 	if err != nil {
@@ -243,7 +242,8 @@ func (s *Sigstore) entry(e *ca.TestEntity, at time.Time, proof Proof) (*rekorpb.
 	return entry, err
 }
 
-// Cosign returns the annotations with which cosign signs a payload as the subject of an issuer.
+// Cosign returns the annotations in which cosign stores the signature of a payload by the identity with a subject and
+// an issuer.
 func (s *Sigstore) Cosign(subject, issuer string, payload []byte, proof Proof) (map[string]string, error) {
 	signTime := proof.At
 	if signTime.IsZero() {
