@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A RepoBlob is a blob in a repo. The collector reads these in the order of repos and digests.
+// A RepoBlob is a blob in a repo. The collector reads all blobs of repos, ordered by repo and digest.
 type RepoBlob struct {
 	repo   int64
 	Digest string

@@ -21,7 +21,7 @@ type QueuedImage struct {
 	Repo   resource.UID
 	Digest string
 	Tries  int  // number of times that the image was taken from the queue, including this time
-	Again  bool // whether this is not the first inspection after the push
+	Again  bool // whether the rank is RankAgain, because the image was not just pushed
 
 	Platform string // platform that SettleImage stores; "" keeps the stored platform
 

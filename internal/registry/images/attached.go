@@ -275,9 +275,9 @@ func (r *Reader) subjects(ctx context.Context, repo resource.UID, digest, archit
 }
 
 // Find looks for documents about an image. For an index, it looks for documents about its image for an architecture,
-// and then about the index itself, unless it has already found enough. It calls accept with each document and with
-// the digest of the manifest that the document describes. It returns fault.NotFound if accept has accepted none, and
-// fault.FailedPrecondition if the reason may be that documents are too large.
+// and then about the index itself, unless f.Most is 1 and it has found a document. It calls accept with each document
+// and with the digest of the manifest that the document describes. It returns fault.NotFound if accept has accepted
+// none, and fault.FailedPrecondition if the reason may be that documents are too large.
 func (r *Reader) Find(
 	ctx context.Context, f Search, digest, architecture string, accept func(image string, a Attached) bool,
 ) error {

@@ -25,7 +25,7 @@ import (
 
 // Limits on the signatures of an image. Further signatures are ignored.
 const (
-	maxSignatures    = 50      // signatures of the image itself, and as many of all indexes together that list it
+	maxSignatures    = 50      // signatures of the image; the indexes that list it have the same limit together
 	maxOfOne         = 25      // signatures in one manifest, so that one manifest cannot hide all other signatures
 	maxSignedIndexes = 10      // indexes listing the image whose signatures are read
 	maxLayers        = 8 << 20 // bytes of layers that onlyDocuments reads
@@ -35,7 +35,7 @@ const (
 	// a certificate authority can choose them freely.
 	maxIdentity = 1024
 
-	outcomesCached = 1 << 11 // cache entries; each has up to maxSignatures outcomes
+	outcomesCached = 1 << 11 // cache entries; each has up to maxOfOne outcomes
 	trustsCached   = 1 << 8
 )
 
@@ -156,9 +156,9 @@ func (v *verifier) trust(id [32]byte, key, root string) (t trust) {
 
 var errNoRoot = errors.New("the server has no trusted root, so the signer needs one")
 
-// SignedBy returns the first signer of an image that a group trusts, or "" and the reason why there is none. An image
-// is also signed if an index of the repo that lists it is signed. Content that no client can run needs no signature.
-// For such content, both results are "".
+// SignedBy returns the name of the first trusted signer that has signed an image. If there is none, it returns "" and
+// the reason. An image is also signed if an index of the repo that lists it is signed. Content that no client can run
+// needs no signature. For such content, both results are "".
 func (r *Reader) SignedBy(
 	ctx context.Context, repo resource.UID, digest string, group resource.UID,
 ) (signer, why string, _ error) {

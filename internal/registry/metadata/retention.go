@@ -67,8 +67,8 @@ func (s *Service) DeleteRetention(ctx context.Context, place resource.UID) error
 }
 
 // PreviewRetention returns the images that the rules of a repo would delete now. The caller needs manifest.delete,
-// tag.delete, repo.list and tag.list on it, because a preview locks these images. If the caller also holds
-// identity.list, the result names the identity that last pulled each image.
+// tag.delete, repo.list and tag.list on the repo. It needs the capabilities to delete because a preview locks these
+// images. If the caller also holds identity.list, the result names the identity that last pulled each image.
 func (s *Service) PreviewRetention(ctx context.Context, repo resource.UID) (RetentionPlan, error) {
 	return s.applyRetention(resource.WithDryRun(ctx), repo, retentiondb.RetentionOrder{})
 }

@@ -319,7 +319,7 @@ func addWorst(found map[string]evidence.Severity, id string, severity evidence.S
 	}
 }
 
-// severities are ordered by rank, lowest first.
+// severities lists all severities, the lowest first.
 var severities = []evidence.Severity{
 	evidence.Unknown, evidence.Negligible, evidence.Low, evidence.Medium, evidence.High, evidence.Critical,
 }

@@ -119,8 +119,8 @@ func ReadOnly(u registry.Upstream) string {
 }
 
 // MayFetch reports whether a caller may cause a fetch. A caller who may pull only because the repo is public gets the
-// stored images, unless the upstream allows fetches by anyone. Otherwise strangers could fill the storage or use up
-// the rate limit of the upstream.
+// stored images, unless the upstream allows fetches by anyone. This keeps strangers from filling the storage or using
+// up the rate limit of the upstream.
 func (f *Fetcher) MayFetch(s *Source, public bool) bool {
 	return f.config.Upstreams != nil && s.Fetches(s.repo()) && (!public || s.Anyone)
 }

@@ -27,8 +27,8 @@ const LoginName = "_token"
 const anonymous = "anonymous"
 
 // authenticate returns the context of a request, with its caller if the request has a token. It returns
-// fault.Unauthenticated if the token is not valid for this registry. It also does if there is no token and the target
-// cannot be public.
+// fault.Unauthenticated if the token is not valid for this registry, or if there is no token and the target cannot be
+// public.
 func (r *Registry) authenticate(req *http.Request, t target) (context.Context, error) {
 	ctx := req.Context()
 	if t.name != "" && req.Header.Get("Authorization") == "" {

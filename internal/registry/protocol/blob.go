@@ -69,7 +69,7 @@ func (r *Registry) storedBlob(w http.ResponseWriter, req *http.Request, t target
 	}
 	defer body.Close()
 	if ranges := req.Header.Get("Range"); strings.Count(ranges, ",") >= maxRanges || !strings.HasPrefix(ranges, "bytes=") {
-		req.Header.Del("Range") // RFC 9110 allows to ignore many ranges, and demands to ignore an unknown unit
+		req.Header.Del("Range") // RFC 9110 allows this for many ranges, and demands it for an unknown unit
 	}
 	if req.Header.Get("Range") != "" {
 		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}

@@ -24,8 +24,8 @@ type Push struct {
 // have created.
 //
 // It returns a *MissingError if the repo lacks a blob or manifest that m needs, and fault.NotFound if there is
-// no such repo or group. It returns fault.FailedPrecondition if a tag would move that the settings of the group
-// make immutable, or if there are tags and the repo follows another.
+// no such repo or group. It returns fault.FailedPrecondition if a tag that the settings of the group make
+// immutable would move, or if there are tags and the repo follows another.
 func (s *Store) PutManifest(
 	ctx context.Context, ref RepoRef, m registry.Manifest, tags []string,
 ) (repo resource.UID, _ error) {

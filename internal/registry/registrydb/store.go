@@ -24,7 +24,7 @@ type Store struct {
 	RepoLookups metric.Cache // hits and misses of the cache of repos
 
 	// KeepTrash is the time for which deleted content can be restored if the settings of its group do not set one. If
-	// it is 0, nothing can be restored.
+	// it is 0, content of such groups cannot be restored.
 	KeepTrash time.Duration
 }
 
@@ -46,7 +46,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(In(t)) })
 }
 
-// Kinds returns the kinds that this package can list.
+// Kinds returns the listings of this package.
 func Kinds() []store.Listing {
 	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing(), trash.Listing()}
 }

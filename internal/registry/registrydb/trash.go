@@ -49,7 +49,7 @@ func (s *Store) Trash(
 
 // A Deletion says how something is deleted from a repo.
 type Deletion struct {
-	Life     time.Duration     // how long the content can be restored; 0 means not at all
+	Life     time.Duration     // how long the content can be restored; it cannot be unless this is positive
 	Together bool              // tags are deleted because their manifest is deleted
 	Time     time.Time         // time of all deletions; if it is zero, each deletion has its own time
 	Frozen   func(string) bool // reports whether the settings make a tag immutable
@@ -123,7 +123,7 @@ func (t Tx) emitTrash(ctx context.Context, event resource.EventType, e registry.
 	return t.Emit(ctx, event, e.UID, e.Repo().Parent(), before, after)
 }
 
-// trashTag adds a deleted tag to the trash, if d.Life is not 0.
+// trashTag adds a deleted tag to the trash, if d.Life is positive.
 func (t Tx) trashTag(ctx context.Context, g registry.Tag, d Deletion) error {
 	if !d.kept() {
 		return nil

@@ -118,7 +118,7 @@ type run struct {
 	rules registry.Settings
 
 	stage   int    // index of the current stage in step
-	last    string // tag or digest at which the current stage continues
+	last    string // tag or digest after which the current stage continues
 	copied  int
 	removed int
 	failed  []string // names of tags that could not be made equal

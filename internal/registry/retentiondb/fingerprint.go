@@ -67,7 +67,7 @@ func parseFingerprint(text string) (fingerprint, error) {
 	return f, nil
 }
 
-// has reports whether the fingerprint contains the image that n is.
+// has reports whether the fingerprint contains the image n.
 func (f fingerprint) has(n *node) bool {
 	_, ok := f[short(n.digest)]
 	return ok

@@ -283,7 +283,7 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	}
 }
 
-// A pacedReader reads at a pace.
+// A pacedReader limits the rate of reads from another reader.
 type pacedReader struct {
 	ctx  context.Context
 	in   io.Reader

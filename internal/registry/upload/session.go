@@ -243,7 +243,7 @@ func (s *Session) Commit(ctx context.Context, d digest.Digest) error {
 	return nil
 }
 
-// makeDurable closes the file of an upload, and returns when its bytes are on disk.
+// makeDurable commits the file of an upload, and returns when its bytes are durable.
 func (s *Session) makeDurable(ctx context.Context) (err error) {
 	span := s.uploads.span(ctx, "commit blob")
 	defer func() { span.End(err) }()
