@@ -82,7 +82,7 @@ type Blob struct {
 // hash.
 type Upload struct {
 	ID        string
-	Group     resource.UID // group of the repo, which may not exist yet
+	Group     resource.UID // group of the repo; the repo may not exist yet
 	Repo      string       // name of the repo in the group
 	Algorithm string
 	Size      int64
@@ -170,7 +170,7 @@ type ImagePackage struct {
 // is attached to the image in its repo.
 type Origin struct {
 	Manifest string       // digest of the attached manifest; "" for the files of the image
-	By       resource.UID // identity that attached it; "" if unknown
+	By       resource.UID // identity that attached the manifest; "" if unknown
 	Time     time.Time
 }
 

@@ -8,7 +8,7 @@ import (
 
 // A Pull is a pull or a push of a manifest, or several pulls of a public repo that are recorded together.
 type Pull struct {
-	UID      resource.UID `json:"uid"` // below the UID of the repo
+	UID      resource.UID `json:"uid"` // child of the UID of the repo
 	Push     bool         `json:"push,omitempty"`
 	Digest   string       `json:"digest"`             // digest of the manifest; "" for pulls of several manifests
 	Tag      string       `json:"tag,omitempty"`      // tag in the request

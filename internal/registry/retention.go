@@ -19,7 +19,7 @@ type Retention struct {
 	UID             resource.UID `json:"uid"`                       // UID of the group or repo that has these rules
 	KeepNewest      int32        `json:"keepNewest,omitempty"`      // number of tagged images, newest first
 	KeepMatching    []string     `json:"keepMatching,omitempty"`    // patterns, as for path.Match, of tags to keep
-	KeepYoungerDays int32        `json:"keepYoungerDays,omitempty"` // days since the last push or tag
+	KeepYoungerDays int32        `json:"keepYoungerDays,omitempty"` // days since the last push or tagging
 	KeepPulledDays  int32        `json:"keepPulledDays,omitempty"`  // days since the last pull
 	KeepMinors      int32        `json:"keepMinors,omitempty"`      // number of the latest minor versions in tags
 	KeepDeployed    bool         `json:"keepDeployed,omitempty"`    // keep images that run, according to the inventory

@@ -23,7 +23,7 @@ type TagMove struct {
 	Seq    int64          `json:"seq"`
 	Repo   resource.UID   `json:"repo"`
 	Name   string         `json:"name"`
-	Digest string         `json:"digest,omitempty"` // "" if the tag was deleted
+	Digest string         `json:"digest,omitempty"` // digest to which the tag moved; "" if it was deleted
 	Time   time.Time      `json:"time"`
 	Actor  resource.Actor `json:"actor,omitzero"`
 }

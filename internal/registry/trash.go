@@ -33,7 +33,7 @@ type TrashEntry struct {
 	WasRepo *Repo `json:"wasRepo,omitempty"` // the deleted repo
 
 	CreateTime time.Time `json:"createTime"` // time of the deletion
-	ExpireTime time.Time `json:"expireTime"` // time after which it cannot be restored
+	ExpireTime time.Time `json:"expireTime"` // time after which the content cannot be restored
 }
 
 // Repo returns the UID of the deleted repo, or of the repo that contained the deleted tag or manifest.

@@ -23,7 +23,7 @@ type Upstream struct {
 
 	FreshFor time.Duration `json:"freshFor"`         // time after which a stored tag is compared with the upstream again
 	Names    []string      `json:"names,omitempty"`  // patterns for the names of repos that may be fetched; see Fetches
-	Anyone   bool          `json:"anyone,omitempty"` // whether callers without a token may cause fetches in public repos
+	Anyone   bool          `json:"anyone,omitempty"` // whether anyone who pulls from a public repo may cause fetches
 
 	// Identity is the UID of an identity on the upstream, if the upstream is a Holdfast server that trusts tokens of
 	// this server. If it is set, Credentials are empty.

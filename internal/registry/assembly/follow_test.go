@@ -486,7 +486,7 @@ func TestFollowMany(t *testing.T) {
 		}
 		r.equal(t)
 
-		for i := range 100 { // more than one transaction copies
+		for i := range 100 { // more referrers than one transaction copies
 			r.attachEmpty(t, "acme/team/app", config, two, fmt.Sprint("more ", i))
 		}
 		r.pushImage(t, "acme/team/app", "three", "three")

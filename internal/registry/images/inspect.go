@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxConfig = 4 << 20 // bytes of an image's configuration
+	maxConfig = 4 << 20 // largest configuration of an image, in bytes
 
 	// maxImage is the number of bytes of manifests and configurations after which no further variant is read.
 	maxImage = 32 << 20

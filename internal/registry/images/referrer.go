@@ -31,7 +31,7 @@ const (
 // A ReferrersPage is a page of referrers, ordered by digest.
 type ReferrersPage struct {
 	List []ocispec.Descriptor
-	More bool // there are further referrers after the page
+	More bool // whether there are further referrers after this page
 }
 
 // Referrers returns a page of the referrers of a subject after the digest last. These are the manifests that name the

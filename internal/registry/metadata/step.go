@@ -10,7 +10,7 @@ import (
 
 const (
 	maxSteps   = 500
-	maxCommand = 2000 // bytes of a command
+	maxCommand = 2000 // longest command in a step, in bytes
 )
 
 // A Step is one entry of the history in an image's configuration. It describes a layer or, if it has no digest, a

@@ -176,7 +176,7 @@ func (r *run) result(ctx context.Context, err error) sourcedb.FollowEnd {
 		return sourcedb.FollowEnd{Whole: true, Error: text, Failed: r.failed}
 	case ok:
 		return sourcedb.FollowEnd{Error: string(why)}
-	case errors.Is(err, fault.Aborted): // the repo, its source or the settings changed during the run
+	case errors.Is(err, fault.Aborted): // the repo, its source or the settings changed during the sync
 		return sourcedb.FollowEnd{Soon: true}
 	}
 	r.log.WarnContext(ctx, "a repo was not synced", "repo", r.Repo, "err", err)

@@ -29,7 +29,7 @@ const (
 
 // A Key verifies signatures with a public key.
 type Key struct {
-	verifiers []signature.Verifier // one verifier for each hash function that a signer may have used
+	verifiers []signature.Verifier // one for each signature scheme that a signer may have used
 }
 
 // ParseKey reads a public key in PEM: ECDSA, RSA or Ed25519.
@@ -55,7 +55,7 @@ func ParseKey(text string) (*Key, error) {
 	return newKey(public)
 }
 
-// newKey returns a Key with a verifier for each hash function that may be used with a public key.
+// newKey returns a Key with a verifier for each signature scheme that may be used with a public key.
 func newKey(public crypto.PublicKey) (*Key, error) {
 	var k Key
 	add := func(v signature.Verifier, err error) error {

@@ -27,7 +27,7 @@ type Collection struct {
 	// Grace is how long a blob stays in a repo after the collector first found that no manifest there needs it,
 	// because a running push may rely on the blob.
 	Grace     time.Duration
-	UploadAge time.Duration // 0 means the constant UploadAge
+	UploadAge time.Duration // how long an upload may be idle; 0 means the constant UploadAge
 	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
 	DryRun    bool          // whether to count garbage without deleting it
 }
