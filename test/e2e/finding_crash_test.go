@@ -243,7 +243,7 @@ func (w *brokenGallery) survey(t *testing.T, p *proc) {
 			want = "STATE_NOT_UNDERSTOOD"
 		}
 		// The image was being inspected during several kills, so the server has given up on it.
-		if strings.Contains(got.Reason, "begun several times") && w.kills > 5 {
+		if strings.Contains(got.Reason, "started several times") && w.kills > 5 {
 			continue
 		}
 		if got.State != want {
