@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	window  = 15 * time.Minute
-	pause   = time.Second // interval between writes
-	details = 100         // entries per organization with all details, and as many more without the network
+	window = 15 * time.Minute
+	pause  = time.Second // interval between two writes to the logs
+	// details is the maximum number of entries per organization with all details. As many more have no network.
+	details = 100
 )
 
 // A Refusal is a refused request.
@@ -30,15 +31,15 @@ type Refusal struct {
 	Subject resource.UID // the requested resource; "" is the group
 	resource.Activity
 	RequestID string
-	Hidden    string // client address for the server's log only, if the organization must not know it
+	Hidden    string // client address that appears only in the server's log, because the organization must not know it
 }
 
-// A key contains the fields in which refusals agree that are counted together.
+// A key contains the fields that two refusals must have in common to be counted together.
 type key struct {
 	kind                                resource.EventType
 	group, subject, identity            resource.UID
 	method, reason, capability, network string
-	hidden                              bool // separate, so that a hidden address does not replace a visible one
+	hidden                              bool // part of the key, so that a hidden address does not replace a visible one
 }
 
 // A tally counts equal refusals.
@@ -111,7 +112,7 @@ func keyOf(v Refusal) key {
 	}
 }
 
-// Run writes refusals until ctx ends, and then the remaining ones.
+// Run writes refusals until ctx ends. It then writes the refusals that remain.
 func (r *Recorder) Run(ctx context.Context) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -129,9 +130,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 // Flush writes all refusals that are not written yet.
 func (r *Recorder) Flush(ctx context.Context) { r.write(ctx, r.due(true)) }
 
-// due returns copies of the tallies to write: the first refusals of a window, and the following ones at the end of the
-// window. If flush is set, all pending refusals are due. It deletes tallies without refusals at the end of their
-// window.
+// due returns copies of the tallies to write: a tally that has no entry in this window yet, and a tally whose window
+// has ended. If flush is set, it returns every tally with pending refusals. If a window ends without a pending refusal,
+// due deletes the tally.
 func (r *Recorder) due(flush bool) (due []*tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +199,7 @@ func (r *Recorder) write(ctx context.Context, due []*tally) {
 	}
 }
 
-// restore counts the refusals of tallies again that could not be written.
+// restore adds the refusals in due, which could not be written, to the tallies again.
 func (r *Recorder) restore(due []*tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

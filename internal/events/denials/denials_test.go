@@ -31,7 +31,7 @@ func open(t *testing.T, s *storetest.Store) *fixture {
 	return w
 }
 
-// wrong returns the refusal of a wrong password for an account of the organization.
+// wrong returns a refusal for a wrong password. The account belongs to the test's organization.
 func (w *fixture) wrong(account resource.UID, address string) denials.Refusal {
 	return denials.Refusal{
 		Type: resource.SignInRefused, Group: w.org, Subject: account, RequestID: "r",
@@ -41,7 +41,7 @@ func (w *fixture) wrong(account resource.UID, address string) denials.Refusal {
 	}
 }
 
-// tick moves the clock and does the same as Run each second.
+// tick moves the clock forward and then writes the tallies that are due, as Run does every second.
 func (w *fixture) tick(t *testing.T, after time.Duration) {
 	t.Helper()
 	w.now = w.now.Add(after)
@@ -116,7 +116,7 @@ func TestAttackManyRefusals(t *testing.T) {
 			if added++; added%1000 == 0 {
 				w.tick(t, time.Second)
 			}
-			if i == 0 && j == 0 { // refusals of another organization are counted separately
+			if i == 0 && j == 0 { // one refusal for another organization, which must be counted separately
 				other := w.wrong(resource.NewRoot().NewChild(), "192.0.2.9")
 				other.Group = other.Subject.Parent()
 				w.Add(other)
@@ -208,8 +208,8 @@ func TestRefusalsAtShutdown(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfANetwork checks that refusals from one network are one entry, however many addresses it has. Refusals
-// with a hidden address are a separate entry, so that they do not hide the addresses of the others.
+// TestRefusalsOfANetwork checks that all refusals from one network are one entry, although they come from several
+// addresses. Refusals with a hidden address are a separate entry, so that the visible addresses stay in the log.
 func TestRefusalsOfANetwork(t *testing.T) {
 	w := open(t, storetest.Open(t, storetest.SQLite(t)))
 	account := w.org.NewChild()
@@ -219,7 +219,7 @@ func TestRefusalsOfANetwork(t *testing.T) {
 	for i := range 20 {
 		w.Add(w.wrong(account, fmt.Sprintf("2001:db8::%x", i+1)))
 	}
-	w.Add(w.wrong(account, "2001:db8:0:1::1")) // another network
+	w.Add(w.wrong(account, "2001:db8:0:1::1")) // an address in another network
 	w.Flush(t.Context())
 	all, _ := w.entries(t)
 	counts := map[string]int64{}

@@ -2,7 +2,7 @@ package denials
 
 import "context"
 
-// WriteDue does the same as Run each second.
+// WriteDue writes the tallies that are due, as Run does every second.
 func (r *Recorder) WriteDue(ctx context.Context) { r.write(ctx, r.due(false)) }
 
 // Kept returns the number of tallies and organizations in memory.
@@ -15,7 +15,8 @@ func (r *Recorder) Kept() (n int) {
 	return n + len(r.tallies)
 }
 
-// FailWrite does the same as Flush if the database fails, and runs f before the refusals are restored.
+// FailWrite takes the pending refusals as Flush does, but restores them as after a failed write. It calls f before they
+// are restored.
 func (r *Recorder) FailWrite(f func()) {
 	due := r.due(true)
 	f()

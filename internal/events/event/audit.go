@@ -20,7 +20,7 @@ type AuditFilter struct {
 	Identity resource.UID `json:"identity,omitempty"` // identity that made the change
 	Type     string       `json:"type,omitempty"`     // event type, or a prefix of it before a dot
 	Since    time.Time    `json:"since,omitzero"`
-	Until    time.Time    `json:"until,omitzero"` // exclusive
+	Until    time.Time    `json:"until,omitzero"` // exclusive end of the time range
 }
 
 // matches reports whether the filter selects an event. It ignores Group, because the store filters by group.
@@ -76,7 +76,7 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 	return page.Finish(s.pages, req, out), nil
 }
 
-// maxPerRequest is the number of changes of one request that AuditRequest reads per organization.
+// maxPerRequest is the number of changes with one request ID that AuditRequest reads per organization.
 const maxPerRequest = 200
 
 // AuditRequest returns up to n changes made by requests with an ID, newest first, if Audit would return them to the
@@ -121,8 +121,9 @@ func (s *Service) window(ctx context.Context, f AuditFilter, req page.Request) (
 	return before, first, nil
 }
 
-// scan reads changes backwards from before to first until it has n matches or has scanned auditScan changes. It skips
-// the first skip matches. It returns the sequence number at which it stopped, or 0 at the start of the outbox.
+// scan reads changes backwards from before to first. It stops when it has n matches, or when it has scanned auditScan
+// changes. It does not return the first skip matches. It returns the sequence number at which it stopped, or 0 at the
+// start of the outbox.
 func (s *Service) scan(
 	ctx context.Context, f AuditFilter, before, first int64, skip, n int,
 ) (matched []resource.Event, stopped int64, _ error) {
@@ -163,8 +164,8 @@ func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
 	return s.authz.RequireAll(ctx, resource.NewCapabilities(needed...), scope) == nil
 }
 
-// alsoNeeded are the additional capabilities that a caller needs to see an event. An event about a finding contains
-// data of an image and of an advisory.
+// alsoNeeded lists the additional capabilities that a caller needs to see an event. For example, an event about a
+// finding contains data about an image and about an advisory.
 var alsoNeeded = map[resource.EventType][]resource.Capability{
 	resource.FindingOpened: {resource.RepoList, resource.AdvisoriesList},
 	resource.FindingClosed: {resource.RepoList, resource.AdvisoriesList},

@@ -25,8 +25,8 @@ type cache struct {
 	encode func(resource.Event) (envelope, error)
 
 	mu     sync.Mutex
-	latest []*entry // in order, without a gap
-	after  int64    // sequence number before the first event of latest
+	latest []*entry // ordered by sequence number, without a gap
+	after  int64    // sequence number of the event before the first event in latest
 	head   int64    // highest sequence number added so far
 }
 
@@ -54,8 +54,8 @@ func (c *cache) skip(seq int64) {
 	c.latest, c.after, c.head = nil, seq, seq
 }
 
-// next returns up to n events after the sequence number seq. Every event with a sequence number up to scanned is either
-// returned or was already before seq.
+// next returns up to n events whose sequence number is greater than seq. It has read all events up to the sequence
+// number scanned, so the next call can start there.
 func (c *cache) next(ctx context.Context, seq int64, n int) (events []*entry, scanned int64, _ error) {
 	c.mu.Lock()
 	head, after, latest := c.head, c.after, c.latest

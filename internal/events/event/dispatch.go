@@ -28,12 +28,12 @@ type Config struct {
 	Render func(context.Context, resource.Event) (Body, error)
 
 	Reach     outbound.Config // allowed addresses of sinks
-	Retention time.Duration   // lifetime of events in the outbox; 0 means 90 days
+	Retention time.Duration   // time after which events are deleted from the outbox; 0 means 90 days
 	GiveUp    time.Duration   // age at which an undelivered event is given up; 0 means a day
 	RetryMin  time.Duration   // wait after the first failure; 0 means a second
 	RetryMax  time.Duration   // longest wait after a failure; 0 means five minutes
 	Metrics   metric.Metrics
-	Log       *slog.Logger // nil means slog's default
+	Log       *slog.Logger // if nil, slog's default logger
 	Now       func() time.Time
 }
 
@@ -62,7 +62,7 @@ type Dispatcher struct {
 
 	cache   *cache
 	signing chan struct{} // a semaphore: one value per running signature
-	history int64         // history of the database from which the cursors were read
+	history int64         // result of store.DB.History when the cursors were read
 
 	workers      map[resource.UID]*worker   // by subscription
 	byGroup      map[resource.UID][]*worker // by the group of the subscription
@@ -130,8 +130,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// lease acquires or renews the lease, and reports whether this dispatcher holds it. If no other process can use the
-// database, no lease is needed.
+// lease acquires or renews the lease, and reports whether this dispatcher holds it. It always reports true if no other
+// process can use the database.
 func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	if !d.store.Replicated() {
 		return true, nil
@@ -139,8 +139,8 @@ func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	return d.store.AcquireLease(ctx, leaseName, d.id, leaseLife)
 }
 
-// lead delivers events until the lease is lost, the history of the database changes
-// or ctx ends.
+// lead delivers events until the lease is lost, the history of the database changes (see store.DB.History), or ctx
+// ends.
 func (d *Dispatcher) lead(ctx context.Context) error {
 	until := time.Now().Add(leaseLife)
 	d.history = d.store.History()
@@ -160,7 +160,7 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 	pruned := time.Now()
 	for ctx.Err() == nil {
 		switch asOf := time.Now(); {
-		case d.store.History() != d.history: // events of another history have other sequence numbers
+		case d.store.History() != d.history: // after a restore, for example, events have other sequence numbers
 			return nil
 		case asOf.Sub(renewed) >= leaseRenew:
 			renewed = asOf
@@ -186,9 +186,9 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 	return nil
 }
 
-// begin starts a worker for every subscription, and returns a tail at the end of the outbox. It reads the subscriptions
-// after every event before the tail is visible, so that the tail returns the event of every subscription that begin
-// does not see.
+// begin starts a worker for every subscription, and returns a tail that starts at the end of the outbox. It first waits
+// until every event before the tail is visible, and then reads the subscriptions. If a subscription is created later,
+// the tail returns the event about its creation.
 func (d *Dispatcher) begin(ctx context.Context) (*outbox.Tail, error) {
 	tail, err := tailAtEnd(ctx, d.store, func() error { _, err := d.lease(ctx); return err })
 	if err != nil {
@@ -305,8 +305,8 @@ func (d *Dispatcher) readNew(ctx context.Context, tail *outbox.Tail) (n int, err
 	return len(events), nil
 }
 
-// interested returns the workers that may have to deliver one of the events. After every wakeAllEvery events it returns
-// all workers, so that the cursors of the other workers advance before the cache evicts the events.
+// interested returns the workers whose subscriptions may want one of the events. After every wakeAllEvery events it
+// returns all workers, so that the cursors of idle workers advance before the cache evicts the events.
 func (d *Dispatcher) interested(events []resource.Event) (workers []*worker) {
 	if d.sinceWakeAll += len(events); d.sinceWakeAll >= wakeAllEvery {
 		d.sinceWakeAll = 0
@@ -328,8 +328,8 @@ func (d *Dispatcher) interested(events []resource.Event) (workers []*worker) {
 	return workers
 }
 
-// saveCursors stores the cursors of workers that have delivered an event, and cursors that are more than cursorLag
-// ahead of the stored ones.
+// saveCursors stores the cursors of workers that have delivered an event. It also stores a cursor that is more than
+// cursorLag ahead of its stored value.
 func (d *Dispatcher) saveCursors(ctx context.Context) {
 	cursors := map[resource.UID]int64{}
 	for uid, w := range d.workers {

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-const patience = time.Minute // timeout for expected events
+const patience = time.Minute // maximum time that a test waits for an expected event
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -32,13 +32,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A sink is a receiver that records the accepted events.
+// A sink is an HTTP server that records the events that it accepts.
 type sink struct {
 	*httptest.Server
-	mu       sync.Mutex
-	taken    []taken
-	more     chan struct{}                                  // closed and replaced at the next accepted event
-	judge    func(n int, w http.ResponseWriter) (took bool) // decides about request n; nil accepts all
+	mu    sync.Mutex
+	taken []taken
+	more  chan struct{} // closed and replaced when the next event is accepted
+	// judge decides whether to accept request n. If it is nil, the sink accepts all requests.
+	judge    func(n int, w http.ResponseWriter) (took bool)
 	requests int
 }
 
@@ -191,14 +192,15 @@ func TestOrder(t *testing.T) {
 			for _, v := range all {
 				ids[v.id] = v
 			}
-			return len(ids) == 1+3+30 // the subscription, the groups, their changes
+			return len(ids) == 1+3+30 // events: the subscription, 3 groups, 10 changes of each group
 		})
 		last := map[string]string{}
 		for _, v := range refuses.await(t, "all", func([]taken) bool { return true }) {
 			if v != ids[v.id] {
 				t.Errorf("%s came as %+v and as %+v", v.id, v, ids[v.id])
 			}
-			// The data of two events differ in the description and the time after it.
+			// Two events about one subject differ only in the description and in the update time, which comes later in
+			// the text. So texts of the same length sort by the number in the description.
 			if v.data < last[v.subject] && len(v.data) == len(last[v.subject]) {
 				t.Errorf("%s came after %s", v.data, last[v.subject])
 			}
@@ -235,8 +237,8 @@ func TestScope(t *testing.T) {
 	})
 }
 
-// TestFirstSubscription checks that a dispatcher without subscriptions, which skips events, sends the events after the
-// first subscription and none from before it, also if this happens several times.
+// TestFirstSubscription checks that a dispatcher that had no subscriptions, and therefore skipped events, delivers only
+// the events after the first subscription. It repeats this several times.
 func TestFirstSubscription(t *testing.T) {
 	each(t, func(t *testing.T, w *fixture) {
 		w.dispatch(t, event.Config{})
@@ -277,7 +279,8 @@ func TestDeadSinks(t *testing.T) {
 	})
 }
 
-// TestGiveUp checks that events are given up if a sink refuses them, and delivered by a replay when it accepts them.
+// TestGiveUp checks that events that a sink refuses are given up, and that a replay delivers them when the sink accepts
+// events again.
 func TestGiveUp(t *testing.T) {
 	each(t, func(t *testing.T, w *fixture) {
 		var well sync.Map
@@ -298,7 +301,8 @@ func TestGiveUp(t *testing.T) {
 			must(t, err)
 			return p.Items
 		}
-		until(t, "all are given up", func() bool { return len(given()) == 6 }) // one is the subscription's own event
+		// There are five changes, and the event about the creation of the subscription.
+		until(t, "all are given up", func() bool { return len(given()) == 6 })
 		kept := given()
 		for _, d := range kept {
 			if d.Error != "the sink answered 500 Internal Server Error" &&
@@ -369,7 +373,7 @@ func TestReplicas(t *testing.T) {
 	for _, stop := range append(stops, func() {}) {
 		all = append(all, w.folders(t, w.org, 20)...)
 		if len(all) == 60 {
-			w.dispatch(t, event.Config{}) // the last resort
+			w.dispatch(t, event.Config{}) // starts a third dispatcher after the first two have stopped
 		}
 		got := s.await(t, "everything so far", has(all...))
 		times := map[string]int{}

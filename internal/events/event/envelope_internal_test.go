@@ -32,7 +32,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter checks that a worker never waits a negative time, nor longer than maxRetryAfter, for any response.
+// FuzzRetryAfter checks that for any Retry-After header the wait is not negative and not longer than maxRetryAfter.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"1", "Fri, 02 Jan 2026 03:05:05 GMT", "1e300", "9223372036854775807", "1h5"} {
 		f.Add(seed)

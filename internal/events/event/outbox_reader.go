@@ -20,7 +20,7 @@ type sharedReader struct {
 
 	mu       sync.Mutex
 	watchers int
-	current  *outboxReader // nil if there are no watchers
+	current  *outboxReader // the running reader; nil if there are no watchers
 }
 
 // An outboxReader reads the events that are committed after its start.
@@ -31,7 +31,7 @@ type outboxReader struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when there are new events
-	err     error         // the reason if the reader has ended
+	err     error         // the error that ended the reader; nil while it runs
 }
 
 // join returns a reader that runs at least until leave is called. Every event that is committed after join returns
@@ -65,7 +65,7 @@ func (l *sharedReader) leave(r *outboxReader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current != r {
-		return // r has failed, and another watcher has started a new reader
+		return // r has failed, and another watcher has already started a new reader
 	}
 	if l.watchers--; l.watchers == 0 {
 		r.stop()
@@ -94,8 +94,8 @@ func (r *outboxReader) next(
 	return events, scanned, changed, err
 }
 
-// run reads events until ctx ends or the history of the database changes, because events of another history have other
-// sequence numbers.
+// run reads events until ctx ends or the history of the database changes (see store.DB.History). After such a change,
+// for example a restore, events have other sequence numbers.
 func (r *outboxReader) run(ctx context.Context, s *eventdb.Store) {
 	history := s.History()
 	tail, err := tailAtEnd(ctx, s, func() error { return nil })

@@ -23,7 +23,7 @@ import (
 
 // ServiceConfig configures a Service. The zero value works.
 type ServiceConfig struct {
-	Reach outbound.Config // where sinks may be
+	Reach outbound.Config // limits the addresses of sinks
 	Now   func() time.Time
 
 	// Test sends an event to the sink of a subscription; see Dispatcher.Test.

@@ -63,14 +63,14 @@ func (d *Dispatcher) Test(ctx context.Context, sub resource.Subscription, e reso
 
 const (
 	testWindow = time.Minute
-	maxTests   = 10 // tests of an organization in testWindow
+	maxTests   = 10 // maximum number of tests per organization within testWindow
 )
 
 // A testLimiter limits how often subscriptions are tested, because each test is a request to an address that the caller
 // has chosen.
 type testLimiter struct {
 	mu      sync.Mutex
-	running map[resource.UID]bool        // by subscription
+	running map[resource.UID]bool        // subscriptions that are being tested now
 	begun   map[resource.UID][]time.Time // start times of the tests in the last testWindow, by organization
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	watchTime  = 10 * time.Minute // duration of one call, so that callers spread over new replicas
+	watchTime  = 10 * time.Minute // duration of one call; callers then reconnect, so that they spread over new replicas
 	watchBeat  = 15 * time.Second // time without a change after which an empty update is sent
 	watchChunk = 100              // events per read
 )
@@ -89,8 +89,8 @@ func mark(id string) string {
 }
 
 // seek moves the watcher to a position, or to the end of the outbox if to is nil. It returns fault.FailedPrecondition
-// unless the outbox contains the event at the position with the same ID. A different ID means that the position is from
-// another history of the database.
+// unless the outbox contains the event at the position with the same ID. If the ID differs, the database was replaced
+// since, for example by a restore.
 func (w *watcher) seek(ctx context.Context, to *page.Cursor) error {
 	if to == nil {
 		w.cursor.Number = w.reader.head()
@@ -101,7 +101,7 @@ func (w *watcher) seek(ctx context.Context, to *page.Cursor) error {
 		return err
 	}
 	w.cursor = *to
-	if to.Key == "" { // before the first event
+	if to.Key == "" { // the position is before the first event
 		return nil
 	}
 	events, err := w.store.Events(ctx, to.Number-1, 1)

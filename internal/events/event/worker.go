@@ -30,8 +30,7 @@ const (
 	shutdownGrace = 2 * time.Second // time for requests in flight after the worker stops
 	replayChunk   = 100             // deliveries per read
 
-	// cursorLag is the maximum difference between the cursor and the stored cursor of a subscription that receives no
-	// events.
+	// cursorLag limits how far the cursor of a subscription that receives no events may be ahead of its stored value.
 	cursorLag = 10_000
 )
 
@@ -50,7 +49,7 @@ type worker struct {
 	stop    context.CancelFunc
 	sending sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields of this paragraph and the queued items
+	mu       sync.Mutex // guards the fields up to the next empty line, and the queued items
 	queue    []*item
 	read     int64 // every event up to this sequence number is queued or done
 	inFlight int
@@ -59,9 +58,9 @@ type worker struct {
 	retryAt  time.Time
 
 	cursor    atomic.Int64 // every event up to this sequence number is done
-	saved     int64        // the stored cursor; used only by the dispatcher's loop
+	saved     int64        // the stored value of cursor; used only by the dispatcher's loop
 	delivered atomic.Bool  // an event was delivered since the cursor was stored
-	replaying sync.Mutex   // held during a replay
+	replaying sync.Mutex   // locked during a replay
 }
 
 // An item is an event in the queue of a worker.
@@ -95,7 +94,8 @@ func (w *worker) wake() {
 func (w *worker) run(ctx context.Context) {
 	defer w.client.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(ctx)
-	sendCtx, abort := context.WithCancel(context.WithoutCancel(ctx)) // for requests, which may end after ctx
+	// Requests have their own context, because they may continue after ctx ends.
+	sendCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, abort) })()
 	defer func() {
 		cancel()
@@ -193,7 +193,7 @@ func (w *worker) expire(ctx context.Context) error {
 	defer w.mu.Unlock()
 	asOf := w.d.cfg.Now()
 	if len(w.queue) == 0 || asOf.Sub(w.queue[0].Time) < w.d.cfg.GiveUp {
-		return nil // the other events are younger
+		return nil // all later events in the queue are younger
 	}
 	var rest []*item
 	var expired []resource.Delivery
@@ -216,12 +216,12 @@ func (w *worker) expire(ctx context.Context) error {
 	w.d.cfg.Metrics.Deliveries.Add(int64(len(expired)), metric.GivenUp)
 	w.d.cfg.Log.WarnContext(ctx, "events were given up", "subscription", w.sub.UID, "events", len(expired))
 	w.setQueue(rest)
-	w.wake() // the queue has room again
+	w.wake() // reads more events, because the queue has room again
 	return nil
 }
 
-// sendReady starts sending the events that may be sent now, with requests under sendCtx. It returns the time until the
-// next event may be sent, at most a minute.
+// sendReady starts to send the events that may be sent now. The requests use sendCtx. It returns the time until another
+// event may be sent, at most a minute.
 func (w *worker) sendReady(ctx, sendCtx context.Context) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,7 +245,7 @@ func (w *worker) sendReady(ctx, sendCtx context.Context) time.Duration {
 			break
 		}
 		if subjects[i.Subject] {
-			continue // an earlier event of this subject comes first
+			continue // an earlier event about this subject must be sent first
 		}
 		subjects[i.Subject] = true
 		switch {
@@ -307,7 +307,7 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 	return true
 }
 
-// send makes one attempt to deliver an event. Lists of deliveries show its error.
+// send tries once to deliver an event. Lists of deliveries show the text of err to users.
 func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err error) {
 	v, err := e.encode()
 	if err != nil {

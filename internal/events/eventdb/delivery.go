@@ -112,7 +112,7 @@ func (s *Store) FinishReplay(ctx context.Context, d resource.Delivery, accepted 
 	})
 }
 
-// PruneDeliveries deletes up to n events that were given up before a time, and returns the number of deleted ones.
+// PruneDeliveries deletes up to n events that were given up before a time, and returns how many it has deleted.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (deleted int, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		uids, err := store.ReadColumn[resource.UID](ctx, t.Rows, `

@@ -29,7 +29,7 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 // Kinds returns the kinds of resources that this package lists.
 func Kinds() []store.Listing { return []store.Listing{subscriptions.Listing(), deliveries.Listing()} }
 
-// The orders of lists.
+// The fields by which lists of subscriptions and deliveries can be ordered.
 var (
 	SubscriptionList = subscriptions.List(page.Order{Field: "uid"})
 	DeliveryList     = deliveries.List(page.Order{Field: "create_time", Desc: true})

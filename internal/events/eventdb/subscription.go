@@ -25,7 +25,8 @@ var subscriptions = store.Kind[resource.Subscription]{
 	},
 }
 
-// InsertSubscription adds v, which receives every later event. It returns fault.NotFound if its group does not exist.
+// InsertSubscription adds v, whose cursor starts at the end of the outbox, so that it receives every later event. It
+// returns fault.NotFound if the group of v does not exist.
 func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.RequireGroup(ctx, v.UID.Parent()); err != nil {
@@ -105,11 +106,12 @@ func scanSink(row store.Scanner) (v Sink, err error) {
 }
 
 // SaveCursors stores the cursors of subscriptions in one transaction. A cursor never moves back. Deleted subscriptions
-// are ignored. It returns fault.Aborted if the database no longer has the given history, because events of another
-// history have other sequence numbers.
+// are ignored. It returns fault.Aborted if history differs from store.DB.History. In that case the database was
+// replaced, for example by a restore, and its events have other sequence numbers.
 func (s *Store) SaveCursors(ctx context.Context, history int64, cursors map[resource.UID]int64) error {
 	return s.write(ctx, func(t Tx) error {
-		if s.History() != history { // checked inside the transaction, so its connection belongs to this history
+		// The check is inside the transaction, so that its connection belongs to this history.
+		if s.History() != history {
 			return fault.New(fault.Aborted, "the history of the database has changed")
 		}
 		for _, uid := range slices.Sorted(maps.Keys(cursors)) {

@@ -112,7 +112,8 @@ func target(t *testing.T, url string, key secret.Key) backup.Target {
 	return backup.Target{Database: url, Blobs: blob.NewFolder(t.TempDir()), Key: key, Verify: true}
 }
 
-// TestBackup moves an installation from each engine to each engine, through a folder and through an archive.
+// TestBackup checks that an installation can be moved from each database engine to each engine, through a folder and
+// through an archive, with all its blobs and its repo.
 func TestBackup(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, from string) {
 		o := newOrigin(t, from)
@@ -172,8 +173,9 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
-// TestRotten backs up an installation that has lost a blob that an earlier back-up has. The restored
-// installation has it.
+// TestRotten backs up an installation that has lost two blobs. A blob that an earlier back-up contains is sound in the
+// restored installation. A blob that is also missing in the back-up is listed as lost, and is still marked as rotten
+// after the restore.
 func TestRotten(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	to := blob.NewFolder(t.TempDir())
@@ -186,7 +188,8 @@ func TestRotten(t *testing.T) {
 		_, err = o.store.MarkRotten(t.Context(), b, time.Now())
 		must(t, err)
 	}
-	must(t, to.RemoveAll(t.Context(), "/blobs/sha256/"+all[1].Digest[7:9])) // lost in the installation and in the back-up
+	// The second blob is missing in the back-up, too.
+	must(t, to.RemoveAll(t.Context(), "/blobs/sha256/"+all[1].Digest[7:9]))
 	m, err := backup.Save(t.Context(), o.Installation, to, quiet)
 	if err != nil || len(m.Lost) != 1 {
 		t.Fatalf("lost %v, %v", m.Lost, err)
@@ -202,7 +205,7 @@ func TestRotten(t *testing.T) {
 	}
 }
 
-// A hooked is a place that calls a function once, before the first file of a snapshot is written.
+// A hooked is a Place that calls a function once, before it writes the first file of a snapshot.
 type hooked struct {
 	blob.Storage
 	once sync.Once
@@ -216,9 +219,9 @@ func (h *hooked) Put(ctx context.Context, path string, content io.Reader) error 
 	return h.Storage.Put(ctx, path, content)
 }
 
-// TestCollectedMeanwhile pushes a blob after the blobs were copied and before the snapshot, and deletes it
-// before the snapshot has copied it, as the garbage collector does if the push is undone. Save takes another
-// snapshot, and no blob is lost.
+// TestCollectedMeanwhile pushes a blob after the blobs were copied and before the snapshot. It deletes the blob before
+// the snapshot has copied it, as the garbage collector does if the push is undone. It checks that Save takes another
+// snapshot, and that no blob is lost.
 func TestCollectedMeanwhile(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	clock, late := o.Now, ""
@@ -334,7 +337,7 @@ func match(t *testing.T, root, pattern string) string {
 	return all[0]
 }
 
-// edit changes a file of a back-up.
+// edit returns a function that changes the first file of a back-up that pattern matches.
 func edit(pattern string, change func([]byte) []byte) func(*testing.T, string, *backup.Target) {
 	return func(t *testing.T, root string, _ *backup.Target) {
 		t.Helper()
@@ -363,8 +366,8 @@ func TestZeroByte(t *testing.T) {
 	}
 }
 
-// TestBlobsStay restores into a storage that already has the blobs, as a move to another database does. A
-// damaged blob is replaced if it has another size or if blobs are verified.
+// TestBlobsStay restores into a storage that already has the blobs, as in a move to another database. It checks that a
+// damaged blob is replaced if its size is wrong, or if Target.Verify is set.
 func TestBlobsStay(t *testing.T) {
 	o := newOrigin(t, storetest.SQLite(t))
 	to := blob.NewFolder(t.TempDir())

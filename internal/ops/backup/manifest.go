@@ -50,10 +50,10 @@ type Manifest struct {
 	Blobs     int64            `json:"blobs"`
 	BlobBytes int64            `json:"blob_bytes"`
 
-	// Lost are the digests of blobs that could not be read, or whose content did not match.
+	// Lost are the digests of blobs that could not be read, or whose content did not match the digest.
 	Lost []string `json:"lost,omitempty"`
 
-	// MAC authenticates the other fields. Making one needs the encryption key.
+	// MAC authenticates the other fields. It is computed with the encryption key.
 	MAC string `json:"mac"`
 }
 
@@ -61,7 +61,7 @@ type Manifest struct {
 type TableFile struct {
 	dump.Table
 	Rows   int64  `json:"rows"`
-	Size   int64  `json:"size"` // bytes of the file
+	Size   int64  `json:"size"` // size of the file in bytes
 	SHA256 string `json:"sha256"`
 }
 
@@ -93,7 +93,7 @@ func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(registry.Blob) 
 				return err
 			}
 			b := blobOf(m.Tables[i].Table, row)
-			if !digestForm.MatchString(b.Digest) { // checked because it becomes a path
+			if !digestForm.MatchString(b.Digest) { // because the digest becomes part of a path
 				return refuse("table %s is damaged: %.100q is not a digest", blobTable, b.Digest)
 			}
 			if err := f(b); err != nil {

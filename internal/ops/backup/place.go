@@ -24,7 +24,7 @@ type Place interface {
 
 var _ Place = blob.Storage(nil)
 
-// IsArchive reports whether a back-up with a name is a tar archive.
+// IsArchive reports whether the name of a back-up is the name of a tar archive.
 func IsArchive(name string) bool { return strings.HasSuffix(name, ".tar") }
 
 // An Archive is a Place in one tar file. It is open either for writing or for reading. Concurrent calls of Put write

@@ -32,7 +32,7 @@ func Prune(ctx context.Context, p blob.Storage, keep int) (removed int, _ error)
 	for _, name := range names {
 		m, err := decodeManifest(ctx, p, path.Join(snapshots, name, "manifest.json"))
 		switch {
-		case fault.From(err).Code == fault.NotFound: // its back-up or its removal was interrupted
+		case fault.From(err).Code == fault.NotFound: // the back-up or the removal of this snapshot was interrupted
 			if kept > 0 {
 				old = append(old, name)
 			}
@@ -83,7 +83,8 @@ func removeSnapshot(ctx context.Context, p blob.Storage, folder string, needed m
 		return err
 	}
 	m, err := decodeManifest(ctx, p, path.Join(folder, removing))
-	if fault.From(err).Code == fault.NotFound { // an interrupted back-up; the next back-up uses its blobs
+	// An interrupted back-up has no manifest. Its blobs stay, because the next back-up uses them.
+	if fault.From(err).Code == fault.NotFound {
 		return p.RemoveAll(ctx, folder)
 	}
 	if err != nil {

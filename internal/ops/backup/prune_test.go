@@ -19,7 +19,7 @@ import (
 type album struct {
 	*origin
 	folder string
-	own    []string // digests of the blobs that only one back-up has
+	own    []string // digests of the blobs that belong to only one back-up
 }
 
 func newAlbum(t *testing.T) *album {
@@ -52,7 +52,7 @@ func (a *album) snapshots(t *testing.T) []string {
 	return all
 }
 
-// has reports, for each back-up, whether the blob that only it had still exists.
+// has reports for each back-up whether the blob that belongs only to it still exists.
 func (a *album) has(t *testing.T) (all []bool) {
 	t.Helper()
 	for _, digest := range a.own {
@@ -71,7 +71,8 @@ func (a *album) prune(t *testing.T, keep, want int) {
 	}
 }
 
-// TestPrune removes the oldest snapshots and the blobs that only they had. The remaining snapshots can be restored.
+// TestPrune checks that Prune removes the oldest snapshots and the blobs that only they need, and that the remaining
+// snapshots can be restored.
 func TestPrune(t *testing.T) {
 	a := newAlbum(t)
 	a.prune(t, 3, 0)
@@ -107,8 +108,8 @@ func TestPruneGoesOn(t *testing.T) {
 	}
 }
 
-// TestPruneAfterTheClockWasSetBack checks that the back-up that was made last is kept, even if others have
-// later names.
+// TestPruneAfterTheClockWasSetBack checks that Prune does not remove the back-up that was made last, even if the names
+// of older back-ups contain later times.
 func TestPruneAfterTheClockWasSetBack(t *testing.T) {
 	a := newAlbum(t)
 	past := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)

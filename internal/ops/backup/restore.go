@@ -104,7 +104,7 @@ func (r *restoring) storable(t TableFile, row []any) error {
 	return nil
 }
 
-// eachBlob calls f for every blob of the back-up that is not lost. It makes several calls concurrently.
+// eachBlob calls f for every blob of the back-up except the lost ones. It makes several calls concurrently.
 func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, registry.Blob) error) error {
 	lost := map[string]bool{}
 	for _, digest := range r.m.Lost {
@@ -140,8 +140,8 @@ func (r *restoring) checkBlob(ctx context.Context, b registry.Blob) error {
 	return nil
 }
 
-// restoreBlob copies a blob into the installation, unless the installation has it. An installation that moves
-// to another database keeps its storage of blobs.
+// restoreBlob copies a blob into the installation, unless the installation already has it. This is the case if an
+// installation moves to another database and keeps its blob storage.
 func (r *restoring) restoreBlob(ctx context.Context, b registry.Blob) error {
 	size, err := r.Blobs.Size(ctx, b.Path)
 	if err != nil {
@@ -173,8 +173,8 @@ func verify(ctx context.Context, in Place, path string, b registry.Blob) error {
 	return err
 }
 
-// markSound returns a function that removes the mark from a blob that was rotten when the back-up was made, if its
-// restored content is correct.
+// markSound returns a function for blobs that were marked as rotten when the back-up was made. It removes the mark if
+// the restored content is correct.
 func (r *restoring) markSound(db *store.DB) func(context.Context, registry.Blob) error {
 	return func(ctx context.Context, b registry.Blob) error {
 		if !b.Rotten || verify(ctx, r.Blobs, b.Path, b) != nil {

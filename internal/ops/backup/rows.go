@@ -52,7 +52,7 @@ func putTable(ctx context.Context, p Place, folder string, d *dump.Snapshot, t d
 		})
 	})
 	out.CloseWithError(err)
-	if err := cmp.Or(<-done, err); err != nil { // an error of Put is the cause of an error of the writer
+	if err := cmp.Or(<-done, err); err != nil { // if both failed, the error that Put returned is the cause
 		return file, fmt.Errorf("table %s: %w", t.Name, err)
 	}
 	file.Size, file.SHA256 = w.n, hex.EncodeToString(w.Sum(nil))
@@ -78,7 +78,7 @@ func encodeRows(w io.Writer, each func(encode func(row []any) error) error) erro
 var decoding = func() cbor.DecMode {
 	mode, err := cbor.DecOptions{IntDec: cbor.IntDecConvertSignedOrFail}.DecMode()
 	if err != nil {
-		panic(err) // only for contradictory options
+		panic(err) // happens only if the options contradict each other
 	}
 	return mode
 }()

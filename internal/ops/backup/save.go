@@ -35,9 +35,9 @@ type Installation struct {
 // Progress is the progress of a back-up or a restore. It is reported often.
 type Progress struct {
 	Blobs, BlobBytes int64 // copied blobs, and their bytes
-	Present          int64 // blobs that already existed at the target
+	Present          int64 // blobs that were not copied because the target already had them
 	Table            string
-	Rows             int64 // copied rows of all tables
+	Rows             int64 // number of copied rows in all tables
 }
 
 // Save makes a back-up of an installation, while a server may use it. The result is the state of one moment
@@ -83,7 +83,7 @@ type saving struct {
 	Installation
 	tracker
 	to   Place
-	lost map[string]bool // by digest; guarded by tracker.mu
+	lost map[string]bool // set of digests; guarded by tracker.mu
 }
 
 // copyAll copies the blobs that the installation has now.
@@ -133,7 +133,7 @@ func (s *saving) copyBlob(ctx context.Context, b registry.Blob) error {
 	return nil
 }
 
-// snapshot writes the tables, and copies the blobs that they name.
+// snapshot writes the tables, and copies the blobs that are listed in them.
 func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{
 		Format: format, Version: s.Version, Key: Fingerprint(s.Key), Time: s.Now().UTC().Truncate(time.Second),
@@ -172,10 +172,10 @@ func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
 	return m, err
 }
 
-// blobTable is the table of blobs.
+// blobTable is the name of the table that lists all blobs.
 const blobTable = "blobs"
 
-// blobOf returns the blob of a row of the table of blobs.
+// blobOf returns the blob that a row of blobTable describes.
 func blobOf(t dump.Table, row []any) (b registry.Blob) {
 	for i, c := range t.Columns {
 		switch c.Name {

@@ -19,9 +19,9 @@ import (
 type namedKind struct {
 	kind   Kind
 	table  string
-	want   resource.Capability // needed to list the kind
-	titled bool                // resources have display names
-	self   bool                // resources have the UIDs of their groups
+	want   resource.Capability // the capability that a caller needs to list the kind
+	titled bool                // whether resources of the kind have display names
+	self   bool                // whether a resource of the kind has the same UID as its group
 }
 
 var namedKinds = []namedKind{
@@ -83,7 +83,7 @@ func (s *Service) named(
 func result(kind Kind, match Match, i resource.Info) Result {
 	r := Result{Kind: kind, Match: match, UID: i.UID, Name: i.Name, DisplayName: i.DisplayName, Parent: i.UID.Parent()}
 	if kind == AccountAssociation {
-		r.Parent = i.UID // it has the UID of its group
+		r.Parent = i.UID // the resource has the same UID as the group that contains it
 	}
 	return r
 }
@@ -91,9 +91,8 @@ func result(kind Kind, match Match, i resource.Info) Result {
 // pathKinds are the kinds that can be found by their paths.
 var pathKinds = namedKinds[:2]
 
-// byPath finds groups and repos whose paths begin with a text. The text must contain all names except the last
-// completely. Like iam.ResolvePath, byPath does not check whether the caller may list the groups before the
-// last name.
+// byPath finds groups and repos whose paths begin with a text. Only the last name in the text may be incomplete. Like
+// iam.ResolvePath, byPath does not check whether the caller may list the groups before the last name.
 func (s *Service) byPath(ctx context.Context, text string) (results []Result, _ error) {
 	path := strings.TrimPrefix(text, "/")
 	names := strings.Split(path, "/")
@@ -132,7 +131,8 @@ var nameless = []namedKind{
 	{kind: Delivery, table: "deliveries", want: resource.SubscriptionsList},
 }
 
-// lookedUp are the kinds that iam.LookupNames finds, by table. LookupNames also finds people and managed roles.
+// lookedUp maps the tables from which iam.LookupNames returns resources to kinds. LookupNames also finds people and
+// managed roles.
 var lookedUp = map[string]Kind{
 	"groups": Group, "repos": Repo, "identities": Identity, "roles": Role, "identity_providers": IdentityProvider,
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // addPaths sets the paths of results. As in the results of iam.LookupNames, a path contains the names of all groups
-// above. A path with a repo is set only if the caller may get the repo.
+// above the resource. The path of a repo, or of something in a repo, is set only if the caller may get the repo.
 func (s *Service) addPaths(ctx context.Context, results []Result) error {
 	var above, repos []resource.UID
 	for _, r := range results {
@@ -38,8 +38,8 @@ func (s *Service) addPaths(ctx context.Context, results []Result) error {
 	return nil
 }
 
-// path returns the path of a result. It returns "" if names lacks a resource above it, because that has no name
-// or because the caller must not learn it.
+// path returns the path of a result. It returns "" if a resource above the result is missing in names, because the
+// resource has no name, or because the caller must not learn its name.
 func (r Result) path(names map[resource.UID]resource.Info) string {
 	if r.Parent == "" {
 		if r.Kind == Identity { // people are in no group

@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	maxQuery   = 256 // bytes of a text
-	maxResults = 50  // results of a search
-	perKind    = 5   // results of one kind
+	maxQuery   = 256 // maximum length of a text in bytes
+	maxResults = 50  // maximum number of results of a search
+	perKind    = 5   // maximum number of results of each kind
 )
 
 // A Kind is the kind of a result. The numbers are the same as in the API.
@@ -186,7 +186,8 @@ func best(found []Result, n int) []Result {
 	return found[:min(n, len(found))]
 }
 
-// ignoreAbsent returns nil for an error that means that there is nothing to find, and otherwise err.
+// ignoreAbsent returns nil for an error that means that a text finds nothing, such as fault.NotFound or
+// fault.PermissionDenied. Otherwise it returns err.
 func ignoreAbsent(err error) error {
 	for _, code := range []fault.Code{
 		fault.NotFound, fault.PermissionDenied, fault.InvalidArgument, fault.FailedPrecondition,

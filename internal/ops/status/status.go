@@ -20,8 +20,8 @@ import (
 
 const (
 	replicaGone     = 10 * time.Second // a replica without a heartbeat for this long is not live
-	budgetsCompared = 200              // organizations whose budgets are compared with their usage
-	budgetsShown    = 20               // limits in a report
+	budgetsCompared = 200              // maximum number of organizations whose budgets are compared with their usage
+	budgetsShown    = 20               // maximum number of limits in a report
 )
 
 // A Service reports the state of the installation to operators.
@@ -40,14 +40,14 @@ type State struct {
 	Version           string
 	StartTime         time.Time
 	KeyRotation       time.Duration
-	CertificateExpiry time.Time // zero without TLS
+	CertificateExpiry time.Time // expiry of the TLS certificate; zero without TLS
 
-	QueuesKnown        bool // the queues were read
+	QueuesKnown        bool // whether the numbers of waiting tasks could be read
 	FeedOverdue        time.Duration
 	InspectionsWaiting int64
 	DeliveriesWaiting  int
-	OldestDelivery     time.Time // zero if no delivery waits
-	Mail               bool      // mail is configured, and MailsWaiting was read
+	OldestDelivery     time.Time // time of the oldest waiting delivery; zero if no delivery waits
+	Mail               bool      // whether mail is configured and MailsWaiting could be read
 	MailsWaiting       int
 
 	Collection Collection
@@ -55,8 +55,8 @@ type State struct {
 
 // A Collection is the schedule of the garbage collector, and the result of its last run.
 type Collection struct {
-	Interval, Grace time.Duration // if the interval is negative, the collector is not scheduled
-	Last            time.Time     // zero before the first run
+	Interval, Grace time.Duration // if Interval is negative, the collector is not scheduled
+	Last            time.Time     // time of the last run; zero before the first run
 	Error           string
 	Blobs, Bytes    int64
 }
@@ -68,8 +68,8 @@ type Installation struct {
 	KnownSchema        int64
 	Connections, Limit int
 	Keys               []token.KeyState
-	Budgets            []BudgetUse // budgets of organizations, the fullest first
-	BudgetCount        int         // number of budgets of all groups
+	Budgets            []BudgetUse // usage of the budgets of organizations, the highest usage first
+	BudgetCount        int         // number of groups that have a budget
 	BudgetsIncomplete  bool        // more than budgetsCompared organizations have a budget
 }
 
