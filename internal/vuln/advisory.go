@@ -31,7 +31,7 @@ type Advisory struct {
 	Severities           []Severity      `json:"severities,omitempty"`
 	CreateTime           time.Time       `json:"-"`                   // set by the store
 	UpdateTime           time.Time       `json:"-"`                   // set by the store
-	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when the source withdrew it
+	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when the source withdrew the advisory
 
 	Summary    string         `json:"summary,omitempty"`
 	Details    string         `json:"details,omitempty"`
@@ -65,7 +65,7 @@ func (r AdvisoryRecord) Restore() Advisory {
 // same advisory ID and the same digest are equal.
 type AdvisorySource struct {
 	Format    string    `json:"format,omitempty"` // osv, openvex, secdb, yaml; "" if it was written in Holdfast
-	Name      string    `json:"name,omitempty"`   // document name
+	Name      string    `json:"name,omitempty"`   // name of the source's document
 	Published time.Time `json:"published,omitzero"`
 	Modified  time.Time `json:"modified,omitzero"`
 	Digest    []byte    `json:"-"` // hash of the source's record
@@ -73,9 +73,9 @@ type AdvisorySource struct {
 
 // An Affected is a package and its vulnerable versions: the versions in any of the ranges, and the listed versions.
 type Affected struct {
-	Ecosystem  string          `json:"ecosystem"` // its name in OSV: Go, npm, Alpine:v3.20 …
+	Ecosystem  string          `json:"ecosystem"` // name of the ecosystem in OSV: Go, npm, Alpine:v3.20 …
 	Name       string          `json:"name"`
-	PURL       string          `json:"purl,omitempty"` // without a version
+	PURL       string          `json:"purl,omitempty"` // package URL without a version
 	Ranges     []AffectedRange `json:"ranges,omitempty"`
 	Versions   []string        `json:"versions,omitempty"`
 	Severities []Severity      `json:"severities,omitempty"`
@@ -84,13 +84,13 @@ type Affected struct {
 // An AffectedRange is a range of versions, given by the events that start and end it.
 type AffectedRange struct {
 	Type   string       `json:"type"`           // SEMVER, ECOSYSTEM or GIT
-	Repo   string       `json:"repo,omitempty"` // for GIT
+	Repo   string       `json:"repo,omitempty"` // address of the repository, if Type is GIT
 	Events []RangeEvent `json:"events"`
 }
 
 // A RangeEvent starts or ends a range. Exactly one field is set.
 type RangeEvent struct {
-	Introduced   string `json:"introduced,omitempty"` // "0" is before all versions
+	Introduced   string `json:"introduced,omitempty"` // "0" means before all versions
 	Fixed        string `json:"fixed,omitempty"`
 	LastAffected string `json:"lastAffected,omitempty"`
 	Limit        string `json:"limit,omitempty"`
@@ -115,7 +115,7 @@ const (
 
 // A Reference is a page about the vulnerability.
 type Reference struct {
-	Type string `json:"type"` // its name in OSV: ADVISORY, FIX, WEB …
+	Type string `json:"type"` // type of the reference in OSV: ADVISORY, FIX, WEB …
 	URL  string `json:"url"`
 }
 
@@ -130,14 +130,14 @@ const (
 	maxSeverities    = 16
 	maxEvents        = 1024
 	maxDetails       = 256 << 10
-	maxLocation      = 64 << 10 // bytes of a component's location, which may list the paths of hundreds of files
+	maxLocation      = 64 << 10 // bytes in a component's location, which may list the paths of hundreds of files
 	maxVersion       = 256
-	maxAdvisoryBytes = 2 << 20 // bytes of all texts together
+	maxAdvisoryBytes = 2 << 20 // bytes in all texts of an advisory together
 )
 
 var advisoryIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+~-]{0,254}$`)
 
-// Validate reports every field a caller must fix.
+// Validate returns an error that names every invalid field.
 func (a Advisory) Validate() error {
 	var p problems
 	if a.ID != "" {
@@ -312,7 +312,8 @@ func (a Advisory) Merge(next Advisory) Advisory {
 			continue
 		}
 		merged = append(merged, *e)
-		if e == last && e.CreateTime.IsZero() { // the store sets it to the time of the import
+		// The store sets the missing time to the time of the import, so e becomes the latest event.
+		if e == last && e.CreateTime.IsZero() {
 			last = nil
 		}
 	}

@@ -15,12 +15,12 @@ func (a Advisory) Current() Advisory {
 	latest := a.Latest()
 	fixed := latest.FixedVersions()
 	if latest.Closes() && (len(fixed) == 0 || a.fixedIn(fixed)) {
-		return a // a false positive, or a fix that the ranges contain
+		return a // the latest event is a false positive, or the ranges already contain its fix
 	}
 	affected := slices.Clone(a.Affected)
 	for i, v := range affected {
 		affected[i].Ranges = reopen(v, nil)
-		if v.Name == a.ArtifactName { // events contain versions of the artifact
+		if v.Name == a.ArtifactName { // events name versions of the artifact, not of other packages
 			affected[i].Ranges = reopen(v, fixed)
 		}
 	}
@@ -28,8 +28,8 @@ func (a Advisory) Current() Advisory {
 	return a
 }
 
-// reopen returns the ranges of a package with its fixes replaced by fixed. A package without ranges and versions, which
-// a false positive leaves, gets a range of all versions.
+// reopen returns the ranges of a package, in which fixed replaces the earlier fixes. After a false positive, a package
+// may have neither ranges nor versions. It then gets a range with all versions.
 func reopen(v Affected, fixed []string) []AffectedRange {
 	ranges := slices.Clone(v.Ranges)
 	if len(ranges)+len(v.Versions) == 0 {

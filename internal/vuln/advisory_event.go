@@ -24,10 +24,10 @@ type AdvisoryEvent struct {
 	Detection     *Detection        `json:"detection,omitempty"`
 	Fixed         *Fix              `json:"fixed,omitempty"`
 	FalsePositive FalsePositiveType `json:"falsePositive,omitempty"`
-	Patched       []string          `json:"patched,omitempty"` // patched versions
+	Patched       []string          `json:"patched,omitempty"` // versions with a patch
 }
 
-// An AdvisoryEventType is the type of an event. Its values are equal to the values of the API's filter.
+// An AdvisoryEventType is the type of an event. Its values are equal to the values in the API's filter.
 type AdvisoryEventType int32
 
 // The types of events.
@@ -115,7 +115,7 @@ const (
 
 const maxNote = 16 << 10
 
-// Validate reports every field a caller must fix.
+// Validate returns an error that names every invalid field.
 func (e AdvisoryEvent) Validate() error {
 	var p problems
 	e.validate(&p, "")

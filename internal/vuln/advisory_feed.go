@@ -12,7 +12,7 @@ type AdvisoryFeed struct {
 	Name       string        `json:"name"`
 	Address    string        `json:"address"`          // https://…, or a directory or file on the server
 	Format     ExploitFormat `json:"format,omitempty"` // "" detects the format from the content
-	Interval   time.Duration `json:"interval"`         // between two reads
+	Interval   time.Duration `json:"interval"`         // time between two reads
 	Paused     bool          `json:"paused,omitempty"`
 	CreateTime time.Time     `json:"createTime"`
 	UpdateTime time.Time     `json:"updateTime"`
@@ -24,8 +24,8 @@ type AdvisoryFeed struct {
 type FeedResult struct {
 	Time      time.Time     `json:"time,omitzero"` // when the read ended
 	Took      time.Duration `json:"took,omitempty"`
-	Error     string        `json:"error,omitempty"`     // the reason if not every record was read
-	Unchanged bool          `json:"unchanged,omitempty"` // the feed is unchanged since the last read
+	Error     string        `json:"error,omitempty"`     // reason why not every record was imported, or ""
+	Unchanged bool          `json:"unchanged,omitempty"` // whether the feed is unchanged since the last read
 	Import    ImportResult  `json:"import,omitzero"`
 }
 
@@ -36,7 +36,7 @@ type ImportResult struct {
 	Unchanged int64 `json:"unchanged,omitempty"`
 	Withdrawn int64 `json:"withdrawn,omitempty"` // also counted as created or updated
 	Failed    int64 `json:"failed,omitempty"`
-	Removed   int64 `json:"removed,omitempty"` // entries of a list that its new version lacks
+	Removed   int64 `json:"removed,omitempty"` // entries that the new version of an exploit list no longer contains
 }
 
 // Add adds o to r.
@@ -59,7 +59,7 @@ const (
 	DefaultFeedInterval = time.Hour
 )
 
-// Validate reports every field a caller must fix.
+// Validate returns an error that names every invalid field.
 func (f AdvisoryFeed) Validate() error {
 	var p problems
 	p.Name(f.Name)

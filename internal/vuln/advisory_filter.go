@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// An AdvisoryFilter selects the advisories that match one value of every field that is set.
+// An AdvisoryFilter selects advisories. Every field that is set must match, by at least one of its values.
 type AdvisoryFilter struct {
 	UIDs                  resource.UIDFilter  `json:"place,omitzero"`
 	IDs                   []string            `json:"ids,omitempty"`
@@ -18,13 +18,13 @@ type AdvisoryFilter struct {
 	ComponentTypes        []string            `json:"componentTypes,omitempty"`
 	ComponentLocations    []string            `json:"componentLocations,omitempty"`
 	Aliases               []string            `json:"aliases,omitempty"`
-	ReviewStates          []ReviewState       `json:"reviewStates,omitempty"`    // states of any event
-	EventAuthors          []string            `json:"eventAuthors,omitempty"`    // authors of any event
-	EventReviewers        []string            `json:"eventReviewers,omitempty"`  // reviewers of any event
-	EventTypes            []AdvisoryEventType `json:"eventTypes,omitempty"`      // types of any event
-	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // authors of no event
+	ReviewStates          []ReviewState       `json:"reviewStates,omitempty"`    // states of at least one event
+	EventAuthors          []string            `json:"eventAuthors,omitempty"`    // authors of at least one event
+	EventReviewers        []string            `json:"eventReviewers,omitempty"`  // reviewers of at least one event
+	EventTypes            []AdvisoryEventType `json:"eventTypes,omitempty"`      // types of at least one event
+	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // no event may have such an author
 	LatestEventType       AdvisoryEventType   `json:"latestEventType,omitempty"` // type of the newest approved event
-	Query                 string              `json:"query,omitempty"`           // in a name, alias or ID; ignores case
+	Query                 string              `json:"query,omitempty"`           // part of a name, alias or ID in any case
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	maxQuery        = 256
 )
 
-// Validate reports every field a caller must fix.
+// Validate returns an error that names every invalid field.
 func (f AdvisoryFilter) Validate() error {
 	if err := f.UIDs.Validate(); err != nil {
 		return err

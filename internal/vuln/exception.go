@@ -15,14 +15,14 @@ import (
 type Exception struct {
 	UID           resource.UID `json:"uid"`
 	Target        resource.UID `json:"target"`               // a group or a repo
-	TagPattern    string       `json:"tagPattern,omitempty"` // pattern of every tag of an image; target is a repo
-	Digest        string       `json:"digest,omitempty"`     // an image, or an index with the image; target is a repo
-	Images        []string     `json:"images,omitempty"`     // digests of the images in the index Digest
-	Advisory      string       `json:"advisory,omitempty"`   // ID or alias of the finding
+	TagPattern    string       `json:"tagPattern,omitempty"` // every tag of an image must match; Target is a repo
+	Digest        string       `json:"digest,omitempty"`     // an image, or an index with the image; Target is a repo
+	Images        []string     `json:"images,omitempty"`     // digests of the images that the index Digest lists
+	Advisory      string       `json:"advisory,omitempty"`   // ID or alias of the finding's advisory
 	PURL          string       `json:"purl,omitempty"`       // package URL, with or without a version
 	Reason        string       `json:"reason"`
-	Justification string       `json:"justification,omitempty"` // a justification of OpenVEX
-	ExpireTime    time.Time    `json:"expireTime,omitzero"`     // end of its effect; zero means never
+	Justification string       `json:"justification,omitempty"` // one of Justifications
+	ExpireTime    time.Time    `json:"expireTime,omitzero"`     // time at which the exception ends; zero means never
 	Author        resource.UID `json:"author,omitempty"`
 	Approver      resource.UID `json:"approver,omitempty"`
 	ApproveTime   time.Time    `json:"approveTime,omitzero"` // start of its effect; zero means not approved
@@ -34,9 +34,9 @@ type Exception struct {
 
 // Limits of exceptions.
 const (
-	MaxExceptions    = 1000 // per group, and per target
-	maxTagPattern    = 128  // bytes
-	maxVulnerability = 256  // bytes in the ID or alias of a finding
+	MaxExceptions    = 1000 // maximum number per group, and per target
+	maxTagPattern    = 128  // maximum length in bytes
+	maxVulnerability = 256  // maximum length in bytes of the ID or alias of a finding
 )
 
 // Justifications are the justifications of OpenVEX, in the order of the API's enum.
@@ -47,7 +47,7 @@ var Justifications = []string{
 
 var vulnerabilityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+-]*$`)
 
-// Validate reports every field a caller must fix. It does not parse the package URL.
+// Validate returns an error that names every invalid field. It does not parse the package URL.
 func (e Exception) Validate() error {
 	var p problems
 	p.RequiredUID("target_uid", e.Target)

@@ -144,10 +144,10 @@ func (s *Service) OverdueBy(ctx context.Context) (time.Duration, error) {
 // reads. Each reader may need fetch.Config.MaxBytes on disk.
 const maxFeedReaders = 4
 
-// A feedQueue chooses the next feed to read.
+// A feedQueue chooses the feed to read next.
 type feedQueue struct {
 	mu    sync.Mutex
-	busy  []resource.UID // organizations with a feed that is being read
+	busy  []resource.UID // organizations that have a feed that is being read
 	last  resource.UID   // organization of the feed that was claimed last
 	freed chan struct{}  // receives a value when a read ends
 }
@@ -225,12 +225,12 @@ func (s *Service) readAndRecord(ctx context.Context, f vuln.AdvisoryFeed) error 
 	last, state, err := s.readFeed(ctx, f)
 	defer func() { span.End(err) }()
 	s.countFeed(last, err)
-	if ctx.Err() != nil { // the server shuts down; the feed stays due for the next start
+	if ctx.Err() != nil { // the server shuts down, and reads the feed after its next start
 		return s.store.RecordFeedResult(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}
 	if err != nil {
 		text, cause := err.Error(), err
-		if known, ok := errors.AsType[*fault.Error](err); ok { // the cause is only logged
+		if known, ok := errors.AsType[*fault.Error](err); ok { // users see only the fault; its cause is only logged
 			text, cause = known.Message, cmp.Or(known.Cause, err)
 		}
 		last.Error = clip(text)

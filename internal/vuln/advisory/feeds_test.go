@@ -80,7 +80,8 @@ func (d *fixture) read(t *testing.T, uid resource.UID) vuln.FeedResult {
 	return f.Last
 }
 
-// TestFolderFeed updates a group from a folder.
+// TestFolderFeed reads a feed from a folder several times. It checks that unchanged files are not imported again, that
+// a changed file updates its advisory, that a requested read waits for feedRest, and that errors are recorded.
 func TestFolderFeed(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})
@@ -179,7 +180,7 @@ func TestPrivateFeed(t *testing.T) {
 	t.Cleanup(h.Close)
 	f, err := d.CreateFeed(d.ctx, d.org,
 		vuln.AdvisoryFeed{Name: "private", Address: strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/x"})
-	if err != nil { // the name itself is refused
+	if err != nil { // the name of the host is already refused
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Fatal(err)
 		}

@@ -18,14 +18,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/format"
 )
 
-// A batch is one transaction. Two writers let the import prepare one batch while another is written.
+// Each batch of an import is written in one transaction. With two writers, the import can prepare one batch while
+// another is written.
 const (
-	importBatch   = 1536    // records per batch
-	importBytes   = 8 << 20 // approximate bytes per batch
-	importWriters = 2       // parallel transactions
+	importBatch   = 1536    // maximum number of records per batch
+	importBytes   = 8 << 20 // approximate maximum size of a batch in bytes
+	importWriters = 2       // maximum number of parallel transactions
 
-	maxProblems = 1000 // reported problems per import
-	maxReason   = 500  // bytes
+	maxProblems = 1000 // maximum number of problems that are reported per import
+	maxReason   = 500  // maximum length of a problem's reason in bytes
 )
 
 // A Problem is a record that could not be imported.
@@ -34,8 +35,8 @@ type Problem struct{ Name, Reason string }
 // Progress counts the records that an import has committed.
 type Progress struct {
 	vuln.ImportResult
-	Problems []Problem // since the last report
-	Offset   int64     // bytes read from the document
+	Problems []Problem // problems since the last report
+	Offset   int64     // number of bytes of the document that were read
 }
 
 // An Import imports records into a group. The caller must call Close.
@@ -77,8 +78,9 @@ func (s *Service) newImport(
 	return m
 }
 
-// Read imports the records of one document or archive. If the document is an exploit list, it replaces the group's
-// list of that format. f is the format of the list, or "" to detect from the content whether the document is a list.
+// Read imports the records of one document or archive. If the document is an exploit list, Read replaces the group's
+// list in that format. f is the format of the list. If f is "", Read detects from the content whether the document is a
+// list.
 func (m *Import) Read(name string, r io.ReaderAt, size int64, f vuln.ExploitFormat) error {
 	if f = cmp.Or(f, format.DetectExploits(r, size)); f != "" {
 		return m.replaceExploits(name, r, size, f)

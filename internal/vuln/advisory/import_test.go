@@ -21,8 +21,8 @@ func located(id, location string) string {
 		"        data: {type: scan/v1, data: {componentLocation: %s}}\n", id, location)
 }
 
-// TestLongLocation imports components with locations of the maximum length, and longer ones. The reason of a refusal
-// names the field, its length and the limit.
+// TestLongLocation imports components whose locations have the maximum length or are longer. It checks that only the
+// longer ones are refused, and that the reason contains the field, its length and the limit.
 func TestLongLocation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})

@@ -18,7 +18,7 @@ type Package struct {
 	PURL, Ecosystem, Name, Version string
 }
 
-// A Match is an advisory that affects a version, with the fixed versions.
+// A Match is an advisory that affects a version of a package, and the versions that fix it.
 type Match struct {
 	vuln.Advisory
 	Fixed []string
@@ -27,7 +27,7 @@ type Match struct {
 // MaxBatchQuery is the maximum number of packages in one call of BatchQuery.
 const MaxBatchQuery = 1000
 
-const maxPackageText = 2048 // bytes
+const maxPackageText = 2048 // maximum length of each text in a Package, in bytes
 
 // resolve validates a package and sets its other fields from its package URL, if it has one.
 func (p Package) resolve(field string) (Package, error) {

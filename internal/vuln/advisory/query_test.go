@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory"
 )
 
-// TestQuery queries versions at the edges of ranges.
+// TestQuery checks that Query finds the advisories that affect a version. The versions are at the edges of ranges,
+// among others.
 func TestQuery(t *testing.T) {
 	affected := func(ecosystem, name string, events ...vuln.RangeEvent) []vuln.Affected {
 		return []vuln.Affected{{Ecosystem: ecosystem, Name: name,
@@ -73,8 +74,8 @@ func TestQuery(t *testing.T) {
 	})
 }
 
-// TestReopened queries versions of an advisory whose fix was withdrawn, by a person or by its source, and of a row with
-// the fix in its range.
+// TestReopened checks which versions are affected after a fix was withdrawn, by a person or by the advisory's source,
+// and in a stored advisory whose range still contains the fix.
 func TestReopened(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newFixture(t, s, outbound.Config{})
@@ -85,7 +86,7 @@ func TestReopened(t *testing.T) {
 			}
 			return e
 		}
-		// affects returns the affected ones of the versions 0.9.0, 1.5.0 and 2.0.0, with their fixed versions.
+		// affects returns those of the versions 0.9.0, 1.5.0 and 2.0.0 that are affected, each with its fixed versions.
 		affects := func(name string) (got []string) {
 			t.Helper()
 			for _, v := range []string{"0.9.0", "1.5.0", "2.0.0"} {

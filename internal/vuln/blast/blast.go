@@ -33,10 +33,10 @@ const (
 	StageImages                    // images with these packages
 	StageTags                      // tags that point to these images
 	StageRunning                   // where these images run, and how they are deployed
-	StagePulled                    // identities that have pulled these images
-	StageCanPull                   // identities that can pull from their repos
-	StageCanPush                   // identities that can push to their repos, and so replace the images
-	StageOwners                    // owners of the groups of their repos
+	StagePulled                    // identities that pulled these images
+	StageCanPull                   // identities that can pull from the repos of these images
+	StageCanPush                   // identities that can push to the repos of these images, and so replace the images
+	StageOwners                    // owners of the groups that contain these repos
 )
 
 // Stages are all stages.
@@ -62,8 +62,7 @@ type Gap struct {
 	Count int64 // number of missing items, if known
 }
 
-// A Page is a page of a stage. Without gaps, the stage is complete within the caller's
-// reach.
+// A Page is a page of a stage. If it has no gaps, the stage contains everything that the caller may see.
 type Page struct {
 	Stage Stage
 	page.Page[Item]
@@ -109,20 +108,20 @@ type Identity struct {
 	Name, DisplayName string         // empty if the caller may not see them
 	LastPull          time.Time      // last pull of an affected image
 	Groups            []resource.UID // groups on which the identity holds a sufficient role; at most shownGroups
-	Repos             int            // number of accessible repos with affected images
+	Repos             int            // number of repos with affected images to which the identity has access
 }
 
 // Limits of a blast radius.
 const (
 	maxBlastDays   = 365
-	maxTagImages   = 20_000  // images whose tags are read
-	maxPullImages  = 5_000   // images up to which pulls are looked up by image
-	maxPullRecords = 300_000 // pull records that are read otherwise
-	maxRunning     = 10_000  // entries of inventories
-	maxGroupRoles  = 20_000  // role bindings
-	maxBlastGroups = 1_000   // groups whose settings are read
-	shownGroups    = 5       // groups shown for an identity
-	stagePage      = 10      // default number of items of each stage
+	maxTagImages   = 20_000  // maximum number of images whose tags are read
+	maxPullImages  = 5_000   // maximum number of images for which pulls are looked up image by image
+	maxPullRecords = 300_000 // maximum number of pull records that are read if there are more images
+	maxRunning     = 10_000  // maximum number of inventory entries that are read
+	maxGroupRoles  = 20_000  // maximum number of role bindings that are read
+	maxBlastGroups = 1_000   // maximum number of groups whose settings are read
+	shownGroups    = 5       // maximum number of groups in an Identity
+	stagePage      = 10      // default number of items per stage
 )
 
 // A Service answers how far a vulnerability has spread, and which identities can act on it. It is
@@ -141,8 +140,8 @@ type Service struct {
 	keepPulls time.Duration
 }
 
-// NewService returns a Service over a database. keepPulls is how long records of pulls
-// are kept; 0 means forever.
+// NewService returns a Service over a database. keepPulls is the time after which records of pulls are deleted; 0 means
+// never.
 func NewService(
 	queries *query.Service, packages *findingdb.Store, repos *registrydb.Store, r *metadata.Service,
 	i *iam.Service, c *authz.Checker, p *page.Tokens, keepPulls time.Duration,
@@ -151,10 +150,9 @@ func NewService(
 		c, p, keepPulls}
 }
 
-// Get returns the first page of every stage. Images count if the caller has repo.list
-// on them, and vuln_report.list for an advisory or sboms.list for a package. Later
-// stages also need the capabilities that list their items elsewhere. A stage that the
-// caller may not see has a gap that says so.
+// Get returns the first page of every stage. An image counts if the caller has repo.list on it, and also
+// vuln_report.list if v names an advisory, or sboms.list if v names a package. Later stages also need the capabilities
+// to list their items. If the caller may not see a stage, its page has a gap that says so.
 func (s *Service) Get(ctx context.Context, v Vulnerability, size int32) (pages []Page, _ error) {
 	v.Stage = 0
 	var b *radius
@@ -210,10 +208,10 @@ type radius struct {
 	query  Vulnerability
 	reach  []resource.UID // groups and repos whose images count
 	spread findingdb.Spread
-	number []int64              // numbers of the images, in order
+	number []int64              // numbers of the affected images, in order
 	gaps   []Gap                // gaps in the list of images
-	repos  map[resource.UID]int // number of affected images by repo
-	held   *holderIndex         // nil until it is read
+	repos  map[resource.UID]int // number of affected images, by repo
+	held   *holderIndex         // roles on the groups of the repos; nil until they are read
 }
 
 func (s *Service) newBlast(ctx context.Context, v Vulnerability) (*radius, error) {
@@ -332,10 +330,10 @@ func (b *radius) page(ctx context.Context, stage Stage, r page.Request) (out Pag
 	return out, err
 }
 
-// stageItems has all items of a stage.
+// stageItems contains all items of a stage.
 type stageItems struct {
 	items []Item
-	total int64 // set if there are more than items
+	total int64 // number of items, if it is more than len(items)
 	gaps  []Gap
 }
 
@@ -383,7 +381,7 @@ func (b *radius) imagePage(ctx context.Context, r page.Request) (out page.Page[I
 	return page.Finish(b.pages, r, out), err
 }
 
-// tags finds the tags that point to the images.
+// tags returns the tags that point to the images.
 func (b *radius) tags(ctx context.Context) (stage stageItems, _ error) {
 	numbers := b.number
 	if len(numbers) > maxTagImages {

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// allowed returns the part of reach in which the caller also has the capability want,
-// and a gap if that is not all of reach.
+// allowed returns the part of reach in which the caller also holds the capability want. If this is not all of reach, it
+// also returns a gap.
 func (b *radius) allowed(ctx context.Context, want resource.Capability) (reach []resource.UID, gaps []Gap, _ error) {
 	held, err := b.authz.Reach(ctx, want)
 	if err != nil {
@@ -35,8 +35,8 @@ func (b *radius) allowed(ctx context.Context, want resource.Capability) (reach [
 	return reach, gaps, nil
 }
 
-// running finds where the images run according to the inventories of their
-// organizations, and how their repos are deployed.
+// running returns where the images run according to the inventories of their organizations, and how their repos are
+// deployed.
 func (b *radius) running(ctx context.Context) (found stageItems, _ error) {
 	held, gaps, err := b.allowed(ctx, resource.DeploymentsList)
 	if err != nil || len(held) == 0 {
@@ -60,8 +60,8 @@ func (b *radius) running(ctx context.Context) (found stageItems, _ error) {
 	return found, err
 }
 
-// inInventories adds the images that run at places that the caller may list. Places of
-// other organizations do not count, because anybody can report any digest.
+// inInventories adds the images that run at places that the caller may list. It ignores places of other organizations,
+// because anyone can report any digest.
 func (b *radius) inInventories(ctx context.Context, found *stageItems) error {
 	held, err := b.authz.Reach(ctx, resource.DeploymentsList)
 	if err != nil {
@@ -123,7 +123,7 @@ func inventoryGaps(missing bool, expired, unknown int) (gaps []Gap) {
 	return gaps
 }
 
-// pulled finds the identities that have pulled the images.
+// pulled returns the identities that have pulled the images.
 func (b *radius) pulled(ctx context.Context) (found stageItems, _ error) {
 	reach, gaps, err := b.allowed(ctx, resource.IdentityList)
 	if err != nil || len(reach) == 0 {
@@ -156,13 +156,14 @@ func (b *radius) pulled(ctx context.Context) (found stageItems, _ error) {
 	}
 	for identity, moment := range who {
 		found.items = append(found.items, Item{Identity: &Identity{UID: identity, LastPull: moment},
-			key: fmt.Sprintf("%020d\x00%s", math.MaxInt64-moment.UnixMilli(), identity)}) // the last pull first, on every page
+			// The key sorts the latest pull first.
+			key: fmt.Sprintf("%020d\x00%s", math.MaxInt64-moment.UnixMilli(), identity)})
 	}
 	return found, err
 }
 
-// pullers finds the identities that have pulled images in reach since a time, by image,
-// or by identity if there are many images.
+// pullers returns the identities that have pulled images in reach since a time. It looks up pulls by image, or by
+// identity if there are many images.
 func (b *radius) pullers(
 	ctx context.Context, reach []resource.UID, since time.Time,
 ) (who map[resource.UID]time.Time, gaps []Gap, _ error) {
@@ -199,15 +200,14 @@ func (b *radius) pullers(
 	return who, gaps, nil
 }
 
-// A holderIndex has the roles on the groups above affected repos.
+// A holderIndex contains the roles that identities hold on the groups above affected repos.
 type holderIndex struct {
 	held  []iamdb.GroupRole
-	repos map[resource.UID]int // number of affected repos by group
+	repos map[resource.UID]int // number of affected repos, by group
 	gaps  []Gap
 }
 
-// holders returns the roles, on groups above the repos, that the caller may list. It
-// reads them once.
+// holders returns the roles on groups above the repos, if the caller may list them. It reads them only once.
 func (b *radius) holders(ctx context.Context) (holderIndex, error) {
 	if b.held != nil {
 		return *b.held, nil
@@ -252,14 +252,14 @@ func (b *radius) readHolders(ctx context.Context) (h holderIndex, _ error) {
 	return h, nil
 }
 
-// who returns the identities that hold one of the roles, with the number of repos. If
-// also is not 0, they need this capability, too.
+// who returns the identities that hold one of the roles, each with the number of repos. If also is not 0, an identity
+// must hold this capability, too.
 func (b *radius) who(h holderIndex, roles []resource.UID, also resource.Capability) (items []Item) {
 	wanted := map[int64]bool{}
 	for _, r := range roles {
 		wanted[store.Segment(r)] = true
 	}
-	groups := map[resource.UID][]resource.UID{} // by identity
+	groups := map[resource.UID][]resource.UID{} // groups on which an identity holds one of the roles, by identity
 	for _, v := range h.held {
 		if g := groups[v.Identity]; wanted[v.Role] && (len(g) == 0 || g[len(g)-1] != v.Group) {
 			groups[v.Identity] = append(g, v.Group)
@@ -284,8 +284,7 @@ func identityItem(identity resource.UID, on []resource.UID, repos int) Item {
 		key: fmt.Sprintf("%010d\x00%s", 1<<30-repos, identity)}
 }
 
-// canPull finds the identities that can pull from the repos. A public group adds an
-// item without UID.
+// canPull returns the identities that can pull from the repos. If a group is public, it adds an item without a UID.
 func (b *radius) canPull(ctx context.Context) (found stageItems, _ error) {
 	h, err := b.holders(ctx)
 	if err != nil || h.repos == nil {
@@ -314,7 +313,7 @@ func (b *radius) canPull(ctx context.Context) (found stageItems, _ error) {
 	return found, nil
 }
 
-// canPush finds the identities that can push to the repos, and so replace the images.
+// canPush returns the identities that can push to the repos, and so replace the images.
 func (b *radius) canPush(ctx context.Context) (stageItems, error) {
 	h, err := b.holders(ctx)
 	if err != nil || h.repos == nil {
@@ -323,13 +322,13 @@ func (b *radius) canPush(ctx context.Context) (stageItems, error) {
 	return stageItems{items: b.who(h, b.authz.RolesWith(resource.ManifestCreate), 0), gaps: h.gaps}, nil
 }
 
-// owners finds the nearest owners of each repo.
+// owners returns the nearest owners of each repo.
 func (b *radius) owners(ctx context.Context) (found stageItems, _ error) {
 	h, err := b.holders(ctx)
 	if err != nil || h.repos == nil {
 		return stageItems{gaps: h.gaps}, err
 	}
-	owners := map[resource.UID][]resource.UID{} // by group
+	owners := map[resource.UID][]resource.UID{} // owners by group
 	for _, v := range h.held {
 		if v.Role == store.Segment(resource.OwnerRole) {
 			owners[v.Group] = append(owners[v.Group], v.Identity)

@@ -17,7 +17,7 @@ const (
 	fullColumns     = advisoryColumns + `, t.affected`
 )
 
-// An advisoryRow is a row of advisoryColumns, or of fullColumns.
+// An advisoryRow is a row with the columns advisoryColumns or fullColumns.
 type advisoryRow struct {
 	uid              resource.UID
 	digest           []byte
@@ -54,7 +54,7 @@ func (r *advisoryRow) advisory() (a vuln.Advisory, err error) {
 	return a, nil
 }
 
-// scanAdvisory reads a row of advisoryColumns, or of fullColumns.
+// scanAdvisory reads a row with the columns advisoryColumns or, if whole is set, fullColumns.
 func scanAdvisory(row store.Scanner, whole bool, extra ...any) (a vuln.Advisory, err error) {
 	var r advisoryRow
 	if err = r.scan(row, whole, extra...); err != nil {
@@ -124,7 +124,8 @@ func (s *Store) UpdateAdvisory(
 		if err := resource.CheckExpected(ctx, uid, before.UpdateTime); err != nil {
 			return err
 		}
-		was, err := store.Encode(before.Record()) // before change runs, because it may modify slices that a shares
+		// The encoding happens before change runs, because change may modify slices that a and before share.
+		was, err := store.Encode(before.Record())
 		if err != nil {
 			return err
 		}
@@ -147,8 +148,8 @@ func (s *Store) UpdateAdvisory(
 
 // A location identifies the index rows and the search text of an advisory.
 type location struct {
-	generation generation // generation of its keys in the indexes
-	block      int64      // block with its search text
+	generation generation // generation in which the indexes contain the advisory's keys
+	block      int64      // ID of the block that contains the advisory's search text
 }
 
 // lockAdvisory reads an advisory and locks its row until the end of the transaction. It returns fault.NotFound if the
@@ -161,8 +162,8 @@ func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a vuln.Advisory
 	return a, place, store.Missing(err, "advisory", uid)
 }
 
-// replaceAdvisory replaces the row, index rows and search text of before by those for after. It completes the events of
-// after.
+// replaceAdvisory writes the row, index rows and search text of after in place of those of before. It sets missing UIDs
+// and times in the events of after.
 func (t Tx) replaceAdvisory(
 	ctx context.Context, before vuln.Advisory, after *vuln.Advisory, place location,
 ) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// The sources of changes that come from no feed.
+// Sources of changes that do not come from a feed.
 const (
 	SourceImport = "import"
 	SourceAPI    = "api"
@@ -17,8 +17,8 @@ const (
 
 type sourceKey struct{}
 
-// WithSource returns a context for changes of advisories from a source, such as the revision of a feed. The history of
-// findings names the source.
+// WithSource returns a context for changes of advisories that come from a source, such as the revision of a feed. The
+// source appears in the history of the findings that the changes open or close.
 func WithSource(ctx context.Context, source string) context.Context {
 	return context.WithValue(ctx, sourceKey{}, source)
 }
@@ -60,9 +60,9 @@ const nextChangesQuery = `SELECT root, seq, advisory, source FROM advisory_chang
 	(SELECT min(root) FROM advisory_changes WHERE root > $1), (SELECT min(root) FROM advisory_changes))
 	ORDER BY seq LIMIT $2`
 
-// NextChanges returns at most n changes of one organization: the organization after last in the order of keys, or the
-// first one. So organizations take turns, and none waits for all changes of another. If there are no changes,
-// Advisories is empty.
+// NextChanges returns at most n changes of one organization. It chooses the organization whose key follows last, or the
+// first organization if there is none. So organizations take turns, and none waits for all changes of another. If there
+// are no changes, Advisories is empty.
 func (s *Store) NextChanges(ctx context.Context, last int64, n int) (c Changes, _ error) {
 	c.Sources = map[int64]string{}
 	err := s.Rows(ctx, nextChangesQuery, []any{last, n}, func(row store.Scanner) (bool, error) {

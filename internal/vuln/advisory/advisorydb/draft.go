@@ -33,8 +33,8 @@ type signature struct {
 	Type          string   `json:"t,omitempty"`
 	Architecture  string   `json:"a,omitempty"`
 	ComponentType string   `json:"c,omitempty"`
-	States        uint32   `json:"s,omitempty"` // bits
-	Events        uint32   `json:"e,omitempty"` // bits
+	States        uint32   `json:"s,omitempty"` // bit set of the review states of all events
+	Events        uint32   `json:"e,omitempty"` // bit set of the types of all events
 	Latest        int32    `json:"l,omitempty"`
 	Authors       []string `json:"w,omitempty"`
 	Reviewers     []string `json:"r,omitempty"`
@@ -60,7 +60,7 @@ func newDraft(group resource.UID, a vuln.Advisory) (draft, error) {
 	}
 	a.Affected = nil
 	a.Events = slices.Clone(a.Events)
-	for i := range a.Events { // the parent of an event is the advisory, so the last segment is sufficient
+	for i := range a.Events { // an event's parent is the advisory, so the last segment of its UID is enough to store
 		e := &a.Events[i]
 		e.UID = e.UID[strings.LastIndexByte(string(e.UID), '/')+1:]
 	}
@@ -98,7 +98,7 @@ func newDraft(group resource.UID, a vuln.Advisory) (draft, error) {
 	return d, nil
 }
 
-// nonNil returns b for a column that is never NULL.
+// nonNil returns b, or an empty slice if b is nil, for a column that must not be NULL.
 func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -218,6 +218,6 @@ func completeEvents(a *vuln.Advisory, now time.Time) {
 	})
 }
 
-// sameRecord reports whether two digests are digests of the same record. An advisory written by a person has no digest,
-// and never equals a record of a source.
+// sameRecord reports whether two digests belong to equal records of a source. An advisory that a person wrote has no
+// digest, so it never equals a record.
 func sameRecord(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) }

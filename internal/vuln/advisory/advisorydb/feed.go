@@ -28,8 +28,8 @@ var feeds = store.Kind[vuln.AdvisoryFeed]{
 			store.Text("format", &f.Format),
 			store.Milliseconds("interval_ms", &f.Interval),
 			store.Flag("paused", &f.Paused),
-			store.Derived("due_ms", store.MS(f.UpdateTime)), // a changed feed is due immediately
-			store.JSON("last", &f.Last).Fixed(),             // see RecordFeedResult
+			store.Derived("due_ms", store.MS(f.UpdateTime)), // a changed feed is due at once, at its update time
+			store.JSON("last", &f.Last).Fixed(),             // updates do not write it; see RecordFeedResult
 			store.Bytes("state", &f.State).Fixed(),
 			store.Time("create_ms", &f.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &f.UpdateTime).Order("update_time"),
@@ -108,7 +108,7 @@ func (s *Store) ClaimDueFeed(
 		return f, false, err
 	}
 	due = slices.DeleteFunc(due, func(uid resource.UID) bool { return slices.Contains(except, uid.Root()) })
-	order := func(uid resource.UID) string { // organizations up to last are at the end
+	order := func(uid resource.UID) string { // sorts organizations up to last after all others
 		if uid.Root() > last {
 			return "0" + string(uid.Root())
 		}
@@ -155,8 +155,8 @@ func (s *Store) OldestDueFeed(ctx context.Context) (time.Time, error) {
 
 const oldestDueQuery = `SELECT due_ms FROM advisory_feeds WHERE NOT paused AND due_ms <= $1 ORDER BY due_ms LIMIT 1`
 
-// RecordFeedResult records the result of reading f, and the time at which it is due again. It does nothing if the feed
-// was deleted, or if its address or format is not the one in f.
+// RecordFeedResult records the result of reading f, and the time at which the feed is due again. It does nothing if the
+// feed was deleted, or if its address or format was changed during the read.
 func (s *Store) RecordFeedResult(
 	ctx context.Context, f vuln.AdvisoryFeed, last vuln.FeedResult, state []byte, due time.Time,
 ) error {

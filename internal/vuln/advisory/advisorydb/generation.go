@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A generation is the advisories of a group that were written at about the same time. Their keys are adjacent in every
-// index, so that an import changes few pages, however many advisories exist. In return, a lookup of a value must look
-// in every generation. Its table is advisory_generations.
+// A generation is a number that identifies the advisories of a group that were written at about the same time. Their
+// keys are adjacent in every index, so that an import changes few pages, however many advisories exist. In return, a
+// lookup of a value must look in every generation. Generations are rows of the table advisory_generations.
 type generation int64
 
 // generationSize is the approximate number of advisories in a generation. The index of their keys takes a few
@@ -24,7 +24,7 @@ const generationSize = 131_072
 // key are the low bits of the generation. With more than 1,024 generations, some of them share pages of the index,
 // which is harmless.
 func (g generation) key(hash int64) int64 {
-	if g < 0 { // written before generations existed
+	if g < 0 { // the advisories were written before generations existed
 		return hash
 	}
 	return int64(uint64(g)<<54 | uint64(hash)>>10)
@@ -70,8 +70,8 @@ func (s *Store) generations(ctx context.Context, sc store.Scope) (groups []group
 	return groups, nil
 }
 
-// generation returns the generation for n new advisories of a group. It does not count a small number of advisories, so
-// that their writers do not wait for each other.
+// generation returns the generation in which n new advisories of a group are written. If n is small, it does not add n
+// to the size of the generation, so that small writes do not wait for each other.
 func (t Tx) generation(ctx context.Context, group resource.UID, n int) (generation, error) {
 	var last generation
 	var size int64

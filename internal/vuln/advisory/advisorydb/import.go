@@ -31,7 +31,7 @@ func (s *Store) ImportAdvisories(
 	if ctx.Value(sourceKey{}) == nil {
 		ctx = WithSource(ctx, SourceImport)
 	}
-	for range 4 { // retry if a concurrent import inserts one of the records; then it is compared instead of inserted
+	for range 4 { // if a concurrent import inserts one of the records, the next attempt compares the record instead
 		done, err = s.importOnce(ctx, group, source, records)
 		if !s.Duplicate(err) {
 			return done, err
@@ -40,7 +40,7 @@ func (s *Store) ImportAdvisories(
 	return done, fault.Outage("the database", err)
 }
 
-// importOnce is one attempt of ImportAdvisories. It reads the stored digests and computes the rows before the
+// importOnce makes one attempt to import records. It reads the stored digests and computes the rows before the
 // transaction, so that the transaction blocks other writers for a shorter time.
 func (s *Store) importOnce(
 	ctx context.Context, group resource.UID, source string, records []vuln.Advisory,
@@ -110,7 +110,7 @@ func digests(
 	return store.ReadMap[string, []byte](ctx, rows, text, args...)
 }
 
-// withIDs returns the query for columns of the group's advisories with one of the IDs, and its arguments.
+// withIDs returns a query, and its arguments, that selects columns of the group's advisories whose ID is one of ids.
 func withIDs(e engine.Engine, columns string, group resource.UID, ids []string) (string, []any) {
 	q := store.Query{Engine: e}
 	return `SELECT ` + columns + ` FROM ` + e.Unnest(&q, ids) + ` AS s` +
@@ -198,7 +198,7 @@ func (t Tx) index(ctx context.Context, group resource.UID, g generation, drafts 
 		return err
 	}
 	byKey := func(a, b []any) int { return cmp.Compare(a[0].(int64), b[0].(int64)) }
-	slices.SortStableFunc(names, byKey) // in the order of the index, so that few pages change at a time
+	slices.SortStableFunc(names, byKey) // sorted like the index, so that consecutive inserts change the same pages
 	slices.SortStableFunc(aliases, byKey)
 	if err := t.InsertRows(ctx, `INSERT INTO advisory_names (key, seg, update_ms)`, names, ``); err != nil {
 		return err

@@ -37,7 +37,8 @@ func (l *advisoryList) intersect(ctx context.Context, sc store.Scope) (entries [
 	return l.pageOf(entries), total, nil
 }
 
-// pageOfGroup returns the entries of the page, and the entry after them, from the sorted segments of one group.
+// pageOfGroup returns the entries of the page, and the first entry after the page, from the sorted segments of one
+// group.
 func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	from, to := 0, len(segs)
 	if c := l.p.After; c != nil {
@@ -59,7 +60,7 @@ func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	return entries
 }
 
-// pageOf sorts entries and returns the entries of the page, and the entry after them.
+// pageOf sorts entries, and returns the entries of the page and the first entry after the page.
 func (l *advisoryList) pageOf(entries []entry) []entry {
 	slices.SortFunc(entries, l.compare)
 	if c := l.p.After; c != nil {
@@ -74,7 +75,8 @@ func (l *advisoryList) pageOf(entries []entry) []entry {
 	return entries[:min(l.p.Size+1, len(entries))]
 }
 
-// matches returns the sorted segments of the advisories that pass all filters, except the filters of partitions.
+// matches returns the sorted segments of the advisories that pass all filters except the filters on partitions, which
+// lookUp applies.
 func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, error) {
 	var sets [][]int64
 	if len(sc.Rows) > 0 {
@@ -121,7 +123,7 @@ func intersection(sets [][]int64) []int64 {
 	return out
 }
 
-// withIDs returns the segments of the advisories with an ID of the filter.
+// withIDs returns the segments of the advisories whose ID is one of the filter's IDs.
 func (l *advisoryList) withIDs(ctx context.Context) (found []int64, _ error) {
 	for _, g := range l.groups {
 		text, args := withIDs(l.s.Engine, `t.seg`, g, l.f.IDs)
@@ -134,7 +136,7 @@ func (l *advisoryList) withIDs(ctx context.Context) (found []int64, _ error) {
 	return found, nil
 }
 
-// withValue returns the segments of the advisories with one of the filter's values.
+// withValue returns the segments of the advisories that have one of the values of the keyed filter v.
 func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, error) {
 	var keys []int64
 	for _, g := range l.generations {
@@ -152,9 +154,9 @@ func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, e
 	return store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
 }
 
-// lookUp returns the entries of the segments whose partition passes the filter.
+// lookUp returns the entries for the segments of advisories whose partition passes the filter.
 func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entry, _ error) {
-	groups := map[int64]resource.UID{} // by partition
+	groups := map[int64]resource.UID{} // groups of the partitions that pass the filter, by the partition's id
 	for _, part := range l.partitions {
 		if part.matches(l.f) {
 			groups[part.id] = part.group
@@ -181,7 +183,8 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 	return entries, nil
 }
 
-// walkUpdates walks a group in the order of updates until it has found a page of advisories that segs contains.
+// walkUpdates reads the advisories of a group in the order of their updates, until it has found enough advisories whose
+// segments are in segs to fill a page.
 func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	walk := *l
 	in := indexRanges{table: "advisories", column: "parent",

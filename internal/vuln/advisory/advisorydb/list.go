@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// This file lists advisories. As for other kinds, the cost of a page depends on the size of the page. An index
-// contains the advisories of every group, every partition and every name in each order, and a counter contains their
-// number. So a list with one filter is a merge of index ranges. A list that combines filters of different kinds reads
-// all matches of each filter, and intersects them (intersect.go).
+// This file lists advisories. As for other kinds of resources, the cost of a page depends on the size of the page. For
+// every group, every partition and every name, an index contains the advisories in each order, and a counter contains
+// their number. So a list with one filter is a merge of index ranges. A list that combines filters of different kinds
+// reads all matches of each filter, and intersects them (intersect.go).
 //
-// The cost has one more factor than for other kinds: the number of groups in reach with advisories, because a range
-// contains advisories of one group. There are few such groups, because advisories are imported for an organization, or
+// The cost also depends on the number of groups in reach that have advisories, because an index range contains the
+// advisories of only one group. There are few such groups, because advisories are imported for an organization, or
 // written for a team's artifacts.
 
 // advisoryOrders are the fields by which a list of advisories can be ordered.
@@ -37,22 +37,22 @@ const (
 	byUpdate
 )
 
-// A partition is the advisories of a group with the same signature. It is a row of the table advisory_partitions. The
-// column partition_id of an advisory contains the partition's id.
+// A partition contains the advisories of a group that have the same signature. It is a row of the table
+// advisory_partitions. The column partition_id of an advisory contains the partition's id.
 type partition struct {
 	id    int64
 	group resource.UID
 	signature
 }
 
-// An indexRange is a range of an index with advisories of one group.
+// An indexRange is a range of an index. It contains advisories of one group.
 type indexRange struct {
-	key   int64 // value of the first column of the index
+	key   int64 // value of the index's first column in this range
 	group resource.UID
-	n     int64 // number of advisories
+	n     int64 // number of advisories in the range
 }
 
-// indexRanges are ranges of the indexes of one table whose first column is column.
+// indexRanges are ranges in the indexes of one table. The first column of these indexes is column.
 type indexRanges struct {
 	table, column string
 	ranges        []indexRange
@@ -119,7 +119,7 @@ func (s *Store) partitions(ctx context.Context, sc store.Scope) (parts []partiti
 				if err := row.Scan(&part.id, &part.group, &text); err != nil {
 					return false, err
 				}
-				err := json.Unmarshal([]byte(text), &part.signature) // newDraft encodes it
+				err := json.Unmarshal([]byte(text), &part.signature) // the text was encoded by newDraft
 				parts = append(parts, part)
 				return false, err
 			})
@@ -133,8 +133,8 @@ func (s *Store) partitions(ctx context.Context, sc store.Scope) (parts []partiti
 	return slices.CompactFunc(parts, func(a, b partition) bool { return a.id == b.id }), nil
 }
 
-// groupConditions returns conditions on the column grp that together select the groups of a scope. Each is for a
-// separate statement.
+// groupConditions returns conditions on the column grp. Each is the condition of a separate statement, and the
+// statements together select the groups of a scope.
 func groupConditions(sc store.Scope) (conditions []condition) {
 	var groups []resource.UID
 	for _, uid := range sc.Rows {
@@ -202,8 +202,8 @@ func (l *advisoryList) keyedFilters() (filters []keyedFilter) {
 	return filters
 }
 
-// ranges returns the index ranges that contain exactly the advisories that pass the filter: ranges of groups, of
-// partitions, or of one name. ok is false if there are no such ranges.
+// ranges returns the index ranges that contain exactly the advisories that pass the filter. All ranges are of one kind:
+// by group, by partition, or by one name. ok is false if no ranges correspond to the filter.
 func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 	values := l.keyedFilters()
 	partitioned := filtersPartitions(l.f)
@@ -267,7 +267,7 @@ func (l *advisoryList) walk(ctx context.Context, in indexRanges) (entries []entr
 	return entries[min(l.p.Skip, len(entries)):], total, err
 }
 
-// wanted returns the number of entries to read: the skipped ones, the page, and the entry after the page.
+// wanted returns the number of entries to read: the skipped entries, the page, and the first entry after the page.
 func (l *advisoryList) wanted() int { return l.p.Skip + l.p.Size + 1 }
 
 // countRanges sets the number of advisories of each range from the counters.
@@ -296,7 +296,7 @@ func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entr
 		return l.mergeLateral(ctx, in, n)
 	}
 	var best []entry
-	if l.p.Order.Desc { // read the newest entries first, so that few rows of the other ranges are read
+	if l.p.Order.Desc { // with the newest entries first, few rows of the other ranges are read
 		in.ranges = slices.Clone(in.ranges)
 		slices.Reverse(in.ranges)
 	}
@@ -389,7 +389,8 @@ func (l *advisoryList) rangesQuery(q *store.Query, in indexRanges, n int) string
 	if l.by != byUID || len(l.groups) == 1 {
 		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.direction(), l.direction()) + q.Limit(n)
 	}
-	if last != "" && len(in.ranges) > n { // only the n ranges whose first entries come first can contribute
+	// Only the n ranges whose first entries come first can contain entries of the result.
+	if last != "" && len(in.ranges) > n {
 		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one,
 			l.orderBy(in), last)
 	}
@@ -397,7 +398,7 @@ func (l *advisoryList) rangesQuery(q *store.Query, in indexRanges, n int) string
 		q.Limit(n)) + last
 }
 
-// orderColumn returns the column that is read together with the segment of an entry.
+// orderColumn returns the column that is read together with the segment of an entry, by which entries are compared.
 func (l *advisoryList) orderColumn() string {
 	if l.by == byUpdate {
 		return "t.update_ms"
@@ -434,8 +435,8 @@ func (l *advisoryList) afterCursor(arg func(any) string) string {
 		arg(store.Segment(resource.UID(c.UID))))
 }
 
-// bounds returns the first and last segment of advisories directly in group that come after the cursor, for the orders
-// by segment. If there are none, from is greater than to.
+// bounds returns the first and the last segment that advisories directly in group can have if they come after the
+// cursor. It is for the orders by segment. If no advisory comes after the cursor, from is greater than to.
 func (l *advisoryList) bounds(group resource.UID) (from, to int64) {
 	from, to = math.MinInt64, math.MaxInt64
 	c := l.p.After
@@ -445,7 +446,7 @@ func (l *advisoryList) bounds(group resource.UID) (from, to int64) {
 	cursor := resource.UID(c.UID)
 	seg := store.Segment(cursor)
 	if l.by != byCreation && cursor.Parent() != group {
-		if !group.Covers(cursor) { // the whole group is before or after the cursor
+		if !group.Covers(cursor) { // all advisories of the group are before the cursor, or all are after it
 			if (string(group)+"/" > c.UID) == l.p.Order.Desc {
 				return 1, 0
 			}
@@ -498,8 +499,8 @@ func mergeEntries(a, b []entry, n int, order func(a, b entry) int) []entry {
 	return out
 }
 
-// fetchAdvisories reads the advisories of entries, in the order of entries. It omits advisories that were deleted since
-// the entries were read.
+// fetchAdvisories reads the advisories for entries, in the same order. It omits advisories that were deleted since the
+// entries were read.
 func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool) ([]vuln.Advisory, error) {
 	if len(entries) == 0 {
 		return nil, nil

@@ -49,8 +49,8 @@ func (s *Store) MatchingAdvisories(
 
 // A cachedAdvisory is the current form of an advisory (see vuln.Advisory.Current) in the cache.
 type cachedAdvisory struct {
-	history int64 // history of the database from which it was read
-	updated int64 // update time in milliseconds
+	history int64 // result of store.DB.History when the advisory was read
+	updated int64 // update time of the advisory in milliseconds
 	vuln.Advisory
 }
 
@@ -94,8 +94,8 @@ func (s *Store) advisoriesWithNameKeys(ctx context.Context, keys []int64) (found
 	return found, err
 }
 
-// KeysByName returns the keys of the advisories in reach whose ID, alias or legacy ID is name, and of all advisories
-// that share an ID or alias with one of them.
+// KeysByName returns the keys of the advisories in reach whose ID, alias or legacy ID is name. It adds the keys of all
+// advisories that share an ID or alias with one of these.
 func (s *Store) KeysByName(ctx context.Context, r store.Reach, name string) ([]int64, error) {
 	sc := store.Visible(false, r, resource.UIDFilter{})
 	if sc.Empty() {
@@ -126,7 +126,6 @@ func (s *Store) KeysByName(ctx context.Context, r store.Reach, name string) ([]i
 }
 
 // keysWithNames returns the keys of the advisories whose ID, alias or legacy ID is one of names, each once, in order.
-
 func (s *Store) keysWithNames(
 	ctx context.Context, groups []resource.UID, generations []groupGenerations, names []string,
 ) ([]int64, error) {

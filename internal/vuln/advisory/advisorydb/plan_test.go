@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// advisoryShapes returns the statements of lists of advisories.
+// advisoryShapes returns the SQL statements that list advisories.
 func advisoryShapes(s *Store, groups []resource.UID) (shapes []plantest.Shape) {
 	add := func(name, index string, sort bool, text func(*store.Query) string) {
 		q := store.Query{Engine: s.Engine}
@@ -38,7 +38,7 @@ func advisoryShapes(s *Store, groups []resource.UID) (shapes []plantest.Shape) {
 			case in.table == "advisory_names" && s.Engine.Postgres:
 				index = "advisory_names_pkey"
 			case in.table == "advisory_names":
-				index = "PRIMARY" // the table is its own index
+				index = "PRIMARY" // SQLite's name for the primary key of a table without row IDs
 			case by == byUpdate:
 				index = in.table + "_" + in.column + "_update"
 			}

@@ -1,7 +1,7 @@
 package advisorydb
 
-// Relations that other packages may read in their queries, followed by AS and a name. Each is a subquery of the columns
-// that others may rely on.
+// Relations that other packages may read in their queries. A query writes AS and a name after the relation. Each is a
+// subquery that selects the columns on which other packages may rely.
 const (
 	AdvisoryRows = `(SELECT seg, uid FROM advisories)`
 	ChangeRows   = `(SELECT root FROM advisory_changes)`

@@ -19,22 +19,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// This file searches the text of advisories, which is their names, aliases and IDs, for any part of a word. The text of
-// a million advisories takes about 80 MB. It is stored in blocks of a thousand advisories or more. Blocks are cached
-// until their version changes, and searched byte by byte on all cores: a search in 1.3 million advisories takes a few
-// dozen milliseconds. An index of trigrams would be faster for rare words, but slower for common ones ("cve" is in
-// almost every text, and the total must be exact), and would take most of the time of an import.
+// This file searches the names, aliases and IDs of advisories for any part of a word. These texts take about 80 MB for
+// a million advisories. They are stored in blocks of a thousand advisories or more. Blocks are cached until their
+// version changes, and searched byte by byte on all cores: a search in 1.3 million advisories takes a few dozen
+// milliseconds. An index of trigrams would be faster for rare words, but slower for common words ("cve" is in almost
+// every text, and the total must be exact). Writing it would also take most of the time of an import.
 
 // A block is the search text of advisories, ordered by segment.
 type block struct {
 	segs []int64
-	ends []uint32 // end of each advisory's text, as an offset in text
+	ends []uint32 // offset in text at which each advisory's text ends
 	text []byte
 }
 
 const (
-	blockRows      = 1024      // small imports are added to the last block up to this number of advisories
-	textCacheBytes = 192 << 20 // size of the cache in bytes
+	blockRows      = 1024      // number of advisories up to which small imports are added to the last block
+	textCacheBytes = 192 << 20 // maximum size of the cache in bytes
 )
 
 func (b *block) add(seg int64, text string) {
@@ -104,8 +104,8 @@ func decodeBlock(data []byte) (*block, error) {
 	return b, nil
 }
 
-// addTexts adds the texts of new advisories to one of the group's blocks and returns the block's id. Many advisories
-// get a new block.
+// addTexts adds the texts of new advisories to one of the group's blocks, and returns the block's id. It creates a new
+// block if there are many advisories.
 func (t Tx) addTexts(ctx context.Context, group resource.UID, drafts []draft) (int64, error) {
 	id, b, version := store.Segment(drafts[0].a.UID), &block{}, int64(0)
 	if len(drafts) < blockRows/2 {
@@ -170,8 +170,8 @@ type textCache struct {
 	bytes  int
 }
 
-// A versionedBlock is a block with its version and the database history from which it was read. Another history may
-// contain another block with the same version.
+// A versionedBlock is a block with its version, and the value of store.DB.History when it was read. After the history
+// has changed, for example because a back-up was restored, another block may have the same version.
 type versionedBlock struct {
 	history, version int64
 	*block
@@ -207,7 +207,7 @@ func (t *textCache) evict(id int64) {
 	}
 }
 
-// search returns the sorted segments of the advisories directly in the groups whose text contains query.
+// search returns the sorted segments of the advisories that are directly in the groups and whose text contains query.
 func (s *Store) search(ctx context.Context, groups []resource.UID, query string) ([]int64, error) {
 	pattern := []byte(strings.ToLower(query))
 	var found [][]int64
@@ -270,8 +270,8 @@ func mergeSorted(lists [][]int64) []int64 {
 	return slices.Compact(out)
 }
 
-// block returns a block from the cache if the cache contains the version, and otherwise the stored block, which may be
-// newer. It returns an empty block if the block no longer exists.
+// block returns the cached block if it has the given version. Otherwise it reads the stored block, which may be newer.
+// It returns an empty block if the block no longer exists.
 func (s *Store) block(ctx context.Context, group resource.UID, id, version int64) (*block, error) {
 	history := s.History()
 	if b, ok := s.textCache.get(id, history, version); ok {
@@ -280,7 +280,7 @@ func (s *Store) block(ctx context.Context, group resource.UID, id, version int64
 	var data []byte
 	err := s.Row(ctx, `SELECT version, body FROM advisory_texts WHERE parent = $1 AND block = $2`,
 		[]any{store.Segment(group), id}, &version, &data)
-	if errors.Is(err, sql.ErrNoRows) { // deleted since its version was read
+	if errors.Is(err, sql.ErrNoRows) { // the block was deleted after its version was read
 		return &block{}, nil
 	}
 	if err != nil {

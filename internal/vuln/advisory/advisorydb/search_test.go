@@ -38,7 +38,7 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestTextCacheIsBounded checks that the cache has a limit.
+// TestTextCacheIsBounded checks that the cache evicts blocks when it is full.
 func TestTextCacheIsBounded(t *testing.T) {
 	cache := &textCache{blocks: map[int64]versionedBlock{}}
 	for i := range int64(40) {

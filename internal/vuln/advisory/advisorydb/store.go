@@ -20,16 +20,16 @@ type Store struct {
 
 	textCache  *textCache                         // search texts
 	advisories *lru.Cache[int64, *cachedAdvisory] // recently used advisories, by key
-	Lookups    metric.Cache                       // hits and misses of advisories
+	Lookups    metric.Cache                       // counts hits and misses of the cache advisories
 
 	// Written receives a value after this process has written to the store, so that a reader need not poll the
-	// database. Several writes may send one value.
+	// database. Several writes may send only one value.
 	Written chan struct{}
 }
 
 // New returns the store of advisories in a database.
 func New(db *store.DB) *Store {
-	recent, _ := lru.New[int64, *cachedAdvisory](advisoriesCached) // fails only for sizes below one
+	recent, _ := lru.New[int64, *cachedAdvisory](advisoriesCached) // New fails only for sizes below one
 	return &Store{DB: db, GenerationSize: generationSize, textCache: &textCache{blocks: map[int64]versionedBlock{}},
 		advisories: recent, Written: make(chan struct{}, 1)}
 }

@@ -9,7 +9,7 @@ import (
 // TestAttackManyChecksums checks that a server cannot make the fetcher compute the same checksum thousands of times,
 // because every checksum costs a pass over the response.
 func TestAttackManyChecksums(t *testing.T) {
-	const header = 60 << 10 // about the limit of a header in outbound
+	const header = 60 << 10 // about the maximum size of headers that package outbound reads
 	tests := map[string]http.Header{
 		"one header": {"Digest": {strings.Repeat("md5=,", header/5)}},
 		"many lines": {"Digest": strings.Split(strings.Repeat("sha-256=AAAA\n", header/13), "\n")},

@@ -52,7 +52,7 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 	}
 	next := state{Address: address, Sum: sum}
 	next.ETag, next.LastModified = validator(resp.Header.Get("ETag")), validator(resp.Header.Get("Last-Modified"))
-	if sum == s.Sum { // the server does not support conditional requests
+	if sum == s.Sum { // the server ignores conditional requests, but the content is unchanged
 		return unchanged(next), file.Close()
 	}
 	size, err := file.Seek(0, io.SeekEnd)
@@ -65,7 +65,8 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 	}, nil
 }
 
-// validator returns s, or "" if it is too long to be stored with the feed.
+// validator returns s, which is an entity tag or a modification time. It returns "" if s is too long to be stored with
+// the feed.
 func validator(s string) string {
 	if len(s) > 256 {
 		return ""
@@ -73,7 +74,7 @@ func validator(s string) string {
 	return s
 }
 
-// get sends the request, with the conditions of s.
+// get sends the request. The request is conditional if s contains the validators of an earlier response.
 func (f *Fetcher) get(ctx context.Context, address string, s state) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -107,7 +108,8 @@ func (f *Fetcher) save(resp *http.Response, w *watchdog) (*os.File, string, erro
 	switch timed := resp.Request.Context(); {
 	case errors.Is(context.Cause(timed), errStalled):
 		err = errStalled
-	case timed.Err() != nil: // even without an error, because a cancellation may end the response
+	// This is checked even if err is nil, because a cancellation may look like the end of the response.
+	case timed.Err() != nil:
 		err = errors.New("the response took too long")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the response is incomplete")
@@ -204,7 +206,7 @@ func checksums(h http.Header) map[string]checksum {
 					continue
 				}
 				if c.want != want {
-					c.want = "" // no checksum is empty
+					c.want = "" // matches no response, because a checksum is never empty
 				}
 				byKind[kind] = c
 			}

@@ -23,7 +23,7 @@ import (
 
 // Config configures a Fetcher. Client is required.
 type Config struct {
-	Client   *http.Client  // from package outbound, which limits the addresses
+	Client   *http.Client  // client from package outbound, which limits the addresses
 	Dir      string        // directory for downloads; "" means os.TempDir()
 	Folders  []string      // directories of this machine from which feeds may be read
 	MaxBytes int64         // maximum size of a download; 0 means 4 GiB
@@ -44,11 +44,11 @@ func New(c Config) *Fetcher {
 
 // A Result is the result of Fetch.
 type Result struct {
-	Changed bool                    // if false, there are no Records
+	Changed bool                    // whether the feed has changed; if not, Records is empty
 	State   []byte                  // for the next Fetch of the same address
 	Records iter.Seq[format.Record] // must be read before Close
-	File    io.ReaderAt             // the file that contains the records; nil for a directory
-	Size    int64                   // size of the file in bytes, comparable to the Offset of a Record; 0 for a directory
+	File    io.ReaderAt             // file that contains the records; nil for a directory
+	Size    int64                   // size of File in bytes, comparable to the Offset of a Record; 0 for a directory
 	Close   func() error            // must be called; never nil
 }
 
@@ -57,7 +57,8 @@ type state struct {
 	Address      string `json:"address"`
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
-	Sum          string `json:"sum,omitempty"` // checksum of the content, or of a directory's names, sizes and times
+	// Sum is a checksum of a file's content, or of the names, sizes and times of a directory's files.
+	Sum string `json:"sum,omitempty"`
 }
 
 // parseState parses a state. It returns an empty state if text is invalid or belongs to another address.

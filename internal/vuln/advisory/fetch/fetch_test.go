@@ -60,7 +60,7 @@ func ids(t *testing.T, r fetch.Result) string {
 func TestConditions(t *testing.T) {
 	tests := map[string]struct {
 		answer http.HandlerFunc
-		sent   int32 // how often the content went over the wire
+		sent   int32 // number of responses that contained the content
 	}{
 		"an entity tag": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("ETag", `"one"`)
@@ -203,7 +203,7 @@ func TestServersThatMisbehave(t *testing.T) {
 			case <-hangs:
 			case <-r.Context().Done():
 			}
-			panic(http.ErrAbortHandler) // to return would answer with status 200
+			panic(http.ErrAbortHandler) // returning would send a response with status 200
 		}, "no answer in time"},
 		"hangs in the middle": {func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "{")
@@ -246,7 +246,7 @@ func TestServersThatMisbehave(t *testing.T) {
 			var followed atomic.Bool
 			timeout, stall := time.Minute, time.Minute
 			if strings.HasPrefix(name, "hangs") {
-				timeout = 3 * time.Second // in which the beginning comes, on a slow machine too
+				timeout = 3 * time.Second // long enough for the start of the response to arrive on a slow machine
 			}
 			if strings.HasPrefix(name, "stalls") {
 				stall = 200 * time.Millisecond
@@ -269,12 +269,12 @@ func TestServersThatMisbehave(t *testing.T) {
 // TestLongDownload checks that a download may take longer than Config.Stall if data keeps arriving.
 func TestLongDownload(t *testing.T) {
 	t.Parallel()
-	const stall, parts = 5 * time.Second, 15 // long, because a slow machine stalls, too
+	const stall, parts = 5 * time.Second, 15 // long enough that a slow machine does not cause a stall
 	address, f := serve(t, fetch.Config{Stall: stall}, func(w http.ResponseWriter, _ *http.Request) {
 		for range parts {
 			fmt.Fprint(w, strings.Repeat(" ", 64<<10))
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(stall / 10) // it is time that is tested
+			time.Sleep(stall / 10) // the test measures real time
 		}
 		fmt.Fprint(w, record)
 	})

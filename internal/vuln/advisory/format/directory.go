@@ -43,7 +43,7 @@ func ReadFS(ctx context.Context, fsys fs.FS, lim Limits) iter.Seq[Record] {
 
 func isZip(name string) bool { return strings.EqualFold(path.Ext(name), ".zip") }
 
-// member reads a file of a directory. It opens archives and large files immediately, and other files when they are
+// member reads a file in a directory. It reads archives and large files immediately, and other files when they are
 // decoded.
 func (p *pipeline) member(fsys fs.FS, name string, d fs.DirEntry) error {
 	if p.files++; p.files > p.limits.Files {
@@ -80,10 +80,10 @@ func (p *pipeline) large(fsys fs.FS, name string, size int64) {
 		return
 	}
 	p.file(name, r, size)
-	p.finish() // before the file is closed
+	p.finish() // waits for the decoders, because the file is closed when this function returns
 }
 
-// open reads up to size bytes of a file. The file may have shrunk since its size was read.
+// open reads up to size bytes of a file. It returns fewer bytes if the file has shrunk since its size was read.
 func (s *scratch) open(fsys fs.FS, name string, size int64) ([]byte, error) {
 	file, err := fsys.Open(name)
 	if err != nil {

@@ -25,19 +25,20 @@ import (
 type Record struct {
 	Advisory vuln.Advisory
 	Name     string // file name, with the suffix #n for record n of a file with several records
-	Err      error  // nil, or a phrase about the record that is shown to users; then Advisory is empty
-	Offset   int64  // number of input bytes read so far, before decompression
+	// Err is the reason why the record could not be read, or nil. It is a phrase that is shown to users.
+	Err    error
+	Offset int64 // number of input bytes read so far, before decompression
 }
 
 // Limits limit the input. Zero means the default, which is far above the size of the public databases.
 type Limits struct {
-	Record int64 // bytes of one OSV record, or of one document of another format; 16 MiB
-	Total  int64 // bytes of all records, uncompressed; 16 GiB
-	Files  int   // files in an archive or a directory; 4 million
+	Record int64 // maximum bytes of one OSV record, or of one document in another format; default 16 MiB
+	Total  int64 // maximum bytes of all records, uncompressed; default 16 GiB
+	Files  int   // maximum number of files in an archive or a directory; default 4 million
 }
 
-// maxYAML is the maximum number of bytes of a YAML document, for any Limits, because parsing needs up to a hundred
-// times as much memory. Documents larger than largeYAML are parsed one at a time.
+// maxYAML is the maximum number of bytes of a YAML document, whatever the Limits are, because parsing needs up to a
+// hundred times as much memory. Documents larger than largeYAML are parsed one at a time.
 const (
 	maxYAML   = 2 << 20
 	largeYAML = 64 << 10
@@ -103,7 +104,7 @@ func (p *pipeline) decode(name string, text []byte) []Record {
 		}
 		return decodeYAML(name, text)
 	}
-	if a, err := readOSV(string(text)); err == nil { // the usual case: one record
+	if a, err := readOSV(string(text)); err == nil { // in most files there is only one record
 		a.Source.Name = name
 		return []Record{{Name: name, Advisory: a}}
 	}

@@ -237,7 +237,8 @@ func TestBrokenRecords(t *testing.T) {
 	}
 }
 
-// TestLongDocument reads a document with many records, which together have more values than one record may have.
+// TestLongDocument checks that a document with many records can be read, although the records together have more values
+// than one record may have.
 func TestLongDocument(t *testing.T) {
 	extra := "[1" + strings.Repeat(",1", 1000) + "]"
 	var statements []string
@@ -263,8 +264,8 @@ func distro(event string) string {
 type file struct {
 	name string
 	text string
-	raw  bool        // not compressed
-	mode os.FileMode // set for a special file
+	raw  bool        // whether the entry is stored without compression
+	mode os.FileMode // file mode; set for an entry that is not a regular file
 }
 
 func archive(t testing.TB, files ...file) []byte {
@@ -315,7 +316,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestHostileArchives reads archives with wrong metadata.
+// TestHostileArchives checks that an entry with wrong metadata becomes an error, and that the other entries are read.
 func TestHostileArchives(t *testing.T) {
 	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 1000)},
 		file{name: "b.json", text: osv("A-2")})
@@ -472,7 +473,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestRealFolder reads files of the operating system, which would fail if they were closed too early.
+// TestRealFolder checks that ReadFS reads all files of a directory on disk. Unlike files in memory, these fail if they
+// are closed too early.
 func TestRealFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.zip"), many(t, 300), 0o600); err != nil {
@@ -585,8 +587,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestWideArchive reads an archive in the Zip64 format: the position of the directory, and the offsets of the entries,
-// have 64 bits.
+// TestWideArchive checks that an archive in the Zip64 format can be read, in which the position of the directory and
+// the offsets of the entries have 64 bits.
 func TestWideArchive(t *testing.T) {
 	const n = 1000
 	base := archive(t, file{name: "a.json", text: osv("A-1")})

@@ -255,9 +255,9 @@ func (r *reader) escape(b []byte) []byte {
 		if pair := utf16.DecodeRune(char, r.hex()); pair != utf8.RuneError || r.err != nil {
 			return utf8.AppendRune(b, pair)
 		}
-		r.i = start // half a pair, followed by another character
+		r.i = start // a surrogate without its second half is followed by another character
 	}
-	return utf8.AppendRune(b, char) // half a pair becomes U+FFFD
+	return utf8.AppendRune(b, char) // such a surrogate becomes U+FFFD
 }
 
 // hex reads four hexadecimal digits.

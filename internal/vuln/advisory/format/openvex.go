@@ -59,7 +59,8 @@ type vexIdentifiers struct {
 // vexHashes are the digests of a product, in hexadecimal digits, by the name of the algorithm.
 type vexHashes map[string]string
 
-// UnmarshalJSON ignores values of another form instead of failing, because few readers need the hashes.
+// UnmarshalJSON leaves h empty instead of failing if the JSON is not an object of strings, because few readers need the
+// hashes.
 func (h *vexHashes) UnmarshalJSON(b []byte) error {
 	var hashes map[string]string
 	if json.Unmarshal(b, &hashes) == nil {
@@ -95,7 +96,7 @@ const (
 	vexUnderInvestigation = "under_investigation"
 )
 
-// vexJustifications are the justifications of OpenVEX and their false positive types.
+// vexJustifications maps the justifications in OpenVEX to types of false positives.
 var vexJustifications = []struct {
 	name string
 	kind vuln.FalsePositiveType
@@ -122,7 +123,7 @@ func readOpenVEX(text string) ([]vuln.Advisory, error) {
 		return nil, fmt.Errorf("has a @context that is not OpenVEX's: %q", doc.Context)
 	}
 	var advisories []vuln.Advisory
-	index := map[string]int{} // by ID
+	index := map[string]int{} // index in the result, by advisory ID
 	for i, text := range statements {
 		s, err := decodeJSON[vexStatement](text)
 		if err == nil {
@@ -212,7 +213,7 @@ func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) vuln.Advisory {
 	switch {
 	case s.Status == vexNotAffected:
 		if v.PURL != "" {
-			v.PURL = p.name() // with the version, because Versions lists only affected versions
+			v.PURL = p.name() // includes the version, because Versions lists only affected versions
 		}
 	case s.Status == vexFixed:
 	case number != "":

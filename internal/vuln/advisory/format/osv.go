@@ -27,7 +27,7 @@ const gitEcosystem = "GIT"
 func readOSV(text string) (vuln.Advisory, error) {
 	a := vuln.Advisory{}
 	r := newReader(text)
-	var extension string // Holdfast's part of database_specific
+	var extension string // JSON of the member extensionKey in database_specific
 	var upstream, related []string
 	for key := range r.object {
 		switch key {
@@ -81,7 +81,8 @@ func readOSV(text string) (vuln.Advisory, error) {
 	return a, nil
 }
 
-// setOSVSource sets the format and the digest of a record, and adds the upstream vulnerabilities to its aliases.
+// setOSVSource sets the format and the digest of a record. It adds the vulnerabilities in upstream to the aliases, and
+// the CVEs in related if namesUpstreamRelated reports true.
 func setOSVSource(a *vuln.Advisory, text string, upstream, related []string) {
 	a.Source.Format = "osv"
 	a.Source.Digest = digest(strings.TrimSpace(text))

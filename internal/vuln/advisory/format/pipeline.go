@@ -29,10 +29,10 @@ type pipeline struct {
 	total int64
 
 	batch    []job
-	size     int64 // uncompressed bytes of the batch
+	size     int64 // uncompressed bytes in the batch
 	queue    []inFlight
-	inFlight int64 // uncompressed bytes of the queue
-	stopped  bool  // no further records are yielded
+	inFlight int64 // uncompressed bytes in the queue
+	stopped  bool  // whether the pipeline has stopped yielding records
 
 	scratches   sync.Pool
 	largeYAMLMu sync.Mutex // held while a large YAML document is decoded
@@ -58,7 +58,7 @@ func newPipeline(ctx context.Context, lim Limits, yield func(Record) bool) *pipe
 	return p
 }
 
-// add adds a job that decodes size bytes. It returns false if no further records are yielded.
+// add adds a job that decodes size bytes. It returns false if the pipeline has stopped yielding records.
 func (p *pipeline) add(j job, size int64) bool {
 	if p.stopped {
 		return false

@@ -48,7 +48,7 @@ func readSecDB(text string) ([]vuln.Advisory, error) {
 		if err != nil {
 			return nil, err
 		}
-		found := map[string]vuln.Advisory{} // by vulnerability
+		found := map[string]vuln.Advisory{} // advisories of one package, by the ID of the vulnerability
 		for _, fixed := range slices.Sorted(maps.Keys(p.Pkg.SecFixes)) {
 			for _, entry := range p.Pkg.SecFixes[fixed] {
 				ids := secDBIDs(entry)
@@ -122,7 +122,7 @@ func secDBIDs(entry string) []string {
 	return ids
 }
 
-// secDBAffected adds a fixed version. If there are several, only the newest one remains.
+// secDBAffected adds a fixed version to before. If there are several fixed versions, only the newest one remains.
 func secDBAffected(before []vuln.Affected, ecosystem, name, fixed string) []vuln.Affected {
 	if len(before) > 0 {
 		old := firstFixed(before)
@@ -160,7 +160,7 @@ func secDBAdvisory(a vuln.Advisory, ecosystem, name, id string) vuln.Advisory {
 // withSource sets the source format and the digest of an advisory from a document with several advisories.
 func withSource(a vuln.Advisory, format string) vuln.Advisory {
 	a.Source.Format = format
-	text, _ := json.Marshal(a) // cannot fail
+	text, _ := json.Marshal(a) // Marshal cannot fail for an advisory
 	a.Source.Digest = digest(string(text))
 	return a
 }

@@ -10,9 +10,9 @@ import (
 
 // Limits of OpenVEX documents that are read as statements.
 const (
-	MaxVEX        = 1 << 20 // bytes
+	MaxVEX        = 1 << 20 // maximum size of a document in bytes
 	MaxStatements = 500
-	maxProducts   = 100 // products per statement, and subcomponents per product
+	maxProducts   = 100 // maximum number of products per statement, and of subcomponents per product
 )
 
 // A Statement is a statement of an OpenVEX document about one vulnerability in products.

@@ -95,7 +95,7 @@ func (s *splitter) object() ([]byte, error) {
 	return s.buf, nil
 }
 
-// unexpected returns the error for a text that ends inside a record, if err is io.EOF, and otherwise err.
+// unexpected returns err, or an error that says that the text ends inside a record if err is io.EOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("ends in the middle of a record")

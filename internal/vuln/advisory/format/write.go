@@ -22,10 +22,11 @@ const (
 
 // Options are the metadata of a document.
 type Options struct {
-	Author string    // author of an OpenVEX document; "" means holdfast
-	ID     string    // IRI of an OpenVEX document; "" derives it from Time
-	Time   time.Time // time of an OpenVEX document
-	Zip    bool      // write OSV as an archive with one file per advisory, instead of one line per advisory
+	Author string    // author in an OpenVEX document; "" means holdfast
+	ID     string    // IRI of an OpenVEX document; if "", it is derived from Time
+	Time   time.Time // timestamp in an OpenVEX document
+	// Zip makes OSV an archive with one file per advisory, instead of a text with one line per advisory.
+	Zip bool
 
 	// Options of a secdb. Only packages of Distribution, an ecosystem such as Alpine:v3.20, are written. If it is "",
 	// all apk packages are written.

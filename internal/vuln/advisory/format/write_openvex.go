@@ -42,7 +42,7 @@ func (d *vexWriter) Write(a vuln.Advisory) error {
 		return nil
 	}
 	a = a.Current()
-	var fixed []string // versions that the events so far name as fixed
+	var fixed []string // versions that earlier events of the advisory name as fixed
 	for _, e := range a.Events {
 		if e.ReviewState != vuln.ReviewApproved {
 			continue
@@ -91,8 +91,8 @@ func (d *vexWriter) Close() error {
 	return d.to.Flush()
 }
 
-// toVEX returns the statement for an event. fixed are the versions that the statements so far name as fixed. It returns
-// false if the event is about no product.
+// toVEX returns the statement for an event. fixed are the versions that earlier statements name as fixed. It returns
+// false if there is no product that the event is about.
 func toVEX(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) (vexStatement, bool) {
 	s := vexStatement{
 		ID: statementPrefix + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
@@ -120,7 +120,7 @@ func toVEX(a vuln.Advisory, e vuln.AdvisoryEvent, fixed []string) (vexStatement,
 		s.Status, s.Action = vexAffected, cmp.Or(e.Note, vexActions[e.Type])
 	case vuln.EventDetection, vuln.EventAnalysisNotPlanned:
 		s.Status, s.StatusNotes = vexUnderInvestigation, e.Note
-		if a.Source.Format == "osv" { // public databases publish only analyzed vulnerabilities
+		if a.Source.Format == "osv" { // public databases contain only vulnerabilities that were analyzed
 			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[vuln.EventTruePositive], ""
 		}
 	}

@@ -100,7 +100,8 @@ func (d *secDBWriter) Close() error {
 		p.Pkg.Name, p.Pkg.SecFixes = name, d.fixes[name]
 		for fixed, ids := range p.Pkg.SecFixes {
 			slices.Sort(ids)
-			p.Pkg.SecFixes[fixed] = slices.Compact(ids) // several groups may have the same advisory
+			// Compact removes duplicates, because several groups may have the same advisory.
+			p.Pkg.SecFixes[fixed] = slices.Compact(ids)
 		}
 		db.Packages = append(db.Packages, p)
 	}

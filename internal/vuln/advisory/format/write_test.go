@@ -74,7 +74,8 @@ var ignoreSource = diff.Options{
 func TestOSVComesBackTheSame(t *testing.T) {
 	want := everything(t)
 	for i := range want {
-		want[i].Source.Modified = cmp.Or(want[i].Source.Modified, want[i].UpdateTime) // OSV requires it
+		// OSV requires a modification time, so the writer uses UpdateTime if the source has none.
+		want[i].Source.Modified = cmp.Or(want[i].Source.Modified, want[i].UpdateTime)
 	}
 	for name, o := range map[string]format.Options{"lines": {}, "zip": {Zip: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestSecDBGivesTheSameAnswers(t *testing.T) {
 			if d := diff.Diff(once, again, ignoreSource); d != "" {
 				t.Errorf("(-once +twice)\n%s", d)
 			}
-			var source []vuln.Advisory // advisories that a secdb can represent
+			var source []vuln.Advisory // the advisories of the Alpine sample; empty for Wolfi
 			for _, a := range advisories(t, "secdb.json", sample(t, "secdb.json")) {
 				if distribution == "Alpine:v3.20" {
 					source = append(source, a)
@@ -269,7 +270,7 @@ func reopened(events ...vuln.AdvisoryEvent) vuln.Advisory {
 func TestReopened(t *testing.T) {
 	again := vuln.AdvisoryEvent{CreateTime: writing.Add(3 * time.Hour), Type: vuln.EventFixed,
 		ReviewState: vuln.ReviewApproved, Fixed: &vuln.Fix{Version: "1.1-r0"}}
-	// statement returns the end of a statement about the products.
+	// statement returns the last part of a statement's text: its products, status and time.
 	statement := func(hour int, status string, products ...string) string {
 		return fmt.Sprintf(`"timestamp":"2024-06-01T%d:00:00Z","products":[{"@id":"%s"}],"status":"%s"`, 12+hour,
 			strings.Join(products, `"},{"@id":"`), status)

@@ -204,7 +204,7 @@ func (d distroAdvisory) advisory(name string) (vuln.Advisory, error) {
 		return a, errors.New("has no id")
 	case len(d.Events) == 0:
 		return a, errors.New("has no events")
-	case sharedID(d.ID): // old files use the same ID for many packages
+	case sharedID(d.ID): // in old files many packages have the same ID
 		a.ID = vuln.StableAdvisoryID("yaml", name, d.ID)
 		a.Aliases = union([]string{d.ID}, d.Aliases)
 	}

@@ -42,7 +42,7 @@ const (
 // higher ratio is a zip bomb, in which entries usually share the same packed bytes.
 const (
 	maxRatio    = 100
-	anyUnpacked = 64 << 20 // unpacked bytes that are allowed for every archive
+	anyUnpacked = 64 << 20 // unpacked bytes that every archive may have, whatever its ratio is
 )
 
 var errRatio = errors.New("unpacks to more than a hundred times its size; the rest was not read")
@@ -59,7 +59,7 @@ func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 		if strings.HasSuffix(e.name, "/") {
 			continue
 		}
-		if e.size <= p.limits.Record { // larger entries are not unpacked
+		if e.size <= p.limits.Record { // a larger entry is an error, so it is never unpacked
 			unpacked += e.size
 		}
 		if unpacked > anyUnpacked+maxRatio*size {
@@ -76,9 +76,9 @@ func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 	}
 }
 
-// entry reads an entry if it may contain advisories. It returns false if no further records are yielded. It refuses
-// names that are not plain relative paths. Names are never used as paths, but such an entry is unlikely to be an
-// advisory.
+// entry reads an entry if it may contain advisories. It returns false if the pipeline has stopped yielding records. It
+// refuses names that are not plain relative paths. Names are never used as paths, but such an entry is unlikely to be
+// an advisory.
 func (p *pipeline) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
 	odd := func(c rune) bool { return c < ' ' || c == '\\' }
 	switch {
@@ -110,12 +110,12 @@ func readable(name string) bool {
 // A zipEntry is an entry of the central directory of an archive.
 type zipEntry struct {
 	name         string
-	offset       int64 // offset of its local header
+	offset       int64 // offset of the entry's local header
 	packed, size int64
 	crc          uint32
 	method       uint16
 	encrypted    bool
-	special      bool // a symbolic link or a device
+	special      bool // whether the entry is a symbolic link or a device
 }
 
 // zipEntries yields the entries of the central directory.
@@ -305,7 +305,7 @@ func (s *scratch) deflated(packed []byte, size int64) ([]byte, error) {
 	} else if err := s.inflate.(flate.Resetter).Reset(&s.in, nil); err != nil {
 		return nil, err
 	}
-	text := grow(&s.text, size+1) // one byte more, to detect a larger content
+	text := grow(&s.text, size+1) // one byte longer, to detect content that is larger than size
 	n, err := io.ReadFull(s.inflate, text)
 	if int64(n) != size || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return nil, errors.New("has a size that differs from its archive")

@@ -66,7 +66,7 @@ func (q Query) In(a vuln.Affected) (bool, error) {
 		if r.Type == "SEMVER" {
 			rule, key = semver, q.semver
 		}
-		if r.Type != "GIT" && len(r.Events) == 1 && r.Events[0].Introduced == "0" { // every version
+		if r.Type != "GIT" && len(r.Events) == 1 && r.Events[0].Introduced == "0" { // the range contains every version
 			return true, nil
 		}
 		if r.Type == "GIT" || key == "" {
@@ -99,7 +99,8 @@ func (q Query) Affects(a vuln.Advisory, name string) bool {
 	})
 }
 
-// Fixed returns the fixed versions of a package, for a distribution only the versions of its release.
+// Fixed returns the versions of a package that an advisory names as fixed. If ecosystem contains the release of a
+// distribution, only the versions for that release are returned.
 func Fixed(a vuln.Advisory, ecosystem, name string) (fixed []string) {
 	for _, v := range a.Affected {
 		if v.Name != name || !SameEcosystem(ecosystem, v.Ecosystem) {
@@ -140,7 +141,7 @@ func onList(rule Rule, versions []string, k Key) bool {
 // contains reports whether a range contains the version with key v: whether the last
 // event up to v introduced the vulnerability.
 func contains(rule Rule, events []vuln.RangeEvent, v Key) (bool, error) {
-	const usual = 80 // bytes of most keys; longer keys are allocated
+	const usual = 80 // size of most keys in bytes; a longer key needs an allocation
 	room := make(key, 3*usual)
 	buf, in, gone := room[:0:usual], room[usual:usual:2*usual], room[2*usual:2*usual]
 	introduced, limited, within := false, false, false
@@ -150,15 +151,15 @@ func contains(rule Rule, events []vuln.RangeEvent, v Key) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		before, equal := string(k) < string(v), string(k) == string(v) // does not copy k
+		before, equal := string(k) < string(v), string(k) == string(v) // these conversions do not copy k
 		switch {
 		case kind == opens && (before || equal) && bytes.Compare(k, in) >= 0:
 			in, introduced = append(in[:0], k...), true
 		case kind == fixes && (before || equal) && bytes.Compare(k, gone) > 0:
 			gone = append(gone[:0], k...)
 		case kind == ends && before && bytes.Compare(k, gone) >= 0:
-			// No key has this additional byte. The vulnerability ends right after the
-			// last affected version, which may be the version that introduced it.
+			// The vulnerability ends right after the last affected version, which may be the version that introduced
+			// it. The key with this additional byte sorts there, and no version has such a key.
 			gone = append(append(gone[:0], k...), 0)
 		case kind == limits:
 			limited, within = true, within || !before && !equal
@@ -189,13 +190,13 @@ func split(e vuln.RangeEvent) (string, bound) {
 	return e.Limit, limits
 }
 
-// boundKey returns the key of a bound. Introduced in 0 is before all versions, and the limit * is after them.
+// boundKey returns the key of a bound. "Introduced in 0" sorts before all versions, and the limit "*" sorts after them.
 func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	if kind == opens && text == "0" {
 		return buf, nil
 	}
 	if kind == limits && text == "*" {
-		return append(buf, 0xff), nil // no key starts with that
+		return append(buf, 0xff), nil // sorts after all keys, because no key starts with this byte
 	}
 	return rule.append(buf, text)
 }
@@ -249,7 +250,7 @@ func checkRange(rule Rule, events []vuln.RangeEvent) error {
 // because each branch may have its own fix.
 func walk(points []point) error {
 	open, ever := false, false
-	idle := Key("\xff") // key of the last fix without an introduction before it; initially a key of no version
+	idle := Key("\xff") // key of the last fix that followed no introduction; initially a key that no version has
 	for _, p := range points {
 		switch {
 		case p.kind == opens && p.key == idle:

@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// Tags of the parts of an apk version, in their order. The end sorts after a
-// pre-release suffix and before other parts.
+// Tags of the parts of an apk version, in sort order. The end of a version sorts after a pre-release suffix and before
+// other parts.
 const (
 	apkPreSuffix byte = iota + 1 // _alpha, _beta, _pre, _rc
-	apkJunk                      // text that apk cannot parse
+	apkJunk                      // any text that apk cannot parse
 	apkEnd
 	apkRevision     // -r1
 	apkHash         // ~commit
-	apkSuffixNumber // number of the preceding suffix
+	apkSuffixNumber // number after a suffix
 	apkPostSuffix   // _cvs, _svn, _git, _hg, _p
 	apkLetter
-	apkFraction // a number with a leading zero compares like digits after a decimal point
+	apkFraction // number with a leading zero, which is compared like digits after a decimal point
 	apkNumber
 )
 
-// apkSuffixes are the suffixes in their order. The suffixes before apkPost are pre-releases.
+// apkSuffixes are the suffixes in sort order. The suffixes before apkPost are pre-releases.
 var apkSuffixes = []string{"alpha", "beta", "pre", "rc", "cvs", "svn", "git", "hg", "p"}
 
 const apkPost = 4
 
-// readAPK parses number{.number}[letter]{_suffix[number]}[~hash][-rnumber]. Text that
-// does not match sorts before the end.
+// readAPK parses number{.number}[letter]{_suffix[number]}[~hash][-rnumber]. Text that does not have this form sorts
+// before the end of a version.
 func readAPK(k key, s string) (key, error) {
 	n, s := run(s, digit)
 	if n == "" {
 		return nil, errShape("a number first")
 	}
-	k = append(k, apkNumber).number(n) // leading zeros do not matter here
+	k = append(k, apkNumber).number(n) // leading zeros are ignored in the first number
 	for len(s) > 1 && s[0] == '.' && digit(s[1]) {
 		if n, s = run(s[1:], digit); n[0] == '0' {
 			k = append(k, apkFraction).text(n)

@@ -5,13 +5,13 @@ import "strings"
 // Bytes that precede the parts of a Debian version in a key, in their sort order.
 const (
 	debTilde byte = iota + 1
-	debEnd        // end of a run of non-digits; a number follows, which may be an implied 0
+	debEnd        // end of a run of non-digits; a number follows, which is 0 if the version contains none
 	debLetter
 	debOther
 )
 
-// readDeb parses [epoch:]upstream[-revision] as dpkg does: runs of non-digits and
-// numbers alternate, ~ sorts before the end, and letters sort before other bytes.
+// readDeb parses [epoch:]upstream[-revision] as dpkg does: runs of non-digits and numbers alternate, ~ sorts before the
+// end of the text, and letters sort before other bytes.
 func readDeb(k key, s string) (key, error) {
 	epoch, upstream, revision := splitEpoch(s)
 	if !numeric(epoch) {
@@ -38,7 +38,7 @@ func splitEpoch(s string) (epoch, version, release string) {
 // readDebPart parses an upstream version or a revision. dpkg compares them as if they
 // were followed by infinitely many zeros, so trailing zeros do not count.
 func readDebPart(k key, s string) key {
-	significant := len(k) // the length without trailing implied zeros
+	significant := len(k) // length of k without the implied zeros at the end
 	for s != "" {
 		var text, n string
 		text, s = run(s, func(c byte) bool { return !digit(c) })

@@ -21,9 +21,9 @@ func FuzzDeb(f *testing.F)       { order(f, "Debian", compareDebs) }
 func FuzzRPM(f *testing.F)       { order(f, "Red Hat", compareRPMs) }
 func FuzzAPK(f *testing.F)       { order(f, "Alpine", nil) }
 
-// order fuzzes an ecosystem with three versions. They have an order or are refused, no key is a prefix of another
-// key, a range between two of them agrees with the order, and the order agrees with the ecosystem's tool if compare
-// is given.
+// order fuzzes the rule of an ecosystem with three versions. If the rule accepts them, it checks that they have a
+// consistent order, that no key is a prefix of another key, and that a range between two of them agrees with the order.
+// If tool is not nil, it also checks that the order agrees with the ecosystem's own tool.
 func order(f *testing.F, ecosystem string, tool func(a, b string) int) {
 	for _, file := range tables(f) {
 		for _, c := range chains(f, file) {
@@ -69,7 +69,7 @@ func holds(t *testing.T, ecosystem, a, b, c string) {
 	ac, _ := version.Compare(ecosystem, a, c)
 	ab, _ := version.Compare(ecosystem, a, b)
 	bc, _ := version.Compare(ecosystem, b, c)
-	if a == "0" { // before all versions
+	if a == "0" { // "0" as an introduction means before all versions
 		ac, ab = -1, -1
 	}
 	if err := version.CheckRanges(in); (err == nil) != (ac < 0) {
@@ -97,7 +97,7 @@ func FuzzPURL(f *testing.F) {
 // The following functions compare versions like the tools do, part by part and without keys. They are slow, but
 // unlikely to have the same bugs.
 
-// compareDebs is dpkg's comparison.
+// compareDebs compares two versions as dpkg does.
 func compareDebs(a, b string) int {
 	ea, ua, ra := splitDeb(a)
 	eb, ub, rb := splitDeb(b)
@@ -144,7 +144,7 @@ func compareDebParts(a, b string) int {
 	return 0
 }
 
-// compareRPMs is rpmvercmp on epoch, version and release.
+// compareRPMs compares epoch, version and release as rpmvercmp does.
 func compareRPMs(a, b string) int {
 	epoch := func(s string) string {
 		if e, _, ok := strings.Cut(s, ":"); ok {
@@ -169,7 +169,7 @@ func compareRPMParts(a, b string) int {
 				a, b = a[1:], b[1:]
 			case mark == "~" && (inA || inB), mark == "^" && inA && b != "", mark == "^" && inB && a != "":
 				return sign(inB) - sign(inA)
-			case inA || inB: // the other one ends
+			case inA || inB: // the version without the mark ends here
 				return sign(inA) - sign(inB)
 			default:
 				continue
@@ -177,7 +177,7 @@ func compareRPMParts(a, b string) int {
 			return compareRPMParts(a, b)
 		}
 		if a == "" || b == "" {
-			return cmp.Compare(len(a), len(b)) // the longer is newer
+			return cmp.Compare(len(a), len(b)) // the version that continues is newer
 		}
 		if isDigit(a[0]) != isDigit(b[0]) {
 			return sign(isDigit(a[0])) - sign(isDigit(b[0]))
@@ -198,7 +198,7 @@ func compareRPMParts(a, b string) int {
 	}
 }
 
-// compareGems is Gem::Version's comparison: segments, padded with zeros.
+// compareGems compares two versions as Gem::Version does: segment by segment, padded with zeros.
 func compareGems(a, b string) int {
 	sa, sb := gemSegments(a), gemSegments(b)
 	part := func(s []string, i int) string {

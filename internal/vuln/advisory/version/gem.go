@@ -2,8 +2,8 @@ package version
 
 import "strings"
 
-// Tags of the segments of a gem's version. RubyGems compares versions as if infinitely many zeros followed, so
-// zeros sort before the end if text follows them, and after it if a number does.
+// Tags of the segments of a gem's version. RubyGems compares versions as if infinitely many zeros followed. So zeros
+// sort before the end of a version if text follows the zeros, and after the end if a number follows.
 const (
 	gemText byte = iota + 1
 	gemZerosThenText
@@ -11,14 +11,13 @@ const (
 	gemZerosThenNumber
 )
 
-// readGem parses runs of digits and letters with any separators. A hyphen starts
-// a pre-release, as text does.
+// readGem parses runs of digits and letters with any separators. Text starts a pre-release, and so does a hyphen.
 func readGem(k key, s string) (key, error) {
 	if !digit(s[0]) {
 		return nil, errShape("a number first")
 	}
 	s = strings.ReplaceAll(s, "-", ".pre.")
-	zeros, numbers := 0, true // numbers: no text yet
+	zeros, numbers := 0, true // numbers is true until the first text
 	for s != "" {
 		var part string
 		switch c := s[0]; {
@@ -31,7 +30,7 @@ func readGem(k key, s string) (key, error) {
 			zeros = 0
 		case letter(c):
 			part, s = run(s, letter)
-			if numbers { // zeros before the first text do not count
+			if numbers { // zeros before the first text are ignored
 				zeros, numbers = 0, false
 			}
 			if zeros > 0 {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Tags of the tokens of a Maven version, in their order. Numbers sort differently after
-// a dot and after a hyphen, qualifiers do not.
+// Tags of the tokens of a Maven version, in sort order. Numbers after a dot and numbers after a hyphen sort
+// differently. For qualifiers the separator does not matter.
 const (
-	mavenBefore byte = iota + 1 // a qualifier older than the release, and its index
+	mavenBefore byte = iota + 1 // a qualifier that is older than the release; its index in mavenQualifiers follows
 	mavenEnd
-	mavenRelease // a qualifier that means the release, with numbers after it
+	mavenRelease // a qualifier that means the release, if numbers follow it
 	mavenSP
 	mavenText
 	mavenHyphenNumber
@@ -20,7 +20,7 @@ const (
 
 var mavenQualifiers = []string{"alpha", "beta", "milestone", "rc", "snapshot"}
 
-// mavenLetters are the abbreviations of qualifiers, if a number follows immediately.
+// mavenLetters are the abbreviations of qualifiers. They are abbreviations only if a number follows immediately.
 var mavenLetters = map[string]string{"a": "alpha", "b": "beta", "m": "milestone"}
 
 // A mavenToken is a number or a qualifier, and whether it follows a hyphen (or no separator) or a dot.
@@ -31,7 +31,7 @@ type mavenToken struct {
 
 func (t mavenToken) number() bool { return digit(t.text[0]) }
 
-// null reports whether t is ignored at the end of a version.
+// null reports whether t is ignored at the end of a version, because it means zero or the release.
 func (t mavenToken) null() bool {
 	switch t.text {
 	case "final", "ga", "release":
@@ -40,8 +40,8 @@ func (t mavenToken) null() bool {
 	return strings.Trim(t.text, "0") == ""
 }
 
-// readMaven parses a version by Maven's published order, as of version 3.9: null tokens
-// are also ignored before a qualifier.
+// readMaven parses a version and orders it as Maven's documentation says, as of version 3.9. Tokens for which null
+// reports true are also ignored before a qualifier.
 func readMaven(k key, s string) (key, error) {
 	tokens := make([]mavenToken, 0, 8)
 	trim := func() {
@@ -109,7 +109,7 @@ func mavenRun(s string) (text, rest string) {
 	return run(s, func(c byte) bool { return !digit(c) && c != '.' && c != '-' })
 }
 
-// mavenName returns the name of a token.
+// mavenName returns the full name of a token's text. followed reports whether a number follows immediately.
 func mavenName(text string, followed bool) string {
 	switch {
 	case text == "":

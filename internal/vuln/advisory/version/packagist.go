@@ -2,9 +2,9 @@ package version
 
 import "strings"
 
-// Tags of the parts of a Composer version, in their order.
+// Tags of the parts of a Composer version, in sort order.
 const (
-	packagistBranch byte = iota + 1 // any other text: a branch
+	packagistBranch byte = iota + 1 // a branch: any text that is not a stability
 	packagistDev
 	packagistAlpha
 	packagistBeta
@@ -17,7 +17,7 @@ const (
 // packagistAny is the number that Composer uses for x and * in the version of a branch.
 const packagistAny = "9999999"
 
-// packagistNumbers is how many numbers a version has in Composer.
+// packagistNumbers is the number of numbers in a version that Composer has normalized.
 const packagistNumbers = 4
 
 // readPackagist parses a version as Composer does: 1.0 is 1.0.0.0, followed by the

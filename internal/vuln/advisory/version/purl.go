@@ -34,10 +34,10 @@ var distributions = []struct{ ecosystem, purl, namespace string }{
 
 const maxPURL = 1024
 
-// ParsePURL returns the ecosystem and the name in OSV of a package URL, and its version,
-// which may be empty. The release of a distribution, if the URL has one, is part of the
-// ecosystem: pkg:deb/debian/curl?distro=debian-12 is in Debian:12. It returns
-// fault.InvalidArgument if s is not a package URL.
+// ParsePURL returns the ecosystem, the name and the version of a package URL. Ecosystem and name are spelled as in OSV,
+// and the version may be empty. If the URL contains the release of a distribution, the release is part of the
+// ecosystem: pkg:deb/debian/curl?distro=debian-12 is in Debian:12. It returns fault.InvalidArgument if s is not a
+// package URL.
 func ParsePURL(s string) (ecosystem, name, version string, err error) {
 	if len(s) > maxPURL {
 		return "", "", "", fault.Field("package.purl", "must have at most %d bytes", maxPURL)
@@ -49,7 +49,7 @@ func ParsePURL(s string) (ecosystem, name, version string, err error) {
 	return purlEcosystem(p), purlName(p), p.Version, nil
 }
 
-// parsePURL preserves the case of Go modules, which is significant. The library does not.
+// parsePURL parses a package URL. Unlike the library, it preserves the case of Go modules, which is significant.
 func parsePURL(s string) (packageurl.PackageURL, error) {
 	rest, ok := strings.CutPrefix(s, "pkg:golang/")
 	if !ok {
@@ -80,7 +80,8 @@ func PURLType(ecosystem string) string {
 // purlName returns the name of a package in its ecosystem.
 func purlName(p packageurl.PackageURL) string {
 	switch {
-	case p.Namespace == "", distributionTypes[p.Type].read != nil: // the namespace is the distribution
+	// The namespace of a distribution's package is not part of the package's name.
+	case p.Namespace == "", distributionTypes[p.Type].read != nil:
 		return p.Name
 	case p.Type == packageurl.TypeMaven:
 		return p.Namespace + ":" + p.Name
@@ -111,8 +112,8 @@ func purlEcosystem(p packageurl.PackageURL) string {
 // debianNames are the numbers of Debian's releases by code name.
 var debianNames = map[string]string{"buster": "10", "bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "14"}
 
-// release returns the suffix for a release that OSV adds to the name of an ecosystem. It
-// returns "", which means all releases, if the number is unknown.
+// release returns the suffix that OSV adds to the name of an ecosystem for a release. It returns "", which means all
+// releases, if the number is unknown.
 func release(ecosystem, number string) string {
 	if name, ok := debianNames[number]; ok {
 		number = name

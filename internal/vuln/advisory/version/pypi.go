@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// pep440 is the pattern of PEP 440's appendix B, by position: epoch, release, pre-release and its number,
+// pep440 is the pattern in appendix B of PEP 440. Its groups are: epoch, release, pre-release and its number,
 // post-release (implicit, or with its number), development release and its number, local version.
 var pep440 = regexp.MustCompile(`^v?(?:(\d+)!)?(\d+(?:\.\d+)*)` +
 	`(?:[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?(\d+)?)?` +
@@ -14,12 +14,12 @@ var pep440 = regexp.MustCompile(`^v?(?:(\d+)!)?(\d+(?:\.\d+)*)` +
 	`([-_.]?dev[-_.]?(\d+)?)?` +
 	`(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?$`)
 
-// Tags of the parts of a version, in their order, and of absent parts.
+// Tags of the parts of a version, in sort order. Some tags mean that a part is absent.
 const (
-	pypiLegacy byte = 0 // not valid in PEP 440
+	pypiLegacy byte = 0 // a version that PEP 440 does not allow
 	pypiNormal byte = 1
 
-	pypiDevOnly byte = 0 // a development release of the final version: before its alphas
+	pypiDevOnly byte = 0 // a development release of the final version, which is older than the alpha releases
 	pypiAlpha   byte = 1
 	pypiBeta    byte = 2
 	pypiRC      byte = 3
@@ -36,7 +36,7 @@ const (
 	pypiNumber byte = 2
 )
 
-// readPyPI parses a version of PEP 440. Versions of old packages that are not valid sort
+// readPyPI parses a version as PEP 440 defines. Old packages may have versions that PEP 440 does not allow. These sort
 // before all others, by their numbers and words.
 func readPyPI(k key, s string) (key, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
@@ -50,7 +50,8 @@ func readPyPI(k key, s string) (key, error) {
 	}
 	epoch, release, pre, preN, dev, devN, local := m[1], m[2], m[3], m[4], m[8], m[9], m[10]
 	post, postN := m[5] != "" || m[6] != "", m[5]+m[7]
-	k, _, _ = readNumbers(append(k, pypiNormal).number(epoch), release) // the pattern begins with a digit
+	// readNumbers cannot fail, because the release begins with a digit.
+	k, _, _ = readNumbers(append(k, pypiNormal).number(epoch), release)
 	switch {
 	case pre != "":
 		phase := cmp.Or(map[byte]byte{'a': pypiAlpha, 'b': pypiBeta}[pre[0]], pypiRC)

@@ -1,6 +1,6 @@
 package version
 
-// Tags of the segments of an RPM version, in their order.
+// Tags of the segments of an RPM version, in sort order.
 const (
 	rpmTilde byte = iota + 1
 	rpmEnd

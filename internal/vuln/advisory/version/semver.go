@@ -2,19 +2,19 @@ package version
 
 import "strings"
 
-// Tags of the parts of a semantic version, in their order.
+// Tags of the parts of a semantic version, in sort order.
 const (
 	semverEnd byte = iota // end of the numbers or of the pre-release
 	semverNumber
 	semverText
-	semverRelease // no pre-release, which is newer than any pre-release
+	semverRelease // the version has no pre-release, so it is newer than all its pre-releases
 )
 
 // readSemver parses a semantic version, and accepts a leading v, fewer or more than three numbers, and a
 // pre-release without a hyphen. Missing numbers are 0, and build metadata is ignored.
 func readSemver(k key, s string) (key, error) { return readSemantic(k, s, false) }
 
-// readSemantic is readSemver, which ignores the case of a pre-release if fold is true.
+// readSemantic parses a version like readSemver. If fold is true, the case of a pre-release does not matter.
 func readSemantic(k key, s string, fold bool) (key, error) {
 	k, rest, err := readNumbers(k, strings.TrimLeft(s, "vV="))
 	if err != nil {
@@ -30,8 +30,8 @@ func readSemantic(k key, s string, fold bool) (key, error) {
 	return readIdentifiers(k, rest, fold), nil
 }
 
-// readPub parses a version of a Dart package: a semantic version in which build metadata
-// counts. A version with build metadata is newer than the same version without.
+// readPub parses a version of a Dart package: a semantic version in which build metadata is compared. A version with
+// build metadata is newer than the same version without build metadata.
 func readPub(k key, s string) (key, error) {
 	s, build, _ := strings.Cut(s, "+")
 	k, err := readSemver(k, s)
@@ -64,7 +64,8 @@ func readNumbers(k key, s string) (key, string, error) {
 	}
 }
 
-// readIdentifiers parses identifiers separated by dots. Numbers sort before text, and fewer before more.
+// readIdentifiers parses identifiers separated by dots. Numbers sort before text. If one list is the beginning of
+// another, the shorter list sorts first.
 func readIdentifiers(k key, s string, fold bool) key {
 	for id := range strings.SplitSeq(s, ".") {
 		switch {
@@ -82,8 +83,8 @@ func readIdentifiers(k key, s string, fold bool) key {
 // readNuGet parses a NuGet version: a semantic version with up to four numbers, which ignores case.
 func readNuGet(k key, s string) (key, error) { return readSemantic(k, s, true) }
 
-// readDotted parses numbers separated by dots or hyphens, as R and Haskell packages have them: 1.0 is older
-// than 1.0.0. A version with text after the numbers is older than without.
+// readDotted parses numbers separated by dots or hyphens, as in versions of R and Haskell packages. 1.0 is older than
+// 1.0.0. A version with text after the numbers is older than the same version without the text.
 func readDotted(k key, s string) (key, error) {
 	if !digit(s[0]) {
 		return nil, errShape("a number first")

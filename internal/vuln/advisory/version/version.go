@@ -16,8 +16,8 @@ import (
 // MaxLength is the maximum number of bytes of a version.
 const MaxLength = 255
 
-// A Key represents a version of an ecosystem. Compared as strings, the key of an older
-// version is less, and equal versions have equal keys.
+// A Key represents a version in an ecosystem. Compared as strings, the key of an older version is less, and equal
+// versions have equal keys.
 type Key string
 
 // A Rule orders the versions of an ecosystem. The zero Rule orders nothing.
@@ -26,7 +26,7 @@ type Rule struct {
 	read func(key, string) (key, error)
 }
 
-// The rules, with their names in messages.
+// The rules. Each has a name that is used in messages.
 var (
 	semver    = Rule{"SemVer", readSemver}
 	pub       = Rule{"Dart", readPub}
@@ -41,7 +41,7 @@ var (
 	apk       = Rule{"apk", readAPK}
 )
 
-// ecosystems are the rules by the name of the ecosystem in OSV, without the release after the colon.
+// ecosystems maps the names of ecosystems in OSV, without the release after the colon, to rules.
 var ecosystems = map[string]Rule{
 	"AlmaLinux": rpm, "Alpaquita": apk, "Alpine": apk, "Azure Linux": rpm, "BellSoft Hardened Containers": apk,
 	"Bioconductor": semver, "Bitnami": semver, "CRAN": dotted, "CleanStart": apk, "ConanCenter": semver,
@@ -53,12 +53,12 @@ var ecosystems = map[string]Rule{
 	"openSUSE": rpm,
 }
 
-// distributionTypes are the rules of the types of package URLs that distributions use.
+// distributionTypes maps the types of package URLs that distributions use to rules.
 var distributionTypes = map[string]Rule{"alpm": rpm, "apk": apk, "deb": deb, "rpm": rpm}
 
-// RuleFor returns the rule of an ecosystem, which may have a release ("Debian:12"). For an
-// unknown ecosystem it returns the rule of the type of the package URL purl, because there
-// are more distributions than package managers. It returns false if neither is known.
+// RuleFor returns the rule of an ecosystem, which may include a release ("Debian:12"). For an unknown ecosystem it
+// returns the rule for the type of purl, because many distributions use the same package manager. It returns false if
+// neither is known.
 func RuleFor(ecosystem, purl string) (Rule, bool) {
 	base, _, _ := strings.Cut(ecosystem, ":")
 	if r, ok := ecosystems[base]; ok {

@@ -15,7 +15,7 @@ import (
 // A chain is a list of versions of one ecosystem with a rank for each. Equal versions have equal ranks, and newer
 // versions have higher ranks.
 type chain struct {
-	line     string // the line
+	line     string // the line of the file, for messages
 	versions []string
 	places   []int
 }
@@ -75,7 +75,7 @@ func TestCompare(t *testing.T) {
 func TestOf(t *testing.T) {
 	tests := map[string]struct {
 		ecosystem, purl string
-		older, newer    string // by a rule that no other would agree with
+		older, newer    string // two versions in an order that only the expected rule has
 		known           bool
 	}{
 		"an ecosystem":             {"PyPI", "", "1.0.dev1", "1.0a1", true},
