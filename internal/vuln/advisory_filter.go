@@ -24,7 +24,7 @@ type AdvisoryFilter struct {
 	EventTypes            []AdvisoryEventType `json:"eventTypes,omitempty"`      // types of at least one event
 	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // no event may have such an author
 	LatestEventType       AdvisoryEventType   `json:"latestEventType,omitempty"` // type of the newest approved event
-	Query                 string              `json:"query,omitempty"`           // part of a name, alias or ID in any case
+	Query                 string              `json:"query,omitempty"`           // part of a name, alias or ID, any case
 }
 
 const (

@@ -11,7 +11,7 @@ type FindingNews struct {
 	ImageCount    int            `json:"imageCount"`
 	Pairs         int            `json:"pairs"`            // number of pairs of a finding and an image with it
 	Group         resource.UID   `json:"group"`            // the group that contains all images
-	AdvisoryGroup resource.UID   `json:"advisoryOf"`       // the group of the advisories
+	AdvisoryGroup resource.UID   `json:"advisoryOf"`       // the group that contains the advisories
 	Owners        []resource.UID `json:"owners,omitempty"` // owners of Group, or of its nearest ancestor with owners
 	Source        string         `json:"source,omitempty"` // source of the change, such as a feed
 }

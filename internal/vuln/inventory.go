@@ -15,12 +15,12 @@ type InventoryPlace struct {
 	Name       string       `json:"name"`
 	Identity   resource.UID `json:"identity,omitempty"` // the identity that reported it
 	PushTime   time.Time    `json:"pushTime"`
-	ExpireTime time.Time    `json:"expireTime"` // the inventory is out of date from this time
+	ExpireTime time.Time    `json:"expireTime"` // time from which the inventory is out of date
 	Entries    int          `json:"entries"`
 	Unknown    int          `json:"unknown,omitempty"` // number of entries without a digest
 }
 
-// Expired reports whether the inventory is out of date at time now.
+// Expired reports whether the inventory is out of date at time t.
 func (p InventoryPlace) Expired(t time.Time) bool { return !t.Before(p.ExpireTime) }
 
 // An InventoryEntry is an image that runs in a place.
@@ -28,16 +28,16 @@ type InventoryEntry struct {
 	Namespace string `json:"namespace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
 	Container string `json:"container,omitempty"`
-	Image     string `json:"image,omitempty"`  // the image reference in the workload
-	Digest    string `json:"digest,omitempty"` // "" if it is unknown
+	Image     string `json:"image,omitempty"`  // image reference in the workload
+	Digest    string `json:"digest,omitempty"` // "" if the digest is unknown
 	Platform  string `json:"platform,omitempty"`
 	Copies    int    `json:"copies,omitempty"`
 }
 
 // The limits of inventories.
 const (
-	MaxInventoryEntries = 10_000 // per place
-	MaxInventoryPlaces  = 200    // per organization
+	MaxInventoryEntries = 10_000 // maximum number per place
+	MaxInventoryPlaces  = 200    // maximum number per organization
 	maxPlaceName        = 128
 	maxPlatform         = 64
 	maxCopies           = 1_000_000
@@ -50,8 +50,8 @@ const (
 	maxInventoryLife     = 90 * 24 * time.Hour
 )
 
-// ValidateInventory reports every field a caller must fix in an inventory of the place name. life is the time until
-// the inventory is out of date.
+// ValidateInventory returns an error that names every invalid field of an inventory for the place with a name. life is
+// the time until the inventory is out of date.
 func ValidateInventory(name string, entries []InventoryEntry, life time.Duration) error {
 	var p problems
 	p.placeName(name)

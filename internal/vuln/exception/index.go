@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// An Index finds the exceptions that may hold for a finding, by its names and its
-// package. Most findings have none, so their images need not be read.
+// An Index finds the exceptions that may hold for a finding, by the names and the package of the finding. For most
+// findings there are none, so the images of these findings need not be read.
 type Index struct {
-	named    map[string][]parsedException // by name of the finding
-	packages map[string][]parsedException // by name of the package, exceptions without the name of a finding
+	named    map[string][]parsedException // exceptions by the name of the finding
+	packages map[string][]parsedException // exceptions without the name of a finding, by the name of the package
 }
 
 // Index returns an index of the set, or nil if the set is empty.
@@ -34,8 +34,8 @@ func (x *Set) Index() *Index {
 	return index
 }
 
-// about returns the exceptions that may hold for findings of package p whose advisory is
-// called by one of the names.
+// about returns the exceptions that may hold for a finding in package p. called are the names of the finding's
+// advisory.
 func (x *Index) about(p registry.Package, called []string) (exceptions []parsedException) {
 	add := func(candidates []parsedException) {
 		for _, e := range candidates {
@@ -54,8 +54,8 @@ func (x *Index) about(p registry.Package, called []string) (exceptions []parsedE
 	return exceptions
 }
 
-// ForPackage returns the exceptions that may hold for findings of package p whose advisory
-// is called by one of the names, or nil if there are none.
+// ForPackage returns the exceptions that may hold for a finding in package p, or nil if there are none. called are the
+// names of the finding's advisory.
 func (x *Index) ForPackage(p registry.Package, called []string) *Set {
 	if exceptions := x.about(p, called); len(exceptions) > 0 {
 		return setOf(exceptions)
@@ -63,8 +63,8 @@ func (x *Index) ForPackage(p registry.Package, called []string) *Set {
 	return nil
 }
 
-// ForFinding returns the exceptions that may hold for a finding, or nil if the finding
-// is open in every image, because one of its claims has no exception.
+// ForFinding returns the exceptions that may hold for a finding. It returns nil if one of the finding's claims has no
+// exception, because then the finding is open in every image.
 func (x *Index) ForFinding(v finding.Finding) *Set {
 	var matching []parsedException
 	for _, called := range v.Claims {
@@ -77,7 +77,7 @@ func (x *Index) ForFinding(v finding.Finding) *Set {
 	return setOf(matching)
 }
 
-// setOf returns the set of exceptions. Duplicates are added once.
+// setOf returns a Set of the exceptions, without duplicates.
 func setOf(exceptions []parsedException) *Set {
 	x := &Set{named: map[resource.UID]map[string][]parsedException{}, rest: map[resource.UID][]parsedException{}}
 	seen := map[resource.UID]bool{}

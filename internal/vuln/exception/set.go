@@ -17,7 +17,7 @@ import (
 // A Case is a finding in an image of a repo, for which an exception may hold.
 type Case struct {
 	Repo    resource.UID
-	Tags    []string // tags of the image, and of the indexes that list it
+	Tags    []string // tags of the image, and tags of the indexes that list the image
 	Digest  string   // digest of the image
 	Claims  [][]string
 	Package registry.Package
@@ -31,7 +31,7 @@ func CaseOf(v finding.Finding, repo resource.UID, digest string, tags []string) 
 // A purl is a parsed package URL.
 type purl struct{ ecosystem, name, version string }
 
-// has reports whether the URL names package k, or the source that k was built from.
+// has reports whether the URL names package k, or the source package from which k was built.
 func (p purl) has(k registry.Package) bool {
 	is := func(name, number string) bool {
 		return name != "" && p.name == name && (p.version == "" || p.version == number)
@@ -48,9 +48,9 @@ type parsedException struct {
 
 // A Set finds exceptions. It is safe for concurrent reading.
 type Set struct {
-	named map[resource.UID]map[string][]parsedException // by target and name of the finding
-	rest  map[resource.UID][]parsedException            // by target, exceptions without the name of a finding
-	byTag bool                                          // one of them has a tag pattern
+	named map[resource.UID]map[string][]parsedException // exceptions by target and by the name of the finding
+	rest  map[resource.UID][]parsedException            // exceptions without the name of a finding, by target
+	byTag bool                                          // whether one of the exceptions has a tag pattern
 }
 
 // NewSet returns a set of exceptions.
@@ -61,7 +61,7 @@ func NewSet(exceptions []vuln.Exception) *Set {
 		if e.PURL != "" {
 			ecosystem, name, number, err := version.ParsePURL(e.PURL)
 			if err != nil {
-				continue // cannot happen: the URL was checked when the exception was created
+				continue // cannot happen, because the URL was checked when the exception was created
 			}
 			held.purl = &purl{ecosystem, name, number}
 		}
@@ -82,8 +82,8 @@ func (x *Set) add(e parsedException) {
 	x.named[e.Target][e.Advisory] = append(x.named[e.Target][e.Advisory], e)
 }
 
-// NextStart returns the earliest future start of an exception, or zero. An exception
-// that was just created may start in the future of a replica whose clock is slow.
+// NextStart returns the earliest start of an exception after asOf, or the zero time if there is none. A new exception
+// may start after asOf if the clock of this replica is slow.
 func (x *Set) NextStart(asOf time.Time) (first time.Time) {
 	note := func(exceptions []parsedException) {
 		for _, e := range exceptions {
@@ -106,8 +106,7 @@ func (x *Set) NextStart(asOf time.Time) (first time.Time) {
 // UsesTags reports whether one of the exceptions has a tag pattern.
 func (x *Set) UsesTags() bool { return x.byTag }
 
-// Read reads the exceptions about images of the repos that held at any time between
-// from and to.
+// Read reads the exceptions that apply to images of the repos and that were in effect at any time between from and to.
 func Read(
 	ctx context.Context, s *findingdb.Store, repos []resource.UID, from, to time.Time,
 ) (*Set, error) {
@@ -120,10 +119,9 @@ func Read(
 	return NewSet(exceptions), err
 }
 
-// Holding returns the exception that holds for a case at a time. Of several exceptions
-// it returns the one that ends last. If the finding has several claims, an exception
-// must hold for each of them, and Holding returns the one that ends first. If counts is
-// not nil, only exceptions for which it returns true are considered.
+// Holding returns the exception that holds for a case at a time. If several hold, it returns the exception that ends
+// last. If the finding has several claims, an exception must hold for each claim, and Holding returns the exception
+// that ends first. If counts is not nil, only exceptions for which it returns true are considered.
 func (x *Set) Holding(c Case, asOf time.Time, counts func(vuln.Exception) bool) (
 	first vuln.Exception, ok bool,
 ) {
@@ -139,8 +137,8 @@ func (x *Set) Holding(c Case, asOf time.Time, counts func(vuln.Exception) bool) 
 	return first, len(c.Claims) > 0
 }
 
-// last returns the exception that holds for a case under one of the names. Of several
-// it returns the one that ends last.
+// last returns the exception that holds for a case whose advisory has one of the names called. If several hold, it
+// returns the exception that ends last.
 func (x *Set) last(
 	c Case, called []string, asOf time.Time, counts func(vuln.Exception) bool,
 ) (found vuln.Exception, ok bool) {
@@ -162,8 +160,7 @@ func (x *Set) last(
 	return found, ok
 }
 
-// EndsBefore reports whether a ends before b. The lower UID decides if both end at the
-// same time.
+// EndsBefore reports whether a ends before b. If both end at the same time, it reports whether a has the lower UID.
 func EndsBefore(a, b vuln.Exception) bool {
 	if a.ExpireTime.Equal(b.ExpireTime) {
 		return a.UID < b.UID

@@ -9,12 +9,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// Claims returns, for each advisory of a finding, the names by which an exception can
-// select it: the names of the advisory, and the names of advisories that share a name
-// with it and are in its group or in a group above. Advisories of other groups do not
-// count: otherwise an author in a folder could extend an exception to an advisory of
-// the organization, by writing an advisory that names both. Equal lists of names are
-// returned once.
+// Claims returns, for each advisory of a finding, the names by which an exception can select it. These are the names of
+// the advisory, and the names of all advisories that share a name with it and are in its group or in a group above.
+// Advisories of other groups do not count. Otherwise an author in a folder could extend an exception to an advisory of
+// the organization, by writing an advisory that names both. Equal lists of names are returned once.
 func Claims(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (claims [][]string) {
 	var groups []resource.UID
 	for _, h := range hits {
@@ -57,7 +55,7 @@ func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (gro
 	slices.SortFunc(hits, func(a, b findingdb.Hit) int {
 		return cmp.Or(cmp.Compare(advisories[a.Advisory].ID, advisories[b.Advisory].ID), cmp.Compare(a.Advisory, b.Advisory))
 	})
-	group := map[string]int{} // index in groups, by name
+	group := map[string]int{} // index of a group in groups, by the name of an advisory
 	for _, h := range hits {
 		into := -1
 		for _, name := range AdvisoryNames(advisories[h.Advisory]) {
@@ -66,7 +64,7 @@ func GroupByAlias(hits []findingdb.Hit, advisories map[int64]vuln.Advisory) (gro
 			case !ok:
 			case into < 0:
 				into = pos
-			case pos != into: // this advisory joins two groups
+			case pos != into: // this advisory has names in two groups, so it joins them
 				groups[into], groups[pos] = append(groups[into], groups[pos]...), nil
 				for n, g := range group {
 					if g == pos {

@@ -19,27 +19,27 @@ import (
 // A Finding is a vulnerability of a package in an image. Advisories that share an
 // ID or an alias are one finding.
 type Finding struct {
-	ID                string   // ID of the first of the advisories, in alphabetical order
+	ID                string   // first ID of the advisories in alphabetical order
 	Aliases           []string // all other names of the advisories
 	Package           registry.ImagePackage
-	Fixed             []string // versions that fix it
+	Fixed             []string // versions of the package without the vulnerability
 	Severity          Severity
-	Score             float64 // CVSS score; 0 if there is none
+	Score             float64 // CVSS score; 0 if no advisory has one
 	Summary           string
 	FirstSeen         time.Time
 	Advisories        []resource.UID
-	vuln.Exploitation // entries of the caller's exploit lists
+	vuln.Exploitation // data from the exploit lists that the caller may read
 
 	State            State
-	Exception        resource.UID // the exception that holds for it
-	ExceptionExpires time.Time    // when the finding opens again; zero means never
-	OpenedBy         string       // source of the advisory: a feed and its revision, import, api, or image
+	Exception        resource.UID // the exception that holds for the finding; "" if there is none
+	ExceptionExpires time.Time    // when the exception expires, so that the finding opens again; zero means never
+	OpenedBy         string       // source of the change that opened it: a feed and its revision, import, api, or image
 	Closing                       // set if State is StateClosed
 
-	Claims [][]string // see the function Claims
+	Claims [][]string // names by which exceptions select the finding; see the function Claims
 }
 
-// A State says whether a finding needs attention. It has the values of the API.
+// A State says whether a finding needs attention. Its values are equal to the values in the API.
 type State int
 
 // The states.
@@ -57,18 +57,18 @@ type Closing struct {
 	ClosedBy    string // source of the advisory's change, or "image" and the digest of the new image
 }
 
-// A CloseReason says why a finding was closed. It has the values of the API.
+// A CloseReason says why a finding was closed. Its values are equal to the values in the API.
 type CloseReason int
 
 // The reasons.
 const (
 	CloseUnspecified     CloseReason = iota
-	CloseAdvisoryChanged             // the advisory does not affect the package now, is withdrawn or deleted
+	CloseAdvisoryChanged             // the advisory no longer affects the package, or was withdrawn or deleted
 	CloseImageChanged                // the tag was moved to an image without the finding
 )
 
-// New returns the finding that hits describe. All hits are of package p, and their
-// advisories share a name, as GroupByAlias returns them.
+// New returns the finding that hits describe. All hits are about package p, and their advisories share a name, as in a
+// group that GroupByAlias returns.
 func New(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vuln.Advisory) Finding {
 	v := Finding{Package: p, Claims: Claims(hits, advisories)}
 	first := int64(0)
@@ -98,8 +98,8 @@ func New(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vul
 	return v
 }
 
-// Key returns a text that orders findings by urgency: known to be exploited, fixable,
-// probability of exploitation, score.
+// Key returns a text by which findings are sorted, the most urgent first: known to be exploited, fixable, probability
+// of exploitation, score.
 func (v Finding) Key() string {
 	known, fixable := 0, 0
 	if v.Known {
@@ -112,8 +112,8 @@ func (v Finding) Key() string {
 		v.Package.Name, v.Package.Version, v.Package.PURL)
 }
 
-// likelihood orders findings by their probability of exploitation. A finding without
-// a probability comes last.
+// likelihood returns a number by which findings are sorted by their probability of exploitation. A finding without a
+// probability comes last.
 func (v Finding) likelihood() int64 {
 	if !v.Scored {
 		return 0
@@ -124,7 +124,7 @@ func (v Finding) likelihood() int64 {
 // CVEs returns the CVEs among the ID and the aliases of a finding.
 func (v Finding) CVEs() []vuln.CVE { return CVEs(append([]string{v.ID}, v.Aliases...)) }
 
-// CVEs returns the names that are CVEs.
+// CVEs returns the CVEs among names.
 func CVEs(names []string) (cves []vuln.CVE) {
 	for _, name := range names {
 		if c, ok := vuln.ParseCVE(name); ok {

@@ -8,8 +8,8 @@ type ImageKey struct {
 	Digest string
 }
 
-// An Image refers to an image in a repo by a tag or a digest. If that is an index,
-// Architecture selects the image; "" means amd64.
+// An Image refers to an image in a repo by a tag or a digest. If the tag or digest refers to an index, Architecture
+// selects the image; "" means amd64.
 type Image struct {
 	Repo         resource.UID `json:"repo,omitempty"`
 	Reference    string       `json:"reference,omitempty"`

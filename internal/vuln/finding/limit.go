@@ -20,16 +20,15 @@ var errBusy = &fault.Error{
 // organization, too, so that one organization does not block the others.
 type Limiter struct{ limiter *fairlimit.Limiter }
 
-// NewLimiter returns a Limiter. A replica has one.
+// NewLimiter returns a Limiter. A replica must have only one.
 func NewLimiter() *Limiter {
 	return &Limiter{fairlimit.New(fairlimit.Limits{
 		Total: 8, PerTenant: 2, QueuedPerTenant: 32, Wait: 10 * time.Second, Busy: errBusy,
 	})}
 }
 
-// Wait waits until a query over the images in reach may start. The caller calls
-// done when the query ends. The query counts for the organization of reach, or
-// for the caller if reach has several organizations. Wait returns
+// Wait waits until a query over the images in reach may start. The caller must call done when the query ends. The query
+// counts for the organization that contains reach, or for the caller if reach is in several organizations. Wait returns
 // fault.ResourceExhausted if it takes too long.
 func (l *Limiter) Wait(ctx context.Context, reach []resource.UID) (done func(), _ error) {
 	organizations := Organizations(reach)

@@ -21,7 +21,7 @@ func Organizations(groups []resource.UID) (roots []resource.UID) {
 	return slices.Compact(roots)
 }
 
-// VisibleAdvisories reads the advisories of hits whose groups are in reach, by key.
+// VisibleAdvisories returns the advisories in hits whose groups are in reach, by key.
 func VisibleAdvisories(
 	ctx context.Context, stored *advisorydb.Store, hits []findingdb.Hit, reach []resource.UID,
 ) (map[int64]vuln.Advisory, error) {

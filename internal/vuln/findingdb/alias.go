@@ -17,10 +17,10 @@ import (
 // set: otherwise an author in a folder could suppress events about advisories of the
 // organization, by writing an advisory with all their names.
 type AliasSets struct {
-	setOf  map[int64]int64   // set by key of the advisory
-	into   map[int64]int64   // the set that a merged set is now a part of
-	names  map[string]int64  // set by key of the name, for new names
-	text   map[string]string // names by key
+	setOf  map[int64]int64   // alias set of an advisory, by the advisory's key
+	into   map[int64]int64   // for a merged set, the set that it is now a part of
+	names  map[string]int64  // alias set of a new name, by the name's key
+	text   map[string]string // text of a new name, by the name's key
 	merged []int64           // sets that were merged into others
 }
 
@@ -72,8 +72,7 @@ func nameKey(group resource.UID, name string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:20])
 }
 
-// joinAliases finds the alias sets of the advisories in a change and of the advisories
-// in called.
+// joinAliases sets c.Sets to the alias sets of the advisories in called and in the change.
 func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *Change) error {
 	c.Sets = newAliasSets()
 	c.Advisories = maps.Clone(called)
@@ -91,7 +90,7 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 			c.Advisories[key] = a
 		}
 	}
-	fresh := map[int64][]string{} // keys of names that an advisory did not have before
+	fresh := map[int64][]string{} // keys of names that an advisory did not have before, by the advisory's key
 	for key, a := range called {
 		for _, name := range a.Names {
 			if !slices.Contains(stored[key].Names, name) {
@@ -104,7 +103,7 @@ func (t Tx) joinAliases(ctx context.Context, called map[int64]NamedAdvisory, c *
 	return t.addNames(ctx, fresh, &c.Sets)
 }
 
-// addNames adds names to advisories, by their keys.
+// addNames adds new names to the alias sets of advisories. fresh contains the keys of the names, by the advisory's key.
 func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasSets) error {
 	var ask []string
 	for _, ids := range fresh {
@@ -125,7 +124,8 @@ func (t Tx) addNames(ctx context.Context, fresh map[int64][]string, sets *AliasS
 	return nil
 }
 
-// add adds names to an advisory. known has the sets of stored names.
+// add adds new names to the alias set of an advisory. known contains the alias sets of the names that are already
+// stored.
 func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) {
 	set, ok := a.setOf[advisory]
 	for _, id := range names {
@@ -151,7 +151,7 @@ func (a *AliasSets) add(advisory int64, names []string, known map[string]int64) 
 	}
 }
 
-// named returns the names of advisories, and adds their sets to setOf.
+// named returns the stored names of advisories, and adds the alias sets of these advisories to setOf.
 func (t Tx) named(ctx context.Context, keys []int64, setOf map[int64]int64) (map[int64]NamedAdvisory, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	byKey := map[int64]NamedAdvisory{}

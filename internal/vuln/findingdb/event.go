@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// Images is a set of image numbers, as bitmaps by chunk.
+// Images is a set of image numbers. It has a bitmap for each chunk of numbers.
 type Images map[int64]*bitmap.Set
 
 // Add adds an image.
@@ -92,8 +92,8 @@ func (t Tx) ImagesIn(ctx context.Context, group resource.UID) (Images, error) {
 	return found, err
 }
 
-// ImagesWith adds the images that have each package to byPackage. It reads only
-// the chunks of the images in.
+// ImagesWith sets byPackage to the images that have each package. It reads only the chunks in which the set in has
+// images.
 func (t Tx) ImagesWith(ctx context.Context, packages []int64, in Images, byPackage map[int64]Images) error {
 	chunks := make([]int64, 0, len(in))
 	for c := range in {
@@ -122,15 +122,15 @@ func (t Tx) ImagesWith(ctx context.Context, packages []int64, in Images, byPacka
 		}
 		for _, id := range batch {
 			if byPackage[id] == nil {
-				byPackage[id] = Images{} // so that it is not read again
+				byPackage[id] = Images{} // an empty set, so that the package is not read again
 			}
 		}
 	}
 	return nil
 }
 
-// SetHits returns the matches of the advisories in alias sets, by set. For a set with
-// more than n matches it returns n+1 of them.
+// SetHits returns the matches of the advisories in alias sets, by set. If a set has more than n matches, SetHits
+// returns n+1 of them.
 func (t Tx) SetHits(ctx context.Context, aliasSets []int64, n int) (map[int64][]Hit, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	hits := map[int64][]Hit{}
@@ -152,7 +152,7 @@ func (t Tx) SetHits(ctx context.Context, aliasSets []int64, n int) (map[int64][]
 	})
 }
 
-// SetNames returns the names in alias sets, at most n for each.
+// SetNames returns the names in alias sets, at most n names for each set.
 func (t Tx) SetNames(ctx context.Context, aliasSets []int64, n int) (called []string, _ error) {
 	for _, set := range aliasSets {
 		names, err := store.ReadColumn[string](ctx, t.Rows,
@@ -201,7 +201,7 @@ func (t Tx) HitsOfOrganization(ctx context.Context, root int64, packages []int64
 	return hits, nil
 }
 
-// PackagesByID returns packages by ID.
+// PackagesByID returns the packages with these IDs, by ID.
 func (t Tx) PackagesByID(ctx context.Context, ids []int64) (map[int64]registry.Package, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	found, err := store.ReadAll(ctx, t.Rows, scanPackage, fmt.Sprintf(`SELECT %s FROM %s AS s
@@ -219,8 +219,7 @@ type ImageNumber struct {
 	vuln.NewsImage
 }
 
-// ImagesByNumber returns images by their numbers, the highest first. Deleted images are
-// left out.
+// ImagesByNumber returns the images with these numbers, the highest number first. Deleted images are left out.
 func (t Tx) ImagesByNumber(ctx context.Context, numbers []int64) ([]ImageNumber, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	return store.ReadAll(ctx, t.Rows, func(row store.Scanner) (i ImageNumber, err error) {
@@ -234,8 +233,8 @@ func (t Tx) ImagesByNumber(ctx context.Context, numbers []int64) ([]ImageNumber,
 // A ChangedImage is an image whose packages have changed since its last event.
 type ChangedImage struct {
 	Number, Root int64
-	Announced    []int64 // packages that events have announced, in order
-	Quiet        bool    // the difference causes no event
+	Announced    []int64 // packages that events have already announced, in order
+	Quiet        bool    // whether the change of packages must not cause events
 }
 
 func scanChangedImage(row store.Scanner) (n ChangedImage, err error) {
@@ -247,8 +246,7 @@ func scanChangedImage(row store.Scanner) (n ChangedImage, err error) {
 	return n, err
 }
 
-// NextChangedImages returns at most n numbers of changed images, in order, starting at
-// from.
+// NextChangedImages returns the numbers of at most n changed images, in order. The first number is at least from.
 func (s *Store) NextChangedImages(ctx context.Context, from int64, n int) ([]int64, error) {
 	return store.ReadColumn[int64](ctx, s.Rows,
 		`SELECT number FROM image_news WHERE number >= $1 ORDER BY number LIMIT $2`,
@@ -261,7 +259,7 @@ func (t Tx) ChangedImagesOf(ctx context.Context, root int64) ([]ChangedImage, er
 		`SELECT number, root, told, quiet FROM image_news WHERE root = $1`, root)
 }
 
-// ChangedImages returns the changed ones of the images.
+// ChangedImages returns those of the images that have changed.
 func (t Tx) ChangedImages(ctx context.Context, numbers []int64) ([]ChangedImage, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	return store.ReadAll(ctx, t.Rows, scanChangedImage, fmt.Sprintf(`SELECT n.number, n.root, n.told, n.quiet FROM %s AS s
@@ -273,10 +271,9 @@ func (t Tx) DropChangedImage(ctx context.Context, number int64) error {
 	return t.Later(ctx, `DELETE FROM image_news WHERE number = $1`, number)
 }
 
-// MarkChanging records that the packages of these images are changing, and which
-// packages have already been announced. An earlier record is kept. The chunks of the
-// images must be locked until the commit: otherwise the matcher could announce the old
-// packages and delete this record as done.
+// MarkChanging records that the packages of these images are changing, and which packages events have already
+// announced. If there is already such a record, it stays unchanged. The chunks of the images must be locked until the
+// commit. Otherwise the matcher could announce the old packages and then delete this record.
 func (t Tx) MarkChanging(ctx context.Context, numbers, announced []int64, quiet bool) error {
 	for _, n := range numbers {
 		if err := t.Later(ctx, `INSERT INTO image_news (number, root, told, quiet)
@@ -288,9 +285,8 @@ func (t Tx) MarkChanging(ctx context.Context, numbers, announced []int64, quiet 
 	return nil
 }
 
-// Content returns the IDs of the packages of an image in a repo, in order, including
-// packages that only SBOMs list. matched reports whether all of them were compared with
-// the advisories.
+// Content returns the IDs of the packages of an image in a repo, in order, including packages that only SBOMs list.
+// matched reports whether all these packages were compared with the advisories.
 func (t Tx) Content(ctx context.Context, i vuln.NewsImage) (ids []int64, matched bool, _ error) {
 	ids, err := t.SBOMPackages(ctx, i.Repo, i.Digest)
 	if err != nil {

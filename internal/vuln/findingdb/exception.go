@@ -19,7 +19,7 @@ var exceptions = store.Kind[vuln.Exception]{
 	Created: resource.ExceptionCreated, Updated: resource.ExceptionApproved, Deleted: resource.ExceptionDeleted,
 	Columns: func(e *vuln.Exception) []store.Column {
 		return []store.Column{
-			store.JSON("detail", e), // fields with their own column are read from there
+			store.JSON("detail", e), // fields that also have a column are read from the column
 			store.Key(&e.UID),
 			store.Derived("target", store.Segment(e.Target)),
 			store.OptionalTime("approve_ms", &e.ApproveTime),
@@ -30,15 +30,14 @@ var exceptions = store.Kind[vuln.Exception]{
 	},
 }
 
-// ExceptionList is the order of exceptions in lists.
+// ExceptionList describes the orders of a list of exceptions.
 var ExceptionList = exceptions.List(page.Order{Field: "uid"})
 
-// maxPast is the number of past exceptions that a group keeps.
+// maxPast is the maximum number of past exceptions that are stored per group.
 const maxPast = 10_000
 
-// InsertExceptions adds exceptions to a group, all or none. It returns fault.NotFound
-// if the group or a target does not exist, and fault.FailedPrecondition if the group
-// has too many exceptions.
+// InsertExceptions adds exceptions to a group. It adds all of them or none. It returns fault.NotFound if the group or a
+// target does not exist, and fault.FailedPrecondition if the group has too many exceptions.
 func (s *Store) InsertExceptions(ctx context.Context, group resource.UID, added []vuln.Exception) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		t := In(tx)
@@ -79,7 +78,7 @@ func (t Tx) requireTarget(ctx context.Context, uid resource.UID) error {
 	return err
 }
 
-// Exception returns an exception, also a deleted one, or fault.NotFound.
+// Exception returns an exception, even if it was deleted. It returns fault.NotFound if there is none.
 func (s *Store) Exception(ctx context.Context, uid resource.UID) (vuln.Exception, error) {
 	e, err := store.Get(ctx, s.DB, &exceptions, uid)
 	if !errors.Is(err, fault.NotFound) {
@@ -93,7 +92,7 @@ func (s *Store) Exception(ctx context.Context, uid resource.UID) (vuln.Exception
 	return past[0], nil
 }
 
-// scanDetail reads a resource that is stored as JSON.
+// scanDetail decodes a resource from a column with JSON.
 func scanDetail[T any](row store.Scanner) (v T, err error) {
 	var text string
 	if err = row.Scan(&text); err == nil {
@@ -109,8 +108,8 @@ func (s *Store) Exceptions(
 	return store.List(ctx, s.DB, &exceptions, r, f, p)
 }
 
-// ApproveException records who has approved an exception. It does not change an
-// approved exception. It returns fault.NotFound if there is no such exception.
+// ApproveException records who has approved an exception. It does nothing if the exception is already approved. It
+// returns fault.NotFound if there is no such exception.
 func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID) (e vuln.Exception, _ error) {
 	return e, s.Write(ctx, func(tx *store.Tx) (err error) {
 		before, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.ForUpdate)
@@ -127,8 +126,8 @@ func (s *Store) ApproveException(ctx context.Context, uid, approver resource.UID
 	})
 }
 
-// DeleteException deletes an exception. If it was approved, it is kept among the past
-// exceptions. It returns fault.NotFound if there is no such exception.
+// DeleteException deletes an exception. If it was approved, it is stored as a past exception. It returns fault.NotFound
+// if there is no such exception.
 func (s *Store) DeleteException(ctx context.Context, uid, deleter resource.UID) error {
 	return s.Write(ctx, func(tx *store.Tx) error {
 		e, err := store.Lock(ctx, tx, &exceptions, uid, s.Engine.ForDelete)
@@ -148,8 +147,7 @@ func (s *Store) DeleteException(ctx context.Context, uid, deleter resource.UID) 
 	})
 }
 
-// keepPast stores a past exception, and removes the oldest ones of its group if there
-// are too many.
+// keepPast stores a past exception. If the group has too many of them, it removes the oldest.
 func (t Tx) keepPast(ctx context.Context, e vuln.Exception) error {
 	detail, err := store.Encode(e)
 	if err != nil {
@@ -164,8 +162,8 @@ func (t Tx) keepPast(ctx context.Context, e vuln.Exception) error {
 		ORDER BY delete_ms DESC, seg LIMIT 1000 OFFSET $2)`, store.Segment(e.Home()), maxPast)
 }
 
-// ExceptionsOn returns the exceptions that target the groups and repos, in whatever
-// group they are, and that held at any time between from and to, inclusive.
+// ExceptionsOn returns the exceptions whose target is one of targets, and that were in effect at any time between from
+// and to, inclusive. The exceptions may be in any group.
 func (s *Store) ExceptionsOn(
 	ctx context.Context, targets []resource.UID, from, to time.Time,
 ) (targeting []vuln.Exception, _ error) {
@@ -182,7 +180,7 @@ func (s *Store) ExceptionsOn(
 		s.Engine.Unnest(&q, keys), q.Arg(store.MS(from)), q.Arg(store.MS(to)))
 	found, err := store.ReadAll(ctx, s.Rows, scanDetail[vuln.Exception], text, q.Args...)
 	for _, e := range found {
-		if wanted[e.Target] { // not another target with the same segment
+		if wanted[e.Target] { // excludes other targets with the same segment
 			targeting = append(targeting, e)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 func GroupRules() []store.GroupRule {
 	rules := []store.GroupRule{
 		store.DeletedWithGroup("inventory_places", deleteInventory),
-		store.DeletedKindWithGroup("exceptions"), // no image is left that they are about
+		// Exceptions apply only to images of the group, which are deleted, too.
+		store.DeletedKindWithGroup("exceptions"),
 		store.DeletedKindWithGroup("pull_rules"),
 		store.DeletedWithGroup("past_exceptions", func(ctx context.Context, t *store.Tx, group resource.UID) error {
 			return t.Later(ctx, `DELETE FROM past_exceptions WHERE parent = $1`, store.Segment(group))
@@ -23,7 +24,7 @@ func GroupRules() []store.GroupRule {
 		store.BelongsTo("images", "image_news")...)
 }
 
-// deleteInventory removes the records of where the images of a group run.
+// deleteInventory removes the inventories of the places in a group.
 func deleteInventory(ctx context.Context, t *store.Tx, group resource.UID) error {
 	for _, text := range []string{
 		`DELETE FROM inventory_entries WHERE place IN (SELECT seq FROM inventory_places WHERE grp = $1)`,

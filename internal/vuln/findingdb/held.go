@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/bitmap"
 )
 
-// manyPackages is the number of packages up to which they are looked up one by one. If
-// there are more, the packages of the caller's images are read instead, because anybody
-// can push very many versions of a package and must not slow down other callers.
+// manyPackages is the number of packages up to which a query looks up packages one by one. If there are more, it reads
+// the packages of the caller's images instead. The reason is that anybody can push very many versions of a package, and
+// must not slow down other callers.
 const manyPackages = 1000
 
 // isMany reports whether a query has more than manyPackages rows.
@@ -45,7 +45,7 @@ func (s *Store) held(ctx context.Context, read store.Reader, reach map[int64]*bi
 	return slices.Sorted(maps.Keys(ids)), err
 }
 
-// heldNamed returns the packages of images in reach whose column has the value name.
+// heldNamed returns the packages of images in reach for which column has the value name.
 func (s *Store) heldNamed(
 	ctx context.Context, read store.Reader, reach map[int64]*bitmap.Set, column, name string,
 ) (packages []StoredPackage, _ error) {
@@ -65,8 +65,8 @@ func (s *Store) heldNamed(
 	return packages, nil
 }
 
-// AffectedBy returns the packages that advisories affect. If there are many, it returns
-// only packages of images in the groups or repos.
+// AffectedBy returns the packages that advisories affect. If there are more than manyPackages, it returns only packages
+// of images in the groups or repos.
 func (s *Store) AffectedBy(ctx context.Context, groups []resource.UID, advisories []int64) (packages []int64, _ error) {
 	err := s.Snapshot(ctx, func(read store.Reader) error {
 		q := store.Query{Engine: s.Engine}

@@ -18,8 +18,7 @@ func scanPastHit(row store.Scanner) (h Hit, err error) {
 	return h, json.Unmarshal(fixed, &h.Fixed)
 }
 
-// PastHitsOf returns the matches of packages with advisories of organizations that
-// ended after a time.
+// PastHitsOf returns the matches that ended after a time, between the packages and advisories of the organizations.
 func (s *Store) PastHitsOf(ctx context.Context, packages []int64, roots []resource.UID, after int64) ([]Hit, error) {
 	keys := make([]int64, len(roots))
 	for i, r := range roots {
@@ -32,8 +31,8 @@ func (s *Store) PastHitsOf(ctx context.Context, packages []int64, roots []resour
 	return store.ReadAll(ctx, s.Rows, scanPastHit, text, q.Args...)
 }
 
-// Named returns the names of advisories that affect a package or affected one, by key.
-// It includes deleted advisories.
+// Named returns the names of advisories, by key, for advisories that affect or have affected a package. It includes
+// deleted advisories.
 func (s *Store) Named(ctx context.Context, advisories []int64) (map[int64]NamedAdvisory, error) {
 	q := store.Query{Engine: s.Engine}
 	byKey := map[int64]NamedAdvisory{}

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A content has the packages of an image, ordered by ID.
+// A content contains the packages of an image, ordered by ID.
 type content struct {
 	ids    []int64
 	layers []int
 	places []string
 }
 
-// newContent sorts packages by ID, and keeps the first place of each.
+// newContent returns the packages ordered by ID. If a package is at several places, it keeps only the first.
 func newContent(ids []int64, packages []registry.ImagePackage) (c content) {
 	order := make([]int, len(ids))
 	for i := range order {
@@ -102,9 +102,8 @@ func decode(packages, places []byte) (c content, _ error) {
 // maxPlaces is the largest size of the places of one image, in bytes.
 const maxPlaces = 64 << 20
 
-// LockInspection returns the packages of a digest and the version of the extractors
-// that found them, and locks the row until the commit. The version is 0 if the digest
-// is not stored.
+// LockInspection returns the packages that were found in the image with a digest, and the version of the extractors
+// that found them. It locks the row until the commit. The version is 0 if the image was not inspected.
 func (t Tx) LockInspection(ctx context.Context, digest string) (packages []int64, extractors int, _ error) {
 	var text []byte
 	err := t.Row(ctx, `SELECT t.packages, t.extractors FROM inspections AS t WHERE t.digest = $1`+t.DB.Engine.ForDelete,
@@ -119,7 +118,7 @@ func (t Tx) LockInspection(ctx context.Context, digest string) (packages []int64
 	return c.ids, extractors, err
 }
 
-// Inspected returns the version of the extractors that have read an image, or 0.
+// Inspected returns the version of the extractors that inspected an image, or 0 if the image was not inspected.
 func (s *Store) Inspected(ctx context.Context, digest string) (extractors int, _ error) {
 	err := s.Row(ctx, `SELECT extractors FROM inspections WHERE digest = $1`, []any{digest}, &extractors)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -133,8 +132,7 @@ func Encode(ids []int64, described []registry.ImagePackage) (packages, places []
 	return newContent(ids, described).encode()
 }
 
-// SaveInspection stores the packages of an image. ids are the IDs of its packages. It
-// returns them in order, each once.
+// SaveInspection stores the packages of an image, whose IDs are ids. It returns the IDs in order, each once.
 func (t Tx) SaveInspection(ctx context.Context, i registry.Inspection, ids []int64) ([]int64, error) {
 	c := newContent(ids, i.Packages)
 	packages, places, err := c.encode()
@@ -157,8 +155,8 @@ func (t Tx) SaveInspection(ctx context.Context, i registry.Inspection, ids []int
 		i.Digest, i.Extractors, store.MS(t.DB.Time()), string(distribution), string(warnings), packages, places)
 }
 
-// Inspection returns the packages of an image, ordered by ecosystem, name and version.
-// ok is false if they are not known. The caller must check who may see the image.
+// Inspection returns the packages of an image, ordered by ecosystem, name and version. ok is false if the image was not
+// inspected. The caller must check who may see the image.
 func (s *Store) Inspection(ctx context.Context, digest string) (i registry.Inspection, ok bool, _ error) {
 	var updated int64
 	var distribution, warnings string

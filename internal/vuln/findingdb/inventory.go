@@ -155,7 +155,7 @@ func (s *Store) places(ctx context.Context, read store.Reader, reach []resource.
 	return places, err
 }
 
-// key orders places.
+// key returns a text by which places are sorted.
 func (p Place) key() string { return p.Name + "\x00" + string(p.Group) }
 
 // A RunningImage is an image that runs at a place.
@@ -173,8 +173,8 @@ type InventoryFilter struct {
 	Repo   resource.UID `json:"repo,omitempty"` // only images in this repo
 }
 
-// Inventory returns a page of the entries of places in reach that are not out of date
-// at a time, by place.
+// Inventory returns a page of the inventory entries of places in reach, ordered by place. It omits places whose
+// inventory is out of date at a time.
 func (s *Store) Inventory(
 	ctx context.Context, reach []resource.UID, f InventoryFilter, asOf time.Time, p page.Request,
 ) (out page.Page[RunningImage], _ error) {
@@ -207,7 +207,7 @@ func (s *Store) Inventory(
 	return out, err
 }
 
-// matching returns the condition of a filter on the entries e of a place.
+// matching returns the SQL condition of the filter on e, the alias of inventory_entries.
 func (f InventoryFilter) matching(q *store.Query) (text string) {
 	if f.Digest != "" {
 		text += ` AND e.digest = ` + q.Arg(f.Digest)
@@ -220,7 +220,7 @@ func (f InventoryFilter) matching(q *store.Query) (text string) {
 	return text
 }
 
-// countEntries returns the number of entries by place that pass the filter.
+// countEntries returns the number of entries that pass the filter, by place.
 func (s *Store) countEntries(
 	ctx context.Context, read store.Reader, places []Place, f InventoryFilter,
 ) (map[int64]int64, error) {
@@ -238,7 +238,7 @@ func (s *Store) countEntries(
 		q.Args...)
 }
 
-// readEntries reads one entry more than a page has.
+// readEntries reads the entries of a page, and one entry more, which shows whether another page follows.
 func (s *Store) readEntries(
 	ctx context.Context, read store.Reader, places []Place, counts map[int64]int64, f InventoryFilter, p page.Request,
 ) (entries []RunningImage, _ error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 )
 
-// The number of keys that one statement looks up.
+// Limits on the number of keys that one statement looks up.
 const (
 	contentBatch = 1000
 	keyBatch     = 10_000
@@ -43,7 +43,7 @@ func (s *Store) Contents(ctx context.Context, digests []string, f func(digest st
 	return nil
 }
 
-// appendIDs is decode without layers and places.
+// appendIDs decodes only the IDs of the packages, and appends them to ids. See decode.
 func appendIDs(ids []int64, packages []byte) ([]int64, error) {
 	last := int64(0)
 	for len(packages) > 0 {
@@ -62,7 +62,7 @@ func appendIDs(ids []int64, packages []byte) ([]int64, error) {
 	return ids, nil
 }
 
-// Hits are matches of many packages.
+// Hits are the matches of many packages.
 type Hits struct {
 	ByPackage  map[int64][]Hit
 	Advisories map[int64]NamedAdvisory // by key
@@ -88,9 +88,8 @@ func (r *hitReader) add(h Hit, fixed []byte) (err error) {
 	return nil
 }
 
-// Hits returns the advisories in reach that affect packages. Unlike HitsOf, it is made
-// for many packages: it does not read the texts of advisories. A deleted advisory does
-// not count, even if its packages were not compared since.
+// Hits returns the advisories in reach that affect packages. Unlike HitsOf, it is made for many packages: it does not
+// read the texts of advisories. It omits deleted advisories, even if the matcher has not removed their matches yet.
 func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID) (Hits, error) {
 	r := hitReader{Hits{map[int64][]Hit{}, map[int64]NamedAdvisory{}}, map[string][]string{}}
 	roots := rootKeys(reach)
@@ -114,7 +113,7 @@ func (s *Store) Hits(ctx context.Context, packages []int64, reach []resource.UID
 	return r.Hits, s.keepVisible(ctx, r.Hits, reach)
 }
 
-// rootKeys returns the keys of the organizations of groups, each once.
+// rootKeys returns the keys of the organizations that contain groups, each once.
 func rootKeys(groups []resource.UID) (keys []int64) {
 	for _, g := range groups {
 		keys = append(keys, store.Segment(g.Root()))
@@ -163,11 +162,11 @@ func (s *Store) keepVisible(ctx context.Context, h Hits, reach []resource.UID) e
 	return nil
 }
 
-// A PackageKind groups packages with the same coverage.
+// A PackageKind contains the properties of a package that determine whether advisories can cover it.
 type PackageKind struct {
 	Ecosystem string
 	Owned     bool
-	Matched   bool // compared with the advisories
+	Matched   bool // whether the package was compared with the advisories
 }
 
 // CountKinds counts packages by kind.

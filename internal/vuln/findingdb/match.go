@@ -11,31 +11,31 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Match says that an advisory affects a package. It has the keys of both, and of the
-// advisory's organization.
+// A Match says that an advisory affects a package. It contains the keys of the package, of the advisory's organization,
+// and of the advisory.
 type Match struct{ Package, Root, Advisory int64 }
 
 // A Rating is the score and the fixes that an advisory gives for a package.
 type Rating struct {
 	Score int64    // CVSS score in tenths; 0 if there is none
-	Fixed []string // versions that fix it
+	Fixed []string // versions of the package without the vulnerability
 }
 
 // A NamedAdvisory is an advisory with all its names.
 type NamedAdvisory struct {
 	UID   resource.UID
-	Names []string // the ID first
+	Names []string // ID of the advisory, and then its other names
 }
 
-// Matches are the wanted matches, and the names of their advisories by key. If After or
-// Last is set, they cover only packages after After and up to Last.
+// Matches are the matches that should be stored, and the names of their advisories by key. If After or Last is set,
+// they are complete only for packages after After and up to Last.
 type Matches struct {
 	Ratings     map[Match]Rating
 	Advisories  map[int64]NamedAdvisory
 	After, Last int64
 }
 
-// within returns a column of the table m, preceded by the condition on packages.
+// within returns the name of a column in the table m. The condition on packages precedes the name.
 func (m Matches) within(column string) string {
 	if m.Last > 0 {
 		column = fmt.Sprintf("package <= %d AND m.%s", m.Last, column)
@@ -71,9 +71,8 @@ func (s *Store) Unmatched(ctx context.Context, n int) (packages []StoredPackage,
 	return packages, nil
 }
 
-// Subjects returns the packages that advisories with these names may affect: packages
-// with the name, or built from a source with the name. It returns at most n packages
-// after the given one, ordered by ID.
+// Subjects returns the packages that advisories about these names may affect: packages that have one of the names, or
+// whose source package has one. It returns at most n packages whose ID is greater than after, ordered by ID.
 func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int) (packages []StoredPackage, _ error) {
 	for _, named := range []string{`p.name = s.v AND p.source_name = ''`, `p.source_name = s.v AND p.source_name <> ''`} {
 		q := store.Query{Engine: s.Engine}
@@ -89,11 +88,11 @@ func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int
 	return packages[:min(n, len(packages))], nil
 }
 
-// LastMatched returns the n-th package after the given one that an advisory affects, or
-// 0 if there are at most n. For several advisories it returns any of the packages.
+// LastMatched returns the n-th package after the given one that an advisory affects. It returns 0 if there are at most
+// n such packages. For several advisories the packages are in no particular order.
 func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64, n int) (last int64, _ error) {
 	q := store.Query{Engine: s.Engine}
-	order := `` // an order would sort all matches of several advisories
+	order := `` // no order for several advisories, because the database would sort all their matches
 	if len(advisories) == 1 {
 		order = `ORDER BY m.package`
 	}
@@ -106,19 +105,18 @@ func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64
 	return ids[n-1], nil
 }
 
-// A Change lists the matches that open and close.
+// A Change lists the matches that a comparison opens and closes.
 type Change struct {
 	Opened, Closed []Match
 	Ratings        map[Match]Rating            // ratings of the opened matches
-	Advisories     map[int64]NamedAdvisory     // advisories of all these matches
+	Advisories     map[int64]NamedAdvisory     // advisories of the opened and closed matches, by key
 	Sets           AliasSets                   // alias sets of these advisories
-	Source         func(advisory int64) string // the source of an advisory's change
+	Source         func(advisory int64) string // returns the source of an advisory's change, such as a feed
 }
 
-// setMatches replaces the matches of packages or of advisories. column says which, and
-// keys are their keys. A match that stays keeps its time, and a match that ends moves
-// to the past. source returns the source of an advisory's change. If anything changes,
-// announce is called before anything is written.
+// setMatches replaces the matches of packages or of advisories. column is the column that contains keys. A match that
+// remains keeps its time. A match that ends moves to the past matches. source returns the source of an advisory's
+// change. If anything changes, setMatches calls announce before it writes anything.
 func (t Tx) setMatches(
 	ctx context.Context, column string, keys []int64, want Matches, source func(advisory int64) string,
 	announce func(Change) error,
@@ -168,7 +166,7 @@ func (t Tx) setMatches(
 	return t.saveAliases(ctx, want.Advisories, c.Sets)
 }
 
-// endMatches moves matches to the past. past has their new rows.
+// endMatches moves matches to the table of past matches. past contains their rows in that table.
 func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
 	for _, m := range ended {
 		if err := t.Later(ctx, `DELETE FROM matches WHERE package = $1 AND root = $2 AND advisory = $3`, m.Package,
@@ -181,7 +179,7 @@ func (t Tx) endMatches(ctx context.Context, ended []Match, past [][]any) error {
 		closed_by)`, past, ``)
 }
 
-// A storedMatch is a row of the matches.
+// A storedMatch contains the other columns of a row in the table matches.
 type storedMatch struct {
 	since    int64
 	score    int64
@@ -203,8 +201,8 @@ func (t Tx) stored(ctx context.Context, column string, keys []int64) (map[Match]
 		})
 }
 
-// MatchPackages replaces the matches of packages, and marks the packages as compared.
-// If that changes anything, it first calls announce.
+// MatchPackages replaces the matches of packages, and marks the packages as compared. If a match changes, it first
+// calls announce.
 func (t Tx) MatchPackages(
 	ctx context.Context, packages []StoredPackage, want Matches, announce func(Change) error,
 ) error {
@@ -224,21 +222,21 @@ func (t Tx) MatchPackages(
 // byImage is the source of a match that a new package opens.
 const byImage = "image"
 
-// MatchAdvisories replaces the matches of advisories. sources has the source of each
-// advisory's change. If that changes anything, it first calls announce.
+// MatchAdvisories replaces the matches of advisories. sources contains the source of each advisory's change. If a match
+// changes, it first calls announce.
 func (t Tx) MatchAdvisories(
 	ctx context.Context, advisories []int64, want Matches, sources map[int64]string, announce func(Change) error,
 ) error {
 	return t.setMatches(ctx, "advisory", advisories, want, func(a int64) string { return sources[a] }, announce)
 }
 
-// A Hit is a stored match: the package, the key of the advisory, and the time
-// when it was opened. A past match also has its end.
+// A Hit is a stored match: the package, the key of the advisory, and the time at which the match was opened. For a past
+// match, it also contains the time at which the match ended.
 type Hit struct {
 	Package, Advisory, Since int64
 	Rating
 	OpenedBy string
-	Until    int64 // in milliseconds; 0 if it has not ended
+	Until    int64 // time at which the match ended, in milliseconds; 0 if it has not ended
 	ClosedBy string
 }
 
@@ -272,8 +270,8 @@ func (s *Store) HitsBy(ctx context.Context, advisories []int64) ([]Hit, error) {
 	return store.ReadAll(ctx, s.Rows, scanHit, text, q.Args...)
 }
 
-// PackageIDs returns the IDs of the packages of an image, in order, and how many of
-// them were not compared with the advisories yet.
+// PackageIDs returns the IDs of the packages of an image, in order. unmatched is the number of these packages that were
+// not compared with the advisories yet.
 func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unmatched int, _ error) {
 	var text []byte
 	if err := s.Row(ctx, `SELECT packages FROM inspections WHERE digest = $1`, []any{digest}, &text); err != nil {
@@ -290,9 +288,8 @@ func (s *Store) PackageIDs(ctx context.Context, digest string) (ids []int64, unm
 	return c.ids, unmatched, err
 }
 
-// PackageSets returns the IDs of the packages of images, by digest, and which of them
-// were not compared with the advisories yet. An image that was not inspected is left
-// out.
+// PackageSets returns the IDs of the packages of images, by digest. It also returns which of these packages were not
+// compared with the advisories yet. An image that was not inspected is left out.
 func (s *Store) PackageSets(
 	ctx context.Context, digests []string,
 ) (byDigest map[string][]int64, unmatched map[int64]bool, _ error) {

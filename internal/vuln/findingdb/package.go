@@ -83,8 +83,7 @@ func (s *Store) addPackages(
 	if len(rows) == 0 {
 		return nil
 	}
-	// Ordered by key, so that two transactions that add the same packages do not
-	// deadlock.
+	// The rows are sorted by key, so that two transactions that add the same packages do not deadlock.
 	slices.SortFunc(rows, func(a, b []any) int { return cmp.Compare(a[0].(string), b[0].(string)) })
 	err := s.Write(ctx, func(t *store.Tx) error {
 		return t.InsertRows(ctx,
@@ -110,7 +109,7 @@ func scanPackage(row store.Scanner) (p StoredPackage, err error) {
 	return p, err
 }
 
-// ByID returns packages by ID.
+// ByID returns the packages with these IDs, by ID.
 func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]registry.Package, error) {
 	byID := map[int64]registry.Package{}
 	for batch := range slices.Chunk(ids, packageBatch) {
@@ -127,9 +126,8 @@ func (s *Store) ByID(ctx context.Context, ids []int64) (map[int64]registry.Packa
 	return byID, nil
 }
 
-// PackagesNamed returns at most n versions of a package in images of the groups or
-// repos: packages with the name, and packages built from a source with the name.
-// Packages of other images do not count.
+// PackagesNamed returns at most n versions of a package: packages that have the name, and packages whose source package
+// has the name. It returns only packages of images in the groups or repos.
 func (s *Store) PackagesNamed(
 	ctx context.Context, groups []resource.UID, name string, n int,
 ) (found []StoredPackage, _ error) {
@@ -166,8 +164,7 @@ func (s *Store) PackagesNamed(
 	return found[:min(n, len(found))], err
 }
 
-// appendHeld appends the packages of a query that an image in reach has, until there
-// are n.
+// appendHeld runs a query for packages, and appends those that an image in reach has, until found has n packages.
 func appendHeld(
 	ctx context.Context, read store.Reader, text string, args []any, reach map[int64]*bitmap.Set,
 	found []StoredPackage, n int,
@@ -189,9 +186,8 @@ func appendHeld(
 	return found, err
 }
 
-// reach returns the images in groups or repos, by chunk. Groups are looked up by their
-// whole UID, because callers can write the segment of another group below a group of
-// their own.
+// reach returns the images in groups or repos, as a bitmap for each chunk. It compares whole UIDs, because a caller can
+// make up a UID that has the segment of somebody else's group below a group of the caller.
 func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.UID) (map[int64]*bitmap.Set, error) {
 	holders, err := s.holders(ctx, read, groups)
 	if err != nil || len(holders) == 0 {
@@ -201,8 +197,8 @@ func (s *Store) reach(ctx context.Context, read store.Reader, groups []resource.
 		WHERE b.grp = s.v`, holders)
 }
 
-// holders returns the keys of the groups and repos that exist. It compares whole UIDs,
-// because callers can write the segment of another group below a group of their own.
+// holders returns the keys of the groups and repos that exist. It compares whole UIDs, because a caller can make up a
+// UID that has the segment of somebody else's group below a group of the caller.
 func (s *Store) holders(ctx context.Context, read store.Reader, groups []resource.UID) ([]int64, error) {
 	texts := make([]string, len(groups))
 	for i, g := range groups {
@@ -216,8 +212,7 @@ func (s *Store) holders(ctx context.Context, read store.Reader, groups []resourc
 	return store.ReadColumn[int64](ctx, read, text, q.Args...)
 }
 
-// changeImages changes, for each package, which images of a chunk have it. The chunk
-// must be locked.
+// changeImages changes the bitmaps of a chunk that contain the images with each package. The chunk must be locked.
 func (t Tx) changeImages(ctx context.Context, chunk int64, packages []int64, change func(*bitmap.Set)) error {
 	for batch := range slices.Chunk(packages, packageBatch) {
 		q := store.Query{Engine: t.DB.Engine}
@@ -296,7 +291,7 @@ func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []in
 	return numbers, err
 }
 
-// PackagesIn returns, for each image, the given packages that it has.
+// PackagesIn returns, for each image, those of the given packages that the image has.
 func (s *Store) PackagesIn(ctx context.Context, numbers, packages []int64) (map[int64][]registry.Package, error) {
 	var chunks []int64
 	for _, n := range numbers {
@@ -339,7 +334,7 @@ func (s *Store) PackagesIn(ctx context.Context, numbers, packages []int64) (map[
 	return byImage, err
 }
 
-// CountHaving returns the number of the images that have each package.
+// CountHaving returns, for each package, how many of the given images have it.
 func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map[int64]int64, error) {
 	counts := map[int64]int64{}
 	return counts, s.eachHaving(ctx, numbers, packages, func(id, _ int64,
@@ -348,8 +343,7 @@ func (s *Store) CountHaving(ctx context.Context, numbers, packages []int64) (map
 	})
 }
 
-// HavingEach returns the numbers of the images that have each package, the highest
-// first.
+// HavingEach returns, for each package, the numbers of the given images that have it, the highest first.
 func (s *Store) HavingEach(ctx context.Context, numbers, packages []int64) (map[int64][]int64, error) {
 	byPackage := map[int64][]int64{}
 	err := s.eachHaving(ctx, numbers, packages, func(id, chunk int64, set *bitmap.Set) {
@@ -363,7 +357,7 @@ func (s *Store) HavingEach(ctx context.Context, numbers, packages []int64) (map[
 	return byPackage, err
 }
 
-// eachHaving calls f for each package with the images of each chunk that have it.
+// eachHaving calls f for each package and chunk, with those of the given images in the chunk that have the package.
 func (s *Store) eachHaving(
 	ctx context.Context, numbers, packages []int64, f func(id, chunk int64, set *bitmap.Set),
 ) error {
@@ -398,7 +392,7 @@ func (s *Store) eachHaving(
 	return nil
 }
 
-// sets unites the bitmaps of a query by chunk.
+// sets runs a query that returns chunks and bitmaps, and returns the union of the bitmaps for each chunk.
 func sets(
 	ctx context.Context, read store.Reader, e engine.Engine, text string, lists ...[]int64,
 ) (map[int64]*bitmap.Set, error) {

@@ -16,7 +16,7 @@ var pullRules = store.Kind[vuln.PullRule]{
 	Created: resource.RuleCreated, Updated: resource.RuleUpdated, Deleted: resource.RuleDeleted,
 	Columns: func(r *vuln.PullRule) []store.Column {
 		return []store.Column{
-			store.JSON("detail", r), // fields with their own column are read from there
+			store.JSON("detail", r), // fields that also have a column are read from the column
 			store.Key(&r.UID),
 			store.Time("create_ms", &r.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &r.UpdateTime),
@@ -24,7 +24,7 @@ var pullRules = store.Kind[vuln.PullRule]{
 	},
 }
 
-// PullRuleList is the order of rules in lists.
+// PullRuleList describes the orders of a list of rules.
 var PullRuleList = pullRules.List(page.Order{Field: "uid"})
 
 // InsertPullRule adds a rule. It returns fault.NotFound if its group or its target does
@@ -55,7 +55,7 @@ func (s *Store) InsertPullRule(ctx context.Context, r vuln.PullRule) error {
 
 // rulesChanged makes every replica read the rules again.
 func (t Tx) rulesChanged(ctx context.Context) error {
-	return t.TableChanged(ctx, store.RevisionPullRules) // it also clears the verdicts of the gate
+	return t.TableChanged(ctx, store.RevisionPullRules) // also clears the cached verdicts about pulls
 }
 
 // PullRule returns a rule, or fault.NotFound.
@@ -101,7 +101,7 @@ func (s *Store) DeletePullRule(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// A RuleSet has all rules at one time. It is immutable.
+// A RuleSet contains all rules at one time. It is immutable.
 type RuleSet struct {
 	byTarget map[resource.UID][]vuln.PullRule
 }
@@ -120,8 +120,7 @@ func (s *RuleSet) Over(repo resource.UID) (rules []vuln.PullRule) {
 	return rules
 }
 
-// NewRuleCache returns a cache of all rules, because every pull needs the rules above
-// its repo.
+// NewRuleCache returns a cache of all rules. Every pull needs the rules of its repo and of the groups above the repo.
 func NewRuleCache(s *Store) *store.CachedTable[RuleSet] {
 	return store.NewCachedTable(s.DB, store.RevisionPullRules, func(ctx context.Context) (*RuleSet, error) {
 		stored, err := pullRules.All(ctx, s.Rows, ``)

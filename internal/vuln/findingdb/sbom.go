@@ -57,8 +57,8 @@ func (s *Store) SBOMs(ctx context.Context, repo resource.UID, image string) ([]r
 		AND m.digest = s.manifest) ORDER BY s.push_ms DESC, s.manifest`, store.Segment(repo), image)
 }
 
-// SaveSBOMs replaces the SBOMs of an image of a repo. The image must be held. It
-// returns the IDs of the packages that the old and the new SBOMs list.
+// SaveSBOMs replaces the SBOMs of an image in a repo. The transaction must have locked the image with HoldImage. It
+// returns the IDs of the packages that the old SBOMs list, and of the packages that the new SBOMs list.
 func (t Tx) SaveSBOMs(
 	ctx context.Context, repo resource.UID, image string, sboms []registry.SBOM,
 ) (before, after []int64, _ error) {
@@ -96,7 +96,7 @@ func (t Tx) SBOMPackages(ctx context.Context, repo resource.UID, image string) (
 	return union(texts)
 }
 
-// union returns the IDs of several lists in order, each once.
+// union decodes several lists of IDs, and returns all IDs in order, each once.
 func union(texts [][]byte) (united []int64, _ error) {
 	for _, text := range texts {
 		ids, err := decodeIDs(text)
@@ -109,12 +109,11 @@ func union(texts [][]byte) (united []int64, _ error) {
 	return slices.Compact(united), nil
 }
 
-// TakePackages records that the images with a digest and these numbers do not have
-// packages, except packages that an SBOM in their repo lists. Their chunks must be
-// locked. The transaction must not change these packages of a chunk in another way,
-// because on PostgreSQL it would not see this change.
+// TakePackages records that the images with these numbers, which all have the same digest, no longer have packages. A
+// package stays if an SBOM in the image's repo lists it. The chunks of the images must be locked. The transaction must
+// not change the same packages and chunks in another way, because on PostgreSQL it would not see this change.
 func (t Tx) TakePackages(ctx context.Context, digest string, numbers, packages []int64) error {
-	claims := map[int64][]int64{} // image numbers by package
+	claims := map[int64][]int64{} // numbers of the images whose SBOMs list a package, by package
 	err := t.Rows(ctx, `SELECT i.number, s.packages FROM image_sboms AS s CROSS JOIN `+imagedb.ImageRows+` AS i
 		WHERE s.image = $1
 		AND i.repo = s.repo AND i.digest = s.image AND i.number IS NOT NULL`, []any{digest},
@@ -156,8 +155,8 @@ func (s *Store) Waiting(ctx context.Context, packages []int64) (n int, _ error) 
 	return n, err
 }
 
-// FromFiles returns the IDs of the packages in the files of images, in order, by image
-// number. Images without SBOMs are left out.
+// FromFiles returns the IDs of the packages that were found in the files of images, in order, by image number. Images
+// without SBOMs are left out.
 func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int64, error) {
 	q := store.Query{Engine: s.Engine}
 	indexed := q.Arg(int(registry.ImageIndexed))
@@ -181,10 +180,10 @@ func (s *Store) FromFiles(ctx context.Context, numbers []int64) (map[int64][]int
 // A Claim is a package that attached SBOMs list.
 type Claim struct {
 	Package int64
-	Since   int64 // when the first of these SBOMs was pushed, in milliseconds
+	Since   int64 // time at which the first of these SBOMs was pushed, in milliseconds
 }
 
-// HaveSBOMs returns the repos with an SBOM attached to an image.
+// HaveSBOMs returns those of the repos that have an image with an attached SBOM.
 func (s *Store) HaveSBOMs(ctx context.Context, repos []resource.UID) (map[resource.UID]bool, error) {
 	bySegment := map[int64]resource.UID{}
 	keys := make([]int64, len(repos))

@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 )
 
-// A Spread has the images that contain the packages of a query.
+// A Spread contains the images that have one of the packages of a query.
 type Spread struct {
-	Images   map[int64]*bitmap.Set // by chunk
+	Images   map[int64]*bitmap.Set // bitmaps of image numbers, by chunk
 	Packages map[int64]int         // number of images by package; packages without images are left out
 }
 
@@ -101,8 +101,8 @@ func (s *Store) RunningDigests(ctx context.Context, root resource.UID, has func(
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// RunningAt returns the number of entries with one of the digests at places of one
-// organization, and up to n of them.
+// RunningAt counts the inventory entries that have one of the digests, at places of one organization. It returns their
+// number, and up to n of the entries.
 func (s *Store) RunningAt(
 	ctx context.Context, places []Place, digests []string, n int,
 ) (total int64, entries []RunningImage, _ error) {
@@ -134,8 +134,7 @@ func (s *Store) RunningAt(
 	return total, entries, err
 }
 
-// ChangesPending reports whether changed advisories of organizations still wait for
-// comparison.
+// ChangesPending reports whether changed advisories of the organizations have not been compared with packages yet.
 func (s *Store) ChangesPending(ctx context.Context, roots []resource.UID) (bool, error) {
 	keys := make([]int64, len(roots))
 	for i, r := range roots {

@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store is the part of a database about the content of images. It is safe for
-// concurrent use.
+// A Store reads and writes what is known about the content of images in a database. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
 // New returns the store of findings in a database.
@@ -17,7 +16,7 @@ func New(db *store.DB) *Store { return &Store{db} }
 // A Tx is a transaction with methods that change the content of images.
 type Tx struct{ *store.Tx }
 
-// In returns t as a Tx of this package.
+// In returns t with the methods of this package.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 // Kinds returns the resources that this package lists.

@@ -24,23 +24,23 @@ import (
 )
 
 const (
-	reserveLife = 30 * time.Second // how long an image is reserved for one replica
+	reserveLife = 30 * time.Second // time for which an image is reserved for one replica
 	pollEvery   = time.Second
 	sweepFirst  = 10 * time.Second
 	sweepEvery  = 30 * time.Minute
 
 	retryAfter = time.Minute
 
-	// maxTries is how often an image is tried without a result. The process that
-	// inspected it was killed, possibly because of the image.
+	// maxTries is the maximum number of inspections of an image that end without a result, because the process was
+	// killed. The image may be the cause.
 	maxTries = 5
 )
 
-const maxText = 1024 // bytes of any text of a package
+const maxText = 1024 // maximum length of each text in a package, in bytes
 
 // Config configures an Indexer.
 type Config struct {
-	Workers int // images inspected at the same time; 0 means one
+	Workers int // number of images that are inspected at the same time; 0 means one
 
 	// Read reads the layers of an image; nil means inspect.Image. Version is the
 	// version of its results.
@@ -111,7 +111,7 @@ func (x *Indexer) work(ctx context.Context) {
 	}
 }
 
-// sweep calls Sweep from time to time.
+// sweep calls Sweep at regular intervals.
 func (x *Indexer) sweep(ctx context.Context) {
 	for wait := sweepFirst; ; wait = sweepEvery {
 		sleep(ctx, wait)
@@ -124,8 +124,8 @@ func (x *Indexer) sweep(ctx context.Context) {
 	}
 }
 
-// Sweep queues images that an older version has inspected, and removes the data of
-// deleted images.
+// Sweep queues images that were inspected by an older version of the extractors, and removes the data of deleted
+// images.
 func (x *Indexer) Sweep(ctx context.Context) error {
 	if _, err := x.images.SweepImages(ctx, x.cfg.Version); err != nil {
 		return err
@@ -194,9 +194,9 @@ func whileReserved(ctx context.Context, renew func(context.Context) bool) (stop 
 	return func() { cancel(); kept.Wait() }
 }
 
-// layers returns the layers of an image, or nil if no layer has files. It returns an
-// *inspect.NotUnderstood if the repo lacks a layer: otherwise a user who knows only
-// the manifest of another image would learn its content.
+// layers returns the layers of an image, or nil if no layer contains files. It returns an *inspect.NotUnderstood error
+// if a layer is missing in the repo. Otherwise a user who knows only the manifest of another image would learn the
+// content of that image.
 func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.Layer, error) {
 	stored, err := x.registry.Layers(ctx, q.Repo, q.Digest)
 	if err != nil {
@@ -222,16 +222,16 @@ func (x *Indexer) layers(ctx context.Context, q imagedb.QueuedImage) ([]inspect.
 	return layers, nil
 }
 
-// failed handles the error of an image that could not be read. An image that cannot be
-// understood is not tried again; after other errors it is.
+// failed handles the error of an image that could not be read. If the error is an *inspect.NotUnderstood, the image is
+// not tried again. After other errors it is tried again.
 func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) error {
 	var reason *inspect.NotUnderstood
 	switch {
-	case ctx.Err() != nil: // the server stops; another replica continues
+	case ctx.Err() != nil: // the server stops, and another replica continues
 		return x.images.PostponeImage(context.WithoutCancel(ctx), q, 0, "")
 	case errors.As(err, &reason):
 		return x.settle(ctx, q, registry.ImageNotUnderstood, reason.Reason)
-	case errors.Is(err, fault.NotFound): // it was deleted, which removed it from the queue
+	case errors.Is(err, fault.NotFound): // the image was deleted, and so removed from the queue
 		return x.images.PostponeImage(ctx, q, retryAfter, "")
 	}
 	x.cfg.Metrics.Inspections.Add(1, metric.Failed)
@@ -240,7 +240,7 @@ func (x *Indexer) failed(ctx context.Context, q imagedb.QueuedImage, err error) 
 	return x.images.PostponeImage(ctx, q, retryAfter, "its layers could not be read; the server tries again")
 }
 
-// settle stores the state of an image without packages.
+// settle stores the final state of an image that has no packages.
 func (x *Indexer) settle(
 	ctx context.Context, q imagedb.QueuedImage, state registry.ImageState, reason string,
 ) error {
@@ -262,8 +262,8 @@ func (x *Indexer) settle(
 	return err
 }
 
-// finish stores the packages of an image. If found is nil, the packages are known from
-// another repo.
+// finish stores the packages of an image. If found is nil, the image was already inspected in another repo, and its
+// stored packages are used.
 func (x *Indexer) finish(ctx context.Context, q imagedb.QueuedImage, found *registry.Inspection) error {
 	var ids []int64
 	if found != nil {
@@ -283,8 +283,8 @@ func (x *Indexer) finish(ctx context.Context, q imagedb.QueuedImage, found *regi
 	return err
 }
 
-// save is the transaction of finish. If found replaces the result of an older version,
-// it does so for all images with this digest.
+// save is the transaction of finish. If found replaces a result that an older version of the extractors has stored,
+// save updates all images with this digest.
 func (x *Indexer) save(
 	ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found *registry.Inspection, ids []int64,
 ) error {
@@ -312,7 +312,8 @@ func (x *Indexer) save(
 			return err
 		}
 		gone = minus(before, have)
-		if len(gone) > 0 || len(have) > len(before) { // a new version of the extractors causes no events
+		// The change is quiet, because a new version of the extractors must not cause events.
+		if len(gone) > 0 || len(have) > len(before) {
 			if err := packages.MarkChanging(ctx, numbers, before, true); err != nil {
 				return err
 			}
@@ -332,8 +333,8 @@ func (x *Indexer) save(
 	return images.SettleImage(ctx, q, registry.ImageIndexed, "", x.cfg.Version)
 }
 
-// changing records that the packages of an image with a number change, so that the
-// matcher writes events. found are the packages in its files, if they were read before.
+// changing records that the packages of an image change, so that the matcher writes events. It does nothing if the
+// image has no number yet. found are the packages that an earlier inspection found in the image's files.
 func (x *Indexer) changing(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, found []int64) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
 	number, state, err := images.ImageNumber(ctx, q)
@@ -362,9 +363,8 @@ func minus(a, b []int64) (rest []int64) {
 	return rest
 }
 
-// inspection returns the result of reading an image, in its stored form. The texts come
-// from users: a package with a text that is too long or that the database cannot store
-// is left out.
+// inspection converts the result of reading an image to its stored form. The texts come from users. So a package is
+// left out if one of its texts is too long, or if the database cannot store the text.
 func (x *Indexer) inspection(q imagedb.QueuedImage, found inspect.Result) *registry.Inspection {
 	i := &registry.Inspection{Digest: q.Digest, Extractors: x.cfg.Version, Distribution: registry.Distribution{
 		ID: clean(found.Distribution.ID), Version: clean(found.Distribution.VersionID),
@@ -387,12 +387,11 @@ func (x *Indexer) inspection(q imagedb.QueuedImage, found inspect.Result) *regis
 	return i
 }
 
-// packageOf returns a package under the names that advisories use, which are in its
-// package URL.
+// packageOf returns a package with the names that advisories use. These are in its package URL.
 func packageOf(p inspect.Package) registry.Package {
 	out := registry.Package{Ecosystem: p.Ecosystem, Name: p.Name, Version: p.Version, SourceName: p.SourceName,
 		SourceVersion: p.SourceVersion, PURL: p.Purl, Owned: p.Owner != ""}
-	if p.SourceVersion == "" { // advisories about RPMs use the name of the package
+	if p.SourceVersion == "" { // advisories about RPMs use the name of the binary package
 		out.SourceName = ""
 	}
 	if ecosystem, name, _, err := version.ParsePURL(p.Purl); err == nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// SBOMs attached to an image are a second origin of its packages. An SBOM is a claim of
-// a user who may push to the repo. So it counts only for the image in that repo,
-// while the packages found in the files of an image count in every repo.
+// The packages of an image come from its files, and from the SBOMs that are attached to it. An SBOM is a claim of a
+// user who may push to the repo. So the packages in an SBOM count only for the image in that repo. The packages in the
+// files of an image count in every repo.
 
 const (
-	readTimeout = 5 * time.Minute // for the documents of one image
+	readTimeout = 5 * time.Minute // time limit for reading all documents of one image
 
-	maxSBOMPackages = 50_000 // packages of all SBOMs of an image
-	maxSBOMWarnings = 10     // warnings of one attached manifest
+	maxSBOMPackages = 50_000 // maximum number of packages in all SBOMs of an image
+	maxSBOMWarnings = 10     // maximum number of warnings about one attached manifest
 )
 
 // readQueue reads the SBOMs of one image after the other.
@@ -64,24 +64,23 @@ func (x *Indexer) readDocuments(ctx context.Context, q imagedb.QueuedImage) erro
 		return x.images.Write(ctx, func(t *store.Tx) error { return x.saveSBOMs(ctx, t, q, claims) })
 	}
 	wait := retryAfter
-	if ctx.Err() != nil { // the server stops; another replica continues
+	if ctx.Err() != nil { // the server stops, and another replica continues
 		wait = 0
 	}
 	if postponed := x.images.PostponeSBOMs(context.WithoutCancel(ctx), q, wait); postponed != nil {
 		return postponed
 	}
-	if ctx.Err() != nil || errors.Is(err, fault.NotFound) { // the image was deleted
+	if ctx.Err() != nil || errors.Is(err, fault.NotFound) { // the server stops, or the image was deleted
 		return nil
 	}
 	return err
 }
 
-// keepSBOMs renews the reservation of an image until stop is called. stop returns the
-// current reservation.
+// keepSBOMs renews the reservation of an image until stop is called. stop returns the latest reservation.
 func (x *Indexer) keepSBOMs(ctx context.Context, q imagedb.QueuedImage) (stop func() imagedb.QueuedImage) {
 	end := whileReserved(ctx, func(ctx context.Context) bool {
 		next, still, err := x.images.KeepSBOMs(ctx, q, reserveLife)
-		if err != nil || !still { // another replica reads the documents
+		if err != nil || !still { // another replica may read the documents now
 			return false
 		}
 		q = next
@@ -123,8 +122,7 @@ func (x *Indexer) readSBOMs(ctx context.Context, q imagedb.QueuedImage) (claims 
 	return claims, nil
 }
 
-// readSBOM reads a document. A document that cannot be understood results in a warning
-// instead of packages.
+// readSBOM reads a document. If the document cannot be read as an SBOM, it adds a warning instead of packages.
 func (x *Indexer) readSBOM(
 	ctx context.Context, q imagedb.QueuedImage, document inspect.Layer, large string,
 ) (inspect.Result, error) {
@@ -134,7 +132,7 @@ func (x *Indexer) readSBOM(
 	found, err := x.cfg.ReadSBOM(ctx, document, q.Digest)
 	var reason *inspect.NotUnderstood
 	switch {
-	case errors.Is(err, fault.NotFound): // the repo does not have the document
+	case errors.Is(err, fault.NotFound): // the repo does not contain the document
 		return found, inspect.ErrNoSBOM
 	case errors.As(err, &reason):
 		x.cfg.Log.InfoContext(ctx, "an attached document is not understood", "repo", string(q.Repo), "digest",
@@ -144,7 +142,7 @@ func (x *Indexer) readSBOM(
 	return found, err
 }
 
-// add adds the content of a document, with at most the given number of packages.
+// add adds the packages of a document to the claim, up to the limit most.
 func (c *claim) add(found inspect.Result, most int) {
 	if d := found.Document; d != nil {
 		c.Format, c.Tool = cmp.Or(c.Format, clean(d.Format)), cmp.Or(c.Tool, clean(d.Tool))
@@ -167,18 +165,17 @@ func (c *claim) add(found inspect.Result, most int) {
 	}
 }
 
-// identity returns the fields by which packages from two origins are compared. Package
-// URLs of the same package differ in their qualifiers, and not every tool knows the
-// release of a distribution.
+// identity returns the fields by which packages from files and SBOMs are compared. Package URLs are not compared,
+// because the URLs of one package may differ in their qualifiers, and because not every tool knows the release of a
+// distribution.
 func identity(p registry.Package) [3]string {
 	ecosystem, _, _ := strings.Cut(p.Ecosystem, ":")
 	return [3]string{ecosystem, p.Name, p.Version}
 }
 
-// resolve sets the IDs of the claimed packages. A package with the same identity in the
-// files of the image or in another SBOM is the same package. If the repo lacks
-// layers of the image, its files are not considered, because the author of the SBOM would
-// learn their content.
+// resolve sets the IDs of the packages in claims. If the files of the image or another SBOM contain a package with the
+// same identity, the ID of that package is used. If the repo lacks layers of the image, the files of the image are
+// ignored. Otherwise the author of the SBOM would learn their content.
 func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, claims []claim) error {
 	known := map[[3]string]int64{}
 	if len(claims) > 0 {
@@ -208,7 +205,7 @@ func (x *Indexer) resolve(ctx context.Context, q imagedb.QueuedImage, claims []c
 	return nil
 }
 
-// indexed adds the packages in the files of an image to known.
+// indexed adds the IDs of the packages in the files of an image to known, by identity.
 func (x *Indexer) indexed(ctx context.Context, q imagedb.QueuedImage, known map[[3]string]int64) error {
 	images, err := x.images.Images(ctx, q.Repo, []string{q.Digest})
 	if err != nil || images[q.Digest].State != registry.ImageIndexed {
@@ -224,14 +221,15 @@ func (x *Indexer) indexed(ctx context.Context, q imagedb.QueuedImage, known map[
 	packages, err := x.packages.ByID(ctx, ids)
 	for _, id := range ids {
 		key := identity(packages[id])
-		if packages[known[key]].Owned || known[key] == 0 { // prefer a package that can have findings
+		// A package without an owner is preferred, because only such a package has findings.
+		if packages[known[key]].Owned || known[key] == 0 {
 			known[key] = id
 		}
 	}
 	return err
 }
 
-// saveSBOMs is the transaction of readDocuments. It locks in the same order as save.
+// saveSBOMs is the transaction of readDocuments. It takes its locks in the same order as save.
 func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedImage, claims []claim) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
 	if exists, err := images.HoldImage(ctx, q); err != nil || !exists {
@@ -269,8 +267,7 @@ func (x *Indexer) saveSBOMs(ctx context.Context, t *store.Tx, q imagedb.QueuedIm
 	return packages.ChangeImages(ctx, []int64{n}, after, minus(minus(before, after), have))
 }
 
-// unindex removes the packages in the files of an image that was inspected and is not
-// understood now.
+// unindex removes the packages that an earlier inspection found in the files of an image that cannot be read now.
 func (x *Indexer) unindex(ctx context.Context, t *store.Tx, q imagedb.QueuedImage) error {
 	images, packages := imagedb.In(t), findingdb.In(t)
 	number, state, err := images.ImageNumber(ctx, q)

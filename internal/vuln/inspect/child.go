@@ -26,13 +26,13 @@ func IsChild() bool {
 // ready is true after main has called IsChild. A program that never calls IsChild would run its normal code as a child.
 var ready bool
 
-// Ready reports whether Image can be used: whether main has called IsChild.
+// Ready reports whether Image can be used. It can be used after main has called IsChild.
 func Ready() bool { return ready }
 
 // Child reads an image from standard input, writes its packages to standard output, and ends the process.
 func Child() {
 	out := os.Stdout
-	os.Stdout = os.Stderr // a library prints messages about databases to standard output
+	os.Stdout = os.Stderr // because a library prints messages about databases to standard output
 	if err := serve(os.Stdin, out); err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd-inspect:", err)
 		os.Exit(1)
@@ -51,7 +51,7 @@ func serve(in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(content, &req); err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(2) // one for reading, one for garbage collection
+	runtime.GOMAXPROCS(2) // one processor for reading, one for garbage collection
 	debug.SetMemoryLimit(req.Limits.MemoryBytes / 2)
 	memory := openMemory()
 	if err := confine(req.Limits, os.TempDir()); err != nil {
@@ -90,7 +90,7 @@ func index(ctx context.Context, frames *frameReader, req request) answer {
 			return answer{NotUnderstood: short(explain(i, digest, err))}
 		}
 	}
-	if err := frames.next(); err != nil { // the data after the last archive must be readable as well
+	if err := frames.next(); err != nil { // reads the data after the last archive to its end, to find errors in it
 		return answer{Failed: err.Error()}
 	}
 	found := finder.Finish(stack)

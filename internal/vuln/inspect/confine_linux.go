@@ -18,12 +18,12 @@ import (
 // self returns the path of this program. It works even if a newer version has replaced the file.
 func self() string { return "/proc/self/exe" }
 
-// confinedStarts returns ways to start a child, the best first. The first uses new namespaces, in which the child has
-// no network and is the user nobody. The second uses no namespaces, for systems that do not allow users to create them.
-// The restrictions of confine apply in both cases.
+// confinedStarts returns two ways to start a child, the better one first. The first uses new namespaces, in which the
+// child has no network and is the user nobody. The second uses no namespaces, for systems on which users may not create
+// them. The restrictions of confine apply in both cases.
 //
-// There is no PID namespace, because threads would have other numbers than in /proc, where the Landlock library looks
-// for them. Instead, a filter denies signals to other processes.
+// There is no PID namespace, because in such a namespace the numbers of threads would differ from the numbers in /proc,
+// where the Landlock library looks for threads. Instead, a filter denies signals to other processes.
 func confinedStarts() []*syscall.SysProcAttr {
 	const nobody = 65534
 	return []*syscall.SysProcAttr{{
@@ -45,7 +45,8 @@ func widen(pipe *os.File) {
 		return
 	}
 	_ = conn.Control(func(fd uintptr) {
-		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) // an optimization that may fail
+		// A failure is harmless, because this is only an optimization.
+		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20)
 	})
 }
 
@@ -58,7 +59,7 @@ func openMemory() func() int64 {
 	}
 	return func() int64 {
 		text := make([]byte, 4096)
-		n, _ := status.ReadAt(text, 0) // io.EOF
+		n, _ := status.ReadAt(text, 0) // returns io.EOF, because the file is shorter than text
 		_, rest, _ := strings.Cut(string(text[:n]), "VmHWM:")
 		kilobytes, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 		bytes, _ := strconv.ParseInt(kilobytes, 10, 64)
@@ -81,11 +82,11 @@ func confine(l Limits, folder string) error {
 	limits := map[int]uint64{
 		unix.RLIMIT_CORE:   0,
 		unix.RLIMIT_NOFILE: 64,
-		unix.RLIMIT_FSIZE:  uint64(l.FileBytes) + 1<<20, // a database may add to its file
+		unix.RLIMIT_FSIZE:  uint64(l.FileBytes) + 1<<20, // room for data that a library adds to a database file
 		unix.RLIMIT_CPU:    uint64(l.Seconds),
 		unix.RLIMIT_DATA:   uint64(l.MemoryBytes) + runtimeBytes,
 	}
-	if raceDetector { // the race detector maps terabytes
+	if raceDetector { // the race detector needs terabytes of address space
 		delete(limits, unix.RLIMIT_DATA)
 	}
 	for resource, value := range limits {
@@ -101,10 +102,11 @@ func confine(l Limits, folder string) error {
 
 // yield lowers the priority of this process below the server's.
 func yield() {
-	threads, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
+	threads, _ := filepath.Glob("/proc/self/task/*") // cannot fail, because the pattern is valid
 	for _, t := range threads {
 		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
-			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 10) // an optimization that may fail
+			// A failure is harmless, because this is only an optimization.
+			_ = unix.Setpriority(unix.PRIO_PROCESS, id, 10)
 		}
 	}
 }
@@ -112,7 +114,7 @@ func yield() {
 // closeInherited closes files that the server inherited from its own parent. It keeps files with the flag
 // close-on-exec, because these are the files that Go has opened in this process.
 func closeInherited() {
-	files, _ := filepath.Glob("/proc/self/fd/*") // the pattern is valid
+	files, _ := filepath.Glob("/proc/self/fd/*") // cannot fail, because the pattern is valid
 	for _, f := range files {
 		fd, err := strconv.Atoi(filepath.Base(f))
 		if err != nil || fd <= 2 {

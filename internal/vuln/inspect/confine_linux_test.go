@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// probe prints the operations that a confined process may do.
+// probe tries operations, and prints those that a confined process may do.
 func probe() {
 	try := func(what string, err error) {
 		if err == nil {
@@ -49,7 +49,7 @@ func probe() {
 	var started sync.WaitGroup
 	for range 20 {
 		started.Go(func() {
-			runtime.LockOSThread() // the thread ends with the goroutine, so that each needs its own
+			runtime.LockOSThread() // the thread ends with the goroutine, so that each goroutine needs a new thread
 			time.Sleep(time.Millisecond)
 		})
 	}
@@ -93,11 +93,12 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// orphaned is the parent process in TestOrphan. It waits for a child that reads an endless layer.
+// orphaned is the parent process in TestOrphan. It waits for a child that runs an endless query in a database.
 func orphaned() {
 	ctx := context.Background()
 	image := layers(archive(file{name: "var/lib/rpm/rpmdb.sqlite", content: endlessSqlite(ctx, os.TempDir())}), nil)
-	image[1].Open = func(context.Context) (io.ReadCloser, error) { // the child has got all of the first
+	// Open is called when the child has received all of the first layer.
+	image[1].Open = func(context.Context) (io.ReadCloser, error) {
 		time.AfterFunc(300*time.Millisecond, func() { fmt.Println("waiting") })
 		return io.NopCloser(strings.NewReader("")), nil
 	}
@@ -129,9 +130,9 @@ func TestOrphan(t *testing.T) {
 		t.Fatal("there is no child")
 	}
 	must(parent.Process.Kill())
-	_ = parent.Wait() // killed
+	_ = parent.Wait() // always returns an error, because the process was killed
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		command, _ := os.ReadFile("/proc/" + pids[0] + "/cmdline") // empty or missing when the child has ended
+		command, _ := os.ReadFile("/proc/" + pids[0] + "/cmdline") // empty or missing after the child has ended
 		if len(command) == 0 {
 			return
 		}
@@ -141,8 +142,8 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// TestCanceled checks that the child ends when the context ends, while it waits for a layer and while it reads a layer.
-// The error is not NotUnderstood, because the image is not the cause.
+// TestCanceled checks that the child ends when the context ends, both while it waits for a layer and while it reads a
+// layer. The error must be context.Canceled and not NotUnderstood, because the image is not the cause.
 func TestCanceled(t *testing.T) {
 	waits := layers(nil)
 	waits[0].Open = func(ctx context.Context) (io.ReadCloser, error) {

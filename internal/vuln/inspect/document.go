@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/version"
 )
 
-// ErrNoSBOM is returned for a document that is not an SBOM, or not an SBOM of the image.
+// ErrNoSBOM is returned for a document that is not an SBOM, or that is about other images.
 var ErrNoSBOM = errors.New("not an SBOM of the image")
 
 // documentLimits are the limits for an SBOM. An SBOM is about a hundred times smaller than an image.
@@ -84,7 +84,7 @@ func answerTo(body []byte, image string, limit int) answer {
 	return answer{Result: &r}
 }
 
-// packagesOf returns the packages of an SBOM with a package URL, each once, and at most limit packages.
+// packagesOf returns those packages of an SBOM that have a package URL, each once, and at most limit packages.
 func packagesOf(content evidence.SBOM, limit int) Result {
 	r := Result{}
 	seen := map[[4]string]bool{}
@@ -115,14 +115,14 @@ func packagesOf(content evidence.SBOM, limit int) Result {
 	return r
 }
 
-// isImage reports whether a package URL names an image. SBOMs list their own image.
+// isImage reports whether a package URL names an image. An SBOM may list its own image as a package.
 func isImage(purl string) bool {
 	return strings.HasPrefix(purl, "pkg:oci/") || strings.HasPrefix(purl, "pkg:docker/")
 }
 
 var pythonSeparators = regexp.MustCompile(`[-_.]+`)
 
-// componentOf returns a package of an SBOM, with the same names as packages that are found in images.
+// componentOf converts a package of an SBOM. The result has the same names as packages that are found in images.
 func componentOf(c evidence.Package) (p Package, ok bool) {
 	ecosystem, name, v, err := version.ParsePURL(c.PURL)
 	if err != nil {
@@ -137,7 +137,7 @@ func componentOf(c evidence.Package) (p Package, ok bool) {
 	}
 	_, query, _ := strings.Cut(c.PURL, "?")
 	query, _, _ = strings.Cut(query, "#")
-	qualifiers, _ := url.ParseQuery(query) // returns the valid part of the query
+	qualifiers, _ := url.ParseQuery(query) // on an error, it returns the valid part of the query
 	switch {
 	case strings.HasPrefix(c.PURL, "pkg:deb/"), strings.HasPrefix(c.PURL, "pkg:apk/"):
 		name, v, _ := strings.Cut(cmp.Or(qualifiers.Get("upstream"), qualifiers.Get("origin")), "@")

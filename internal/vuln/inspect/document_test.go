@@ -89,7 +89,7 @@ func TestHostileSBOM(t *testing.T) {
 	manyValues := `{"bomFormat":"CycloneDX","components":[` + strings.Repeat("{},", 1_000_001) + `{}]}`
 	for name, tt := range map[string]struct {
 		content  string
-		err      error // nil if it can be read
+		err      error // nil if the document can be read
 		packages int
 		warnings int
 	}{
@@ -132,7 +132,7 @@ func TestHostileSBOM(t *testing.T) {
 	}
 }
 
-// FuzzSBOM checks that the answer of a child about any document is valid.
+// FuzzSBOM checks that a child returns a valid answer for any document.
 func FuzzSBOM(f *testing.F) {
 	f.Add([]byte(bom(component("pkg:deb/debian/a@1?distro=debian-12&upstream=b%401"),
 		component("pkg:rpm/redhat/a@1?epoch=2"))))

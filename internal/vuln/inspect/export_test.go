@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// RaceDetector reports whether the race detector is on. Then the memory of children is not limited.
+// RaceDetector reports whether the race detector is enabled. If it is, the memory of children is not limited.
 const RaceDetector = raceDetector
 
 const probeName = "probe"
@@ -16,7 +16,7 @@ const probeName = "probe"
 // IsProbe reports whether this process was started by RunProbe.
 func IsProbe() bool { return len(os.Args) == 1 && os.Args[0] == probeName }
 
-// Probe confines this process like a child, calls f, and ends the process.
+// Probe confines this process as a child is confined, calls f, and ends the process.
 func Probe(f func()) {
 	if err := confine(Limits{}.withDefaults(), os.TempDir()); err != nil {
 		fmt.Println("confine:", err)
@@ -26,7 +26,8 @@ func Probe(f func()) {
 	os.Exit(0)
 }
 
-// RunProbe starts a probe like a child, without the first skip ways of confinedStarts, and returns its output.
+// RunProbe starts a probe in the way in which a child is started, and returns its output. It skips the first skip
+// results of confinedStarts.
 func RunProbe(ctx context.Context, folder string, skip int) (string, error) {
 	c := child{name: probeName, folder: folder, starts: confinedStarts()[skip:]}
 	if err := c.start(ctx); err != nil {
@@ -45,7 +46,7 @@ func ParseAnswer(output []byte, layers int) (Result, error) {
 	return c.parseAnswer(output, layers)
 }
 
-// Serve reads frames like a child, without being confined.
+// Serve reads frames as a child does, but without being confined.
 func Serve(in io.Reader) (answered bool) {
 	frames := newFrameReader(in)
 	if _, err := frames.request(); err != nil {

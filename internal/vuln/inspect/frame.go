@@ -54,8 +54,8 @@ func writeLayer(w io.Writer, r io.Reader) (readErr, writeErr error) {
 // A frameReader reads frames, in the child.
 type frameReader struct {
 	from *bufio.Reader
-	left int  // unread bytes of the current data frame
-	done bool // the current layer has ended
+	left int  // number of unread bytes in the current data frame
+	done bool // whether the current layer has ended
 }
 
 func newFrameReader(r io.Reader) *frameReader {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// FuzzFrames reads any bytes like a child.
+// FuzzFrames checks that reading any bytes as frames, as a child does, ends without a panic.
 func FuzzFrames(f *testing.F) {
 	var good bytes.Buffer
 	must(inspect.Frames(&good, bytes.NewReader(archive(file{name: lodash, content: node("a", "1")})),

@@ -245,7 +245,7 @@ func rust(doc string) string {
 	must(err)
 	must(z.Close())
 	const names = "\x00.dep-v0\x00.shstrtab\x00"
-	const size = 64 // bytes of the header, and of a section header
+	const size = 64 // size of the ELF header and of a section header, in bytes
 	h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: size,
 		Shentsize: size, Shnum: 3, Shstrndx: 2}
 	copy(h.Ident[:], elf.ELFMAG+string([]byte{byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}))
@@ -261,7 +261,7 @@ func rust(doc string) string {
 	return b.String()
 }
 
-// rpms returns the packages of the rpm databases.
+// rpms returns the packages that the tests write to rpm databases.
 func rpms() []inspecttest.RPM {
 	return []inspecttest.RPM{
 		{Name: "bash", Version: "5.1.8", Release: "9.el9", Source: "bash-5.1.8-9.el9.src.rpm"},

@@ -21,7 +21,7 @@ import (
 
 const lodash = "app/node_modules/lodash/package.json"
 
-// TestNotUnderstood checks the reason for each kind of hostile image.
+// TestNotUnderstood checks that each kind of hostile image gives a NotUnderstood error with the expected reason.
 func TestNotUnderstood(t *testing.T) {
 	small := archive(file{name: lodash, content: node("lodash", "1.0.0")})
 	zeros := archive(file{name: "zeros", content: strings.Repeat("\x00", 20<<20)})
@@ -138,7 +138,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// TestReadError checks that an error of reading a layer is not reported as an invalid image.
+// TestReadError checks that an error while a layer is read is not reported as an invalid image.
 func TestReadError(t *testing.T) {
 	broken := errors.New("the disk is gone")
 	image := layers(nil, nil)

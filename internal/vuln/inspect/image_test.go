@@ -92,7 +92,7 @@ VERSION_CODENAME=bookworm
 ID=debian
 `
 
-// TestCompression reads layers with every compression, independent of their media type.
+// TestCompression checks that packages are found in layers with every kind of compression, whatever the media type is.
 func TestCompression(t *testing.T) {
 	for name, pack := range map[string]func([]byte) []byte{"gzip": zipped, "zstd": zstandard, "plain": bytes.Clone} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@
 //		inspect.Child()
 //	}
 //
-// and so does the TestMain of a test that calls it.
+// The TestMain of a test that calls Image begins in the same way.
 package inspect
 
 import (
@@ -47,7 +47,8 @@ type Layer struct {
 // A Package is a package in an image.
 //
 // A package with an Owner is part of a package of the distribution. The distribution may have fixed it without changing
-// its version, so only advisories about the owner, and not those about its own ecosystem, show whether it is affected.
+// its version. So advisories about the owner show whether it is affected, and advisories about the package's own
+// ecosystem do not.
 type Package = extract.Package
 
 // A Distribution is the content of os-release in an image. It is empty if the image has no os-release.
@@ -57,31 +58,33 @@ type Distribution = extract.Distribution
 type Result struct {
 	Distribution Distribution
 	Packages     []Package // ordered by ecosystem, name, version and location
-	Warnings     []string  // files that could not be read; the rest is complete. At most 100.
-	Version      int       // the constant Version when the result was made
-	Document     *Document `json:",omitempty"` // set if the result comes from an SBOM
+	// Warnings are about files that could not be read, at most 100. The packages in other files are complete.
+	Warnings []string
+	Version  int       // value of the constant Version when the result was made
+	Document *Document `json:",omitempty"` // set if the result comes from an SBOM
 
-	Processor   time.Duration // processor time of the child
-	MemoryBytes int64         // peak memory of the child; only on Linux
+	Processor   time.Duration // processor time that the child used
+	MemoryBytes int64         // peak memory of the child; set only on Linux
 }
 
 // NotUnderstood is the error for an image that cannot be read. A retry has the same result.
 type NotUnderstood struct {
-	Reason string // may be shown to users who may see the image
-	Detail string // for the log
+	Reason string // reason that may be shown to users who may see the image
+	Detail string // details for the log
 }
 
 func (e *NotUnderstood) Error() string { return "not understood: " + e.Reason }
 
-// Limits limit the cost of reading an image. A field that is 0 has its default.
+// Limits limit the cost of reading an image. If a field is 0, its default is used.
 type Limits struct {
-	Bytes       int64 // bytes of all layers after decompression; 32 GiB
-	Entries     int   // entries of all archives; 2,000,000
-	Layers      int   // 500
-	Packages    int   // 50,000
-	FileBytes   int64 // bytes of the longest file that is read; 512 MiB. Long files are stored in a temporary folder.
-	MemoryBytes int64 // memory of the child; 512 MiB
-	Seconds     int   // processor time; 600. The elapsed time may be ten times as long.
+	Bytes    int64 // total bytes of all layers after decompression; default 32 GiB
+	Entries  int   // total entries of all archives; default 2,000,000
+	Layers   int   // default 500
+	Packages int   // default 50,000
+	// FileBytes is the maximum size of a file that is read; default 512 MiB. Long files are in a temporary folder.
+	FileBytes   int64
+	MemoryBytes int64 // maximum memory of the child; default 512 MiB
+	Seconds     int   // maximum processor time; default 600. The elapsed time may be ten times as long.
 }
 
 func (l Limits) withDefaults() Limits {
@@ -101,8 +104,8 @@ func setDefault[T int | int64](field *T, value T) {
 	}
 }
 
-// layerTypes are the media types of layers that are file systems. They include the types of layers that need not be
-// distributed, because such layers can be pushed as well.
+// layerTypes are the media types of layers that are file systems. They include the non-distributable types, because
+// such layers can be pushed, too.
 var layerTypes = []string{
 	"application/vnd.oci.image.layer.v1.tar",
 	"application/vnd.oci.image.layer.nondistributable.v1.tar",
@@ -110,7 +113,7 @@ var layerTypes = []string{
 	"application/vnd.docker.image.rootfs.foreign.diff.tar",
 }
 
-// IsLayer reports whether layers with a media type can be read.
+// IsLayer reports whether Image can read layers that have this media type.
 func IsLayer(mediaType string) bool {
 	base, _, _ := strings.Cut(mediaType, ";")
 	base = strings.TrimSpace(base)

@@ -18,8 +18,8 @@ import (
 
 const (
 	folderPrefix = "holdfast-inspect-"
-	maxAnswer    = 64 << 20 // bytes
-	maxComplaint = 4 << 10  // bytes kept of the child's standard error
+	maxAnswer    = 64 << 20 // maximum size of an answer in bytes
+	maxComplaint = 4 << 10  // maximum number of bytes that are kept from the child's standard error
 	exitDelay    = 5 * time.Second
 )
 
@@ -27,17 +27,18 @@ const (
 type request struct {
 	Limits   Limits
 	Layers   []string // digests of the layers
-	Document string   `json:",omitempty"` // digest of the image, if the only layer is a document about it
+	Document string   `json:",omitempty"` // digest of the image, if the only layer is an SBOM of that image
 }
 
 // An answer is the output of the child.
 type answer struct {
 	Result        *Result `json:",omitempty"`
 	NotUnderstood string  `json:",omitempty"`
-	Failed        string  `json:",omitempty"` // an error that the image has not caused
+	Failed        string  `json:",omitempty"` // error that was not caused by the image
 }
 
-// runChild starts a child in a new folder, which reads the image or a document about it.
+// runChild starts a child, which reads the image or a document about the image, in a new folder. It returns the child's
+// answer.
 func runChild(ctx context.Context, layers []Layer, limits Limits, document string) (Result, error) {
 	removeStale(time.Duration(limits.Seconds) * time.Second * (clockFactor + 1))
 	folder, err := os.MkdirTemp("", folderPrefix)
@@ -52,8 +53,8 @@ func runChild(ctx context.Context, layers []Layer, limits Limits, document strin
 	}
 	done := make(chan outcome)
 	go func() {
-		// The child is killed when the thread that started it ends. A thread that is locked to a goroutine, and unlocked
-		// again, lasts as long as the process.
+		// The kernel kills the child when the thread that started the child ends. If a thread is locked to a goroutine,
+		// and unlocked again, it lasts as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		c := child{name: childName, starts: confinedStarts(), limits: limits, document: document, folder: folder}
@@ -64,9 +65,10 @@ func runChild(ctx context.Context, layers []Layer, limits Limits, document strin
 	return o.result, o.err
 }
 
-// removeStale removes the folders of servers that were killed.
+// removeStale removes folders that remain from servers that were killed.
 func removeStale(age time.Duration) {
-	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*")) // the pattern is valid
+	// Glob cannot fail, because the pattern is valid.
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	for _, f := range folders {
 		if info, err := os.Lstat(f); err == nil && info.IsDir() && time.Since(info.ModTime()) > age+time.Hour {
 			_ = os.RemoveAll(f)
@@ -77,7 +79,7 @@ func removeStale(age time.Duration) {
 // A child is the parent's view of the child process.
 type child struct {
 	name      string
-	starts    []*syscall.SysProcAttr // ways to start it, the best first
+	starts    []*syscall.SysProcAttr // ways to start the child, the best first
 	limits    Limits
 	document  string // digest of the image, if the child reads a document about it
 	folder    string
@@ -107,7 +109,7 @@ func (c *child) start(ctx context.Context) (err error) {
 		widen(write)
 		c.cmd.Stdin = in
 		err = c.cmd.Start()
-		_ = in.Close() // only the child needs it
+		_ = in.Close() // only the child needs this end of the pipe
 		if err == nil {
 			c.in = write
 			return nil
@@ -128,7 +130,7 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 	go func() {
 		err := c.feed(alive, layers)
 		if err != nil {
-			stop() // otherwise the child would wait for more input
+			stop() // kills the child, which would otherwise wait for more input
 		}
 		fed <- err
 	}()
@@ -137,7 +139,7 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 		stop()
 	}
 	waitErr := c.cmd.Wait()
-	_ = c.in.Close() // ends feed if it is still writing
+	_ = c.in.Close() // makes feed return if it is still writing
 	if err := <-fed; err != nil {
 		return Result{}, err
 	}
@@ -149,8 +151,8 @@ func (c *child) run(ctx context.Context, layers []Layer) (Result, error) {
 	return r, err
 }
 
-// feed writes the image to the child. It returns an error of reading the image. It ignores an error of writing to the
-// child, because the child reports the reason for which it stopped reading.
+// feed writes the image to the child. If reading the image fails, it returns the error. It ignores an error of writing
+// to the child, because the child reports the reason why it stopped reading.
 func (c *child) feed(ctx context.Context, layers []Layer) error {
 	defer func() { _ = c.in.Close() }()
 	req := request{Limits: c.limits, Document: c.document}
@@ -192,9 +194,10 @@ func (c *child) died(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errSlow):
 		reason = fmt.Sprintf("reading it took more than %d seconds", clockFactor*c.limits.Seconds)
-	case ctx.Err() != nil: // the caller no longer waits
+	case ctx.Err() != nil: // the caller has canceled the request
 		return context.Cause(ctx)
-	case c.processor() >= time.Duration(c.limits.Seconds)*time.Second*9/10: // the kernel's clock is not exact
+	// Nine tenths of the limit are enough, because the kernel's clock is not exact.
+	case c.processor() >= time.Duration(c.limits.Seconds)*time.Second*9/10:
 		reason = fmt.Sprintf("reading it took more than %d seconds of processor time", c.limits.Seconds)
 	case strings.Contains(complaint, "out of memory"), strings.Contains(complaint, "cannot allocate memory"):
 		reason = fmt.Sprintf("reading it took more than %d MB of memory", c.limits.MemoryBytes>>20)
@@ -242,14 +245,14 @@ func (c *child) parseAnswer(output []byte, layers int) (Result, error) {
 	return r, nil
 }
 
-// invalidAnswer returns the error for an answer that contains a problem.
+// invalidAnswer returns the error for an answer that has a problem.
 func invalidAnswer(problem string) error {
 	return &NotUnderstood{Reason: "reading it crashed", Detail: "the answer contains " + problem}
 }
 
 const (
 	maxWarnings = 100
-	maxSentence = 500 // bytes
+	maxSentence = 500 // maximum length of a sentence in bytes
 )
 
 // short makes an untrusted text printable, and shortens it to maxSentence bytes.

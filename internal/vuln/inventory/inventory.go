@@ -1,4 +1,4 @@
-// Package inventory keeps which images run at which place, as clients report it.
+// Package inventory stores which images run at which places, as clients report it.
 package inventory
 
 import (
@@ -36,7 +36,7 @@ type Snapshot struct {
 	Group   resource.UID
 	Place   string
 	Entries []vuln.InventoryEntry
-	Life    time.Duration // period after which it is out of date; 0 means 7 days
+	Life    time.Duration // time after which the inventory is out of date; 0 means 7 days
 }
 
 // Push replaces the inventory of a place. The caller needs registry.deployments.create
@@ -66,8 +66,8 @@ func (s *Service) Push(ctx context.Context, snapshot Snapshot) (p vuln.Inventory
 	return p, s.packages.ReplaceInventory(ctx, p, snapshot.Entries)
 }
 
-// Delete removes the inventory of a place. The caller needs registry.deployments.create
-// on the group. It returns fault.NotFound if there is none.
+// Delete removes the inventory of a place. The caller needs registry.deployments.create on the group. It returns
+// fault.NotFound if the place has no inventory.
 func (s *Service) Delete(ctx context.Context, group resource.UID, place string) error {
 	if err := s.authz.Require(ctx, resource.DeploymentsCreate, group); err != nil {
 		return err
@@ -87,9 +87,8 @@ type Running = findingdb.RunningImage
 // inventoryList orders entries by place.
 var inventoryList = page.List{Kind: "inventory", Fields: []string{"place"}, Default: page.Order{Field: "place"}}
 
-// List returns a page of the entries of inventories that are not out of date.
-// Inventories count if the caller has registry.deployments.list on their groups. To
-// filter by a repo, the caller needs repo.list on it.
+// List returns a page of the entries of inventories that are not out of date. It includes the inventories of groups on
+// which the caller has registry.deployments.list. To filter by a repo, the caller needs repo.list on it.
 func (s *Service) List(
 	ctx context.Context, f Filter, p page.Params,
 ) (zero page.Page[Running], _ error) {
@@ -111,7 +110,7 @@ func (s *Service) List(
 		if err := s.authz.Require(ctx, resource.RepoList, f.Repo); err != nil {
 			return zero, err
 		}
-		if _, err := s.repoStore.Repo(ctx, f.Repo); err != nil { // checks the whole UID
+		if _, err := s.repoStore.Repo(ctx, f.Repo); err != nil { // compares the whole UID, not only its last segment
 			return zero, err
 		}
 	}
@@ -122,7 +121,7 @@ func (s *Service) List(
 	return page.Finish(s.pages, req, got), nil
 }
 
-const maxPlaceName = 1024 // bytes of the name of a place
+const maxPlaceName = 1024 // maximum length of a place's name in bytes
 
 // placeList orders places by name.
 var placeList = page.List{Kind: "inventory_places", Fields: []string{"name"}, Default: page.Order{Field: "name"}}
@@ -138,8 +137,8 @@ type PlaceFilter struct {
 	Group resource.UID `json:"group,omitempty"` // "" means every group that the caller may list
 }
 
-// ListPlaces returns a page of the places with an inventory, also those that are out of
-// date. Places count if the caller has registry.deployments.list on their groups.
+// ListPlaces returns a page of the places with an inventory, even if the inventory is out of date. It includes the
+// places of groups on which the caller has registry.deployments.list.
 func (s *Service) ListPlaces(
 	ctx context.Context, filter PlaceFilter, p page.Params,
 ) (zero page.Page[PlaceState], _ error) {

@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// An aliasSet is a set of advisories that share names, with the matches by package
-// before and after a change.
+// An aliasSet is a set of advisories that share names. It has the matches of these advisories before and after a
+// change, by package.
 type aliasSet struct {
 	id            int64
-	group         resource.UID // group of the advisories
+	group         resource.UID // group that contains the advisories
 	before, after map[int64][]findingdb.Hit
 	source        string
 }
@@ -21,8 +21,8 @@ func newAliasSet(id int64, group resource.UID, source string) *aliasSet {
 		after: map[int64][]findingdb.Hit{}}
 }
 
-// changed returns the packages that only matches after the change affect, and the
-// packages that only matches before it affect.
+// changed returns two lists of packages: added are affected only after the change, and removed were affected only
+// before it.
 func (a *aliasSet) changed() (added, removed []int64) {
 	for p := range a.after {
 		if len(a.before[p]) == 0 {
@@ -39,8 +39,8 @@ func (a *aliasSet) changed() (added, removed []int64) {
 	return added, removed
 }
 
-// setsOf returns the alias sets of a change that affect a package of an image. images
-// has the images by package.
+// setsOf returns the alias sets in a change that affect a package of at least one image. announced contains the images
+// by package.
 func setsOf(c findingdb.Change, announced map[int64]findingdb.Images) map[int64]*aliasSet {
 	sets := map[int64]*aliasSet{}
 	for _, v := range slices.Concat(c.Opened, c.Closed) {
@@ -52,8 +52,8 @@ func setsOf(c findingdb.Change, announced map[int64]findingdb.Images) map[int64]
 	return sets
 }
 
-// announcedImages returns the images of an organization by package, in the state that
-// events have announced.
+// announcedImages returns, for each package, the images of an organization that had the package according to the events
+// so far.
 func announcedImages(
 	changed []findingdb.ChangedImage, images findingdb.Images, have map[int64]findingdb.Images,
 ) map[int64]findingdb.Images {
@@ -76,7 +76,8 @@ func announcedImages(
 	return announced
 }
 
-// hits returns the matches that an event is about.
+// hits returns the matches that an event is about: the matches after the change for an opening, and the matches before
+// the change for a closing.
 func (a *aliasSet) hits(event resource.EventType) map[int64][]findingdb.Hit {
 	if event == resource.FindingClosed {
 		return a.before

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// announce writes the events of images whose packages have changed since their last
-// event, most of them because the images are new. It waits until all packages of an
-// image were compared. It reports whether it finished any image.
+// announce writes events about the findings of images whose packages have changed since the last events. Most of these
+// images are new. It waits until all packages of an image were compared with the advisories. It reports whether it
+// finished any image.
 func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
 	numbers, err := m.packages.NextChangedImages(ctx, m.nextChanged, imagesAtOnce)
 	if err != nil {
@@ -30,7 +30,7 @@ func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
 	}
 	err = m.write(ctx, func(t *store.Tx) error {
 		did = false
-		// A writer locks the chunk of an image before it changes its packages.
+		// The chunks are locked, because a writer locks the chunk of an image before it changes the image's packages.
 		if err := imagedb.In(t).LockChunks(ctx, numbers); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
 		}
 		for _, n := range news {
 			if len(w.events) > maxBundles*w.single {
-				break // the rest waits for the next turn
+				break // the remaining images wait for the next turn
 			}
 			ready := true
 			if index := slices.IndexFunc(found, func(i findingdb.ImageNumber) bool { return i.Number == n.Number }); index >= 0 {
@@ -53,7 +53,7 @@ func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
 					return err
 				}
 			}
-			if ready { // also if the image was deleted
+			if ready { // ready is also true if the image was deleted
 				did = true
 				if err := w.db().DropChangedImage(ctx, n.Number); err != nil {
 					return err
@@ -65,8 +65,8 @@ func (m *Matcher) announce(ctx context.Context) (did bool, _ error) {
 	return did, err
 }
 
-// announce writes the events of one image. It reports whether all packages of the image
-// were compared. If not, it writes nothing.
+// announce writes the events about one image. It reports whether all packages of the image were compared with the
+// advisories. If they were not, it writes nothing.
 func (w *eventWriter) announce(
 	ctx context.Context, n findingdb.ChangedImage, i findingdb.ImageNumber,
 ) (ready bool, _ error) {
@@ -94,7 +94,8 @@ func (w *eventWriter) announce(
 			a.after[h.Package] = append(a.after[h.Package], h.Hit)
 		}
 	}
-	opened, closed := map[resource.UID][]*aliasSet{}, map[resource.UID][]*aliasSet{} // by the group of the advisories
+	// The keys are the groups that contain the advisories.
+	opened, closed := map[resource.UID][]*aliasSet{}, map[resource.UID][]*aliasSet{}
 	for _, a := range sets {
 		switch {
 		case len(a.before) == 0:
@@ -116,7 +117,7 @@ func (w *eventWriter) announce(
 	return true, nil
 }
 
-// common returns the lowest group that contains both.
+// common returns the lowest group that contains both a and b.
 func common(a, b resource.UID) resource.UID {
 	for !a.Covers(b) {
 		a = a.Parent()
@@ -124,9 +125,8 @@ func common(a, b resource.UID) resource.UID {
 	return a
 }
 
-// writeFindingEvents writes the events about findings of one image by advisories of one
-// group: one for each finding if there are few, otherwise one event with the most
-// severe ones.
+// writeFindingEvents writes events about findings in one image, which come from advisories of one group. If there are
+// few findings, it writes one event for each. Otherwise it writes one event with the most severe findings.
 func (w *eventWriter) writeFindingEvents(
 	ctx context.Context, event resource.EventType, group resource.UID, i findingdb.ImageNumber, sets []*aliasSet,
 	advisories map[int64]findingdb.NamedAdvisory,

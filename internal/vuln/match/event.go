@@ -14,36 +14,34 @@ import (
 )
 
 const (
-	maxSingle = 20 // events about single findings of an image, or about single images of a finding; more are bundled
-	maxListed = 20 // images, findings, packages and owners in an event
+	maxSingle = 20 // maximum number of events about single findings or single images; more are bundled
+	maxListed = 20 // maximum number of images, of findings, of packages and of owners in an event
 
-	maxNames    = 100 // names of a finding in an event
-	maxNameText = 256 // bytes of a name in an event
+	maxNames    = 100 // maximum number of names of a finding in an event
+	maxNameText = 256 // maximum length of a name in an event, in bytes
 
-	// maxLookedUp is the number of images that a transaction looks up, to write an
-	// event for each image or for each group of repos. Above that it writes one event
-	// for the group of the event.
+	// maxLookedUp is the number of images that a transaction looks up to write an event for each image, or for each
+	// group of repos. If there are more images, it writes one event for the group of the event.
 	maxLookedUp = 5000
 
-	imagesAtOnce = 50 // images per transaction
-	maxBundles   = 5  // a transaction with more than maxBundles*maxSingle events writes summaries instead
+	imagesAtOnce = 50 // maximum number of images per transaction
+	maxBundles   = 5  // if a transaction has more than maxBundles*maxSingle events, it writes summaries instead
 
-	maxSetHits = 100_000 // matches of an alias set; larger sets cause no events
+	maxSetHits = 100_000 // maximum number of matches of an alias set; a larger set causes no events
 )
 
 // An eventWriter writes the events of one transaction, about advisories and images of
 // one organization.
 //
-// A subscriber to a group receives all events of the group, and may see a finding only
-// if the image and the advisory are both in its reach. So an event belongs to the
-// lowest group that contains both, and that group is its subject. The repo is not,
-// because its group may not see the advisory.
+// A subscriber to a group receives all events of the group, but may see a finding only if the subscriber can reach both
+// the image and the advisory. So an event belongs to the lowest group that contains both, and that group is the event's
+// subject. The repo is not the subject, because its group may not see the advisory.
 type eventWriter struct {
 	t      *store.Tx
-	single int                                // largest number of events that are not bundled
+	single int                                // maximum number of events that are not bundled
 	left   int                                // number of images that may still be looked up
-	groups map[resource.UID]findingdb.Images  // images by group, as a cache
-	owners map[[2]resource.UID][]resource.UID // by the group of a repo and the group of the event
+	groups map[resource.UID]findingdb.Images  // cache of the images in each group
+	owners map[[2]resource.UID][]resource.UID // cache of owners, by the group of a repo and the group of the event
 	events [][]any
 }
 
@@ -65,7 +63,7 @@ func (w *eventWriter) imagesIn(ctx context.Context, group resource.UID) (images 
 	return images, err
 }
 
-// writeEvents writes the events of a change of matches, before the change is stored.
+// writeEvents writes the events about a change of matches, before the change is stored.
 func (m *Matcher) writeEvents(ctx context.Context, t *store.Tx, c findingdb.Change) error {
 	byRoot := map[int64]*findingdb.Change{}
 	part := func(root int64) *findingdb.Change {
@@ -94,11 +92,10 @@ func (m *Matcher) writeEvents(ctx context.Context, t *store.Tx, c findingdb.Chan
 	return nil
 }
 
-// change writes the events of a change of matches in one organization.
+// change writes the events about a change of matches in one organization.
 //
-// An image whose packages changed after its last event counts with the packages of that
-// event. The bitmaps are read before the list of changed images, so that an image that
-// changes in between is on that list.
+// If the packages of an image have changed since its last event, the image counts with the packages that it had then.
+// The bitmaps are read before the list of changed images. So an image that changes in between is on that list.
 func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change) error {
 	var org resource.UID
 	var changed []int64
@@ -138,7 +135,8 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 	if err := w.db().ImagesWith(ctx, slices.Compact(added), images, have); err != nil {
 		return err
 	}
-	if news, err = w.db().ChangedImagesOf(ctx, root); err != nil { // images may have changed since the first read
+	// The changed images are read again, because images may have changed since the first read.
+	if news, err = w.db().ChangedImagesOf(ctx, root); err != nil {
 		return err
 	}
 	return w.writeSetEvents(ctx, c, sets, announcedImages(news, images, have))
@@ -146,7 +144,7 @@ func (w *eventWriter) change(ctx context.Context, root int64, c findingdb.Change
 
 // addHits adds the matches before and after the change to alias sets.
 func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[int64]*aliasSet) error {
-	setOf := map[int64]int64{} // the set that an older set is now a part of
+	setOf := map[int64]int64{} // for a merged set, the set that it is now a part of
 	for id := range sets {
 		for _, part := range c.Sets.Parts(id) {
 			setOf[part] = id
@@ -157,7 +155,7 @@ func (w *eventWriter) addHits(ctx context.Context, c findingdb.Change, sets map[
 		return err
 	}
 	for part, matches := range hits {
-		if len(matches) > maxSetHits { // such a set would block everybody else's events
+		if len(matches) > maxSetHits { // the events of such a set would block the events of everybody else
 			delete(sets, setOf[part])
 		}
 	}
@@ -192,13 +190,12 @@ type setChange struct {
 	event    resource.EventType
 	group    resource.UID
 	set      *aliasSet
-	packages []int64 // packages that the set affects after an opening, or affected before a closing
+	packages []int64 // packages that the set affects after it opens, or affected before it closes
 	images   findingdb.Images
 	score    int64
 }
 
-// writeSetEvents writes the events about images in which alias sets were opened or
-// closed.
+// writeSetEvents writes the events about the images in which alias sets opened or closed.
 func (w *eventWriter) writeSetEvents(
 	ctx context.Context, c findingdb.Change, sets map[int64]*aliasSet, announced map[int64]findingdb.Images,
 ) error {
@@ -233,7 +230,7 @@ func (w *eventWriter) writeSetEvents(
 		if n := s.images.Len(); n <= w.single {
 			events += n
 		} else {
-			events++ // one event for each group, at least one
+			events++ // counted as one event, although there may be one for each group of repos
 		}
 	}
 	if events > maxBundles*w.single {
@@ -247,8 +244,8 @@ func (w *eventWriter) writeSetEvents(
 	return nil
 }
 
-// split splits a change by group. An event belongs to the lowest group that contains
-// the images and the advisories: the group of the advisories, or one above it.
+// split splits a change by the group of the event, which is the lowest group that contains the images and the
+// advisories. This is the group of the advisories, or a group above it.
 func (w *eventWriter) split(ctx context.Context, s setChange) (parts []setChange, _ error) {
 	groups := append(s.set.group.Ancestors(), s.set.group)
 	slices.Reverse(groups)
@@ -282,8 +279,8 @@ func (w *eventWriter) finding(ctx context.Context, c findingdb.Change, s setChan
 	return newEventFinding(s.set.hits(s.event), s.packages, known, c.Advisories, called), nil
 }
 
-// writeSummaries writes few events about many changes: one for all changes in one group
-// by advisories of one group, with the most severe findings.
+// writeSummaries writes few events about many changes. Each event is about all changes in one group that come from
+// advisories of one group, and lists the most severe findings.
 func (w *eventWriter) writeSummaries(ctx context.Context, c findingdb.Change, changes []setChange) error {
 	type key struct {
 		event             resource.EventType
@@ -331,9 +328,9 @@ func (w *eventWriter) writeSummaries(ctx context.Context, c findingdb.Change, ch
 	return nil
 }
 
-// writeImageEvents writes the events about a finding in images: one for each image if
-// there are few, otherwise one for each group of repos, or one for the group of the
-// event if there are very many.
+// writeImageEvents writes events about a finding in images. If there are few images, it writes one event for each. If
+// there are more, it writes one event for each group of repos. If there are very many, it writes one event for the
+// group of the event.
 func (w *eventWriter) writeImageEvents(
 	ctx context.Context, c findingdb.Change, s setChange, announced map[int64]findingdb.Images,
 ) error {
@@ -390,7 +387,7 @@ func newsImages(images []findingdb.ImageNumber) (out []vuln.NewsImage) {
 	return out
 }
 
-// add adds an event in the group home.
+// add adds an event that belongs to the group home.
 func (w *eventWriter) add(
 	ctx context.Context, event resource.EventType, home resource.UID, n vuln.FindingNews,
 ) (err error) {
@@ -402,9 +399,8 @@ func (w *eventWriter) add(
 	return err
 }
 
-// ownersOf returns the owners of a group, or of the nearest group above it that has
-// owners. Groups above the group of the event are not considered, because its
-// subscribers need not know their owners.
+// ownersOf returns the owners of a group, or of the nearest group above it that has owners. It does not look above
+// home, the group of the event, because subscribers of that group need not know the owners of groups above.
 func (w *eventWriter) ownersOf(ctx context.Context, group, home resource.UID) (owners []resource.UID, err error) {
 	key := [2]resource.UID{group, home}
 	if uids, ok := w.owners[key]; ok {

@@ -19,9 +19,8 @@ type eventFinding struct {
 	known    map[int64]vuln.NewsPackage
 }
 
-// newEventFinding returns the content of events about an alias set that affects
-// packages. called are the stored names of the set, and advisories the advisories with
-// new names.
+// newEventFinding returns the content of events about an alias set that affects packages. called are the stored names
+// of the set. advisories are the advisories whose names are new.
 func newEventFinding(
 	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]registry.Package,
 	advisories map[int64]findingdb.NamedAdvisory, called []string,
@@ -46,7 +45,7 @@ func newEventFinding(
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if f.ID == "" && len(names) > 0 { // none of the advisories has changed
+	if f.ID == "" && len(names) > 0 { // in this case no advisory of the set has changed
 		f.ID = names[0]
 	}
 	for _, name := range names {
@@ -63,7 +62,7 @@ func clipName(name string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// in returns the finding with the packages for which has is true.
+// in returns the finding with those of its packages for which has returns true.
 func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 	v := f.NewFinding
 	for _, p := range f.packages {
@@ -74,7 +73,7 @@ func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 	return v
 }
 
-// all returns the finding with all packages.
+// complete returns the finding with all its packages.
 func (f eventFinding) complete() vuln.NewFinding { return f.in(func(int64) bool { return true }) }
 
 // smallestFix returns the smallest version that fixes a package and is above its

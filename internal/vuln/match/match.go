@@ -25,9 +25,8 @@ const (
 	matchLife  = 10 * time.Second
 	matchEvery = 100 * time.Millisecond
 
-	// One turn does a bounded amount of work, because other organizations wait for
-	// theirs: anybody can push very many versions of a package, and import very many
-	// advisories about it.
+	// These limits bound the work of one turn, because other organizations wait for their turns. Anybody can push very
+	// many versions of a package, and import very many advisories about it.
 	packagesAtOnce = 200
 	changesAtOnce  = 500
 	pairsAtOnce    = 20_000
@@ -45,12 +44,12 @@ type Matcher struct {
 	advisories  *advisorydb.Store
 	log         *slog.Logger
 	Holder      string // name of the lease holder; random by default
-	last        int64  // the organization whose changes were compared last
-	nextChanged int64  // the first image number of the next announcement
-	Pairs       int    // approximate number of pairs of a package and an advisory per turn
+	last        int64  // key of the organization whose changes were compared last
+	nextChanged int64  // image number at which the next announcement starts
+	Pairs       int    // approximate number of comparisons of a package with an advisory per turn
 	progress    map[int64]progress
 
-	Single int // number of events about single findings or images before they are bundled; 0 means 20
+	Single int // maximum number of events about single findings or images; more are bundled; 0 means 20
 }
 
 // New returns a Matcher over a database.
@@ -59,11 +58,12 @@ func New(packages *findingdb.Store, advisories *advisorydb.Store, log *slog.Logg
 		Pairs: pairsAtOnce, progress: map[int64]progress{}}
 }
 
-// Run matches until ctx ends.
+// Run compares packages with advisories until ctx ends.
 func (m *Matcher) Run(ctx context.Context) error {
 	defer func() {
 		if m.packages.Replicated() {
-			_ = m.packages.ReleaseLease(context.WithoutCancel(ctx), matchLease, m.Holder) // the lease expires anyway
+			// An error is ignored, because the lease expires anyway.
+			_ = m.packages.ReleaseLease(context.WithoutCancel(ctx), matchLease, m.Holder)
 		}
 	}()
 	var renewed time.Time
@@ -97,7 +97,7 @@ func (m *Matcher) wait(ctx context.Context) {
 	}
 }
 
-// matchAll matches until there is nothing left to do, or the lease must be renewed.
+// matchAll calls Match until there is nothing left to do, or until the lease must be renewed.
 func (m *Matcher) matchAll(ctx context.Context, renewed time.Time) error {
 	for !m.packages.Replicated() || time.Since(renewed) < matchLife/2 {
 		did, err := m.Match(ctx)
@@ -108,8 +108,8 @@ func (m *Matcher) matchAll(ctx context.Context, renewed time.Time) error {
 	return nil
 }
 
-// Match compares a batch of packages and a batch of advisories, and writes the
-// events of a batch of changed images. It reports whether it found anything to do.
+// Match compares a batch of packages and a batch of advisories, and writes the events about a batch of changed images.
+// It reports whether it found anything to do.
 func (m *Matcher) Match(ctx context.Context) (bool, error) {
 	packages, err := m.matchPackages(ctx)
 	if err != nil {
@@ -135,8 +135,8 @@ func (m *Matcher) write(ctx context.Context, f func(*store.Tx) error) error {
 	})
 }
 
-// matchPackages compares new packages. It alternates between the oldest and the newest,
-// so that a large push does not delay later ones.
+// matchPackages compares new packages with the advisories. It alternates between the oldest and the newest packages, so
+// that a large push does not delay later pushes.
 func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	fresh, err := m.packages.Unmatched(ctx, packagesAtOnce)
 	if err != nil || len(fresh) == 0 {
@@ -170,7 +170,7 @@ func (m *Matcher) matchPackages(ctx context.Context) (bool, error) {
 	})
 }
 
-// matchAdvisories compares changed advisories of one organization, as many as its turn
+// matchAdvisories compares changed advisories of one organization with the packages, as many as the organization's turn
 // allows.
 func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	c, err := m.advisories.NextChanges(ctx, m.last, changesAtOnce)
@@ -197,13 +197,13 @@ func (m *Matcher) matchAdvisories(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// A subject is a package under the name that advisories use: distributions use the
-// name of the source package.
+// A subject is a package under the name that advisories use. For a distribution's package, this is the name of the
+// source package.
 type subject struct {
 	id              int64
 	ecosystem, name string
 	query           version.Query
-	known           bool // its version can be compared
+	known           bool // whether the version can be compared
 }
 
 func subjectOf(p findingdb.StoredPackage) subject {

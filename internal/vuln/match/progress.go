@@ -8,18 +8,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A progress records which changed advisories of an organization a Matcher has
-// compared. It is lost when the process ends: then an advisory that was partly compared
-// is compared from the start.
+// A progress records which changed advisories of an organization a Matcher has compared. It is only in memory. If the
+// process ends, an advisory that was partly compared is compared from the start.
 type progress struct {
-	batch  int   // number of advisories per turn
-	change int64 // number of the first change
-	after  int64 // the last package that the first advisory was compared with; 0 if none
+	batch  int   // maximum number of advisories per turn
+	change int64 // sequence number of the organization's first change
+	after  int64 // last package with which the first advisory was compared; 0 if there is none
 }
 
-// progressOf returns the progress of an organization with these changes. Usually all
-// changes are compared with all packages in one turn. Progress made for a change that
-// another replica has completed is dropped.
+// progressOf returns the progress of an organization that has the changes c. Usually all changes are compared with all
+// packages in one turn. If another replica has completed the change for which progress was recorded, this progress is
+// dropped.
 func (m *Matcher) progressOf(c advisorydb.Changes) progress {
 	t, ok := m.progress[c.Root]
 	if !ok {
@@ -28,7 +27,7 @@ func (m *Matcher) progressOf(c advisorydb.Changes) progress {
 	if t.change != c.Number() {
 		t.change, t.after = c.Number(), 0
 	}
-	if t.after > 0 { // changes that came later wait
+	if t.after > 0 { // only the first advisory is compared, and the other changes wait
 		t.batch = 1
 	}
 	return t
@@ -45,10 +44,9 @@ func (m *Matcher) finishTurn(root int64, t progress, want findingdb.Matches, don
 	}
 }
 
-// compare returns the matches of advisories, and reports whether these are all. It
-// returns nil if the comparison is too much work for one turn: then the next turn of
-// the organization has fewer advisories. A single advisory is compared with a part of
-// the packages per turn.
+// compare returns the matches of advisories, and reports whether these are all matches. If the comparison is too much
+// work for one turn, it returns nil, and the next turn of the organization has fewer advisories. A single advisory is
+// compared with some of the packages in each turn.
 func (m *Matcher) compare(
 	ctx context.Context, advisories []int64, t progress,
 ) (_ *findingdb.Matches, done bool, _ error) {

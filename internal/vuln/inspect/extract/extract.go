@@ -15,8 +15,8 @@ import (
 
 // Limits limit the result for one image.
 type Limits struct {
-	Packages int // the walk ends with layer.ErrLimit if an image has more packages
-	Warnings int // further warnings are only counted
+	Packages int // maximum number of packages; if an image has more, the walk ends with layer.ErrLimit
+	Warnings int // maximum number of warnings; further warnings are only counted
 }
 
 // A Found is the result for one image.
@@ -31,7 +31,7 @@ type Claim struct {
 	paths    []string // paths of the file, set by Finish
 	layer    int
 	packages []*entry
-	owner    string   // the dpkg package whose files are listed, with or without its architecture
+	owner    string   // the dpkg package whose files are listed, with or without the package's architecture
 	files    []uint64 // hashes of the paths of owner's files
 	release  *Distribution
 }
@@ -41,7 +41,7 @@ type entry struct {
 	Package
 	kind  string   // type of the package URL; set only for packages of a distribution
 	epoch string   // epoch of an rpm
-	files []uint64 // hashes of the paths of its files; set only for packages of a distribution
+	files []uint64 // hashes of the paths of the package's files; set only for packages of a distribution
 }
 
 // A Finder finds packages. It is the layer.Visitor of one image.
@@ -131,7 +131,7 @@ func (f *Finder) keep(e *entry, file *layer.File) bool {
 	e.Location, e.Layer = file.Path, file.Layer
 	check := e.Package
 	if check.Ecosystem == "" {
-		check.Ecosystem = e.kind // the distribution is not known yet
+		check.Ecosystem = e.kind // used because the ecosystem, which contains the distribution, is not known yet
 	}
 	if !check.Valid() {
 		f.warn(file.Path, "package", fmt.Errorf("the name or version %.100q is invalid", e.Name+" "+e.Version))
@@ -140,8 +140,8 @@ func (f *Finder) keep(e *entry, file *layer.File) bool {
 	return true
 }
 
-// inherit sets the layer of packages that the replaced file already contained to their previous layer, because the
-// database of a distribution is rewritten whenever a package is added.
+// inherit gives packages that the replaced file already contained the layer that they had there, because the database
+// of a distribution is rewritten whenever a package is added.
 func (c *Claim) inherit(before *Claim) {
 	if before == nil {
 		return
@@ -202,8 +202,8 @@ func (f *Finder) Finish(image *layer.Stack[*Claim]) Found {
 // setOwners sets the ecosystem and package URL of the distribution's packages, and makes them the owners of the
 // language packages in their files.
 func (f *Finder) setOwners(claims []*Claim, d Distribution) {
-	files := map[uint64][]*Claim{} // claims with language packages, by the hashes of their paths
-	lists := map[string]*Claim{}   // claims with lists of files, by the package
+	files := map[uint64][]*Claim{} // claims with language packages, by the hash of each of their paths
+	lists := map[string]*Claim{}   // claims with lists of files, by the name of the package
 	for _, c := range claims {
 		if c.owner != "" {
 			lists[c.owner] = c
@@ -240,7 +240,8 @@ func claimsOf(image *layer.Stack[*Claim]) (claims []*Claim) {
 			seen[c] = true
 			c.paths = nil
 			for _, e := range c.packages {
-				if valid(maxLocation, path) { // differs from the original path if a layer has removed that name
+				// A layer may have removed the hard link at e.Location. Then path is another link.
+				if valid(maxLocation, path) {
 					e.Location = path
 				}
 			}
@@ -251,8 +252,8 @@ func claimsOf(image *layer.Stack[*Claim]) (claims []*Claim) {
 	return claims
 }
 
-// own makes e the owner of the packages in its files. layer is the layer of the list of files. It skips files that a
-// later layer has written, because the list does not describe them.
+// own makes e the owner of the packages in its files. layer is the number of the layer that contains the list of e's
+// files. Files that a later layer has written are skipped, because the list does not describe them.
 func (e *entry) own(layer int, owned []uint64, files map[uint64][]*Claim) {
 	for _, h := range owned {
 		for _, c := range files[h] {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// FuzzRelease parses any text as os-release.
+// FuzzRelease checks that parsing any text as os-release gives a valid Distribution.
 func FuzzRelease(f *testing.F) {
 	f.Add([]byte("ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME='Debian \\\"12'\n"))
 	f.Add([]byte("ID=\"\nNAME=\x00\nVERSION=\"\\\""))

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// maxOwned is the number of files of a distribution's packages that are kept for the whole image. Each takes eight
-// bytes.
+// maxOwned is the maximum number of files, in all packages of the image's distribution, whose paths are kept in memory.
+// Each takes eight bytes.
 const maxOwned = 4_000_000
 
 const maxLine = 64 << 10
@@ -35,8 +35,8 @@ func (h *paths) add(files []uint64, p string) []uint64 {
 	return append(files, h.hash(p))
 }
 
-// names returns the hashes of the paths under which a file may be listed. Since /lib became a link to /usr/lib, a list
-// may contain one path and the archive the other.
+// names returns the hashes of the two paths under which a file may be listed. Since /lib became a link to /usr/lib, a
+// list may contain one path while the archive contains the other.
 func (h *paths) names(p string) []uint64 {
 	names := []uint64{h.hash(p)}
 	if rest, ok := strings.CutPrefix(p, "usr/"); ok {
@@ -78,7 +78,7 @@ func (h *paths) dpkgSums(r io.Reader) (files []uint64, err error) {
 	return files, err
 }
 
-// pacmanFiles reads the files of a package of Arch Linux: the lines after %FILES%.
+// pacmanFiles reads the list of files of an Arch Linux package: the lines after %FILES%.
 func (h *paths) pacmanFiles(r io.Reader) (files []uint64, err error) {
 	inside := false
 	err = lines(r, func(line string) {

@@ -14,24 +14,24 @@ import (
 type Package struct {
 	Ecosystem string // name in OSV, with the release of a distribution (npm, Debian:12), or the type of the package URL
 	Name      string
-	Version   string // "" if it is unknown; the version of an rpm includes its epoch, unless the epoch is 0
+	Version   string // "" if unknown; for an rpm, it includes the epoch, unless the epoch is 0
 	Purl      string
 
 	SourceName    string // name of the source package; set for deb, apk and rpm packages
 	SourceVersion string // version of the source package; set for deb and apk packages
 	Arch          string // architecture; set for packages of a distribution
 
-	Location string // the file that describes the package, from the root of the image
-	Layer    int    // the layer that added this version; the lowest is 0
+	Location string // path of the file that describes the package, from the root of the image
+	Layer    int    // number of the layer that added this version; the lowest layer is 0
 	Owner    string // package URL of the distribution's package that contains the file, or ""
 }
 
 // A Distribution is the content of os-release.
 type Distribution struct {
-	ID        string // such as debian
+	ID        string // ID of the distribution, such as debian
 	IDLike    string // IDs of the distributions that it is based on, separated by spaces
-	VersionID string // such as 12
-	Codename  string // such as bookworm
+	VersionID string // number of the release, such as 12
+	Codename  string // code name of the release, such as bookworm
 	Name      string // display name, such as Debian GNU/Linux 12 (bookworm)
 }
 
@@ -78,8 +78,8 @@ func (p *Package) setURL() {
 	}
 }
 
-// setDistribution sets the ecosystem and the package URL of a package of a distribution. The URL contains the ID in
-// os-release, from which version.ParsePURL derives the ecosystem.
+// setDistribution sets the ecosystem and the package URL of a package that belongs to a distribution. The URL contains
+// the ID in os-release, from which version.ParsePURL derives the ecosystem.
 func (p *Package) setDistribution(kind string, d Distribution, epoch string) {
 	p.Purl = "pkg:" + kind + "/"
 	if d.ID != "" {

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	rpmdb "github.com/erikvarga/go-rpmdb/pkg"
-	_ "modernc.org/sqlite" // the driver for rpm databases in SQLite
+	_ "modernc.org/sqlite" // driver for rpm databases in the SQLite format
 
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// The types of package URLs of packages of distributions.
+// The types of package URLs that distributions use.
 const (
 	kindDeb    = "deb"
 	kindApk    = "apk"
@@ -28,9 +28,9 @@ const (
 )
 
 const (
-	maxManifest = 16 << 20 // bytes of a file that describes packages
-	maxDatabase = 64 << 20 // bytes of the database of a distribution
-	rpmSeconds  = 120      // time to read an rpm database
+	maxManifest = 16 << 20 // maximum size in bytes of a file that describes packages
+	maxDatabase = 64 << 20 // maximum size in bytes of a distribution's package database
+	rpmSeconds  = 120      // maximum time for reading an rpm database, in seconds
 )
 
 // A fileInfo is the metadata of a file. It implements the interfaces of osv-scalibr and fs.FileInfo.
@@ -121,7 +121,7 @@ func (f *Finder) readPacmanFiles(_ context.Context, file *layer.File) (*Claim, e
 		return nil, err
 	}
 	files, err := f.paths.pacmanFiles(content)
-	name := path.Base(path.Dir(file.Path)) // name-version-release
+	name := path.Base(path.Dir(file.Path)) // the folder is named name-version-release
 	for range 2 {
 		if i := strings.LastIndexByte(name, '-'); i > 0 {
 			name = name[:i]
@@ -149,7 +149,8 @@ func (f *Finder) readRpm(ctx context.Context, file *layer.File) (*Claim, error) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rpmSeconds*time.Second) // the pages of a hostile database may form a circle
+	// The timeout is needed because the pages of a hostile database may form a circle.
+	ctx, cancel := context.WithTimeout(ctx, rpmSeconds*time.Second)
 	defer cancel()
 	db, err := rpmdb.Open(name)
 	if err != nil {
@@ -162,7 +163,7 @@ func (f *Finder) readRpm(ctx context.Context, file *layer.File) (*Claim, error) 
 	}
 	c := &Claim{}
 	for _, p := range list {
-		if p.Name == "gpg-pubkey" { // a key, which rpm stores like a package
+		if p.Name == "gpg-pubkey" { // a signing key, which rpm stores like a package
 			continue
 		}
 		c.packages = append(c.packages, f.rpmEntry(p))
@@ -268,7 +269,7 @@ func registryEntry(ecosystem, name, version string) *entry {
 	case ecosystem == "Go" && name == "go":
 		name = "stdlib"
 	case ecosystem == "Go" && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/")):
-		return nil // a local folder that replaced a module in the build
+		return nil // the build replaced the module by a local folder
 	}
 	if version == "(devel)" {
 		version = ""

@@ -30,7 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect/layer"
 )
 
-// maxNested is the total number of bytes that are read from archives inside an archive.
+// maxNested is the maximum number of bytes, in total, that are read from archives inside an archive.
 const maxNested = 256 << 20
 
 // config returns a configuration that limits the memory for archives inside archives, and turns off hashing of jars.
@@ -165,7 +165,7 @@ func entryOf(p *extractor.Package) *entry {
 		e.SourceName, e.SourceVersion = cmp.Or(m.SourceName, p.Name), cmp.Or(m.SourceVersion, p.Version)
 		return e
 	case *depsjson.Metadata:
-		if m.Type == "project" { // the program itself
+		if m.Type == "project" { // the package is the inspected program itself
 			return nil
 		}
 	}
@@ -180,7 +180,7 @@ func entryOf(p *extractor.Package) *entry {
 	return registryEntry(cmp.Or(p.Ecosystem().String(), p.PURLType), p.Name, p.Version)
 }
 
-// noFiles is an empty file system for extractors. They can read only the file that they are given.
+// noFiles is an empty file system for extractors, so that they can read only the file that they are given.
 type noFiles struct{}
 
 func (noFiles) Open(name string) (fs.File, error) {
@@ -195,7 +195,7 @@ func (noFiles) Stat(name string) (fs.FileInfo, error) {
 	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
 }
 
-// quiet is a logger for osv-scalibr that discards messages, because extractors return errors as well.
+// quiet is a logger for osv-scalibr. It discards all messages, because extractors also return their errors.
 type quiet struct{}
 
 func (quiet) Errorf(string, ...any) {}

@@ -69,7 +69,7 @@ func RPMNdb(packages ...RPM) string {
 	const page, block = 4096, 16
 	slots := binary.LittleEndian.AppendUint32([]byte("RpmP"), 0)
 	slots = append(slots, make([]byte, 4)...)
-	slots = binary.LittleEndian.AppendUint32(slots, 1) // pages
+	slots = binary.LittleEndian.AppendUint32(slots, 1) // number of pages
 	slots = append(slots, make([]byte, 16)...)
 	var blobs []byte
 	for i, p := range packages {
@@ -112,7 +112,7 @@ func RPMBerkeley(packages ...RPM) string {
 	}
 	var overflow []byte
 	hash := make([]byte, page-head)
-	end := page // keys and values grow from the end of the page
+	end := page // keys and values are written from the end of the page towards its start
 	entry := func(i int, value []byte) {
 		end -= len(value)
 		copy(hash[end-head:], value)
@@ -137,7 +137,7 @@ func RPMBerkeley(packages ...RPM) string {
 	meta := put(0, 9, 0, 0, isMeta, nil) // 9 is the version of the format
 	order.PutUint32(meta[12:], 0x00061561)
 	order.PutUint32(meta[20:], page)
-	meta[24] = 0 // not encrypted
+	meta[24] = 0 // zero means not encrypted
 	order.PutUint32(meta[32:], next-1)
 	return string(meta) + string(put(1, 0, uint16(2*len(packages)), uint16(end), isHash, hash)) + string(overflow)
 }

@@ -14,15 +14,15 @@ type File struct {
 	Path  string // path from the root, without a leading slash
 	Mode  int64
 	Size  int64
-	Layer int // number of its layer; the lowest is 0
+	Layer int // number of the layer that contains the file; the lowest is 0
 
 	limits *Limits
 	from   *fileReader
 	space  *space
-	head   []byte   // first bytes, if Head was called
+	head   []byte   // first bytes of the file, if Head was called
 	data   []byte   // the whole file, if it was read into memory
-	spool  bool     // the whole file is in the spool file of space
-	named  *os.File // the copy that Name made
+	spool  bool     // whether the whole file is in the spool file of space
+	named  *os.File // temporary copy that Name created
 }
 
 // A space contains one file at a time, in memory or in a spool file. It is reused for the next file, because allocating
@@ -85,13 +85,13 @@ func (e *TooLongError) Error() string {
 func (f *File) Head() []byte {
 	if f.head == nil {
 		f.head = make([]byte, min(f.Size, headOfFile))
-		n, _ := io.ReadFull(f.from, f.head) // fileReader records the error
+		n, _ := io.ReadFull(f.from, f.head) // fileReader records an error
 		f.head = f.head[:n]
 	}
 	return f.head
 }
 
-// rest returns the whole file as a stream. It can be read once.
+// rest returns the whole file as a stream, which can be read only once.
 func (f *File) rest() io.Reader {
 	return io.MultiReader(bytes.NewReader(f.head), io.LimitReader(f.from, f.Size-int64(len(f.head))))
 }

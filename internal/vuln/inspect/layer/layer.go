@@ -24,18 +24,18 @@ import (
 
 // Limits limit all layers of one image together.
 type Limits struct {
-	Bytes    int64 // bytes after decompression
-	Entries  int   // entries of the archives
-	Kept     int   // files with a value, symbolic links, and the folders above them
-	InMemory int64 // bytes of the longest file that is kept in memory; longer files are spooled
-	Spool    int64 // bytes of the longest file that is read
+	Bytes    int64 // total bytes after decompression
+	Entries  int   // total number of entries in the archives
+	Kept     int   // maximum number of files with a value, symbolic links, and folders above these
+	InMemory int64 // maximum size in bytes of a file that is held in memory; a longer file is spooled to disk
+	Spool    int64 // maximum size in bytes of a file that is read
 }
 
 const (
-	maxPath     = 4096 // bytes, as in Linux
-	maxDepth    = 128  // folders above a file
-	linkDepth   = 4    // folders above a symbolic link that is kept
-	maxHops     = 40   // symbolic links on one path, as in Linux
+	maxPath     = 4096 // maximum length of a path in bytes, as in Linux
+	maxDepth    = 128  // maximum number of folders above a file
+	linkDepth   = 4    // maximum number of folders above a symbolic link; other links are ignored
+	maxHops     = 40   // maximum number of symbolic links that are followed for one path, as in Linux
 	maxWindow   = 128 << 20
 	whiteout    = ".wh."
 	opaque      = ".wh..wh..opq"
@@ -65,7 +65,7 @@ type Visitor[T any] interface {
 type Stack[T any] struct {
 	limits  Limits
 	visitor Visitor[T]
-	below   *node[T] // state of the layers below the current one
+	below   *node[T] // merged state of the layers below the current one
 	current *node[T] // content of the current layer
 	layers  int
 	entries int
@@ -93,11 +93,11 @@ func (s *Stack[T]) Add(ctx context.Context, blob io.Reader) error {
 	if err := s.walk(ctx, tar.NewReader(archive)); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, archive); err != nil { // reads to the end, where the checksum is verified
+	if _, err := io.Copy(io.Discard, archive); err != nil { // reads to the end, because the checksum is verified there
 		return broken(ctx, err)
 	}
-	// The whiteouts of a layer hide only files of lower layers, wherever in the archive they are. So the files of this
-	// layer are merged after all of its whiteouts.
+	// A whiteout hides only files of lower layers, and may be anywhere in the archive. So the files of this layer are
+	// merged after all its whiteouts were applied.
 	s.below.merge(s.current)
 	s.current = nil
 	s.layers++
@@ -190,7 +190,8 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 		switch {
 		case base == opaque:
 			s.below.empty(strings.TrimSuffix(dir, "/"))
-		case strings.HasPrefix(hidden, whiteout), hidden == "", hidden == ".", hidden == "..": // metadata of aufs, or empty
+		// Metadata of aufs and whiteouts without a valid name are ignored.
+		case strings.HasPrefix(hidden, whiteout), hidden == "", hidden == ".", hidden == "..":
 		default:
 			s.below.remove(dir + hidden)
 		}
@@ -202,8 +203,8 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 		return nil
 	}
 	before, _ := s.below.get(p)
-	s.below.remove(p)   // also removes a folder with its content
-	s.current.remove(p) // the last entry with a path wins
+	s.below.remove(p)   // if p was a folder, its content is removed, too
+	s.current.remove(p) // if the archive has several entries with this path, the last one counts
 	switch h.Typeflag {
 	case tar.TypeSymlink:
 		if strings.Count(p, "/") > linkDepth || len(h.Linkname) > maxPath || h.Linkname == "" {
@@ -218,10 +219,10 @@ func (s *Stack[T]) entry(ctx context.Context, archive *tar.Reader, h *tar.Header
 		}
 		return s.visit(ctx, archive, h, p, before)
 	}
-	return nil // devices and other special files
+	return nil // ignores devices and other special files
 }
 
-// hardLink gives p the value of the file with another name.
+// hardLink gives the file at p the value of the file with the given name.
 func (s *Stack[T]) hardLink(p, name string) error {
 	target, ok := clean(name)
 	if !ok {
@@ -299,8 +300,8 @@ func (s *Stack[T]) follow(p string) (string, bool) {
 	}
 }
 
-// linkTarget returns the target of the symbolic link at a path, which has a node in the current layer and a node below
-// it. The current layer wins. It returns "" if neither node is a link.
+// linkTarget returns the target of the symbolic link at a path. current and below are the nodes at this path in the
+// current layer and in the layers below. The current layer takes precedence. It returns "" if neither node is a link.
 func linkTarget[T any](current, below *node[T]) string {
 	if current != nil && current.link != "" {
 		return current.link
@@ -341,7 +342,7 @@ func (s *Stack[T]) Get(p string) (value T, ok bool) {
 // Close releases the temporary file of the stack.
 func (s *Stack[T]) Close() { s.space.close() }
 
-// Each calls f for each file of the image with a value, in the order of the paths.
+// Each calls f for each file of the image that has a value, ordered by path.
 func (s *Stack[T]) Each(f func(path string, value T)) { s.below.each("", f) }
 
 // Bytes returns the number of bytes of the layers after decompression.

@@ -162,7 +162,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAdd reads any bytes as two layers, and checks that the paths of kept files are clean.
+// FuzzAdd reads any bytes as two layers, and checks that the paths of files with a value are clean.
 func FuzzAdd(f *testing.F) {
 	f.Add(archive("a/x.txt X", "lib ->usr/lib"), archive("lib/.wh.x.txt", "a/.wh..wh..opq", "b.txt =>a/x.txt"))
 	f.Add([]byte{0x1f, 0x8b}, []byte{0x28, 0xb5, 0x2f, 0xfd})

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A node is a file with a value, a symbolic link, or a folder above one.
+// A node is a file with a value, a symbolic link, or a folder above such a file or link.
 type node[T any] struct {
 	children map[string]*node[T]
 	value    T
-	has      bool   // the node has a value
+	has      bool   // whether the node has a value
 	link     string // target of a symbolic link
 }
 
@@ -43,7 +43,7 @@ func (n *node[T]) make(p string) (_ *node[T], added int) {
 				n.children = map[string]*node[T]{}
 			}
 			next = &node[T]{}
-			n.children[strings.Clone(name)] = next // a clone does not keep the whole path in memory
+			n.children[strings.Clone(name)] = next // cloned, because a substring would keep the whole path in memory
 			added++
 		}
 		n = next
