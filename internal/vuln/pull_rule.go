@@ -18,22 +18,22 @@ type PullRule struct {
 	KEV           bool           `json:"kev,omitempty"`           // only findings that are known to be exploited
 	GraceDays     int32          `json:"graceDays,omitempty"`     // only findings first seen at least this many days ago
 	Exempt        []resource.UID `json:"exempt,omitempty"`        // identities that the rule never refuses
-	RefuseUnknown bool           `json:"refuseUnknown,omitempty"` // also images whose packages are unknown
-	Unsigned      bool           `json:"unsigned,omitempty"`      // only images without a valid signature, not findings
-	Enforce       bool           `json:"enforce,omitempty"`       // false refuses nothing
+	RefuseUnknown bool           `json:"refuseUnknown,omitempty"` // also refuses images with unknown packages
+	Unsigned      bool           `json:"unsigned,omitempty"`      // refuses unsigned images, regardless of findings
+	Enforce       bool           `json:"enforce,omitempty"`       // if false, the rule refuses nothing
 	CreateTime    time.Time      `json:"createTime"`
 	UpdateTime    time.Time      `json:"updateTime"`
 }
 
 // Limits of rules.
 const (
-	MaxPullRules  = 50 // per group
+	MaxPullRules  = 50 // maximum number per group
 	maxSeverity   = 4
 	maxGraceDays  = 3650
 	maxExemptions = 100
 )
 
-// Validate reports every field a caller must fix.
+// Validate returns an error that names every invalid field.
 func (r PullRule) Validate() error {
 	var p problems
 	p.RequiredUID("target_uid", r.Target)
@@ -56,7 +56,7 @@ func (r PullRule) Validate() error {
 // Home returns the group that contains the rule.
 func (r PullRule) Home() resource.UID { return r.UID.Parent() }
 
-// Exempts reports whether the rule never refuses an identity.
+// Exempts reports whether the rule exempts an identity, so that it never refuses its pulls.
 func (r PullRule) Exempts(identity resource.UID) bool {
 	return identity != "" && slices.Contains(r.Exempt, identity)
 }

@@ -31,9 +31,9 @@ type RuleCheck struct {
 
 const (
 	checkPeriod = 30 * 24 * time.Hour
-	checkBatch  = 200    // images judged in one batch
-	maxSums     = 50_000 // pairs of an image and an identity
-	maxVerified = 5_000  // images whose signatures are verified
+	checkBatch  = 200    // number of images that are judged in one batch
+	maxSums     = 50_000 // maximum number of pairs of an image and an identity that pulled it
+	maxVerified = 5_000  // maximum number of images whose signatures are verified
 )
 
 // refusedList orders refused pulls by the time of the last pull.
@@ -41,7 +41,7 @@ var refusedList = page.List{
 	Kind: "refused_pulls", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true},
 }
 
-// A checked is the rule to check, as stored in a page token.
+// A checked contains the rule to check. It is stored in page tokens.
 type checked struct {
 	Rule resource.UID `json:"rule,omitempty"`
 }
@@ -93,12 +93,12 @@ func (s *Service) CheckRule(ctx context.Context, uid resource.UID, p page.Params
 	return out, nil
 }
 
-// key orders refused pulls by time.
+// key returns a text by which refused pulls are sorted by time.
 func (p RefusedPull) key() string {
 	return fmt.Sprintf("%020d\x00%s\x00%s\x00%s", store.MS(p.Last), p.Repo, p.Digest, p.Identity)
 }
 
-// totals counts the pulls, the images and the identities.
+// totals returns a RuleCheck with the numbers of pulls, images and identities.
 func totals(pulls []RefusedPull) (out RuleCheck) {
 	images, identities := map[finding.ImageKey]bool{}, map[resource.UID]bool{}
 	for _, p := range pulls {
@@ -109,7 +109,7 @@ func totals(pulls []RefusedPull) (out RuleCheck) {
 	return out
 }
 
-// refusedOf returns the pulls that a rule refuses at a time.
+// refusedOf returns the pulls that a rule would refuse at a time.
 func (s *Service) refusedOf(
 	ctx context.Context, rule vuln.PullRule, sums []pulldb.PullSum, asOf time.Time,
 ) (refused []RefusedPull, _ error) {
@@ -144,7 +144,7 @@ func (s *Service) refusedOf(
 	return refused, nil
 }
 
-// judgedBy returns the keys of images to which a rule applies.
+// judgedBy returns the keys of those images to which a rule applies.
 func (s *Service) judgedBy(
 	ctx context.Context, rule vuln.PullRule, keys []finding.ImageKey,
 ) ([]finding.ImageKey, error) {
@@ -154,14 +154,13 @@ func (s *Service) judgedBy(
 			"there are more than %d images; check a rule with a smaller target", maxVerified)
 	case rule.Unsigned:
 		return s.onlyRunning(ctx, keys)
-	case rule.RefuseUnknown: // otherwise an index would count as an image with unknown content
+	case rule.RefuseUnknown: // indexes are removed, because they would count as images with unknown content
 		return s.onlyImages(ctx, keys)
 	}
 	return keys, nil
 }
 
-// onlyRunning returns the keys of manifests that need a signature. Deleted manifests
-// are left out.
+// onlyRunning returns the keys of those manifests that need a signature. Deleted manifests are left out.
 func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (running []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.Manifest(ctx, key.Repo, key.Digest)
@@ -179,8 +178,7 @@ func (s *Service) onlyRunning(ctx context.Context, keys []finding.ImageKey) (run
 	return running, nil
 }
 
-// onlyImages returns the keys of manifests that are images. Deleted manifests are left
-// out.
+// onlyImages returns the keys of those manifests that are images. Deleted manifests are left out.
 func (s *Service) onlyImages(ctx context.Context, keys []finding.ImageKey) (images []finding.ImageKey, _ error) {
 	for _, key := range keys {
 		m, err := s.repoStore.StatManifest(ctx, key.Repo, key.Digest)

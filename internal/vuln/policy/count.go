@@ -17,21 +17,20 @@ import (
 
 // A Matching counts the findings and images that an exception matches.
 type Matching struct {
-	Findings int64 // pairs of an image and a finding
+	Findings int64 // number of pairs of an image and a finding
 	Images   int64
 }
 
-// A CountedException is an exception with the number of its matches.
+// A CountedException is an exception with the numbers of findings and images that it matches.
 type CountedException struct {
 	vuln.Exception
-	Now      time.Time // when it was read
+	Now      time.Time // time at which the exception was read
 	Matching *Matching // nil if the matches were not counted
 }
 
-// counted counts the matches of an exception, whether it is in effect or not. It counts
-// images on which the caller has repo.list and vuln_report.list, and advisories on
-// which the caller has advisories.list. The count is 0 for a caller without these
-// capabilities.
+// counted counts the findings and images that an exception matches, even if the exception is not in effect. It counts
+// only images on which the caller has repo.list and vuln_report.list, and only advisories on which the caller has
+// advisories.list. The count is 0 for a caller without these capabilities.
 func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedException, _ error) {
 	c = CountedException{Exception: e, Now: s.packages.Time(), Matching: &Matching{}}
 	reach, err := finding.Reach(ctx, s.authz, e.Target, resource.RepoList, resource.ReportsList)
@@ -65,8 +64,8 @@ func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedExcep
 	return c, err
 }
 
-// candidatePackages returns the packages of images in reach that an exception may
-// match.
+// candidatePackages returns the packages that an exception may match. The result contains at least the packages of
+// images in reach.
 func (s *Service) candidatePackages(
 	ctx context.Context, e vuln.Exception, reach, seen []resource.UID,
 ) (ids []int64, _ error) {
@@ -93,8 +92,8 @@ func (s *Service) candidatePackages(
 	return slices.Compact(ids), err
 }
 
-// countFindings returns the number of findings that the exception matches, by package.
-// Packages without such findings are left out.
+// countFindings returns the number of findings that the exception matches in each package. Packages without such
+// findings are left out.
 func (s *Service) countFindings(
 	ctx context.Context, e vuln.Exception, ids []int64, seen []resource.UID,
 ) (map[int64]int64, error) {
@@ -117,7 +116,7 @@ func (s *Service) countFindings(
 		}
 	}
 	about := e
-	about.TagPattern, about.Digest, about.ApproveTime = "", "", e.CreateTime // matches any image, at any time
+	about.TagPattern, about.Digest, about.ApproveTime = "", "", e.CreateTime // about matches any image at any time
 	about.DeleteTime, about.ExpireTime = time.Time{}, time.Time{}
 	x := exception.NewSet([]vuln.Exception{about})
 	times := map[int64]int64{}
@@ -132,7 +131,7 @@ func (s *Service) countFindings(
 	return times, nil
 }
 
-// matchingImages returns the images that the exception matches.
+// matchingImages returns those of the images that the exception matches.
 func (s *Service) matchingImages(ctx context.Context, e vuln.Exception, numbers []int64) (matching []int64, _ error) {
 	if e.TagPattern == "" && e.Digest == "" {
 		return numbers, nil

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	maxListed   = 200    // images of an index in one exception
-	countPage   = 50     // exceptions on a page with counts
-	tagBatch    = 200    // images per read of tags
-	maxVersions = 20_000 // versions of one package that are counted for an exception
+	maxListed   = 200    // maximum number of images in an index for which an exception is created
+	countPage   = 50     // maximum number of exceptions on a page if their matches are counted
+	tagBatch    = 200    // number of images per query for tags
+	maxVersions = 20_000 // maximum number of versions of one package that are counted for an exception
 )
 
 // CreateException adds an exception to a group. The caller needs
@@ -40,8 +40,7 @@ func (s *Service) CreateException(
 	return s.counted(ctx, e)
 }
 
-// newException returns the exception e with all fields set, or the reason why e is
-// invalid.
+// newException returns e with all fields set, or an error if e is invalid.
 func (s *Service) newException(
 	ctx context.Context, parent resource.UID, e vuln.Exception,
 ) (vuln.Exception, error) {
@@ -83,8 +82,7 @@ func (s *Service) newException(
 	return e, nil
 }
 
-// GetException returns an exception, also a deleted one. The caller needs
-// policies.override.list on it.
+// GetException returns an exception, even if it was deleted. The caller needs policies.override.list on it.
 func (s *Service) GetException(ctx context.Context, uid resource.UID) (zero CountedException, _ error) {
 	e, err := authz.Get(ctx, s.authz, resource.OverrideList, uid, s.packages.Exception)
 	if err != nil {
@@ -112,7 +110,7 @@ func (s *Service) DeleteException(ctx context.Context, uid resource.UID) error {
 	})
 }
 
-// An ExceptionFilter selects exceptions. If Count is true, their matches are counted.
+// An ExceptionFilter selects exceptions. If Count is true, their matches are counted, too.
 type ExceptionFilter struct {
 	resource.Filter
 	Count bool

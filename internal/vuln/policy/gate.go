@@ -22,16 +22,15 @@ import (
 
 const (
 	verdictsCached = 1 << 14
-	verdictLife    = 5 * time.Second // the longest time until a pull is judged by a new advisory or tag
+	verdictLife    = 5 * time.Second // maximum time until a pull is judged by a changed advisory or tag
 )
 
 // A Gate decides which pulls the rules refuse.
 //
-// The decision does not depend on the caller, except for identities that a rule
-// exempts. It depends on the group of the rule. Advisories count if they are in that
-// group or between it and the repo, so that nobody in another folder can stop a pull.
-// Exceptions count if they are in that group or above it, so that the administrator of
-// a folder cannot lift a rule of the organization.
+// The decision is the same for all callers, except for identities that a rule exempts. An advisory counts only if it is
+// in the group of the rule, or in a group between this group and the repo. So nobody in another folder can stop a pull.
+// An exception counts only if it is in the group of the rule or above it. So the administrator of a folder cannot lift
+// a rule of the organization.
 type Gate struct {
 	judge
 	rules    *store.CachedTable[findingdb.RuleSet]
@@ -56,10 +55,9 @@ func NewGate(
 	return g
 }
 
-// Check returns why the caller may not pull a manifest, or "". public means that the
-// caller may pull only because everybody may: then the reason names no finding. Only
-// images are refused. An index is not refused, because the client requests the image of
-// its platform next.
+// Check returns why the caller may not pull a manifest, or "" if the caller may. public means that the caller may pull
+// only because the repo is public. In this case the reason names no finding. Only images are refused. An index is not
+// refused, because the client requests the image for its platform next.
 func (g *Gate) Check(
 	ctx context.Context, repo resource.UID, m registry.Manifest, public bool,
 ) (string, error) {
@@ -87,8 +85,7 @@ func (g *Gate) Check(
 	return "", nil
 }
 
-// applicable returns the rules that are enforced and apply to a manifest. The result
-// depends only on the manifest.
+// applicable returns the enforced rules that apply to a manifest. The result does not depend on the caller.
 func applicable(rules []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
 	return slices.DeleteFunc(rules, func(r vuln.PullRule) bool {
 		switch {
@@ -101,13 +98,13 @@ func applicable(rules []vuln.PullRule, m registry.Manifest) []vuln.PullRule {
 	})
 }
 
-// verdict returns the verdict of the rules on an image. It comes from the cache if the
-// rules and the exceptions are unchanged. A change of advisories or tags may go
-// unnoticed for verdictLife.
+// verdict returns the verdict of the rules on an image. It uses the cache if the rules and the exceptions are
+// unchanged. A change of advisories or tags may be ignored for up to verdictLife.
 func (g *Gate) verdict(
 	ctx context.Context, key finding.ImageKey, rules []vuln.PullRule, set *findingdb.RuleSet,
 ) (verdict, error) {
-	asOf, current := g.packages.Time(), g.packages.Current() // read before the cache is
+	// Both are read before the cached verdict, so that a change in between is not missed.
+	asOf, current := g.packages.Time(), g.packages.Current()
 	v, ok, cleared := g.verdicts.get(key)
 	if ok = ok && current && v.rules == set && asOf.Before(v.until) && !asOf.Before(v.from); ok {
 		g.verdicts.lookups.Count(true)
@@ -123,24 +120,24 @@ func (g *Gate) verdict(
 	if end := asOf.Add(verdictLife); v.until.IsZero() || end.Before(v.until) {
 		v.until = end
 	}
-	if !v.unsigned { // not cached, so that a new signature counts immediately
+	if !v.unsigned { // a verdict about a missing signature is not cached, so that a new signature counts immediately
 		g.verdicts.put(key, v, cleared)
 	}
 	return v, nil
 }
 
-// A verdictCache holds verdicts until the revision changes, which every change of a
-// rule or an exception causes. It is safe for concurrent use.
+// A verdictCache holds verdicts until the revision of the database changes. Every change of a rule or an exception
+// changes the revision. A verdictCache is safe for concurrent use.
 type verdictCache struct {
 	lookups metric.Cache
 
 	mu       sync.Mutex
 	verdicts *lru.Cache[finding.ImageKey, verdict]
-	cleared  uint64 // number of calls of clear
+	cleared  uint64 // number of times that the cache was cleared
 }
 
 func newVerdictCache(lookups metric.Cache) *verdictCache {
-	cache, _ := lru.New[finding.ImageKey, verdict](verdictsCached) // fails only if the size is below one
+	cache, _ := lru.New[finding.ImageKey, verdict](verdictsCached) // New fails only if the size is below one
 	return &verdictCache{lookups: lookups, verdicts: cache}
 }
 
@@ -151,8 +148,8 @@ func (c *verdictCache) get(k finding.ImageKey) (v verdict, ok bool, cleared uint
 	return v, ok, c.cleared
 }
 
-// put adds a verdict. It does nothing if the cache was cleared since get, because the
-// verdict may be older than the change.
+// put adds a verdict. It does nothing if the cache was cleared since get, because the verdict may be based on data from
+// before the change.
 func (c *verdictCache) put(k finding.ImageKey, v verdict, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,12 +20,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A verdict is the decision of rules about an image.
+// A verdict is the decision of several rules about an image.
 type verdict struct {
 	rules       *findingdb.RuleSet
-	reasons     map[resource.UID]string // by rule, why it refuses the image
-	unsigned    bool                    // a rule refuses the image because it is not signed
-	from, until time.Time               // period of validity; until is zero if time alone does not end it
+	reasons     map[resource.UID]string // reason why a rule refuses the image, by the UID of the rule
+	unsigned    bool                    // whether a rule refuses the image because it is not signed
+	from, until time.Time               // period of validity; until is zero if the verdict does not expire
 }
 
 // A judge applies rules to images.
@@ -36,8 +36,8 @@ type judge struct {
 	signatures Signatures
 }
 
-// refuses reports whether a rule refuses a finding at a time, without regard to
-// exceptions, and from when on it does. It contains all conditions of rules.
+// refuses reports whether a rule refuses a finding at a time, and from what time on it does. It ignores exceptions. All
+// other conditions that a rule has for findings are in this function.
 func refuses(r vuln.PullRule, v finding.Finding, asOf time.Time) (refused bool, begins time.Time) {
 	if int32(v.Severity) < r.MinSeverity || r.Fixable && len(v.Fixed) == 0 || r.KEV && !v.Known {
 		return false, time.Time{}
@@ -49,14 +49,14 @@ func refuses(r vuln.PullRule, v finding.Finding, asOf time.Time) (refused bool, 
 // evidence is the data by which rules judge several images.
 type evidence struct {
 	states     map[finding.ImageKey]registry.ImageState
-	packages   map[string][]int64 // package IDs by digest
+	packages   map[string][]int64 // IDs of an image's packages, by the image's digest
 	unmatched  map[int64]bool
 	known      map[int64]registry.Package
-	hits       map[int64][]findingdb.Hit // by package
+	hits       map[int64][]findingdb.Hit // matches by package
 	advisories map[int64]vuln.Advisory
 	exceptions *exception.Set
 	tags       map[finding.ImageKey][]string
-	exploited  map[resource.UID]map[vuln.CVE]bool // by the group of the exploit list
+	exploited  map[resource.UID]map[vuln.CVE]bool // known exploited CVEs, by the group of the exploit list
 }
 
 // judgements returns the verdicts of the rules of one organization on images at a time.
@@ -96,9 +96,8 @@ func (j judge) judgements(
 	return verdicts, nil
 }
 
-// judgeSigned adds to a verdict whether a rule refuses an image because nobody has
-// signed it. As for exceptions, only signers in the group of the rule or above it
-// count, so that nobody below can lift the rule.
+// judgeSigned adds a reason to a verdict if a rule refuses an image because it has no trusted signature. As with
+// exceptions, only signers in the group of the rule or above it count, so that nobody below can lift the rule.
 func (j judge) judgeSigned(ctx context.Context, key finding.ImageKey, r vuln.PullRule, v *verdict) error {
 	signer, why, err := j.signatures.SignedBy(ctx, key.Repo, key.Digest, r.Home())
 	if errors.Is(err, fault.NotFound) {
@@ -153,7 +152,7 @@ func (j judge) gather(ctx context.Context, keys []finding.ImageKey, asOf time.Ti
 	return e, j.matches(ctx, repos, &e)
 }
 
-// matches reads which advisories of the repos' organizations affect the packages.
+// matches reads the matches of the packages with advisories of the organizations that contain repos.
 func (j judge) matches(ctx context.Context, repos []resource.UID, e *evidence) error {
 	var ids []int64
 	for _, numbers := range e.packages {
@@ -182,8 +181,7 @@ func (j judge) matches(ctx context.Context, repos []resource.UID, e *evidence) e
 	return err
 }
 
-// addExploited reads which advisories are in the exploit lists of the images'
-// organizations.
+// addExploited reads which CVEs of the advisories are in the exploit lists of the images' organizations.
 func (j judge) addExploited(ctx context.Context, keys []finding.ImageKey, e *evidence) (err error) {
 	var repos []resource.UID
 	for _, k := range keys {
@@ -197,8 +195,8 @@ func (j judge) addExploited(ctx context.Context, keys []finding.ImageKey, e *evi
 	return err
 }
 
-// judge returns why a rule refuses an image, or "". It shortens the period in which v
-// is valid accordingly.
+// judge returns why a rule refuses an image, or "" if it does not. It shortens the validity of v to the time at which
+// the result may change.
 func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v *verdict) string {
 	state, ok := e.states[key]
 	switch ids, read := e.packages[key.Digest]; {
@@ -237,8 +235,7 @@ func (e evidence) judge(key finding.ImageKey, r vuln.PullRule, asOf time.Time, v
 	return explain(*worst, refusedCount-1)
 }
 
-// validUntil shortens the period in which a verdict is valid to end at t, unless t is
-// zero or in the past.
+// validUntil shortens the validity of a verdict to end at t, unless t is zero or not after asOf.
 func (v *verdict) validUntil(t, asOf time.Time) {
 	if t.After(asOf) && (v.until.IsZero() || t.Before(v.until)) {
 		v.until = t

@@ -31,9 +31,8 @@ func (s *Service) CreateRule(
 	return r, s.packages.InsertPullRule(ctx, r)
 }
 
-// requireEach returns nil if the caller holds all capabilities, and otherwise an error
-// that names the first missing one. The caller of requireEach puts the most specific
-// capability first.
+// requireEach returns nil if the caller holds all capabilities in want. Otherwise it returns an error that names the
+// first missing one. So want should begin with the most specific capability.
 func (s *Service) requireEach(ctx context.Context, target resource.UID, want ...resource.Capability) error {
 	for _, c := range want {
 		if err := s.authz.Require(ctx, c, target); err != nil {

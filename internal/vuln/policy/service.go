@@ -1,5 +1,4 @@
-// Package policy decides about findings: it manages exceptions and pull rules, imports
-// exceptions from VEX documents, and refuses pulls.
+// Package policy manages exceptions and pull rules, imports exceptions from VEX documents, and refuses pulls.
 package policy
 
 import (

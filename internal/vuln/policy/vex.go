@@ -26,8 +26,8 @@ import (
 // documents.
 type VEX struct {
 	Text    []byte
-	Image   finding.Image // used if Text is empty
-	Expires time.Time     // when the exceptions expire
+	Image   finding.Image // image with attached documents; used if Text is empty
+	Expires time.Time     // time at which the exceptions expire
 
 	digest string // digest of the image
 }
@@ -42,14 +42,13 @@ type ImportedStatement struct {
 	Problems   []string
 }
 
-// maxImported is the largest number of exceptions that one import creates.
+// maxImported is the maximum number of exceptions that one import creates.
 const maxImported = vuln.MaxExceptions
 
-// ImportVEX creates exceptions from the statements of a document, all or none. The
-// caller needs policies.override.create on the group, and for documents attached to an
-// image also repo.list and vuln_reports.list on the repo. As with CreateException, the
-// exceptions are approved if the caller may approve. The capabilities of the identity
-// that attached a document do not matter.
+// ImportVEX creates exceptions from the statements of a document. It creates all of them or none. The caller needs
+// policies.override.create on the group. For documents that are attached to an image, the caller also needs repo.list
+// and vuln_reports.list on the repo. As with CreateException, the exceptions are approved if the caller may approve
+// exceptions. The capabilities of the identity that attached a document do not matter.
 func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (statements []ImportedStatement, _ error) {
 	if err := s.authz.Require(ctx, resource.OverrideCreate, parent); err != nil {
 		return nil, err
@@ -81,8 +80,8 @@ func (s *Service) ImportVEX(ctx context.Context, parent resource.UID, v VEX) (st
 	return statements, s.packages.InsertExceptions(ctx, parent, fresh)
 }
 
-// readVEX reads statements. Of several statements about the same vulnerability and
-// product, only the latest counts.
+// readVEX reads the statements of the documents. If several statements are about the same vulnerability and product,
+// only the latest counts.
 func (s *Service) readVEX(ctx context.Context, parent resource.UID, v *VEX) (imported []ImportedStatement, _ error) {
 	if len(v.Text) > 0 {
 		author, statements, err := format.ReadStatements(v.Text)
@@ -145,8 +144,8 @@ func numbered(statements []format.Statement, author, document string) (out []Imp
 	return out
 }
 
-// importStatement creates the exceptions of a statement, or adds the reasons why it
-// cannot. have contains the exceptions of the group.
+// importStatement creates the exceptions for a statement, or adds the reasons why it cannot create them. have contains
+// the exceptions that the group already has.
 func (s *Service) importStatement(
 	ctx context.Context, parent resource.UID, v VEX, st *ImportedStatement, have map[string]bool,
 ) error {
@@ -180,8 +179,8 @@ func (s *Service) importStatement(
 	return nil
 }
 
-// propose adds an exception to the statement for each subcomponent of a product, or one
-// exception if the product has no subcomponents.
+// propose adds exceptions to the statement: one for each subcomponent of a product, or one for the product if it has no
+// subcomponents.
 func (s *Service) propose(
 	ctx context.Context, parent resource.UID, p format.Product, e vuln.Exception, st *ImportedStatement,
 	have map[string]bool,
@@ -211,7 +210,7 @@ func (s *Service) propose(
 	return nil
 }
 
-// reasonOf returns the reason for the exceptions of a statement.
+// reasonOf returns the text that the exceptions of a statement have as their reason.
 func reasonOf(st ImportedStatement) string {
 	text := cmp.Or(st.Text, st.Justification, st.Status)
 	by := clipped(cmp.Or(st.Author, "nobody"))
@@ -237,15 +236,15 @@ func (s *Service) liveExceptions(ctx context.Context, group resource.UID) (map[s
 	return have, err
 }
 
-// The errors of products that no exception can cover.
+// Errors for products for which no exception can be created.
 var (
 	errProduct = errors.New("is neither a package, nor an image below the group")
 	errOther   = fmt.Errorf("%w: it is not the image that the document is attached to", errProduct)
 )
 
-// productTargets returns exceptions for a product. The product is an image in a repo
-// below the group that the caller may list, or a package anywhere below the group. A
-// document attached to an image can only name that image.
+// productTargets returns exceptions that have the targets of a product. The product is an image in a repo below the
+// group, if the caller may list the repo, or a package anywhere below the group. A document that is attached to an
+// image can name only that image.
 func (s *Service) productTargets(
 	ctx context.Context, parent resource.UID, v VEX, p format.Product,
 ) (targets []vuln.Exception, _ error) {
@@ -293,8 +292,8 @@ func attachedTargets(v VEX, kind, digest string, p format.Product) ([]vuln.Excep
 	return []vuln.Exception{e}, nil
 }
 
-// parseProduct returns the kind of a product, "image" or "package". For an image it
-// also returns the path of its repo, its digest and its tag, if the product has them.
+// parseProduct returns the kind of a product: "image" or "package". For an image it also returns the path of the repo,
+// the digest and the tag, as far as the product contains them.
 func parseProduct(p format.Product) (kind string, path []string, digest, tag string) {
 	if b, err := hex.DecodeString(p.SHA256); err == nil && len(b) == 32 {
 		digest = "sha256:" + p.SHA256
@@ -318,7 +317,7 @@ func parseProduct(p format.Product) (kind string, path []string, digest, tag str
 	if err != nil {
 		return "image", nil, digest, ""
 	}
-	if _, repoPath, ok := strings.Cut(values.Get("repository_url"), "/"); ok { // skip the host
+	if _, repoPath, ok := strings.Cut(values.Get("repository_url"), "/"); ok { // the part before the slash is the host
 		path = strings.Split(strings.Trim(repoPath, "/"), "/")
 	}
 	if tag = values.Get("tag"); !registry.ValidTag(tag) || digest != "" {
@@ -327,7 +326,7 @@ func parseProduct(p format.Product) (kind string, path []string, digest, tag str
 	return "image", path, digest, tag
 }
 
-// clipped shortens a text from a document.
+// clipped shortens a text from a document to at most 200 bytes.
 func clipped(text string) string {
 	const most = 200
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")

@@ -19,13 +19,13 @@ type AffectedImage struct {
 	Path     string // path of the repo
 	Digest   string
 	Tags     []string
-	Packages []registry.Package // the packages of the query that the image has
-	PastTags []registry.PastTag // tags that pointed to it before
-	Platform string             // such as linux/arm64/v8; "" if unknown
-	Claimed  bool               // only attached SBOMs list these packages
+	Packages []registry.Package // those packages of the query that the image has
+	PastTags []registry.PastTag // tags that pointed to the image in the past
+	Platform string             // platform such as linux/arm64/v8; "" if unknown
+	Claimed  bool               // whether only attached SBOMs list these packages
 }
 
-// imageList orders images by the time of their inspection, the latest first.
+// imageList orders images by the time of their inspection. By default the latest comes first.
 var imageList = page.List{Kind: "affected_images", Fields: []string{"time"},
 	Default: page.Order{Field: "time", Desc: true}}
 
@@ -43,9 +43,9 @@ type question struct {
 	Place
 }
 
-// AffectedImages returns a page of the images that an advisory affects. id is the ID of
-// the advisory or one of its aliases. Images count if the caller has repo.list and
-// vuln_report.list on them, and advisories if the caller has advisories.list on them.
+// AffectedImages returns a page of the images that an advisory affects. id is the ID of the advisory or one of its
+// aliases. It returns only images on which the caller has repo.list and vuln_report.list, and uses only advisories on
+// which the caller has advisories.list.
 func (s *Service) AffectedImages(
 	ctx context.Context, id string, place Place, p page.Params,
 ) (zero page.Page[AffectedImage], _ error) {
@@ -64,9 +64,8 @@ func (s *Service) AffectedImages(
 	return s.having(ctx, reach, ids, req)
 }
 
-// PackagesAffectedBy returns the IDs of the packages that an advisory affects. id is
-// the ID of the advisory or one of its aliases. The result contains at least the
-// packages of images in reach.
+// PackagesAffectedBy returns the IDs of the packages that an advisory affects. id is the ID of the advisory or one of
+// its aliases. The result contains at least those packages that images in reach have.
 func (s *Service) PackagesAffectedBy(
 	ctx context.Context, reach []resource.UID, id string,
 ) ([]int64, error) {
@@ -84,7 +83,7 @@ func (s *Service) PackagesAffectedBy(
 	return s.packages.AffectedBy(ctx, reach, keys)
 }
 
-// having returns a page of the images in reach that have one of the packages.
+// having returns a page of those images in reach that have one of the packages.
 func (s *Service) having(
 	ctx context.Context, reach []resource.UID, packages []int64, r page.Request,
 ) (zero page.Page[AffectedImage], _ error) {
@@ -114,8 +113,7 @@ func (s *Service) having(
 	return page.Finish(s.pages, r, out), nil
 }
 
-// DescribeImages returns images by their numbers. Each has the given packages that it
-// contains.
+// DescribeImages returns the images with these numbers. Each image lists those of the given packages that it has.
 func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64) (affected []AffectedImage, _ error) {
 	if len(numbers) == 0 {
 		return nil, nil
@@ -147,8 +145,8 @@ func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64)
 	return affected, s.addPastTags(ctx, images, affected)
 }
 
-// isClaimed reports whether only SBOMs list the packages for an image. inFiles has the
-// packages in the files of the images that have SBOMs.
+// isClaimed reports whether only SBOMs list the packages of an image. inFiles contains the packages in the files of
+// images, by image number. It has only images with SBOMs.
 func isClaimed(inFiles map[int64][]int64, number int64, packages ...int64) bool {
 	files, ok := inFiles[number]
 	return ok && !slices.ContainsFunc(packages, func(id int64) bool {

@@ -25,14 +25,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// traffic holds the recorded pulls and the pushed inventories.
+// traffic contains the recorded pulls and the pushed inventories.
 type traffic struct {
 	pulls   []registry.Pull
 	running map[resource.UID][]string // digests in the inventory of each group
 }
 
-// stir records pulls of random images by random callers, some of them long ago, and
-// pushes inventories of random digests to all groups.
+// stir records pulls of random images by random callers, some of them long ago. It also pushes an inventory of random
+// digests to every group.
 func (g *game) stir(t *testing.T) (w traffic) {
 	t.Helper()
 	w.running = map[resource.UID][]string{}
@@ -65,8 +65,8 @@ func (g *game) stir(t *testing.T) (w traffic) {
 	return w
 }
 
-// TestBlast: every stage lists exactly the rows of a join over everything that the
-// caller may see.
+// TestBlast checks that every stage lists exactly the items that a simple computation over the test's model gives,
+// limited to what the caller may see.
 func TestBlast(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -76,7 +76,7 @@ func TestBlast(t *testing.T) {
 		g.settle(t)
 		w := g.stir(t)
 		begin, ticks := g.Time(), &atomic.Int64{}
-		for _, r := range g.replicas { // each page is read at a later time
+		for _, r := range g.replicas { // the clock advances at every read, so that pages are read at different times
 			r.Now = func() time.Time { return begin.Add(time.Duration(ticks.Add(1)) * time.Millisecond) }
 		}
 		for name, caller := range g.callers {
@@ -96,7 +96,7 @@ func TestBlast(t *testing.T) {
 	})
 }
 
-// checkBlast compares all stages with a join.
+// checkBlast compares all stages with the items that it computes from the model.
 func (g *game) checkBlast(
 	ctx context.Context, t *testing.T, w traffic, name string, v blast.Vulnerability, is func(inspect.Package) bool,
 ) {
@@ -140,7 +140,7 @@ func (g *game) checkBlast(
 			}
 		}
 	}
-	for holder, groups := range g.sees { // a caller with a role in a group has all roles there
+	for holder, groups := range g.sees { // in this test a caller who has a role in a group has all roles there
 		for repo := range affected {
 			if covered(groups, repo) && slices.ContainsFunc(groups, func(group resource.UID) bool {
 				return covered(g.sees[name], group)
@@ -152,7 +152,7 @@ func (g *game) checkBlast(
 	}
 	for stage, got := range g.stages(ctx, t, v) {
 		if stage == blast.StageOwners {
-			continue // see TestBlastPeople
+			continue // TestBlastPeople checks the owners
 		}
 		texts := want[stage]
 		slices.Sort(texts)
@@ -217,7 +217,7 @@ func (g *game) blastGaps(ctx context.Context, t *testing.T, v blast.Vulnerabilit
 	return fmt.Sprint(p.Total, " ", strings.Join(gaps, " "))
 }
 
-// TestBlastGaps: a stage that may be incomplete says why.
+// TestBlastGaps checks that a stage that may be incomplete says why.
 func TestBlastGaps(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -288,8 +288,8 @@ func TestBlastGaps(t *testing.T) {
 	})
 }
 
-// TestBlastIndex: a tag of an index, and an inventory that names an index, lead to the
-// images in the index.
+// TestBlastIndex checks that the tag of an index, and an inventory that contains an index, lead to the images in the
+// index.
 func TestBlastIndex(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -319,13 +319,13 @@ func TestBlastIndex(t *testing.T) {
 	})
 }
 
-// TestBlastPeople: the owners of a repo are the owners of the nearest group that has
-// any, and everybody can pull from a public repo.
+// TestBlastPeople checks that the owners of a repo are the owners of the nearest group that has owners, and that
+// everybody can pull from a public repo.
 func TestBlastPeople(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
 		now, folder := g.Time(), g.sees["of a folder"][0]
-		for i, group := range []resource.UID{g.groups[0], folder} { // the organization a, and its folder
+		for i, group := range []resource.UID{g.groups[0], folder} { // the organization a, and a folder in it
 			repo := registry.Repo{UID: group.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 			must(t, g.InsertRepo(t.Context(), repo))
 			push(t, g.Store, repo, "a0")
@@ -376,7 +376,7 @@ func TestBlastPeople(t *testing.T) {
 	})
 }
 
-// TestBadBlast: an invalid query is refused.
+// TestBadBlast checks that an invalid query is refused.
 func TestBadBlast(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {

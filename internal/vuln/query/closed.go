@@ -19,26 +19,27 @@ import (
 )
 
 const (
-	maxPastImages = 100  // past images of a tag that are searched for closed findings
-	maxMoves      = 1000 // moves of a tag that are read for that
+	maxPastImages = 100  // maximum number of past images of a tag that are searched for closed findings
+	maxMoves      = 1000 // maximum number of moves of a tag that are read to find its past images
 )
 
-// A stay is a period in which a tag pointed to an image, or the lifetime of the image.
+// A stay is a period in which a tag pointed to an image. For an image that is selected by its digest, it is the
+// lifetime of the image.
 type stay struct {
 	image       string // digest of the image
-	from, until int64  // in milliseconds; until is 0 if the stay has not ended
-	next        string // digest to which the tag was moved
-	noFiles     bool   // the packages in its files are not known in this repo
+	from, until int64  // in milliseconds; until is 0 if the period has not ended
+	next        string // digest of the image to which the tag was moved afterwards
+	noFiles     bool   // whether the packages in the image's files are unknown in this repo
 }
 
-// since returns the part of a stay that starts at t.
+// since returns the part of the period that starts at t.
 func (y stay) since(t int64) stay {
 	y.from = max(y.from, t)
 	return y
 }
 
-// end returns when and why a match of a package of the image ended. ok is false if it
-// did not end, or ended before the stay.
+// end returns when and why a match of a package in the image ended. ok is false if the match did not end, or did not
+// exist during the stay.
 func (y stay) end(h findingdb.Hit) (c finding.Closing, ok bool) {
 	switch {
 	case h.Until != 0 && h.Until <= y.from, y.until != 0 && h.Since >= y.until, y.until == 0 && h.Until == 0:
@@ -51,10 +52,9 @@ func (y stay) end(h findingdb.Hit) (c finding.Closing, ok bool) {
 		ClosedBy: "image " + y.next}, true
 }
 
-// closed returns the closed findings of an image. These are findings of advisories that
-// no longer affect its packages. If the image is selected by a tag, findings of the
-// tag's earlier images are included. A finding that is open in any version of the
-// package is left out.
+// closed returns the closed findings of an image, whose advisories no longer affect the image's packages. If the image
+// is selected by a tag, the result includes findings of the images to which the tag pointed earlier. A finding that is
+// open in any version of the package is left out.
 func (s *Service) closed(
 	ctx context.Context, i finding.Image, k *ImageDetails, found registry.Inspection, open []finding.Finding,
 ) ([]finding.Finding, error) {
@@ -105,7 +105,7 @@ func (s *Service) closed(
 	return fold(ended, open), nil
 }
 
-// ended returns the findings of a package that ended during a stay or with it.
+// ended returns the findings of a package that ended during the stay, or because the stay ended.
 func (y stay) ended(
 	p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory,
 ) (found []finding.Finding) {
@@ -131,12 +131,12 @@ func (y stay) ended(
 	return found
 }
 
-// fold merges findings of any version of a package that share a name into the one that
-// ended last. It leaves out findings that are open.
+// fold merges findings that are in any version of the same package and share a name. It keeps the finding that ended
+// last. It leaves out findings that are open.
 func fold(ended, open []finding.Finding) (kept []finding.Finding) {
 	type name struct{ ecosystem, pkg, id string }
 	const isOpen = -1
-	seen := map[name]int{} // index in kept
+	seen := map[name]int{} // index in kept, or isOpen
 	keys := func(v finding.Finding) (keys []name) {
 		for _, id := range append([]string{v.ID}, v.Aliases...) {
 			keys = append(keys, name{v.Package.Ecosystem, v.Package.Name, id})
@@ -172,8 +172,8 @@ func fold(ended, open []finding.Finding) (kept []finding.Finding) {
 	return kept
 }
 
-// stays returns the earlier images of a tag, the latest first. incomplete says why some
-// are missing, or is "".
+// stays returns the periods in which a tag pointed to earlier images, the latest first. incomplete says why some are
+// missing, or is "" if none are.
 func (s *Service) stays(ctx context.Context, i finding.Image) (found []stay, incomplete string, _ error) {
 	moves, err := s.repoStore.TagHistory(ctx, i.Repo, i.Reference, page.Request{Size: maxMoves})
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *Service) stays(ctx context.Context, i finding.Image) (found []stay, inc
 	return found, incomplete, nil
 }
 
-// pastImage returns the image with a digest, or the image that the index with this
-// digest lists. It returns nil if the image was deleted or its packages are not known.
+// pastImage returns the image with a digest. If the digest belongs to an index, it returns the image that the index
+// lists for the architecture. It returns nil if the image was deleted, or if its packages are not known.
 func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string) (*registry.StoredImage, error) {
 	for range 2 {
 		known, err := s.images.Images(ctx, i.Repo, []string{digest})
@@ -226,7 +226,7 @@ func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string)
 			}
 			return &image, nil
 		}
-		v, err := s.registry.Variant(ctx, i.Repo, digest, i.Architecture) // the digest may belong to an index
+		v, err := s.registry.Variant(ctx, i.Repo, digest, i.Architecture) // used if the digest belongs to an index
 		if errors.Is(err, fault.NotFound) {
 			return nil, nil
 		}
@@ -238,10 +238,9 @@ func (s *Service) pastImage(ctx context.Context, i finding.Image, digest string)
 	return nil, nil
 }
 
-// contents returns the packages of images of a repo by digest, each with a time in
-// milliseconds. The time is 0 for packages in the files of the image. For packages that
-// only SBOMs list, it is when the first SBOM was pushed. contents also returns the
-// packages by ID. A deleted image has no packages.
+// contents returns the packages of images in a repo, by digest and package ID. The value is a time in milliseconds. It
+// is 0 for a package in the files of the image. For a package that only SBOMs list, it is the time when the first of
+// these SBOMs was pushed. contents also returns the packages by ID. A deleted image has no packages.
 func (s *Service) contents(
 	ctx context.Context, repo resource.UID, stays []stay,
 ) (map[string]map[int64]int64, map[int64]registry.Package, error) {
@@ -264,7 +263,7 @@ func (s *Service) contents(
 			return nil, nil, err
 		}
 		has := map[int64]int64{}
-		for _, b := range sboms { // the last one is the oldest
+		for _, b := range sboms { // the oldest SBOM comes last
 			for _, id := range b.IDs {
 				has[id] = store.MS(b.Time)
 			}

@@ -35,7 +35,7 @@ type Change struct {
 	Kind      ChangeKind
 	Ecosystem string             // ecosystem of the package, without the release of a distribution
 	Name      string             // name of the package
-	From, To  []registry.Package // versions in each image; for a finding, the affected versions
+	From, To  []registry.Package // versions in the first and in the second image; for a finding, the affected versions
 	Finding   *finding.Finding   // the finding in the second image, or in the first if the second does not have it
 }
 
@@ -43,11 +43,11 @@ type Change struct {
 type Comparison struct {
 	page.Page[Change]
 	From, To ImageDetails
-	Counts   [changeKinds]int // by kind, also for kinds that the filter leaves out
+	Counts   [changeKinds]int // number of changes by kind, including kinds that the filter leaves out
 }
 
-// A Pair selects two images to compare, each now or at a time. If To has no repo, it is
-// in the repo of From.
+// A Pair selects two images to compare. Each is selected now or at a time. If To has no repo, it is in the repo of
+// From.
 type Pair struct {
 	From  PastImage    `json:"from,omitzero"`
 	To    PastImage    `json:"to,omitzero"`
@@ -63,11 +63,10 @@ type PastImage struct {
 // changeList orders changes by kind.
 var changeList = page.List{Kind: "image_changes", Fields: []string{"kind"}, Default: page.Order{Field: "kind"}}
 
-// Compare returns a page of the differences between two images, by the advisories and
-// exceptions of today. The caller needs the capabilities of List and ListPackages on
-// both repos, and tag.list for the past of a tag. A page token replaces the fields that
-// p leaves out. Compare returns fault.FailedPrecondition if the packages of an image
-// are not known, or if the image to which a tag pointed was deleted.
+// Compare returns a page of the differences between two images, according to the current advisories and exceptions. The
+// caller needs the same capabilities as for List and ListPackages on both repos, and tag.list to select the past image
+// of a tag. A page token replaces the fields that p leaves out. Compare returns fault.FailedPrecondition if the
+// packages of an image are not known, or if the image to which a tag pointed was deleted.
 func (s *Service) Compare(ctx context.Context, pair Pair, p page.Params) (c Comparison, _ error) {
 	pair, req, err := page.Resume(s.pages, changeList, pair, p)
 	if err != nil {
@@ -107,7 +106,7 @@ func (s *Service) mayCompare(ctx context.Context, i PastImage) error {
 	return s.authz.RequireAll(ctx, need, i.Repo)
 }
 
-// onSide adds the side to an error, so that it says which image it is about.
+// onSide adds the side, from or to, to an error. So the error says which image it is about.
 func onSide(side string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || f.Code == fault.Internal {
@@ -160,7 +159,7 @@ func (s *Service) side(
 	return k, found.Packages, findings, s.addExploits(ctx, pointers(findings))
 }
 
-// resolveTag returns the image to which a tag pointed at a time, by its digest.
+// resolveTag returns the image to which a tag pointed at a time. The result selects the image by its digest.
 func (s *Service) resolveTag(ctx context.Context, i PastImage) (finding.Image, error) {
 	if resource.ValidDigest(i.Reference) {
 		return i.Image, fault.Field("time", "must be empty unless the reference is a tag")
@@ -179,14 +178,13 @@ func family(ecosystem string) string {
 	return name
 }
 
-// A packageName identifies a package in all its versions.
+// A packageName identifies all versions of a package.
 type packageName struct{ ecosystem, name string }
 
 func nameOf(p registry.Package) packageName { return packageName{family(p.Ecosystem), p.Name} }
 
-// comparePackages returns the packages that differ. An image can have several
-// versions of a package. A package of a distribution counts as changed if the release of the
-// distribution changed.
+// comparePackages returns a change for every package that differs. An image can have several versions of a package. A
+// package of a distribution also counts as changed if the release of the distribution changed.
 func comparePackages(from, to []registry.ImagePackage) (changes []Change) {
 	before, after := byName(from), byName(to)
 	for name, had := range before {
@@ -236,7 +234,7 @@ func distinct(versions []registry.Package) []registry.Package {
 func compareFindings(from, to []finding.Finding) (changes []Change) {
 	type side struct{ from, to []finding.Finding }
 	var groups []side
-	index := map[packageName]map[string]int{} // index in groups, by package and name of the finding
+	index := map[packageName]map[string]int{} // index in groups, by package and by name of the finding
 	add := func(f finding.Finding, second bool) {
 		p := nameOf(f.Package.Package)
 		if index[p] == nil {
@@ -250,7 +248,7 @@ func compareFindings(from, to []finding.Finding) (changes []Change) {
 			groups[into].from = []finding.Finding{f}
 		}
 		for _, name := range append([]string{f.ID}, f.Aliases...) {
-			if pos, ok := index[p][name]; ok && pos != into { // both are the same finding
+			if pos, ok := index[p][name]; ok && pos != into { // the two groups are the same finding
 				groups[into] = side{append(groups[pos].from, groups[into].from...), append(groups[pos].to, groups[into].to...)}
 				groups[pos] = side{}
 				for n, g := range index[p] {
@@ -276,8 +274,8 @@ func compareFindings(from, to []finding.Finding) (changes []Change) {
 	return changes
 }
 
-// findingChange returns the change of a finding that each image has in the given
-// versions of a package. The finding is open if it is open in one version.
+// findingChange returns the change of a finding. from and to are the finding in the affected versions of a package in
+// each image. The finding is open if it is open in one of these versions.
 func findingChange(from, to []finding.Finding) Change {
 	urgent := func(findings []finding.Finding) *finding.Finding {
 		f := slices.MaxFunc(findings, func(a, b finding.Finding) int {
@@ -307,7 +305,7 @@ func packagesOf(findings []finding.Finding) (packages []registry.Package) {
 	return distinct(packages)
 }
 
-// key orders changes by kind, then findings by urgency and packages by name.
+// key returns a text by which changes are sorted: by kind, then findings by urgency and packages by name.
 func (c Change) key() string {
 	if c.Finding == nil {
 		return fmt.Sprintf("%d%s\x00%s", c.Kind, c.Name, c.Ecosystem)

@@ -31,8 +31,8 @@ func eachGame(t *testing.T, f func(t *testing.T, g *game)) {
 	storetest.EachURL(t, func(t *testing.T, url string) { f(t, newGame(t, url)) })
 }
 
-// TestCompare: for every pair of images, the changes equal a comparison of the packages
-// that were put into them.
+// TestCompare checks for every pair of images that Compare returns the differences between the packages that the test
+// put into the images.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -82,7 +82,7 @@ func (g *game) checkCompare(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// changeText formats a change like expectedChanges.
+// changeText returns the text of a change, in the form that expectedChanges uses.
 func changeText(c query.Change) string {
 	versions := func(packages []registry.Package) string {
 		var texts []string
@@ -94,7 +94,7 @@ func changeText(c query.Change) string {
 	return fmt.Sprintf("%d %s %s %s>%s", c.Kind, c.Ecosystem, c.Name, versions(c.From), versions(c.To))
 }
 
-// expectedChanges compares the packages of two images.
+// expectedChanges returns the texts of the differences between the packages of two images.
 func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) (texts []string) {
 	type key struct{ ecosystem, name string }
 	keyOf := func(p inspect.Package) key {
@@ -147,14 +147,14 @@ func (g *game) expectedChanges(from, to []inspect.Package, sees []resource.UID) 
 	return texts
 }
 
-// An aliasSet holds the advisories about one package of two images that share names.
+// An aliasSet contains advisories that share names and affect one package in two images.
 type aliasSet struct {
 	ecosystem, name string
 	advisories      []vuln.Advisory
 }
 
-// aliasSets groups the advisories that affect a package of either image by shared
-// names, directly or through other advisories.
+// aliasSets returns the advisories that affect a package of one of the images, grouped by shared names. Names may be
+// shared directly or through other advisories.
 func (g *game) aliasSets(sees []resource.UID, images ...[]inspect.Package) (united []aliasSet) {
 	sets := map[[2]string][]aliasSet{}
 	for _, image := range images {
@@ -200,8 +200,8 @@ func shareName(a, b []vuln.Advisory) bool {
 	return slices.ContainsFunc(names(a), func(s string) bool { return slices.Contains(names(b), s) })
 }
 
-// TestCompareTimes: a tag at a time is the image to which it pointed at that time. An
-// error names the side that cannot be compared.
+// TestCompareTimes checks that a tag at a time selects the image to which it pointed at that time, and that an error
+// names the side that cannot be compared.
 func TestCompareTimes(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -253,8 +253,8 @@ func TestCompareTimes(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		// The UID combines the caller's group with the last segment of another
-		// organization's repo: no such repo exists.
+		// The UID combines the caller's group with the last segment of a repo in another organization. No repo has this
+		// UID.
 		stolen := g.groups[1] + repo.UID[strings.LastIndexByte(string(repo.UID), '/'):]
 		thief := authz.WithCaller(t.Context(), g.callers["owner of b"])
 		for _, asOf := range []time.Time{{}, moves[second]} {

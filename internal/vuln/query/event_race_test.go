@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// eachListener runs a test with several replicas, which only PostgreSQL supports.
+// eachListener runs a test with several replicas. Only PostgreSQL supports several replicas, so the test does not run
+// on SQLite.
 func eachListener(t *testing.T, test func(t *testing.T, l *listener)) {
 	t.Helper()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -29,8 +30,8 @@ func eachListener(t *testing.T, test func(t *testing.T, l *listener)) {
 	})
 }
 
-// TestNewsComesAgain: if the packages of an image change while an event about the image
-// is being written, the change is announced later.
+// TestNewsComesAgain checks that if the packages of an image change while an event about the image is being written,
+// the change is announced later.
 func TestNewsComesAgain(t *testing.T) {
 	t.Parallel()
 	eachListener(t, func(t *testing.T, l *listener) {
@@ -59,7 +60,7 @@ func TestNewsComesAgain(t *testing.T) {
 		if len(numbers) != 1 {
 			t.Fatalf("%d images have changed, want 1", len(numbers))
 		}
-		must(t, l.Write(t.Context(), func(tx *store.Tx) error { // as the matcher does
+		must(t, l.Write(t.Context(), func(tx *store.Tx) error { // this transaction does the same as the matcher
 			must(t, imagedb.In(tx).LockChunks(t.Context(), numbers))
 			stop = attach()
 			waitFor(t, "a transaction waits for the chunk", func() bool {
@@ -87,8 +88,8 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// TestEventsWhenTheLeaseMoves: while two matchers take the lease from each other in the
-// middle of their work, no event is written twice and none is lost.
+// TestEventsWhenTheLeaseMoves checks that no event is lost or written twice while two matchers take the lease from each
+// other in the middle of their work.
 func TestEventsWhenTheLeaseMoves(t *testing.T) {
 	t.Parallel()
 	eachListener(t, func(t *testing.T, l *listener) {

@@ -22,20 +22,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/inspect"
 )
 
-// An openImage is an image with open findings, and the group of the advisories that
-// affect it.
+// An openImage is an image with open findings, and the group that contains the advisories of these findings.
 type openImage struct {
 	vuln.NewsImage
 	advisoryOf resource.UID
 }
 
-// A listener reads the finding events and keeps the findings that they left open.
+// A listener reads the events about findings, and records which findings are open according to these events.
 type listener struct {
 	*game
 	seq   int64
 	open  map[openImage][][]string // names of the findings that were opened and not closed
-	sums  int                      // number of events about several findings of several images
-	pairs map[resource.UID]int     // number of open pairs of a finding and an image, by group of the advisories
+	sums  int                      // number of events about several findings in several images
+	pairs map[resource.UID]int     // number of open pairs of a finding and an image, by the advisories' group
 }
 
 func newListener(t *testing.T, url string) *listener {
@@ -43,7 +42,7 @@ func newListener(t *testing.T, url string) *listener {
 	return &listener{game: newGame(t, url), open: map[openImage][][]string{}, pairs: map[resource.UID]int{}}
 }
 
-// listen reads the events since the last call.
+// listen reads the events that were written since the last call.
 func (l *listener) listen(t *testing.T) {
 	t.Helper()
 	for {
@@ -82,7 +81,7 @@ func (l *listener) hear(t *testing.T, e resource.Event) {
 	} else if n.Pairs != n.FindingCount*n.ImageCount {
 		t.Fatalf("%d pairs of %d findings and %d images", n.Pairs, n.FindingCount, n.ImageCount)
 	}
-	if l.plain || n.FindingCount*n.ImageCount > 1 { // an event about several pairs does not list each pair
+	if l.plain || n.FindingCount*n.ImageCount > 1 { // such an event does not list each pair
 		return
 	}
 	f := n.Findings[0]
@@ -110,13 +109,12 @@ func lowest(a, b resource.UID) resource.UID {
 	return a
 }
 
-// forget drops the open findings of deleted images.
+// forget removes the findings of deleted images from open.
 func (l *listener) forget() {
 	maps.DeleteFunc(l.open, func(i openImage, _ [][]string) bool { _, ok := l.repos[i.Repo][i.Digest]; return !ok })
 }
 
-// interrupt runs the indexers and matchers of all replicas for a moment, then stops
-// them.
+// interrupt runs the indexers and matchers of all replicas for a short time, and then stops them.
 func (l *listener) interrupt(t *testing.T, moment time.Duration) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), moment)
@@ -129,7 +127,7 @@ func (l *listener) interrupt(t *testing.T, moment time.Duration) {
 	running.Wait()
 }
 
-// await runs the replicas until all changes are announced as events.
+// await runs the replicas until events have announced all changes.
 func (l *listener) await(t *testing.T) {
 	t.Helper()
 	l.settle(t)
@@ -142,12 +140,12 @@ func (l *listener) await(t *testing.T) {
 			return
 		}
 		l.interrupt(t, moment)
-		moment *= 2 // a slow machine may do nothing in a second
+		moment *= 2 // because a slow machine may finish nothing in a second
 	}
 	t.Fatal("changes are not announced after two minutes")
 }
 
-// sets returns the alias set of each name in a group, and of each advisory.
+// sets returns the alias set of each name in a group, and the alias set of each advisory.
 func (l *listener) sets(t *testing.T) (ofName map[[2]string]int64, ofAdvisory map[resource.UID]int64) {
 	t.Helper()
 	ofName, ofAdvisory = map[[2]string]int64{}, map[resource.UID]int64{}
@@ -170,7 +168,8 @@ func (l *listener) sets(t *testing.T) (ofName map[[2]string]int64, ofAdvisory ma
 	return ofName, ofAdvisory
 }
 
-// compare compares the findings that the events left open with a join.
+// compare compares the findings that are open according to the events with findings that it computes from the
+// model.
 func (l *listener) compare(t *testing.T) {
 	t.Helper()
 	ofName, ofAdvisory := l.sets(t)
@@ -215,9 +214,9 @@ func (l *listener) compare(t *testing.T) {
 	}
 }
 
-// TestEventsAddUp: whatever happens, and whenever replicas are killed, the finding
-// events add up to the open findings. Without bundling they do so for each image, with
-// bundling in number.
+// TestEventsAddUp checks that the findings that events have opened and not closed are the open findings, after any
+// actions, and whenever replicas are killed. If events are bundled, it compares only the numbers. Otherwise it compares
+// the findings of each image.
 func TestEventsAddUp(t *testing.T) {
 	t.Parallel()
 	for name, single := range map[string]int{"single": 1000, "bundled": 1} {
@@ -226,16 +225,16 @@ func TestEventsAddUp(t *testing.T) {
 			storetest.EachURL(t, func(t *testing.T, url string) {
 				l := newListener(t, url)
 				l.plain = single == 1
-				// A bundled event is rare: repeat until one was seen.
+				// A bundled event is rare. So the test repeats until it has seen one.
 				for n := 0; n < *rounds || l.plain && l.sums == 0 && n < 5**rounds; n++ {
 					for _, r := range l.replicas {
 						r.matcher.Single = single
 						if l.plain {
-							r.matcher.Pairs = 1000 // so that one turn covers many pairs
+							r.matcher.Pairs = 1000 // makes one turn cover many pairs
 						}
 					}
 					for range 25 {
-						l.importOne(t) // act imports too rarely for advisories to share names
+						l.importOne(t) // because act imports too rarely for advisories to share names
 						if l.act(t); l.rng.IntN(4) == 0 {
 							l.interrupt(t, time.Duration(l.rng.IntN(100))*time.Millisecond)
 						}
@@ -254,9 +253,9 @@ func TestEventsAddUp(t *testing.T) {
 	}
 }
 
-// TestEventOfAnImport: an advisory that affects many images of a group gives one event.
-// The event belongs to the lowest group that covers both, and names the owners and the
-// smallest version that fixes each package.
+// TestEventOfAnImport checks that an advisory that affects many images of a group causes one event. The event must
+// belong to the lowest group that contains the advisory and the images. It must contain the owners, and the lowest
+// version that fixes each package.
 func TestEventOfAnImport(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -267,7 +266,7 @@ func TestEventOfAnImport(t *testing.T) {
 		must(t, l.InsertRepo(t.Context(), repo))
 		have := 0
 		for _, r := range l.replicas {
-			r.matcher.Pairs = 1000 // in one turn
+			r.matcher.Pairs = 1000 // makes the matcher compare everything in one turn
 		}
 		for n := range 120 {
 			word := fmt.Sprintf("%c%d", 'a'+n%20, n/20)
@@ -312,8 +311,8 @@ func TestEventOfAnImport(t *testing.T) {
 	})
 }
 
-// opened waits until all changes are announced, and returns the findings opened since
-// the last call.
+// opened waits until events have announced all changes. It returns the findings that were opened since the last call,
+// and their events.
 func (l *listener) opened(t *testing.T) (opened []vuln.FindingNews, events []resource.Event) {
 	t.Helper()
 	before := l.seq
@@ -330,7 +329,8 @@ func (l *listener) opened(t *testing.T) (opened []vuln.FindingNews, events []res
 	return opened, events
 }
 
-// TestEventsOfBackfill: no event is about findings in images that a newer version inspects again.
+// TestEventsOfBackfill checks that no events are written about findings in images that a newer version of the
+// extractors inspects again.
 func TestEventsOfBackfill(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {

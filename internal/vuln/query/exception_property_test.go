@@ -34,12 +34,12 @@ type judgedGame struct {
 	made decisions
 }
 
-// decisions are all exceptions that were ever created, also deleted ones.
+// decisions contains all exceptions that were ever created, including deleted ones.
 type decisions map[resource.UID]vuln.Exception
 
-// TestExceptedFindings: after any sequence of exceptions that are created, approved,
-// deleted and expire, a finding is excepted exactly if a comparison with all exceptions
-// says so, now and at every earlier time.
+// TestExceptedFindings creates, approves and deletes exceptions at random, and lets them expire. It checks that a
+// finding is excepted exactly if one of all these exceptions applies according to the test's own rules, now and at
+// every earlier time.
 func TestExceptedFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -47,7 +47,7 @@ func TestExceptedFindings(t *testing.T) {
 		for range 120 {
 			g.act(t)
 		}
-		for i := range 6 { // an advisory of a folder shares a name with one of the organization
+		for i := range 6 { // some advisories of a folder share a name with an advisory of the organization
 			g.importAs(t, g.groups[0], fmt.Sprintf("TOP-%d", i), nil, i)
 			g.importAs(t, g.groups[2], fmt.Sprintf("LOW-%d", i), []string{fmt.Sprintf("TOP-%d", i), "CVE-0"}, i)
 		}
@@ -115,7 +115,7 @@ func (g *judgedGame) decide(t *testing.T) {
 	}
 }
 
-// makeOne creates an exception, which may expire within life.
+// makeOne creates an exception. If the exception expires, it does so within life.
 func (made decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Duration) {
 	t.Helper()
 	home := g.groups[g.rng.IntN(len(g.groups))]
@@ -157,17 +157,17 @@ func (made decisions) makeOne(t *testing.T, g *game, now time.Time, life time.Du
 	made[e.UID] = e
 }
 
-// A trueCase is a finding in an image, as the test knows it.
+// A trueCase is a finding in an image, according to the test's model.
 type trueCase struct {
 	repo       resource.UID
 	digest     string
 	tags       []string
 	pkg        registry.Package
-	advisories map[resource.UID][]string // names of each advisory
+	advisories map[resource.UID][]string // names of each advisory of the finding, by the advisory's UID
 }
 
-// meant is an independent implementation of whether an exception applies at a time to a
-// case that has one of the names.
+// meant is an independent implementation of the rules for exceptions. It reports whether an exception applies at a time
+// to a case whose advisory has one of the names.
 func meant(e vuln.Exception, c trueCase, names []string, asOf time.Time) bool {
 	if e.ApproveTime.IsZero() || asOf.Before(e.ApproveTime) || !e.ExpireTime.IsZero() && !asOf.Before(e.ExpireTime) ||
 		!e.DeleteTime.IsZero() && !asOf.Before(e.DeleteTime) {
@@ -196,9 +196,8 @@ func meant(e vuln.Exception, c trueCase, names []string, asOf time.Time) bool {
 	return npm == (c.pkg.Ecosystem == "npm") && is == name && (number == "" || number == c.pkg.Version)
 }
 
-// claims returns, for each advisory of a finding, the names by which an exception can
-// refer to it: all names that are connected to it through advisories in its group or
-// above.
+// claims returns, for each advisory of a finding, the names by which an exception can select it: all names that are
+// connected to the advisory through advisories in its group or in a group above.
 func (c trueCase) claims() (claims [][]string) {
 	for uid, ownNames := range c.advisories {
 		names := map[string]bool{ownNames[0]: true}
@@ -220,7 +219,7 @@ func (c trueCase) claims() (claims [][]string) {
 	return claims
 }
 
-// except reports whether every claim of a case is excepted at a time.
+// except reports whether an exception applies to every claim of a case at a time.
 func (made decisions) except(c trueCase, asOf time.Time) bool {
 	for _, names := range c.claims() {
 		held := false
@@ -234,7 +233,7 @@ func (made decisions) except(c trueCase, asOf time.Time) bool {
 	return true
 }
 
-// caseOf returns the case of a finding in an image.
+// caseOf returns the trueCase for a finding in an image.
 func (g *judgedGame) caseOf(p registry.Package, advisories []resource.UID, repo resource.UID, digest string) trueCase {
 	c := trueCase{repo: repo, digest: digest, pkg: p, advisories: map[resource.UID][]string{}}
 	if tags := g.tagsOf(repo, digest, g.repos[repo][digest]); tags != "" {
@@ -250,7 +249,7 @@ func (g *judgedGame) excepted(f finding.Finding, repo resource.UID, digest strin
 	return g.made.except(g.caseOf(f.Package.Package, f.Advisories, repo, digest), asOf)
 }
 
-// storedPackage converts a package to its stored form.
+// storedPackage converts a package to the form in which it is stored.
 func storedPackage(p inspect.Package) registry.Package {
 	k := registry.Package{Ecosystem: "npm", Name: p.Name, Version: p.Version, PURL: p.Purl, SourceName: p.SourceName,
 		SourceVersion: p.SourceVersion}
@@ -260,8 +259,8 @@ func storedPackage(p inspect.Package) registry.Package {
 	return k
 }
 
-// groupHits joins the tagged images of a place with the advisories that a caller may
-// see.
+// groupHits returns the advisories that affect tagged images in a place, as far as a caller may see them. It computes
+// them from the model.
 func (g *judgedGame) groupHits(name string, place resource.UID) (hits []trueHit) {
 	for repo, images := range g.repos {
 		if !covered(g.sees[name], repo) || place != "" && !place.Covers(repo) {
@@ -284,7 +283,7 @@ func (g *judgedGame) groupHits(name string, place resource.UID) (hits []trueHit)
 	return hits
 }
 
-// A trueGroupFinding is an expected row of the list of a group.
+// A trueGroupFinding is an expected row in the list of findings of a group.
 type trueGroupFinding struct {
 	Package          string
 	Advisories       []resource.UID
@@ -295,7 +294,7 @@ type trueGroupFinding struct {
 
 func (f trueGroupFinding) key() string { return fmt.Sprint(f.Package, f.Advisories) }
 
-// expectedGroup returns the rows that a caller should get for a place.
+// expectedGroup returns the rows that a caller should get for a place, according to the model.
 func (g *judgedGame) expectedGroup(name string, place resource.UID) (expected []trueGroupFinding) {
 	byPackage := map[string][]trueHit{}
 	for _, h := range g.groupHits(name, place) {
@@ -373,7 +372,7 @@ func (g *judgedGame) checkGroupStates(ctx context.Context, t *testing.T, name st
 	}
 }
 
-// checkStates compares the states in the lists of all images that a caller may see.
+// checkStates checks the states of the findings of all images that a caller may see.
 func (g *judgedGame) checkStates(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	r := g.replicas[g.rng.IntN(len(g.replicas))]
@@ -397,7 +396,7 @@ func (g *judgedGame) checkStates(ctx context.Context, t *testing.T, name string)
 	}
 }
 
-// checkPast compares the exceptions that hold for every finding at each of the times.
+// checkPast checks which exceptions hold for every finding at each of the times.
 func (g *judgedGame) checkPast(t *testing.T, times []time.Time) {
 	t.Helper()
 	ctx := authz.WithCaller(t.Context(), g.callers["of both"])

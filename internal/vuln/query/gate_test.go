@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/policy"
 )
 
-// TestGateFollowsExceptions creates and deletes an exception while clients pull from
-// all replicas: once the call returned, each replica applies the change.
+// TestGateFollowsExceptions creates and deletes an exception while clients pull from all replicas. It checks that every
+// replica applies the change as soon as the call has returned.
 func TestGateFollowsExceptions(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -29,7 +29,7 @@ func TestGateFollowsExceptions(t *testing.T) {
 		repo := registry.Repo{UID: org.NewChild(), Name: "app", CreateTime: time.Now().UTC(), UpdateTime: time.Now().UTC()}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
-		for i := range 6 { // every image has one of these packages
+		for i := range 6 { // every image of the test has at least one of these packages
 			for _, ecosystem := range []string{"npm", "Debian:12"} {
 				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-1"},
 					Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i),
@@ -82,9 +82,8 @@ func TestGateFollowsExceptions(t *testing.T) {
 	})
 }
 
-// TestGateKnownExploited: a rule about known exploitation refuses an image only if a
-// catalog lists the CVE, and the catalog is in the group of the rule or in a group
-// between it and the repo.
+// TestGateKnownExploited checks that a rule about known exploitation refuses an image only if a catalog lists the CVE.
+// The catalog must be in the group of the rule, or in a group between this group and the repo.
 func TestGateKnownExploited(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -94,7 +93,7 @@ func TestGateKnownExploited(t *testing.T) {
 		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		d := push(t, g.Store, repo, "a0")
-		for i := range 6 { // every image has one of these packages
+		for i := range 6 { // every image of the test has at least one of these packages
 			for _, ecosystem := range []string{"npm", "Debian:12"} {
 				a := vuln.Advisory{ID: fmt.Sprintf("A-%s-%d", ecosystem, i), Aliases: []string{"CVE-2026-1000"},
 					Affected: []vuln.Affected{{Ecosystem: ecosystem, Name: fmt.Sprintf("p%d", i), Ranges: []vuln.AffectedRange{
@@ -129,7 +128,7 @@ func TestGateKnownExploited(t *testing.T) {
 				[]vuln.Exploit{{CVE: tt.cve, Exploitation: vuln.Exploitation{Known: true, Probability: 1e9}}})
 			must(t, err)
 			gate := policy.NewGate(findingdb.New(g.DB), imagedb.New(g.DB), advisorydb.New(g.DB), nil,
-				metric.Metrics{}) // a new gate has no cache
+				metric.Metrics{}) // a new gate, because the cache of the old one has verdicts from before
 			why, err := gate.Check(ctx, repo.UID, m, false)
 			must(t, err)
 			if (why != "") != tt.refused {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	maxImages   = 200_000 // images in one query
-	maxFindings = 500_000 // findings in one query
-	someImages  = 5       // images shown with a finding of a group
+	maxImages   = 200_000 // maximum number of images in one query
+	maxFindings = 500_000 // maximum number of findings in one query
+	someImages  = 5       // maximum number of images that are shown with a finding of a group
 )
 
 var errTooManyFindings = fault.Unmet("TOO_MANY_FINDINGS",
 	"there are more than %d findings; select a smaller group, a repo, or fewer severities", maxFindings)
 
-// groupKey orders findings as Key does. It also distinguishes packages that differ only
-// in their source.
+// groupKey returns a text that sorts findings like Key. It also distinguishes packages that differ only in their source
+// package.
 func (v GroupFinding) groupKey() string {
 	return v.Key() + "\x00" + v.Package.Ecosystem + "\x00" + v.Package.SourceName + "\x00" + v.Package.SourceVersion
 }
@@ -36,19 +36,19 @@ func (v GroupFinding) groupKey() string {
 type GroupFinding struct {
 	finding.Finding
 	Images     int             // number of images with the finding
-	Excepted   int             // number of these images in which an exception holds for it
-	SomeImages []AffectedImage // the latest images, first those in which it is open, without packages
-	FromFiles  bool            // the package is in the files of one of the images
-	FromSBOMs  bool            // an SBOM attached to one of the images lists the package
+	Excepted   int             // number of these images in which an exception holds for the finding
+	SomeImages []AffectedImage // the latest images, without packages; images in which the finding is open come first
+	FromFiles  bool            // whether the package is in the files of one of the images
+	FromSBOMs  bool            // whether an SBOM attached to one of the images lists the package
 	number     int64           // ID of the package
-	shown      []int64         // numbers of SomeImages, if exceptions hold in some of the images
+	shown      []int64         // numbers of the images in SomeImages; set if an exception holds in some of the images
 }
 
-// A GroupCoverage counts the images and packages behind the findings of a group.
+// A GroupCoverage counts the images and packages in which the findings of a group were searched.
 type GroupCoverage struct {
-	Images        int // images with a tag
-	Indexed       int // images whose packages are known
-	Waiting       int // images waiting for inspection
+	Images        int // number of images with a tag
+	Indexed       int // number of images whose packages are known
+	Waiting       int // number of images that wait for inspection
 	NotUnderstood int
 	Packages      Coverage // each version of a package counts once
 }
@@ -59,15 +59,13 @@ type groupSelection struct {
 	Filter
 }
 
-// groupFindingList has the order of findingList.
+// groupFindingList orders findings in the same way as findingList.
 var groupFindingList = page.List{Kind: "group_findings", Fields: findingList.Fields, Default: findingList.Default}
 
-// ListGroup returns a page of the findings of all images in a group or repo that have a
-// tag, directly or through an index. There is one finding for each version of a package
-// and each vulnerability, with the number of images. Images count if the caller has
-// repo.list and vuln_report.list on them, and advisories if the caller has
-// advisories.list on them. It returns fault.FailedPrecondition if there are too many
-// images or findings.
+// ListGroup returns a page of the findings in all images of a group or repo that have a tag, directly or through an
+// index. There is one finding for each version of a package and each vulnerability, with the number of images. It uses
+// only images on which the caller has repo.list and vuln_report.list, and advisories on which the caller has
+// advisories.list. It returns fault.FailedPrecondition if there are too many images or findings.
 func (s *Service) ListGroup(
 	ctx context.Context, place Place, f Filter, p page.Params,
 ) (zero page.Page[GroupFinding], _ GroupCoverage, _ error) {
@@ -121,20 +119,19 @@ func (f Filter) checkGroup() error {
 	return nil
 }
 
-// A groupContents has the images of a group, and the number of images by package.
+// A groupContents contains the images of a group, and the number of images that have each package.
 type groupContents struct {
 	images   []imagedb.TaggedImage
 	claims   map[int64][]findingdb.Claim // packages in attached SBOMs, by image number
-	packages map[int64]*packageCount     // by package ID
+	packages map[int64]*packageCount     // image counts by package ID
 	indexed  int
 }
 
-// A packageCount counts the images that have a package. some are the numbers of the
-// latest of them.
+// A packageCount counts the images that have a package. latest contains the numbers of the latest of these images.
 type packageCount struct {
 	images        int
 	latest        []int64
-	files, claims bool // whether files, and SBOMs, contain it in one of the images
+	files, claims bool // whether the files, or the SBOMs, of one of the images contain the package
 }
 
 // repos returns the repos of the images.
@@ -146,13 +143,13 @@ func (c *groupContents) repos() []resource.UID {
 	return slices.Collect(maps.Keys(found))
 }
 
-// counts reports whether the packages of an image count: the packages in its files, or
-// in its SBOMs if the image is not understood.
+// counts reports whether the packages of an image count. These are the packages in its files, or the packages in its
+// SBOMs if its files could not be read.
 func (c *groupContents) counts(i imagedb.TaggedImage) bool {
 	return i.State == registry.ImageIndexed || i.State != registry.ImageWaiting && len(c.claims[i.Number]) > 0
 }
 
-// tally returns the count of a package, and adds it if there is none.
+// tally returns the packageCount of a package. It creates one if there is none.
 func (c *groupContents) tally(id int64) *packageCount {
 	t := c.packages[id]
 	if t == nil {
@@ -162,8 +159,8 @@ func (c *groupContents) tally(id int64) *packageCount {
 	return t
 }
 
-// addClaims counts the packages in the SBOMs of an image. files are the packages in its
-// files.
+// addClaims counts the packages in the SBOMs of an image. files are the packages in the image's files, which are
+// already counted.
 func (c *groupContents) addClaims(number int64, files []int64) {
 	for _, claim := range c.claims[number] {
 		t := c.tally(claim.Package)
@@ -182,7 +179,7 @@ func (t *packageCount) add(number int64) {
 	}
 }
 
-// count reads which packages the images in reach have.
+// count reads the packages of the images in reach, and counts the images of each package.
 func (s *Service) count(ctx context.Context, reach []resource.UID) (*groupContents, error) {
 	images, err := s.images.TaggedImages(ctx, reach, maxImages)
 	if err != nil {
@@ -237,7 +234,7 @@ func (s *Service) claimsOf(
 	return s.packages.Claims(ctx, slices.Compact(numbers))
 }
 
-// groupCoverage counts images and packages by coverage.
+// groupCoverage counts the images by state, and the packages by coverage.
 func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []resource.UID) (g GroupCoverage, _ error) {
 	g.Indexed = c.indexed
 	for _, i := range c.images {
@@ -276,8 +273,8 @@ func (s *Service) groupCoverage(ctx context.Context, c *groupContents, seen []re
 	return g, err
 }
 
-// groupFindings joins the packages of a group with the advisories in reach. It does not
-// read the texts of advisories; see complete.
+// groupFindings returns the findings of a group: its packages with the advisories in reach that affect them. It does
+// not read the texts of advisories, which complete adds.
 func (s *Service) groupFindings(
 	ctx context.Context, c *groupContents, seen []resource.UID, f Filter,
 ) (found []GroupFinding, _ error) {
@@ -310,7 +307,7 @@ func (s *Service) groupFindings(
 	return found, nil
 }
 
-// named returns advisories with nothing but their names.
+// named returns advisories that have only names.
 func named(advisories map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory {
 	out := make(map[int64]vuln.Advisory, len(advisories))
 	for key, a := range advisories {
@@ -319,8 +316,8 @@ func named(advisories map[int64]findingdb.NamedAdvisory) map[int64]vuln.Advisory
 	return out
 }
 
-// judged adds states and exploit lists to the findings of a group, and returns the
-// findings that a filter selects.
+// judged adds states and data from exploit lists to the findings of a group. It returns those findings that the filter
+// selects.
 func (s *Service) judged(
 	ctx context.Context, c *groupContents, findings []GroupFinding, f Filter,
 ) ([]GroupFinding, error) {
@@ -337,7 +334,7 @@ func (s *Service) judged(
 	return slices.DeleteFunc(findings, func(v GroupFinding) bool { return !f.has(v.Finding) }), nil
 }
 
-// some returns the numbers of the images that are shown with a finding.
+// shownImages returns the numbers of the images that are shown with a finding.
 func (c *groupContents) shownImages(v GroupFinding) []int64 {
 	if v.shown != nil {
 		return v.shown
@@ -387,7 +384,7 @@ func (s *Service) complete(ctx context.Context, c *groupContents, findings []Gro
 	return nil
 }
 
-// imagesNumbered returns images by their numbers, without packages.
+// imagesNumbered returns the images with these numbers, by number and without packages.
 func (s *Service) imagesNumbered(ctx context.Context, numbers []int64) (map[int64]AffectedImage, error) {
 	described := map[int64]AffectedImage{}
 	if len(numbers) == 0 {

@@ -31,9 +31,8 @@ const (
 	benchAdvisories = 10_000
 )
 
-// BenchmarkGroup lists and counts the findings of a group of up to 5,000 images with
-// 200 packages each, and of the whole organization, without exceptions and with 100
-// exceptions on repos and groups.
+// BenchmarkGroup measures how long it takes to list and count findings. It does this for a group of up to 5,000 images
+// with 200 packages each, and for the whole organization. It does both without exceptions and with 100 exceptions.
 func BenchmarkGroup(b *testing.B) {
 	for engine, url := range map[string]func(testing.TB) string{"sqlite": storetest.SQLite,
 		"postgres": storetest.Postgres} {
@@ -69,8 +68,7 @@ func benchGroups(ctx context.Context, b *testing.B, r *replica, with string, pla
 	}
 }
 
-// fillExceptions creates 100 exceptions on the organization: half of them by CVE, half
-// by package.
+// fillExceptions creates 100 exceptions on the organization. Half of them select findings by CVE, and half by package.
 func fillExceptions(b *testing.B, r *replica, org resource.UID) {
 	now := r.DB.Time()
 	var exceptions []vuln.Exception
@@ -110,8 +108,8 @@ func fillBitmaps(b *testing.B, r *replica, has map[int64][]int64) {
 	}
 }
 
-// fillGroups creates an organization with groups of images. It returns the
-// organization, one of the groups, and the owner.
+// fillGroups creates an organization with groups that contain images. It returns the organization, one of the groups,
+// and the owner.
 func fillGroups(b *testing.B, r *replica) (org, folder resource.UID, _ authz.Caller) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	rng := mathrand.New(mathrand.NewPCG(1, 2))
@@ -143,8 +141,7 @@ func fillGroups(b *testing.B, r *replica) (org, folder resource.UID, _ authz.Cal
 	return org, folder, authz.Caller{Identity: identity}
 }
 
-// fillRepo creates tagged images. Each takes most of its packages from one of a hundred
-// bases.
+// fillRepo creates tagged images. Each image takes most of its packages from one of a hundred base images.
 func fillRepo(
 	b *testing.B, r *replica, repo resource.UID, first int, ids []int64, rng *mathrand.Rand, packagesOf map[int64][]int64,
 ) {
@@ -193,7 +190,7 @@ func fillRepo(
 	}))
 }
 
-// fillPackages creates packages, and advisories that affect four packages each.
+// fillPackages creates packages, and advisories that affect four packages each. It returns the IDs of the packages.
 func fillPackages(b *testing.B, r *replica, org resource.UID, rng *mathrand.Rand) []int64 {
 	var packages []registry.Package
 	for i := range benchPackages {

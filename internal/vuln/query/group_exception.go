@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// A groupJudge sets the states of findings of a group.
+// A groupJudge sets the states of the findings of a group.
 type groupJudge struct {
 	*Service
 	asOf   time.Time
-	images map[int64]imagedb.TaggedImage        // by number
-	tags   map[resource.UID]map[string][]string // by repo and digest
+	images map[int64]imagedb.TaggedImage        // images by number
+	tags   map[resource.UID]map[string][]string // tags by repo and by digest
 }
 
-// judgeGroup sets the states of findings of a group at a time, and the number of images
-// in which each is excepted.
+// judgeGroup sets the states that findings of a group have at a time, and the number of images in which an exception
+// holds for each finding.
 func (s *Service) judgeGroup(ctx context.Context, c *groupContents, findings []GroupFinding, asOf time.Time) error {
 	for i := range findings {
 		findings[i].State = finding.StateOpen
@@ -34,7 +34,7 @@ func (s *Service) judgeGroup(ctx context.Context, c *groupContents, findings []G
 	if index == nil {
 		return nil
 	}
-	suspects := map[int]*exception.Set{} // by index of the finding
+	suspects := map[int]*exception.Set{} // exceptions that may hold for a finding, by the index of the finding
 	var packages []int64
 	for i, v := range findings {
 		if held := index.ForFinding(v.Finding); held != nil {
@@ -64,16 +64,15 @@ func (s *Service) judgeGroup(ctx context.Context, c *groupContents, findings []G
 	return nil
 }
 
-// judge sets the state of a finding, by the exceptions that may hold for it. If no
-// exception of a repo is restricted to tags or digests, it judges the images of the
-// repo together.
+// judge sets the state of a finding. held are the exceptions that may hold for it. If no exception on a repo is
+// restricted to tags or digests, judge decides once for all images of the repo.
 func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.Set, numbers []int64) error {
 	byRepo := map[resource.UID][]int64{}
 	for _, n := range numbers {
 		byRepo[j.images[n].Repo] = append(byRepo[j.images[n].Repo], n)
 	}
 	var open, excepted []int64
-	var first *vuln.Exception // the exception that ends first
+	var first *vuln.Exception // the exception that ends first, among those that hold
 	decide := func(c exception.Case, images ...int64) {
 		e, ok := held.Holding(c, j.asOf, nil)
 		if !ok {
@@ -101,7 +100,8 @@ func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.
 	if len(excepted) == 0 {
 		return nil
 	}
-	v.Excepted = min(len(excepted), v.Images) // an image may have been added since the images were counted
+	// Excepted is at most Images, because an image may have been added since the images were counted.
+	v.Excepted = min(len(excepted), v.Images)
 	if len(open) == 0 && v.Excepted == v.Images {
 		v.State, v.Exception, v.ExceptionExpires = finding.StateExcepted, first.UID, first.ExpireTime
 	}
@@ -110,18 +110,17 @@ func (j groupJudge) judge(ctx context.Context, v *GroupFinding, held *exception.
 	return nil
 }
 
-// latest returns the latest of the images.
+// latest returns the latest of the images, at most someImages.
 func latest(numbers []int64) []int64 {
 	slices.Sort(numbers)
 	slices.Reverse(numbers)
 	return numbers[:min(len(numbers), someImages)]
 }
 
-// tagBatch is the number of images per read of tags.
+// tagBatch is the number of images per query for tags.
 const tagBatch = 200
 
-// readTags reads the tags of the images of a repo, once and only if exceptions depend
-// on them.
+// readTags reads the tags of the images in a repo. It reads them only once, and only if an exception has a tag pattern.
 func (j groupJudge) readTags(ctx context.Context, held *exception.Set, repo resource.UID) error {
 	if !held.UsesTags() || j.tags[repo] != nil {
 		return nil
@@ -141,8 +140,7 @@ func (j groupJudge) readTags(ctx context.Context, held *exception.Set, repo reso
 	return nil
 }
 
-// addTags reads the tags of images together, or one image at a time if there are too
-// many tags.
+// addTags reads the tags of several images in one query. If there are too many tags, it reads them one image at a time.
 func (j groupJudge) addTags(ctx context.Context, repo resource.UID, digests []string) error {
 	tags, err := j.Service.images.TagsOf(ctx, repo, digests)
 	if err != nil {

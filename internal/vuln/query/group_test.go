@@ -29,11 +29,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// vectors have the severities medium, high and critical.
+// vectors are CVSS vectors with the severities medium, high and critical.
 var vectors = []string{"CVSS:3.1/AV:N/AC:L/PR:L/UI:N/S:U/C:L/I:L/A:N", "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:N/A:N",
 	"CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}
 
-// severityOf returns the severity and the CVSS vector of advisories with an ID.
+// severityOf returns the severity and the CVSS vector that advisories with an ID have in this test.
 func severityOf(id string) (finding.Severity, string) {
 	n := int(id[len(id)-1]) % 4
 	if n == 3 {
@@ -53,7 +53,7 @@ type trueHit struct {
 	fixable     bool
 }
 
-// A step is the state after one action. It holds until the next step.
+// A step is the state after one action, until the next action.
 type step struct {
 	time  time.Time
 	moved string // repo and tag that the action moved to another image, or ""
@@ -66,14 +66,14 @@ type tagGame struct {
 	*game
 	now     time.Time
 	tags    map[resource.UID]map[string]string
-	indexes map[string][]string // digests of the images in each index
+	indexes map[string][]string // digests of the images that each index lists, by the digest of the index
 	steps   []step
 	made    decisions
 }
 
-// TestGroupFindings: after any sequence of pushes, tags, moves, deletions, attachments, imports, retractions and
-// exceptions, each caller gets for each group exactly a join of the tagged images and the advisories that they may
-// see, now and over time.
+// TestGroupFindings performs random pushes, tag moves, deletions, attachments, imports, retractions and exceptions. It
+// checks that each caller gets exactly the findings that follow from the tagged images and the advisories that the
+// caller may see, for each group, now and over time.
 func TestGroupFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -118,7 +118,8 @@ func (g *tagGame) do(t *testing.T) (moved, to string) {
 	case n == 6 && len(images) > 0:
 		return g.move(t, repo, "latest", g.pushIndex(t, repo, images))
 	case n <= 8 && len(names) > 0 && g.rng.IntN(3) > 0:
-		name := names[len(names)-1-g.rng.IntN(len(names))/2] // mostly tags that images were pushed with
+		// Most of the chosen tags are tags with which images were pushed, because these are last.
+		name := names[len(names)-1-g.rng.IntN(len(names))/2]
 		must(t, g.DeleteTagNamed(t.Context(), repo, name, nil))
 		delete(g.tags[repo], name)
 	case n == 8 && len(images) > 0:
@@ -140,7 +141,7 @@ func (g *tagGame) do(t *testing.T) (moved, to string) {
 	return "", ""
 }
 
-// except creates exceptions that may last for days, or deletes one.
+// except creates exceptions, some of which last for days, or deletes an exception.
 func (g *tagGame) except(t *testing.T) {
 	t.Helper()
 	for _, uid := range slices.Sorted(maps.Keys(g.made)) {
@@ -151,12 +152,13 @@ func (g *tagGame) except(t *testing.T) {
 			return
 		}
 	}
-	for range 6 { // most of them match no finding
+	for range 6 { // several, because most of them match no finding
 		g.made.makeOne(t, g.game, g.now, 10*24*time.Hour)
 	}
 }
 
-// attachSBOM attaches an SBOM to an image, and never detaches it, because the history of a detached SBOM is not kept.
+// attachSBOM attaches an SBOM to an image. The test never detaches an SBOM, because the history of a detached SBOM is
+// not stored.
 func (g *tagGame) attachSBOM(t *testing.T, repo resource.UID, image string) {
 	t.Helper()
 	a := attachment{word: fmt.Sprintf("s%d", g.rng.IntN(9)), by: resource.NewRoot()}
@@ -185,7 +187,7 @@ func (g *tagGame) pushTag(t *testing.T) (moved, to string) {
 			}
 		}
 	}
-	// The image existed, but its tag may have been deleted or moved.
+	// The image already existed, but the push has restored its tag if the tag was deleted or moved.
 	for repo, images := range g.repos {
 		for d, word := range images {
 			tag, err := g.TagNamed(t.Context(), repo, "v-"+word)
@@ -209,7 +211,7 @@ func (g *tagGame) move(t *testing.T, repo resource.UID, name, to string) (string
 	return string(repo) + " " + name, to
 }
 
-// pushIndex pushes an index of one or two images.
+// pushIndex pushes an index that lists one or two images, and returns its digest.
 func (g *tagGame) pushIndex(t *testing.T, repo resource.UID, images []string) string {
 	t.Helper()
 	digests := slices.Compact([]string{images[0], images[g.rng.IntN(len(images))]})
@@ -241,7 +243,7 @@ func (g *tagGame) deleteImage(t *testing.T, repo resource.UID, d string) {
 	must(t, err)
 	delete(g.repos[repo], d)
 	maps.DeleteFunc(g.tags[repo], func(_, target string) bool { return target == d })
-	for i := range g.steps { // its history is gone, even if it is pushed again
+	for i := range g.steps { // the history of a deleted image is gone, even if the image is pushed again
 		s := &g.steps[i]
 		s.hits = slices.DeleteFunc(s.hits, func(h trueHit) bool { return h.repo == repo && h.digest == d })
 		if s.to == d && strings.HasPrefix(s.moved, string(repo)+" ") {
@@ -250,7 +252,7 @@ func (g *tagGame) deleteImage(t *testing.T, repo resource.UID, d string) {
 	}
 }
 
-// importRated imports an advisory with a severity, which may have no fix.
+// importRated imports an advisory that may have a severity and a fix.
 func (g *tagGame) importRated(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
@@ -262,8 +264,8 @@ func (g *tagGame) importRated(t *testing.T) {
 		r := &a.Affected[0].Ranges[0]
 		r.Events = append(r.Events, vuln.RangeEvent{Fixed: fmt.Sprintf("1.%d.0", 3+g.rng.IntN(2))})
 	}
-	// An advisory has the same alias in every import. Otherwise it could connect two
-	// other advisories at times at which it affects no package of the tag: see setsOf.
+	// An advisory has the same alias in every import. If the alias changed, the advisory could connect two other
+	// advisories at times at which it affects no package of the tag. See setsOf.
 	if n := int(id[len(id)-1] - '0'); id[0] != 'C' && n%2 == 0 {
 		a.Aliases = []string{fmt.Sprintf("CVE-%d", n/2)}
 	}
@@ -286,7 +288,7 @@ func (g *tagGame) retractAny(t *testing.T) {
 	}
 }
 
-// ratedAffects is affects for advisories that may have no fix.
+// ratedAffects is like affects, for advisories that may have no fix.
 func ratedAffects(a vuln.Advisory, p inspect.Package) bool {
 	events := a.Affected[0].Ranges[0].Events
 	if len(events) == 1 {
@@ -296,7 +298,7 @@ func ratedAffects(a vuln.Advisory, p inspect.Package) bool {
 	return affects(a, p)
 }
 
-// trueHits joins all tagged images with all advisories.
+// trueHits returns all advisories that affect packages of tagged images, according to the model.
 func (g *tagGame) trueHits() (hits []trueHit) {
 	for repo, tags := range g.tags {
 		for tag, d := range tags {
@@ -319,8 +321,7 @@ func (g *tagGame) trueHits() (hits []trueHit) {
 	return hits
 }
 
-// within returns the hits that a caller may see in a place, without hits of deleted
-// images.
+// within returns those hits that a caller may see in a place. It omits hits of deleted images.
 func (g *tagGame) within(hits []trueHit, name string, place resource.UID) []trueHit {
 	return slices.DeleteFunc(slices.Clone(hits), func(h trueHit) bool {
 		return !covered(g.sees[name], h.repo) || !covered(g.sees[name], h.advisory) || place != "" && !place.Covers(h.repo) ||
@@ -328,7 +329,7 @@ func (g *tagGame) within(hits []trueHit, name string, place resource.UID) []true
 	})
 }
 
-// unite maps each name to the smallest name that it is connected with.
+// unite maps each name to the smallest of the names to which it is connected.
 func unite(hits []trueHit) map[string]string {
 	least := map[string]string{}
 	for changed := true; changed; {
@@ -400,7 +401,7 @@ func (g *tagGame) checkGroup(ctx context.Context, t *testing.T, name string, pla
 	g.checkCoverage(t, name, place, covers)
 }
 
-// checkCoverage: the coverage counts every tagged image and every package.
+// checkCoverage checks that the coverage counts every tagged image and every package.
 func (g *tagGame) checkCoverage(t *testing.T, name string, place resource.UID, got query.GroupCoverage) {
 	t.Helper()
 	images, packages := map[string]bool{}, map[string]bool{}
@@ -428,7 +429,7 @@ func (g *tagGame) checkCoverage(t *testing.T, name string, place resource.UID, g
 	}
 }
 
-// A trueCount is an expected count of a summary.
+// A trueCount contains the expected counts of a summary.
 type trueCount struct {
 	Now      query.BySeverity
 	Excepted int
@@ -480,7 +481,7 @@ func (g *tagGame) checkSummary(ctx context.Context, t *testing.T, name string, p
 	}
 	maps.DeleteFunc(rows, func(key string, c trueCount) bool {
 		repo, tag, ok := strings.Cut(key, " ")
-		return c == trueCount{} || ok && g.tags[resource.UID(repo)][tag] == "" // the tag was deleted
+		return c == trueCount{} || ok && g.tags[resource.UID(repo)][tag] == "" // a deleted tag has no row
 	})
 	if diff := gocmp.Diff(rows, got); diff != "" {
 		t.Fatalf("%s: rows: %s", what, diff)
@@ -505,7 +506,7 @@ func (g *tagGame) rowOf(place, repo resource.UID, tag string) string {
 	return string(repo.Ancestor(place.Depth() + 1))
 }
 
-// everTagged returns all tags, also deleted ones, in repos that still exist.
+// everTagged returns all tags of repos that still exist, including deleted tags.
 func (g *tagGame) everTagged() map[resource.UID]map[string]bool {
 	tagged := map[resource.UID]map[string]bool{}
 	for _, s := range g.steps {
@@ -522,7 +523,7 @@ func (g *tagGame) everTagged() map[resource.UID]map[string]bool {
 	return tagged
 }
 
-// playTag counts the findings of a tag step by step.
+// playTag goes through the steps and counts the findings of a tag.
 func (g *tagGame) playTag(
 	name string, place, repo resource.UID, tag string, series []query.BySeverity, count func(func(*trueCount)),
 ) {
@@ -574,7 +575,7 @@ func (g *tagGame) playTag(
 	}
 }
 
-// rating returns the severity of hits, and whether there is a fix.
+// rating returns the highest severity of hits, and whether one of them has a fix.
 func rating(hits []trueHit) (severity finding.Severity, fixable bool) {
 	for _, h := range hits {
 		rated, _ := severityOf(h.id)
@@ -583,9 +584,9 @@ func rating(hits []trueHit) (severity finding.Severity, fixable bool) {
 	return severity, fixable
 }
 
-// notExcepted returns the hits of a tag after step i that are not excepted at a time.
-// An exception applies to a finding of one version of a package in one image, so that
-// among, all hits of the tag, decides which hits are one finding.
+// notExcepted returns those hits of a tag after step i to which no exception applies at a time. An exception applies to
+// a finding in one version of a package in one image. So notExcepted uses among, which contains all hits of the tag, to
+// decide which hits are one finding.
 func (g *tagGame) notExcepted(i int, hits, among []trueHit, asOf time.Time) []trueHit {
 	return slices.DeleteFunc(slices.Clone(hits), func(h trueHit) bool {
 		var version []trueHit
@@ -612,7 +613,7 @@ func (g *tagGame) notExcepted(i int, hits, among []trueHit, asOf time.Time) []tr
 
 func packageName(p inspect.Package) string { return p.Name }
 
-// isThere reports whether the image to which a tag was moved still exists.
+// isThere reports whether an image or index to which a tag was moved still exists.
 func (g *tagGame) isThere(repo resource.UID, d string) bool {
 	if listed, ok := g.indexes[d]; ok {
 		return g.repos[repo][listed[0]] != ""
@@ -641,8 +642,8 @@ func (c *trueCount) open(severity finding.Severity, fixable bool, opened, now ti
 	}
 }
 
-// addToSeries counts a finding at the end of each day between step i and the next,
-// unless it was excepted at that time.
+// addToSeries counts a finding at the end of each day between step i and the next step, unless an exception applied at
+// that time.
 func (g *tagGame) addToSeries(series []query.BySeverity, i int, hits, among []trueHit) {
 	until := g.now.Add(time.Millisecond)
 	if i+1 < len(g.steps) {

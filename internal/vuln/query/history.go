@@ -16,11 +16,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// capabilities returns the capabilities that the caller needs on the repo.
+// capabilities returns the capabilities that the caller needs on the repo to use the filter.
 func (f Filter) capabilities() resource.Capabilities {
 	needed := []resource.Capability{resource.RepoList, resource.ImageReportsList}
 	if !f.At.IsZero() || slices.Contains(f.States, finding.StateClosed) {
-		needed = append(needed, resource.TagList) // as for the history of tags
+		// The past of a tag needs the same capability as the list of a tag's history.
+		needed = append(needed, resource.TagList)
 	}
 	return resource.NewCapabilities(needed...)
 }
@@ -38,9 +39,9 @@ func (f Filter) check(now time.Time) error {
 	return nil
 }
 
-// lookAt returns the details and packages of an image, or an error if its packages are
-// not known. A tag selects the image to which it pointed at a time; zero means now. It
-// does not authorize the caller.
+// lookAt returns the details and packages of an image, or an error if the packages are not known. If the image is
+// selected by a tag, it is the image to which the tag pointed at asOf; zero means now. lookAt does not authorize the
+// caller.
 func (s *Service) lookAt(
 	ctx context.Context, i finding.Image, asOf time.Time,
 ) (k ImageDetails, found registry.Inspection, _ error) {
@@ -64,7 +65,7 @@ func (s *Service) lookAt(
 // tagAt returns the digest to which a tag pointed at a time. It returns fault.NotFound
 // if the tag did not exist, and fault.FailedPrecondition if the image was deleted.
 func (s *Service) tagAt(ctx context.Context, i finding.Image, asOf time.Time) (string, error) {
-	if _, err := s.repoStore.Repo(ctx, i.Repo); err != nil { // checks the whole UID
+	if _, err := s.repoStore.Repo(ctx, i.Repo); err != nil { // compares the whole UID, not only its last segment
 		return "", err
 	}
 	if !registry.ValidTag(i.Reference) {
@@ -90,8 +91,8 @@ func (s *Service) tagsOf(ctx context.Context, repo resource.UID, digest string, 
 	return known[digest], err
 }
 
-// hitsAt returns the matches of packages with advisories in reach at a time, and the
-// advisories by key. A zero time means now.
+// hitsAt returns the matches that packages had at a time with advisories in reach, and these advisories by key. A zero
+// time means now.
 func (s *Service) hitsAt(
 	ctx context.Context, packages []int64, reach []resource.UID, asOf time.Time,
 ) ([]findingdb.Hit, map[int64]vuln.Advisory, error) {
@@ -103,7 +104,8 @@ func (s *Service) hitsAt(
 		advisories, err := finding.VisibleAdvisories(ctx, s.advisories, hits, reach)
 		return hits, advisories, err
 	}
-	// A match that ends between the two reads is in both results, never in neither.
+	// The past matches are read after the current ones. So a match that ends in between is in both results, and never
+	// in neither.
 	past, err := s.packages.PastHitsOf(ctx, packages, finding.Organizations(reach), store.MS(asOf))
 	if err != nil {
 		return nil, nil, err
@@ -113,8 +115,7 @@ func (s *Service) hitsAt(
 	return hits, advisories, err
 }
 
-// everVisible is finding.VisibleAdvisories, with the stored names of deleted
-// advisories.
+// everVisible is like finding.VisibleAdvisories, but also returns deleted advisories, with their stored names.
 func (s *Service) everVisible(
 	ctx context.Context, hits []findingdb.Hit, reach []resource.UID,
 ) (map[int64]vuln.Advisory, error) {
@@ -138,8 +139,7 @@ func (s *Service) everVisible(
 	return byKey, err
 }
 
-// addPastTags adds the tags that pointed to images before, where the caller may list
-// the history of tags.
+// addPastTags adds the tags that pointed to images in the past, for images whose tag history the caller may list.
 func (s *Service) addPastTags(ctx context.Context, images []imagedb.NumberedImage, affected []AffectedImage) error {
 	reach, err := s.authz.Reach(ctx, resource.TagList)
 	if err != nil {

@@ -27,29 +27,29 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// A hitKey is a package, by its URL, and an advisory.
+// A hitKey identifies a match: the URL of a package, and an advisory.
 type hitKey struct {
 	purl     string
 	advisory resource.UID
 }
 
-// A moment is the state of everything from a time on.
+// A moment is the state of the model from a time until the next moment.
 type moment struct {
 	from   time.Time
-	tags   map[resource.UID]map[string]string // by repo and name, the digest
-	images map[resource.UID]map[string]string // by repo and digest, the seed word
-	since  map[hitKey]time.Time               // the matches, with the time from which each holds
+	tags   map[resource.UID]map[string]string // digest to which a tag points, by repo and tag
+	images map[resource.UID]map[string]string // word that determines an image's packages, by repo and digest
+	since  map[hitKey]time.Time               // time since which a match exists
 }
 
-// A chronicle is a game with a clock that records every moment.
+// A chronicle is a game with a clock that the test sets. It records every moment.
 type chronicle struct {
 	*game
 	clock   *atomic.Int64
 	tags    map[resource.UID]map[string]string
-	born    map[resource.UID]map[string]time.Time // when an image was indexed
+	born    map[resource.UID]map[string]time.Time // time at which an image was inspected, by repo and digest
 	known   map[string]inspect.Package            // all packages that ever existed
 	since   map[hitKey]time.Time
-	names   map[resource.UID][]string // names of each advisory when it last affected a package
+	names   map[resource.UID][]string // names that each advisory had when it last affected a package
 	moments []moment
 }
 
@@ -69,7 +69,7 @@ func (c *chronicle) setClocks() {
 	}
 }
 
-// act performs one random action at a later time.
+// act advances the clock and performs one random action.
 func (c *chronicle) act(t *testing.T) {
 	t.Helper()
 	c.clock.Add(1 + c.rng.Int64N(100_000))
@@ -111,7 +111,7 @@ func (c *chronicle) moveTag(t *testing.T) {
 	c.tags[repo][name] = d
 }
 
-// remember records the current moment. before holds the images before the last action.
+// remember records the current moment. before contains the images that existed before the last action.
 func (c *chronicle) remember(before map[resource.UID]map[string]string) {
 	now := time.UnixMilli(c.clock.Load()).UTC()
 	for repo, images := range c.repos {
@@ -150,8 +150,8 @@ func (c *chronicle) remember(before map[resource.UID]map[string]string) {
 	c.moments = append(c.moments, m)
 }
 
-// TestPast: after any sequence of pushes, tags, deletions, imports, changes and
-// withdrawals, each caller gets for every moment a join of the state at that time.
+// TestPast performs random pushes, tag moves, deletions, imports, changes and withdrawals. It checks that each caller
+// gets for every moment the findings that follow from the state at that time.
 func TestPast(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -170,8 +170,7 @@ func TestPast(t *testing.T) {
 	})
 }
 
-// checkMoment compares the findings of tags at the first or last millisecond of a
-// moment.
+// checkMoment checks the findings of tags at the first or last millisecond of a moment.
 func (c *chronicle) checkMoment(ctx context.Context, t *testing.T, name string, n int) {
 	t.Helper()
 	m := c.moments[n]
@@ -209,7 +208,7 @@ func (c *chronicle) checkMoment(ctx context.Context, t *testing.T, name string, 
 	}
 }
 
-// compareThen compares findings with a join of a moment.
+// compareThen compares findings with the findings that follow from the state of a moment.
 func (c *chronicle) compareThen(
 	t *testing.T, what string, m moment, word string, born time.Time, sees []resource.UID, got []finding.Finding,
 ) {
@@ -248,11 +247,11 @@ func (c *chronicle) compareThen(
 	}
 }
 
-// A named is a package, whatever its version, and a name of an advisory.
+// A named is a package in any version, and a name of an advisory.
 type named struct{ pkg, id string }
 
-// checkClosed: a finding is listed as closed exactly if it is not open, and the image of a tag or an earlier image
-// that still exists had it.
+// checkClosed checks that a finding is listed as closed exactly if it is not open, and if the current image of a tag,
+// or an earlier image that still exists, had the finding.
 func (c *chronicle) checkClosed(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for repo, tags := range c.tags {
@@ -312,8 +311,8 @@ func namesOf(findings []finding.Finding) map[named]bool {
 	return names
 }
 
-// had returns, by name of the package, the advisories that affected a package of the
-// images to which a tag pointed, and of the image to which it points today.
+// had returns the advisories that affected a package of an image to which a tag pointed or points today, by the name of
+// the package. It omits advisories that still affect the package in the image of today.
 func (c *chronicle) had(repo resource.UID, tag, today string, sees []resource.UID) map[string]map[resource.UID]bool {
 	affected := map[string]map[resource.UID]bool{}
 	for _, m := range c.moments {
@@ -345,7 +344,7 @@ func (c *chronicle) had(repo resource.UID, tag, today string, sees []resource.UI
 	return affected
 }
 
-// TestClosed: the findings of a tag are closed with the right times and reasons.
+// TestClosed checks that the closed findings of a tag have the right times and reasons.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -410,8 +409,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// unlike returns the words of two images, and an npm package of the first that the
-// second has in no version.
+// unlike returns the words of two images, and an npm package that the first image has and the second does not have in
+// any version.
 func unlike() (a, b string, p inspect.Package) {
 	for i := range 20 * 20 {
 		a, b = fmt.Sprintf("%c0", 'a'+i%20), fmt.Sprintf("%c1", 'a'+i/20)
@@ -426,8 +425,8 @@ func unlike() (a, b string, p inspect.Package) {
 	panic("all images have the same packages")
 }
 
-// wantPastTags: an image that an advisory affects is listed with the tags that pointed
-// to it, if the caller may list tags.
+// wantPastTags checks that an image that an advisory affects is listed with the tags that pointed to it, if the caller
+// may list tags.
 func (c *chronicle) wantPastTags(ctx context.Context, t *testing.T, repo resource.UID, digest string, until time.Time) {
 	t.Helper()
 	narrowed := c.callers["owner of a"]
@@ -448,8 +447,8 @@ func (c *chronicle) wantPastTags(ctx context.Context, t *testing.T, repo resourc
 	}
 }
 
-// refuses: a query about the past needs the capability to list tags, and a query about
-// the future is invalid.
+// refuses checks that a query about the past needs the capability to list tags, and that a query about the future is
+// invalid.
 func (c *chronicle) refuses(t *testing.T, repo resource.UID, past, future time.Time) {
 	t.Helper()
 	narrowed := c.callers["owner of a"]
@@ -470,7 +469,7 @@ func (c *chronicle) refuses(t *testing.T, repo resource.UID, past, future time.T
 		"the future":                       {c.callers["owner of a"], repo, query.Filter{At: future}, fault.InvalidArgument},
 		"closed findings in the past": {c.callers["owner of a"], repo, query.Filter{At: past, States: closed},
 			fault.InvalidArgument},
-		// Its last segment belongs to a repo of another organization.
+		// The last segment of this UID belongs to a repo of another organization.
 		"a repo that is elsewhere": {c.callers["owner of b"], c.groups[1] + repo[strings.LastIndexByte(string(repo), '/'):],
 			query.Filter{At: past}, fault.NotFound},
 	}

@@ -35,8 +35,8 @@ func (g *game) aRepo(t *testing.T, group resource.UID, name string) registry.Rep
 	return repo
 }
 
-// about imports an advisory about all versions of npm packages, or of Debian packages
-// built from these sources, and returns its UID.
+// about imports an advisory and returns its UID. The advisory affects all versions of npm packages with these names, or
+// of Debian packages that are built from sources with these names.
 func (g *game) about(t *testing.T, group resource.UID, id, ecosystem string, names ...string) resource.UID {
 	t.Helper()
 	a := vuln.Advisory{ID: id}
@@ -59,8 +59,8 @@ func (g *game) about(t *testing.T, group resource.UID, id, ecosystem string, nam
 
 var everyName = []string{"p0", "p1", "p2", "p3", "p4", "p5"}
 
-// TestExceptionEnds: an exception holds until one millisecond before its expire time,
-// and not at that time, in lists, counts and the gate.
+// TestExceptionEnds checks that an exception holds until one millisecond before its expire time, and does not hold at
+// that time. It checks this in lists, in counts and for pulls.
 func TestExceptionEnds(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -98,8 +98,8 @@ func TestExceptionEnds(t *testing.T) {
 	})
 }
 
-// hasState checks that all findings of an image have a state, wherever they are listed
-// or counted. The image is the only one of its repo.
+// hasState checks that all findings of an image have the state want, wherever they are listed or counted. The image
+// must be the only image of its repo.
 func (g *game) hasState(ctx context.Context, t *testing.T, repo resource.UID, d string, want finding.State) {
 	t.Helper()
 	one, _, err := g.service.List(ctx, finding.Image{Repo: repo, Reference: d}, query.Filter{}, page.Params{Size: 200})
@@ -127,8 +127,8 @@ func (g *game) hasState(ctx context.Context, t *testing.T, repo resource.UID, d 
 	}
 }
 
-// TestExceptionOfOneImage: an exception on one image of a repo does not hide the
-// findings of another image that has the same packages, in lists and counts.
+// TestExceptionOfOneImage checks that an exception on one image of a repo does not hide the findings of another image
+// with the same packages, in lists and in counts.
 func TestExceptionOfOneImage(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -156,8 +156,7 @@ func TestExceptionOfOneImage(t *testing.T) {
 	})
 }
 
-// sharing returns the words of two images that have an npm package and a Debian package
-// in common.
+// sharing returns the words of two images that both have the same npm package and the same Debian package.
 func sharing(t *testing.T) (first, second string) {
 	t.Helper()
 	has := func(word, purl string) bool {
@@ -175,8 +174,8 @@ func sharing(t *testing.T) (first, second string) {
 	return "", ""
 }
 
-// onlyClaimed returns the word of an SBOM, and an npm package that it lists and that
-// the image does not have in any version.
+// onlyClaimed returns the word of an SBOM, and an npm package that the SBOM lists. The image does not have this package
+// in any version.
 func onlyClaimed(image string) (word string, p inspect.Package) {
 	for i := range 9 {
 		word = fmt.Sprintf("s%d", i)
@@ -190,9 +189,9 @@ func onlyClaimed(image string) (word string, p inspect.Package) {
 	panic("all SBOMs list what the image has")
 }
 
-// TestClaimsClose: a finding in a package that only an SBOM lists is closed when the
-// tag moves, and was first seen when the SBOM was attached. If the SBOM was attached
-// after the tag moved, there is no such finding.
+// TestClaimsClose checks a finding in a package that only an SBOM lists. It must be closed when the tag moves, and its
+// first-seen time must be the time when the SBOM was attached. If the SBOM was attached after the tag moved, there must
+// be no such finding.
 func TestClaimsClose(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -225,7 +224,7 @@ func TestClaimsClose(t *testing.T) {
 		g.attach(t, repos[0], attachment{by: resource.NewRoot()}, olds[0], word)
 		g.settle(t)
 		moved := after(20)
-		for _, repo := range repos { // move the tag to an image without the package
+		for _, repo := range repos { // moves the tag to an image that does not have the package
 			_, err := g.PutTag(t.Context(), registry.Tag{UID: repo.UID.NewChild(), Name: "latest",
 				Digest: push(t, g.Store, repo, without(p.Name))}, nil)
 			must(t, err)
@@ -244,7 +243,7 @@ func TestClaimsClose(t *testing.T) {
 	})
 }
 
-// without returns the word of an image that does not have an npm package.
+// without returns the word of an image that does not have the npm package with a name.
 func without(name string) string {
 	for i := range 20 {
 		word := fmt.Sprintf("%c1", 'a'+i)
@@ -255,9 +254,8 @@ func without(name string) string {
 	panic("all images have the package")
 }
 
-// TestGroupClaimsOfOthers: if a repo does not have the layers of an image, only the
-// packages in its SBOMs count in its groups. No list, count or closed finding reveals
-// the packages in its layers.
+// TestGroupClaimsOfOthers checks a repo that does not have the layers of an image. Only the packages in the image's
+// SBOMs may count there. No list, count or closed finding may reveal the packages in the layers.
 func TestGroupClaimsOfOthers(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -313,8 +311,8 @@ func TestGroupClaimsOfOthers(t *testing.T) {
 	})
 }
 
-// TestCompareStates: a finding in a comparison has the state that exceptions give it in
-// the image of its side.
+// TestCompareStates checks that a finding in a comparison has the state that follows from the exceptions for the image
+// on its side.
 func TestCompareStates(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
@@ -349,8 +347,8 @@ func TestCompareStates(t *testing.T) {
 	})
 }
 
-// TestGroupStatesRefused: a list of a group refuses states that it does not support,
-// and names them.
+// TestGroupStatesRefused checks that listing the findings of a group with an unsupported state is refused, with an
+// error that names the state.
 func TestGroupStatesRefused(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// inStates reports whether a state is wanted. If wanted is empty, open and excepted
-// are.
+// inStates reports whether v is one of the wanted states. If wanted is empty, the open and the excepted state are
+// wanted.
 func inStates(v finding.State, wanted []finding.State) bool {
 	if len(wanted) == 0 {
 		return v != finding.StateClosed
@@ -22,16 +22,16 @@ func inStates(v finding.State, wanted []finding.State) bool {
 	return slices.Contains(wanted, cmp.Or(v, finding.StateOpen))
 }
 
-const maxName = 1024 // bytes of a name in a request
+const maxName = 1024 // maximum length of a name in a request, in bytes
 
 // A Filter selects findings.
 type Filter struct {
 	Severities []finding.Severity `json:"severities,omitempty"`
 	Fixable    bool               `json:"fixable,omitempty"`
 	KEV        bool               `json:"kev,omitempty"`     // only vulnerabilities that are known to be exploited
-	Package    string             `json:"package,omitempty"` // name of the package or of its source
+	Package    string             `json:"package,omitempty"` // name of the package or of its source package
 	States     []finding.State    `json:"states,omitempty"`  // empty means all but StateClosed
-	At         time.Time          `json:"at,omitzero"`       // findings that were open at this time; zero means now
+	At         time.Time          `json:"at,omitzero"`       // selects the findings at this time; zero means now
 }
 
 func (f Filter) has(v finding.Finding) bool {
@@ -45,14 +45,12 @@ func (f Filter) has(v finding.Finding) bool {
 var findingList = page.List{Kind: "findings", Fields: []string{"urgency"},
 	Default: page.Order{Field: "urgency", Desc: true}}
 
-// List returns a page of the findings of an image, the most urgent first. The caller
-// needs repo.list and vuln_reports.list on the repo. Advisories count if the caller has
-// advisories.list on them. A page token replaces the fields that the image and the
-// filter leave out. List returns fault.FailedPrecondition if the packages of the image
-// are not known.
+// List returns a page of the findings of an image, the most urgent first. The caller needs repo.list and
+// vuln_reports.list on the repo. List uses only advisories on which the caller has advisories.list. A page token
+// replaces the fields that the image and the filter leave out. List returns fault.FailedPrecondition if the packages of
+// the image are not known.
 //
-// For the findings of a time in the past, and for closed findings, the caller also
-// needs tag.list on the repo.
+// To list findings at a time in the past, or closed findings, the caller also needs tag.list on the repo.
 func (s *Service) List(
 	ctx context.Context, i finding.Image, f Filter, p page.Params,
 ) (zero page.Page[finding.Finding], k ImageDetails, _ error) {
@@ -96,7 +94,7 @@ func (s *Service) List(
 	return page.Finish(s.pages, req, page.Cut(listed, req, finding.Finding.Key)), k, nil
 }
 
-// pointers returns the addresses of findings.
+// pointers returns pointers to the elements of findings.
 func pointers(findings []finding.Finding) []*finding.Finding {
 	out := make([]*finding.Finding, len(findings))
 	for i := range findings {
@@ -111,13 +109,14 @@ type selection struct {
 	Filter
 }
 
-// findings joins the packages of an image with the advisories that the caller may see.
+// findings returns the findings of an image: its packages with the advisories that affect them and that the caller may
+// see.
 func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]finding.Finding, error) {
 	return s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
 }
 
-// findingsAt is findings at a time; zero means now. A finding is not older than the
-// inspection of its image.
+// findingsAt is like findings, at a time; zero means now. The first-seen time of a finding is never before the
+// inspection of the image.
 func (s *Service) findingsAt(
 	ctx context.Context, i registry.StoredImage, found registry.Inspection, asOf time.Time,
 ) (findings []finding.Finding, _ error) {

@@ -15,15 +15,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// tagsAndGroups records the tags that move, and the groups that are created and
-// deleted.
+// tagsAndGroups records which tags were moved or deleted, and which groups were created.
 type tagsAndGroups struct {
-	latest   map[resource.UID]string // by repo, the digest to which its tag "latest" points
-	untagged map[string]bool         // by repo and digest: the tag of the push was deleted
-	groups   []resource.UID          // groups created during the game
+	latest   map[resource.UID]string // digest to which the tag "latest" of a repo points, by repo
+	untagged map[string]bool         // images whose original tag was deleted, by repo and digest
+	groups   []resource.UID          // groups that were created during the game
 }
 
-// actMore performs one of the less frequent actions, and reports whether it could.
+// actMore performs one of the less frequent actions. It reports whether the action was possible.
 func (g *game) actMore(t *testing.T) bool {
 	t.Helper()
 	if g.extra.latest == nil {
@@ -80,7 +79,7 @@ func (g *game) anImage() (repo resource.UID, digest string, ok bool) {
 	return repo, digests[g.rng.IntN(len(digests))], true
 }
 
-// copyOne pushes an image of one repo to another repo, of any organization.
+// copyOne pushes an image of one repo to another repo in any organization.
 func (g *game) copyOne(t *testing.T) bool {
 	t.Helper()
 	from, d, ok := g.anImage()
@@ -111,7 +110,7 @@ func (g *game) moveTag(t *testing.T) bool {
 	return true
 }
 
-// deleteTag deletes the tag that came with a push. The image stays.
+// deleteTag deletes the tag with which an image was pushed. The image is not deleted.
 func (g *game) deleteTag(t *testing.T) bool {
 	t.Helper()
 	repo, d, ok := g.anImage()
@@ -123,7 +122,7 @@ func (g *game) deleteTag(t *testing.T) bool {
 	return true
 }
 
-// untag forgets the tags of a deleted image.
+// untag removes the tags of a deleted image from the model.
 func (g *game) untag(repo resource.UID, d string) {
 	delete(g.extra.untagged, string(repo)+d)
 	if g.extra.latest[repo] == d {

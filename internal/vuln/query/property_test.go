@@ -55,16 +55,16 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A model records all actions in memory.
+// A model is the expected state of the service, in memory.
 type model struct {
-	repos      map[resource.UID]map[string]string // by repo and digest, the word that determines the packages of an image
+	repos      map[resource.UID]map[string]string // word that determines an image's packages, by repo and digest
 	advisories map[resource.UID]vuln.Advisory
 	extractors int
-	attached   map[resource.UID]map[string][]attachment // by repo and image, the latest first
+	attached   map[resource.UID]map[string][]attachment // attachments by repo and image, the latest first
 }
 
-// contents returns the packages of the image with a word, as a version of the
-// extractors reads them.
+// contents returns the packages of the image that is made from a word. The result depends on the version of the
+// extractors.
 func contents(word string, extractors int) (packages []inspect.Package) {
 	rng := mathrand.New(mathrand.NewPCG(uint64(extractors),
 		uint64(len(word))<<32|uint64(word[0])<<8|uint64(word[len(word)-1])))
@@ -73,7 +73,7 @@ func contents(word string, extractors int) (packages []inspect.Package) {
 		p := inspect.Package{Ecosystem: "npm", Name: name, Version: v, Purl: "pkg:npm/" + name + "@" + v,
 			Location: "/app/" + name}
 		switch rng.IntN(4) {
-		case 0: // a distribution package, built from a source
+		case 0: // a distribution's package, which is built from a source package
 			p = inspect.Package{Name: "lib" + name, Version: v, Location: "/var/lib/dpkg/status", SourceName: name,
 				SourceVersion: v,
 				Purl:          "pkg:deb/debian/lib" + name + "@" + v + "?distro=debian-12"}
@@ -119,7 +119,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 	r.blast = blast.NewService(r.service, packages, manifests, repos,
 		iam.New(s.DB, checker, tokens, iam.Config{Key: sealKey}), checker, tokens, 90*24*time.Hour)
 	r.matcher = match.New(packages, advisories, quiet)
-	r.matcher.Pairs = 3 // so that every comparison takes several turns
+	r.matcher.Pairs = 3 // so small that every comparison takes several turns
 	r.indexer = indexer.New(imagedb.New(db), packages, images.Images, indexer.Config{
 		Version: extractors(), Log: quiet,
 		Read: func(_ context.Context, layers []inspect.Layer) (inspect.Result, error) {
@@ -133,7 +133,7 @@ func newReplica(t testing.TB, url string, extractors func() int) *replica {
 
 var sealKey = secret.NewKey()
 
-// words maps digests to the words from which layers were made.
+// words maps digests to the words from which the layers with these digests were made.
 var words sync.Map
 
 func digest(word string) string {
@@ -142,14 +142,14 @@ func digest(word string) string {
 	return d
 }
 
-// bodyOf returns the manifest of an image made of one word.
+// bodyOf returns the manifest of the image that is made from a word.
 func bodyOf(word string) []byte {
 	return fmt.Appendf(nil, `{"schemaVersion": 2, "mediaType": %q, "config": {"mediaType": %q, "digest": %q, "size": 2},
 		"layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": %q, "size": 1}]}`,
 		registry.ImageManifests[0], registry.ImageConfigs[0], digest("config"), digest(word))
 }
 
-// push pushes an image made of one word.
+// push pushes the image that is made from a word, and returns its digest.
 func push(t *testing.T, s *storetest.Store, repo registry.Repo, word string) string {
 	t.Helper()
 	layer, body := digest(word), bodyOf(word)
@@ -164,25 +164,25 @@ func push(t *testing.T, s *storetest.Store, repo registry.Repo, word string) str
 	return m.Digest
 }
 
-// A game performs random actions of people and programs on the service, and compares
-// its answers with a join over everything.
+// A game performs random actions, as people and programs do, and compares the answers of the service with answers that
+// it computes from its model.
 type game struct {
 	*replica
 	model
 	rng      *mathrand.Rand
 	replicas []*replica
-	started  bool // the replicas were started and have not swept yet
+	started  bool // whether the replicas were just started, and have not called Sweep yet
 	groups   []resource.UID
 	callers  map[string]authz.Caller
-	sees     map[string][]resource.UID // the groups in which a caller has all roles
+	sees     map[string][]resource.UID // groups in which a caller has all roles
 	named    map[resource.UID]registry.Repo
 	extra    tagsAndGroups
-	plain    bool // only push images and change advisories, without aliases
+	plain    bool // if set, the game only pushes images and imports advisories without aliases
 }
 
-// TestFindings: after any sequence of pushes, deletions, imports, changes, withdrawals
-// and new extractor versions, handled by several replicas, each caller gets exactly a
-// join of the images and advisories that they may see.
+// TestFindings performs random pushes, deletions, imports, changes and withdrawals on several replicas, and changes the
+// version of the extractors. It checks that each caller gets exactly the findings that follow from the images and
+// advisories that the caller may see.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -243,7 +243,7 @@ func newGame(t *testing.T, url string) *game {
 	return g
 }
 
-// restart stops the replicas and starts new ones: one on SQLite, three on PostgreSQL.
+// restart stops the replicas and starts new ones. It starts one replica on SQLite, and three on PostgreSQL.
 func (g *game) restart(t *testing.T, url string) {
 	t.Helper()
 	for _, r := range g.replicas {
@@ -281,7 +281,7 @@ func (g *game) act(t *testing.T) {
 		g.attachOne(t)
 	case n == 12:
 		g.detachOne(t)
-	default: // a replica matches in between
+	default: // a replica does a part of its work between two actions
 		_, _ = g.matcher.Match(t.Context())
 	}
 }
@@ -304,7 +304,7 @@ func (g *game) pushOne(t *testing.T) {
 	word := fmt.Sprintf("%c%d", 'a'+g.rng.IntN(20), g.rng.IntN(3))
 	d := push(t, g.Store, repo, word)
 	g.repos[repo.UID][d] = word
-	delete(g.extra.untagged, string(repo.UID)+d) // the push has tagged it again
+	delete(g.extra.untagged, string(repo.UID)+d) // the push has tagged the image again
 }
 
 func (g *game) deleteOne(t *testing.T) {
@@ -320,7 +320,7 @@ func (g *game) deleteOne(t *testing.T) {
 	}
 	for _, d := range slices.Sorted(maps.Keys(g.repos[repo])) {
 		err := g.DeleteManifest(t.Context(), repo, d, nil)
-		if errors.Is(err, fault.FailedPrecondition) { // an index lists it
+		if errors.Is(err, fault.FailedPrecondition) { // an index lists the image
 			continue
 		}
 		must(t, err)
@@ -330,7 +330,7 @@ func (g *game) deleteOne(t *testing.T) {
 	}
 }
 
-// importOne imports an advisory, or a new version of one.
+// importOne imports an advisory, which may be new or a new version of a stored one.
 func (g *game) importOne(t *testing.T) {
 	t.Helper()
 	group := g.groups[g.rng.IntN(len(g.groups))]
@@ -348,7 +348,7 @@ func (g *game) importOne(t *testing.T) {
 	g.relearn(t, group, id)
 }
 
-// relearn reads a stored advisory of a group into the model.
+// relearn reads an advisory from the store, and records it in the model.
 func (g *game) relearn(t *testing.T, group resource.UID, id string) {
 	t.Helper()
 	for uid, have := range g.advisories {
@@ -391,7 +391,7 @@ func (g *game) settle(t *testing.T) {
 		running.Go(func() { _ = r.indexer.Run(ctx) })
 		running.Go(func() { _ = r.matcher.Run(ctx) })
 	}
-	g.started = false // from now on no work depends on a sweep
+	g.started = false // later work does not depend on Sweep
 	defer running.Wait()
 	defer stop()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -410,8 +410,8 @@ func (g *game) settle(t *testing.T) {
 	t.Fatal("the queues are not empty after a minute")
 }
 
-// expected joins an image with the advisories that a caller may see. It returns pairs of a package URL and the ID of
-// an advisory.
+// expected returns the findings of an image for the advisories that a caller may see, according to the model. Each is a
+// pair of a package URL and the ID of an advisory.
 func (g *game) expected(repo resource.UID, d, word string, sees []resource.UID) (pairs []string) {
 	for _, p := range g.has(repo, d, word) {
 		for uid, a := range g.advisories {
@@ -442,11 +442,11 @@ func affects(a vuln.Advisory, p inspect.Package) bool {
 	if v.Name != name || v.Ecosystem != ecosystem && (v.Ecosystem != "Debian" || ecosystem != "Debian:12") {
 		return false
 	}
-	events := v.Ranges[0].Events // all versions have one digit in the same place
+	events := v.Ranges[0].Events // versions can be compared as strings, because their numbers have one digit
 	return p.Version >= events[0].Introduced && p.Version < events[1].Fixed
 }
 
-// check compares every answer for every caller.
+// check compares all answers, for every caller, with the model.
 func (g *game) check(t *testing.T) {
 	t.Helper()
 	for name, caller := range g.callers {
@@ -490,7 +490,7 @@ func (g *game) checkImages(ctx context.Context, t *testing.T, r *replica, name s
 	}
 }
 
-// checkNames: a finding has all names of its advisories.
+// checkNames checks that a finding has all names of its advisories.
 func (g *game) checkNames(t *testing.T, f finding.Finding) {
 	t.Helper()
 	var want []string
@@ -528,8 +528,7 @@ func (g *game) checkAffected(ctx context.Context, t *testing.T, r *replica, name
 	}
 }
 
-// called returns the advisories with a name, and the advisories that share a name with
-// one of them.
+// called returns the advisories that have a name, and the advisories that share a name with one of these.
 func (g *game) called(id string, sees []resource.UID) []vuln.Advisory {
 	names := []string{id}
 	for range 2 {
@@ -588,7 +587,7 @@ func compareImages(t *testing.T, what string, want []string, got []query.Affecte
 	}
 }
 
-// all reads all pages, three items each, and checks the total of the last.
+// readAll reads all pages, with three items each, and checks the total of the last page.
 func readAll[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ error) {
 	for p := (page.Params{Size: 3}); ; {
 		got, err := read(p)
@@ -606,9 +605,8 @@ func readAll[T any](read func(page.Params) (page.Page[T], error)) (items []T, _ 
 	}
 }
 
-// TestLayersOfOthers: a manifest can be pushed without its layers if these need not be
-// distributed. A caller who pushes the manifest of another organization's image in this
-// way does not learn which packages are in it.
+// TestLayersOfOthers checks that a caller does not learn which packages are in another organization's image by pushing
+// its manifest without its layers. This is possible if the layers have a non-distributable media type.
 func TestLayersOfOthers(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {

@@ -15,7 +15,7 @@ type comparison struct{ operator, version string }
 // hold. An empty range contains every version.
 type versionRange [][]comparison
 
-// operators, in the order in which the parser tries them.
+// operators are in the order in which the parser tries them.
 var operators = []string{">=", "<=", "!=", ">", "<", "="}
 
 // parseRange parses a range of versions.
@@ -61,8 +61,7 @@ func joined(part string) string {
 	return part
 }
 
-// has reports whether a version is in the range. A version that cannot be compared is
-// not.
+// has reports whether a version is in the range. It returns false for a version that cannot be compared.
 func (r versionRange) has(ecosystem, v string) bool {
 	for _, comparisons := range r {
 		holds := true

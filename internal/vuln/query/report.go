@@ -15,16 +15,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// Scanner is the name of this server in a report.
+// Scanner is the name of this server in the reports that it returns.
 const Scanner = "holdfast"
 
-// Report returns the findings of an image in the form of a scanner's report. The caller
-// needs repo.list on the repo, and the capability list, which lists such reports.
+// Report returns the findings of an image as a scanner's report. The caller needs repo.list on the repo, and the
+// capability list, which is the capability to list such reports.
 //
-// ok is false, without an error, if there is no answer: the caller lacks the
-// capabilities, the image does not exist or is not understood, or the caller sees no
-// advisories for any of its packages. An empty report would wrongly say that the image
-// has no findings.
+// ok is false, and err is nil, if there is no answer. This is the case if the caller lacks the capabilities, if the
+// image does not exist or cannot be read, or if the caller sees no advisories for any of its packages. An empty report
+// would wrongly say that the image has no findings.
 func (s *Service) Report(
 	ctx context.Context, repo resource.UID, digest string, list resource.Capability,
 ) (r evidence.Report, ok bool, _ error) {
@@ -63,8 +62,7 @@ var reportSeverities = map[finding.Severity]evidence.Severity{
 	finding.SeverityHigh: evidence.High, finding.SeverityCritical: evidence.Critical,
 }
 
-// matchOf returns a finding in the form of a scanner's report. Its ID is a CVE if the
-// finding has one.
+// matchOf converts a finding to the form of a scanner's report. If the finding has a CVE, the CVE becomes its ID.
 func matchOf(v finding.Finding) evidence.Match {
 	names := append([]string{v.ID}, v.Aliases...)
 	if i := slices.IndexFunc(names, func(s string) bool { return strings.HasPrefix(s, "CVE-") }); i > 0 {

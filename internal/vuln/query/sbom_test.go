@@ -34,14 +34,14 @@ import (
 // An attachment is a manifest that was attached to an image.
 type attachment struct {
 	digest string       // digest of the manifest
-	word   string       // word of the SBOM, or "" if the document is no SBOM
+	word   string       // word that determines the packages in the SBOM; "" if the document is not an SBOM
 	by     resource.UID // the identity that attached it
-	tag    string       // tag by which it is attached, or ""
-	index  string       // index by which it is attached, or ""
+	tag    string       // tag through which the manifest is attached, or ""
+	index  string       // digest of the index through which the manifest is attached, or ""
 }
 
-// claimed returns the packages that the SBOM with a word lists. Images have some of
-// them as well, under other package URLs.
+// claimed returns the packages in the SBOM that is made from a word. Some images have the same packages, with other
+// package URLs.
 func claimed(word string) (packages []inspect.Package) {
 	rng := mathrand.New(mathrand.NewPCG(7, uint64(word[1])))
 	for range 1 + rng.IntN(6) {
@@ -56,8 +56,8 @@ func claimed(word string) (packages []inspect.Package) {
 	return packages
 }
 
-// readClaim reads a document like the child process. Words with x are not SBOMs, and
-// words with y are not understood.
+// readClaim replaces the child process that reads a document. If the document's word begins with x, the document is not
+// an SBOM. If the word begins with y, the document cannot be read.
 func readClaim(_ context.Context, document inspect.Layer, _ string) (inspect.Result, error) {
 	loaded, _ := words.Load(document.Digest)
 	switch word := loaded.(string); {
@@ -70,11 +70,10 @@ func readClaim(_ context.Context, document inspect.Layer, _ string) (inspect.Res
 	}
 }
 
-// nameVersion returns the part of a package that is equal for all origins.
+// nameVersion returns the name and version of a package, which are the same in files and SBOMs.
 func nameVersion(p inspect.Package) string { return p.Name + " " + p.Version }
 
-// has returns the packages of an image in a repo: those in its files, and those that
-// only its SBOMs list.
+// has returns the packages of an image in a repo: the packages in its files, and the packages that only its SBOMs list.
 func (g *game) has(repo resource.UID, d, word string) []inspect.Package {
 	packages := contents(word, g.extractors)
 	known := map[string]bool{}
@@ -99,8 +98,7 @@ func (a attachment) claims() []inspect.Package {
 	return claimed(a.word)
 }
 
-// checkOrigins: a package names all its origins: the files, and each SBOM that lists
-// it.
+// checkOrigins checks that a package lists all its origins: the files, and each SBOM that contains the package.
 func (g *game) checkOrigins(t *testing.T, repo resource.UID, d, word string, p registry.ImagePackage) {
 	t.Helper()
 	var want []registry.Origin
@@ -121,7 +119,7 @@ func (g *game) checkOrigins(t *testing.T, repo resource.UID, d, word string, p r
 	}
 }
 
-// anySubject returns a random image, or one that does not exist yet.
+// anySubject returns a random image, or an image that has not been pushed yet.
 func (g *game) anySubject(t *testing.T) (repo registry.Repo, image string) {
 	t.Helper()
 	repos := slices.Sorted(maps.Keys(g.repos))
@@ -206,7 +204,7 @@ func (g *game) pushIndex(t *testing.T, repo registry.Repo, image, attestation st
 	return m.Digest
 }
 
-// detachOne removes an attachment: its manifest, its tag, or its index.
+// detachOne removes an attachment by deleting its manifest, its tag or its index.
 func (g *game) detachOne(t *testing.T) {
 	t.Helper()
 	for _, repo := range slices.Sorted(maps.Keys(g.attached)) {
@@ -223,7 +221,7 @@ func (g *game) detachOne(t *testing.T) {
 				must(t, g.DeleteTagNamed(t.Context(), repo, a.tag, nil))
 			default:
 				err := g.DeleteManifest(t.Context(), repo, a.digest, nil)
-				if !errors.Is(err, fault.NotFound) { // the previous manifest of a moved tag may be gone
+				if !errors.Is(err, fault.NotFound) { // it may already be deleted, because its tag was moved
 					must(t, err)
 				}
 			}
@@ -233,9 +231,9 @@ func (g *game) detachOne(t *testing.T) {
 	}
 }
 
-// TestClaimsOfOthers: a caller who pushes the manifest of another organization's image
-// without its layers and attaches an SBOM gets the packages in the SBOM, and learns
-// nothing about the packages in the image, even after the image was read again.
+// TestClaimsOfOthers checks a caller who pushes the manifest of another organization's image without its layers, and
+// attaches an SBOM. The caller must get the packages in the SBOM, and learn nothing about the packages in the image,
+// even after the image was read again.
 func TestClaimsOfOthers(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -281,9 +279,8 @@ func TestClaimsOfOthers(t *testing.T) {
 	})
 }
 
-// TestReadAgain: when a newer version finds other packages in an image, the packages
-// that its SBOMs list stay listed. If the image can no longer be read, they are its
-// only packages.
+// TestReadAgain checks that the packages that SBOMs list stay listed when a newer version of the extractors finds other
+// packages in an image. If the image can no longer be read, they must be its only packages.
 func TestReadAgain(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -326,15 +323,16 @@ func TestReadAgain(t *testing.T) {
 			images, packages := imagedb.In(tx), findingdb.In(tx)
 			n, err := images.NumberImage(t.Context(), q)
 			must(t, err)
-			return packages.TakePackages(t.Context(), d, []int64{n}, ids[:2]) // the files have none of them now
+			// The files no longer contain these packages.
+			return packages.TakePackages(t.Context(), d, []int64{n}, ids[:2])
 		}))
 		having("after it was read again", 1, 0, 1)
 	})
 }
 
-// TestAttachAtOnce: three replicas read images and SBOMs, while clients push, attach,
-// detach and delete in repos with the same images, and the images of an organization
-// are read again. At the end each repo has the result of its own actions.
+// TestAttachAtOnce runs three replicas that read images and SBOMs. Meanwhile clients push, attach, detach and delete in
+// repos with the same images, and the images of an organization are read again. It checks that each repo finally has
+// the result of its own actions.
 func TestAttachAtOnce(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)
@@ -403,7 +401,7 @@ func (g *game) play(t *testing.T) {
 			}
 			if err := g.DeleteManifest(t.Context(), repo.UID, images[0], nil); err == nil {
 				delete(g.repos[repo.UID], images[0])
-			} else if !errors.Is(err, fault.FailedPrecondition) { // an index lists it
+			} else if !errors.Is(err, fault.FailedPrecondition) { // an index lists the image
 				t.Error(err)
 			}
 		}

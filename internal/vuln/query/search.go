@@ -11,14 +11,13 @@ import (
 )
 
 const (
-	maxVersions    = 20_000 // versions of one package in a search
-	maxComparisons = 20     // comparisons in a range
+	maxVersions    = 20_000 // maximum number of versions of one package in a search
+	maxComparisons = 20     // maximum number of comparisons in a range
 )
 
-// Search returns a page of the images that have a package. The package has the name in
-// a package URL, the version in it if there is one, and a version in a range such as
-// ">=4.0.0 <4.17.21 || 5.0.0". Advisories do not matter. Images count if the caller has
-// repo.list and sboms.list on them.
+// Search returns a page of the images that have a package. The package must have the name in a package URL and, if the
+// URL contains a version, that version. Its version must also be in a range such as ">=4.0.0 <4.17.21 || 5.0.0".
+// Advisories do not matter. Search returns only images on which the caller has repo.list and sboms.list.
 func (s *Service) Search(
 	ctx context.Context, purl, in string, place Place, p page.Params,
 ) (zero page.Page[AffectedImage], _ error) {
@@ -37,8 +36,8 @@ func (s *Service) Search(
 	return s.having(ctx, reach, ids, req)
 }
 
-// PackagesInRange returns the IDs of the packages in images in reach that have the name
-// in a package URL, the version in it if there is one, and a version in a range.
+// PackagesInRange returns the IDs of the packages that images in reach have, whose name is the name in a package URL,
+// and whose version is in a range. If the URL contains a version, only packages with that version are returned.
 func (s *Service) PackagesInRange(
 	ctx context.Context, reach []resource.UID, purl, in string,
 ) (ids []int64, _ error) {

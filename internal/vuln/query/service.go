@@ -73,8 +73,8 @@ func (c *Coverage) countOrigins(packages []registry.ImagePackage) {
 // A Service answers questions about the packages and findings of images. It is safe for
 // concurrent use.
 //
-// The result of inspecting an image is stored by digest, for all repos. So every method
-// first finds the image in a repo on which the caller has the capabilities.
+// The result of inspecting an image is stored by digest, once for all repos. So every method first finds the image in a
+// repo on which the caller has the needed capabilities.
 type Service struct {
 	packages   *findingdb.Store
 	repoStore  *registrydb.Store
@@ -101,20 +101,20 @@ type ImageDetails struct {
 	Distribution registry.Distribution
 	Warnings     []string
 	Coverage     Coverage
-	Incomplete   string          // why closed findings may be missing; "" if none are
-	SBOMs        []registry.SBOM // attached to the image in the repo
+	Incomplete   string          // reason why closed findings may be missing; "" if none are missing
+	SBOMs        []registry.SBOM // SBOMs that are attached to the image in the repo
 }
 
 // A Coverage counts the packages of an image.
 type Coverage struct {
-	Packages int // all packages
-	Covered  int // packages of ecosystems with advisories that the caller sees
-	Bare     int // packages of ecosystems without such advisories, for which nothing is known
-	Owned    int // packages installed by a package of the distribution; its advisories cover them
+	Packages int // number of all packages
+	Covered  int // packages in ecosystems for which the caller sees advisories
+	Bare     int // packages in other ecosystems, for which nothing is known
+	Owned    int // packages that a package of the distribution installed; the advisories about that package cover them
 	Waiting  int // packages that were not compared with the advisories yet
 
-	// If the image has SBOMs, the packages that only SBOMs list, and that no SBOM
-	// lists.
+	// OnlySBOMs is the number of packages that only SBOMs list. OnlyFiles is the number of packages that no SBOM lists.
+	// Both are 0 if the image has no SBOMs.
 	OnlySBOMs, OnlyFiles int
 }
 
@@ -129,8 +129,8 @@ func (s *Service) Inspect(ctx context.Context, i finding.Image) (ImageDetails, e
 	return k, err
 }
 
-// inspect returns the details of an image that the caller may see and, if it is
-// indexed, its packages.
+// inspect returns the details of an image that the caller may see. If the image was inspected, inspect also returns its
+// packages.
 func (s *Service) inspect(ctx context.Context, i finding.Image) (k ImageDetails, found registry.Inspection, _ error) {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.SBOMsList,
 		resource.ManifestMetadataList), i.Repo); err != nil {
@@ -139,7 +139,7 @@ func (s *Service) inspect(ctx context.Context, i finding.Image) (k ImageDetails,
 	return s.look(ctx, i)
 }
 
-// look is inspect without authorization.
+// look is like inspect, but does not authorize the caller.
 func (s *Service) look(ctx context.Context, i finding.Image) (k ImageDetails, found registry.Inspection, _ error) {
 	v, err := s.registry.Variant(ctx, i.Repo, i.Reference, i.Architecture)
 	if err != nil {
@@ -206,9 +206,9 @@ func (s *Service) coverage(ctx context.Context, found registry.Inspection) (c Co
 // packageList orders packages by name.
 var packageList = page.List{Kind: "image_packages", Fields: []string{"name"}, Default: page.Order{Field: "name"}}
 
-// ListPackages returns a page of the packages of an image, by name. The caller needs
-// the capabilities of Inspect. A page token replaces the fields that i leaves out. It
-// returns fault.FailedPrecondition if the packages are not known.
+// ListPackages returns a page of the packages of an image, ordered by name. The caller needs the same capabilities as
+// for Inspect. A page token replaces the fields that i leaves out. It returns fault.FailedPrecondition if the packages
+// are not known.
 func (s *Service) ListPackages(
 	ctx context.Context, i finding.Image, p page.Params,
 ) (zero page.Page[registry.ImagePackage], _ error) {
@@ -230,8 +230,8 @@ func (s *Service) ListPackages(
 	return page.Finish(s.pages, req, got), nil
 }
 
-// unavailable returns why the packages of an image are not known, or nil. An image that
-// is not understood has the packages of its SBOMs.
+// unavailable returns an error that says why the packages of an image are not known, or nil if they are known. If the
+// files of an image could not be read, the packages in its SBOMs count.
 func (k ImageDetails) unavailable() error {
 	claimed := slices.ContainsFunc(k.SBOMs, func(b registry.SBOM) bool { return len(b.IDs) > 0 })
 	if claimed && k.State != registry.ImageWaiting {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// crowd adds many versions of a package and imports many advisories about it for one
-// organization. None of them is matched yet.
+// crowd adds many versions of a package and, for one organization, imports many advisories about the package. The
+// matcher has not compared any of them yet.
 func (g *game) crowd(t *testing.T, versions, advisories int) {
 	t.Helper()
 	var packages []registry.Package
@@ -47,9 +47,9 @@ func (g *game) matches(t *testing.T, name string) (n int) {
 	return n
 }
 
-// TestNobodyWaitsForAll: an organization with many versions of a package, and many
-// advisories about it, does not delay the matching of another organization's packages
-// and advisories. Its own are matched, changed and removed in the end.
+// TestNobodyWaitsForAll checks that an organization with many versions of a package, and many advisories about it, does
+// not delay the matching of another organization's packages and advisories. The first organization's matches must also
+// be added, changed and removed in the end.
 func TestNobodyWaitsForAll(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -65,7 +65,7 @@ func TestNobodyWaitsForAll(t *testing.T) {
 			before := g.matches(t, "hot")
 			did, err := g.matcher.Match(t.Context())
 			must(t, err)
-			// The smallest unit of work is one package with all advisories.
+			// A turn compares at least one package with all advisories.
 			if added := g.matches(t, "hot") - before; added > 2*pairs+advisories || -added > 2*pairs {
 				t.Fatalf("one turn has added %d matches", added)
 			}
@@ -93,7 +93,7 @@ func TestNobodyWaitsForAll(t *testing.T) {
 		if n := g.matches(t, "hot"); n != versions*advisories {
 			t.Fatalf("%d matches, want %d", n, versions*advisories)
 		}
-		for i := range advisories { // a new edition, about another package
+		for i := range advisories { // new versions of the advisories are about another package
 			g.advise(t, g.groups[0], fmt.Sprintf("HOT-%d", i), "other", "1.0.0")
 		}
 		step()
@@ -107,8 +107,8 @@ func TestNobodyWaitsForAll(t *testing.T) {
 	})
 }
 
-// TestChangeWhileBegun: if an advisory changes when it is matched with a part of the
-// packages, it is matched with the rest and then with all of them again.
+// TestChangeWhileBegun checks an advisory that changes after it was compared with only some of the packages. It must be
+// compared with the remaining packages, and then with all packages again.
 func TestChangeWhileBegun(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {

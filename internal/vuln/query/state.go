@@ -9,15 +9,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// judge sets the states of findings of one image at a time.
+// judge sets the states that the findings of one image have at a time.
 func (s *Service) judge(
 	ctx context.Context, repo resource.UID, digest string, findings []finding.Finding, asOf time.Time,
 ) error {
 	return s.judgeAt(ctx, repo, digest, findings, time.Time{}, asOf)
 }
 
-// judgeAt is judge for a time in the past, with the tags of that time. If past is zero,
-// it judges by the current tags.
+// judgeAt sets the states that the findings of one image had at the time past, according to the tags of that time. If
+// past is zero, it uses the time current and the current tags.
 func (s *Service) judgeAt(
 	ctx context.Context, repo resource.UID, digest string, findings []finding.Finding, past, current time.Time,
 ) error {

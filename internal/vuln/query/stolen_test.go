@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/query"
 )
 
-// TestPlacesOfOthers: a UID that combines a caller's own group with the last segment of
-// another organization's group or repo gives no results.
+// TestPlacesOfOthers checks that queries return nothing for a UID that combines a caller's own group with the last
+// segment of a group or repo in another organization.
 func TestPlacesOfOthers(t *testing.T) {
 	t.Parallel()
 	eachGame(t, func(t *testing.T, g *game) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		folder := g.sees["of a folder"][0] // a folder of organization a
+		folder := g.sees["of a folder"][0] // a folder in organization a
 		repo := registry.Repo{UID: folder.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}
 		must(t, g.InsertRepo(t.Context(), repo))
 		push(t, g.Store, repo, "a0")

@@ -21,31 +21,30 @@ const (
 	maxDays     = 90
 	defaultDays = 30
 	day         = 24 * time.Hour
-	window      = maxDays * day // the period of a summary
-	maxPeriods  = 200_000       // periods of tags
+	window      = maxDays * day // the longest period of a summary
+	maxPeriods  = 200_000       // maximum number of periods in which tags pointed to images
 )
 
-// A Summary counts the findings of tags. A finding of a tag is a vulnerability of a
-// package, by the name of the package. If the tag moves to an image with another
-// affected version of the package, it is still the same finding.
+// A Summary counts the findings of tags. A finding of a tag is a vulnerability in a package of a given name. If the tag
+// moves to an image with another affected version of the package, the finding stays the same.
 type Summary struct {
 	Total    Counts
 	Series   []Point
 	Coverage GroupCoverage
 }
 
-// Counts are numbers of findings of tags.
+// Counts contains numbers of findings of tags.
 type Counts struct {
 	Now       BySeverity
-	Excepted  int    // current findings with an exception; no other field counts them
-	Fixable   int    // open findings with a fix
-	Ages      [4]int // open findings by age: less than 7, 30 and 90 days, and older
+	Excepted  int    // findings for which an exception holds now; the other fields do not count them
+	Fixable   int    // open findings that have a fix
+	Ages      [4]int // open findings by age: less than 7 days, less than 30, less than 90, and older
 	Oldest    OpenFinding
 	Fixed     int           // findings fixed in the last 90 days
 	FixedTime time.Duration // sum of the times for which the fixed findings were open
 }
 
-// BySeverity has numbers of findings by severity.
+// BySeverity contains the number of findings of each severity.
 type BySeverity [finding.SeverityCritical + 1]int
 
 // Sum returns the number of all findings.
@@ -61,19 +60,19 @@ type OpenFinding struct {
 	ID, Package string
 	Repo        resource.UID
 	Tag         string
-	Since       time.Time // zero if there is no finding
+	Since       time.Time // when the finding was opened; zero if there is no finding
 }
 
-// A Point has the numbers of open findings at a time.
+// A Point contains the numbers of open findings at a time.
 type Point struct {
 	Time time.Time
 	Open BySeverity
 }
 
-// A SummaryRow has the counts of a group, a repo or a tag.
+// A SummaryRow contains the counts of a group, a repo or a tag.
 type SummaryRow struct {
-	UID   resource.UID // UID of the group or repo; for a tag, of its repo
-	Repo  bool         // UID is a repo
+	UID   resource.UID // UID of the group or repo; for a tag, the UID of its repo
+	Repo  bool         // whether UID is the UID of a repo
 	Name  string
 	Tag   bool
 	Tags  int // number of tags that exist
@@ -90,9 +89,9 @@ type summarySelection struct {
 var summaryList = page.List{Kind: "findings_summary", Fields: []string{"name", "open"},
 	Default: page.Order{Field: "name"}}
 
-// Summarize counts the findings of the tags in a group or repo, now and at the end of
-// each of the last days. It also returns a page with the counts of the groups, repos or
-// tags below. Images and advisories count as for ListGroup.
+// Summarize counts the findings of the tags in a group or repo, now and at the end of each of the last days. It also
+// returns a page with the counts of the groups, repos or tags below. It uses the same images and advisories as
+// ListGroup.
 func (s *Service) Summarize(
 	ctx context.Context, place Place, days int, p page.Params,
 ) (zero page.Page[SummaryRow], sum Summary, _ error) {
@@ -141,8 +140,8 @@ func (s *Service) Summarize(
 	return page.Finish(s.pages, req, got), sum, nil
 }
 
-// readTimeline reads to which images the tags in reach have pointed, and their packages
-// and advisories.
+// readTimeline reads to which images the tags in reach have pointed, with the packages of these images and the
+// advisories that affect them.
 func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []resource.UID) (err error) {
 	since := c.now.Add(-window).UnixMilli()
 	if c.group.images, err = s.images.TaggedImages(ctx, reach, maxImages); err != nil {
@@ -181,7 +180,7 @@ func (s *Service) readTimeline(ctx context.Context, c *timeline, reach, seen []r
 	return err
 }
 
-// readContents stores the packages of images that an advisory affects or affected.
+// readContents reads the packages of images, and stores those that an advisory affects or has affected.
 func (s *Service) readContents(
 	ctx context.Context, c *timeline, digests []string, current map[string]int, compared map[int64]bool,
 	seen []resource.UID, since int64,
@@ -215,7 +214,7 @@ func (s *Service) readContents(
 	return nil
 }
 
-// readHits reads which advisories affect packages or affected them.
+// readHits reads the advisories that affect or have affected packages.
 func (s *Service) readHits(ctx context.Context, c *timeline, packages []int64, seen []resource.UID, since int64) error {
 	hits, err := s.packages.HitsSince(ctx, packages, seen, since)
 	if err != nil {
@@ -226,8 +225,8 @@ func (s *Service) readHits(ctx context.Context, c *timeline, packages []int64, s
 	return nil
 }
 
-// readClaims stores the packages in the SBOMs of current and past images of tags, and
-// which of them an advisory affects or affected.
+// readClaims reads the packages in the SBOMs of current and past images of tags. It also reads which of these packages
+// an advisory affects or has affected.
 func (s *Service) readClaims(
 	ctx context.Context, c *timeline, compared map[int64]bool, seen []resource.UID, since int64,
 ) (err error) {
@@ -281,8 +280,7 @@ func (s *Service) nameRows(ctx context.Context, byKey map[rowKey]*SummaryRow) (r
 	return rows, err
 }
 
-// A timeline has the images of tags over time with their packages and advisories, and
-// counts findings.
+// A timeline contains the images of tags over time, with their packages and advisories. It counts the findings.
 type timeline struct {
 	now        time.Time
 	points     []int64 // times of the series in milliseconds, in order
@@ -296,10 +294,10 @@ type timeline struct {
 
 	exceptions exceptions
 
-	sets  map[string][]hitSet // see setsOf
+	sets  map[string][]hitSet // cache of setsOf
 	total Counts
 	rows  map[rowKey]*SummaryRow
-	open  [len(BySeverity{})][]int // differences between the points of the series
+	open  [len(BySeverity{})][]int // changes of the number of open findings at each point, by severity
 }
 
 // newTimeline returns an empty timeline with a series of days that ends now.
@@ -312,14 +310,15 @@ func newTimeline(now time.Time, days int, place resource.UID) *timeline {
 	for i := days - 2; i >= 0; i-- {
 		c.points = append(c.points, midnight.Add(-time.Duration(i)*day).UnixMilli())
 	}
-	c.points = append(c.points, imagedb.Now-1) // includes all open findings, even if clocks differ
+	// The last point is so late that it includes all open findings, even if the clocks of replicas differ.
+	c.points = append(c.points, imagedb.Now-1)
 	for i := range c.open {
 		c.open[i] = make([]int, days+1)
 	}
 	return c
 }
 
-// series adds up the differences.
+// series returns the points of the series, by adding up the changes in open.
 func (c *timeline) series() []Point {
 	points := make([]Point, len(c.points))
 	for severity, steps := range c.open {

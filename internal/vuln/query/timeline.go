@@ -14,13 +14,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// settling is the longest time in which the packages of an image are compared with the
-// advisories. A finding of that time counts from the beginning.
+// settling is the maximum time in which the packages of an image are compared with the advisories. If a finding appears
+// within this time after the inspection, it counts as if it had appeared with the inspection.
 const settling = 10 * time.Minute
 
 type hitsByPackage map[int64][]findingdb.Hit
 
-// A hitSet has the hits of advisories that share a name, by version of a package.
+// A hitSet contains the matches of advisories that share a name, by the ID of the package version.
 type hitSet struct {
 	id   string
 	hits hitsByPackage
@@ -48,8 +48,8 @@ func (c *timeline) summarize(ctx context.Context) error {
 	return nil
 }
 
-// row returns the row of a tag. If the summary is about one repo, it has a row for each
-// tag, otherwise a row for each group or repo directly below the place.
+// row returns the row in which a tag is counted. If the summary is about one repo, it has a row for each tag. Otherwise
+// it has a row for each group or repo directly below the place.
 func (c *timeline) row(repo resource.UID, tag string) *SummaryRow {
 	r := SummaryRow{UID: repo, Name: tag, Tag: true}
 	if repo != c.place {
@@ -67,13 +67,13 @@ func (c *timeline) row(repo resource.UID, tag string) *SummaryRow {
 type presence struct {
 	id       int64
 	period   int
-	from, to int64 // period of the presence in milliseconds, from when it was known
+	from, to int64 // period in milliseconds, from the time when the package was known
 	digest   string
 }
 
 // addTag counts the findings of a tag.
 func (c *timeline) addTag(periods []imagedb.TagPeriod) {
-	row := &SummaryRow{} // for a deleted tag
+	row := &SummaryRow{} // row that is not shown, for a deleted tag
 	if last := periods[len(periods)-1]; !last.Deleted {
 		row = c.row(last.Repo, last.Name)
 		row.Tags++
@@ -98,9 +98,9 @@ func (c *timeline) addTag(periods []imagedb.TagPeriod) {
 	}
 }
 
-// presences returns the affected packages of an image to which a tag pointed in a
-// period. Packages in its files count from the inspection, and packages that only SBOMs
-// list from when these were pushed.
+// presences returns the affected packages of an image to which a tag pointed in a period. A package in the image's
+// files counts from the inspection. A package that only SBOMs list counts from the time when the first of these SBOMs
+// was pushed.
 func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.PeriodImage) (found []presence) {
 	add := func(id, from int64) {
 		if from = max(from, p.From); from < p.To {
@@ -126,8 +126,8 @@ func (c *timeline) presences(p imagedb.TagPeriod, period int, image imagedb.Peri
 	return found
 }
 
-// setsOf returns the hits of packages, grouped by advisories that share a name. It
-// caches the result, because many tags have the same packages.
+// setsOf returns the matches of packages, grouped by advisories that share a name. It caches the result, because many
+// tags have the same packages.
 func (c *timeline) setsOf(presences []presence) (sets []hitSet) {
 	ids := make([]int64, len(presences))
 	for i, p := range presences {
@@ -166,11 +166,11 @@ type span struct {
 	score    int64
 	fixable  bool
 
-	id, advisory int64 // package and advisory
+	id, advisory int64 // the package and the advisory
 	digest       string
 }
 
-// spansOf returns the spans of a finding, ordered by start.
+// spansOf returns the spans of a finding, ordered by their start.
 func spansOf(presences []presence, set hitSet) (spans []span) {
 	for _, p := range presences {
 		for _, h := range set.hits[p.id] {
@@ -184,7 +184,7 @@ func spansOf(presences []presence, set hitSet) (spans []span) {
 	return spans
 }
 
-// A tagFinding is a finding of a tag over time.
+// A tagFinding is the history of a finding of a tag.
 type tagFinding struct {
 	OpenFinding
 	periods []imagedb.TagPeriod
@@ -228,8 +228,8 @@ func (c *timeline) addFinding(v tagFinding, row *SummaryRow) {
 	row.Count.addOpen(v, c.now)
 }
 
-// known returns when the content of a tag became known in a period. It returns Now if
-// it did not.
+// known returns the time in a period at which the packages of a tag's images were known. It returns imagedb.Now if they
+// are not known.
 func known(p imagedb.TagPeriod) int64 {
 	from := p.From
 	if len(p.Images) == 0 {
@@ -241,8 +241,8 @@ func known(p imagedb.TagPeriod) int64 {
 	return from
 }
 
-// next returns the next period that matters. It skips periods in which the image was
-// not inspected before the tag was moved again.
+// next returns the next period that counts. It skips a period if the tag was moved again before the image was
+// inspected.
 func (v tagFinding) next(period int) int {
 	for i := period + 1; i < len(v.periods); i++ {
 		p := v.periods[i]
@@ -253,15 +253,15 @@ func (v tagFinding) next(period int) int {
 	return len(v.periods)
 }
 
-// carried reports whether a finding that ended with a period continues with span s of
-// the next period, because s starts when the image became known.
+// carried reports whether a finding that ended with a period continues with span s of the next period. It does so if s
+// starts when the packages of the next image became known.
 func (v tagFinding) carried(period int, end int64, s span) bool {
 	since := known(v.periods[s.period])
 	return end == v.periods[period].To && s.period == v.next(period) &&
 		(since == imagedb.Now || s.from <= since+settling.Milliseconds())
 }
 
-// close counts a closed finding as fixed if the tag was moved to an image without it.
+// close counts a closed finding as fixed if the tag was moved to an image without the finding.
 func (c *timeline) close(v tagFinding, start, end int64, period int, row *SummaryRow) {
 	if end != v.periods[period].To || end <= c.now.Add(-window).UnixMilli() {
 		return
@@ -301,15 +301,14 @@ func (n *Counts) addOpen(v tagFinding, now time.Time) {
 	}
 }
 
-// before reports whether a finding is older. The names decide if both have the same
-// age.
+// before reports whether f is older than o. If both have the same age, the names decide.
 func (f OpenFinding) before(o OpenFinding) bool {
 	return cmp.Or(f.Since.Compare(o.Since), cmp.Compare(f.Repo, o.Repo), cmp.Compare(f.Tag, o.Tag),
 		cmp.Compare(f.Package, o.Package), cmp.Compare(f.ID, o.ID)) < 0
 }
 
-// addToSeries counts a finding at each point of the series at which it was open, with
-// its highest score at that point.
+// addToSeries counts a finding at each point of the series at which it was open. The severity is that of its highest
+// score at that point.
 func (c *timeline) addToSeries(spans []span) {
 	if len(spans) == 1 {
 		c.addBetween(spans[0].from, spans[0].to, spans[0].score)

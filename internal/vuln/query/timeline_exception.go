@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// exceptions decides which findings of tags were excepted at the points of a timeline.
-// Most packages have no exceptions, and then one lookup is enough.
+// exceptions decides for which findings of tags an exception held at the points of a timeline. For most packages there
+// are no exceptions, and one lookup shows this.
 type exceptions struct {
 	index    *exception.Index
-	packages map[int64]*exception.Set       // exceptions for a package; nil if there are none
-	tagged   map[finding.ImageKey][]tagTime // periods of tags by image; set only if exceptions have tag patterns
+	packages map[int64]*exception.Set       // exceptions that may hold for a package, by package; nil if there are none
+	tagged   map[finding.ImageKey][]tagTime // periods of an image's tags; set only if an exception has a tag pattern
 	excepted map[exceptedKey]map[int64]bool
 }
 
@@ -27,8 +27,8 @@ type tagTime struct {
 	from, to int64
 }
 
-// An exceptedKey identifies a cached decision: a package in a repo at a time. It has a
-// digest if exceptions are restricted to images.
+// An exceptedKey identifies a cached decision about a package in a repo at a time. It contains the digest of the image
+// only if an exception on the repo is restricted to images.
 type exceptedKey struct {
 	image      finding.ImageKey
 	pkg, point int64
@@ -43,7 +43,7 @@ func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 		}
 	}
 	x, err := exception.Read(ctx, s.packages, repos, time.UnixMilli(c.points[0]), c.now)
-	if len(c.points) == 1 { // the only point is now
+	if len(c.points) == 1 { // the series has only one point, which is now
 		x, err = exception.Read(ctx, s.packages, repos, c.now, c.now)
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Service) readExceptions(ctx context.Context, c *timeline) error {
 	return nil
 }
 
-// candidates returns the exceptions that may hold for findings of a package, or nil.
+// candidates returns the exceptions that may hold for findings of a package, or nil if there are none.
 func (c *timeline) candidates(id int64) *exception.Set {
 	if c.exceptions.index == nil {
 		return nil
@@ -83,7 +83,7 @@ func (c *timeline) candidates(id int64) *exception.Set {
 	return held
 }
 
-// mayBeExcepted reports whether an exception may have held for a part of a finding.
+// mayBeExcepted reports whether an exception may have held for one of the spans of a finding.
 func (c *timeline) mayBeExcepted(v tagFinding) bool {
 	return c.exceptions.index != nil && slices.ContainsFunc(v.spans,
 		func(s span) bool { return c.candidates(s.id) != nil })
@@ -107,8 +107,8 @@ func (c *timeline) isExcepted(repo resource.UID, s span, point int64) bool {
 	return known[s.advisory]
 }
 
-// exceptedAt returns the advisories for which an exception held at a point. It gives
-// the same answer as the list of findings of an image at that time.
+// exceptedAt returns the advisories for which an exception held at a point. The result is the same as in the list of an
+// image's findings at that time.
 func (c *timeline) exceptedAt(held *exception.Set, key exceptedKey) map[int64]bool {
 	hits := slices.DeleteFunc(slices.Clone(c.hits[key.pkg]), func(h findingdb.Hit) bool {
 		return h.Since > key.point || h.Until != 0 && h.Until <= key.point
@@ -144,7 +144,7 @@ func (c *timeline) openNow(v tagFinding) []span {
 	})
 }
 
-// addToPoints is addToSeries for a finding that may be excepted.
+// addToPoints is like addToSeries, for a finding for which an exception may hold.
 func (c *timeline) addToPoints(v tagFinding) {
 	for i, point := range c.points {
 		score := int64(-1)

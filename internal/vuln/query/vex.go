@@ -16,9 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/finding"
 )
 
-// ExportVEX returns the findings of an image as an OpenVEX document. The caller needs
-// the capabilities of List. The document has the reasons of the exceptions that the
-// caller may list.
+// ExportVEX returns the findings of an image as an OpenVEX document. The caller needs the same capabilities as for
+// List. The document contains the reasons of those exceptions that the caller may list.
 func (s *Service) ExportVEX(ctx context.Context, i finding.Image) ([]byte, error) {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(resource.RepoList, resource.ImageReportsList),
 		i.Repo); err != nil {
@@ -57,14 +56,14 @@ func (s *Service) ExportVEX(ctx context.Context, i finding.Image) ([]byte, error
 		asOf.Format("20060102T150405.000Z")}, statements)
 }
 
-// imagePURL returns the package URL of an image. It has no host, because the document
-// is about the image in any registry.
+// imagePURL returns the package URL of an image. The URL has no host, because the document is about the image in any
+// registry.
 func imagePURL(path, digest string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	return "pkg:oci/" + url.PathEscape(name) + "@" + strings.ReplaceAll(digest, ":", "%3A")
 }
 
-// reasons returns the exceptions of findings that the caller may list, by UID.
+// reasons returns those exceptions of findings that the caller may list, by UID.
 func (s *Service) reasons(ctx context.Context, findings []finding.Finding) (map[resource.UID]vuln.Exception, error) {
 	seen := map[resource.UID]vuln.Exception{}
 	for _, v := range findings {
@@ -74,7 +73,7 @@ func (s *Service) reasons(ctx context.Context, findings []finding.Finding) (map[
 	}
 	for _, uid := range slices.Sorted(maps.Keys(seen)) {
 		e, err := s.packages.Exception(ctx, uid)
-		if err != nil && !errors.Is(err, fault.NotFound) { // the exception was just deleted
+		if err != nil && !errors.Is(err, fault.NotFound) { // NotFound means that the exception was just deleted
 			return nil, err
 		}
 		seen[uid] = e
