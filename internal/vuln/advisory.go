@@ -18,7 +18,7 @@ import (
 type Advisory struct {
 	UID                  resource.UID    `json:"-"`
 	ID                   string          `json:"id"`                 // unique in a group; the source's ID, if any
-	LegacyID             string          `json:"legacyId,omitempty"` // a former ID
+	LegacyID             string          `json:"legacyId,omitempty"` // an ID that the advisory had before
 	Author               string          `json:"author"`
 	ArtifactName         string          `json:"artifactName"`
 	ArtifactType         string          `json:"artifactType"` // the type of a package URL: apk, golang, npm …
@@ -27,7 +27,7 @@ type Advisory struct {
 	ComponentLocation    string          `json:"componentLocation,omitempty"`
 	ComponentType        string          `json:"componentType,omitempty"`
 	Aliases              []string        `json:"aliases,omitempty"`
-	Events               []AdvisoryEvent `json:"events,omitempty"` // oldest first
+	Events               []AdvisoryEvent `json:"events,omitempty"` // events, the oldest first
 	Severities           []Severity      `json:"severities,omitempty"`
 	CreateTime           time.Time       `json:"-"`                   // set by the store
 	UpdateTime           time.Time       `json:"-"`                   // set by the store

@@ -50,7 +50,7 @@ func reopen(v Affected, fixed []string) []AffectedRange {
 // Reopened reports whether an approved event confirms the vulnerability after an earlier approved event closed it.
 func (a Advisory) Reopened() bool {
 	closed := false
-	for _, e := range a.Events { // oldest first
+	for _, e := range a.Events { // events are ordered from the oldest to the newest
 		switch {
 		case e.ReviewState != ReviewApproved:
 		case e.Closes():

@@ -55,8 +55,9 @@ type Recorder struct {
 	db  *store.DB
 	log *slog.Logger
 
-	mu      sync.Mutex
-	tallies map[resource.UID]map[key]*tally // by organization; "" for refusals without an organization
+	mu sync.Mutex
+	// tallies by organization; the key "" has the refusals without an organization
+	tallies map[resource.UID]map[key]*tally
 }
 
 // New returns a recorder. It writes only while Run runs.

@@ -64,8 +64,8 @@ type Dispatcher struct {
 	signing chan struct{} // a semaphore: one value per running signature
 	history int64         // result of store.DB.History when the cursors were read
 
-	workers      map[resource.UID]*worker   // by subscription
-	byGroup      map[resource.UID][]*worker // by the group of the subscription
+	workers      map[resource.UID]*worker   // workers by the UID of their subscription
+	byGroup      map[resource.UID][]*worker // workers by the group that contains their subscription
 	sinceWakeAll int                        // number of events since all workers were woken
 	running      sync.WaitGroup
 	pruning      sync.Mutex

@@ -16,7 +16,7 @@ import (
 const (
 	watchTime  = 10 * time.Minute // duration of one call; callers then reconnect, so that they spread over new replicas
 	watchBeat  = 15 * time.Second // time without a change after which an empty update is sent
-	watchChunk = 100              // events per read
+	watchChunk = 100              // maximum number of events per read
 )
 
 var watchList = page.List{Kind: "audit live", Fields: []string{"time"}, Default: page.Order{Field: "time"}}

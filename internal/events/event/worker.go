@@ -28,7 +28,7 @@ const (
 	maxRetryAfter = time.Hour // longest wait that a sink can ask for
 
 	shutdownGrace = 2 * time.Second // time for requests in flight after the worker stops
-	replayChunk   = 100             // deliveries per read
+	replayChunk   = 100             // maximum number of deliveries per read
 
 	// cursorLag limits how far the cursor of a subscription that receives no events may be ahead of its stored value.
 	cursorLag = 10_000
@@ -53,7 +53,7 @@ type worker struct {
 	queue    []*item
 	read     int64 // every event up to this sequence number is queued or done
 	inFlight int
-	failures int  // consecutive failures
+	failures int  // number of consecutive failures
 	down     bool // the sink is considered down
 	retryAt  time.Time
 

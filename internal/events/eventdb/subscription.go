@@ -20,7 +20,7 @@ var subscriptions = store.Kind[resource.Subscription]{
 			store.Key(&v.UID),
 			store.Text("sink", &v.Sink),
 			store.Time("create_ms", &v.CreateTime).Order("create_time"),
-			store.Derived("cursor_seq", int64(0)), // see InsertSubscription
+			store.Derived("cursor_seq", int64(0)), // InsertSubscription sets the real value
 		}
 	},
 }

@@ -33,7 +33,7 @@ import (
 
 const (
 	format      = 1
-	maxManifest = 16 << 20 // bytes
+	maxManifest = 16 << 20 // maximum size of a manifest in bytes
 	latest      = "/latest.json"
 	timeFormat  = "20060102T150405Z"
 )
@@ -93,7 +93,7 @@ func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(registry.Blob) 
 				return err
 			}
 			b := blobOf(m.Tables[i].Table, row)
-			if !digestForm.MatchString(b.Digest) { // because the digest becomes part of a path
+			if !digestForm.MatchString(b.Digest) { // checked, because the digest becomes part of a path
 				return refuse("table %s is damaged: %.100q is not a digest", blobTable, b.Digest)
 			}
 			if err := f(b); err != nil {

@@ -89,7 +89,7 @@ type Result struct {
 	DisplayName string
 	Path        string
 	Parent      resource.UID // the group or repo that contains the resource
-	Digest      string       // only for tags, manifests and packages
+	Digest      string       // set only for tags, manifests and packages
 	Description string       // the summary of an advisory
 	Entry       string       // the ID of an audit entry
 	Time        time.Time    // the time of an audit entry

@@ -86,7 +86,7 @@ func TestReopened(t *testing.T) {
 			}
 			return e
 		}
-		// affects returns those of the versions 0.9.0, 1.5.0 and 2.0.0 that are affected, each with its fixed versions.
+		// affects returns which of the versions 0.9.0, 1.5.0 and 2.0.0 are affected, each with its fixed versions.
 		affects := func(name string) (got []string) {
 			t.Helper()
 			for _, v := range []string{"0.9.0", "1.5.0", "2.0.0"} {

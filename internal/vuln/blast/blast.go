@@ -29,7 +29,7 @@ type Stage int
 
 // The stages, in order.
 const (
-	StagePackages Stage = 1 + iota // versions of packages
+	StagePackages Stage = 1 + iota // affected versions of packages
 	StageImages                    // images with these packages
 	StageTags                      // tags that point to these images
 	StageRunning                   // where these images run, and how they are deployed

@@ -98,8 +98,8 @@ func New(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vul
 	return v
 }
 
-// Key returns a text by which findings are sorted, the most urgent first: known to be exploited, fixable, probability
-// of exploitation, score.
+// Key returns a text by which findings are sorted. A more urgent finding has a greater key. The key contains whether the
+// finding is known to be exploited, whether it is fixable, the probability of exploitation, and the score.
 func (v Finding) Key() string {
 	known, fixable := 0, 0
 	if v.Known {
@@ -112,8 +112,8 @@ func (v Finding) Key() string {
 		v.Package.Name, v.Package.Version, v.Package.PURL)
 }
 
-// likelihood returns a number by which findings are sorted by their probability of exploitation. A finding without a
-// probability comes last.
+// likelihood returns a number by which findings are sorted by their probability of exploitation. It is 0
+// for a finding without a probability.
 func (v Finding) likelihood() int64 {
 	if !v.Scored {
 		return 0

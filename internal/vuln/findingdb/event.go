@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// Images is a set of image numbers. It has a bitmap for each chunk of numbers.
+// Images is a set of image numbers. It has a bitmap for each chunk, which is a range of consecutive numbers.
 type Images map[int64]*bitmap.Set
 
 // Add adds an image.
@@ -259,7 +259,7 @@ func (t Tx) ChangedImagesOf(ctx context.Context, root int64) ([]ChangedImage, er
 		`SELECT number, root, told, quiet FROM image_news WHERE root = $1`, root)
 }
 
-// ChangedImages returns those of the images that have changed.
+// ChangedImages returns the images in numbers that have changed.
 func (t Tx) ChangedImages(ctx context.Context, numbers []int64) ([]ChangedImage, error) {
 	q := store.Query{Engine: t.DB.Engine}
 	return store.ReadAll(ctx, t.Rows, scanChangedImage, fmt.Sprintf(`SELECT n.number, n.root, n.told, n.quiet FROM %s AS s

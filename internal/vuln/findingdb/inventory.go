@@ -170,7 +170,7 @@ type InventoryFilter struct {
 	Group  resource.UID `json:"group,omitempty"` // this group and the groups below it
 	Place  string       `json:"place,omitempty"`
 	Digest string       `json:"digest,omitempty"`
-	Repo   resource.UID `json:"repo,omitempty"` // only images in this repo
+	Repo   resource.UID `json:"repo,omitempty"` // selects only images in this repo
 }
 
 // Inventory returns a page of the inventory entries of places in reach, ordered by place. It omits places whose

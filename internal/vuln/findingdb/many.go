@@ -65,7 +65,7 @@ func appendIDs(ids []int64, packages []byte) ([]int64, error) {
 // Hits are the matches of many packages.
 type Hits struct {
 	ByPackage  map[int64][]Hit
-	Advisories map[int64]NamedAdvisory // by key
+	Advisories map[int64]NamedAdvisory // advisories of the matches, by key
 }
 
 // A hitReader reads hits. It decodes equal texts once.

@@ -291,7 +291,7 @@ func (s *Store) Having(ctx context.Context, groups []resource.UID, packages []in
 	return numbers, err
 }
 
-// PackagesIn returns, for each image, those of the given packages that the image has.
+// PackagesIn returns which of the given packages each image has.
 func (s *Store) PackagesIn(ctx context.Context, numbers, packages []int64) (map[int64][]registry.Package, error) {
 	var chunks []int64
 	for _, n := range numbers {
@@ -357,7 +357,7 @@ func (s *Store) HavingEach(ctx context.Context, numbers, packages []int64) (map[
 	return byPackage, err
 }
 
-// eachHaving calls f for each package and chunk, with those of the given images in the chunk that have the package.
+// eachHaving calls f for each package and chunk, with the given images in the chunk that have the package.
 func (s *Store) eachHaving(
 	ctx context.Context, numbers, packages []int64, f func(id, chunk int64, set *bitmap.Set),
 ) error {

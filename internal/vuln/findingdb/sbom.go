@@ -183,7 +183,7 @@ type Claim struct {
 	Since   int64 // time at which the first of these SBOMs was pushed, in milliseconds
 }
 
-// HaveSBOMs returns those of the repos that have an image with an attached SBOM.
+// HaveSBOMs returns which of the repos have an image with an attached SBOM.
 func (s *Store) HaveSBOMs(ctx context.Context, repos []resource.UID) (map[resource.UID]bool, error) {
 	bySegment := map[int64]resource.UID{}
 	keys := make([]int64, len(repos))

@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// A Store reads and writes what is known about the content of images in a database. It is safe for concurrent use.
+// A Store reads and writes packages, findings, exceptions, pull rules and inventories in a database. It is
+// safe for concurrent use.
 type Store struct{ *store.DB }
 
 // New returns the store of findings in a database.

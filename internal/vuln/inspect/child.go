@@ -32,7 +32,7 @@ func Ready() bool { return ready }
 // Child reads an image from standard input, writes its packages to standard output, and ends the process.
 func Child() {
 	out := os.Stdout
-	os.Stdout = os.Stderr // because a library prints messages about databases to standard output
+	os.Stdout = os.Stderr // keeps messages that a library prints about databases out of the answer
 	if err := serve(os.Stdin, out); err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd-inspect:", err)
 		os.Exit(1)

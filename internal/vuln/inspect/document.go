@@ -26,7 +26,7 @@ var documentLimits = Limits{
 
 // A Document describes an SBOM.
 type Document struct {
-	Format string // SPDX or CycloneDX
+	Format string // format of the SBOM: SPDX or CycloneDX
 	Tool   string // the tool that wrote the SBOM, or ""
 }
 

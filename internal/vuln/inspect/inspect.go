@@ -37,7 +37,7 @@ const Version = 1
 // A Layer is a layer of an image.
 type Layer struct {
 	MediaType string
-	Digest    string // for messages
+	Digest    string // digest of the layer, used only in messages
 
 	// Open returns the blob. It is called at most once. The blob is read to its end, or until the image is found to be
 	// invalid.
@@ -79,8 +79,8 @@ func (e *NotUnderstood) Error() string { return "not understood: " + e.Reason }
 type Limits struct {
 	Bytes    int64 // total bytes of all layers after decompression; default 32 GiB
 	Entries  int   // total entries of all archives; default 2,000,000
-	Layers   int   // default 500
-	Packages int   // default 50,000
+	Layers   int   // maximum number of layers; default 500
+	Packages int   // maximum number of packages; default 50,000
 	// FileBytes is the maximum size of a file that is read; default 512 MiB. Long files are in a temporary folder.
 	FileBytes   int64
 	MemoryBytes int64 // maximum memory of the child; default 512 MiB

@@ -62,7 +62,7 @@ func clipName(name string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// in returns the finding with those of its packages for which has returns true.
+// in returns the finding with only the packages for which has returns true.
 func (f eventFinding) in(has func(int64) bool) vuln.NewFinding {
 	v := f.NewFinding
 	for _, p := range f.packages {

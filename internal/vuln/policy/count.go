@@ -131,7 +131,7 @@ func (s *Service) countFindings(
 	return times, nil
 }
 
-// matchingImages returns those of the images that the exception matches.
+// matchingImages returns the images in numbers that the exception matches.
 func (s *Service) matchingImages(ctx context.Context, e vuln.Exception, numbers []int64) (matching []int64, _ error) {
 	if e.TagPattern == "" && e.Digest == "" {
 		return numbers, nil

@@ -113,7 +113,7 @@ func (s *Service) having(
 	return page.Finish(s.pages, r, out), nil
 }
 
-// DescribeImages returns the images with these numbers. Each image lists those of the given packages that it has.
+// DescribeImages returns the images with these numbers. Each image lists the given packages that it has.
 func (s *Service) DescribeImages(ctx context.Context, numbers, packages []int64) (affected []AffectedImage, _ error) {
 	if len(numbers) == 0 {
 		return nil, nil

@@ -57,7 +57,7 @@ type Pair struct {
 // A PastImage is an image, or the image to which a tag pointed at a time.
 type PastImage struct {
 	finding.Image
-	Time time.Time `json:"time,omitzero"` // zero means now
+	Time time.Time `json:"time,omitzero"` // time at which the image is selected; zero means now
 }
 
 // changeList orders changes by kind.
@@ -305,7 +305,7 @@ func packagesOf(findings []finding.Finding) (packages []registry.Package) {
 	return distinct(packages)
 }
 
-// key returns a text by which changes are sorted: by kind, then findings by urgency and packages by name.
+// key returns a text by which changes are sorted: by kind, then findings by urgency, the most urgent first, and packages by name.
 func (c Change) key() string {
 	if c.Finding == nil {
 		return fmt.Sprintf("%d%s\x00%s", c.Kind, c.Name, c.Ecosystem)

@@ -140,7 +140,7 @@ func (l *listener) await(t *testing.T) {
 			return
 		}
 		l.interrupt(t, moment)
-		moment *= 2 // because a slow machine may finish nothing in a second
+		moment *= 2 // a slow machine may finish nothing in a second
 	}
 	t.Fatal("changes are not announced after two minutes")
 }
@@ -234,7 +234,8 @@ func TestEventsAddUp(t *testing.T) {
 						}
 					}
 					for range 25 {
-						l.importOne(t) // because act imports too rarely for advisories to share names
+						// an additional import, because act imports too rarely for advisories to share names
+						l.importOne(t)
 						if l.act(t); l.rng.IntN(4) == 0 {
 							l.interrupt(t, time.Duration(l.rng.IntN(100))*time.Millisecond)
 						}

@@ -330,9 +330,9 @@ func TestReadAgain(t *testing.T) {
 	})
 }
 
-// TestAttachAtOnce runs three replicas that read images and SBOMs. Meanwhile clients push, attach, detach and delete in
-// repos with the same images, and the images of an organization are read again. It checks that each repo finally has
-// the result of its own actions.
+// TestAttachAtOnce runs three replicas that read images and SBOMs. At the same time clients push, attach, detach and
+// delete in repos with the same images, and the images of an organization are read again. It checks that each repo
+// finally has the result of its own actions.
 func TestAttachAtOnce(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)

@@ -307,8 +307,8 @@ func (f OpenFinding) before(o OpenFinding) bool {
 		cmp.Compare(f.Package, o.Package), cmp.Compare(f.ID, o.ID)) < 0
 }
 
-// addToSeries counts a finding at each point of the series at which it was open. The severity is that of its highest
-// score at that point.
+// addToSeries counts a finding at each point of the series at which it was open. Its highest score at that point
+// determines its severity.
 func (c *timeline) addToSeries(spans []span) {
 	if len(spans) == 1 {
 		c.addBetween(spans[0].from, spans[0].to, spans[0].score)

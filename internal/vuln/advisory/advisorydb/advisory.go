@@ -162,8 +162,8 @@ func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a vuln.Advisory
 	return a, place, store.Missing(err, "advisory", uid)
 }
 
-// replaceAdvisory writes the row, index rows and search text of after in place of those of before. It sets missing UIDs
-// and times in the events of after.
+// replaceAdvisory replaces the row, the index rows and the search text of an advisory: before is the stored advisory,
+// and after the new one. It sets missing UIDs and times in the events of after.
 func (t Tx) replaceAdvisory(
 	ctx context.Context, before vuln.Advisory, after *vuln.Advisory, place location,
 ) error {

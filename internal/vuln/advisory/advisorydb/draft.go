@@ -23,7 +23,7 @@ type draft struct {
 	partition      int64
 	signature      string
 	names, aliases []int64 // hashes from which generation.key makes index keys; sorted, each once
-	text           string  // search text
+	text           string  // see searchText
 }
 
 // A signature contains the fields of an advisory by which lists filter and which have few values. The advisories of a

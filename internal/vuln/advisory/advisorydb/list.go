@@ -27,8 +27,8 @@ import (
 // advisoryOrders are the fields by which a list of advisories can be ordered.
 var advisoryOrders = map[string]order{"uid": byUID, "create_time": byCreation, "update_time": byUpdate}
 
-// An order is an order of a list of advisories. The order of creation is the order of segments, because segments rise
-// with time.
+// An order is an order of a list of advisories. A segment is the last part of an advisory's UID, as a number. Segments
+// rise with time, so the order of creation is the order of segments.
 type order int
 
 const (

@@ -166,7 +166,7 @@ func (t Tx) putBlock(ctx context.Context, group resource.UID, id, version int64,
 // just before it is used.
 type textCache struct {
 	mu     sync.Mutex
-	blocks map[int64]versionedBlock // by id
+	blocks map[int64]versionedBlock // cached blocks by id
 	bytes  int
 }
 

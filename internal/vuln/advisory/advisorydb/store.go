@@ -18,7 +18,7 @@ type Store struct {
 	// GenerationSize is the number of advisories in a generation of a group. Tests make it small.
 	GenerationSize int64
 
-	textCache  *textCache                         // search texts
+	textCache  *textCache                         // cache of the texts that are searched
 	advisories *lru.Cache[int64, *cachedAdvisory] // recently used advisories, by key
 	Lookups    metric.Cache                       // counts hits and misses of the cache advisories
 

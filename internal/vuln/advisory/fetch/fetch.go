@@ -45,7 +45,7 @@ func New(c Config) *Fetcher {
 // A Result is the result of Fetch.
 type Result struct {
 	Changed bool                    // whether the feed has changed; if not, Records is empty
-	State   []byte                  // for the next Fetch of the same address
+	State   []byte                  // input for the next Fetch of the same address
 	Records iter.Seq[format.Record] // must be read before Close
 	File    io.ReaderAt             // file that contains the records; nil for a directory
 	Size    int64                   // size of File in bytes, comparable to the Offset of a Record; 0 for a directory

@@ -31,7 +31,7 @@ type Statement struct {
 type Product struct {
 	ID            string   // a package URL, or another identifier
 	SHA256        string   // digest of the product in hexadecimal digits; "" if the document has none
-	Subcomponents []string // package URLs
+	Subcomponents []string // package URLs of the subcomponents
 }
 
 // The statuses of OpenVEX.

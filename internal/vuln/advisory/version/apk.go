@@ -11,8 +11,8 @@ const (
 	apkPreSuffix byte = iota + 1 // _alpha, _beta, _pre, _rc
 	apkJunk                      // any text that apk cannot parse
 	apkEnd
-	apkRevision     // -r1
-	apkHash         // ~commit
+	apkRevision     // package revision, such as -r1
+	apkHash         // hash of a commit, such as ~1a2b3c
 	apkSuffixNumber // number after a suffix
 	apkPostSuffix   // _cvs, _svn, _git, _hg, _p
 	apkLetter
