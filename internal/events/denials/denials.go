@@ -1,10 +1,11 @@
 // Package denials records refused requests in the log of the server, and in the audit log of the organization whose
 // resource was requested.
 //
-// Anyone can cause any number of refusals, so equal refusals are counted. The first is written within a second, and the
-// following ones within a window are written as one entry with their number. The number of entries in memory and in the
-// logs is limited per organization. Refusals beyond the limit are counted with less detail, but none is lost. Nothing
-// is written during a request, so that the response time does not reveal whether a refusal was recorded.
+// Anyone can cause any number of refusals, so equal refusals are counted. The first refusal is written within a second.
+// Equal refusals that follow within a window are written as one entry with their number. The number of entries in
+// memory and in the logs is limited per organization. Refusals beyond the limit are counted with less detail, but none
+// is lost. Nothing is written during a request, so that the response time does not reveal whether a refusal was
+// recorded.
 package denials
 
 import (
@@ -56,7 +57,7 @@ type Recorder struct {
 	log *slog.Logger
 
 	mu sync.Mutex
-	// tallies by organization; the key "" has the refusals without an organization
+	// tallies contains the tallies by organization. The key "" is for refusals without an organization.
 	tallies map[resource.UID]map[key]*tally
 }
 

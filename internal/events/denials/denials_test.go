@@ -72,8 +72,8 @@ func total(all []resource.Activity) (n int64) {
 	return n
 }
 
-// TestRefusalsAreCounted checks that the first refusal is written immediately, and that the following ones are written
-// with their number at the end of the window.
+// TestRefusalsAreCounted checks that the first refusal is written immediately, and that equal refusals that follow are
+// written as one entry, with their number, at the end of the window.
 func TestRefusalsAreCounted(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		w := open(t, s)

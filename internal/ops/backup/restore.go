@@ -140,8 +140,8 @@ func (r *restoring) checkBlob(ctx context.Context, b registry.Blob) error {
 	return nil
 }
 
-// restoreBlob copies a blob into the installation, unless the installation already has it. This is the case if an
-// installation moves to another database and keeps its blob storage.
+// restoreBlob copies a blob into the installation, unless the installation already has it. An installation that moves
+// to another database keeps its blob storage, so it already has all blobs.
 func (r *restoring) restoreBlob(ctx context.Context, b registry.Blob) error {
 	size, err := r.Blobs.Size(ctx, b.Path)
 	if err != nil {

@@ -98,8 +98,8 @@ func New(p registry.ImagePackage, hits []findingdb.Hit, advisories map[int64]vul
 	return v
 }
 
-// Key returns a text by which findings are sorted. A more urgent finding has a greater key. The key contains whether the
-// finding is known to be exploited, whether it is fixable, the probability of exploitation, and the score.
+// Key returns a text by which findings are sorted. A more urgent finding has a greater key. The key contains whether
+// the finding is known to be exploited, whether it is fixable, the probability of exploitation, and the score.
 func (v Finding) Key() string {
 	known, fixable := 0, 0
 	if v.Known {

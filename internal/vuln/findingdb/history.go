@@ -18,7 +18,8 @@ func scanPastHit(row store.Scanner) (h Hit, err error) {
 	return h, json.Unmarshal(fixed, &h.Fixed)
 }
 
-// PastHitsOf returns the matches that ended after a time, between the packages and advisories of the organizations.
+// PastHitsOf returns the matches of packages with advisories of organizations, limited to matches that ended after a
+// time.
 func (s *Store) PastHitsOf(ctx context.Context, packages []int64, roots []resource.UID, after int64) ([]Hit, error) {
 	keys := make([]int64, len(roots))
 	for i, r := range roots {

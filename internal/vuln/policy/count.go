@@ -64,8 +64,8 @@ func (s *Service) counted(ctx context.Context, e vuln.Exception) (c CountedExcep
 	return c, err
 }
 
-// candidatePackages returns the packages that an exception may match. The result contains at least the packages of
-// images in reach.
+// candidatePackages returns the packages that an exception may match. The result contains at least those that images in
+// reach have.
 func (s *Service) candidatePackages(
 	ctx context.Context, e vuln.Exception, reach, seen []resource.UID,
 ) (ids []int64, _ error) {

@@ -305,7 +305,8 @@ func packagesOf(findings []finding.Finding) (packages []registry.Package) {
 	return distinct(packages)
 }
 
-// key returns a text by which changes are sorted: by kind, then findings by urgency, the most urgent first, and packages by name.
+// key returns a text by which changes are sorted: by kind, then findings by urgency, the most urgent first, and
+// packages by name.
 func (c Change) key() string {
 	if c.Finding == nil {
 		return fmt.Sprintf("%d%s\x00%s", c.Kind, c.Name, c.Ecosystem)

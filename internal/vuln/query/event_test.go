@@ -234,7 +234,7 @@ func TestEventsAddUp(t *testing.T) {
 						}
 					}
 					for range 25 {
-						// an additional import, because act imports too rarely for advisories to share names
+						// There is an additional import, because act imports too rarely for advisories to share names.
 						l.importOne(t)
 						if l.act(t); l.rng.IntN(4) == 0 {
 							l.interrupt(t, time.Duration(l.rng.IntN(100))*time.Millisecond)

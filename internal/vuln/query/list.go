@@ -115,8 +115,8 @@ func (s *Service) findings(ctx context.Context, found registry.Inspection) ([]fi
 	return s.findingsAt(ctx, registry.StoredImage{}, found, time.Time{})
 }
 
-// findingsAt is like findings, at a time; zero means now. The first-seen time of a finding is never before the
-// inspection of the image.
+// findingsAt is like findings, but at a given time. A zero time means now. The first-seen time of a finding is never
+// before the inspection of the image.
 func (s *Service) findingsAt(
 	ctx context.Context, i registry.StoredImage, found registry.Inspection, asOf time.Time,
 ) (findings []finding.Finding, _ error) {

@@ -103,7 +103,7 @@ func (r *reader) open(bracket byte, kind string) bool {
 	return true
 }
 
-// more reports whether another member follows, and consumes the comma before it or the closing bracket.
+// more reports whether another member follows. It consumes the comma before the member, or the closing bracket.
 func (r *reader) more(bracket byte, first bool) bool {
 	c := r.next()
 	switch {

@@ -336,8 +336,8 @@ var databases = []struct{ prefix, name string }{
 	{"EEF-", "EEF"}, {"ASB-", "Android"}, {"PUB-", "Android"},
 }
 
-// databaseOf returns the database of a record by its ID, or "osv" if the database is unknown. It is the author of the
-// advisory.
+// databaseOf returns the database of a record by its ID, or "osv" if the database is unknown. The result becomes the
+// author of the advisory.
 func databaseOf(id string) string {
 	for _, d := range databases {
 		if strings.HasPrefix(id, d.prefix) {

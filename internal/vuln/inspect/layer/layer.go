@@ -111,7 +111,7 @@ func decompress(blob io.Reader) (io.ReadCloser, error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return gzip.NewReader(buffered)
 	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}),
-		// a skippable frame of zstd
+		// The last case is a skippable frame of zstd.
 		len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18}):
 		d, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxWindow))
