@@ -89,7 +89,8 @@ func New(db *store.DB, issuer *token.Issuer, probe Probe, operators []resource.U
 // Appoint makes an identity an operator. It must not be called after the server has begun to serve requests.
 func (s *Service) Appoint(uid resource.UID) { s.operators = append(s.operators, uid) }
 
-// Is reports whether the caller is an operator, with a token that is not narrowed. A nil Service has no operators.
+// Is reports whether the caller is an operator, with a token that is not narrowed (see authz.RequireUnnarrowed). A nil
+// Service has no operators.
 func (s *Service) Is(ctx context.Context) bool { return s != nil && s.require(ctx) == nil }
 
 func (s *Service) require(ctx context.Context) error {

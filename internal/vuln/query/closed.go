@@ -105,7 +105,7 @@ func (s *Service) closed(
 	return fold(ended, open), nil
 }
 
-// ended returns the findings of a package that ended during the stay, or because the stay ended.
+// ended returns the findings of a package that ended during the stay, or when the stay ended.
 func (y stay) ended(
 	p registry.Package, hits []findingdb.Hit, advisories map[int64]vuln.Advisory,
 ) (found []finding.Finding) {

@@ -436,7 +436,8 @@ func (l *advisoryList) afterCursor(arg func(any) string) string {
 }
 
 // bounds returns the first and the last segment that advisories directly in group can have if they come after the
-// cursor. It is for the orders by segment. If no advisory comes after the cursor, from is greater than to.
+// cursor. It is used for lists that are ordered by segment. If no advisory comes after the cursor, from is greater than
+// to.
 func (l *advisoryList) bounds(group resource.UID) (from, to int64) {
 	from, to = math.MinInt64, math.MaxInt64
 	c := l.p.After

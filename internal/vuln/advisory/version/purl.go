@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// registries are the ecosystems with their own type of package URL.
+// registries lists the ecosystems that have their own type of package URL.
 var registries = []struct{ ecosystem, purl string }{
 	{"Bitnami", "bitnami"}, {"CRAN", "cran"}, {"ConanCenter", "conan"}, {"GitHub Actions", "githubactions"},
 	{"Go", "golang"}, {"Hackage", "hackage"}, {"Hex", "hex"}, {"Julia", "julia"}, {"Maven", "maven"},
