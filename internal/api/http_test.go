@@ -46,8 +46,8 @@ func TestHead(t *testing.T) {
 }
 
 // TestMethodNotAllowed: the answer to an unsupported HTTP method lists the methods that
-// the path supports. The client needs no token for that, because the public description
-// of the API lists them, too.
+// the path supports. The client needs no token for that, because the public description of
+// the API lists them, too.
 func TestMethodNotAllowed(t *testing.T) {
 	w := newWorld(t)
 	for request, want := range map[string]string{

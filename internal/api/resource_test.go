@@ -121,8 +121,8 @@ func TestBindingOverJSON(t *testing.T) {
 	}
 }
 
-// TestDisplayNameOverJSON: bindings and events contain display names. Both Unicode forms
-// of a name are stored as the same name. Version 1 has no display names, so its updates
+// TestDisplayNameOverJSON: bindings and events contain display names. Both Unicode forms of
+// a name are stored as the same name. Version 1 has no display names, so its updates
 // do not change them.
 func TestDisplayNameOverJSON(t *testing.T) {
 	w := newWorld(t)

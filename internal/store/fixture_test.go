@@ -165,8 +165,8 @@ func addOrganization(t *testing.T, s *storetest.Store, name string, owner resour
 	return g, b
 }
 
-// wantExact checks that every counter equals the number of its rows, and that no counter
-// of a deleted resource is left.
+// wantExact checks that every counter equals the number of its rows, and that no counter of
+// a deleted resource is left.
 func wantExact(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	drifts, err := s.Drifts(t.Context())

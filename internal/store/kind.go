@@ -365,8 +365,8 @@ const (
 )
 
 // Edit reads a resource, applies change to it, and writes it. If the resource was changed
-// in between, it begins again. Nothing is locked while change runs. It returns the errors
-// of read, change and write, and fault.Aborted if other writers are always faster.
+// in between, it begins again. Nothing is locked while change runs. It returns the errors of
+// read, change and write, and fault.Aborted if other writers are always faster.
 func Edit[T any](
 	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
 	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,

@@ -224,8 +224,8 @@ func (op *operation) correctExchange() {
 		"The bearer token is the credential to exchange.")
 }
 
-// correctWatch describes that the answer is a stream of server-sent events. The data
-// of each event is a message.
+// correctWatch describes that the answer is a stream of server-sent events. The data of
+// each event is a message.
 func (op *operation) correctWatch() {
 	ok := op.Responses["200"]
 	ok.Content = content{"text/event-stream": ok.Content["application/json"]}

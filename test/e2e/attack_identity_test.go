@@ -78,8 +78,8 @@ func TestAttackTakeover(t *testing.T) {
 	})
 }
 
-// TestHonestProviders is the honest counterpart of TestAttackTakeover: people can work through the identity provider
-// of their own organization, and in groups that invited them.
+// TestHonestProviders is the honest counterpart of TestAttackTakeover: people can work through the identity provider of
+// their own organization, and in groups that invited them.
 func TestHonestProviders(t *testing.T) {
 	eachTenants(t, func(t *testing.T, w *tenants) {
 		c, carol := w.organization(t, "c", "carol") // organization c has no identity provider

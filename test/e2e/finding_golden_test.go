@@ -18,8 +18,8 @@ import (
 // A fact is what a published advisory says about a package: the range of affected versions.
 type fact struct{ id, alias, ecosystem, name, introduced, fixed string }
 
-// facts are all statements, as of August 2026, in the databases of Go and AlmaLinux about the packages in the image
-// of TestFindingsGolden, and about the same packages in another release. The Go database is by the Go authors (CC-BY
+// facts are all statements, as of August 2026, in the databases of Go and AlmaLinux about the packages in the image of
+// TestFindingsGolden, and about the same packages in another release. The Go database is by the Go authors (CC-BY
 // 4.0), the AlmaLinux database by AlmaLinux OS (MIT). The texts of the advisories are not included.
 var facts = []fact{
 	{"GO-2020-0001", "CVE-2020-36567", "Go", "github.com/gin-gonic/gin", "0", "1.6.0"},

@@ -365,8 +365,8 @@ type rollingGuest struct {
 // rollingStay is the time for which one guest is used. It is shorter than the lifetime of a token.
 const rollingStay = 30 * time.Minute
 
-// grant returns a step that grants a role to a guest and revokes it. After each change it asks all replicas, and all
-// of them must have applied the change. If a grant was sent twice, the first attempt may take effect at any time, so
+// grant returns a step that grants a role to a guest and revokes it. After each change it asks all replicas, and all of
+// them must have applied the change. If a grant was sent twice, the first attempt may take effect at any time, so
 // the guest is not used again. In this case the previous version also answers that the grant exists without waiting
 // for the other replicas.
 func (l *rollingClients) grant(granter int) func() {

@@ -120,8 +120,8 @@ func (c *ociClient) pushAll(t *testing.T, repo, tag string, layer []byte) string
 	return ociDigest([]byte(m))
 }
 
-// TestMirrorKeyless pulls through a server from another Holdfast server. The first server authenticates with a token
-// of its own issuer, so that no secret is configured.
+// TestMirrorKeyless pulls through a server from another Holdfast server. The first server authenticates with a token of
+// its own issuer, so that no secret is configured.
 func TestMirrorKeyless(t *testing.T) {
 	t.Parallel()
 	address := testkit.FreeAddress(t)

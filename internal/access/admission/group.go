@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// GroupRules returns what happens to the rows of every table when their group is deleted. Rows are deleted in the order
-// of these rules, and the error for a group that is not empty lists the kinds in this order.
+// GroupRules returns what happens to the rows of every table when their group is deleted. Rows are deleted in the
+// order of these rules, and the error for a group that is not empty lists the kinds in this order.
 func GroupRules() []store.GroupRule {
 	return slices.Concat(
 		iamdb.GroupRules(), registrydb.GroupRules(), advisorydb.GroupRules(), signindb.GroupRules(),

@@ -107,8 +107,8 @@ func Versions() []string {
 	return versions
 }
 
-// EventNames returns the names of events. With interop, they are the names that receivers
-// of the public API's events expect, and otherwise our own names.
+// EventNames returns the names of events. With interop, they are the names that receivers of
+// the public API's events expect, and otherwise our own names.
 func EventNames(interop bool) event.Names {
 	if interop {
 		return event.Names{Prefix: "dev.chainguard", Extension: "chainguarddev1"}

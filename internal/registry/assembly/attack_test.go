@@ -49,8 +49,8 @@ func (r *rig) noteReferrers(t *testing.T, repo, subject string, digests ...strin
 	r.want(t, c, 201)
 }
 
-// referrers reads all pages of the referrers of a subject. It returns how often each referrer is listed, the number
-// of pages, and the size of the largest page in bytes.
+// referrers reads all pages of the referrers of a subject. It returns how often each referrer is listed, the number of
+// pages, and the size of the largest page in bytes.
 func (r *rig) referrers(t *testing.T, repo, subject string) (listed map[string]int, pages, largest int) {
 	t.Helper()
 	listed = map[string]int{}

@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestConformance runs the conformance suite of the Open Container Initiative: all of version 1.1 and the additions
-// of the next version, with sha256 and sha512.
+// TestConformance runs the conformance suite of the Open Container Initiative: all of version 1.1 and the additions of
+// the next version, with sha256 and sha512.
 func TestConformance(t *testing.T) {
 	suite := testprogram.Path(t, "conformance")
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

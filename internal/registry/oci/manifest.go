@@ -202,8 +202,8 @@ func unambiguous(body []byte) error {
 	return nil
 }
 
-// checkValue reads a value for unambiguous. If free is true, as in annotations, the names in the value are not names
-// of fields.
+// checkValue reads a value for unambiguous. If free is true, as in annotations, the names in the value are not names of
+// fields.
 func checkValue(dec *json.Decoder, free bool, depth int) error {
 	if depth > maxDepth {
 		return BadManifest("the manifest nests more than %d levels deep", maxDepth)

@@ -16,8 +16,8 @@ const (
 	MaxTag  = 128 // longest tag
 )
 
-// ValidName reports whether name can be the name of a repository. It consists of the names of the groups and the name
-// of the repo, separated by slashes.
+// ValidName reports whether name can be the name of a repository. It consists of the names of the groups and the
+// name of the repo, separated by slashes.
 func ValidName(name string) bool {
 	if len(name) > MaxName {
 		return false

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/registry"
 )
 
-// Limits on the records of pulls by callers who may pull only because the repo is public. Anybody can make any number
-// of such pulls, so the number of records must not grow with the number of pulls.
+// Limits on the records of pulls by callers who may pull only because the repo is public. Anybody can make any
+// number of such pulls, so the number of records must not grow with the number of pulls.
 const (
 	// countTime is how long pulls of one kind are counted before they are written as one record.
 	countTime = time.Minute

@@ -55,8 +55,8 @@ func (s *Store) MeasureTrash(ctx context.Context, place resource.UID, before tim
 	return n, bytes, err
 }
 
-// EmptyTrash removes up to n entries below a group or a repo that were deleted before a time. It returns the number
-// of entries that it selected, which does not include entries that are removed together with their repo.
+// EmptyTrash removes up to n entries below a group or a repo that were deleted before a time. It returns the number of
+// entries that it selected, which does not include entries that are removed together with their repo.
 func (s *Store) EmptyTrash(ctx context.Context, place resource.UID, before time.Time, n int) (removed int, _ error) {
 	below, above := Below(place)
 	return s.purgeSome(ctx, `uid > $2 AND uid < $3 AND create_ms <= $4 ORDER BY uid`, n, below, above, store.MS(before))

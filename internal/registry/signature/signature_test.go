@@ -194,8 +194,8 @@ func TestCosignTampered(t *testing.T) {
 	}
 }
 
-// TestPayloadOfAnotherType checks that a payload which was signed for another purpose is not accepted as a signature
-// of an image.
+// TestPayloadOfAnotherType checks that a payload which was signed for another purpose is not accepted as a signature of
+// an image.
 func TestPayloadOfAnotherType(t *testing.T) {
 	t.Parallel()
 	k := must[signaturetest.Key](t)(signaturetest.NewKey("ecdsa"))

@@ -80,8 +80,8 @@ func (t Tx) follow(ctx context.Context, r registry.Repo, by resource.UID) error 
 	return err
 }
 
-// refuseLoop returns fault.InvalidArgument if source follows repo, directly or through other repos. It locks the row
-// of follow_cursor, so that no other transaction can set a source before the commit.
+// refuseLoop returns fault.InvalidArgument if source follows repo, directly or through other repos. It locks the row of
+// follow_cursor, so that no other transaction can set a source before the commit.
 func (t Tx) refuseLoop(ctx context.Context, repo, source resource.UID) error {
 	if _, err := t.Exec(ctx, `UPDATE follow_cursor SET seq = seq WHERE id = 1`); err != nil {
 		return err

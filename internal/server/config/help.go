@@ -1,7 +1,7 @@
 package config
 
-// help explains the settings, by name. It is the text of --help, of the manual page and
-// of docs/running.md. If the default of a setting is not a constant, its text ends with
+// help explains the settings, by name. It is the text of --help, of the manual page and of
+// docs/running.md. If the default of a setting is not a constant, its text ends with
 // the default in parentheses.
 var help = map[string]string{
 	"listen": "host:port to serve on; port 0 picks a free one",

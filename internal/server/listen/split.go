@@ -42,8 +42,8 @@ type Listeners struct{ GRPC, HTTP *Queue }
 
 func newListeners(addr net.Addr) Listeners { return Listeners{newQueue(addr), newQueue(addr)} }
 
-// NewSplitter returns a Splitter for the connections that root accepts. A gRPC connection
-// of a trusted proxy needs no token to be admitted.
+// NewSplitter returns a Splitter for the connections that root accepts. A gRPC connection of
+// a trusted proxy needs no token to be admitted.
 func NewSplitter(root net.Listener, proxies api.Proxies) *Splitter {
 	return &Splitter{
 		First: newListeners(root.Addr()), Crowded: newListeners(root.Addr()),

@@ -81,8 +81,8 @@ func likelyPassword(r *rand.Rand) string {
 	return b.String()
 }
 
-// TestWordsAreReadWhenNeeded: a process that checks no password reads no word list. Only tests may import the packages
-// of zxcvbn that read word lists when a process starts.
+// TestWordsAreReadWhenNeeded: a process that checks no password reads no word list. Only tests may import the
+// packages of zxcvbn that read word lists when a process starts.
 func TestWordsAreReadWhenNeeded(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../../cmd/holdfastd").Output()
 	if err != nil {

@@ -19,8 +19,8 @@ type eventFinding struct {
 	known    map[int64]vuln.NewsPackage
 }
 
-// newEventFinding returns the content of events about an alias set that affects packages. called are the stored names
-// of the set. advisories are the advisories whose names are new.
+// newEventFinding returns the content of events about an alias set that affects packages. called are the stored
+// names of the set. advisories are the advisories whose names are new.
 func newEventFinding(
 	hits map[int64][]findingdb.Hit, packages []int64, known map[int64]registry.Package,
 	advisories map[int64]findingdb.NamedAdvisory, called []string,

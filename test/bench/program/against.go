@@ -22,8 +22,8 @@ const (
 	// noise.
 	notSlower = 0.95
 
-	// There are many short rounds, so that other programs on the machine affect both versions alike. With the rounds
-	// of Race, comparing a version with itself gave ratios from 0.77 to 1.04 on a busy machine.
+	// There are many short rounds, so that other programs on the machine affect both versions alike. With the rounds of
+	// Race, comparing a version with itself gave ratios from 0.77 to 1.04 on a busy machine.
 	againstRounds = 200
 	againstTurn   = 50 * time.Millisecond
 )

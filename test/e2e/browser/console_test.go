@@ -317,8 +317,8 @@ func (b *tab) console(s *site, path, email, password string) {
 	}
 }
 
-// onBoth runs a test. If HOLDFAST_TEST_WALKS is "all", as in make walks, the test runs on both engines, and the look
-// of the pages is checked on one of them. Otherwise it runs on one engine, which is chosen by the length of the
+// onBoth runs a test. If HOLDFAST_TEST_WALKS is "all", as in make walks, the test runs on both engines, and the look of
+// the pages is checked on one of them. Otherwise it runs on one engine, which is chosen by the length of the
 // test's name.
 func onBoth(t *testing.T, walk func(*testing.T, *site)) {
 	t.Helper()

@@ -62,8 +62,8 @@ func TestVaults(t *testing.T) {
 	}
 }
 
-// TestFolderVaultLayout checks the names of the folders and files, because other clients
-// of the API use the same layout.
+// TestFolderVaultLayout checks the names of the folders and files, because other clients of
+// the API use the same layout.
 func TestFolderVaultLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tokens")
 	v := folderVault{dir}

@@ -120,8 +120,8 @@ func (s *server) BatchCreateRoleBindings(
 	return &pb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(bound, boundRoleOf)}, err
 }
 
-// readBatch returns the bindings of a batch. A binding may repeat the parent and the role
-// of the batch, but must not name others.
+// readBatch returns the bindings of a batch. A binding may repeat the parent and the role of
+// the batch, but must not name others.
 func readBatch(r *pb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding, error) {
 	if n := len(r.GetRequests()); n == 0 || n > resource.MaxBatch {
 		return nil, fault.Field("requests", "must have 1 to %d bindings", resource.MaxBatch)

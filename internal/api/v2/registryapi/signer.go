@@ -19,8 +19,8 @@ func signerOf(s registry.Signer) *pb.Signer {
 	}
 }
 
-// listedSignerOf converts a signer to a message without its trusted root, because a page
-// of trusted roots would be large.
+// listedSignerOf converts a signer to a message without its trusted root, because a page of
+// trusted roots would be large.
 func listedSignerOf(s registry.Signer) *pb.Signer {
 	s.Root = ""
 	return signerOf(s)

@@ -140,8 +140,8 @@ func (f *Finder) keep(e *entry, file *layer.File) bool {
 	return true
 }
 
-// inherit gives packages that the replaced file already contained the layer that they had there, because the database
-// of a distribution is rewritten whenever a package is added.
+// inherit gives packages that the replaced file already contained the layer that they had there, because the
+// database of a distribution is rewritten whenever a package is added.
 func (c *Claim) inherit(before *Claim) {
 	if before == nil {
 		return
