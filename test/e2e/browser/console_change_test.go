@@ -733,7 +733,7 @@ func walkSignIn(t *testing.T, s *site) {
 	b.judge("map")
 	b.press("Map it")
 	b.press("what they get")
-	b.read("as long as they are in eng")
+	b.read("while they are in eng")
 	ann.open(trial)
 	ann.signInAtDex()
 	ann.see("dex works")
