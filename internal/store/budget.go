@@ -15,19 +15,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// BytesCounter is the kind of counter of the bytes that are stored below a group or in a
-// repo. It counts every blob and every manifest once for each repo that has it, even if
-// other repos have it too, and uploads that have not become blobs. So the usage of a
-// tenant never depends on another tenant.
+// BytesCounter is the name of the counters for stored bytes, below a group or in a repo.
+// A blob or a manifest counts once for each repo that has it, so the usage of a tenant
+// never depends on another tenant. Uploads that have not become blobs count too.
 const BytesCounter = "stored_bytes"
 
-// Counters are the kinds of counters that budgets limit, by metric.
+// Counters contains the counter that measures each metric that a budget can limit.
 var Counters = map[resource.Metric]string{
 	resource.StoredBytes: BytesCounter, resource.BudgetRepos: "repos", resource.BudgetIdentities: "identities",
 	resource.BudgetAdvisories: "advisories", resource.Webhooks: "subscriptions",
 }
 
-// limited are the metrics by their kind of counter.
+// limited is the inverse of Counters: the metric for each counter.
 var limited = func() map[string]resource.Metric {
 	metrics := map[string]resource.Metric{}
 	for m, kind := range Counters {
@@ -36,10 +35,10 @@ var limited = func() map[string]resource.Metric {
 	return metrics
 }()
 
-// BudgetHooks are functions of the packages that use the store. Each may be nil.
+// BudgetHooks are functions that the packages above the store provide. Each may be nil.
 type BudgetHooks struct {
 	// Visible reports whether the caller may know the usage of a group. If not, the
-	// error of a refusal does not contain it.
+	// error that refuses a request does not contain the usage.
 	Visible func(ctx context.Context, group resource.UID) bool
 
 	// Refused is called for every refusal.
@@ -49,7 +48,7 @@ type BudgetHooks struct {
 // Budgets is the set of all budgets at one time. It is never changed.
 type Budgets struct {
 	version int64
-	groups  map[int64]resource.Budget // by the segment of the group
+	groups  map[int64]resource.Budget // by the number of the group: see Segment
 }
 
 // Above returns the budgets that limit a metric for the resource uid: the budgets of the
@@ -68,20 +67,20 @@ func (b *Budgets) Above(uid resource.UID, m resource.Metric) (budgets []resource
 	return budgets
 }
 
-// All returns all budgets by their uids.
+// All returns all budgets, sorted by uid.
 func (b *Budgets) All() []resource.Budget {
 	return slices.SortedFunc(maps.Values(b.groups), func(x, y resource.Budget) int { return cmp.Compare(x.UID, y.UID) })
 }
 
 // A budgetCache holds all budgets, because every write needs the budgets above it. Like
-// the cache of repos it is valid until the revision moves. Most moves do not change a
-// budget, so it keeps the last budgets with their version.
+// the cache of repos, it is valid until the revision changes. Most new revisions do not
+// change a budget, so the cache keeps the last budgets with their version.
 type budgetCache struct {
 	current atomic.Pointer[Budgets] // nil if the budgets may be outdated
 
 	mu      sync.Mutex
 	last    *Budgets
-	cleared uint64 // number of calls of clear
+	cleared uint64 // number of calls of clear so far
 }
 
 func (c *budgetCache) clear() {
@@ -91,7 +90,7 @@ func (c *budgetCache) clear() {
 	c.current.Store(nil)
 }
 
-// forget also drops the last budgets, because in another history of the database the
+// forget also drops the last budgets. After a change of the database's history, the
 // same version may have other budgets.
 func (c *budgetCache) forget() {
 	c.clear()
@@ -106,7 +105,7 @@ func (c *budgetCache) state() (last *Budgets, cleared uint64) {
 	return c.last, c.cleared
 }
 
-// put stores budgets that were read, unless the cache was cleared since.
+// put stores budgets that were read, unless the cache was cleared since the read began.
 func (c *budgetCache) put(b *Budgets, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +115,7 @@ func (c *budgetCache) put(b *Budgets, cleared uint64) {
 	}
 }
 
-// cachedBudgets returns all budgets if they are in memory and current.
+// cachedBudgets returns all budgets if they are in memory and up to date, and nil otherwise.
 func (s *DB) cachedBudgets() *Budgets {
 	if !s.Current() { // checked before the cache is read, because the lease may end in between
 		return nil
@@ -124,7 +123,7 @@ func (s *DB) cachedBudgets() *Budgets {
 	return s.budgets.current.Load()
 }
 
-// Budgets returns all budgets, from memory unless one may have changed.
+// Budgets returns all budgets. It reads the database only if a budget may have changed.
 func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 	if b := s.cachedBudgets(); b != nil {
 		return b, nil
@@ -137,7 +136,7 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 		return nil, fmt.Errorf("read the version of budgets: %w", err)
 	}
 	if last == nil || last.version != version {
-		var err error // one statement, so that the version belongs to the budgets
+		var err error // one statement reads both, so that the version belongs to the budgets
 		if b, err = readBudgets(ctx, s.Rows, `SELECT r.rev, coalesce(b.detail, '') FROM revision AS r
 			LEFT JOIN budgets AS b ON b.uid <> '' WHERE r.id = $1`, RevisionBudgets); err != nil {
 			return nil, fmt.Errorf("read budgets: %w", err)
@@ -162,14 +161,14 @@ func readBudgets(ctx context.Context, read Reader, text string, args ...any) (*B
 	})
 }
 
-// BudgetsChanged makes every replica read budgets again.
+// BudgetsChanged makes every replica read the budgets again.
 func (t *Tx) BudgetsChanged(ctx context.Context) error {
 	return t.TableChanged(ctx, RevisionBudgets)
 }
 
 // keepBudgets returns fault.FailedPrecondition if the transaction adds more to a counter
-// than a budget leaves. It runs last, so that its locks are held briefly, and never by a
-// transaction that waits for another lock.
+// than a budget leaves. It runs last in the transaction. So its locks are held briefly,
+// and a transaction that holds them waits for no other lock.
 func (t *Tx) keepBudgets(ctx context.Context) error {
 	added := map[counterKey]int64{}
 	for _, c := range t.increments {
@@ -204,8 +203,7 @@ func compareKeys(a, b counterKey) int {
 }
 
 // budgetsOf returns the budgets of the groups whose counters a transaction adds to. It
-// reads them from memory, or with the connection of the transaction if the memory may be
-// outdated.
+// uses the cache, or the connection of the transaction if the cache may be outdated.
 func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budgets, error) {
 	if b := t.DB.cachedBudgets(); b != nil {
 		return b, nil
@@ -221,25 +219,25 @@ func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budget
 	return readBudgets(ctx, t.Rows, text, q.Args...)
 }
 
-// How near to its limit a budget is checked exactly. On PostgreSQL, concurrent
-// transactions do not see each other's additions. A transaction does not wait for others
-// if assumedWriters transactions of its size would still leave 1/reserve of the budget.
-// Otherwise it waits until it is the only one between this check and its commit. So a
-// budget can be exceeded only if others add more than that reserve between the check and
-// the commit of one transaction, which takes milliseconds.
+// These constants decide how near to its limit a budget is checked exactly. On
+// PostgreSQL, concurrent transactions do not see each other's additions. A transaction
+// does not wait for others if assumedWriters transactions of its size would still leave
+// 1/reserve of the budget. Otherwise it waits until it is the only one between this
+// check and its commit. So a budget can be exceeded only if others add more than that
+// reserve between the check and the commit of one transaction, which takes milliseconds.
 const (
 	assumedWriters = 64
 	reserve        = 8
 )
 
-// keepBudget checks the addition of a transaction to one counter.
+// keepBudget returns an error if adding n to a counter exceeds the limit of the budget b.
 func (t *Tx) keepBudget(ctx context.Context, key counterKey, n int64, b resource.Budget, limit int64) error {
 	used, err := t.counted(ctx, key)
 	if err != nil {
 		return err
 	}
 	if !t.DB.Engine.Postgres {
-		used -= n // the counter already includes it
+		used -= n // the counter already includes n
 	} else if used+assumedWriters*n > limit-limit/reserve {
 		if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, $2))`, key.kind, key.group); err != nil {
 			return err
@@ -266,9 +264,9 @@ func (s *DB) OverBudget(ctx context.Context, b resource.Budget, m resource.Metri
 	return fault.OverQuota(s.Quota(ctx, b, m, used, fmt.Sprintf(", and this request needs %d more", n)))
 }
 
-// Quota counts a refusal, and describes the budget that is its reason. The description
-// contains the usage, and the people who can raise the budget, only if the caller may
-// know them.
+// Quota records that a budget refused a request, and returns a description of the
+// budget. The description contains the usage, and the people who can raise the budget,
+// only if the caller may know them.
 func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, used int64, needs string) fault.Quota {
 	if s.BudgetHooks.Refused != nil {
 		s.BudgetHooks.Refused(m)
@@ -289,13 +287,13 @@ func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, us
 	return q
 }
 
-// Usage returns the usage of a group, for the metrics that have counters.
+// Usage returns the usage of a group for each metric that has a counter.
 func (s *DB) Usage(ctx context.Context, group resource.UID) (map[resource.Metric]int64, error) {
 	usage, err := s.UsageOf(ctx, []resource.UID{group})
 	return usage[group], err
 }
 
-// UsageOf is Usage for several groups.
+// UsageOf is Usage for several groups, by group.
 func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.UID]map[resource.Metric]int64, error) {
 	q := Query{Engine: s.Engine}
 	segments, by := make([]int64, len(groups)), map[int64]resource.UID{}

@@ -12,30 +12,30 @@ import (
 
 // A Column ties a column of a table to a field of a resource.
 type Column struct {
-	name  string // "" if it is only read
-	from  string // expression that SELECT reads; "" is the column itself, and "-" is nothing
-	order string // the order_by field that sorts by it
+	name  string // "" if the column is only read
+	from  string // expression that SELECT reads; "" means the column itself, and "-" means that it is not read
+	order string // order_by field that sorts by the column
 	fixed bool   // updates do not change it
 	field field
 }
 
-// A field is a pointer to a value that knows how a column stores it.
+// A field is a pointer to a value, with the conversion between the value and its column.
 type field interface {
 	sql.Scanner
 	value() (any, error)
 }
 
-// Order makes the column a sort order of lists with a name.
+// Order lets lists be sorted by the column. name is the order_by field.
 func (c Column) Order(name string) Column { c.order = name; return c }
 
 // Fixed excludes the column from updates.
 func (c Column) Fixed() Column { c.fixed = true; return c }
 
-// From makes SELECT read an expression instead of the column; the table is t. A column
-// without a name is only read.
+// From makes SELECT read an expression instead of the column. The expression refers to
+// the table as t. A column without a name is only read.
 func (c Column) From(expression string) Column { c.from = expression; return c }
 
-// Empty makes the column be written as "" if empty is true.
+// Empty makes the column store "" if empty is true.
 func (c Column) Empty(empty bool) Column {
 	if empty {
 		c.field = emptyField{c.field}
@@ -47,54 +47,55 @@ type emptyField struct{ field }
 
 func (emptyField) value() (any, error) { return "", nil }
 
-// Key is the UID of a resource, with the columns of its place in the tree.
+// Key returns the column for the UID of a resource, and the columns for its place in the tree.
 func Key(uid *resource.UID) Column {
 	return Column{name: "uid", order: "uid", fixed: true, field: keyField{uid}}
 }
 
-// Text is a column of text. NULL is read as "".
+// Text returns a column for text. NULL is read as "".
 func Text[S ~string](name string, p *S) Column { return Column{name: name, field: textField[S]{p}} }
 
-// Flag is a column that is true or false.
+// Flag returns a column that is true or false.
 func Flag(name string, p *bool) Column { return Column{name: name, field: flagField{p}} }
 
-// Number is a column of whole numbers.
+// Number returns a column for whole numbers.
 func Number[N ~int | ~int32 | ~int64](name string, p *N) Column {
 	return Column{name: name, field: numberField[N]{p}}
 }
 
-// Time is a column with a time in milliseconds.
+// Time returns a column for a time in milliseconds.
 func Time(name string, p *time.Time) Column { return Column{name: name, field: timeField{p}} }
 
-// OptionalTime is a Time that may be the zero time, which is stored as 0.
+// OptionalTime is Time, but the time may be zero, which is stored as 0.
 func OptionalTime(name string, p *time.Time) Column {
 	return Column{name: name, field: optionalTimeField{p}}
 }
 
-// Milliseconds is a column with a duration.
+// Milliseconds returns a column for a duration.
 func Milliseconds(name string, p *time.Duration) Column {
 	return Column{name: name, field: lengthField{p}}
 }
 
-// Bytes is a column of bytes, never NULL.
+// Bytes returns a column for bytes. It is never NULL.
 func Bytes(name string, p *[]byte) Column { return Column{name: name, field: bytesField{p}} }
 
-// JSON is a column with a value as JSON. Reading an empty text leaves the value unchanged.
+// JSON returns a column that stores a value as JSON. Reading an empty text leaves the value
+// unchanged.
 func JSON(name string, p any) Column { return Column{name: name, field: jsonField{p, p}} }
 
-// Detail is a JSON column with the fields of a resource that have no own column. It is
-// written from part, which has only these fields, and read into p. It must come before the
-// columns of other fields of p.
+// Detail returns a JSON column for the fields of a resource that have no column of their
+// own. It is written from part, which has only these fields, and read into p. It must come
+// before the columns for other fields of p.
 func Detail(name string, part, p any) Column { return Column{name: name, field: jsonField{part, p}} }
 
-// Ref is a column that refers to a row of another table. An empty UID is NULL.
+// Ref returns a column that refers to a row in another table. An empty UID is stored as NULL.
 func Ref(name, table string, p *resource.UID) Column {
 	return Column{name: name, from: `(SELECT r.uid FROM ` + table + ` AS r
 		WHERE r.seg = t.` + name + `)`, field: refField{p}}
 }
 
-// Derived is a column that is computed from others when a row is written, for an index.
-// It is never read.
+// Derived returns a column for an index. Its value is computed from other fields when a
+// row is written, and is never read.
 func Derived(name string, v any) Column { return Column{name: name, from: "-", field: derivedField{v}} }
 
 type (
@@ -205,7 +206,7 @@ func (f lengthField) Scan(v any) error {
 
 func (f bytesField) Scan(v any) error {
 	b, ok := v.([]byte)
-	if !ok && v != nil { // SQLite reads no bytes as nil
+	if !ok && v != nil { // SQLite returns nil for a blob without bytes
 		return fmt.Errorf("%T is no bytes", v)
 	}
 	*f.p = append([]byte(nil), b...)
@@ -222,14 +223,14 @@ func (f jsonField) Scan(v any) error {
 
 func (derivedField) Scan(any) error { return nil }
 
-// position adds the value of a column to a cursor in its order.
+// position stores the value of a column in a cursor for lists that are sorted by the column.
 func (c Column) position(to *page.Cursor) {
 	switch f := c.field.(type) {
 	case timeField:
 		to.Number = MS(*f.p)
-	case keyField: // the UID of every cursor
+	case keyField: // every cursor contains the UID already
 	default:
-		v, _ := f.value() // text cannot fail
+		v, _ := f.value() // a text field returns no error
 		to.Key, _ = v.(string)
 	}
 }

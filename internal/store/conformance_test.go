@@ -27,7 +27,7 @@ import (
 
 var alice, bob = resource.UserUID("https://issuer.test", "alice"), resource.UserUID("https://issuer.test", "bob")
 
-// promises are what the store's comments say, a row for each.
+// promises contains a test for each promise that the comments of the store make.
 var promises = map[string]func(t *testing.T, s *storetest.Store){
 	"a group keeps what it was given": func(t *testing.T, s *storetest.Store) {
 		g := resource.Group{UID: resource.NewRoot(), Name: "org", Description: "ünï", Verified: true, Kind: resource.OrgDev,
@@ -124,7 +124,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		folder.DisplayName = "Ein Ordner für Zoë"
 		folder, err := s.InsertGroup(t.Context(), folder)
 		must(t, err)
-		grafted := rival.UID + folder.UID[len(org.UID):] // the same segment below another group
+		grafted := rival.UID + folder.UID[len(org.UID):] // a uid with the segment of folder, but below another organization
 		uids := []resource.UID{folder.UID, org.UID, grafted, rival.UID.NewChild(), folder.UID}
 		got, err := s.NamesOf(t.Context(), "groups", true, uids)
 		must(t, err)
@@ -190,7 +190,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 			}
 		}
 		before := len(events(t, s))
-		must(t, s.DeleteBinding(ctx, uid)) // gone already
+		must(t, s.DeleteBinding(ctx, uid)) // the binding is already deleted
 		must(t, s.DeleteAssociation(ctx, uid))
 		must(t, s.DeleteInvite(ctx, uid))
 		if n := len(events(t, s)); n != before {
@@ -297,7 +297,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		_, err := s.UpdateBinding(t.Context(), first, func(b *resource.RoleBinding) error { b.Role = viewer.UID; return nil })
 		wantUnmet(t, err, "LAST_OWNER")
 		_, err = s.UpdateBinding(t.Context(), first, func(b *resource.RoleBinding) error { b.Identity = i.UID; return nil })
-		must(t, err) // another owner is an owner
+		must(t, err) // the organization still has an owner
 		wantUnmet(t, s.DeleteIdentity(t.Context(), i.UID), "LAST_OWNER")
 		second := addBinding(t, s, org.UID, bob, resource.OwnerRole)
 		must(t, s.DeleteIdentity(t.Context(), i.UID))
@@ -323,7 +323,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		if strings.Contains(fmt.Sprint(err, fault.From(err).Unmet), string(other.UID)) {
 			t.Errorf("it is: %v", err)
 		}
-		must(t, s.DeleteAccount(t.Context(), a.UID)) // its own organization decides
+		must(t, s.DeleteAccount(t.Context(), a.UID)) // the organization that the account belongs to may delete it
 	},
 	"a folder needs no owner": func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
@@ -508,7 +508,7 @@ func wantUnmet(t *testing.T, err error, kind string) {
 	}
 }
 
-// wantNoParent checks that nothing can be put into a group that is not there.
+// wantNoParent checks that no resource can be inserted into a group that does not exist.
 func wantNoParent(t *testing.T, s *storetest.Store, parent resource.UID) {
 	t.Helper()
 	missing := fault.Resource{Type: "group", Name: string(parent)}
@@ -780,7 +780,7 @@ func failedWrites(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// randomHistory inserts and deletes at random, from several goroutines.
+// randomHistory inserts and deletes random resources in several goroutines.
 func randomHistory(t *testing.T, s *storetest.Store) {
 	ctx := t.Context()
 	org, _ := addOrganization(t, s, "org", alice)
@@ -834,7 +834,7 @@ func randomHistory(t *testing.T, s *storetest.Store) {
 	wg.Wait()
 }
 
-// randomProvider adds a provider with mappings, and removes some or all of it.
+// randomProvider adds a provider with mappings, and removes some or all of them.
 func randomProvider(ctx context.Context, s *storetest.Store, parent resource.UID, name string) error {
 	p := newProvider(parent, resource.OwnerRole, name)
 	err := s.InsertProvider(ctx, p)
@@ -854,7 +854,7 @@ func randomProvider(ctx context.Context, s *storetest.Store, parent resource.UID
 	return err
 }
 
-// randomRest adds an invite and an association, and removes one or both.
+// randomRest adds an invite and an association, and removes one or both of them.
 func randomRest(ctx context.Context, s *storetest.Store, parent resource.UID, name string) error {
 	i := newInvite(parent, resource.OwnerRole)
 	_, err := s.InsertInvite(ctx, i)
@@ -870,7 +870,7 @@ func randomRest(ctx context.Context, s *storetest.Store, parent resource.UID, na
 	return err
 }
 
-// An entry is an event as a test writes it down.
+// An entry is the part of an event that tests compare.
 type entry struct {
 	Type           resource.EventType
 	Subject, Group resource.UID
@@ -883,7 +883,8 @@ func everyEvent(t *testing.T, s *storetest.Store) {
 	actor := resource.Actor{Subject: alice, Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: "s",
 		Audience: []string{"a"}}, RequestID: "r1", Remote: "192.0.2.1"}
 	ctx := resource.WithActor(t.Context(), actor)
-	must(t, s.SetManagedRoles(ctx, []resource.Role{ownerRole})) // the service's own affair: no event
+	// managed roles belong to the service, so there is no event
+	must(t, s.SetManagedRoles(ctx, []resource.Role{ownerRole}))
 	want := lifetime(ctx, t, s)
 	all := events(t, s)
 	var got []entry
@@ -903,8 +904,8 @@ func everyEvent(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// lifetime makes one change of every sort, and returns the events they ought to
-// have.
+// lifetime makes one change of every type, and returns the events that are
+// expected for them.
 func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 	org := newGroup("", "org")
 	owner := newBinding(org.UID, alice, resource.OwnerRole)
@@ -939,7 +940,7 @@ func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 	_, err = s.UpdateBinding(ctx, d.UID, func(d *resource.RoleBinding) error { d.Role = resource.OwnerRole; return nil })
 	must(t, err)
 	must(t, s.DeleteBinding(ctx, c.UID))
-	must(t, s.DeleteBinding(ctx, c.UID)) // gone already: no event
+	must(t, s.DeleteBinding(ctx, c.UID)) // the binding is already deleted, so there is no event
 	must(t, s.DeleteBinding(ctx, d.UID))
 	must(t, s.DeleteIdentity(ctx, i.UID))
 	must(t, s.DeleteRole(ctx, r.UID))
@@ -958,7 +959,7 @@ func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 		{resource.RoleUpdated, r.UID, org.UID, true, true},
 		{resource.BindingCreated, b.UID, g.UID, false, true},
 		{resource.BindingsCreated, g.UID, g.UID, false, true},
-		{resource.BindingsCreated, g.UID, g.UID, false, true}, // a batch of one
+		{resource.BindingsCreated, g.UID, g.UID, false, true}, // a batch with one binding
 		{resource.BindingDeleted, e.UID, g.UID, true, false},
 		{resource.BindingUpdated, d.UID, g.UID, true, true},
 		{resource.BindingDeleted, c.UID, g.UID, true, false},
@@ -974,8 +975,8 @@ func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 	})
 }
 
-// lifetimeOfTheRest is lifetime for the resources of an organization except groups,
-// identities, roles and bindings.
+// lifetimeOfTheRest is lifetime for the resources in an organization that are not
+// groups, identities, roles or bindings.
 func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, org resource.UID) []entry {
 	p, a, i := newProvider(org, resource.OwnerRole, "p"), newAssociation(org, "a"), newInvite(org, resource.OwnerRole)
 	m, n, o := newMapping(p.UID, resource.OwnerRole, "m"), newMapping(p.UID, resource.OwnerRole, "n"), newMapping(p.UID,
@@ -998,7 +999,7 @@ func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, or
 		must(t, s.InsertMapping(ctx, m))
 	}
 	must(t, s.DeleteMapping(ctx, m.UID))
-	for range 2 { // the second time there is no event
+	for range 2 { // the second iteration causes no event
 		_, err = s.DeleteMappings(ctx, p.UID, []resource.UID{m.UID, n.UID, o.UID})
 		must(t, err)
 		must(t, s.DeleteAssociation(ctx, a.UID))
@@ -1022,7 +1023,8 @@ func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, or
 	}
 }
 
-// beforeAndAfter reads an event back, and a part of the outbox.
+// beforeAndAfter checks the fields of an event that is read back, and that a part of the outbox can
+// be read.
 func beforeAndAfter(t *testing.T, s *storetest.Store) {
 	now := epoch.Add(time.Hour)
 	s.Now = func() time.Time { return now }
@@ -1107,7 +1109,7 @@ func watchers(t *testing.T, s *storetest.Store) {
 		if now, err := s.Revision(ctx); err != nil || now < revision {
 			t.Errorf("told of %d at revision %d (%v)", revision, now, err)
 		}
-		heard = revision // the race detector sees a call that comes too late
+		heard = revision // if this call comes too late, the race detector reports it
 	})
 	addBinding(t, s, org.UID, alice, r.UID)
 	now, err := s.Revision(t.Context())
@@ -1181,8 +1183,8 @@ func signingKeys(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// TestReopen closes a store and opens it again: everything is there, and
-// nothing is done twice.
+// TestReopen checks that a store that is closed and opened again still has its
+// data, and that opening it records no event and no revision.
 func TestReopen(t *testing.T) {
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		db, err := store.Open(t.Context(), url)
@@ -1220,8 +1222,9 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// TestNewerSchema has a program meet the database of a later one. It serves the
-// database if that says so, and otherwise refuses and says what to do.
+// TestNewerSchema opens a database that a later version has migrated. It checks
+// that Open succeeds if the table schema_needs allows it, and otherwise returns
+// an error that names the schema.
 func TestNewerSchema(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s, err := store.Open(t.Context(), url)
@@ -1258,7 +1261,8 @@ func TestNewerSchema(t *testing.T) {
 	})
 }
 
-// TestListenGrants has one store hear of what another writes.
+// TestListenGrants checks that ListenGrants of one store calls its function after another store has
+// changed grants.
 func TestListenGrants(t *testing.T) {
 	address := storetest.Postgres(t)
 	one, two := storetest.Open(t, address), storetest.Open(t, address)
@@ -1273,7 +1277,7 @@ func TestListenGrants(t *testing.T) {
 		})
 	}()
 	org := addGroup(t, one, "", "org")
-	for n := 0; len(heard) == 0; n++ { // it takes a moment until it listens
+	for n := 0; len(heard) == 0; n++ { // until the other store listens, changes have no effect
 		addRole(t, one, org.UID, fmt.Sprintf("r%d", n))
 	}
 	stop()
@@ -1283,7 +1287,8 @@ func TestListenGrants(t *testing.T) {
 	must(t, two.Ping(t.Context()))
 }
 
-// TestListenAlone has a store that nobody else writes to wait for the end.
+// TestListenAlone checks that ListenGrants on SQLite never calls its function and returns when its
+// context ends.
 func TestListenAlone(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	ctx, stop := context.WithCancel(t.Context())

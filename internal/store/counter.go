@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// Count adds by to the counters of a kind in all groups above uid. On PostgreSQL
-// that comes last in a write, because its locks are held until the commit.
+// Count adds by to the counters for a kind in all groups above uid. On
+// PostgreSQL the counters are changed at the end of the transaction, because
+// their locks are held until the commit.
 func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) error {
 	above := uid.Ancestors()
 	if len(above) == 0 {
@@ -41,7 +42,7 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 const counterAdd = ` ON CONFLICT (kind, grp, shard)
 	DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
 
-// An increment is an addition of a write to a counter.
+// An increment is an amount that a transaction adds to a counter.
 type increment struct {
 	key         counterKey
 	n, children int64
@@ -52,8 +53,8 @@ type counterKey struct {
 	group int64
 }
 
-// counterStatement is the statement that adds increments to counters. It locks them
-// in the order of their keys, so that two writers cannot deadlock.
+// counterStatement returns the statement that adds increments to counters. It locks
+// the counters in the order of their keys, so that two writers cannot deadlock.
 func counterStatement(all []increment, shard int) engine.Statement {
 	sums := map[counterKey]increment{}
 	for _, c := range all {
@@ -74,7 +75,7 @@ func counterStatement(all []increment, shard int) engine.Statement {
 	}
 }
 
-// DropCounters deletes the counters of a deleted group, except the kinds in kept.
+// DropCounters deletes the counters of a deleted group, except for the kinds in kept.
 func (t *Tx) DropCounters(ctx context.Context, group resource.UID, kept ...string) error {
 	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool {
 		return c.key.group == Segment(group) && !slices.Contains(kept, c.key.kind)
@@ -90,9 +91,9 @@ func (t *Tx) DropCounters(ctx context.Context, group resource.UID, kept ...strin
 	return nil
 }
 
-// CountKeys adds sign*by[key] to the counter of each key, for kinds whose counters are by key
-// and not by group. It locks the counters in the order of their keys, so that two writers
-// cannot deadlock. If sign is negative, it deletes counters that become 0.
+// CountKeys adds sign*by[key] to the counter for each key. It is for kinds that have a
+// counter per key instead of per group. It locks the counters in the order of their keys, so
+// that two writers cannot deadlock. If sign is negative, it deletes counters that become 0.
 func (t *Tx) CountKeys(ctx context.Context, kind string, by map[int64]int, sign int) error {
 	var rows [][]any
 	for _, k := range slices.Sorted(maps.Keys(by)) {
@@ -112,17 +113,18 @@ func (t *Tx) CountKeys(ctx context.Context, kind string, by map[int64]int, sign 
 	return nil
 }
 
-// CounterRows is the relation of counters that packages may read in their queries, followed
-// by AS and a name. grp is the segment of a group, or the key of a kind with counters by key.
+// CounterRows is a subquery with the columns of counters that other packages may read. In a
+// query it is followed by AS and a name. grp is the segment of a group, or the key if the
+// kind has a counter per key.
 const CounterRows = `(SELECT kind, grp, n, children FROM counters)`
 
-// DropKeyCounters deletes the counters of a kind that are by key and not by group. keys is a
-// query for the keys; arg is its parameter $2.
+// DropKeyCounters deletes counters of a kind that has a counter per key instead of per
+// group. keys is a query that selects the keys; arg is its parameter $2.
 func (t *Tx) DropKeyCounters(ctx context.Context, kind, keys string, arg any) error {
 	return t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp IN (`+keys+`)`, kind, arg)
 }
 
-// kinds are the tables of resources, and the kinds of counters.
+// kinds contains the tables that store resources. Each is also the name of a counter.
 var kinds = []string{
 	"groups", "identities", "roles", "role_bindings",
 	"identity_providers", "account_associations", "group_invites", "external_group_role_mappings",
@@ -135,26 +137,26 @@ var kinds = []string{
 	TrashCounter,
 }
 
-// subsets are the kinds of counters that count a part of a table: the tags that a list
-// contains only on request, and the pushes among the pulls.
+// subsets contains the counters that count only a part of a table: tags that a list
+// contains only on request, and the pushes in the table of pulls.
 var subsets = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
 
-// CounterKinds returns the kinds of counters that count resources.
+// CounterKinds returns the names of the counters that count resources.
 func CounterKinds() []string { return slices.Concat(kinds, subsets) }
 
-// TagCounter is the kind of counter that counts the tags of a class. A list leaves out some
+// TagCounter returns the name of the counter for a class of tags. A list leaves out some
 // classes, so its total must leave them out too.
 func TagCounter(c resource.TagClass) string {
 	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
 }
 
-// TrashCounter is the kind of counter of the entries in the trash.
+// TrashCounter is the name of the counter for entries in the trash.
 const TrashCounter = "trash"
 
-// PushCounter is the kind of counter that counts the pushes among the pulls.
+// PushCounter is the name of the counter for the pushes in the table of pulls.
 const PushCounter = "pulls.push"
 
-// PullCounter is the kind of counter that counts pushes or pulls.
+// PullCounter returns the name of the counter for pushes or for pulls.
 func PullCounter(push bool) string {
 	if push {
 		return PushCounter
@@ -162,7 +164,7 @@ func PullCounter(push bool) string {
 	return "pulls"
 }
 
-// PullCounters are the kinds of counters that make up the total of a direction.
+// PullCounters returns the names of the counters whose sum is the total for a direction.
 func PullCounters(way resource.Direction) []string {
 	switch way {
 	case resource.Pulled:
@@ -173,8 +175,8 @@ func PullCounters(way resource.Direction) []string {
 	return []string{PullCounter(false), PullCounter(true)}
 }
 
-// Counters of advisories that are by key and not by group: by partition and
-// by name.
+// These counters count advisories. They have a counter per key instead of per
+// group: per partition and per name.
 const (
 	PartitionCounter = "advisory_partitions"
 	NameCounter      = "advisory_names"

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/replica"
 )
 
-// Tamper runs a statement on the connection of SQLite's writer. No write may be
-// under way.
+// Tamper runs a statement that changes the database behind the store's back. No
+// write may be running.
 func (s *DB) Tamper(t testing.TB, statement string) {
 	t.Helper()
 	if _, err := s.Exec(context.Background(), statement); err != nil {
@@ -23,8 +23,8 @@ func (s *DB) Tamper(t testing.TB, statement string) {
 	}
 }
 
-// Occupy takes every connection there is for reads and writes on PostgreSQL, and
-// returns what gives them back.
+// Occupy takes every PostgreSQL connection in the pool, and returns a function
+// that releases them.
 func (s *DB) Occupy(t testing.TB) (release func()) {
 	t.Helper()
 	var all []*sql.Conn
@@ -42,8 +42,8 @@ func (s *DB) Occupy(t testing.TB) (release func()) {
 	}
 }
 
-// Together runs writes, at most 64, in one commit of SQLite's writer, and
-// returns their errors.
+// Together runs up to 64 writes in one commit on SQLite, and returns their
+// errors.
 func (s *DB) Together(ctx context.Context, writes []func() error) []error {
 	release := s.Hold(ctx)
 	errs := make([]error, len(writes))
@@ -57,7 +57,7 @@ func (s *DB) Together(ctx context.Context, writes []func() error) []error {
 	return errs
 }
 
-// Hold keeps SQLite's writer busy until the function it returns is called.
+// Hold keeps the SQLite writer busy until the returned function is called.
 func (s *DB) Hold(ctx context.Context) (release func()) {
 	enter, leave := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -67,14 +67,14 @@ func (s *DB) Hold(ctx context.Context) (release func()) {
 	return func() { close(leave) }
 }
 
-// AwaitWaiting returns when n writes wait for SQLite's writer.
+// AwaitWaiting waits until n writes are queued for the SQLite writer.
 func (s *DB) AwaitWaiting(n int) {
 	for s.db.QueuedWrites() < n {
 		runtime.Gosched()
 	}
 }
 
-// WriteThen adds a group and then does as f does, in one write.
+// WriteThen adds a group and then calls f, in one transaction.
 func (s *DB) WriteThen(ctx context.Context, g resource.Group, f func() error) error {
 	return s.writeThen(ctx, g, func(*Tx) error { return f() })
 }
@@ -94,8 +94,8 @@ func (s *DB) writeThen(ctx context.Context, g resource.Group, f func(*Tx) error)
 	})
 }
 
-// LoadBindings adds n bindings in one write, without events, counters and
-// changes.
+// LoadBindings adds n bindings in one transaction. It records no events,
+// counters or changes to grants.
 func (s *DB) LoadBindings(ctx context.Context, n int, binding func(i int) resource.RoleBinding) error {
 	return s.Write(ctx, func(t *Tx) error {
 		for i := range n {
@@ -111,13 +111,14 @@ func (s *DB) LoadBindings(ctx context.Context, n int, binding func(i int) resour
 	})
 }
 
-// ChangesKept is how many changes to grants are kept at least.
+// ChangesKept is the smallest number of changes to grants that stay stored.
 const ChangesKept = changesKept
 
-// LeaseWait is how long a lease lasts, by a clock that goes a little faster.
+// LeaseWait is a little longer than a lease, because the clocks of two processes may differ in
+// speed.
 const LeaseWait = replica.LeaseWait
 
-// SkipChanges moves the revision on as n changes to a role would.
+// SkipChanges increases the revision as n changes to a role would.
 func (s *DB) SkipChanges(ctx context.Context, n int) error {
 	return s.Write(ctx, func(t *Tx) error {
 		t.changes = make([]GrantChange, n)
@@ -128,7 +129,7 @@ func (s *DB) SkipChanges(ctx context.Context, n int) error {
 	})
 }
 
-// CameThrough notes the provider an identity came through.
+// CameThrough records the provider that authenticated an identity.
 func (s *DB) CameThrough(ctx context.Context, identity, provider resource.UID) error {
 	return s.Write(ctx, func(t *Tx) error {
 		_, err := t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1`, string(identity), Segment(provider))
@@ -136,8 +137,8 @@ func (s *DB) CameThrough(ctx context.Context, identity, provider resource.UID) e
 	})
 }
 
-// StrayCounters is how many counters there are of groups, providers and repos
-// that are not there.
+// StrayCounters returns the number of counters for groups, providers and repos
+// that do not exist.
 func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
 	err = s.Row(ctx, `
 		SELECT count(*) FROM counters
@@ -190,16 +191,16 @@ func (s *DB) dump(ctx context.Context, table string) (all []string, _ error) {
 	return all, rows.Err()
 }
 
-// WriteLater adds a group and, with the commit, a counter that the database
-// refuses.
+// WriteLater adds a group and queues, for the commit, a statement that the
+// database refuses.
 func (s *DB) WriteLater(ctx context.Context, g resource.Group) error {
 	return s.writeThen(ctx, g, func(t *Tx) error {
 		return t.Later(ctx, refused)
 	})
 }
 
-// WriteRegardless keeps a setting, takes no notice that the database refuses
-// what follows, and leaves nothing for the commit.
+// WriteRegardless adds a setting and then ignores that the database refuses
+// another statement. It queues nothing for the commit.
 func (s *DB) WriteRegardless(ctx context.Context) error {
 	return s.Write(ctx, func(t *Tx) error {
 		_, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ('a', '')`)
@@ -210,20 +211,20 @@ func (s *DB) WriteRegardless(ctx context.Context) error {
 
 const refused = `INSERT INTO counters (kind, grp, shard, n, children) VALUES (NULL, 1, 1, 1, 1)`
 
-// Busy is how many connections of the pool are in use.
+// Busy returns how many connections of the pool are in use.
 func (s *DB) Busy() int { return s.db.Pool.Stats().InUse }
 
-// Backend is the server's process behind the connection that is used next.
+// Backend returns the id of the server process for the connection that is used next.
 func (s *DB) Backend(ctx context.Context) (pid int, err error) {
 	err = s.Row(ctx, `SELECT pg_backend_pid()`, nil, &pid)
 	return pid, err
 }
 
-// An OpenEvent is an event of a transaction that is not over.
+// An OpenEvent is an event in a transaction that has not ended.
 type OpenEvent struct{ on *sql.Tx }
 
-// OpenEvent begins a transaction that is about to record an event. It has its
-// place among transactions already.
+// OpenEvent begins a transaction that will record an event. The transaction
+// already has its id.
 func (s *DB) OpenEvent(t testing.TB) *OpenEvent {
 	t.Helper()
 	on, err := s.db.Pool.BeginTx(context.WithoutCancel(t.Context()), nil)
@@ -237,7 +238,7 @@ func (s *DB) OpenEvent(t testing.TB) *OpenEvent {
 	return &OpenEvent{on}
 }
 
-// Record gives the event its number.
+// Record adds the event to the outbox, which gives it a number.
 func (o *OpenEvent) Record(t testing.TB, id string) {
 	t.Helper()
 	_, err := o.on.ExecContext(t.Context(), `
@@ -248,7 +249,7 @@ func (o *OpenEvent) Record(t testing.TB, id string) {
 	}
 }
 
-// End commits the transaction, or undoes it.
+// End commits the transaction, or rolls it back.
 func (o *OpenEvent) End(t testing.TB, commit bool) {
 	t.Helper()
 	end := o.on.Rollback
@@ -260,9 +261,9 @@ func (o *OpenEvent) End(t testing.TB, commit bool) {
 	}
 }
 
-// What plan_test.go needs of the list engine.
+// The declarations below give plan_test.go access to the code that builds lists.
 
-// Kinds are the tables of resources.
+// Kinds contains the names of the tables that store resources.
 var Kinds = kinds
 
 // A Span is a part of the tree that one statement reads.
@@ -272,7 +273,7 @@ func Below(uid resource.UID) Span      { return span{below: uid} }
 func ChildrenOf(uid resource.UID) Span { return span{children: uid} }
 func OfSet(uids ...resource.UID) Span  { return span{set: uids} }
 
-// A TestCondition is an equality that a list is filtered by.
+// A TestCondition is a filter of a list: the column has a value.
 type TestCondition struct {
 	Column string
 	Value  any
@@ -294,8 +295,8 @@ func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
 func (q *Query) PlanHeads(all []Span) string    { return q.heads(all) }
 func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }
 
-// Named is the statement of FindByPath. Each of the others is the statement of the method
-// with its name.
+// Named returns the statement that FindByPath runs. Each of the others returns the
+// statement for the method that has the same name.
 var (
 	Named           = named
 	NamesOf         = namesOf
@@ -303,8 +304,8 @@ var (
 	EventsOfRequest = eventsOfRequest
 )
 
-// AfterPrefix is the end of the range of a prefix.
+// AfterPrefix returns the end of the range of texts that begin with a prefix.
 var AfterPrefix = afterPrefix
 
-// PlanSearch is the query of a search.
+// PlanSearch returns the query that a search runs.
 func PlanSearch(e engine.Engine, n NameSearch) Query { return n.query(e, infoKind(n.Table, n.Titled)) }

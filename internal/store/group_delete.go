@@ -8,23 +8,24 @@ import (
 )
 
 // A GroupRule declares what happens to the rows of a table when their group is deleted.
-// The package that owns the table declares it, with one of the functions below. Every
-// table with a column for a group has exactly one rule.
+// The package that owns the table declares the rule, with one of the functions below.
+// Every table that has a column for a group has exactly one rule.
 type GroupRule struct {
 	Table  string
 	Action GroupAction
-	Column string // BlockGroup: holds the segment of the group
-	Label  string // BlockGroup: plural noun for the error
-	Owner  string // WithOwner: the table to whose rows the rows belong
-	Reason string // KeepRows: why the rows are not deleted
+	Column string // for BlockGroup: the column that contains the segment of the group
+	Label  string // for BlockGroup: plural noun for the rows in the error
+	Owner  string // for WithOwner: the table whose rows own these rows
+	Reason string // for KeepRows: why the rows are not deleted
 
-	remove func(ctx context.Context, t *Tx, group resource.UID) error // DeleteRows, unless a foreign key does it
+	// for DeleteRows: deletes the rows; nil if a foreign key does it
+	remove func(ctx context.Context, t *Tx, group resource.UID) error
 }
 
-// A GroupAction is what a GroupRule declares.
+// A GroupAction is the action of a GroupRule.
 type GroupAction int
 
-// The actions of GroupRule.
+// These are the actions of a GroupRule.
 const (
 	BlockGroup GroupAction = iota + 1 // the group cannot be deleted while it has rows
 	DeleteRows                        // the rows are deleted with the group
@@ -32,8 +33,8 @@ const (
 	WithOwner                         // the rows belong to rows of another table, and are deleted with them
 )
 
-// BlocksGroup declares that a group cannot be deleted while a row of the table has its
-// segment in a column. The label names the rows in the error.
+// BlocksGroup declares that a group cannot be deleted while a row in the table has the
+// group's segment in the column. The label names the rows in the error.
 func BlocksGroup(table, column, label string) GroupRule {
 	return GroupRule{Table: table, Action: BlockGroup, Column: column, Label: label}
 }
@@ -51,8 +52,8 @@ func DeletedByForeignKey(table string) GroupRule {
 	return GroupRule{Table: table, Action: DeleteRows}
 }
 
-// DeletedKindWithGroup declares that the rows of a kind are deleted, without events, and
-// subtracted from the counters. Their parent is the group.
+// DeletedKindWithGroup declares that the rows of a kind are deleted without events, and
+// subtracted from the counters. The group must be their parent.
 func DeletedKindWithGroup(table string) GroupRule {
 	return DeletedWithGroup(table, func(ctx context.Context, t *Tx, group resource.UID) error {
 		n, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE parent = $1`, Segment(group))
@@ -69,8 +70,8 @@ func KeptAfterGroup(table, reason string) GroupRule {
 	return GroupRule{Table: table, Action: KeepRows, Reason: reason}
 }
 
-// BelongsTo declares that each row of the table belongs to a row of another table, whose
-// rule decides, although the table has a column for a group.
+// BelongsTo declares that each row in the tables belongs to a row in the table owner.
+// The rule of owner decides, although the tables have a column for a group.
 func BelongsTo(owner string, tables ...string) []GroupRule {
 	rules := make([]GroupRule, len(tables))
 	for i, table := range tables {
@@ -79,20 +80,20 @@ func BelongsTo(owner string, tables ...string) []GroupRule {
 	return rules
 }
 
-// GroupRules returns the rules of the tables of the kernel.
+// GroupRules returns the rules for the tables that this package owns.
 func GroupRules() []GroupRule {
 	return []GroupRule{
 		DeletedWithGroup("counters", func(context.Context, *Tx, resource.UID) error {
-			return nil // DeleteGroup calls DropCounters last, because removing the group counts
+			return nil // DeleteGroup calls DropCounters at its end, because deleting the group still changes counters
 		}),
 		KeptAfterGroup("outbox", "the audit log also shows what happened in groups that no longer exist"),
 	}
 }
 
-// ClearGroup removes what a group contains before the group itself is deleted. The caller
-// holds a lock on the group that lets nobody add to it. ClearGroup first applies all rules
-// that block: it returns fault.FailedPrecondition, naming the labels in the order of the
-// rules, if a row blocks the deletion. Then it deletes rows, also in the order of the rules.
+// ClearGroup removes the content of a group before the group itself is deleted. The caller
+// holds a lock on the group that prevents additions. ClearGroup first applies all rules that
+// block. If a row blocks the deletion, it returns fault.FailedPrecondition with the labels
+// in the order of the rules. Then it deletes rows, also in the order of the rules.
 func (t *Tx) ClearGroup(ctx context.Context, group resource.UID, rules []GroupRule) error {
 	var references []Reference
 	for _, r := range rules {

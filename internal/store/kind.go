@@ -22,14 +22,14 @@ import (
 // A Kind describes how one kind of resource is stored. Columns determines SELECT, INSERT,
 // UPDATE, the orders of lists, and their cursors.
 type Kind[T any] struct {
-	Table        string            // its table, and the name of its counters
-	Label        string            // singular noun for people
-	Columns      func(*T) []Column // the columns of a resource
+	Table        string            // table of the kind, and name of its counters
+	Label        string            // singular noun for messages
+	Columns      func(*T) []Column // the columns and the fields of the resource that they store
 	Joins        string            // joins that SELECT needs
 	GroupUID     bool              // the resource has the UID of its group
-	InGroup      bool              // filters by place treat it as a child of its group
-	ParentTables string            // tables of its parents, if they are not groups
-	Orders       map[string]string // further order_by fields, and their columns
+	InGroup      bool              // filters by group treat the resource as a child of its group
+	ParentTables string            // tables that contain the parents, if the parents are not groups
+	Orders       map[string]string // further order_by fields, with the columns that they sort by
 	Unique       string            // unique columns; a duplicate is refused without failing the transaction
 
 	Created, Updated, Deleted resource.EventType
@@ -41,11 +41,11 @@ type Kind[T any] struct {
 
 // kindTexts are the parts of statements that name columns.
 type kindTexts struct {
-	columns string // the list of SELECT
-	read    string // SELECT, without conditions
+	columns string // the columns after SELECT
+	read    string // SELECT statement without conditions
 	orders  map[string]string
-	insert  string // up to VALUES
-	update  string // up to WHERE; the parameters begin at $3
+	insert  string // INSERT statement up to VALUES
+	update  string // UPDATE statement up to WHERE; the parameters begin at $3
 }
 
 func (k *Kind[T]) text() *kindTexts {
@@ -84,11 +84,11 @@ func (k *Kind[T]) text() *kindTexts {
 	return &k.texts
 }
 
-// Select returns a SELECT of the kind's columns, without conditions. The table is
-// t.
+// Select returns a SELECT statement for the kind's columns, without conditions.
+// Conditions refer to the table as t.
 func (k *Kind[T]) Select() string { return k.text().read }
 
-// Scan reads a row of Select.
+// Scan reads a row that a Select statement returned.
 func (k *Kind[T]) Scan(row Scanner) (v T, err error) {
 	columns := k.Columns(&v)
 	into := make([]any, 0, len(columns))
@@ -100,12 +100,12 @@ func (k *Kind[T]) Scan(row Scanner) (v T, err error) {
 	return v, row.Scan(into...)
 }
 
-// All reads the rows of a Select that ends with a condition.
+// All reads all rows of a Select statement. end is the condition that is appended to it.
 func (k *Kind[T]) All(ctx context.Context, rows Reader, end string, args ...any) ([]T, error) {
 	return ReadAll(ctx, rows, k.Scan, k.Select()+end, args...)
 }
 
-// uid returns the UID of a resource.
+// uid returns the UID in a resource's columns.
 func (k *Kind[T]) uid(columns []Column) resource.UID {
 	for _, c := range columns {
 		if f, ok := c.field.(keyField); ok {
@@ -115,7 +115,8 @@ func (k *Kind[T]) uid(columns []Column) resource.UID {
 	return ""
 }
 
-// updateTime returns a pointer to the time of the last change of a resource, or nil.
+// updateTime returns a pointer to the time of the resource's last change, or nil if the kind has no
+// such column.
 func updateTime(columns []Column) *time.Time {
 	for _, c := range columns {
 		if f, ok := c.field.(timeField); ok && c.name == "update_ms" {
@@ -125,7 +126,8 @@ func updateTime(columns []Column) *time.Time {
 	return nil
 }
 
-// List describes how the kind is listed: order_by accepts the orders of its columns.
+// List returns the description of the kind's lists: order_by accepts the order names of its
+// columns.
 func (k *Kind[T]) List(byDefault page.Order) page.List {
 	fields := slices.Collect(maps.Keys(k.Orders))
 	for _, c := range k.Columns(new(T)) {
@@ -142,7 +144,7 @@ func (k *Kind[T]) OrderColumn(field string) (column string, ok bool) {
 	return column, ok
 }
 
-// Cursor returns the position of a resource in the order of a column.
+// Cursor returns the position of a resource in a list that is sorted by column.
 func (k *Kind[T]) Cursor(v T, column string) page.Cursor {
 	columns := k.Columns(&v)
 	cursor := page.Cursor{UID: string(k.uid(columns))}
@@ -154,11 +156,11 @@ func (k *Kind[T]) Cursor(v T, column string) page.Cursor {
 	return cursor
 }
 
-// name returns the name of a resource for the error that it exists already.
+// name returns the name of a resource, for the error that the name is already in use.
 func (k *Kind[T]) name(columns []Column) string {
 	for _, c := range columns {
 		if c.name == "name" {
-			v, _ := c.field.value() // text cannot fail
+			v, _ := c.field.value() // a text column returns no error
 			return v.(string)
 		}
 	}
@@ -170,8 +172,8 @@ func Get[T any](ctx context.Context, s *DB, k *Kind[T], uid resource.UID) (v T, 
 	return One(ctx, s.Rows, k, uid, ` WHERE t.uid = $1`, string(uid))
 }
 
-// One reads the resource that a condition selects. It returns fault.NotFound,
-// with the name given, if there is none.
+// One reads the resource that a condition selects. If there is none, it returns
+// fault.NotFound with the given name.
 func One[T any](
 	ctx context.Context, rows Reader, k *Kind[T], name resource.UID, end string, args ...any,
 ) (v T, _ error) {
@@ -187,15 +189,17 @@ func One[T any](
 	return v, err
 }
 
-// Lock reads one resource inside a transaction that is about to change it, if lock
-// is DB.Engine.ForUpdate, or to remove it, if it is DB.Engine.ForDelete. It returns
-// fault.NotFound if there is none.
+// Lock reads one resource and locks its row until the commit. lock is
+// DB.Engine.ForUpdate if the transaction will change the resource, and
+// DB.Engine.ForDelete if it will remove it. It returns fault.NotFound if there is
+// no such resource.
 func Lock[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID, lock string) (T, error) {
 	return One(ctx, t.Rows, k, uid, ` WHERE t.uid = $1`+lock, string(uid))
 }
 
-// Insert adds a resource with its event and its count. It returns fault.AlreadyExists if
-// there is one with its name, and fault.NotFound if its group does not exist.
+// Insert adds a resource, records its event, and increments its counters. It returns
+// fault.AlreadyExists if the name is already in use, and fault.NotFound if the
+// resource's group does not exist.
 func Insert[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	if err := InsertRow(ctx, t, k, v); err != nil {
 		return err
@@ -204,7 +208,7 @@ func Insert[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	return t.Added(ctx, k.Table, k.Created, uid, k.group(uid), k.redacted(v))
 }
 
-// group returns the group that the events of a resource are in.
+// group returns the group in which the events of a resource are recorded.
 func (k *Kind[T]) group(uid resource.UID) resource.UID {
 	switch {
 	case k.GroupUID:
@@ -222,7 +226,7 @@ func (k *Kind[T]) redacted(v T) T {
 	return k.Redact(v)
 }
 
-// InsertRow is Insert without the event and the count.
+// InsertRow is Insert without the event and the counters.
 func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	d, err := Insertion(t, k, v)
 	if err != nil {
@@ -236,7 +240,8 @@ func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
-// Insertion is the statement of InsertRow. It touches no row if the name exists already.
+// Insertion returns the statement that InsertRow runs. The statement touches no row if the name is
+// already in use.
 func Insertion[T any](t *Tx, k *Kind[T], v T) (engine.Statement, error) {
 	row, err := k.row(v)
 	if err != nil {
@@ -249,7 +254,7 @@ func Insertion[T any](t *Tx, k *Kind[T], v T) (engine.Statement, error) {
 	return engine.Statement{Text: text, Args: row}, nil
 }
 
-// InsertRows is InsertRow for many; PostgreSQL gets the statements with the commit.
+// InsertRows is InsertRow for many resources. PostgreSQL gets the statements with the commit.
 func InsertRows[T any](ctx context.Context, t *Tx, k *Kind[T], all []T) error {
 	rows := make([][]any, len(all))
 	for i, v := range all {
@@ -261,7 +266,7 @@ func InsertRows[T any](ctx context.Context, t *Tx, k *Kind[T], all []T) error {
 	return t.InsertRows(ctx, k.text().insert, rows, ``)
 }
 
-// row returns the values of a resource in the order of INSERT.
+// row returns the values of a resource in the order of the INSERT columns.
 func (k *Kind[T]) row(v T) (row []any, _ error) {
 	for _, c := range k.Columns(&v) {
 		if f, ok := c.field.(keyField); ok {
@@ -277,10 +282,10 @@ func (k *Kind[T]) row(v T) (row []any, _ error) {
 	return row, nil
 }
 
-// Update replaces before by after, with its event, and sets the time of the change in
-// after. If the stored columns are equal, it writes nothing, adds no event, and keeps the
-// time. It returns ErrStale if the resource has changed since before was read, and
-// fault.AlreadyExists if there is another with its name.
+// Update replaces before with after, records the event, and sets the time of the change
+// in after. If no stored column differs, it writes nothing, records no event, and keeps
+// the time. It returns ErrStale if the resource has changed since before was read, and
+// fault.AlreadyExists if another resource has the name.
 func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	return UpdateAs(ctx, t, k, k.Updated, before, after)
 }
@@ -353,11 +358,11 @@ func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T
 	return t.DB.ConstraintFault(err, k.Label, k.name(columns), k.uid(columns))
 }
 
-// ErrStale is the error of an update of a resource that was changed or deleted since it
-// was read.
+// ErrStale is returned by an update if the resource was changed or deleted since it was
+// read.
 var ErrStale = errors.New("changed since it was read")
 
-// The number of tries of Edit, and the bounds of the random pauses between them.
+// How often Edit tries, and the shortest and the longest random pause between two tries.
 const (
 	editTries = 50
 	pauseMin  = time.Millisecond
@@ -365,8 +370,9 @@ const (
 )
 
 // Edit reads a resource, applies change to it, and writes it. If the resource was changed
-// in between, it begins again. Nothing is locked while change runs. It returns the errors of
-// read, change and write, and fault.Aborted if other writers are always faster.
+// in between, Edit begins again. Nothing is locked while change runs. Edit returns the
+// errors of read, change and write. It returns fault.Aborted if the resource was changed
+// in between at every try.
 func Edit[T any](
 	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
 	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,
@@ -396,8 +402,8 @@ func Edit[T any](
 	return v, fault.New(fault.Aborted, "Aborted: others have changed it at the same time; try again")
 }
 
-// Delete removes a resource that nothing refers to, with its event and its count.
-// It returns nil if there is none.
+// Delete removes a resource to which nothing refers, records the event, and
+// decrements the counters. It returns nil if there is no such resource.
 func Delete[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID) error {
 	v, err := Lock(ctx, t, k, uid, t.DB.Engine.ForDelete)
 	if errors.Is(err, fault.NotFound) {
@@ -409,7 +415,8 @@ func Delete[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID) err
 	return Remove(ctx, t, k, v)
 }
 
-// Remove removes a resource that was locked, with its event and its count.
+// Remove removes a resource that the transaction has locked, records the event, and decrements the
+// counters.
 func Remove[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	uid := k.uid(k.Columns(&v))
 	if _, err := t.Exec(ctx, `DELETE FROM `+k.Table+` WHERE uid = $1`, string(uid)); err != nil {
@@ -418,7 +425,7 @@ func Remove[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	return t.Removed(ctx, k.Table, k.Deleted, uid, k.group(uid), k.redacted(v))
 }
 
-// Clone returns a deep copy of a resource: of all fields that its JSON contains.
+// Clone returns a deep copy of a resource. It copies the fields that the resource's JSON contains.
 func Clone[T any](v T) (out T, err error) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// This file reads pages of resources, in any of their orders, from any union of
-// subtrees, at a cost that depends on the page and on the number of subtrees,
-// never on the size of the table.
+// This file reads pages of resources. A page can have any of the kind's orders,
+// and any union of subtrees. Its cost depends on the page and on the number of
+// subtrees, never on the size of the table.
 //
 // Every subtree has its rows in each order in an index (see schema/), so one
 // subtree is one index range and a page is a seek and a short walk. A union of
@@ -22,17 +22,18 @@ import (
 // here and not by the database: each statement is written so that one index
 // serves it.
 
-// levels is the depth of the deepest subtrees that have an index in the order of a column.
-// A list of a deeper subtree sorts it, which is slow only if the subtree is large.
+// levels contains, for a sort column, the depth down to which subtrees have an index in
+// the order of the column. A list of a deeper subtree is sorted, which is slow only if the
+// subtree is large.
 var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 
-// A Condition is an equality that a list is filtered by. There is an index
+// A Condition is a filter of a list: the column has a value. There is an index
 // (column, uid) for it.
 type Condition struct {
 	column string
 	value  any
 	since  bool // greater values match too
-	flag   bool // the column itself is true; its index has only such rows
+	flag   bool // the column itself must be true; its index has only such rows
 }
 
 // List reads one page of a kind.
@@ -62,7 +63,7 @@ func List[T any](
 	}
 	if col == "uid" && sc.Children != "" && !q.filtered() &&
 		(p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
-		q.Column = "seg" // because the segments of siblings have the order of the uids
+		q.Column = "seg" // the segments of siblings have the same order as their uids
 	}
 	spans, err := s.spans(ctx, q, sc)
 	if err != nil {
@@ -73,7 +74,8 @@ func List[T any](
 	}
 	near, complete := q.prune(spans)
 	out.Items, err = read(ctx, s, l, q, near)
-	if err == nil && !complete && len(out.Items) <= p.Size { // rows were deleted after they were counted
+	// rows were deleted after they were counted, so dropped spans may be needed
+	if err == nil && !complete && len(out.Items) <= p.Size {
 		out.Items, err = read(ctx, s, l, q, spans)
 	}
 	if err != nil {
@@ -87,7 +89,7 @@ func List[T any](
 	return out, nil
 }
 
-// filter adds the equalities of f.
+// filter adds the conditions of f that compare a column with a value.
 func (q *Query) filter(f resource.Filter) {
 	if f.Relationship != resource.RelationshipNone {
 		q.where = append(q.where, Condition{column: "relationship", value: int64(f.Relationship)})
@@ -114,7 +116,7 @@ func (q *Query) filter(f resource.Filter) {
 	q.classes, q.direction = f.Classes, f.Direction
 }
 
-// read returns the rows of a page, and one more if there is one.
+// read returns the rows of a page, and one more row if there is a next page.
 func read[T any](ctx context.Context, s *DB, l *Kind[T], q Query, spans []span) (items []T, err error) {
 	each := func(row Scanner) (bool, error) {
 		v, err := l.Scan(row)
@@ -142,10 +144,10 @@ func read[T any](ctx context.Context, s *DB, l *Kind[T], q Query, spans []span) 
 	return items, err
 }
 
-// A span is a part of a scope that one index range holds, or a set of rows.
+// A span is a part of a scope: the rows of one index range, or a set of rows.
 type span struct {
 	below, children resource.UID
-	self            bool // includes the group below itself; only for ranges of uids
+	self            bool // the span includes the group itself; only for ranges of uids
 	set             []resource.UID
 	rows            int64 // number of rows
 }
@@ -186,8 +188,8 @@ func includes(set, uids []resource.UID) bool {
 	return !slices.ContainsFunc(uids, func(uid resource.UID) bool { return !slices.Contains(set, uid) })
 }
 
-// size sets the number of rows of each span: from its counter, or, for a list with
-// filters, by counting the entries of an index.
+// size sets the number of rows of each span. The number comes from a counter, or,
+// if the list has filters, from counting the entries of an index.
 func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	if q.filtered() {
 		for i := range spans {
@@ -212,9 +214,9 @@ func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	})
 }
 
-// prune drops the spans that cannot contribute to a page in the order of uids: the spans
-// are in that order, and their sizes are known. complete is false if it dropped spans
-// because of their sizes alone.
+// prune drops the spans that cannot contribute to a page that is sorted by uid: the
+// spans have the same order, and their sizes are known. complete is false if it dropped
+// spans because of their sizes alone.
 func (q *Query) prune(spans []span) (out []span, complete bool) {
 	if q.Column != "uid" || len(spans) < 2 {
 		return spans, true
@@ -226,7 +228,7 @@ func (q *Query) prune(spans []span) (out []span, complete bool) {
 		if q.Page.Order.Desc {
 			sp = spans[len(spans)-1-i]
 		}
-		if sp.below == "" { // the rows of a set can be anywhere
+		if sp.below == "" { // the rows of a set can be anywhere in the order
 			out = append(out, sp)
 			continue
 		}
@@ -245,7 +247,7 @@ func (q *Query) prune(spans []span) (out []span, complete bool) {
 	return out, complete
 }
 
-// passed reports whether the whole subtree comes before the cursor.
+// passed reports whether the whole subtree of uid comes before the cursor.
 func (q *Query) passed(uid resource.UID) bool {
 	c := q.Page.After
 	if c == nil {
@@ -264,9 +266,9 @@ type key struct {
 	seg  int64
 }
 
-// merge returns the segments of a page's rows from several spans, in order. For each span
-// it walks one index range until the rows can no longer be on the page. In SQLite that
-// costs little more than the rows.
+// merge returns the segments of the page's rows, in order, from several spans. For each
+// span it reads one index range until the rows can no longer be on the page. In SQLite
+// that costs little more than reading the rows.
 func merge(ctx context.Context, rows Reader, q Query, spans []span) ([]int64, error) {
 	order := q.compare
 	if q.Page.Order.Desc {
@@ -305,7 +307,7 @@ func merge(ctx context.Context, rows Reader, q Query, spans []span) ([]int64, er
 	return segs, nil
 }
 
-// mergeKeys merges two ordered lists and keeps the first n.
+// mergeKeys merges two ordered lists and returns the first n keys.
 func mergeKeys(a, b []key, n int, order func(a, b key) int) []key {
 	out := make([]key, 0, min(n, len(a)+len(b)))
 	for len(out) < n && len(a)+len(b) > 0 {
@@ -326,13 +328,13 @@ func (q *Query) compare(a, b key) int {
 // textual reports whether the sort column is text.
 func (q *Query) textual() bool { return q.Column == "uid" || q.Column == "name" }
 
-// need returns the number of rows, in order, that determine the page.
+// need returns how many of the first rows must be read to determine the page.
 func (q *Query) need() int { return q.Page.Skip + q.Page.Size + 1 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// A Listing names the table, columns and joins of the lists of a kind, for tests of their
-// plans.
+// A Listing contains the table, columns and joins that the lists of a kind read, for
+// tests of query plans.
 type Listing struct{ Table, Columns, Joins string }
 
 // Listing returns the Listing of a kind.

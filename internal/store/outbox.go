@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// LastEvent is a query for the number of the newest event.
+// LastEvent is a query that selects the number of the newest event.
 const LastEvent = `SELECT coalesce(max(seq), 0) FROM outbox`
 
-// Emit adds an event to the outbox, in the transaction of the change. before and after are
-// the versions of the resource, or nil if it did not or does not exist.
+// Emit adds an event to the outbox, in the transaction that makes the change. before and
+// after are the resource before and after the change, or nil if it does not exist then.
 func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
 	row, err := t.Event(ctx, kind, subject, group, before, after)
 	if err != nil {
@@ -26,7 +26,7 @@ func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group r
 
 const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, request, at_ms)`
 
-// Added adds the event and the count that every insert ends with.
+// Added records the event of an insert and increments the counters.
 func (t *Tx) Added(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
 	if err := t.Emit(ctx, event, uid, group, nil, v); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (t *Tx) Added(ctx context.Context, kind string, event resource.EventType, u
 	return t.Count(ctx, kind, uid, 1)
 }
 
-// Removed adds the event and subtracts the count that every delete ends with.
+// Removed records the event of a delete and decrements the counters.
 func (t *Tx) Removed(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
 	if err := t.Emit(ctx, event, uid, group, v, nil); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (t *Tx) Removed(ctx context.Context, kind string, event resource.EventType,
 	return t.Count(ctx, kind, uid, -1)
 }
 
-// EmitAll adds events in their order. On PostgreSQL they go with the commit.
+// EmitAll adds events in their order. On PostgreSQL they are sent with the commit.
 func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 	if t.DB.Engine.Postgres {
 		t.events = append(t.events, events...)
@@ -51,7 +51,7 @@ func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 	return t.InsertRows(ctx, outboxInsert, events, "")
 }
 
-// outboxStatement is the statement that writes events, in their order.
+// outboxStatement returns the statement that writes events, in their order.
 func outboxStatement(events [][]any) engine.Statement {
 	columns := make([][]string, len(events[0])-1)
 	var at []int64
@@ -118,10 +118,10 @@ func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, 
 	return s.events(ctx, `SELECT `+eventColumns+` FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2`, after, n)
 }
 
-// EventsBefore returns up to n events before the one numbered before, newest first. They
-// belong to a group or a resource below it; "" selects the events of all groups. It reads
-// at most reach events, and returns the number of the event at which it stopped, or 0 at
-// the end.
+// EventsBefore returns up to n events before the one numbered before, newest first. It
+// selects the events in group and in the groups below it; "" selects the events in all
+// groups. It reads at most reach events. It also returns the number of the event at which
+// it stopped, or 0 if there are no older events.
 func (s *DB) EventsBefore(
 	ctx context.Context, group resource.UID, before int64, n, reach int,
 ) (events []resource.Event, stopped int64, _ error) {
@@ -147,25 +147,25 @@ func (s *DB) EventsBefore(
 	return events, stopped, nil
 }
 
-// EventsOfRequest returns up to n events of an organization that one request caused.
-// Clients choose the ids of their requests, so clients of other organizations may have
-// used the same id.
+// EventsOfRequest returns up to n events in an organization that one request caused.
+// The organization is needed because clients choose the ids of their requests, so
+// clients of other organizations may have used the same id.
 func (s *DB) EventsOfRequest(ctx context.Context, request string, org resource.UID, n int) ([]resource.Event, error) {
 	args, text := eventsOfRequest(request, org, n)
 	return s.events(ctx, text, args...)
 }
 
-// eventsOfRequest returns the statement of EventsOfRequest.
+// eventsOfRequest returns the statement that EventsOfRequest runs.
 func eventsOfRequest(request string, org resource.UID, n int) (args []any, text string) {
 	return []any{request, string(org), string(org) + "0", n}, `SELECT ` + eventColumns + ` FROM outbox
 		WHERE request = $1 AND request <> '' AND grp >= $2 AND grp < $3 ORDER BY grp, seq LIMIT $4`
 }
 
 // EventNumber returns the number of the first event that was recorded at a time or later.
-// It is as exact as the clocks of replicas agree. If there is no such event, it returns the
-// number after the last event.
+// It is only as exact as the clocks of the replicas. If there is no such event, it returns
+// the number after the last event.
 func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
-	var low, high int64 // every event before low is older; event high is not
+	var low, high int64 // every event before low is older than at, and event high is not older
 	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox),
 		(SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
 	for err == nil && low < high {
@@ -184,8 +184,8 @@ func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 	return low, err
 }
 
-// PruneEvents removes up to n of the oldest events if they are older than
-// before, and reports how many.
+// PruneEvents removes up to n of the oldest events that were recorded before a
+// time, and returns how many it removed.
 func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (int, error) {
 	gone, err := s.Exec(ctx,
 		`DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`,

@@ -10,40 +10,40 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// A Query builds a statement of a list and collects its arguments. A copy of a Query builds
-// another statement.
+// A Query builds the statements that read a list, and collects their arguments. A copy of a
+// Query can build another statement.
 type Query struct {
 	Engine    engine.Engine
 	Table     string
 	Columns   string
 	joins     string
-	Column    string // the sort column
-	name      string // the exact name asked for, or ""
-	prefix    string // common beginning of the names, or ""; only in the order of names
+	Column    string // the column to sort by
+	name      string // the name that a row must have, or ""
+	prefix    string // the prefix that names must have, or ""; only if the list is sorted by name
 	where     []Condition
 	required  []requirement
-	classes   []resource.TagClass // selected classes of tags; nil for other kinds
-	direction resource.Direction  // selected direction of pulls
+	classes   []resource.TagClass // selected tag classes; nil if the resources are not tags
+	direction resource.Direction  // selects pulls, pushes or both
 	Page      page.Request
 	Args      []any
 }
 
 // A requirement is a uid from the caller, and the tables that may contain it. Rows refer to
-// their parent by its segment alone. A caller could combine the segment of another
-// tenant's resource with the uid of an own group, and would be authorized for it. So a
+// their parent by its segment alone. A caller could combine the segment of another tenant's
+// resource with the uid of a group of its own, and would be authorized for that uid. So a
 // list is empty unless a resource with the whole uid exists.
 type requirement struct {
 	uid    resource.UID
 	tables []string
 }
 
-// require adds a uid that must be in one of the tables; "" is no table.
+// require adds a uid that must be in one of the tables. An empty table name is ignored.
 func (q *Query) require(uid resource.UID, tables ...string) {
 	tables = slices.DeleteFunc(tables, func(table string) bool { return table == "" })
 	q.required = append(q.required, requirement{uid, tables})
 }
 
-// requirements is the condition that every required uid exists.
+// requirements returns the condition that every required uid exists.
 func (q *Query) requirements() string {
 	text := ""
 	for _, m := range q.required {
@@ -57,28 +57,29 @@ func (q *Query) requirements() string {
 	return text
 }
 
-// Arg adds an argument and returns its parameter.
+// Arg adds an argument and returns its placeholder, such as $1.
 func (q *Query) Arg(v any) string {
 	q.Args = append(q.Args, v)
 	return "$" + itoa(len(q.Args))
 }
 
-// page is the statement that reads the page from one span.
+// page returns the statement that reads the page from one span.
 func (q *Query) page(sp span) string {
 	if q.Page.Skip == 0 {
 		return fmt.Sprintf("SELECT %s FROM %s%s WHERE %s ORDER BY %s%s",
 			q.Columns, q.from(sp), q.joins, q.in(sp)+q.After(), q.Order(), q.Limit(q.Page.Size+1))
 	}
-	// Walk the index alone, and fetch rows for the page only.
+	// The inner statement reads only the index. The outer one reads rows for the page only.
 	segs := fmt.Sprintf("SELECT t.seg FROM %s WHERE %s ORDER BY %s%s OFFSET %s",
 		q.from(sp), q.in(sp)+q.After(), q.Order(), q.Limit(q.Page.Size+1), q.Arg(q.Page.Skip))
 	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, segs,
 		q.Order())
 }
 
-// from names the table. For a range of uids it also names the index for SQLite, because
-// with statistics SQLite would choose another index that ends in the uid, and sort. It
-// would also walk all tags instead of the few with a flag.
+// from returns the FROM clause. For a range of uids it also names the index for SQLite.
+// Otherwise SQLite, with statistics, would choose another index that ends in the uid,
+// and would sort the rows. It would also read all tags instead of the few that have a
+// flag.
 func (q *Query) from(sp span) string {
 	text := q.Table + " AS t"
 	if q.Engine.Postgres || q.Column != "uid" || sp.below == "" {
@@ -93,22 +94,22 @@ func (q *Query) from(sp span) string {
 	return text
 }
 
-// keys is the statement that reads the keys of a span's first n rows.
+// keys returns the statement that reads the keys of the first n rows in a span.
 func (q *Query) keys(sp span, n int) string {
 	return fmt.Sprintf("SELECT t.seg, t.%s FROM %s WHERE %s ORDER BY %s%s",
 		q.Column, q.from(sp), q.in(sp)+q.After(), q.Order(), q.Limit(n))
 }
 
-// fetch is the statement that reads rows by their segments.
+// fetch returns the statement that reads rows by their segments.
 func (q *Query) fetch(segs []int64) string {
 	q.Args = nil
 	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (SELECT v FROM %s AS s) ORDER BY %s",
 		q.Columns, q.Table, q.joins, q.Engine.Unnest(q, segs), q.Order())
 }
 
-// lateral is the statement that reads the page from several spans: in
-// PostgreSQL a round trip costs more than many rows. It walks indexes alone,
-// and fetches rows for the page only.
+// lateral returns the statement that reads the page from several spans, because
+// in PostgreSQL a round trip costs more than many rows. The statement reads
+// only indexes, and then the rows of the page.
 func (q *Query) lateral(spans []span) string {
 	var parts []string
 	for _, group := range byDepth(spans) {
@@ -121,8 +122,9 @@ func (q *Query) lateral(spans []span) string {
 		q.Order())
 }
 
-// walk selects the first keys of spans of one shape. If there are more spans than needed
-// rows, only the spans whose first rows come first can reach the page.
+// walk returns a SELECT of the first keys in spans that have the same shape. If there
+// are more spans than needed rows, only the spans whose first rows come first can
+// contribute to the page.
 func (q *Query) walk(spans []span) string {
 	need := q.need()
 	if len(spans) == 1 {
@@ -141,8 +143,8 @@ func (q *Query) walk(spans []span) string {
 		from, q.Column, q.Table, on, rest, q.Order(), q.Limit(need))
 }
 
-// joined returns a table s of subtrees of one depth, and the condition that t is in the
-// subtree of s.
+// joined returns a table s of subtrees that have the same depth, and the condition that
+// t is in the subtree s.
 func (q *Query) joined(spans []span) (from, on string) {
 	d := spans[0].below.Depth()
 	if q.ranged(d) {
@@ -162,7 +164,7 @@ func (q *Query) joined(spans []span) (from, on string) {
 	return q.Engine.Unnest(q, segs), fmt.Sprintf("t.a%d = s.v", d)
 }
 
-// byDepth groups spans that one statement can walk: subtrees of the same depth.
+// byDepth groups the spans that one statement can read: subtrees that have the same depth.
 func byDepth(spans []span) [][]span {
 	var out [][]span
 	groups := map[int]int{}
@@ -178,9 +180,9 @@ func byDepth(spans []span) [][]span {
 	return out
 }
 
-// ranged reports whether subtrees that start at depth d are read as a range of
-// uids: in that order, by an index (column, uid), or where no index in the
-// sort column's order starts that deep.
+// ranged reports whether subtrees at depth d are read as a range of uids. They
+// are if the list is sorted by uid, if an index (column, uid) serves a filter,
+// or if no index in the order of the sort column reaches that depth.
 func (q *Query) ranged(d int) bool {
 	if len(q.where) > 0 {
 		return true
@@ -191,8 +193,8 @@ func (q *Query) ranged(d int) bool {
 	return q.Column == "uid" || d > levels[q.Column]
 }
 
-// in is the condition that a row belongs to a span and passes the filters, written
-// so that one index serves it.
+// in returns the condition that a row belongs to a span and passes the filters. It
+// is written so that one index serves it.
 func (q *Query) in(sp span) string {
 	switch {
 	case sp.children != "":
@@ -206,7 +208,8 @@ func (q *Query) in(sp span) string {
 	if sp.self {
 		from, than = string(sp.below), ">="
 	}
-	if c := q.Page.After; c != nil && q.Column == "uid" { // SQLite seeks to one bound only: make it the cursor
+	// SQLite uses only one lower bound of an index range: it must be the cursor
+	if c := q.Page.After; c != nil && q.Column == "uid" {
 		if q.Page.Order.Desc {
 			to = min(to, c.UID)
 		} else {
@@ -224,7 +227,7 @@ func (q *Query) in(sp span) string {
 // filtered reports whether a list has filters in addition to its place in the tree.
 func (q *Query) filtered() bool { return q.name != "" || q.prefix != "" || len(q.where) > 0 }
 
-// conditions are the filters.
+// conditions returns the SQL of the filters.
 func (q *Query) conditions() string {
 	text := ""
 	for _, c := range q.where {
@@ -263,10 +266,10 @@ func (q *Query) conditions() string {
 	return text
 }
 
-// tagClasses is the number of classes of tags.
+// tagClasses is the number of tag classes.
 const tagClasses = int(resource.EpochTag) + 1
 
-// counted is the condition on the kinds of counters that make up a total.
+// counted returns the condition that selects the counters that make up a total.
 func (q *Query) counted() string {
 	counters := []string{q.Table}
 	switch q.Table {
@@ -284,7 +287,7 @@ func (q *Query) counted() string {
 	return "c.kind IN (" + strings.Join(counters, ", ") + ")"
 }
 
-// After is the condition that a row comes after the cursor.
+// After returns the condition that a row comes after the cursor.
 func (q *Query) After() string {
 	c := q.Page.After
 	if c == nil {
@@ -299,7 +302,8 @@ func (q *Query) After() string {
 	case "uid":
 		return fmt.Sprintf(" AND t.uid %s %s", than, q.Arg(c.UID))
 	case "seg":
-		// Not seg alone: SQLite would walk the whole table by it.
+		// The condition includes parent, because with seg alone SQLite would read the whole table
+		// in the order of seg.
 		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.Arg(Segment(resource.UID(c.UID).Parent())),
 			q.Arg(seg))
 	case "name":
@@ -308,9 +312,10 @@ func (q *Query) After() string {
 	return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Number), q.Arg(seg))
 }
 
-// key is the sort column as the statement names it. With filters it is hidden from
-// the planner, so that the few rows that pass are found by the filter and sorted;
-// otherwise the planner would walk the index of the column.
+// key returns the sort column as it appears in the statement. If the list has
+// filters, the column is hidden from the planner: the planner then finds the few
+// matching rows by the filter and sorts them. Otherwise it would read the index of
+// the sort column.
 func (q *Query) key() string {
 	filtered := len(q.where) > 0 || q.name != "" && q.Column != "name"
 	switch {
@@ -329,7 +334,7 @@ func (q *Query) dir() string {
 	return ""
 }
 
-// Order is the ORDER BY list. A column that is unique has no second term.
+// Order returns the terms of ORDER BY. A unique column needs no second term.
 func (q *Query) Order() string {
 	if q.Column == "uid" || q.Column == "seg" {
 		return q.key() + q.dir()
@@ -337,8 +342,8 @@ func (q *Query) Order() string {
 	return q.key() + q.dir() + ", t.seg" + q.dir()
 }
 
-// Limit is the LIMIT clause. It is rounded up, so that few statements serve all page
-// sizes.
+// Limit returns the LIMIT clause. The limit is rounded up, so that few statements
+// serve all page sizes.
 func (q *Query) Limit(n int) string {
 	for _, size := range []int{2, 51, 101, page.MaxSize + 1} {
 		if n <= size {
@@ -348,8 +353,8 @@ func (q *Query) Limit(n int) string {
 	return " LIMIT " + q.Arg(n)
 }
 
-// counters is the statement that reads the counters of spans. They are 0 unless
-// the requirements hold.
+// counters returns the statement that reads the counters of spans. Its results
+// are 0 unless the requirements hold.
 func (q *Query) counters(spans []span) string {
 	col := "n"
 	if spans[0].children != "" {
@@ -359,7 +364,7 @@ func (q *Query) counters(spans []span) string {
 	for _, sp := range spans {
 		groups = append(groups, Segment(sp.below+sp.children))
 	}
-	// A subquery for each: PostgreSQL would read all counters for a join.
+	// Each counter has a subquery, because PostgreSQL would read all counters for a join.
 	counted := q.counted()
 	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)",
 		col, counted, q.requirements())
@@ -369,7 +374,7 @@ func (q *Query) counters(spans []span) string {
 	return fmt.Sprintf("SELECT s.i, %s FROM %s AS s", sum, q.Engine.Unnest(q, groups))
 }
 
-// total is the statement that counts a span.
+// total returns the statement that counts the rows in a span.
 func (q *Query) total(sp span) string {
 	q.Page.After = nil
 	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.Table, q.in(sp)+q.requirements())

@@ -20,7 +20,7 @@ import (
 // A pair is two processes that share a database.
 type pair struct {
 	here, there *storetest.Store
-	db          *sql.DB // for changes without a notification
+	db          *sql.DB // connection for changes that notify nobody
 	url         string
 }
 
@@ -38,8 +38,8 @@ func (p pair) exec(t *testing.T, text string) {
 	must(t, err)
 }
 
-// renew has a process say that it is there and take in what is new. If the history
-// has changed, that takes as long as a lease.
+// renew makes a process write its heartbeat and apply new changes. If the history
+// of the database has changed, that takes as long as a lease.
 func renew(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	newest, err := s.Renew(t.Context(), replica.Position{})
@@ -52,7 +52,7 @@ func renew(t *testing.T, s *storetest.Store) {
 	must(t, err)
 }
 
-// follow has a process do that until the test ends.
+// follow calls renew, and then renews the lease of a process continuously until the test ends.
 func follow(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	renew(t, s)
@@ -70,7 +70,7 @@ func follow(t *testing.T, s *storetest.Store) {
 	})
 }
 
-// rename gives a repo another name.
+// rename changes the name of a repo.
 func rename(t *testing.T, s *storetest.Store, uid resource.UID, name string) {
 	t.Helper()
 	_, err := store.Edit(t.Context(), uid, s.Repo, s.UpdateRepo, func(r *registry.Repo) error {
@@ -80,7 +80,7 @@ func rename(t *testing.T, s *storetest.Store, uid resource.UID, name string) {
 	must(t, err)
 }
 
-// wantRepo looks a repo up by its path. Without a uid there must be none.
+// wantRepo checks that a path leads to the repo uid, or to no repo if uid is "".
 func wantRepo(t *testing.T, s *storetest.Store, uid resource.UID, names ...string) {
 	t.Helper()
 	if got, err := s.RepoAt(t.Context(), names); got != uid || uid == "" && !errors.Is(err, fault.NotFound) {
@@ -128,7 +128,8 @@ func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 	}
 }
 
-// TestTwoChangeAndReadTheSame makes both processes change and read concurrently.
+// TestTwoChangeAndReadTheSame lets two processes change and read a group concurrently, and checks
+// that no change is lost and that each reads the changes of the other.
 func TestTwoChangeAndReadTheSame(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
@@ -152,8 +153,8 @@ func TestTwoChangeAndReadTheSame(t *testing.T) {
 	wantDescription(t, p.there, g.UID, "120")
 }
 
-// TestNobodyTrustsALostRecord: if the record of changes has a gap, or the database
-// went back to an older copy, the cache is cleared.
+// TestNobodyTrustsALostRecord checks that the cache is cleared if the recorded
+// changes have a gap, or if the database was replaced by an older copy.
 func TestNobodyTrustsALostRecord(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
@@ -176,9 +177,9 @@ func TestNobodyTrustsALostRecord(t *testing.T) {
 	}
 }
 
-// TestCachesAreClearedBeforeTheyAreAnnounced: a process may have read a change of
-// grants before its caches were cleared for it. It must not say that it has applied
-// the change until they are.
+// TestCachesAreClearedBeforeTheyAreAnnounced: a process may have read a change to
+// grants before it clears its caches. The test checks that its heartbeat reports
+// the change as applied only after the caches were cleared.
 func TestCachesAreClearedBeforeTheyAreAnnounced(t *testing.T) {
 	p := newPair(t)
 	renew(t, p.here)
@@ -186,7 +187,7 @@ func TestCachesAreClearedBeforeTheyAreAnnounced(t *testing.T) {
 	must(t, err)
 	p.exec(t, `UPDATE revision SET rev = rev + 1 WHERE id = 1`)
 	newest.Revision++
-	var announced []int64 // whenever the caches are cleared
+	var announced []int64 // the revisions in the heartbeat at the moments when the caches were cleared
 	p.here.OnRevision(func() {
 		var at int64
 		must(t, p.db.QueryRowContext(t.Context(), `SELECT max(grants_at) FROM replicas`).Scan(&at))
@@ -199,7 +200,8 @@ func TestCachesAreClearedBeforeTheyAreAnnounced(t *testing.T) {
 	}
 }
 
-// quickest returns how long something takes. It repeats what took long, because a machine may be slow for a moment.
+// quickest returns how long do takes. It repeats slow calls and returns the shortest time, because
+// a machine may be slow for a moment.
 func quickest(do func()) time.Duration {
 	least := time.Hour
 	for range 10 {
@@ -212,9 +214,10 @@ func quickest(do func()) time.Duration {
 	return least
 }
 
-// TestASilentProcessForgets: one that no longer says that it is there does not
-// keep others from making a change, and does not answer from before it. The next
-// change does not wait for it again.
+// TestASilentProcessForgets: a process no longer writes heartbeats, and another
+// process makes a change. The test checks that the change succeeds, that the
+// silent process does not answer from its old cache, and that the next change
+// does not wait for it again.
 func TestASilentProcessForgets(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
@@ -234,8 +237,8 @@ func TestASilentProcessForgets(t *testing.T) {
 	wantRepo(t, p.here, "", "g", "changed")
 }
 
-// TestNobodyStandsInTheWayOfARenewal: however busy the database is made, this
-// process can say that it is there.
+// TestNobodyStandsInTheWayOfARenewal checks that a process can write its
+// heartbeat even if all other connections are in use.
 func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
 	p := newPair(t)
 	defer p.here.Occupy(t)()
@@ -243,13 +246,14 @@ func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { _ = p.here.ListenGrants(ctx, func() {}) }) // ends with ctx
+	wg.Go(func() { _ = p.here.ListenGrants(ctx, func() {}) }) // returns when ctx ends
 	if _, err := p.here.Renew(ctx, replica.Position{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestOneThatLeavesIsNotWaitedFor: a process that ends says so.
+// TestOneThatLeavesIsNotWaitedFor checks that a process that ends deletes its row, so that nobody
+// waits for it.
 func TestOneThatLeavesIsNotWaitedFor(t *testing.T) {
 	p := newPair(t)
 	renew(t, p.here)

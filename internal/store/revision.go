@@ -9,25 +9,27 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/replica"
 )
 
-// A RevisionRow is the id of a row of the table revision. Each row counts the changes of
-// something that replicas keep in memory.
+// A RevisionRow is the id of a row in the table revision. Each row counts the changes to
+// data that replicas keep in memory.
 type RevisionRow int64
 
-// The rows of the table revision. Row 2 counted the changes of groups and no longer exists.
+// These are the rows of the table revision. Row 2 counted the changes to groups and no longer
+// exists.
 const (
-	RevisionGrants    RevisionRow = replica.GrantsRow // every change that replicas apply; it moves with each of the others
+	// counts every change that replicas apply; it also increases with each of the other rows
+	RevisionGrants    RevisionRow = replica.GrantsRow
 	RevisionBudgets   RevisionRow = 3
 	RevisionPullRules RevisionRow = 4
 	RevisionUpstreams RevisionRow = 40
 )
 
-// How many changes to grants are kept for replicas that are behind, and after how many
-// changes older ones are deleted.
+// changesKept is how many changes to grants are stored for replicas that are behind.
+// Older changes are deleted after every changesPruned changes.
 const changesKept, changesPruned = 10_000, 1_000
 
-// A GrantChange is a change that replicas have to apply: they read the grants of an
-// identity, or the capabilities of a role again. If it names neither, they clear their
-// caches.
+// A GrantChange is a change that replicas apply. They read the grants of the identity
+// again, or the capabilities of the role. If the change names neither, they clear
+// their caches.
 type GrantChange struct {
 	Revision       int64
 	Identity, Role resource.UID
@@ -40,7 +42,7 @@ func (s *DB) Revision(ctx context.Context) (rev int64, err error) {
 }
 
 // GrantChanges returns the changes after since, in order. complete is false if some of
-// them are no longer kept.
+// these changes were already deleted.
 func (s *DB) GrantChanges(ctx context.Context, since int64) (changes []GrantChange, complete bool, err error) {
 	changes, err = ReadAll(ctx, s.Rows, func(row Scanner) (c GrantChange, err error) {
 		err = row.Scan(&c.Revision, &c.Identity, &c.Role)
@@ -76,8 +78,8 @@ func (t *Tx) LockRevision(ctx context.Context) error {
 	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = $1`+t.DB.Engine.ForUpdate, []any{RevisionGrants}, &one)
 }
 
-// RevisionLocked reports whether a transaction that runs has locked the revision, because
-// it changes grants. Only PostgreSQL can tell.
+// RevisionLocked reports whether a running transaction has locked the revision, because
+// it changes grants. It works only on PostgreSQL.
 func (s *DB) RevisionLocked(ctx context.Context) (locked bool, err error) {
 	err = s.Row(ctx, `SELECT EXISTS
 		(SELECT 1 FROM pg_locks AS l WHERE l.locktype = 'transactionid' AND l.transactionid = t.xmax)
@@ -85,16 +87,16 @@ func (s *DB) RevisionLocked(ctx context.Context) (locked bool, err error) {
 	return locked, err
 }
 
-// changed adds a change to the changes of the transaction, once.
+// changed adds a change to the list of the transaction's changes, unless the list contains it.
 func (t *Tx) changed(c GrantChange) {
 	if !slices.Contains(t.changes, c) {
 		t.changes = append(t.changes, c)
 	}
 }
 
-// writeRevision takes the next revision if the transaction has changed grants, and
-// records the changes. A trigger adds the time and the actor to the rows that the
-// transaction has added to the history of grants.
+// writeRevision takes the next revision number if the transaction has changed
+// grants, and records the changes. A trigger adds the time and the actor to the
+// rows that the transaction has added to the history of grants.
 func (t *Tx) writeRevision(ctx context.Context) error {
 	if len(t.changes) == 0 {
 		return nil
@@ -117,8 +119,8 @@ func (t *Tx) writeRevision(ctx context.Context) error {
 	return nil
 }
 
-// OnGrantChange registers f to be called after every commit of this DB that changed
-// grants, before the write returns to its caller.
+// OnGrantChange registers f to be called after every commit by this process that
+// changed grants, before the write returns to its caller.
 func (s *DB) OnGrantChange(f func(ctx context.Context, revision int64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,9 +142,9 @@ func (s *DB) notify(ctx context.Context, revision int64) {
 	}
 }
 
-// OnRevision registers f to be called whenever the revision has moved, by a change of
-// this process or of another, before the write returns to its caller. It is for caches.
-// f must be quick.
+// OnRevision registers f to be called whenever the revision has increased, because of
+// this process or another one, before the write returns to its caller. f should clear a
+// cache, and must be quick.
 func (s *DB) OnRevision(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +161,8 @@ func (s *DB) clearCaches() {
 }
 
 // AwaitReplicas returns when this process and all other replicas have applied every
-// committed change, or their leases have ended. A write waits for that by itself, unless
-// its process dies between the commit and the answer.
+// committed change, or their leases have ended. Write does the same, so AwaitReplicas is
+// needed only if a process died between the commit and the end of Write.
 func (s *DB) AwaitReplicas(ctx context.Context) {
 	if !s.Engine.Postgres || simulationIn(ctx) != nil {
 		return
@@ -187,8 +189,8 @@ func (s *DB) Renew(ctx context.Context, applied replica.Position) (newest replic
 }
 
 // ListenGrants calls f whenever a process has changed grants, or other data that
-// replicas cache, until ctx or the connection ends, or the history of the database
-// changes.
+// replicas cache. It returns when ctx or the connection ends, or when the history
+// of the database changes.
 func (s *DB) ListenGrants(ctx context.Context, f func()) error {
 	if !s.Engine.Postgres {
 		<-ctx.Done()
@@ -198,8 +200,8 @@ func (s *DB) ListenGrants(ctx context.Context, f func()) error {
 }
 
 // History returns how often the history of the database has changed since this process
-// started. A cache of versioned data stores it with the version, because after a change
-// the same version may have other content.
+// started: see replica.Position. A cache of versioned data stores the number with the
+// version, because after a change the same version may have other content.
 func (s *DB) History() int64 {
 	if s.replica == nil {
 		return 0
@@ -215,9 +217,9 @@ func (s *DB) Replicas() int {
 	return s.replica.Count()
 }
 
-// Lag returns how many revisions this process had not applied when it renewed its lease,
-// and how long ago that was. ok is false if no other process can write to the database,
-// or before the first renewal.
+// Lag returns how many revisions this process had not applied when it last renewed its
+// lease, and how long ago that was. ok is false if no other process can write to the
+// database, or before the first renewal.
 func (s *DB) Lag() (revisions int64, age time.Duration, ok bool) {
 	if s.replica == nil {
 		return 0, 0, false

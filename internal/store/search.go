@@ -10,22 +10,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// A NameSearch selects resources of one table by their names.
+// A NameSearch selects resources in one table by their names.
 type NameSearch struct {
 	Table    string
-	Titled   bool         // the table has display names
-	GroupUID bool         // it has the UIDs of groups
-	Text     string       // the name, or its beginning
+	Titled   bool         // whether the table has display names
+	GroupUID bool         // whether its rows have the UIDs of groups
+	Text     string       // the name, or the beginning of the name
 	Exact    bool         // only names that equal Text
-	In       resource.UID // directly in this group, which exists; "" means anywhere
+	In       resource.UID // the group that directly contains the resources, and must exist; "" means anywhere
 	Limit    int          // largest number of results
 }
 
 // Search returns the resources in reach that a NameSearch selects, in the order of names. A
 // name that equals the text comes first.
 //
-// Like a list it walks one range of an index (a1|a2|a3, name) for each subtree in reach. It
-// does not count, because many names may begin with a short text.
+// Like a list, it reads one range of an index (a1|a2|a3, name) for each subtree in reach.
+// It does not count the matches, because many names may begin with a short text.
 func (s *DB) Search(ctx context.Context, r Reach, n NameSearch) ([]resource.Info, error) {
 	sc := Visible(n.GroupUID, r, resource.UIDFilter{ChildrenOf: n.In})
 	if n.Text == "" || n.Limit <= 0 || sc.Empty() {
@@ -53,10 +53,10 @@ func (s *DB) Search(ctx context.Context, r Reach, n NameSearch) ([]resource.Info
 	return found[:min(n.Limit, len(found))], err
 }
 
-// leading returns the spans that can contain the first rows of a query, as Query.walk does
-// for PostgreSQL: if there are more subtrees than needed rows, it returns the subtrees
-// whose first rows come first. It is one statement with a few seeks for each subtree, which
-// costs SQLite a third of one statement for each subtree.
+// leading returns the spans that can contain the first rows of a query, like Query.walk for
+// PostgreSQL. If there are more subtrees than needed rows, it returns the subtrees whose
+// first rows come first. It runs one statement with a few seeks for each subtree. In
+// SQLite, that takes a third of the time of a separate statement for each subtree.
 func (s *DB) leading(ctx context.Context, q Query, spans []span) (out []span, _ error) {
 	for _, group := range byDepth(spans) {
 		if len(group) <= q.need() || group[0].below == "" {
@@ -83,8 +83,8 @@ func (s *DB) leading(ctx context.Context, q Query, spans []span) (out []span, _ 
 	return out, nil
 }
 
-// heads is the statement that reads the position and the first key of each of several
-// subtrees of one depth that has a row.
+// heads returns a statement for several subtrees that have the same depth. For each
+// subtree that has a row, it reads the subtree's position in spans and the first key.
 func (q *Query) heads(spans []span) string {
 	first := func(column string) string {
 		return "(SELECT t." + column + " FROM " + q.Table + " AS t WHERE " + q.within(spans) + q.conditions() +
@@ -96,14 +96,14 @@ func (q *Query) heads(spans []span) string {
 		" AS s) AS h WHERE seg IS NOT NULL"
 }
 
-// within is the condition of joined that t is in the subtree of s.
+// within returns the condition from joined that t is in the subtree s.
 func (q *Query) within(spans []span) string {
 	copied := *q
 	_, on := copied.joined(spans)
 	return on
 }
 
-// query returns the query of a search.
+// query returns the query that the search runs.
 func (n NameSearch) query(e engine.Engine, kind *Kind[resource.Info]) Query {
 	q := Query{Engine: e, Table: n.Table, Columns: kind.text().columns, Column: "name", Page: page.Request{Size: n.Limit}}
 	if n.Exact {
@@ -114,7 +114,7 @@ func (n NameSearch) query(e engine.Engine, kind *Kind[resource.Info]) Query {
 	return q
 }
 
-// infoKind is the kind with which Search reads the rows of a table that has names.
+// infoKind returns the kind with which Search reads the rows of a table that has names.
 func infoKind(table string, titled bool) *Kind[resource.Info] {
 	title := "''"
 	if titled {
@@ -125,14 +125,14 @@ func infoKind(table string, titled bool) *Kind[resource.Info] {
 	}}
 }
 
-// afterPrefix returns the least text that is greater than every text that begins with
-// prefix, in the order of bytes. It returns "" if there is none.
+// afterPrefix returns the smallest text that is greater than every text that begins
+// with prefix, in the order of bytes. It returns "" if there is none.
 func afterPrefix(prefix string) string {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
 		prefix = prefix[:len(prefix)-size]
 		switch {
-		case last == 0xD7FF: // surrogates follow, which are not characters
+		case last == 0xD7FF: // the next code points are surrogates, which are not characters
 			return prefix + "\uE000"
 		case last < utf8.MaxRune:
 			return prefix + string(last+1)
@@ -141,12 +141,12 @@ func afterPrefix(prefix string) string {
 	return ""
 }
 
-// A Count is the number of resources of a kind: directly in a group, and in the group and
-// everything below it.
+// A Count is the number of resources of a kind: directly in a group, and in the group's
+// whole subtree.
 type Count struct{ Direct, All int64 }
 
-// Counts returns the number of resources of each kind for each group, in the order of
-// groups and kinds. It reads the counters that are also the totals of lists.
+// Counts returns the number of resources of each kind in each group, in the order of
+// groups and kinds. It reads the same counters as the totals of lists.
 func (s *DB) Counts(ctx context.Context, kinds []string, groups []resource.UID) ([][]Count, error) {
 	counts := make([][]Count, len(groups))
 	for i := range counts {
@@ -166,7 +166,8 @@ func (s *DB) Counts(ctx context.Context, kinds []string, groups []resource.UID) 
 	return counts, err
 }
 
-// countsStatement returns the statement of Counts. It has subqueries, as Query.counters.
+// countsStatement returns the statement that Counts runs. It uses subqueries for the same reason as
+// Query.counters.
 func countsStatement(e engine.Engine, kinds []string, groups []resource.UID) (args []any, text string) {
 	segs := make([]int64, len(groups))
 	for i, g := range groups {

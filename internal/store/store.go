@@ -2,11 +2,11 @@
 // PostgreSQL; package engine holds the differences. A few functions check
 // Engine.Postgres if one engine needs another statement or fewer round trips.
 //
-// A method of DB that writes is one transaction, and so is a method of a Store of the
-// packages above. It returns when the transaction is on disk. A function of a Tx runs
-// in the transaction of its caller. A change of a resource and its event in the outbox
-// are in the same transaction. Errors that a caller can act on are faults, including
-// outages; all other errors are bugs.
+// A method of DB that writes is one transaction, and so is a method of a Store in the
+// packages above. It returns when the transaction is on disk. A method of Tx, and a
+// function that has a Tx parameter, runs in the transaction of its caller. A change to
+// a resource and its event in the outbox are in the same transaction. Errors that a
+// caller can act on are faults, including outages; all other errors are bugs.
 package store
 
 import (
@@ -38,10 +38,10 @@ type DB struct {
 
 	mu            sync.Mutex
 	onGrantChange []func(context.Context, int64)
-	settled       atomic.Int64 // newest revision that all replicas are known to have applied
+	settled       atomic.Int64 // newest revision that all replicas have applied, as far as this process knows
 	onRevision    []func()
 
-	BudgetHooks BudgetHooks // set before use
+	BudgetHooks BudgetHooks // must be set before the DB is used
 	budgets     budgetCache
 }
 
@@ -49,7 +49,7 @@ type DB struct {
 // migrates the schema to the newest version.
 func Open(ctx context.Context, url string) (*DB, error) { return OpenSchema(ctx, url, 0) }
 
-// OpenSchema is Open with the migrations up to the one numbered last; 0 means all.
+// OpenSchema is Open, but it migrates only up to the migration numbered last; 0 means all.
 func OpenSchema(ctx context.Context, url string, last int64) (*DB, error) {
 	s := newDB()
 	var err error
@@ -119,10 +119,10 @@ func newDB() *DB {
 // IsPostgres reports whether url is the address of a PostgreSQL database.
 func IsPostgres(url string) bool { return engine.IsPostgres(url) }
 
-// KnownSchema returns the number of the last migration that this program knows.
+// KnownSchema returns the number of the newest migration in this program.
 func KnownSchema() (int64, error) { return schema.Last() }
 
-// Close waits for the running commit and releases the database.
+// Close waits until the running commit has ended, and closes the database.
 func (s *DB) Close() error {
 	var errs []error
 	if s.replica != nil {
@@ -146,8 +146,8 @@ func (s *DB) Ping(ctx context.Context) error {
 	return s.Row(ctx, `SELECT 1`, nil, &one)
 }
 
-// PoolStats returns the state of the connection pool. For SQLite it is the pool of the
-// connections that read.
+// PoolStats returns the state of the connection pool. On SQLite, that pool is only for
+// reads.
 func (s *DB) PoolStats() sql.DBStats { return s.db.Pool.Stats() }
 
 // Row runs a query and scans its only row. It returns sql.ErrNoRows if there is none.
@@ -155,7 +155,7 @@ func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) err
 	return s.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
-// QueryRow runs a query whose only row the caller scans.
+// QueryRow runs a query and returns its only row, which the caller scans.
 func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 	if sim := simulationIn(ctx); sim != nil {
 		row := sim.tx.QueryRow(ctx, query, args...)
@@ -177,7 +177,7 @@ func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner)
 	return s.outcome(engine.EndSpan(span, scan(query, rows, err, f)))
 }
 
-// Exec runs one statement in its own transaction, and returns how many rows it touched.
+// Exec runs one statement in its own transaction, and returns how many rows it changed.
 func (s *DB) Exec(ctx context.Context, query string, args ...any) (n int64, _ error) {
 	err := s.Write(ctx, func(t *Tx) (err error) {
 		n, err = t.Exec(ctx, query, args...)
@@ -189,14 +189,15 @@ func (s *DB) Exec(ctx context.Context, query string, args ...any) (n int64, _ er
 // ExecRow runs one statement in its own transaction, and scans the only row that it
 // returns. It returns sql.ErrNoRows if there is none.
 func (s *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
-	if s.Engine.Postgres && !resource.IsDryRun(ctx) { // a single statement is a transaction, in one round trip
+	// a single statement is a transaction by itself, which saves round trips
+	if s.Engine.Postgres && !resource.IsDryRun(ctx) {
 		return s.Row(ctx, query, args, dest...)
 	}
 	return s.Write(ctx, func(t *Tx) error { return t.Row(ctx, query, args, dest...) })
 }
 
-// Snapshot calls f with a Reader that sees one state of the database: a row that the
-// first statement has read still exists for the last one.
+// Snapshot calls f with a Reader that sees one state of the database: if its first
+// statement has read a row, then its last statement finds the row too.
 func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 	if simulationIn(ctx) != nil {
 		return f(s.Rows)
@@ -233,7 +234,7 @@ func (s *DB) dropIdle() {
 	}
 }
 
-// Missing turns the absence of a row into fault.NotFound.
+// Missing returns fault.NotFound if err is sql.ErrNoRows, and err otherwise.
 func Missing(err error, kind string, uid resource.UID) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.Missing(kind, string(uid))
@@ -247,9 +248,9 @@ func MS(t time.Time) int64 { return t.UnixMilli() }
 // FromMS returns the time that is stored as n milliseconds.
 func FromMS(n int64) time.Time { return time.UnixMilli(n).UTC() }
 
-// TimeAfter returns the time of a change of a resource that was last changed at last.
-// It is later than last even if the clock is not, so that the times of two versions
-// always differ.
+// TimeAfter returns the time for a change to a resource that was last changed at
+// last. The result is later than last even if the clock is not, so that the times of
+// two versions always differ.
 func (s *DB) TimeAfter(last time.Time) time.Time {
 	if current := s.Time(); current.After(last) {
 		return current
@@ -257,5 +258,5 @@ func (s *DB) TimeAfter(last time.Time) time.Time {
 	return last.Add(time.Millisecond)
 }
 
-// Time returns the time of a change, rounded to the precision of the database.
+// Time returns the current time, rounded to the precision of the database.
 func (s *DB) Time() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }

@@ -27,12 +27,14 @@ func TreeColumns(uid resource.UID) []any {
 	return out
 }
 
-// Segment returns the last segment of a uid as a number that sorts as its digits
-// do. Databases have signed numbers only, so the first bit is inverted.
+// Segment returns the last segment of a uid as a number. The numbers have the
+// same order as the hexadecimal digits. Databases have signed numbers only, so
+// the first bit is inverted.
 func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
-// ConstraintFault turns the error of an insert or update into a fault, if a constraint
-// refused it: a resource with the same name exists, or its parent does not exist.
+// ConstraintFault turns the error of an insert or update into a fault if a constraint
+// refused the statement, because a resource with the same name exists or the parent
+// does not exist.
 func (s *DB) ConstraintFault(err error, kind, name string, uid resource.UID) error {
 	switch s.Engine.Failure(err) {
 	case engine.Duplicate:
@@ -48,16 +50,17 @@ func (s *DB) ConstraintFault(err error, kind, name string, uid resource.UID) err
 }
 
 // Require locks a row of a table, so that it is not deleted before the commit. It returns
-// fault.NotFound with the label if there is none. A foreign key is not enough, because it
-// refers to a row by its segment, and a uid with other segments above must not pass.
+// fault.NotFound with the label if there is no row with the uid. A foreign key is not
+// enough, because it refers to a row by the last segment only: a uid that has the wrong
+// segments above it would be accepted.
 func (t *Tx) Require(ctx context.Context, table, label string, uid resource.UID) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.uid = $1`+t.DB.Engine.ForShare, []any{string(uid)}, &one)
 	return Missing(err, label, uid)
 }
 
-// RequireGroup is Require for a group; "" is above all organizations and always
-// exists.
+// RequireGroup is Require for a group. The group "" is above all organizations
+// and always exists.
 func (t *Tx) RequireGroup(ctx context.Context, group resource.UID) error {
 	if group == "" {
 		return nil
@@ -73,8 +76,8 @@ func (t *Tx) LockGroup(ctx context.Context, group resource.UID) error {
 	return Missing(err, "group", group)
 }
 
-// GroupRows is the relation of groups that packages may read in their queries, followed by
-// AS and a name. The table belongs to iamdb.
+// GroupRows is a subquery with the columns of groups that other packages may read. In a
+// query it is followed by AS and a name. The table itself belongs to iamdb.
 const GroupRows = `(SELECT seg, uid, parent, name FROM groups)`
 
 // RequireRole is Require for a role.
@@ -82,11 +85,12 @@ func (t *Tx) RequireRole(ctx context.Context, role resource.UID) error {
 	return t.Require(ctx, "roles", "role", role)
 }
 
-// A Reference is a column of a table that refers to another table, and the noun for its
-// rows.
+// A Reference is a column that refers to another table. Label is the noun for the rows
+// that have the column.
 type Reference struct{ Table, Column, Label string }
 
-// ReferencedBy returns the labels of the references that have a row that refers to uid.
+// ReferencedBy returns the labels of those references that have at least one row that refers to
+// uid.
 func (t *Tx) ReferencedBy(ctx context.Context, uid resource.UID, references []Reference) (labels []string, _ error) {
 	for _, u := range references {
 		var n int
@@ -128,8 +132,8 @@ func (s *DB) Has(ctx context.Context, table string, uid resource.UID) (has bool,
 	return has, err
 }
 
-// NamesOf returns the names of the rows of a table with these uids. titled says whether the
-// table has display names. It is one query by index.
+// NamesOf returns the names of the rows that have these uids. titled says whether the table
+// has display names. It runs one query, which uses an index.
 func (s *DB) NamesOf(
 	ctx context.Context, table string, titled bool, uids []resource.UID,
 ) (map[resource.UID]resource.Info, error) {
@@ -147,7 +151,7 @@ func (s *DB) NamesOf(
 	return names, err
 }
 
-// namesOf returns the statement of NamesOf.
+// namesOf returns the statement that NamesOf runs.
 func namesOf(e engine.Engine, table string, titled bool, uids []resource.UID) (args []any, text string) {
 	keys := make([]string, len(uids))
 	for i, uid := range uids {
@@ -164,12 +168,12 @@ func namesOf(e engine.Engine, table string, titled bool, uids []resource.UID) (a
 }
 
 // MaxNames is the largest number of names in a path. Groups nest 16 deep, so no resource
-// has more than 17. SQLite does not accept a statement for more than 25.
+// has more than 17 names. SQLite does not accept a statement for more than 25.
 const MaxNames = 20
 
-// GroupNamed returns an SQL expression for the key of the group with these names, root
-// first. It has subqueries instead of joins, because SQLite plans a join on parameters
-// again at every run.
+// GroupNamed returns an SQL expression for the segment of the group at the path names,
+// root first. It has subqueries instead of joins, because SQLite plans a join on
+// parameters again at every run.
 func GroupNamed(names []string) (args []any, text string) {
 	for i, name := range names {
 		args = append(args, name)
@@ -182,10 +186,10 @@ func GroupNamed(names []string) (args []any, text string) {
 	return args, text
 }
 
-// FindByPath returns the uids of the rows of a table with a path: the names of the groups
-// above them and their own, root first. It returns at most limit of them, in the order of
-// their segments, and none if the path has more than MaxNames names. It is one query by
-// index, independent of the number of rows.
+// FindByPath returns the uids of the rows at a path: the names of the groups above them
+// and their own name, root first. It returns at most limit uids, in the order of their
+// segments, and none if the path has more than MaxNames names. It runs one query by
+// index, whose cost does not depend on the number of rows.
 func (s *DB) FindByPath(ctx context.Context, table string, names []string, limit int) ([]resource.UID, error) {
 	if len(names) == 0 || len(names) > MaxNames {
 		return nil, nil
@@ -194,7 +198,7 @@ func (s *DB) FindByPath(ctx context.Context, table string, names []string, limit
 	return ReadColumn[resource.UID](ctx, s.Rows, text, args...)
 }
 
-// named returns the statement of FindByPath.
+// named returns the statement that FindByPath runs.
 func named(table string, names []string, limit int) (args []any, text string) {
 	args, group := GroupNamed(names[:len(names)-1])
 	parent := `parent = ` + group

@@ -16,23 +16,23 @@ import (
 type Tx struct {
 	DB         *DB
 	on         engine.Conn
-	Shard      int                // shard of the counters; two concurrent writers should use different ones
-	queued     []engine.Statement // to be sent with the commit
+	Shard      int                // shard of the counters; concurrent writers should use different shards
+	queued     []engine.Statement // statements that are sent with the commit
 	increments []increment        // additions to counters; on PostgreSQL they are written with the commit
-	events     [][]any            // to be written with the commit
+	events     [][]any            // rows of events that are written with the commit
 	changes    []GrantChange
-	revision   int64           // written for its changes to grants; 0 if there are none
-	traced     context.Context // parent of the spans of its statements
+	revision   int64           // revision that the transaction wrote for its changes to grants; 0 if it made none
+	traced     context.Context // parent of the spans for the transaction's statements
 }
 
-// A write is a function with the transaction that it runs in. It implements
+// A write is a function and the transaction in which it runs. It implements
 // engine.Transaction.
 type write struct {
 	tx *Tx
 	f  func(*Tx) error
 }
 
-// Run runs the function, and then the statements that every transaction ends with.
+// Run runs the function, and then the statements that every transaction needs at its end.
 func (w *write) Run(ctx context.Context, on engine.Conn) error {
 	w.tx.on, w.tx.traced = on, ctx
 	if on, ok := on.(*engine.PostgresTx); ok {
@@ -44,14 +44,15 @@ func (w *write) Run(ctx context.Context, on engine.Conn) error {
 	return w.tx.finish(ctx)
 }
 
-// Closing returns the statements that PostgreSQL gets with the commit.
+// Closing returns the statements that are sent to PostgreSQL together with the commit.
 func (w *write) Closing() []engine.Statement { return w.tx.closing() }
 
 // Revision returns the revision that the transaction has written, or 0.
 func (w *write) Revision() int64 { return w.tx.revision }
 
 // Write runs f in a transaction, and again if the database reports a conflict. If the
-// transaction has moved the revision, Write returns when all replicas have applied it.
+// transaction has written a new revision, Write returns when all replicas have applied
+// it.
 func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	if sim := simulationIn(ctx); sim != nil {
 		return s.outcome(sim.write(ctx, f))
@@ -76,7 +77,8 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 }
 
 // announce notifies this process of a new revision and waits for the other replicas.
-// The transaction has released its connection, because the replicas may need one.
+// It is called after the transaction has released its connection, because the
+// replicas may need one.
 func (s *DB) announce(ctx context.Context, revision int64) {
 	if revision == 0 {
 		return
@@ -110,7 +112,7 @@ func (t *Tx) finish(ctx context.Context) error {
 	return nil
 }
 
-// closing returns the statements that a transaction ends with on PostgreSQL. The
+// closing returns the statements that end a transaction on PostgreSQL. The
 // counters come last, because their locks are held until the commit.
 func (t *Tx) closing() []engine.Statement {
 	statements := slices.Clone(t.queued)
@@ -123,7 +125,7 @@ func (t *Tx) closing() []engine.Statement {
 	return statements
 }
 
-// Exec runs a statement and returns how many rows it touched.
+// Exec runs a statement and returns how many rows it changed.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	span := t.DB.Engine.Span(t.traced, query)
 	n, err := t.on.Exec(ctx, query, args)
@@ -131,7 +133,7 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 }
 
 // ExecAll runs statements that do not depend on each other's results, and returns how
-// many rows each touched. PostgreSQL gets them in one round trip.
+// many rows each changed. PostgreSQL gets them in one round trip.
 func (t *Tx) ExecAll(ctx context.Context, statements []engine.Statement) ([]int64, error) {
 	if on, ok := t.on.(*engine.PostgresTx); ok {
 		span := t.DB.Engine.Span(t.traced, statements[0].Text)
@@ -148,9 +150,9 @@ func (t *Tx) ExecAll(ctx context.Context, statements []engine.Statement) ([]int6
 	return touched, nil
 }
 
-// Later runs a statement whose result the transaction does not need. PostgreSQL gets
-// all of them with the commit, because a round trip costs more than a statement, and
-// because the locks of counters should be held as briefly as possible.
+// Later runs a statement whose result the transaction does not need. On PostgreSQL
+// all such statements are sent with the commit, because a round trip costs more than
+// a statement, and because counters should be locked as briefly as possible.
 func (t *Tx) Later(ctx context.Context, query string, args ...any) error {
 	if t.DB.Engine.Postgres {
 		t.queued = append(t.queued, engine.Statement{Text: query, Args: args})
@@ -165,7 +167,7 @@ func (t *Tx) Row(ctx context.Context, query string, args []any, dest ...any) err
 	return t.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
-// Do runs functions of other packages in the transaction, until one fails.
+// Do calls functions that other packages provide in the transaction, until one of them fails.
 func (t *Tx) Do(functions ...func(*Tx) error) error {
 	for _, f := range functions {
 		if err := f(t); err != nil {
@@ -175,7 +177,7 @@ func (t *Tx) Do(functions ...func(*Tx) error) error {
 	return nil
 }
 
-// QueryRow runs a query whose only row the caller scans.
+// QueryRow runs a query and returns its only row, which the caller scans.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) Row {
 	span := t.DB.Engine.Span(t.traced, query)
 	rows, err := t.on.Query(ctx, query, args)
@@ -189,9 +191,9 @@ func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner)
 	return engine.EndSpan(span, scan(query, rows, err, f))
 }
 
-// InsertRows runs an INSERT of many rows: head is the statement up to VALUES, and tail
-// is the part after the values. The statements have a few sizes, so that each is
-// prepared once.
+// InsertRows runs an INSERT with many rows: head is the statement up to VALUES, and
+// tail is the part after the values. It splits the rows into statements of a few fixed
+// sizes, so that each statement is prepared only once.
 func (t *Tx) InsertRows(ctx context.Context, head string, rows [][]any, tail string) error {
 	for _, size := range []int{128, 16, 4, 2, 1} {
 		for len(rows) >= size {

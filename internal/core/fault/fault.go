@@ -19,7 +19,7 @@ import (
 // errors.Is(err, fault.NotFound).
 type Code int
 
-// The codes that the service returns.
+// These are the codes that the service returns.
 const (
 	Canceled           Code = 1
 	InvalidArgument    Code = 3
@@ -49,8 +49,8 @@ func (c Code) Error() string { return fmt.Sprintf("code %d", int(c)) }
 // Reason returns the code's name in ErrorInfo.
 func (c Code) Reason() string { return reasons[c] }
 
-// Name returns the code's name in logs and metrics: OK for 0, and UNKNOWN for one
-// that the service does not return.
+// Name returns the code's name in logs and metrics: OK for 0, and UNKNOWN for a
+// code that the service does not return.
 func (c Code) Name() string {
 	if c == 0 {
 		return "OK"
@@ -67,14 +67,14 @@ type Error struct {
 	Unmet    []Violation       // preconditions that do not hold
 	Resource *Resource         // the resource that is missing, or that exists already
 	Quota    *Quota            // the quota that is used up
-	RetryIn  time.Duration     // when to try again; 0 if unknown
+	RetryIn  time.Duration     // how long to wait before the next try; 0 if unknown
 	Cause    error             // logged, never sent
 }
 
 // A Violation is one mistake. Subject is a field path or a violation type.
 type Violation struct{ Subject, Description string }
 
-// A Resource names what an error is about.
+// A Resource names the resource that an error is about.
 type Resource struct{ Type, Name string }
 
 func (e *Error) Error() string { return e.Message }
@@ -85,11 +85,11 @@ func (e *Error) Is(target error) bool { return target == error(e.Code) }
 
 // A Quota is a limit that a request would exceed.
 type Quota struct {
-	Metric      string // what is limited
-	Subject     string // whose limit it is; "" if the client may not know
+	Metric      string // the metric that is limited
+	Subject     string // the resource that has the limit; "" if the client may not know it
 	Description string
 	Used, Limit int64
-	Known       bool // the client may know Used and Limit
+	Known       bool // whether the client may know Used and Limit
 }
 
 // OverQuota reports that a request would exceed a quota.
@@ -119,8 +119,8 @@ func Field(name, format string, args ...any) *Error {
 	return Fields([]Violation{{name, fmt.Sprintf(format, args...)}})
 }
 
-// Fields reports every request field that cannot be accepted. The sentence is
-// the first one's. It returns nil if there are none.
+// Fields reports every request field that cannot be accepted. Its message is
+// the description of the first one. It returns nil if there are none.
 func Fields(all []Violation) *Error {
 	if len(all) == 0 {
 		return nil
@@ -132,13 +132,13 @@ func Fields(all []Violation) *Error {
 	}
 }
 
-// Missing reports that there is no resource of that type and name.
+// Missing reports that there is no resource with that type and name.
 func Missing(kind, name string) *Error {
 	return &Error{Code: NotFound, Message: fmt.Sprintf("Not found: %s %s", kind, name),
 		Resource: &Resource{kind, name}}
 }
 
-// Exists reports that there is already a resource of that type and name.
+// Exists reports that there is already a resource with that type and name.
 func Exists(kind, name string) *Error {
 	return &Error{
 		Code:     AlreadyExists,
@@ -156,13 +156,13 @@ func Denied(capability, scope string) *Error {
 	}
 }
 
-// NotEmpty reports that parent cannot be deleted while it has children of these
-// kinds.
+// NotEmpty reports that parent cannot be deleted while it contains resources of
+// these kinds.
 func NotEmpty(parent string, kinds ...string) *Error {
 	return undeletable("RESOURCE_NOT_EMPTY", "cannot delete "+parent+" with child ", kinds)
 }
 
-// InUse reports that something cannot be deleted while these kinds refer to it.
+// InUse reports that a resource cannot be deleted while resources of these kinds refer to it.
 func InUse(what string, kinds ...string) *Error {
 	return undeletable("RESOURCE_IN_USE", "cannot delete "+what+" used by ", kinds)
 }
@@ -181,12 +181,12 @@ func Unmet(kind, format string, args ...any) *Error {
 	return &Error{Code: FailedPrecondition, Message: "Precondition failed: " + text, Unmet: []Violation{{kind, text}}}
 }
 
-// Outage reports that something the service needs cannot be reached now.
+// Outage reports that a system that the service needs cannot be reached now.
 func Outage(what string, cause error) *Error {
 	return unavailable(what+" cannot be used right now", cause)
 }
 
-// Overdue reports that something the service needs has not answered in time.
+// Overdue reports that a system that the service needs has not answered within limit.
 func Overdue(limit time.Duration, cause error) *Error {
 	return unavailable(fmt.Sprintf("no answer within %s", limit), cause)
 }
@@ -211,8 +211,8 @@ func Explain(err error) string {
 	}
 }
 
-// From returns err if it is a fault, and otherwise a fault with err as its cause. Its
-// code is Internal, or the code for the end of a context.
+// From returns err if it is a fault, and otherwise a fault with err as its cause. The
+// code of that fault is Internal, or the code for a canceled or expired context.
 func From(err error) *Error {
 	var f *Error
 	switch {

@@ -20,9 +20,9 @@ const (
 	macSize   = 16
 )
 
-// Tokens makes and reads page tokens. A token carries a MAC, so that only the
-// service can make one. It belongs to one list with its filter and order, which
-// it carries, and is valid for three days.
+// Tokens creates and reads page tokens. A token carries a MAC, so that only the
+// service can create one. It is bound to one list, with its filter and order,
+// which it contains. It is valid for three days.
 type Tokens struct {
 	key []byte
 	now func() time.Time
@@ -36,13 +36,13 @@ func NewTokens(key []byte, now func() time.Time) *Tokens { return &Tokens{key, n
 type payload struct {
 	Cursor
 	Binding [16]byte        `json:"b"` // digest of the list, its order and its filter
-	Expires int64           `json:"e"` // seconds
+	Expires int64           `json:"e"` // expiry in seconds since 1970
 	Order   Order           `json:"o"`
-	Filter  json.RawMessage `json:"q,omitempty"` // absent if it is too long
+	Filter  json.RawMessage `json:"q,omitempty"` // the filter; absent if it is too long
 }
 
-// A List describes a list method: the kind it returns and the fields it can be
-// ordered by.
+// A List describes a list method: the kind of resource that it returns and the
+// fields that it can be sorted by.
 type List struct {
 	Kind    string
 	Fields  []string // fields that order_by accepts, by their canonical names
@@ -105,7 +105,7 @@ func (p Params) request(l List) (Request, error) {
 	return r, nil
 }
 
-// bind sets the list, order and filter that tokens of r are bound to.
+// bind sets the digest of the list, order and filter that tokens for the request are bound to.
 func (r *Request) bind(l List, filter any) (err error) {
 	if r.filter, err = json.Marshal(filter); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (r *Request) bind(l List, filter any) (err error) {
 	return err
 }
 
-// completed returns the filter of a token, or fault.InvalidArgument if f has
-// anything that differs from it.
+// completed returns the filter from a token. It returns fault.InvalidArgument
+// if a part of f differs from that filter.
 func completed[F any](f F, token json.RawMessage) (F, error) {
 	given, err := json.Marshal(f)
 	if err != nil {
@@ -138,7 +138,7 @@ func completed[F any](f F, token json.RawMessage) (F, error) {
 	return whole, nil
 }
 
-// within reports whether every part of given is also in whole. In a list, an empty text
+// within reports whether full contains every part of part. In a list, an empty text
 // means that the element is not set.
 func within(part, full any) bool {
 	given, ok := part.([]any)
@@ -168,7 +168,7 @@ func withinObject(part, full any) bool {
 	return true
 }
 
-// otherList is the error for a token of another list.
+// otherList returns the error for a token that belongs to another list.
 func (c *payload) otherList() error {
 	if c.Filter == nil {
 		return fault.Field("page_token",
@@ -197,8 +197,8 @@ func (t *Tokens) parse(token string) (*payload, error) {
 	return &c, nil
 }
 
-// Next returns the token of the page that begins after last. It leaves out a
-// filter that would make it too long.
+// Next returns the token for the page that begins after last. It leaves out the
+// filter if the token would become too long.
 func (t *Tokens) Next(r Request, last Cursor) string {
 	c := payload{last, r.binding, t.now().Add(tokenLife).Unix(), r.Order, r.filter}
 	if token := t.sign(c); len(token) <= maxToken {
@@ -209,7 +209,7 @@ func (t *Tokens) Next(r Request, last Cursor) string {
 }
 
 func (t *Tokens) sign(c payload) string {
-	b, _ := json.Marshal(c) // cannot fail: strings, numbers, and JSON that was encoded before
+	b, _ := json.Marshal(c) // Marshal cannot fail: c has strings, numbers, and JSON that was encoded before
 	return base64.RawURLEncoding.EncodeToString(append(t.mac(b), b...))
 }
 
@@ -220,8 +220,8 @@ func (t *Tokens) mac(b []byte) []byte {
 }
 
 // Read returns one page of l. It validates the filter and the parameters, calls
-// read for the rows below reach with the filter that Resume returns, and adds the
-// token of the next page.
+// read with reach and with the filter that Resume returns, and adds the token for
+// the next page.
 func Read[T, R any, F interface{ Validate() error }](
 	ctx context.Context, t *Tokens, l List, reach R, f F, p Params,
 	read func(context.Context, R, F, Request) (Page[T], error),
@@ -240,8 +240,8 @@ func Read[T, R any, F interface{ Validate() error }](
 	return Finish(t, req, got), nil
 }
 
-// Finish adds to a page that was read for r the token of the next page, and whether the
-// token of the request had expired.
+// Finish adds the token for the next page to p, which was read for r. It also sets
+// whether the token of the request had expired.
 func Finish[T any](t *Tokens, r Request, p Page[T]) Page[T] {
 	p.Skipped, p.Expired = r.Skip, r.Expired
 	if p.Last != nil {

@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// An Account is a person who signs in here and not with an identity provider. It belongs
-// to an organization, and has one identity.
+// An Account is a person who signs in at this service itself, and not with an identity
+// provider. It belongs to an organization, and has one identity.
 type Account struct {
 	UID        UID       `json:"uid"`
-	Email      string    `json:"email"` // to sign in with: lower case, unique within the organization
+	Email      string    `json:"email"` // the email address to sign in with: lower case, unique within the organization
 	Name       string    `json:"name,omitempty"`
 	Identity   UID       `json:"identityUid"`
 	CreateTime time.Time `json:"createTime"`
 	UpdateTime time.Time `json:"updateTime"`
-	UseTime    time.Time `json:"-"` // the last sign-in; zero if there was none
+	UseTime    time.Time `json:"-"` // time of the last sign-in; zero if there was none
 
-	Password string `json:"-"` // its hash with the parameters; "" if there is none
+	Password string `json:"-"` // hash of the password, with its parameters; "" if there is none
 	TOTP     []byte `json:"-"` // the sealed secret of one-time passwords; empty if there is none
 	TOTPStep int64  `json:"-"` // time step of the last one-time password that was used
 	Link     Link   `json:"-"`
 
-	PasswordAlone bool `json:"passwordAlone,omitempty"` // passkeys are not asked for after the password
+	PasswordAlone bool `json:"passwordAlone,omitempty"` // sign-in needs no passkey after the password
 
 	Passkeys []Passkey `json:"-"`
 
-	RecoveryCodes int `json:"-"` // how many are left
+	RecoveryCodes int `json:"-"` // number of unused recovery codes
 }
 
 // An AccountRecord is the outbox record of an account. It has no secrets.
@@ -35,11 +35,11 @@ type AccountRecord struct {
 	Account
 	HasPassword bool      `json:"hasPassword"`
 	HasTOTP     bool      `json:"totp"`
-	Keys        int       `json:"passkeys"` // how many
+	Keys        int       `json:"passkeys"` // number of passkeys
 	LastUse     time.Time `json:"useTime,omitzero"`
 }
 
-// Record returns the record of an account with that many passkeys.
+// Record returns the outbox record of an account that has that many passkeys.
 func (a Account) Record(passkeys int) AccountRecord {
 	return AccountRecord{a, a.Password != "", len(a.TOTP) > 0, passkeys, a.UseTime}
 }
@@ -48,12 +48,12 @@ func (a Account) Record(passkeys int) AccountRecord {
 type Link struct {
 	Digest  []byte
 	Expires time.Time
-	Factors bool // it also removes passkeys and one-time passwords
+	Factors bool // using the link also removes passkeys and one-time passwords
 	Maker   *Maker
 }
 
-// A Maker is the identity that created a one-time link, and the restriction of its token.
-// Links without a Maker were created by the operator.
+// A Maker is the identity that created a one-time link, and the restriction of the token
+// that it used. Links without a Maker were created by the operator.
 type Maker struct {
 	Identity UID `json:"identity"`
 	Narrowing
@@ -65,20 +65,20 @@ type Passkey struct {
 	Name       string
 	Detail     []byte // the credential in JSON
 	CreateTime time.Time
-	UsedTime   time.Time // the creation time if it was never used
+	UsedTime   time.Time // time of the last use; the creation time if it was never used
 }
 
-// Limits of an account.
+// These are the limits for accounts.
 const (
 	MaxPasskeys = 20
 	maxEmail    = 254
 	maxPerson   = 128
 )
 
-// NormalEmail returns an address in the form that accounts store.
+// NormalEmail returns an email address in the form that accounts store.
 func NormalEmail(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (a Account) Validate() error {
 	var p Problems
 	parsed, err := mail.ParseAddress(a.Email)
@@ -91,14 +91,14 @@ func (a Account) Validate() error {
 	return p.Err()
 }
 
-// Local returns the claim match of the account's identity; issuer is ours. Its subject is not
-// a UID, so that no token of ours matches it.
+// Local returns the claim match for the account's identity. issuer is the issuer of this
+// service. The subject is not a UID, so that no token that this service issues matches it.
 func (a Account) Local(issuer string) ClaimMatch {
 	return ClaimMatch{Issuer: issuer, Subject: "account:" + string(a.UID)}
 }
 
-// PersonName returns a valid name for an identity from the first candidate that has usable characters: in lower
-// case and without accents.
+// PersonName returns a valid name for an identity, in lower case and without accents. It uses the first
+// candidate that contains usable characters.
 func PersonName(candidates ...string) string {
 	for _, c := range candidates {
 		name := strings.Map(func(r rune) rune {
@@ -121,30 +121,30 @@ func PersonName(candidates ...string) string {
 type SignIn struct {
 	Issuer, Subject string
 	Realm           string  // namespace in which the subject is unique
-	Voucher         Voucher // the provider that authenticated them; "" for an account of ours
+	Voucher         Voucher // provider that authenticated the person; "" for an account of this service
 	Trusted         bool    // the operator trusts the provider
-	Identity        UID     // identity that is signed in and only redeems an invite; otherwise ""
+	Identity        UID     // the identity, if it is already signed in and only redeems an invite; otherwise ""
 	Name            string
 	Email           string
 	EmailVerified   bool
-	UpdateRoles     bool     // update the roles that the provider gives to new people and by groups
-	Groups          []string // according to the provider
-	Organization    UID      // organization of the account; "" with a provider
+	UpdateRoles     bool     // whether to update the roles that the provider gives to new people and to its groups
+	Groups          []string // the person's groups according to the provider
+	Organization    UID      // organization of the account; "" if a provider authenticated the person
 	Invite          *Presented
-	Register        bool // create the identity if there is none
+	Register        bool // whether to create the identity if there is none
 }
 
 // A Presented is an invite that a person redeems.
 type Presented struct {
 	UID    UID
-	Digest []byte // digest of the secret in its code
+	Digest []byte // digest of the secret in the invite's code
 }
 
 // A SignInResult is the result of a sign-in.
 type SignInResult struct {
 	Identity Identity
-	New      bool // the identity was created
-	Joined   UID  // the group of the invite, or ""
+	New      bool // whether the identity was created
+	Joined   UID  // the group that the person joined by the invite, or ""
 	Kept     []UID
 }
 
@@ -155,16 +155,16 @@ type Join struct {
 	Time                          time.Time
 }
 
-// JoinsListed is the number of joins of a group that are listed, newest first.
+// JoinsListed is the largest number of joins that are listed for a group, newest first.
 const JoinsListed = 200
 
 // SignInRules are the rules of an organization for signing in.
 type SignInRules struct {
 	Organization UID  `json:"organization"`
-	LocalOff     bool `json:"localOff"` // accounts cannot sign in, except an owner without a provider
+	LocalOff     bool `json:"localOff"` // accounts cannot sign in, except owners that have no provider
 }
 
-// A Device is a program that asks to be signed in by a person on another device.
+// A Device is a program that asks to be signed in by a person who uses a browser on another device.
 type Device struct {
 	UserCode   string      `json:"-"`
 	Client     string      `json:"client"`
@@ -175,13 +175,13 @@ type Device struct {
 	CreateTime time.Time   `json:"createTime"`
 	ExpireTime time.Time   `json:"-"`
 	State      DeviceState `json:"-"`
-	Granted    []byte      `json:"-"` // the sealed person, once it is allowed
+	Granted    []byte      `json:"-"` // the person, encrypted, once the person has allowed the request
 }
 
 // A DeviceState is the state of a device's request.
 type DeviceState int64
 
-// The states of a device.
+// These are the states of a device's request.
 const (
 	DevicePending DeviceState = iota
 	DeviceAllowed

@@ -14,7 +14,7 @@ type RoleBinding struct {
 	StartTime  time.Time `json:"startTime,omitzero"`
 	ExpireTime time.Time `json:"expireTime,omitzero"`
 	Reason     string    `json:"reason,omitempty"`
-	EndTime    time.Time `json:"endTime,omitzero"` // when the end was recorded
+	EndTime    time.Time `json:"endTime,omitzero"` // when the service recorded that the binding has expired
 }
 
 // Group returns the UID of the binding's group.
@@ -23,7 +23,7 @@ func (b RoleBinding) Group() UID { return b.UID.Parent() }
 // Timed reports whether the binding has a start or an end.
 func (b RoleBinding) Timed() bool { return !b.StartTime.IsZero() || !b.ExpireTime.IsZero() }
 
-// State returns whether the binding is valid at a time.
+// State returns the state of the binding at a time.
 func (b RoleBinding) State(now time.Time) BindingState {
 	switch {
 	case !b.EndTime.IsZero(), !b.ExpireTime.IsZero() && !now.Before(b.ExpireTime):
@@ -37,14 +37,14 @@ func (b RoleBinding) State(now time.Time) BindingState {
 // A BindingState says whether a binding is valid.
 type BindingState int
 
-// The states of a binding. An ended binding cannot be extended.
+// These are the states of a binding. An ended binding cannot be extended.
 const (
 	BindingActive BindingState = iota + 1
 	BindingUpcoming
 	BindingOver
 )
 
-// The limits of the times and the reason of a binding.
+// These are the limits for the times and the reason of a binding.
 const (
 	MaxBindingAhead = 10 * 365 * 24 * time.Hour
 	MaxReason       = 1000
@@ -77,7 +77,7 @@ func (b RoleBinding) ValidateTimes(before RoleBinding, now time.Time, prefix str
 	return p.Err()
 }
 
-// moment checks an optional time.
+// moment checks an optional time in a field.
 func (p *Problems) moment(field string, t, now time.Time) {
 	switch {
 	case t.IsZero():
@@ -88,14 +88,15 @@ func (p *Problems) moment(field string, t, now time.Time) {
 	}
 }
 
-// A BoundRole is a binding with its identity, group and role. The identity of a person who has
-// not signed in yet only has a UID.
+// A BoundRole is a binding with its identity, group and role. If the identity is a person who
+// has not signed in yet, only its UID is set.
 type BoundRole struct {
 	RoleBinding
 	IdentityInfo IdentityInfo
 	GroupInfo    Info
 	RoleInfo     Info
-	Now          time.Time // when it was read, by the clock that decides whether it is valid; zero if not needed
+	// when the binding was read, by the clock that decides whether it is valid; zero if not needed
+	Now time.Time
 }
 
 // Info describes a resource that is referred to.
@@ -110,26 +111,26 @@ type Info struct {
 type IdentityInfo struct {
 	Info
 	Issuer, Subject, Email string
-	Member                 bool // the person has joined the binding's organization themselves
+	Member                 bool // the person joined the binding's organization without being added by somebody else
 }
 
-// MaxBatch is the largest number of bindings that one call creates.
+// MaxBatch is the largest number of bindings that one request can create.
 const MaxBatch = 25
 
-// A HeldRole is a binding for display to its own person: the capabilities of the role, and
-// the origin of the binding.
+// A HeldRole is a binding as it is shown to the person who has it: with the capabilities
+// of the role, and the origin of the binding.
 type HeldRole struct {
 	RoleBinding
 	RoleInfo     Info
 	Capabilities Capabilities
-	Joined       bool   // the person has joined the binding's organization themselves
-	ByInvite     bool   // it was made for an invite that they have redeemed
-	Provider     string // name of the provider that it was made for, or ""
-	Mapped       bool   // it was made for a group of the person at the provider
-	// ExternalGroup is that group at the provider. It is "" if several groups give the role,
-	// because the groups of the person are not recorded.
+	Joined       bool   // the person joined the binding's organization without being added by somebody else
+	ByInvite     bool   // the binding was created when the person redeemed an invite
+	Provider     string // name of the provider that the binding was created for, or ""
+	Mapped       bool   // the binding was created because of the person's group at the provider
+	// ExternalGroup is the group at the provider if Mapped is true. It is "" if several
+	// groups give the role, because the groups of the person are not recorded.
 	ExternalGroup string
 }
 
-// HeldRolesShown is the number of their own roles that a person sees.
+// HeldRolesShown is the largest number of roles in the list that a person sees of their own roles.
 const HeldRolesShown = 100

@@ -11,7 +11,7 @@ import (
 // which never changes.
 type Capability uint8
 
-// The capabilities that the service checks.
+// These are the capabilities that the service checks.
 const (
 	Internal           Capability = 95
 	GroupsCreate       Capability = 1
@@ -63,8 +63,8 @@ const (
 	DeploymentsCreate    Capability = 98
 	DeploymentsList      Capability = 100
 	SBOMsList            Capability = 69
-	ImageReportsList     Capability = 70 // vuln_reports.list: for one image
-	ReportsList          Capability = 79 // vuln_report.list: wherever they are
+	ImageReportsList     Capability = 70 // vuln_reports.list: reports on one image
+	ReportsList          Capability = 79 // vuln_report.list: reports on all images
 	VersionList          Capability = 77
 	BuildReportsList     Capability = 81
 	AdvisoriesCreate     Capability = 89
@@ -93,7 +93,7 @@ const capabilityWords = 4
 // Capabilities is a set of capabilities.
 type Capabilities [capabilityWords]uint64
 
-// NewCapabilities returns the set of the given capabilities.
+// NewCapabilities returns the set that contains the given capabilities.
 func NewCapabilities(all ...Capability) (s Capabilities) {
 	for _, c := range all {
 		s.Add(c)
@@ -101,7 +101,8 @@ func NewCapabilities(all ...Capability) (s Capabilities) {
 	return s
 }
 
-// CapabilitySet returns the set of the named capabilities. It panics if there is no capability of that name.
+// CapabilitySet returns the set that contains the named capabilities. It panics if a name is
+// unknown.
 func CapabilitySet(names ...string) Capabilities {
 	var s Capabilities
 	for _, name := range names {
@@ -154,7 +155,7 @@ func (s Capabilities) Intersects(t Capabilities) bool {
 	return false
 }
 
-// All returns the capabilities of the set, ordered by number. It leaves out unknown bits, which
+// All returns the capabilities in the set, ordered by number. It leaves out unknown bits, which
 // a newer version may have stored.
 func (s Capabilities) All() []Capability {
 	var all []Capability
@@ -200,13 +201,13 @@ func (c Capability) Number() int32 {
 	return byBit[c].number
 }
 
-// ParseCapability returns the capability of that dotted name.
+// ParseCapability returns the capability with that dotted name, and whether there is one.
 func ParseCapability(name string) (Capability, bool) {
 	k, ok := byName[name]
 	return k.bit, ok
 }
 
-// CapabilityNumbered returns the capability with that number in the API.
+// CapabilityNumbered returns the capability with that number in the API, and whether there is one.
 func CapabilityNumbered(n int32) (Capability, bool) {
 	k, ok := byNumber[n]
 	return k.bit, ok
@@ -232,11 +233,11 @@ func index[K comparable](key func(capability) K) map[K]capability {
 	return m
 }
 
-// internalOnly are the capabilities that work only together with Internal.
+// internalOnly contains the capabilities that have an effect only together with Internal.
 var internalOnly = CapabilitySet("repo.internal.admin", "registry.deployments.update")
 
-// capabilities is every capability: its number on the wire, its name, its bit.
-// Numbers and bits are never reused.
+// capabilities contains, for every capability, its number in the API, its name
+// and its bit. Numbers and bits are never reused.
 var capabilities = [...]capability{
 	{2, "internal", 95},
 	{101, "groups.create", 1},

@@ -8,7 +8,7 @@ import (
 // An EventType is the type of an event, without the prefix that its CloudEvents type has.
 type EventType string
 
-// The types of events. The store records an event with every change.
+// These are the types of events. The store records an event with every change.
 const (
 	GroupCreated            EventType = "iam.group.created.v1"
 	GroupUpdated            EventType = "iam.group.updated.v1"
@@ -26,16 +26,16 @@ const (
 	BindingUpdated          EventType = "iam.rolebindings.updated.v1"
 	BindingDeleted          EventType = "iam.rolebindings.deleted.v1"
 	BindingExpired          EventType = "iam.rolebindings.expired.v1"
-	AccessUnused            EventType = "iam.access.unused.v1" // once a week
+	AccessUnused            EventType = "iam.access.unused.v1" // recorded once a week
 	AccessRuleCreated       EventType = "iam.access_rules.created.v1"
 	AccessRuleDeleted       EventType = "iam.access_rules.deleted.v1"
 	AccessRequestCreated    EventType = "iam.access_requests.created.v1"
-	AccessRequestApproved   EventType = "iam.access_requests.approved.v1" // and waits for another approval
+	AccessRequestApproved   EventType = "iam.access_requests.approved.v1" // the request waits for another approval
 	AccessRequestGranted    EventType = "iam.access_requests.granted.v1"
-	AccessRequestTaken      EventType = "iam.access_requests.taken.v1" // without an approval
+	AccessRequestTaken      EventType = "iam.access_requests.taken.v1" // the person took the access without an approval
 	AccessRequestDenied     EventType = "iam.access_requests.denied.v1"
 	AccessRequestHandedBack EventType = "iam.access_requests.handed_back.v1"
-	AccessRequestClosed     EventType = "iam.access_requests.closed.v1" // its group was deleted
+	AccessRequestClosed     EventType = "iam.access_requests.closed.v1" // the group of the request was deleted
 	ProviderCreated         EventType = "iam.identity_providers.created.v1"
 	ProviderUpdated         EventType = "iam.identity_providers.updated.v1"
 	ProviderDeleted         EventType = "iam.identity_providers.deleted.v1"
@@ -73,13 +73,13 @@ const (
 	InventoryPushed         EventType = "platform.registry.inventory.pushed.v1"
 	InventoryDeleted        EventType = "platform.registry.inventory.deleted.v1"
 
-	// These two have the prefix of the registry instead of the prefix of the API.
+	// These two types have the prefix of the registry instead of the prefix of the API.
 	RegistryPush       EventType = "push.v1"
 	RegistryPull       EventType = "pull.v1"
 	AdvisoryCreated    EventType = "vulnerabilities.advisory.created.v1"
 	AdvisoryUpdated    EventType = "vulnerabilities.advisory.updated.v1"
 	AdvisoryDeleted    EventType = "vulnerabilities.advisory.deleted.v1"
-	AdvisoriesImported EventType = "vulnerabilities.advisories.imported.v1" // one for many records
+	AdvisoriesImported EventType = "vulnerabilities.advisories.imported.v1" // one event for many records
 	FeedCreated        EventType = "vulnerabilities.feed.created.v1"
 	FeedUpdated        EventType = "vulnerabilities.feed.updated.v1"
 	FeedDeleted        EventType = "vulnerabilities.feed.deleted.v1"
@@ -101,13 +101,13 @@ const (
 	SessionEnded       EventType = "signin.session.ended.v1"
 	Registered         EventType = "auth.registered.v1"
 
-	// Each of these has an Activity.
+	// The data of these events is an Activity.
 	SignedIn             EventType = "signin.activity.signed_in.v1"
 	SignInRefused        EventType = "signin.activity.refused.v1"
 	PasswordChanged      EventType = "signin.activity.password_changed.v1"
 	PasskeyAdded         EventType = "signin.activity.passkey_added.v1"
 	PasskeyRemoved       EventType = "signin.activity.passkey_removed.v1"
-	AppAdded             EventType = "signin.activity.app_added.v1" // an authenticator app
+	AppAdded             EventType = "signin.activity.app_added.v1" // an authenticator app was added
 	AppRemoved           EventType = "signin.activity.app_removed.v1"
 	RecoveryCodesCreated EventType = "signin.activity.recovery_codes_created.v1"
 	SecondFactorChanged  EventType = "signin.activity.second_factor_changed.v1"
@@ -121,20 +121,20 @@ const (
 	SubscriptionDeleted EventType = "events.subscription.deleted.v1"
 )
 
-// Internal reports whether events of the type are not delivered.
+// Internal reports whether events of this type are not delivered to subscribers.
 func (t EventType) Internal() bool { return t == IdentityMetadataUpdated }
 
 // OfRegistry reports whether the type has the prefix of the registry.
 func (t EventType) OfRegistry() bool { return t == RegistryPush || t == RegistryPull }
 
-// An Event is a change in the outbox. Before and After are the resource as JSON, or empty
-// if it did not exist.
+// An Event is a change that is recorded in the outbox. Before and After are the resource
+// as JSON, or empty if it did not exist.
 type Event struct {
 	Seq     int64
 	ID      string
 	Type    EventType
 	Subject UID
-	Group   UID // "/" for events of the installation
+	Group   UID // "/" for events that concern the whole installation
 	Actor   Actor
 	Time    time.Time
 	Before  []byte
@@ -149,41 +149,42 @@ type Actor struct {
 	Remote    string    `json:"remote,omitempty"` // the caller's address
 }
 
-// An Upstream is the credential with which an identity was assumed.
+// An Upstream is the credential with which a caller assumed an identity.
 type Upstream struct {
 	Issuer   string   `json:"iss,omitempty"`
 	Subject  string   `json:"sub,omitempty"`
 	Audience []string `json:"aud,omitempty"`
 
-	Act *Upstream `json:"act,omitempty"` // the previous one, if this is an identity of ours (RFC 8693, 4.1)
+	// the credential before this one, if this one is an identity of this service (RFC 8693, 4.1)
+	Act *Upstream `json:"act,omitempty"`
 }
 
 type actorKey struct{}
 
-// WithActor returns a context in which a makes the changes.
+// WithActor returns a context in which changes are recorded as made by a.
 func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorFrom returns the actor of the changes in a context.
+// ActorFrom returns the actor in a context.
 func ActorFrom(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a
 }
 
 // A Claim is the identity that a caller without a token of this service asks for, and the
-// one that it gets.
+// identity that it gets.
 type Claim struct{ Asked, Proven UID }
 
 type claimKey struct{}
 
-// WithClaim returns a context in which c is filled in.
+// WithClaim returns a context that carries c, so that ClaimFrom can return c to be filled in.
 func WithClaim(ctx context.Context, c *Claim) context.Context {
 	return context.WithValue(ctx, claimKey{}, c)
 }
 
-// ClaimFrom returns the claim to fill in, for the log. If the context has none, it returns
-// one that is discarded.
+// ClaimFrom returns the claim in a context. The caller sets its fields, and the log shows
+// them. If the context has no claim, it returns a new one that nothing reads.
 func ClaimFrom(ctx context.Context) *Claim {
 	if c, ok := ctx.Value(claimKey{}).(*Claim); ok {
 		return c
@@ -193,7 +194,7 @@ func ClaimFrom(ctx context.Context) *Claim {
 
 type dryRunKey struct{}
 
-// WithDryRun returns a context in which changes are made with all checks, and then rolled back.
+// WithDryRun returns a context in which changes are checked completely, and then rolled back.
 func WithDryRun(ctx context.Context) context.Context {
 	return context.WithValue(ctx, dryRunKey{}, true)
 }

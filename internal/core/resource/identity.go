@@ -5,24 +5,26 @@ import "time"
 // An Identity is a person, who is identified by an issuer and a subject, or a workload, which
 // is identified by a relationship.
 type Identity struct {
-	UID             UID            `json:"uid"`
-	Name            string         `json:"name"`
-	DisplayName     string         `json:"displayName,omitempty"` // the name as a person typed it, or from the provider
+	UID  UID    `json:"uid"`
+	Name string `json:"name"`
+	// name that the person entered or that came from the provider
+	DisplayName     string         `json:"displayName,omitempty"`
 	Description     string         `json:"description,omitempty"`
-	Email           string         `json:"email,omitempty"`           // verified
-	EmailUnverified string         `json:"emailUnverified,omitempty"` // claimed
+	Email           string         `json:"email,omitempty"`           // verified address
+	EmailUnverified string         `json:"emailUnverified,omitempty"` // address that the provider has not verified
 	Company         string         `json:"company,omitempty"`
-	LastSeenTime    time.Time      `json:"lastSeenTime"` // the last exchange, or the creation
+	LastSeenTime    time.Time      `json:"lastSeenTime"` // time of the last exchange, or of the creation
 	CreateTime      time.Time      `json:"createTime"`
 	UpdateTime      time.Time      `json:"updateTime"`
 	Relationship    Relationship   `json:"relationship,omitzero"`
-	Metadata        map[string]any `json:"metadata,omitempty"` // entered by a person
-	// Namespace in which a person's subject is unique; "" for workloads.
+	Metadata        map[string]any `json:"metadata,omitempty"` // data that a person entered
+	// Realm is the namespace in which a person's subject is unique; "" for workloads.
 	Realm    string `json:"realm,omitempty"`
 	Provider UID    `json:"provider,omitempty"` // provider that authenticates the person; "" if none does
 }
 
-// A Relationship determines which credentials an identity can be assumed with. Exactly one field is set.
+// A Relationship determines with which credentials callers can assume an identity. Exactly one
+// field is set.
 type Relationship struct {
 	ClaimMatch       *ClaimMatch  `json:"claimMatch,omitempty"`
 	StaticKeys       *StaticKeys  `json:"staticKeys,omitempty"`
@@ -34,7 +36,7 @@ type Relationship struct {
 // in the API.
 type RelationshipType int32
 
-// The types of relationship.
+// These are the types of relationships.
 const (
 	RelationshipNone RelationshipType = iota
 	RelationshipClaimMatch
@@ -43,8 +45,8 @@ const (
 	RelationshipServicePrincipal
 )
 
-// A ClaimMatch accepts tokens by their claims. Of each pair one field is set. A pattern is RE2
-// and must match the whole value.
+// A ClaimMatch accepts tokens by their claims. In each pair of a value and a pattern, exactly
+// one is set. A pattern is an RE2 expression and must match the whole value.
 type ClaimMatch struct {
 	Issuer          string            `json:"issuer,omitempty"`
 	IssuerPattern   string            `json:"issuerPattern,omitempty"`
@@ -74,7 +76,7 @@ type AWSIdentity struct {
 	UserIDPattern string `json:"userIdPattern,omitempty"`
 }
 
-// Type returns which field is set.
+// Type returns the type of the field that is set.
 func (r Relationship) Type() RelationshipType {
 	switch {
 	case r.ClaimMatch != nil:
@@ -89,7 +91,7 @@ func (r Relationship) Type() RelationshipType {
 	return RelationshipNone
 }
 
-// Issuer returns the exact issuer of the claim match, or "".
+// Issuer returns the exact issuer in the claim match, or "" if there is none.
 func (r Relationship) Issuer() string {
 	if r.ClaimMatch == nil {
 		return ""
@@ -97,7 +99,7 @@ func (r Relationship) Issuer() string {
 	return r.ClaimMatch.Issuer
 }
 
-// Subject returns the exact subject of the claim match, or "".
+// Subject returns the exact subject in the claim match, or "" if there is none.
 func (r Relationship) Subject() string {
 	if r.ClaimMatch == nil {
 		return ""
@@ -105,8 +107,9 @@ func (r Relationship) Subject() string {
 	return r.ClaimMatch.Subject
 }
 
-// UserUID returns the UID of the person with that subject in a realm, which is the address of an issuer or the
-// realm of an identity provider. It is derived, so that a binding can be created before the first sign-in.
+// UserUID returns the UID of the person with that subject in a realm. The realm is the address of an issuer or
+// the realm of an identity provider. The UID is derived from both, so that a binding can be created before the
+// person's first sign-in.
 func UserUID(realm, subject string) UID {
 	if realm == "accounts.google.com" { // the only issuer without a scheme
 		realm = "https://" + realm
@@ -114,8 +117,9 @@ func UserUID(realm, subject string) UID {
 	return DerivedUID("identity", realm, subject)
 }
 
-// OfInstallation reports whether a person is authenticated by the issuer alone and not by the
-// provider of an organization: the operator named them, or trusts the provider.
+// OfInstallation reports whether the issuer alone authenticates a person, and not an
+// organization's provider. That is so if the operator named the person, or trusts the
+// provider.
 func (i Identity) OfInstallation() bool {
 	return i.UID.IsRoot() && i.Realm == i.Relationship.Issuer()
 }
@@ -123,7 +127,7 @@ func (i Identity) OfInstallation() bool {
 // staticKeyLife is how long a static key may be trusted.
 const staticKeyLife = 365 * 24 * time.Hour
 
-// Complete sets the defaults of a relationship.
+// Complete sets the defaults in the relationship of the identity.
 func (i *Identity) Complete(now time.Time) {
 	if k := i.Relationship.StaticKeys; k != nil && k.ExpirationTime.IsZero() {
 		k.ExpirationTime = now.Add(staticKeyLife).UTC().Truncate(time.Millisecond)

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// A Credential is a credential to assume an identity with. Its claims are not trusted before
-// its signature is verified.
+// A Credential is a credential with which a caller wants to assume an identity. Its claims
+// are not trusted before its signature is verified.
 type Credential struct {
 	Issuer   string
 	Subject  string
 	Audience []string
-	Claim    func(name string) (string, bool) // returns any other claim, as text
+	Claim    func(name string) (string, bool) // returns the value of any other claim, as text
 }
 
 // A Check is the comparison of one claim of a credential with a relationship.
 type Check struct {
 	Claim    string `json:"claim"`
-	Expected string `json:"expected"` // a pattern is between slashes
+	Expected string `json:"expected"` // the expected value; a pattern is written between slashes
 	Received string `json:"received"`
 	OK       bool   `json:"ok"`
-	Cause    string `json:"cause,omitempty"` // what is probably wrong
+	Cause    string `json:"cause,omitempty"` // the probable reason for a mismatch
 }
 
 // A Matcher compares credentials with one relationship.
@@ -33,19 +33,20 @@ type Matcher struct {
 	size  int // sum of the sizes of its patterns
 }
 
-// A want is the requirement of a relationship for one claim.
+// A want is what a relationship requires of one claim.
 type want struct {
 	claim   string
-	exact   []string // any of these
+	exact   []string // accepted values
 	pattern *regexp.Regexp
 	text    string                // text of the pattern
 	size    int                   // size of the pattern
 	fold    func() *regexp.Regexp // the pattern with case ignored; compiled when it is first needed
 }
 
-// NewMatcher returns the matcher of a claim match, of static keys or of an AWS identity.
-// audiences are accepted if the relationship does not restrict the audience. It fails if a
-// pattern is invalid or too large, and for a relationship without credentials.
+// NewMatcher returns the matcher for a relationship with a claim match, static keys or an
+// AWS identity. audiences are accepted if the relationship does not restrict the audience.
+// NewMatcher returns an error if a pattern is invalid or too large, or if the relationship
+// accepts no credentials.
 func NewMatcher(r Relationship, audiences []string) (*Matcher, error) {
 	if r.PatternsTooLarge() {
 		return nil, errTooLarge
@@ -135,7 +136,7 @@ func newPattern(claim, pattern string) (want, error) {
 	return want{claim: claim, text: pattern, pattern: re, size: size, fold: fold}, nil
 }
 
-// longest returns the length of the longest value that a pattern is compared with.
+// longest returns the length of the longest value that the pattern may be compared with.
 func (w want) longest() int {
 	if w.claim == "iss" {
 		return maxMatchedIssuer
@@ -157,8 +158,8 @@ func (w want) expected() string {
 	return w.exact[0]
 }
 
-// fits reports whether c has the required claim. Every audience must be expected, because any
-// other audience of a token could present it here.
+// fits reports whether c has the required claim. Every audience in the token must be
+// expected, because each audience receives the token and could present it here.
 func (w want) fits(c Credential) bool {
 	if w.claim == "aud" {
 		tooLong := w.pattern != nil && len(strings.Join(c.Audience, "")) > w.longest()
@@ -169,7 +170,8 @@ func (w want) fits(c Credential) bool {
 	return given && w.accepts(value)
 }
 
-// claimOf returns the claim, except the audience, and whether c has it.
+// claimOf returns the claim, and whether c has it. It is not for the audience, which may have
+// several values.
 func (w want) claimOf(c Credential) (string, bool) {
 	switch {
 	case w.claim == "iss":
@@ -198,7 +200,7 @@ func (m *Matcher) AcceptsIssuer(issuer string) bool {
 	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].accepts(issuer)
 }
 
-// NamesIssuer reports whether the issuer is given exactly and not as a pattern.
+// NamesIssuer reports whether the relationship names the issuer exactly and not by a pattern.
 func (m *Matcher) NamesIssuer() bool {
 	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].pattern == nil
 }
@@ -206,7 +208,8 @@ func (m *Matcher) NamesIssuer() bool {
 // Size returns the size of all patterns, in instructions of their programs.
 func (m *Matcher) Size() int { return m.size }
 
-// Steps returns an upper bound on the cost of comparing c: the sum of instructions times bytes.
+// Steps returns an upper bound on the cost of comparing c: for each pattern, the number of
+// instructions times the number of bytes.
 func (m *Matcher) Steps(c Credential) (n int) {
 	for _, w := range m.wants {
 		n += w.size * (min(len(w.received(c)), w.longest()) + 1)
@@ -224,9 +227,9 @@ func (m *Matcher) Mismatch(c Credential) string {
 	return ""
 }
 
-// Compare returns the checks of all claims, those that do not match first, without causes. If
-// the signature is not verified, it leaves out claims with patterns except the issuer, so that
-// strangers cannot choose the input of patterns.
+// Compare returns the checks of all claims, without causes. Mismatches come first. If the
+// signature is not verified, it leaves out the claims that are compared with a pattern, except
+// the issuer, so that strangers cannot choose the input of patterns.
 func (m *Matcher) Compare(c Credential, signed bool) []Check {
 	var bad, good []Check
 	for _, w := range m.wants {
@@ -243,7 +246,7 @@ func (m *Matcher) Compare(c Credential, signed bool) []Check {
 	return append(bad, good...)
 }
 
-// Cause returns the probable mistake in a claim that does not match, or "" if it is unknown.
+// Cause returns the probable mistake in a claim that does not match, or "" if it cannot tell.
 func (m *Matcher) Cause(k Check) string {
 	for _, w := range m.wants {
 		if !k.OK && w.claim == k.Claim && w.expected() == k.Expected {

@@ -16,11 +16,11 @@ type IdentityProvider struct {
 	Description    string    `json:"description,omitempty"`
 	DefaultRole    UID       `json:"defaultRole"` // role of a person who signs in for the first time
 	OIDC           *OIDC     `json:"oidc,omitempty"`
-	Disabled       bool      `json:"disabled,omitempty"`       // it can only be tested, not used to sign in
-	Trusted        bool      `json:"trusted,omitempty"`        // by the operator, for all organizations
+	Disabled       bool      `json:"disabled,omitempty"`       // it can be tested, but not used to sign in
+	Trusted        bool      `json:"trusted,omitempty"`        // the operator trusts it for all organizations
 	SharedRedirect bool      `json:"sharedRedirect,omitempty"` // uses the redirect address that providers share
-	Realm          string    `json:"-"`                        // the namespace of its people's subjects
-	Epoch          int64     `json:"-"`                        // how often the fields of SameBeliefs have changed
+	Realm          string    `json:"-"`                        // namespace of the subjects of its people
+	Epoch          int64     `json:"-"`                        // how often the fields in SameBeliefs have changed
 	CreateTime     time.Time `json:"createTime"`
 	UpdateTime     time.Time `json:"updateTime"`
 }
@@ -40,9 +40,9 @@ type OIDC struct {
 // in the API. It cannot be changed once it is set.
 type CorrelationRule int32
 
-// The correlation rules.
+// These are the correlation rules.
 const (
-	CorrelationUnspecified CorrelationRule = iota // by the subject
+	CorrelationUnspecified CorrelationRule = iota // the claim sub
 	CorrelationSubject
 	CorrelationObjectID
 )
@@ -55,7 +55,8 @@ func (o OIDC) SameBeliefs(p OIDC) bool {
 	return o.Issuer == p.Issuer && o.ClientID == p.ClientID && o.ByObjectID() == p.ByObjectID()
 }
 
-// OwnRealm returns the realm of the people that only this provider authenticates, in its current epoch.
+// OwnRealm returns the realm for the people that only this provider authenticates, in its current
+// epoch.
 func (p IdentityProvider) OwnRealm() string {
 	if p.Epoch == 0 {
 		return string(p.UID)
@@ -63,9 +64,9 @@ func (p IdentityProvider) OwnRealm() string {
 	return fmt.Sprintf("%s#%d", p.UID, p.Epoch)
 }
 
-// IssuerRealm returns the realm of the installation's people at the provider's issuer. It is
-// the realm of the provider's people if the operator trusts the provider. A sub and an oid with
-// the same value are different people.
+// IssuerRealm returns the realm for the people that the issuer authenticates for the whole
+// installation. It is the realm of the provider's people if the operator trusts the provider. A
+// sub and an oid with the same value are different people.
 func (p IdentityProvider) IssuerRealm() string {
 	if p.OIDC.ByObjectID() {
 		return p.OIDC.Issuer + " oid"
@@ -73,14 +74,14 @@ func (p IdentityProvider) IssuerRealm() string {
 	return p.OIDC.Issuer
 }
 
-// A Voucher is the identity provider that has authenticated a person, and its epoch. It is ""
-// if none has: the person has an account, or belongs to the installation.
+// A Voucher is the identity provider that has authenticated a person, with its epoch. It is
+// "" if no provider has: the person has an account, or belongs to the installation.
 type Voucher string
 
-// Voucher returns the voucher of the provider's current epoch.
+// Voucher returns the voucher for the provider's current epoch.
 func (p IdentityProvider) Voucher() Voucher { return NewVoucher(p.UID, p.Epoch) }
 
-// NewVoucher returns the voucher of a provider's epoch, or "" for no provider.
+// NewVoucher returns the voucher for an epoch of a provider, or "" if provider is "".
 func NewVoucher(provider UID, epoch int64) Voucher {
 	if provider == "" {
 		return ""
@@ -88,28 +89,28 @@ func NewVoucher(provider UID, epoch int64) Voucher {
 	return Voucher(fmt.Sprintf("%s#%d", provider, epoch))
 }
 
-// Provider returns the provider, or "".
+// Provider returns the provider of the voucher, or "" if the voucher is empty.
 func (v Voucher) Provider() UID {
 	provider, _, _ := strings.Cut(string(v), "#")
 	return UID(provider)
 }
 
-// Epoch returns the epoch, or 0 if the voucher is malformed.
+// Epoch returns the epoch of the voucher, or 0 if the voucher is malformed.
 func (v Voucher) Epoch() int64 {
 	_, epoch, _ := strings.Cut(string(v), "#")
 	n, _ := strconv.ParseInt(epoch, 10, 64)
 	return n
 }
 
-// VoucherSubject returns the subject of a revocation of everything with a voucher. Other
-// subjects are the UIDs of identities.
+// VoucherSubject returns the subject for the revocation of all tokens and sessions that
+// have a voucher. Other subjects are the UIDs of identities.
 func VoucherSubject(v Voucher) UID { return UID("provider:" + string(v)) }
 
 const maxScopes = 32
 
 var scopePattern = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,256}$`) // RFC 6749, 3.3
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (p IdentityProvider) Validate() error {
 	var bad Problems
 	bad.Name(p.Name)
@@ -141,8 +142,8 @@ func (o OIDC) validate(p *Problems) {
 		"is not a correlation rule")
 }
 
-// A Secret is never part of a response, an event or a log. Plain is the text from a caller,
-// and Sealed is the stored form.
+// A Secret is never part of a response, an event or a log. Plain is the text that a caller
+// sent, and Sealed is the encrypted form that is stored.
 type Secret struct {
 	Plain  string `json:"-"`
 	Sealed []byte `json:"-"`
@@ -151,7 +152,7 @@ type Secret struct {
 // Empty reports whether there is no secret.
 func (s Secret) Empty() bool { return s.Plain == "" && len(s.Sealed) == 0 }
 
-// IsZero always returns true, so that JSON with omitzero never has the secret.
+// IsZero always returns true, so that JSON with the option omitzero never contains the secret.
 func (s Secret) IsZero() bool { return true }
 
 // String hides the secret from logs.

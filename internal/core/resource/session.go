@@ -2,24 +2,24 @@ package resource
 
 import "time"
 
-// A Session is a sign-in, which refresh tokens extend.
+// A Session is a sign-in that refresh tokens extend.
 type Session struct {
 	ID         string    `json:"id"`
 	Identity   UID       `json:"identity"`
-	Act        *Upstream `json:"act,omitempty"`      // the credential of the sign-in
-	Email      string    `json:"email,omitempty"`    // verified by the provider
+	Act        *Upstream `json:"act,omitempty"`      // the credential that was used to sign in
+	Email      string    `json:"email,omitempty"`    // email address that the provider verified
 	Voucher    Voucher   `json:"voucher,omitempty"`  // the voucher of the provider, or ""
-	Home       UID       `json:"home,omitempty"`     // the group of the provider or the account
-	Narrowing  Narrowing `json:"narrowing,omitzero"` // restriction of all its tokens
+	Home       UID       `json:"home,omitempty"`     // the group that has the provider or the account
+	Narrowing  Narrowing `json:"narrowing,omitzero"` // restriction that applies to all tokens of the session
 	Agent      string    `json:"agent"`              // the program that signed in
 	Address    string    `json:"address"`            // network address of the program
 	CreateTime time.Time `json:"createTime"`
-	UsedTime   time.Time `json:"usedTime"`   // the last refresh, or the creation
+	UsedTime   time.Time `json:"usedTime"`   // time of the last refresh, or of the creation
 	ExpireTime time.Time `json:"expireTime"` // after this time it cannot be refreshed
-	Browser    bool      `json:"browser"`    // it belongs to a browser, which has a cookie
+	Browser    bool      `json:"browser"`    // whether it belongs to a browser, which has a cookie
 }
 
-// A Narrowing restricts what a token may do, compared with its identity.
+// A Narrowing restricts a token to a part of what its identity may do.
 type Narrowing struct {
 	Caps   *Capabilities `json:"caps,omitempty"`  // the allowed capabilities; nil means all
 	Scopes []UID         `json:"scopes,omitzero"` // the allowed subtrees; nil means all
@@ -32,14 +32,14 @@ func (n Narrowing) IsZero() bool { return n.Caps == nil && n.Scopes == nil }
 // API.
 type EndReason int32
 
-// The reasons why sessions end.
+// These are the reasons why sessions end.
 const (
 	EndUnspecified   EndReason = iota
-	EndRequest                 // the actor has ended it
+	EndRequest                 // the actor ended the session
 	EndReplay                  // a refresh token was used twice
-	EndPasswordReset           // a one-time link was used
+	EndPasswordReset           // a one-time link was used to reset the password
 	EndIdentityDeleted
-	EndProviderChanged // the epoch of its provider has ended
+	EndProviderChanged // its provider has a new epoch: see IdentityProvider.Epoch
 )
 
 // An EndedSession is the outbox record of a session that ended before it expired.
@@ -48,24 +48,26 @@ type EndedSession struct {
 	Reason EndReason `json:"reason"`
 }
 
-// SessionSubject returns the subject of a revocation of a session. Other subjects are the UIDs of identities.
+// SessionSubject returns the subject for the revocation of a session. Other subjects are the UIDs
+// of identities.
 func SessionSubject(id string) UID { return UID("session:" + id) }
 
 // SigningKeysSubject is the subject that is published when the issuer's own keys have changed.
 const SigningKeysSubject = UID("signing-keys")
 
-// A Denial is an exchange that was refused.
+// A Denial is a token exchange that was refused.
 type Denial struct {
 	Identity  UID       `json:"-"`
 	Time      time.Time `json:"-"`
 	RequestID string    `json:"-"`
 	Message   string    `json:"message"`  // message that the caller received
-	Verified  bool      `json:"verified"` // the signature is valid, and so are the claims
+	Verified  bool      `json:"verified"` // the signature and the claims are valid
 	Checks    []Check   `json:"checks"`
 	Remote    string    `json:"remote"`
 }
 
-// An Exchange is a successful exchange of a credential for a token of an identity.
+// An Exchange is a successful exchange of a credential for a token that has the rights of an
+// identity.
 type Exchange struct {
 	Identity  UID       `json:"-"`
 	Time      time.Time `json:"-"`
@@ -74,11 +76,11 @@ type Exchange struct {
 	Subject   string    `json:"subject"`  // subject of the credential
 	Audience  []string  `json:"audience"` // audience of the token
 	Remote    string    `json:"remote"`
-	Count     int       `json:"count"` // number of exchanges in that second; this is the last of them
+	Count     int       `json:"count"` // number of exchanges in that second; this is the last one
 }
 
-// ExchangesKept is the number of exchanges of an identity that are stored, and also the
-// number of denials. ExchangeMemory is how long they are stored.
+// ExchangesKept is the number of exchanges that are stored for an identity, and also
+// the number of denials. ExchangeMemory is how long they are stored.
 const (
 	ExchangesKept  = 20
 	ExchangeMemory = 30 * 24 * time.Hour
@@ -93,7 +95,7 @@ type IssuerState struct {
 	Keys        []IssuerKey
 }
 
-// An IssuerKey describes a key of an issuer.
+// An IssuerKey describes a key that an issuer publishes.
 type IssuerKey struct {
 	ID        string `json:"id"`
 	Algorithm string `json:"algorithm"`

@@ -17,21 +17,23 @@ import (
 )
 
 // A UID identifies a resource by its path: the segments of its ancestors, root first, and
-// its own. The segment of a root has 40 hexadecimal digits, the others have 16.
+// its own segment. The segment of a root has 40 hexadecimal digits, and the other
+// segments have 16.
 type UID string
 
 const (
 	rootDigits    = 40
 	segmentDigits = 16
 
-	// MaxGroupDepth is how deep groups may nest. The resources in them need levels, too.
+	// MaxGroupDepth is the largest number of nested groups. It is less than MaxDepth, because the
+	// resources in groups need levels, too.
 	MaxGroupDepth = 16
 
 	// MaxDepth is how many segments a UID may have. It bounds how many counters one write has to update.
 	MaxDepth = 32
 )
 
-// ParseUID checks that s is a UID. field names it in the fault.
+// ParseUID returns s as a UID. If s is malformed, it returns a fault that names the field.
 func ParseUID(field, s string) (UID, error) {
 	if s == "" {
 		return "", fault.Field(field, "is required")
@@ -43,7 +45,7 @@ func ParseUID(field, s string) (UID, error) {
 	return UID(s), nil
 }
 
-// WellFormed reports whether s has the form of a UID. It need not name anything that exists.
+// WellFormed reports whether s has the form of a UID. The resource need not exist.
 func WellFormed(s string) bool {
 	if len(s) < rootDigits || (len(s)-rootDigits)%(segmentDigits+1) != 0 || UID(s).Depth() > MaxDepth {
 		return false
@@ -60,25 +62,26 @@ func WellFormed(s string) bool {
 	return true
 }
 
-// NewRoot returns a new UID of a root.
+// NewRoot returns a new random UID without a parent.
 func NewRoot() UID {
 	var b [rootDigits / 2]byte
-	rand.Read(b[:]) // never fails
+	rand.Read(b[:]) // Read never returns an error
 	return UID(hex.EncodeToString(b[:]))
 }
 
 // NewChild returns a new UID under u.
 func (u UID) NewChild() UID {
 	var b [segmentDigits / 2]byte
-	rand.Read(b[:]) // never fails
+	rand.Read(b[:]) // Read never returns an error
 	return u + "/" + UID(hex.EncodeToString(b[:]))
 }
 
-// DerivedUID returns a UID of a root that is derived from words. Equal words have equal UIDs.
+// DerivedUID returns a UID without a parent that is derived from words. Equal words give equal
+// UIDs.
 func DerivedUID(words ...string) UID { return UID(hex.EncodeToString(HashWords(words)[:rootDigits/2])) }
 
-// HashWords returns the SHA-256 sum of words. Different lists of words have different inputs, because the length of
-// each word is part of it.
+// HashWords returns the SHA-256 sum of words. It includes the length of each word, so that different lists of
+// words give different sums.
 func HashWords(words []string) []byte {
 	h := sha256.New()
 	for _, w := range words {
@@ -90,21 +93,21 @@ func HashWords(words []string) []byte {
 	return h.Sum(nil)
 }
 
-// Parent returns the UID one level up, or "" for a root.
+// Parent returns the UID one level up, or "" if u is a root.
 func (u UID) Parent() UID {
 	return u[:max(0, strings.LastIndexByte(string(u), '/'))]
 }
 
-// Root returns the UID of the organization u belongs to.
+// Root returns the UID of the organization that u belongs to.
 func (u UID) Root() UID {
 	root, _, _ := strings.Cut(string(u), "/")
 	return UID(root)
 }
 
-// IsRoot reports whether u is the UID of a root.
+// IsRoot reports whether u is a UID without a parent.
 func (u UID) IsRoot() bool { return u != "" && !strings.Contains(string(u), "/") }
 
-// Depth returns the number of segments of u.
+// Depth returns the number of segments in u.
 func (u UID) Depth() int {
 	if u == "" {
 		return 0
@@ -134,18 +137,21 @@ func (u UID) Covers(v UID) bool {
 // Segment returns the last 16 digits of u as a number. It is unique among the resources of a
 // kind, so the store uses it as the key.
 func (u UID) Segment() int64 {
-	n, _ := strconv.ParseUint(string(u[max(0, len(u)-segmentDigits):]), 16, 64) // 0 if u is no UID
+	// the error is ignored: the result is 0 if u is not a UID
+	n, _ := strconv.ParseUint(string(u[max(0, len(u)-segmentDigits):]), 16, 64)
 	return int64(n)
 }
 
-// segments generates segments that rise with time, so that a database appends what is imported, and the order
-// by UID is the order of creation. They have 44 bits of milliseconds and 20 bits to distinguish them.
+// segments generates segments that increase with time. So a database appends imported rows at the end of its
+// indexes, and the order by UID is the order of creation. A segment has 44 bits for milliseconds and 20 bits
+// that distinguish segments of the same millisecond.
 var segments struct {
 	mu   sync.Mutex
 	last uint64
 }
 
-// NewRisingChild returns a new UID under u. It is greater than those returned before for times up to t.
+// NewRisingChild returns a new UID under u. It is greater than the UIDs that were returned before
+// for times up to t.
 func (u UID) NewRisingChild(t time.Time) UID {
 	const spare = 20
 	next := uint64(t.UnixMilli())<<spare | mathrand.Uint64N(1<<(spare-1))

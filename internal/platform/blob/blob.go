@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// A Storage has files. All methods may be called at the same time, but a path has one writer only.
+// A Storage stores files. Its methods are safe for concurrent use, but a path must have only one
+// writer at a time.
 type Storage interface {
 	// Kind returns the kind of storage: file or s3.
 	Kind() string
@@ -27,7 +28,7 @@ type Storage interface {
 	// folder is an *os.File, so that the kernel can send it.
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
 
-	// OpenAt is Open for the bytes from an offset on. The offset must be less than the size.
+	// OpenAt is Open for the bytes that start at an offset. The offset must be less than the size.
 	OpenAt(ctx context.Context, path string, offset int64) (io.ReadCloser, error)
 
 	// Put writes a file, replacing an existing one, and returns when it is durable.
@@ -46,7 +47,7 @@ type Storage interface {
 	// RemoveAll removes a folder with all files in it, if it exists.
 	RemoveAll(ctx context.Context, path string) error
 
-	// Discard removes a file, and the parts of one that was not committed.
+	// Discard removes a file, and the unfinished writes at its path.
 	Discard(ctx context.Context, path string) error
 
 	// Names returns the names of the files and folders in a folder, in any order. The folder need not exist.
@@ -56,11 +57,12 @@ type Storage interface {
 	// removed while it runs.
 	Walk(ctx context.Context, dir string, each func(File) error) error
 
-	// Unfinished calls each for writes that were not committed, if Walk does not find them. ModTime is when the
-	// write began, and Size is not known. A server that was killed leaves them, even at the path of a file.
+	// Unfinished calls each for writes that were not committed and that Walk does not find. ModTime is the time
+	// at which the write began, and Size is not set. A server that was killed leaves unfinished writes, even at
+	// the path of a complete file.
 	Unfinished(ctx context.Context, dir string, each func(File) error) error
 
-	// Abort removes the unfinished writes at a path, but not a file.
+	// Abort removes the unfinished writes at a path, but not a complete file.
 	Abort(ctx context.Context, path string) error
 
 	// Address returns an address from which anybody can read a file for some minutes, or "" if there is none.
@@ -70,7 +72,8 @@ type Storage interface {
 	MinChunk() int64
 }
 
-// A Writer writes a file. It ends with a Pause, a Commit or a Cancel. After an error of any other method, call Cancel.
+// A Writer writes a file. The last call is Pause, Commit or Cancel. If any other method returns an
+// error, call Cancel.
 type Writer interface {
 	io.Writer
 
@@ -123,7 +126,7 @@ func OpenSeeker(ctx context.Context, s Storage, path string, size int64) (io.Rea
 	return &seeker{ctx: ctx, storage: s, path: path, size: size, body: body}, nil
 }
 
-// reopens is how often in a row a seeker continues at the position where a connection broke.
+// reopens is how many broken connections in a row a seeker replaces before it returns the error.
 const reopens = 3
 
 // A seeker reads a file from any position. It opens the file on the first Read after a Seek, because http.ServeContent
@@ -160,11 +163,11 @@ func (s *seeker) Read(p []byte) (int, error) {
 		if s.broken > reopens || s.ctx.Err() != nil || Missing(err) {
 			return 0, fmt.Errorf("read %s: %w", s.path, err)
 		}
-		_ = s.Close() // it is broken
+		_ = s.Close() // this connection is broken
 	}
 }
 
-// read reads from the position of the seeker. An early end is an error.
+// read reads from the current position. It returns an error if the file ends early.
 func (s *seeker) read(p []byte) (int, error) {
 	if s.body == nil {
 		body, err := s.storage.OpenAt(s.ctx, s.path, s.offset)

@@ -15,7 +15,7 @@ import (
 // A Folder is a Storage in a folder of the file system.
 type Folder struct {
 	root   string
-	synced sync.Map // paths of folders whose own names are known to be on disk
+	synced sync.Map // paths of folders whose names are already on disk
 }
 
 var _ Storage = (*Folder)(nil)
@@ -43,7 +43,7 @@ func (f *Folder) Size(_ context.Context, path string) (int64, error) {
 // Open implements Storage.
 func (f *Folder) Open(_ context.Context, path string) (io.ReadCloser, error) {
 	file, err := os.Open(f.full(path))
-	if err != nil { // not a nil *os.File in an interface
+	if err != nil { // returning file would return a nil *os.File in a non-nil interface
 		return nil, err
 	}
 	return file, nil
@@ -136,7 +136,7 @@ func (f *Folder) Walk(ctx context.Context, dir string, each func(File) error) er
 		}
 		info, err := d.Info()
 		if err != nil {
-			return unlessMissing(err) // it was removed during the walk
+			return unlessMissing(err) // the file was removed during the walk
 		}
 		return each(File{path.Join(dir, name), info.Size(), info.ModTime()})
 	})
@@ -150,19 +150,19 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// Unfinished implements Storage: Walk finds everything.
+// Unfinished implements Storage. It does nothing, because Walk finds unfinished writes.
 func (f *Folder) Unfinished(context.Context, string, func(File) error) error { return nil }
 
 // Abort implements Storage.
 func (f *Folder) Abort(context.Context, string) error { return nil }
 
-// Address implements Storage: there is none.
+// Address implements Storage. It returns "", because a file in a folder has no address.
 func (f *Folder) Address(context.Context, string) (string, error) { return "", nil }
 
 // MinChunk implements Storage.
 func (f *Folder) MinChunk() int64 { return 0 }
 
-// syncNames makes the entries of a folder durable, and the names of the folders above it.
+// syncNames makes the entries of a folder, and the names of the folders above it, durable.
 func (f *Folder) syncNames(dir string) error {
 	if err := f.syncDir(dir); err != nil {
 		return err
@@ -190,11 +190,11 @@ func (f *Folder) syncDir(dir string) error {
 	return nil
 }
 
-// writeBehind is the number of bytes after which the kernel is asked to write them to disk. Otherwise it waits for
-// the sync at the end, and the disk is idle while the client sends.
+// writeBehind is the number of written bytes after which the kernel is asked to write them to disk. Otherwise the
+// kernel would wait for the sync at the end, and the disk would be idle while the client sends.
 const writeBehind = 4 << 20
 
-// A folderWriter is a Writer of a Folder.
+// A folderWriter is the Writer that a Folder returns.
 type folderWriter struct {
 	folder *Folder
 	path   string
@@ -203,7 +203,7 @@ type folderWriter struct {
 	begun  int64 // offset up to which the kernel is writing to disk
 	closed bool
 
-	unsynced bool // since Create, or the last Pause before Resume
+	unsynced bool // whether the file was created or written to since the last sync
 }
 
 // Write implements io.Writer.
@@ -240,7 +240,7 @@ func (w *folderWriter) Commit(ctx context.Context) error {
 func (w *folderWriter) Cancel(ctx context.Context) error {
 	if !w.closed {
 		w.closed = true
-		_ = w.file.Close() // it is removed
+		_ = w.file.Close() // the file is removed next
 	}
 	return w.folder.Remove(ctx, w.path)
 }

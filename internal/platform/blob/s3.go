@@ -16,13 +16,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// addressTime is the lifetime of the address of a file.
+// addressTime is how long an address that Address returns can be used.
 const addressTime = 20 * time.Minute
 
 // maxListed is the number of keys, uploads or parts that one request asks for. S3 returns no more.
 const maxListed = 1000
 
-// amazon is the endpoint of S3 itself. The client knows the address of each of its regions.
+// amazon is the endpoint of Amazon S3. The client library knows the addresses of its regions.
 const amazon = "https://s3.amazonaws.com"
 
 // A Bucket is the location of a bucket, and the credentials for it.
@@ -31,10 +31,10 @@ type Bucket struct {
 	Region    string
 	Endpoint  string // such as http://127.0.0.1:7070; "" means the endpoint of the region
 	Prefix    string // common prefix of the keys
-	AccessKey string // "" means the environment, the credentials file, or the role of the machine
+	AccessKey string // "" means credentials from the environment, the credentials file, or the role of the machine
 	SecretKey string
 
-	// Transport makes the requests; nil means one of its own.
+	// Transport makes the requests; nil means a transport that only this Storage uses.
 	Transport http.RoundTripper
 }
 
@@ -72,8 +72,9 @@ func NewS3(b Bucket) (*S3, error) {
 	return &S3{core: core, bucket: b.Name, region: b.Region, root: root}, nil
 }
 
-// credentials returns the credentials of the bucket. If it has none, they come from the first of these that has some:
-// the environment, the credentials file, the token of a pod, and the machine or container.
+// credentials returns the credentials of the bucket. If the configuration has none, they come from the first of
+// these sources that has some: the environment, the credentials file, the token of a pod, and the machine or
+// container.
 func (b Bucket) credentials() *credentials.Credentials {
 	if b.AccessKey != "" {
 		return credentials.NewStaticV4(b.AccessKey, b.SecretKey, "")
@@ -160,7 +161,7 @@ func (s *S3) Abort(ctx context.Context, path string) error {
 func (s *S3) uploads(ctx context.Context, path string) (ids []string, _ error) {
 	key := s.key(path)
 	err := s.eachUpload(ctx, key, func(u minio.ObjectMultipartInfo) error {
-		if u.Key == key { // otherwise the key is only a prefix
+		if u.Key == key { // otherwise the path is only a prefix of the upload's key
 			ids = append(ids, u.UploadID)
 		}
 		return nil
@@ -171,7 +172,7 @@ func (s *S3) uploads(ctx context.Context, path string) (ids []string, _ error) {
 	return ids, nil
 }
 
-// eachUpload calls each for the uploads whose key begins with a prefix.
+// eachUpload calls each for the unfinished uploads whose key begins with a prefix.
 func (s *S3) eachUpload(ctx context.Context, prefix string, each func(minio.ObjectMultipartInfo) error) error {
 	for key, id := "", ""; ; {
 		page, err := s.core.ListMultipartUploads(ctx, s.bucket, prefix, key, id, "", maxListed)
@@ -198,7 +199,8 @@ func (s *S3) Unfinished(ctx context.Context, dir string, each func(File) error) 
 	return s.failure("list", dir, err)
 }
 
-// list calls each for all keys that begin with a prefix, or, unless deep, for those and the folders one level below it.
+// list calls each for all keys below a folder. If deep is false, it calls each only for the keys
+// and folders directly in the folder.
 func (s *S3) list(ctx context.Context, dir string, deep bool, each func(minio.ObjectInfo) error) error {
 	prefix := s.key(dir)
 	if prefix != "" && !strings.HasSuffix(prefix, "/") {
@@ -250,7 +252,8 @@ func (s *S3) Address(ctx context.Context, path string) (string, error) {
 // MinChunk implements Storage.
 func (s *S3) MinChunk() int64 { return minPart }
 
-// failure returns an error that names the refused operation, and what to do about it if that is known.
+// failure returns an error that names the operation that failed, and what to do about it if the
+// cause is known.
 func (s *S3) failure(operation, path string, err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	minPart  = 5 << 20 // smallest part that S3 accepts, except the last, in bytes
+	minPart  = 5 << 20 // smallest size that S3 accepts for a part, in bytes; the last part may be smaller
 	partSize = 8 << 20 // size of the parts that we send, in bytes
 	maxParts = 10_000  // largest number of parts that S3 accepts for a file
 	maxCopy  = 1 << 30 // largest part that is copied, in bytes
@@ -26,10 +26,10 @@ var partBuffers = sync.Pool{New: func() any { return new([partSize]byte) }}
 // An s3Writer writes a file in parts. A file that is smaller than a part needs one request. While a part is sent, the
 // next one is filled.
 type s3Writer struct {
-	ctx    context.Context // context of Create or Resume
+	ctx    context.Context // the context that Create or Resume received
 	s      *S3
 	path   string
-	upload string // "" until there is a part
+	upload string // id of the S3 upload; "" until a part is sent
 	parts  []minio.ObjectPart
 	buf    []byte
 	whole  *[partSize]byte // array that contains buf, unless buf is small
@@ -61,7 +61,7 @@ func (s *S3) Resume(ctx context.Context, path string, size int64) (Writer, error
 	for _, id := range ids {
 		w := &s3Writer{ctx: ctx, s: s, path: path, upload: id}
 		err := w.readParts(ctx)
-		if Missing(err) { // it ended after it was listed
+		if Missing(err) { // the upload ended after it was listed
 			continue
 		}
 		if err != nil {
@@ -91,7 +91,7 @@ func (w *s3Writer) readParts(ctx context.Context) error {
 	return nil
 }
 
-// size returns the bytes of all parts that were sent.
+// size returns the total size of the parts that were sent, in bytes.
 func (w *s3Writer) size() (n int64) {
 	for _, p := range w.parts {
 		n += p.Size
@@ -130,7 +130,7 @@ func (w *s3Writer) grow(n int) {
 	w.buf = append(w.whole[:0], w.buf...)
 }
 
-// send begins to send the buffer when the previous part has arrived.
+// send starts sending the buffer as soon as the previous part has arrived.
 func (w *s3Writer) send() error {
 	if err := w.wait(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (w *s3Writer) send() error {
 	return nil
 }
 
-// wait returns when no part is being sent.
+// wait waits until no part is being sent.
 func (w *s3Writer) wait() error {
 	if w.sent == nil {
 		return nil
@@ -177,7 +177,7 @@ func (w *s3Writer) wait() error {
 	return done.err
 }
 
-// flush returns when everything is sent.
+// flush waits until everything that was written has been sent.
 func (w *s3Writer) flush() error {
 	if len(w.buf) > 0 {
 		if err := w.send(); err != nil {
@@ -187,7 +187,7 @@ func (w *s3Writer) flush() error {
 	return w.wait()
 }
 
-// release gives the buffer back.
+// release returns the buffer to the pool.
 func (w *s3Writer) release() {
 	if w.whole != nil {
 		partBuffers.Put(w.whole)
@@ -195,8 +195,8 @@ func (w *s3Writer) release() {
 	w.buf, w.whole = nil, nil
 }
 
-// Pause implements Writer. A part that is too small can be the last one only, so if Write is called after Resume, mend
-// has to replace it. Most clients send nothing more.
+// Pause implements Writer. S3 accepts a part below the minimum size only as the last part. So if Write is called
+// after Resume, mend has to replace that part. Most clients send nothing more.
 func (w *s3Writer) Pause(context.Context) error {
 	defer w.release()
 	return w.flush()
@@ -214,8 +214,8 @@ func (w *s3Writer) Commit(ctx context.Context) error {
 	return w.complete(ctx)
 }
 
-// complete makes a file of the parts. If the response to a first attempt was lost, the next attempt fails because the
-// upload no longer exists; then the file exists.
+// complete turns the parts into a file. If the response to a first attempt was lost, the next attempt fails
+// because the upload no longer exists. In that case the file exists.
 func (w *s3Writer) complete(ctx context.Context) error {
 	parts := make([]minio.CompletePart, len(w.parts))
 	for i, p := range w.parts {
@@ -235,13 +235,13 @@ func (w *s3Writer) complete(ctx context.Context) error {
 
 // Cancel implements Writer.
 func (w *s3Writer) Cancel(ctx context.Context) error {
-	_ = w.wait() // a part that arrives after the end would stay
+	_ = w.wait() // a part that arrives after the upload was aborted would stay in the bucket
 	w.release()
 	return w.s.Discard(ctx, w.path)
 }
 
-// mend replaces a last part that is too small to be followed by another. Parts cannot be read, so it completes the
-// file, and starts a new upload with its content.
+// mend replaces a last part that is too small to be followed by another part. Parts cannot be read, so mend
+// completes the file, and starts a new upload that begins with the file's content.
 func (w *s3Writer) mend(ctx context.Context) error {
 	if err := w.complete(ctx); err != nil {
 		return err

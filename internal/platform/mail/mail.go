@@ -2,14 +2,15 @@
 // about sign-ins with a new device.
 //
 // The transaction of a change adds its message to a queue in the database, so a message is
-// sent if and only if the change was committed. Any replica sends it, and repeats that
-// until the mail server accepts the message or it has expired. If a replica stops after
-// the server accepted a message, or cannot record that in the database, the message is
-// sent twice.
+// sent if and only if the change was committed. Any replica sends it, and tries again
+// until the mail server accepts the message or the message has expired. If a replica stops
+// after the server accepted a message, or cannot record that in the database, the message
+// is sent twice.
 //
-// The text of a message may contain a link that gives control of an account. It is sealed
-// in the queue, removed when the message was sent or has expired, and never logged. The
-// address and the responses of mail servers, which may repeat both, are not logged either.
+// The text of a message may contain a link that gives control of an account. The text is
+// encrypted in the queue, removed when the message was sent or has expired, and never
+// logged. The address is not logged either. Nor are the responses of mail servers, because
+// they may repeat the address and the text.
 package mail
 
 import (
@@ -30,19 +31,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Limits of messages within a day. They protect people from an organization that invites
-// them repeatedly, and they keep one organization from using up the quota of the mail
-// server for all.
+// These are the limits for messages within a day. They protect people from an
+// organization that invites them repeatedly, and they keep one organization from using
+// up the mail server's quota for all.
 const (
 	MaxByOrganization = 500
-	MaxToAddress      = 20 // from all organizations
+	MaxToAddress      = 20 // to one address, from all organizations
 	MaxBoth           = 5  // from one organization to one address
 )
 
 // maxLife is the longest time for which a message is retried.
 const maxLife = 3 * 24 * time.Hour
 
-// A Message is a text for one person.
+// A Message is a message to one person.
 type Message struct {
 	Organization resource.UID // the sender; the message counts towards its limit
 	To           string       // an address without a name
@@ -60,13 +61,13 @@ type Queue struct {
 // Config configures a Queue.
 type Config struct {
 	Server  Server
-	Key     secret.Key // seals messages, and makes digests of addresses
-	Issuer  string     // the address that links begin with
+	Key     secret.Key // encrypts messages, and is the key for digests of addresses
+	Issuer  string     // address of this service, with which links begin
 	Metrics metric.Metrics
 	Log     *slog.Logger
 }
 
-// New returns the queue of a database.
+// New returns the queue that is stored in a database.
 func New(db *store.DB, cfg Config) *Queue { return &Queue{cfg, maildb.New(db)} }
 
 // sealed is the part of a message that is stored encrypted.
@@ -76,9 +77,9 @@ type sealed struct {
 	Text    string `json:"text"`
 }
 
-// Add adds a message in a transaction. If the address is invalid or a limit is reached, the
-// message is only counted and logged, because the sender can give the link to the person in
-// another way.
+// Add adds a message to the queue in a transaction. If the address is invalid or a limit is
+// reached, it only counts and logs that, because the sender can give the link to the person
+// in another way.
 func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
 	if q == nil || resource.IsDryRun(ctx) {
 		return nil
@@ -111,8 +112,8 @@ func (q *Queue) Add(ctx context.Context, t *store.Tx, m Message) error {
 	})
 }
 
-// With returns a function that adds a message to the transaction of a change, as a list for
-// the variadic parameters of stores. The list is empty if q is nil.
+// With returns a list for the variadic parameter of a store's methods. Its only function
+// adds a message in the transaction of the change. The list is empty if q is nil.
 func (q *Queue) With(ctx context.Context, message func() Message) []func(*store.Tx) error {
 	if q == nil {
 		return nil

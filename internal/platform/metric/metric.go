@@ -1,8 +1,9 @@
-// Package metric has the counters of the service, for Prometheus.
+// Package metric defines the Prometheus counters of the service.
 //
-// Labels have values from fixed sets: no name that a caller chooses is one, so
-// that nobody can make series by the thousand. What is a state and not a count,
-// such as the length of a queue, is read by package server when it is scraped.
+// Labels have values from fixed sets. No label value is a name that a caller
+// chooses, so that nobody can create thousands of series. Gauges, such as the
+// length of a queue, are not here: package server reads them when Prometheus
+// scrapes.
 package metric
 
 import (
@@ -11,35 +12,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the counters. The zero value counts nothing.
+// Metrics contains all counters. The zero value counts nothing.
 type Metrics struct {
-	Exchanges  Counter // tokens of workloads; by class of issuer and outcome
+	Exchanges  Counter // token exchanges by workloads; by class of issuer and outcome
 	SignIns    Counter // credentials of people that were checked; by kind and outcome
-	Denials    Counter // by the capability that was missing
-	Pulls      Counter // manifests
-	Pushes     Counter // manifests
-	Bytes      Counter // sent and received by the registry; by direction
-	Deliveries Counter // events; by outcome
+	Denials    Counter // refused requests; by the capability that was missing
+	Pulls      Counter // manifests that were pulled
+	Pushes     Counter // manifests that were pushed
+	Bytes      Counter // bytes that the registry sent and received; by direction
+	Deliveries Counter // deliveries of events; by outcome
 	Mails      Counter // messages to people; by outcome
 	Feeds      Counter // reads of advisory feeds; by outcome
 	Imports    Counter // advisories; by result
-	Collected  Counter // by the garbage collector of blobs; by kind
-	CollectRun Counter // by outcome
-	Scrubbed   Counter // blobs that seemed to be rotten, or were; by verdict
-	caches     Counter // by cache and result
+	Collected  Counter // objects that the garbage collector of blobs removed; by kind
+	CollectRun Counter // runs of the garbage collector; by outcome
+	Scrubbed   Counter // blobs that seemed to be corrupt, or were; by verdict
+	caches     Counter // cache lookups; by cache and result
 
-	Inspections Counter // images; by outcome
+	Inspections Counter // inspected images; by outcome
 	RuleRefused Counter // pulls that a rule has refused
-	Upstreams   Counter // requests for what an upstream has; by kind and outcome
+	Upstreams   Counter // requests for content from an upstream registry; by kind and outcome
 
 	Follows      Counter // runs that made a repo equal to its source; by outcome
-	FollowedTags Counter // by what was done with them
+	FollowedTags Counter // tags in these runs; by what was done with them
 }
 
-// The values of labels.
+// These are the values of labels.
 var (
-	// IssuerClasses are the classes of issuers of workloads' tokens. Other has those
-	// that are nobody's in particular, such as an own GitLab.
+	// IssuerClasses are the classes of issuers that sign the tokens of workloads.
+	// Other is for issuers that belong to no known service, such as a self-hosted
+	// GitLab.
 	IssuerClasses = []string{Own, "github", "gitlab", "google", "azure", "buildkite", AWS, Other}
 
 	outcomes     = []string{OK, Denied, Invalid, Unavailable, Failed}
@@ -54,7 +56,7 @@ var (
 	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories", "verdicts", "signatures"}
 )
 
-// Values of labels that other packages name.
+// These values of labels are used by other packages.
 const (
 	OK          = "ok"
 	Denied      = "denied"
@@ -85,8 +87,8 @@ const (
 	Removed = "removed"
 )
 
-// New registers the counters with r. capabilities are the names that denials can
-// have.
+// New registers the counters with r. capabilities are the values of the label
+// that Denials has.
 func New(r prometheus.Registerer, capabilities []string) Metrics {
 	kinds := []string{OK, Denied, Failed}
 	return Metrics{
@@ -141,7 +143,7 @@ func New(r prometheus.Registerer, capabilities []string) Metrics {
 	}
 }
 
-// A label is one of a counter, with its values.
+// A label is the name of a counter's label, with its possible values.
 type label struct {
 	name   string
 	values []string
@@ -154,7 +156,7 @@ type Counter struct {
 	series map[values]prometheus.Counter
 }
 
-// values are the values of the labels of a series. There are at most two.
+// values are the label values of a series. There are at most two.
 type values [2]string
 
 // newCounter registers a counter. All of its series exist from the start, because a
@@ -171,7 +173,7 @@ func newCounter(r prometheus.Registerer, name, help string, labels ...label) Cou
 	return c
 }
 
-// fill makes the series whose values begin with the ones given.
+// fill creates all series whose label values begin with the given values.
 func (c Counter) fill(vec *prometheus.CounterVec, given []string) {
 	if len(given) == len(c.labels) {
 		var v values
@@ -184,8 +186,8 @@ func (c Counter) fill(vec *prometheus.CounterVec, given []string) {
 	}
 }
 
-// Add adds n to the series with these values. A value that the label does not have
-// counts as Other, or as Failed if there is no such value.
+// Add adds n to the series with these label values. A value that the label does
+// not have counts as Other, or as Failed if the label has no Other.
 func (c Counter) Add(n int64, given ...string) {
 	if c.series == nil || n == 0 {
 		return
@@ -215,12 +217,12 @@ func (l label) known(value string) string {
 // A Cache counts the lookups in a cache. The zero value counts nothing.
 type Cache struct{ hit, miss prometheus.Counter }
 
-// Cache returns the counter of a cache.
+// Cache returns the counter for the lookups in the cache name.
 func (m Metrics) Cache(name string) Cache {
 	return Cache{m.caches.series[values{name, "hit"}], m.caches.series[values{name, "miss"}]}
 }
 
-// Count counts a lookup.
+// Count counts a lookup, which found the value if hit is true.
 func (c Cache) Count(hit bool) {
 	switch {
 	case c.hit == nil:

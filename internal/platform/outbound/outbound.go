@@ -1,6 +1,7 @@
 // Package outbound provides the HTTP client for addresses that users choose:
-// issuers, feeds, webhooks. It connects only to public addresses and to those the
-// operator allows, whatever a name resolves to, and never follows a redirect.
+// issuers, feeds, webhooks. The client connects only to public addresses and to
+// addresses that the operator allows, whatever a host name resolves to. It never
+// follows a redirect.
 package outbound
 
 import (
@@ -25,9 +26,9 @@ import (
 // addresses over https.
 type Config struct {
 	Loopback bool           // also allows this machine, without TLS: for dev mode
-	Allow    []netip.Prefix // also allowed, though private
-	CAs      *x509.CertPool // the only trusted ones; nil means the system's
-	Timeout  time.Duration  // for a request and its response; 0 means 10 seconds
+	Allow    []netip.Prefix // private addresses that are allowed too
+	CAs      *x509.CertPool // the only trusted certificate authorities; nil means those of the system
+	Timeout  time.Duration  // limit for a request and its response; 0 means 10 seconds
 	PerHost  int            // concurrent connections to one host; 0 means 8
 }
 
@@ -85,7 +86,7 @@ func (c Config) Check(u *url.URL) error {
 		ip, err = netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
 	}
 	if err != nil {
-		return nil // a name
+		return nil // the host is a name, not an address
 	}
 	return c.check(netip.AddrPortFrom(ip, 443).String())
 }
@@ -112,8 +113,8 @@ func (c Config) check(address string) error {
 	return nil
 }
 
-// reserved are prefixes that netip takes for public although they are not, or
-// that embed another address.
+// reserved contains prefixes that netip reports as public although they are
+// not, or that embed another address.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT
@@ -136,19 +137,19 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),      // site local, deprecated
 }
 
-// secure is a RoundTripper that refuses requests not over https, except to this
-// machine if the Config allows that.
+// secure is a RoundTripper that refuses requests that do not use https. If the
+// Config allows it, it accepts such requests to this machine.
 type secure struct {
 	cfg  Config
 	next *http.Transport
 }
 
-// CloseIdleConnections is called by the method of http.Client of this name.
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
 func (s secure) CloseIdleConnections() { s.next.CloseIdleConnections() }
 
-// RoundTrip implements http.RoundTripper. The span of a request names its host and
-// nothing else of the address, which may have a secret. The request does not carry
-// the id of the trace, because it leaves the installation.
+// RoundTrip implements http.RoundTripper. The span of a request contains the host
+// but no other part of the address, which may contain a secret. The request does
+// not carry the id of the trace, because it leaves the installation.
 func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
 	if s.cfg.secureEnough(r.URL) {
 		span := trace.Call(r.Context(), r.Method)
@@ -171,7 +172,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// ErrTooLong is returned by Read.
+// ErrTooLong is returned by Read if there are more bytes than the limit.
 var ErrTooLong = errors.New("the answer is too long")
 
 // Read reads all of r, or returns ErrTooLong if it is longer than limit.
@@ -183,9 +184,9 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// unreached is the reason for every request without a response. A more precise one
-// would show the user who chose the address which names our network resolves, which of
-// them are private, and which ports are open.
+// unreached is the reason for every request that got no response. A more precise
+// reason would reveal our network to the user who chose the address: which names it
+// resolves, which addresses are private, and which ports are open.
 const unreached = "the host cannot be reached: its name has no address, the address is not public, " +
 	"the connection was refused, or there was no answer in time"
 

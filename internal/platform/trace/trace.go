@@ -1,13 +1,13 @@
 // Package trace records how long the parts of a request take, as spans of
 // OpenTelemetry, and sends them to the collector of the installation.
 //
-// It is off unless the operator names a collector, and costs a comparison then. It
-// is the only package that knows OpenTelemetry: others start spans with Begin and
-// Start, and libraries that support it do not see them, so that no request to
-// somebody else carries the id of a trace.
+// It is off unless the operator configures a collector, and then costs only a
+// comparison. It is the only package that uses OpenTelemetry. Other packages start
+// spans with Begin and Start. Libraries that support OpenTelemetry do not see
+// these spans, so that no request to another service carries the id of a trace.
 //
-// Spans have no field for texts that callers choose. Attributes are names and
-// numbers of our own: methods, capabilities, statements without their arguments,
+// Spans have no field for texts that callers choose. Attributes are our own
+// names and numbers: methods, capabilities, statements without their arguments,
 // hosts that are called, and codes.
 package trace
 
@@ -25,8 +25,8 @@ import (
 // Header is the header of a request that names its trace (W3C Trace Context).
 const Header = "Traceparent"
 
-// maxSpans is the largest number of spans that one trace has here. An import runs statements by
-// the hundred thousand.
+// maxSpans is the largest number of spans that this process adds to one trace. It is needed
+// because an import runs hundreds of thousands of statements.
 const maxSpans = 1000
 
 // active is the tracer that makes spans, or nil if tracing is off. It belongs to the process,
@@ -43,7 +43,7 @@ type tracer struct {
 // A Span is a part of a request. A nil Span is not recorded: its methods do
 // nothing.
 type Span struct {
-	span  oteltrace.Span // nil if only the id is known
+	span  oteltrace.Span // nil if only the id of the trace is known
 	trace string         // the id of the trace
 	left  *atomic.Int64  // how many spans the trace may still have
 }
@@ -53,11 +53,12 @@ type spanKey struct{}
 // On reports whether spans are made.
 func On() bool { return active.Load() != nil }
 
-// Begin starts the first span of a request here. parent is the Header of the
-// request, or "". A valid one gives the id of the trace and the span above this
-// one, so that the traces of the caller and ours are one. But whether the request
-// is recorded is decided here alone, and not by the id: a stranger can neither
-// have all of its requests recorded nor hide them.
+// Begin starts the first span of a request in this process. parent is the Header
+// of the request, or "". A valid parent contains the id of the trace and of the
+// span above this one, so that the caller's trace and ours are the same trace.
+// Only this process decides whether the request is recorded, and independently of
+// the id. So a stranger can neither force the recording of its requests nor
+// prevent it.
 func Begin(ctx context.Context, name, parent string) (context.Context, *Span) {
 	t := active.Load()
 	if t == nil {
@@ -77,8 +78,8 @@ func Begin(ctx context.Context, name, parent string) (context.Context, *Span) {
 	return context.WithValue(ctx, spanKey{}, span), span
 }
 
-// spanContextOf parses the Header of a request. The result is not valid if there
-// is none, or not a good one.
+// spanContextOf parses the Header of a request. The result is not valid if the
+// header is missing or malformed.
 func spanContextOf(header string) oteltrace.SpanContext {
 	if header == "" {
 		return oteltrace.SpanContext{}
@@ -87,8 +88,8 @@ func spanContextOf(header string) oteltrace.SpanContext {
 	return oteltrace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), from))
 }
 
-// Start starts a child span of the span of ctx, if that is recorded, and returns a
-// context for children of the new span.
+// Start starts a child of the span in ctx, if that span is recorded. It returns a
+// context for the children of the new span.
 func Start(ctx context.Context, name string) (context.Context, *Span) {
 	span := Leaf(ctx, name)
 	if span == nil {
@@ -160,7 +161,8 @@ func Detach(ctx context.Context) context.Context {
 	return context.Background()
 }
 
-// Recorded reports whether s is recorded, for attributes that cost something.
+// Recorded reports whether s is recorded. Callers check it before they compute attributes that are
+// expensive.
 func (s *Span) Recorded() bool { return s != nil && s.span != nil }
 
 // Name renames s.
@@ -170,14 +172,14 @@ func (s *Span) Name(name string) {
 	}
 }
 
-// Set sets an attribute. The value must not be one that a caller chooses.
+// Set sets an attribute. The value must not be a text that a caller chooses.
 func (s *Span) Set(key, value string) {
 	if s.Recorded() {
 		s.span.SetAttributes(attribute.String(key, value))
 	}
 }
 
-// SetInt sets an attribute that is a number.
+// SetInt sets an attribute whose value is a number.
 func (s *Span) SetInt(key string, value int) {
 	if s.Recorded() {
 		s.span.SetAttributes(attribute.Int(key, value))
@@ -191,8 +193,8 @@ func (s *Span) Fail() {
 	}
 }
 
-// End ends s, which has failed if there is an error. The text of the error is not
-// recorded, because it may quote what a caller sent.
+// End ends s, and marks it as failed if err is not nil. The text of the error is
+// not recorded, because it may contain data that a caller sent.
 func (s *Span) End(err error) {
 	if !s.Recorded() {
 		return

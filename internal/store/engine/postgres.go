@@ -26,7 +26,7 @@ import (
 // PostgresConns is the size of the pool of PostgreSQL connections.
 const PostgresConns = 32
 
-// Postgres is the engine of PostgreSQL.
+// Postgres is the Engine for PostgreSQL.
 var Postgres = Engine{
 	name:      "postgresql",
 	Postgres:  true,
@@ -48,10 +48,11 @@ var Postgres = Engine{
 	},
 }
 
-// sessionSettings apply to every session. The text of a statement decides its plan
-// (see the lists of package store): the server keeps one plan for each statement, and
-// walks indexes row by row. With the default settings it would sort, hash or scan
-// tables that look small, because a generic plan does not know the values.
+// sessionSettings apply to every session. They make the text of a statement decide
+// its plan (see the lists in package store): the server keeps one plan for each
+// statement, and reads indexes row by row. With the default settings it would sort,
+// hash or scan tables that look small, because a generic plan does not know the
+// values.
 var sessionSettings = map[string]string{
 	"plan_cache_mode": "force_generic_plan", "jit": "off",
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
@@ -73,7 +74,7 @@ func OpenPostgres(ctx context.Context, c *Connector, last int64) (*Database, err
 	d.Pool.SetMaxOpenConns(PostgresConns)
 	d.Pool.SetMaxIdleConns(PostgresConns)
 	d.Pool.SetConnMaxIdleTime(5 * time.Minute)
-	// If another replica is migrating, look every second, for five minutes.
+	// If another replica is migrating, try again every second, for up to five minutes.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("migrate: %w", err), d.Close())
@@ -110,16 +111,16 @@ func PostgresConfig(address string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// pooled is the committer of PostgreSQL. It commits each write by itself, because
-// PostgreSQL already lets concurrent commits share one sync of the disk.
+// pooled is the committer for PostgreSQL. It commits each write by itself,
+// because PostgreSQL already lets concurrent commits share one sync of the disk.
 type pooled struct {
 	db   *Database
-	free chan int // counter shards that no write of this process is using
+	free chan int // counter shards that no write in this process is using
 }
 
 // counterShards is the number of rows that a counter may have. A writer locks one of
-// them until the disk has synced. With several rows, the writers of an organization
-// do not queue for one lock. Readers add up the rows.
+// them until its commit is on disk. With several rows, the writers of an
+// organization do not queue for one lock. Readers add up the rows.
 const counterShards = 16
 
 func newPooled(db *Database) *pooled {
@@ -180,15 +181,15 @@ func (p *pooled) connect(ctx context.Context) (_ *sql.Conn, err error) {
 	return on, nil
 }
 
-// readOnlyCode is the code of the error of a session that cannot write.
+// readOnlyCode is the code of the error that PostgreSQL returns for a write in a read-only session.
 const readOnlyCode = "25006"
 
 // ConnectionLost reports whether err means that a connection was lost, or that its
-// server no longer accepts writes. Such a server has closed all connections, and each
-// idle one would fail a request before that is noticed.
+// server no longer accepts writes. Such a server has closed all connections. Each
+// idle connection would make one request fail before it is discarded.
 func (d *Database) ConnectionLost(err error) bool {
 	var e *pgconn.PgError
-	return d.Engine.Postgres && // 57P: the server has ended the session
+	return d.Engine.Postgres && // codes that begin with 57P mean that the server has ended the session
 		(!errors.As(err, &e) || strings.HasPrefix(e.Code, "57P") || e.Code == readOnlyCode)
 }
 
@@ -203,10 +204,10 @@ func postgresFailure(err error) Failure {
 	if !errors.As(err, &e) {
 		var n net.Error
 		var c *pgconn.ConnectError
-		if errors.As(err, &c) { // also after a timeout, because this deadline is ours
+		if errors.As(err, &c) { // also if the attempt to connect timed out, because its deadline is ours
 			return Outage
 		}
-		if errors.Is(err, context.DeadlineExceeded) { // the deadline of the caller
+		if errors.Is(err, context.DeadlineExceeded) { // the deadline belongs to the caller
 			return Bug
 		}
 		if errors.As(err, &n) || errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err) ||
@@ -224,11 +225,11 @@ func postgresFailure(err error) Failure {
 		return Conflict
 	case "55P03", "57014": // lock not available, statement timeout
 		return Outage
-	case readOnlyCode: // a standby
+	case readOnlyCode: // the server is a standby
 		return Outage
 	}
 	switch e.Code[:2] {
-	case "08", "53", "57", "58": // connection, resources, shutting down, system
+	case "08", "53", "57", "58": // lost connection, lack of resources, shutdown, system error
 		return Outage
 	}
 	return Bug

@@ -15,24 +15,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// A Position is a revision in one of the histories of the database that this process
-// has seen. Revisions of two histories cannot be compared: after the promotion of a
-// standby that had not received everything, or the restore of a back-up, the same
-// numbers are given to other changes.
+// A Position is a revision in one history of the database. The history changes when
+// a standby is promoted that had not received everything, or when a back-up is
+// restored: then the same revision numbers are given to other changes. So revisions
+// in two histories cannot be compared.
 type Position struct {
-	History  int64 // number of changes of the history that this process has seen
+	History  int64 // how many changes of the history this process has seen
 	Revision int64
 }
 
-// A history identifies the past of a database: the system that PostgreSQL was
-// initialized as, the database in it, the table of the revision, and the timeline,
-// which changes when a standby is promoted or an archive is recovered. Two databases
-// with the same history have the same past up to the moment at which one of them was
-// left behind.
+// A history identifies a database and its past. It consists of the system identifier
+// of the PostgreSQL installation, the database in it, the table of the revision, and
+// the timeline. The timeline changes when a standby is promoted or an archive is
+// recovered. Two databases that have the same history have the same past up to the
+// moment at which one of them was replaced by a promoted standby.
 type history string
 
-// historyName is an expression for the history of the database that runs the statement.
-// historyNameWithout is for servers that do not allow reading their control data.
+// historyName is an SQL expression for the history of the database. historyNameWithout
+// is the expression for servers that do not allow reading their control data.
 const (
 	historyName = `concat_ws('/', (SELECT system_identifier FROM pg_control_system()), ` + databaseName + `,
 		substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))`
@@ -41,8 +41,8 @@ const (
 		CAST(to_regclass('revision') AS oid)`
 )
 
-// leftBehindBy reports whether other continues the history, so that a standby has
-// replaced the server that still has this one.
+// leftBehindBy reports whether other continues the history h. If so, a promoted
+// standby has replaced the server that still has h.
 func (h history) leftBehindBy(other history) bool {
 	cut := func(h history) (place, timeline string) {
 		i := strings.LastIndexByte(string(h), '/')
@@ -54,22 +54,22 @@ func (h history) leftBehindBy(other history) bool {
 }
 
 // A historyWatch checks that the database still has the history that this process
-// knows. The connections of the pool all lead to a server with that history; the
-// connections of the replica discover other histories.
+// knows. The connections of the pool all lead to a server that has this history.
+// The connections of the replica discover other histories.
 type historyWatch struct {
 	expression string                  // historyName or historyNameWithout
 	newest     atomic.Pointer[history] // newest history seen; nil until Start has returned
-	known      atomic.Pointer[history] // the newest history, after the leases in the one before have ended
-	changes    atomic.Int64            // number of changes of the history
+	known      atomic.Pointer[history] // the newest history, set once all leases in the previous one have ended
+	changes    atomic.Int64            // how often the history has changed
 	pool       *engine.Connector       // for reads and writes
 
 	// Replica.renewing guards the fields below.
-	since    time.Time // when the newest history was first seen
-	revision int64     // newest revision that this process knows
+	since    time.Time // newest revision that this process has read
+	revision int64     // newest event that this process has read
 	event    int64     // newest event that this process knows
 }
 
-// noHistory is the history of no database.
+// noHistory is a history that no database has.
 var noHistory history
 
 // An observation is the state of the database that a heartbeat reads.
@@ -82,9 +82,9 @@ type observation struct {
 // process started.
 func (r *Replica) HistoryChanges() int64 { return r.past.changes.Load() }
 
-// validate returns the function that decides whether a new session can be used. A
-// server that was left behind is refused even if it accepts writes. Sessions that are
-// not for heartbeats must have the known history.
+// validate returns a function that returns an error if a new session must not be
+// used. It refuses a server that a promoted standby has replaced, even if the server
+// accepts writes. Sessions that are not for heartbeats must have the known history.
 func (h *historyWatch) validate(heartbeats bool) func(context.Context, *pgconn.PgConn) error {
 	return func(ctx context.Context, conn *pgconn.PgConn) error {
 		newest, known := h.newest.Load(), h.known.Load()
@@ -114,8 +114,8 @@ func (h *historyWatch) validate(heartbeats bool) func(context.Context, *pgconn.P
 }
 
 // Start reads the history of the database. If the last process knew another one,
-// replicas may still have leases in that history, so Start waits until those leases
-// have ended.
+// replicas may still have leases in that history. Start then waits until those
+// leases have ended.
 func (r *Replica) Start(ctx context.Context) error {
 	r.renewing.Lock()
 	defer r.renewing.Unlock()
@@ -150,8 +150,9 @@ func (r *Replica) Start(ctx context.Context) error {
 	return nil
 }
 
-// record stores the history of the database if it is new, and returns how long it has
-// been known. If no other history was known before, that is forever.
+// record stores the history of the database if it is new, and returns how long ago it
+// was first stored. If no other history was stored before, the result is longer than
+// any lease.
 func (r *Replica) record(ctx context.Context, found history) (age time.Duration, _ error) {
 	clock := engine.Postgres.Clock
 	_, err := r.db.ExecContext(ctx, `
@@ -163,16 +164,16 @@ func (r *Replica) record(ctx context.Context, found history) (age time.Duration,
 		err = r.db.QueryRowContext(ctx, `SELECT `+clock+` - since_ms FROM history WHERE id = 1`).Scan(&ms)
 	}
 	var e *pgconn.PgError
-	if errors.As(err, &e) && e.Code == "42P01" { // a back-up is being restored whose schema does not have the table
+	if errors.As(err, &e) && e.Code == "42P01" { // a back-up is being restored, and its schema does not have the table
 		return LeaseWait, nil
 	}
 	return time.Duration(ms) * time.Millisecond, r.hooks.Fault(err)
 }
 
-// check compares the observation of a heartbeat with the known history. If the history
-// has changed, all cached data is void. check then returns an outage until replicas
-// have no lease in the history before, because such a replica may still allow
-// what the new history refuses.
+// check compares what a heartbeat has read with the known history. If the history has
+// changed, all cached data is invalid. check then returns an outage until no replica
+// has a lease in the previous history, because such a replica may still allow requests
+// that the new history refuses.
 func (r *Replica) check(ctx context.Context, found observation) error {
 	h := &r.past
 	if newest := *h.newest.Load(); found.history != newest || found.revision < h.revision {
@@ -189,14 +190,14 @@ func (r *Replica) check(ctx context.Context, found observation) error {
 	return nil
 }
 
-// changeHistory drops everything that this process knows of the history before, and its
-// connections, because they lead to a server that was left behind.
+// changeHistory drops everything that this process has read in the previous history. It
+// also closes the connections, because they lead to the server that was replaced.
 func (r *Replica) changeHistory(ctx context.Context, before history, found observation) error {
 	if _, err := r.record(ctx, found.history); err != nil {
 		return err
 	}
 	began := found.revision
-	if found.history != before { // other replicas may have made changes since
+	if found.history != before { // other replicas may have made changes since the new history began
 		err := r.db.QueryRowContext(ctx, `SELECT rev FROM history WHERE id = 1`).Scan(&began)
 		if err != nil {
 			return r.hooks.Fault(err)
@@ -204,7 +205,7 @@ func (r *Replica) changeHistory(ctx context.Context, before history, found obser
 	}
 	h := &r.past
 	h.since = time.Now()
-	h.changes.Add(1)          // before connections to the new history exist
+	h.changes.Add(1)          // must come before any connection to the new history
 	h.known.Store(&noHistory) // no connections for reads and writes until the leases have ended
 	h.newest.Store(&found.history)
 	r.lease.began.Store(nil)
@@ -218,8 +219,9 @@ func (r *Replica) changeHistory(ctx context.Context, before history, found obser
 	return nil
 }
 
-// logChange logs for the operator which revisions and events are lost, according to
-// this process. began is the revision at which the new history was first seen.
+// logChange logs, for the operator, which revisions and events are lost as far as
+// this process knows. began is the revision at which the new history was first
+// seen.
 func (r *Replica) logChange(ctx context.Context, before history, began int64, found observation) {
 	level, lost := slog.LevelWarn, "nothing that this replica knows of"
 	if h := &r.past; began < h.revision || found.event < h.event {

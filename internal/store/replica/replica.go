@@ -1,7 +1,8 @@
 // Package replica coordinates the processes that share a PostgreSQL database. They
 // answer from memory, and yet a write returns only when every process has applied it.
-// The package also detects that the database has another history than before, because
-// a standby was promoted or a back-up was restored.
+// The package also detects that the database is no longer a continuation of the one
+// that the process has read, because a standby was promoted or a back-up was
+// restored. It calls that a change of the database's history: see Position.
 package replica
 
 import (
@@ -25,19 +26,20 @@ import (
 const (
 	leaseLength = 2 * time.Second
 
-	// LeaseWait is the length of a lease measured by a clock that runs a little faster.
+	// LeaseWait is how long to wait for the end of another process's lease. It is longer than a
+	// lease, because the clock of the other process may be slower.
 	LeaseWait = leaseLength + leaseLength/10
 
 	pollMin    = 500 * time.Microsecond // first pause between queries for replicas that are behind
 	pollMax    = 20 * time.Millisecond  // longest pause; each is twice as long as the one before
-	leaveLimit = 2 * time.Second        // for deleting the row of this process when it ends
+	leaveLimit = 2 * time.Second        // the longest time for deleting the row of this process when it ends
 
-	replicasKept = 10 * time.Minute // after their last heartbeat
-	replicaConns = 2                // one of them listens
+	replicasKept = 10 * time.Minute // a replica's row is deleted this long after its last heartbeat
+	replicaConns = 2                // connections of a Replica; one of them is for Listen
 )
 
-// GrantsRow is the id of the row of the table revision that counts the changes that replicas
-// apply. The package store names the other rows.
+// GrantsRow is the id of a row in the table revision. The row counts the changes that
+// replicas apply. The package store names the other rows.
 const GrantsRow = 1
 
 // RevisionQuery selects the newest revision.
@@ -47,8 +49,8 @@ var RevisionQuery = `SELECT rev FROM revision WHERE id = ` + strconv.Itoa(Grants
 // other processes write to. It begins when Renew is called, and ends by itself.
 type Lease struct{ began atomic.Pointer[time.Time] }
 
-// Begin starts the lease at a time before Renew was called. The caller must have
-// applied the changes that Renew reported.
+// Begin starts the lease. start is a time before the call of Renew. The caller
+// must have applied the changes that Renew reported.
 func (l *Lease) Begin(start time.Time) { l.began.Store(&start) }
 
 // Valid reports whether the lease has not ended. While a machine sleeps, its monotonic
@@ -71,11 +73,11 @@ func (l *Lease) Valid(now time.Time) bool {
 // The clocks of two replicas need not agree. They only have to run about equally fast.
 type Replica struct {
 	hooks Hooks
-	db    *sql.DB // connections of its own, so that it does not wait for reads and writes
+	db    *sql.DB // has its own connections, so that it does not wait for reads and writes
 	id    string
 	lease Lease                     // while it lasts, the caches are valid
 	lag   atomic.Int64              // revisions that were not applied at the last renewal
-	heard atomic.Pointer[time.Time] // time of the last renewal; nil before the first
+	heard atomic.Pointer[time.Time] // when the lease was last renewed; nil before the first renewal
 	clock atomic.Pointer[ClockReading]
 
 	renewing  sync.Mutex // held during a renewal
@@ -91,18 +93,18 @@ type Replica struct {
 
 // Hooks connect a Replica to the store that it belongs to.
 type Hooks struct {
-	// ReadHeartbeats reads the ids and heartbeats that a query selects, with a
-	// connection of the pool.
+	// ReadHeartbeats runs a query on a connection of the store's pool and
+	// returns the heartbeats that it selects, by replica id.
 	ReadHeartbeats func(ctx context.Context, query string, args ...any) (map[string]int64, error)
 
 	Fault          func(error) error   // turns a driver's error into a fault
 	ClearCaches    func()              // called when the revision has moved
-	HistoryChanged func()              // called when all cached data and connections are void
+	HistoryChanged func()              // called when everything cached or connected is invalid, see Position
 	Log            func() *slog.Logger // for the operator
 }
 
-// A ClockReading is a time of the database, and the times of this process at which it
-// was requested and received.
+// A ClockReading is a time that the database reported, with the times at which this
+// process requested and received it.
 type ClockReading struct{ Time, Requested, Received time.Time }
 
 // A peer is the latest heartbeat of another replica, and when it was first read here.
@@ -120,8 +122,8 @@ func New(cfg *pgx.ConnConfig, hooks Hooks) *Replica {
 	return r
 }
 
-// Connector returns the connector for the pool of reads and writes. Its connections
-// all lead to a server with the history that this process knows.
+// Connector returns the connector for the pool of reads and writes. It connects
+// only to servers whose history is the one that this process knows.
 func (r *Replica) Connector() *engine.Connector { return r.past.pool }
 
 // Valid reports whether the caches of this process agree with the database.
@@ -142,9 +144,10 @@ func (r *Replica) Lag() (revisions int64, age time.Duration, ok bool) {
 
 // Renew writes a heartbeat that says that this replica has applied the changes up to a
 // position. It clears the caches of the store if there are newer changes, and returns
-// the newest position. If that differs from applied, the caller should call Renew
-// again soon, because a writer waits until the change has been applied. If it is in
-// another history, everything that was read from the database must be read again.
+// the newest position. If the newest position differs from applied, the caller should
+// call Renew again soon, because a writer waits until the change has been applied. If
+// the newest position is in another history, everything that was read from the
+// database must be read again.
 func (r *Replica) Renew(ctx context.Context, applied Position) (newest Position, _ error) {
 	r.renewing.Lock()
 	defer r.renewing.Unlock()
@@ -152,9 +155,10 @@ func (r *Replica) Renew(ctx context.Context, applied Position) (newest Position,
 	if applied.History == newest.History {
 		r.past.revision = max(r.past.revision, applied.Revision)
 	} else {
-		applied.Revision = -1 // it has applied no change of the new history
+		applied.Revision = -1 // this replica has applied no change in the new history
 	}
-	if applied.Revision > r.revision { // before a writer learns that this replica has applied it
+	// clear the caches before a writer learns that this replica has applied the change
+	if applied.Revision > r.revision {
 		r.hooks.ClearCaches()
 		r.revision = applied.Revision
 	}
@@ -229,11 +233,11 @@ func (r *Replica) readPeers(ctx context.Context) error {
 	for id, beat := range heartbeats {
 		peers[id] = r.peer(id, beat)
 	}
-	r.peers = peers // without the replicas that have left
+	r.peers = peers // drops the replicas that have left
 	return nil
 }
 
-// peer returns the state of a replica whose latest heartbeat is given.
+// peer returns the state of the replica id. beat is its latest heartbeat.
 func (r *Replica) peer(id string, beat int64) peer {
 	if p, ok := r.peers[id]; ok && p.heartbeat == beat {
 		return p
@@ -241,9 +245,9 @@ func (r *Replica) peer(id string, beat int64) peer {
 	return peer{beat, time.Now()}
 }
 
-// WaitForPeers returns when every other replica has applied the changes up to a
-// revision, which is committed, or has lost its lease. It takes no longer than a lease,
-// even if the database no longer answers.
+// WaitForPeers waits until every other replica has applied the changes up to a
+// committed revision, or has lost its lease. It takes no longer than a lease, even if
+// the database no longer answers.
 func (r *Replica) WaitForPeers(ctx context.Context, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, LeaseWait)
 	defer cancel()
@@ -259,8 +263,8 @@ func (r *Replica) WaitForPeers(ctx context.Context, revision int64) {
 	}
 }
 
-// behind reports whether a replica whose lease may not have ended has yet to apply a
-// change.
+// behind reports whether any other replica has not applied the revision yet,
+// although its lease may still be valid.
 func (r *Replica) behind(ctx context.Context, revision int64) (behind bool, _ error) {
 	heartbeats, err := r.hooks.ReadHeartbeats(ctx,
 		`SELECT id, beat FROM replicas WHERE id <> $1 AND grants_at < $2`, r.id, revision)
@@ -290,8 +294,8 @@ func (r *Replica) Count() int {
 	return n
 }
 
-// Listen calls f whenever a process has changed data that others cache, until ctx or
-// the connection ends, or the history of the database changes.
+// Listen calls f whenever a process has changed data that others cache. It returns
+// when ctx or the connection ends, or when the history of the database changes.
 func (r *Replica) Listen(ctx context.Context, f func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -310,7 +314,7 @@ func (r *Replica) Listen(ctx context.Context, f func()) error {
 		}
 		for {
 			if _, err := pg.WaitForNotification(ctx); err != nil {
-				return errors.Join(driver.ErrBadConn, err) // it still listens, so it must not be used again
+				return errors.Join(driver.ErrBadConn, err) // the connection still listens, so it must not be used again
 			}
 			f()
 		}
@@ -345,5 +349,5 @@ func (r *Replica) leave() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
-	_, _ = r.db.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1`, r.id) // if it fails, the lease ends by itself
+	_, _ = r.db.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1`, r.id) // if this fails, the lease ends by itself
 }

@@ -1,4 +1,4 @@
-// Package maildb stores messages to people until they were sent.
+// Package maildb stores messages to people until they have been sent.
 package maildb
 
 import (
@@ -17,24 +17,24 @@ const Remembered = 24 * time.Hour
 // A Mail is a message to a person.
 type Mail struct {
 	ID           string
-	Organization resource.UID // the sender
+	Organization resource.UID // organization that sends the message
 	Address      []byte       // digest of the recipient's address
 	Sealed       []byte       // the encrypted text and recipient
 	Attempts     int64
 	CreateTime   time.Time
-	ExpireTime   time.Time // after this time it is not sent
+	ExpireTime   time.Time // the message is not sent after this time
 }
 
-// A Store stores the messages of a database. It is safe for concurrent use.
+// A Store stores messages in a database. It is safe for concurrent use.
 type Store struct{ *store.DB }
 
-// New returns the Store of a database.
+// New returns the Store for a database.
 func New(db *store.DB) *Store { return &Store{db} }
 
-// A Tx is a running transaction, with the changes to messages.
+// A Tx is a running transaction, with methods that change messages.
 type Tx struct{ *store.Tx }
 
-// In returns t with the changes to messages.
+// In returns t with methods that change messages.
 func In(t *store.Tx) Tx { return Tx{t} }
 
 // Insert adds a message that is due immediately.
@@ -45,15 +45,15 @@ func (t Tx) Insert(ctx context.Context, m Mail) error {
 	return err
 }
 
-// Counts are numbers of messages since a time.
+// Counts contains numbers of messages since a time.
 type Counts struct {
-	ByOrganization int // from the organization, to any address
-	ToAddress      int // to the address, from any organization
-	Both           int // from the organization to the address
+	ByOrganization int // messages from the organization, to any address
+	ToAddress      int // messages to the address, from any organization
+	Both           int // messages from the organization to the address
 }
 
-// Counts counts the messages from an organization and to an address since a time, which
-// must be at most Remembered ago.
+// Counts counts the messages from an organization and to an address since a time. The
+// time must be at most Remembered ago.
 func (t Tx) Counts(ctx context.Context, org resource.UID, address []byte, since time.Time) (c Counts, err error) {
 	err = t.Row(ctx, `SELECT
 		(SELECT count(*) FROM mails WHERE organization = $1 AND create_ms > $3),
@@ -63,9 +63,9 @@ func (t Tx) Counts(ctx context.Context, org resource.UID, address []byte, since 
 	return c, err
 }
 
-// Claim returns a message that is due, and reports whether there is one. No other replica
-// gets it during the lease; after that it is due again. The attempt is counted immediately,
-// however it ends.
+// Claim returns a message that is due, and whether there is one. No other replica gets the
+// message during the lease. After the lease it is due again. The attempt is counted
+// immediately, whatever its result.
 func (s *Store) Claim(ctx context.Context, lease time.Duration) (m Mail, ok bool, _ error) {
 	claimed := s.Time()
 	var org string
@@ -82,7 +82,8 @@ func (s *Store) Claim(ctx context.Context, lease time.Duration) (m Mail, ok bool
 	m.Organization = resource.UID(org)
 	m.CreateTime, m.ExpireTime = time.UnixMilli(create).UTC(), time.UnixMilli(expire).UTC()
 	m.Attempts++
-	// Two replicas may have read the same row: the second finds it changed.
+	// Two replicas may have read the same row. The condition makes the second update change
+	// nothing.
 	n, err := s.Exec(ctx, `UPDATE mails SET attempts = attempts + 1, next_ms = $1
 		WHERE id = $2 AND next_ms = $3 AND sealed IS NOT NULL`, store.MS(claimed.Add(lease)), m.ID, next)
 	return m, n == 1 && err == nil, err
@@ -94,14 +95,14 @@ func (s *Store) Retry(ctx context.Context, id string, at time.Time) error {
 	return err
 }
 
-// Finish removes the text of a message that was sent, or never will be.
+// Finish removes the text of a message that was sent or never will be.
 func (s *Store) Finish(ctx context.Context, id string) error {
 	_, err := s.Exec(ctx, `UPDATE mails SET sealed = NULL WHERE id = $1`, id)
 	return err
 }
 
 // Sweep removes the texts of expired messages, and the records that are older than
-// Remembered. It returns how many messages expired unsent.
+// Remembered. It returns how many messages expired before they were sent.
 func (s *Store) Sweep(ctx context.Context) (expired int64, _ error) {
 	err := s.Write(ctx, func(t *store.Tx) (err error) {
 		swept := s.Time()
