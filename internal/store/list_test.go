@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A row is what a list decides by.
+// A row contains the fields of a resource that decide whether and where it is in a list.
 type row struct {
 	uid              resource.UID
 	name             string
@@ -28,17 +28,17 @@ type row struct {
 	key              string
 }
 
-// A kind is a list of the store, and what it ought to have.
+// A kind is a list of the store, and the rows that it should contain.
 type kind struct {
 	name   string
 	self   bool
-	inside bool // the group whose uid it has
+	inside bool // the row has the uid of the group that it is in
 	orders []string
 	rows   []row
 	list   func(context.Context, store.Reach, resource.Filter, page.Request) (answer, error)
 }
 
-// An answer is a page reduced to what matters here.
+// An answer contains the parts of a page that the test compares.
 type answer struct {
 	uids  []resource.UID
 	total int64
@@ -57,8 +57,8 @@ func reduced[T any](list func(context.Context, store.Reach, resource.Filter, pag
 	}
 }
 
-// A forest is a random tree of everything, deeper than there are level indexes,
-// with names and times that tie.
+// A forest is a random tree of all kinds of resources. It is deeper than the
+// levels that have indexes, and has equal names and times.
 type forest struct {
 	r                                   *rand.Rand
 	s                                   *storetest.Store
@@ -140,7 +140,7 @@ func (f *forest) addGroup(t *testing.T) {
 	n := len(f.groups.rows)
 	if n >= roots {
 		parent = f.parent()
-		if f.r.IntN(3) == 0 { // a chain now and then
+		if f.r.IntN(3) == 0 { // sometimes extend a chain of nested groups
 			parent = f.groups.rows[n-1].uid
 		}
 		parent = parent.Ancestor(deepest - 1)
@@ -206,8 +206,8 @@ func (f *forest) addBinding(t *testing.T) {
 		role: b.Role})
 }
 
-// addAround gives a group some of an association, invites, and a provider with
-// mappings.
+// addAround adds an association, invites, and a provider with mappings to a
+// group, each at random.
 func (f *forest) addAround(t *testing.T, group resource.UID) {
 	role := f.roles.rows[f.r.IntN(8)].uid
 	if f.r.IntN(2) == 0 {
@@ -240,7 +240,7 @@ func (f *forest) addAround(t *testing.T, group resource.UID) {
 	}
 }
 
-// thin deletes some of everything: what goes must leave the counters, too.
+// thin deletes some resources of every kind. The deleted resources must also leave the counters.
 func (f *forest) thin(t *testing.T) {
 	ctx := t.Context()
 	cut := func(k *kind, remove func(resource.UID) error) {
@@ -263,7 +263,7 @@ func (f *forest) thin(t *testing.T) {
 	cut(f.bindings, func(uid resource.UID) error { return f.s.DeleteBinding(ctx, uid) })
 	cut(f.roles, func(uid resource.UID) error { return f.s.DeleteRole(ctx, uid) })
 	cut(f.groups, func(uid resource.UID) error { return f.s.DeleteGroup(ctx, uid, "") })
-	for _, i := range f.identities.rows[8:12] { // nobody is bound to these
+	for _, i := range f.identities.rows[8:12] { // these identities have no bindings
 		must(t, f.s.DeleteIdentity(ctx, i.uid))
 	}
 	f.identities.rows = slices.Delete(f.identities.rows, 8, 12)
@@ -275,7 +275,7 @@ func (f *forest) kinds() []*kind {
 
 func (f *forest) pick(k *kind) row { return k.rows[f.r.IntN(len(k.rows))] }
 
-// reach is a random one. Its groups are disjoint and sorted, as promised.
+// reach returns a random reach. Its groups are disjoint and sorted, as the store requires.
 func (f *forest) reach(k *kind) store.Reach {
 	var r store.Reach
 	switch f.r.IntN(4) {
@@ -300,18 +300,19 @@ func (f *forest) reach(k *kind) store.Reach {
 		for range f.r.IntN(12) {
 			r.Also = append(r.Also, f.pick(k).uid)
 		}
-		r.Also = append(r.Also, resource.UID(fmt.Sprintf("%040x", 7))) // there is no such thing
+		r.Also = append(r.Also, resource.UID(fmt.Sprintf("%040x", 7))) // a resource that does not exist
 	}
 	return r
 }
 
-// astray is the last segment of uid below a random group, where mostly there is
-// nothing of that segment.
+// astray returns a uid with the last segment of uid below a random group.
+// Mostly there is no such resource.
 func (f *forest) astray(uid resource.UID) resource.UID {
 	return f.pick(f.groups).uid + "/" + uid[len(uid)-16:]
 }
 
-// place is a random group, or a provider, or the parent of one, or astray.
+// place returns the uid of a random group or provider, of the parent of one, or of a resource that
+// probably does not exist.
 func (f *forest) place() resource.UID {
 	uid := f.pick(f.groups).uid
 	if f.r.IntN(5) == 0 {
@@ -398,7 +399,8 @@ func (v row) cursor(order string) page.Cursor {
 	return c
 }
 
-// compare orders rows as an order_by does: what ties goes by the last segment.
+// compare returns the order of rows for an order_by. Rows that are equal in it are ordered by the
+// last segment.
 func compare(o page.Order) func(a, b row) int {
 	last := func(v row) resource.UID { return v.uid[len(v.uid)-16:] }
 	return func(a, b row) int {
@@ -422,7 +424,7 @@ func compare(o page.Order) func(a, b row) int {
 
 func strictlyBelow(group, uid resource.UID) bool { return group != uid && group.Covers(uid) }
 
-// keeps reports whether a row belongs to a list, as the API defines it.
+// keeps reports whether a list contains a row, as the API defines it.
 func (k *kind) keeps(v row, r store.Reach, f resource.Filter) bool {
 	seen := slices.Contains(r.Also, v.uid) || slices.ContainsFunc(r.Under, func(g resource.UID) bool {
 		return strictlyBelow(g, v.uid) || k.self && g == v.uid
@@ -442,7 +444,7 @@ func (k *kind) keeps(v row, r store.Reach, f resource.Filter) bool {
 		(f.Group == "" || v.uid.Parent() == f.Group)
 }
 
-// brute is what a list ought to answer, by looking at every row.
+// brute returns the page that a list should return, by looking at every row.
 func (k *kind) brute(r store.Reach, f resource.Filter, p page.Request) (want answer, more bool) {
 	order := compare(p.Order)
 	rows := slices.DeleteFunc(slices.Clone(k.rows), func(v row) bool { return !k.keeps(v, r, f) })
@@ -460,8 +462,8 @@ func (k *kind) brute(r store.Reach, f resource.Filter, p page.Request) (want ans
 	return want, more
 }
 
-// TestEveryShape compares random lists, and all the pages that follow, with the
-// brute-force answer.
+// TestEveryShape checks that random lists, and all their following pages, equal
+// the result of looking at every row.
 func TestEveryShape(t *testing.T) {
 	const requests = 1000
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -477,7 +479,7 @@ func TestEveryShape(t *testing.T) {
 	})
 }
 
-// walk reads a page and those that follow, and compares each.
+// walk reads a page and all following pages, and compares each with brute.
 func (k *kind) walk(t *testing.T, r store.Reach, f resource.Filter, p page.Request) {
 	t.Helper()
 	for pages := 0; pages < 12; pages++ {
@@ -498,8 +500,8 @@ func (k *kind) walk(t *testing.T, r store.Reach, f resource.Filter, p page.Reque
 	}
 }
 
-// TestCursorsHold walks pages while others insert, rename and delete: what is
-// there throughout is seen exactly once.
+// TestCursorsHold reads pages while other goroutines insert, rename and delete
+// groups. It checks that a group that exists all the time is seen exactly once.
 func TestCursorsHold(t *testing.T) {
 	const rounds, writers = 1, 2
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -545,7 +547,7 @@ var groupOrders = []page.Order{
 		Desc: true}, {Field: "create_time"}, {Field: "create_time", Desc: true},
 }
 
-// walkAll counts how often each group is seen.
+// walkAll reads all pages and returns how often it has seen each group.
 func walkAll(t *testing.T, s *storetest.Store, r store.Reach, p page.Request) map[resource.UID]int {
 	t.Helper()
 	seen := map[resource.UID]int{}

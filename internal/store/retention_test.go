@@ -23,7 +23,7 @@ import (
 
 const day = 24 * time.Hour
 
-// keep sets the rules of the repo of a shelf.
+// keep sets the retention rules of the shelf's repo.
 func (s shelf) keep(t *testing.T, r registry.Retention) registry.Retention {
 	t.Helper()
 	if r.UID == "" {
@@ -35,7 +35,8 @@ func (s shelf) keep(t *testing.T, r registry.Retention) registry.Retention {
 	return r
 }
 
-// preview returns what would go from the repo, checks that nothing does, and returns it in a few words.
+// preview returns the plan of a dry run, and the plan in a few words. It checks that the dry run
+// changes nothing.
 func (s shelf) preview(t *testing.T) (retentiondb.RetentionPlan, []string) {
 	t.Helper()
 	before, err := s.Everything(t.Context())
@@ -62,7 +63,7 @@ func words(plan retentiondb.RetentionPlan) (all []string) {
 	return all
 }
 
-// run applies the rules, as a plan has it, and checks that exactly what the plan has is gone.
+// run applies the rules of the repo and checks that exactly the images in plan are deleted.
 func (s shelf) run(t *testing.T, plan retentiondb.RetentionPlan) retentiondb.RetentionPlan {
 	t.Helper()
 	before := s.digests(t)
@@ -85,7 +86,7 @@ func (s shelf) run(t *testing.T, plan retentiondb.RetentionPlan) retentiondb.Ret
 	return done
 }
 
-// digests returns the manifests of the repo.
+// digests returns the digests of the manifests in the repo.
 func (s shelf) digests(t *testing.T) map[string]bool {
 	t.Helper()
 	all, err := store.ReadColumn[string](t.Context(), s.Rows, `SELECT digest FROM manifests WHERE repo = $1`,
@@ -98,7 +99,8 @@ func (s shelf) digests(t *testing.T) map[string]bool {
 	return there
 }
 
-// wantGoing checks what would go, in any order, and does it.
+// wantGoing checks that the rules would delete the images want, in any order, and then applies the
+// rules.
 func (s shelf) wantGoing(t *testing.T, want ...string) retentiondb.RetentionPlan {
 	t.Helper()
 	plan, got := s.preview(t)
@@ -118,7 +120,7 @@ func wantKept(t *testing.T, plan retentiondb.RetentionPlan, want map[registry.Ke
 	}
 }
 
-// images pushes an image for each tag, each a day after the one before.
+// images pushes an image for each tag, each a day after the previous one.
 func (s shelf) images(t *testing.T, tags ...string) {
 	t.Helper()
 	for _, tag := range tags {
@@ -133,7 +135,7 @@ func record(t *testing.T, s shelf, push bool, digest string) {
 		Identity: alice, Time: s.Now()}}))
 }
 
-// annotated is an image that says what it is built on.
+// annotated returns an image with an annotation that names its base image.
 func annotated(word, base string) registry.Manifest {
 	m := newImage(word)
 	m.Annotations = fmt.Sprintf(`{"org.opencontainers.image.base.digest":%q}`, base)
@@ -146,7 +148,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		must(t, ignore(s.PutTag(t.Context(), registry.Tag{UID: s.repo.UID.NewChild(), Name: "b-too",
 			Digest: newImage("b").Digest}, nil)))
 		s.keep(t, registry.Retention{KeepNewest: 2})
-		plan := s.wantGoing(t, "a", "c") // b was tagged again
+		plan := s.wantGoing(t, "a", "c") // b stays, because it was tagged again
 		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptNewest: 2})
 		if plan.Images != 4 || plan.More || plan.Life != week {
 			t.Errorf("plan = %+v", plan)
@@ -157,7 +159,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		if _, err := s.Manifest(t.Context(), s.repo.UID, "a"); err != nil {
 			t.Error(err)
 		}
-		s.wantGoing(t, "d") // what was restored is as new as that
+		s.wantGoing(t, "d") // the restored image is newer than d
 	},
 	"what matches is kept": func(t *testing.T, s shelf) {
 		s.images(t, "v1", "v2", "nightly")
@@ -247,7 +249,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		other := addGroup(t, s.Store, "", "other")
 		place.Group = other.UID
 		must(t, s.ReplaceInventory(t.Context(), place, []vuln.InventoryEntry{entry(newImage("d").Digest, "z")}))
-		clock(s, 30*day) // what a place told last counts, also if it is silent since
+		clock(s, 30*day) // the last inventory of a place counts, even if the place sent none for a long time
 		s.keep(t, registry.Retention{KeepDeployed: true})
 		plan := s.wantGoing(t, "c", "d", "e")
 		wantKept(t, plan, map[registry.KeepReason]int{registry.KeptDeployed: 3})
@@ -306,7 +308,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 		old := push(t, s.Store, s.repo, newIndex("old", "a", "b"), "old")
 		clock(s, day)
 		kept := push(t, s.Store, s.repo, newIndex("kept", "b", "c"), "v1")
-		addImage(t, s.Store, s.repo, "amd64", "a") // tags are on images of an index, too
+		addImage(t, s.Store, s.repo, "amd64", "a") // images in an index can have tags, too
 		push(t, s.Store, s.repo, referrer("of old", old))
 		about := push(t, s.Store, s.repo, referrer("of kept", kept))
 		push(t, s.Store, s.repo, referrer("of that", about))
@@ -475,7 +477,7 @@ var retentionPromises = map[string]func(t *testing.T, s shelf){
 			}
 		}
 		plan, _ := s.preview(t)
-		s.run(t, plan) // an empty plan
+		s.run(t, plan) // the plan is empty
 	},
 	"one run deletes no more than 200 images, the oldest first": func(t *testing.T, s shelf) {
 		for i := range 203 {
@@ -543,8 +545,8 @@ func TestRetentionPromises(t *testing.T) {
 	keepPromises(t, retentionPromises)
 }
 
-// TestRetentionTurns: rules are applied when they are due, to one repo of each organization after the other, and by one
-// replica alone.
+// TestRetentionTurns checks that rules are applied when they are due, to one repo in each organization after the
+// other, and by only one replica.
 func TestRetentionTurns(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		s.KeepTrash = week
@@ -591,7 +593,9 @@ func TestRetentionTurns(t *testing.T) {
 		if all := due(); !slices.Equal(all, want) {
 			t.Errorf("due are %v", all)
 		}
-		sh.images(t, "a", "v1") // the rules of the folder hold for its repo, and nobody asked for these
+		// the rules of the folder apply to its repo, and this run asks for the rules of the
+		// organization
+		sh.images(t, "a", "v1")
 		plan, err := s.ApplyRetention(t.Context(), sh.repo.UID, retentiondb.RetentionOrder{Planned: sh.org.UID})
 		if err != nil || len(plan.Going) != 0 || len(sh.digests(t)) != 2 {
 			t.Errorf("plan = %+v, %v", plan, err)
@@ -605,7 +609,7 @@ func TestRetentionTurns(t *testing.T) {
 	})
 }
 
-// trashedRetention checks that the rules of a repo in the trash stay and are postponed.
+// trashedRetention checks that the rules of a repo in the trash are kept and postponed.
 func trashedRetention(t *testing.T, s shelf) {
 	t.Helper()
 	s.keep(t, registry.Retention{UID: s.repo.UID, KeepNewest: 1, EveryDays: 1})
@@ -622,7 +626,7 @@ func trashedRetention(t *testing.T, s shelf) {
 	}
 }
 
-// sweepingAway applies rules that keep nothing of a word.
+// sweepingAway returns a function that applies the retention rules of a repo.
 func sweepingAway(ctx context.Context, s *storetest.Store, r registry.Repo) func() error {
 	return func() error {
 		_, err := s.ApplyRetention(ctx, r.UID, retentiondb.RetentionOrder{})
@@ -641,7 +645,7 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r registr
 				return err
 			}
 			_, err := s.Manifest(t.Context(), r.UID, "t-"+word)
-			if errors.Is(err, fault.NotFound) { // it was last, and the image can be restored
+			if errors.Is(err, fault.NotFound) { // retention ran last, and the image can be restored
 				return thereOrRestored(t, s, r, word)
 			}
 			return errors.Join(err, wholeAt(t, s, r, word))
@@ -657,7 +661,7 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r registr
 				return a
 			}
 			missing := (*registrydb.MissingError)(nil)
-			if errors.As(b, &missing) { // the image had gone
+			if errors.As(b, &missing) { // retention had already deleted the image
 				return nil
 			}
 			_, err := s.Manifest(t.Context(), r.UID, newImage(word).Digest)
@@ -710,7 +714,8 @@ var retentionDuels = map[string]func(t *testing.T, s *storetest.Store, r registr
 	},
 }
 
-// TestRetentionDuels runs retention while other writes use the manifests that it deletes.
+// TestRetentionDuels runs retention concurrently with writes that use the manifests that it
+// deletes. It checks that the results are consistent.
 func TestRetentionDuels(t *testing.T) {
 	const rounds = 20
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// A Reach is the set of resources of a kind that a caller may see: everything below the
-// groups of Under, these groups themselves if groups are listed, and the resources of Also,
+// A Reach is the set of resources that a caller may see. It contains everything below the
+// groups in Under, these groups themselves if groups are listed, and the resources in Also,
 // wherever they are. Under is sorted, and no group in it is below another.
 type Reach struct {
 	Under []resource.UID
@@ -19,14 +19,14 @@ type Reach struct {
 type Scope struct {
 	Below    []resource.UID // selects everything below these groups; sorted, disjoint
 	Rows     []resource.UID // selects these resources, if they exist; sorted
-	Children resource.UID   // selects the children of this group; the other fields are empty then
+	Children resource.UID   // selects the children of this group; if it is set, the other fields are empty
 }
 
 // Empty reports whether a list has nothing to return.
 func (sc Scope) Empty() bool { return len(sc.Below) == 0 && len(sc.Rows) == 0 && sc.Children == "" }
 
-// fromFilter returns the group of a scope that comes from the filter alone, or "". The
-// groups of a reach exist, but this one may not.
+// fromFilter returns the group in a scope that comes only from the filter, or "". The
+// groups in a reach exist, but this one may not.
 func (sc Scope) fromFilter(r Reach, f resource.UIDFilter) resource.UID {
 	group := sc.Children
 	if group == "" && slices.Contains(sc.Below, f.DescendantsOf) {
@@ -61,7 +61,7 @@ func Overlap(a, b []resource.UID) []resource.UID {
 	return slices.Compact(both)
 }
 
-// sees reports whether one resource is in the scope of a reach without filters.
+// sees reports whether the scope, which comes from a reach without filters, contains a resource.
 func (sc Scope) sees(uid resource.UID) bool {
 	_, row := slices.BinarySearch(sc.Rows, uid)
 	return row || Covered(sc.Below, uid.Parent())
@@ -76,7 +76,7 @@ func within(f resource.UIDFilter, uid resource.UID) bool {
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, uid))
 }
 
-// Visible returns the intersection of the reach of a caller and a filter. self means that
+// Visible returns the intersection of a caller's reach and a filter. self means that
 // groups are listed.
 func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
 	visible := Scope{Below: r.Under, Rows: slices.Clone(r.Also)}
@@ -90,7 +90,7 @@ func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
 	switch {
 	case len(f.IDs) > 0 || f.AncestorsOf != "":
 		return visible.pick(f)
-	case f.InRoot: // below a group there are no roots
+	case f.InRoot: // there are no roots below a group
 		return Scope{Rows: filterRows(visible.Rows, f)}
 	case f.ChildrenOf != "":
 		if f.DescendantsOf != "" && !f.DescendantsOf.Covers(f.ChildrenOf) {
@@ -126,8 +126,9 @@ func (k *Kind[T]) scope(r Reach, f resource.UIDFilter) Scope {
 	return sc
 }
 
-// ofGroup returns the scope of the one resource that is inside a group, if it
-// passes the filter.
+// ofGroup returns the scope for a kind that has at most one resource per group,
+// with the group's uid. The scope is empty if the resource does not pass the
+// filter.
 func (k *Kind[T]) ofGroup(r Reach, f resource.UIDFilter, group resource.UID) Scope {
 	below := f.DescendantsOf == "" || f.DescendantsOf.Covers(group)
 	if !below || len(f.IDs) > 0 && !slices.Contains(f.IDs, group) {
@@ -137,8 +138,8 @@ func (k *Kind[T]) ofGroup(r Reach, f resource.UIDFilter, group resource.UID) Sco
 	return Visible(k.GroupUID, r, f)
 }
 
-// pick returns the scope of a filter that names its rows, by their UIDs or as the
-// ancestors of one.
+// pick returns the scope for a filter that names its rows, either by their UIDs
+// or as the ancestors of one UID.
 func (sc Scope) pick(f resource.UIDFilter) Scope {
 	rows := f.AncestorsOf.Ancestors()
 	if len(f.IDs) > 0 {

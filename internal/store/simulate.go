@@ -12,7 +12,7 @@ import (
 // is always rolled back.
 type Simulation struct {
 	tx       *Tx
-	conflict error // an error after which the transaction must be retried, even if its caller ignored it
+	conflict error // an error after which the transaction must be retried, even if the code that received it ignored it
 }
 
 type simulationKey struct{}
@@ -52,7 +52,7 @@ func (s *DB) Simulate(ctx context.Context, f func(context.Context, *Simulation) 
 var errSimulated = errors.New("simulated")
 
 func (t *Tx) beginSimulation(ctx context.Context) error {
-	if t.DB.Engine.Postgres { // the states before and after are compared, so changes of other writers must not be seen
+	if t.DB.Engine.Postgres { // f compares the states before and after, so it must not see the changes of other writers
 		if _, err := t.Exec(ctx, `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`); err != nil {
 			return err
 		}

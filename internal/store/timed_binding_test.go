@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// A span is from when until when a binding counts, from now.
+// A span is the period in which a binding is valid, relative to the current time.
 type span struct{ start, end time.Duration }
 
 var over, active, upcoming = span{-2 * time.Hour, -time.Hour}, span{-time.Hour, time.Hour}, span{time.Hour, 0}
 
-// timed returns a binding that counts for a time. It has whole seconds.
+// timed returns a binding that is valid during a span. Its times are whole seconds.
 func timed(group, identity, role resource.UID, of span) resource.RoleBinding {
 	b := newBinding(group, identity, role)
 	now := time.Now().UTC().Truncate(time.Second)
@@ -44,14 +44,14 @@ func addTimed(t *testing.T, s *storetest.Store, group, identity, role resource.U
 	return b
 }
 
-// heard has a replica write its heartbeat, so that the time of the database is known.
+// heard makes a replica write its heartbeat, so that it knows the time of the database.
 func heard(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	_, err := s.Renew(t.Context(), replica.Position{})
 	must(t, err)
 }
 
-// holdersOf returns the bindings by which anybody holds a role on a group now.
+// holdersOf returns the bindings by which identities hold a role on a group now.
 func holdersOf(t *testing.T, s *storetest.Store, group, role resource.UID) (uids []resource.UID) {
 	t.Helper()
 	_, now := s.Clock()
@@ -67,7 +67,7 @@ func holdersOf(t *testing.T, s *storetest.Store, group, role resource.UID) (uids
 	return uids
 }
 
-// expiries returns how often each binding was said to have expired.
+// expiries returns how many expiry events each binding has.
 func expiries(t *testing.T, s *storetest.Store) map[resource.UID]int {
 	t.Helper()
 	n := map[resource.UID]int{}
@@ -79,7 +79,7 @@ func expiries(t *testing.T, s *storetest.Store) map[resource.UID]int {
 	return n
 }
 
-// timePromises are what the store says about bindings that count for a time.
+// timePromises contains the tests for bindings that are valid for a limited time.
 var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role resource.UID){
 	"it keeps its times and its reason": func(t *testing.T, s *storetest.Store, org, role resource.UID) {
 		for _, of := range []span{over, active, upcoming} {
@@ -101,11 +101,11 @@ var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role r
 		}
 		on, err := s.RolesOn(t.Context(), []resource.UID{org}, 10)
 		must(t, err)
-		if len(on) != 3 { // and the owner
+		if len(on) != 3 { // two bindings and the binding of the owner
 			t.Errorf("roles held on the organization: %v", on)
 		}
 		held, total, err := s.HeldRoles(t.Context(), alice)
-		if must(t, err); len(held) != 2 || total != 2 { // alice is the owner
+		if must(t, err); len(held) != 2 || total != 2 { // alice also has the role of the owner
 			t.Errorf("alice is shown %d of %d roles", len(held), total)
 		}
 	},
@@ -218,7 +218,7 @@ var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role r
 		second := addBinding(t, s, org, bob, resource.OwnerRole)
 		must(t, shorten(first))
 		wantUnmet(t, shorten(second.UID), "LAST_OWNER")
-		must(t, s.DeleteBinding(t.Context(), first)) // it has an end now
+		must(t, s.DeleteBinding(t.Context(), first)) // this owner's binding has an end now, so it may be deleted
 	},
 	"only an owner who counts is one": func(t *testing.T, s *storetest.Store, org, _ resource.UID) {
 		later, gone, now := resource.NewRoot(), resource.NewRoot(), resource.NewRoot()
@@ -240,7 +240,7 @@ var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role r
 		role resource.UID) {
 		addTimed(t, s, org, bob, role, active)
 		i := newInvite(org, role)
-		for range 2 { // the second time there is nothing to give
+		for range 2 { // the second time the person already has the role
 			must(t, redeem(t, s, i, bob))
 		}
 		i.ExpireTime, i.Reason = time.Now().Add(2*time.Hour).Truncate(time.Second).UTC(), "a visit"
@@ -259,12 +259,12 @@ var timePromises = map[string]func(t *testing.T, s *storetest.Store, org, role r
 	},
 }
 
-// redeem uses an invite.
+// redeem redeems an invite for an identity.
 func redeem(t *testing.T, s *storetest.Store, i resource.GroupInvite, identity resource.UID) error {
 	return s.Write(t.Context(), func(tx *store.Tx) error { return iamdb.In(tx).UseInvite(t.Context(), i, identity) })
 }
 
-// bindingOf returns the only binding of an identity on a group.
+// bindingOf returns the only binding that an identity has on a group.
 func bindingOf(t *testing.T, s *storetest.Store, group, identity resource.UID) (uid resource.UID) {
 	t.Helper()
 	var text string
@@ -288,7 +288,8 @@ func TestTimedBindings(t *testing.T) {
 	}
 }
 
-// TestBindingsEndOnce makes two replicas record the ends of bindings that others change.
+// TestBindingsEndOnce lets two replicas record the ends of bindings while others change the
+// bindings. It checks that each end is recorded once.
 func TestBindingsEndOnce(t *testing.T) {
 	t.Parallel()
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -331,7 +332,8 @@ func TestBindingsEndOnce(t *testing.T) {
 	})
 }
 
-// TestOwnersGetAnEndTogether: of two owners who give each other an end, one stays without.
+// TestOwnersGetAnEndTogether: two owners limit the time of each other's binding concurrently. The
+// test checks that one of them stays an owner without a limit.
 func TestOwnersGetAnEndTogether(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -355,7 +357,7 @@ func TestOwnersGetAnEndTogether(t *testing.T) {
 	})
 }
 
-// TestTheDatabaseTellsTheTime: the clock of a replica decides nothing, on PostgreSQL.
+// TestTheDatabaseTellsTheTime checks that, on PostgreSQL, the clock of a replica decides nothing.
 func TestTheDatabaseTellsTheTime(t *testing.T) {
 	t.Parallel()
 	s := storetest.Open(t, storetest.Postgres(t))
@@ -383,8 +385,8 @@ func TestTheDatabaseTellsTheTime(t *testing.T) {
 	}
 }
 
-// TestTheTimeIsBetweenTheTwo: what PostgreSQL says the time to be is never outside of what a replica believes, not even
-// by the part of a millisecond that is rounded away.
+// TestTheTimeIsBetweenTheTwo checks that the time of PostgreSQL is always between the bounds that a replica
+// computes, including the fraction of a millisecond that is rounded away.
 func TestTheTimeIsBetweenTheTwo(t *testing.T) {
 	t.Parallel()
 	s := storetest.Open(t, storetest.Postgres(t))
@@ -409,7 +411,7 @@ func TestTimeDoesNotRunBack(t *testing.T) {
 	start := time.Now()
 	for i, step := range []struct{ at, want time.Duration }{
 		{0, 0}, {time.Minute, time.Minute}, {0, time.Minute}, {2 * time.Minute, 2 * time.Minute},
-		{-time.Hour, -time.Hour}, // it was wrong before
+		{-time.Hour, -time.Hour}, // the clock was wrong before it was set back
 		{-time.Hour + time.Second, -time.Hour + time.Second},
 	} {
 		s.Now = func() time.Time { return start.Add(step.at) }

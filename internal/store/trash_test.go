@@ -22,7 +22,7 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-// what returns an entry in a few words.
+// what describes an entry in a few words.
 func what(e registry.TrashEntry) string {
 	switch e.Kind {
 	case registry.TrashTag:
@@ -33,7 +33,7 @@ func what(e registry.TrashEntry) string {
 	return "repo " + e.RepoName
 }
 
-// trashed returns the entries of the trash below a place, and checks the total.
+// trashed returns the trash entries below a group or repo, and checks the total.
 func trashed(t *testing.T, s *storetest.Store, place resource.UID) map[string]registry.TrashEntry {
 	t.Helper()
 	all := map[string]registry.TrashEntry{}
@@ -80,7 +80,7 @@ func restore(t *testing.T, s *storetest.Store, e registry.TrashEntry,
 	return all
 }
 
-// collectAll runs the steps of the collector as if much time had passed.
+// collectAll runs the steps of the garbage collector as if much time had passed.
 func collectAll(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	later := s.Now().Add(time.Hour)
@@ -102,7 +102,7 @@ func collectAll(t *testing.T, s *storetest.Store) {
 	must(t, err)
 }
 
-// blobExists reports whether the bytes of a word are stored.
+// blobExists reports whether the blob with the digest of a word is stored.
 func blobExists(t *testing.T, s *storetest.Store, word string) bool {
 	t.Helper()
 	all, err := s.BlobsAfter(t.Context(), "", 1000)
@@ -117,7 +117,7 @@ func stored(t *testing.T, s shelf) int64 {
 	return used[resource.StoredBytes]
 }
 
-// referrer is a manifest about another.
+// referrer returns a manifest whose subject is about.
 func referrer(word string, about registry.Manifest) registry.Manifest {
 	return registry.Manifest{Digest: digest("referrer " + word), MediaType: "application/vnd.oci.image.manifest.v1+json",
 		ArtifactType: "application/x", Subject: about.Digest, Body: []byte(word)}
@@ -224,7 +224,7 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		if now := stored(t, s); now != before || !blobExists(t, s.Store, "one") {
 			t.Errorf("%d bytes, before %d", now, before)
 		}
-		_, err = s.Blob(t.Context(), s.repo.UID, digest("one")) // the collector took it out of the repo
+		_, err = s.Blob(t.Context(), s.repo.UID, digest("one")) // the collector has removed the blob from the repo
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "blob", Name: digest("one")})
 		if got := restore(t, s.Store, all["manifest "+m.Digest], registrydb.Restoration{}); len(got) != 3 {
 			t.Errorf("restored %v", got)
@@ -276,7 +276,8 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 		about := push(t, s.Store, s.repo, referrer("about", late))
 		before := stored(t, s)
 		clock(s, time.Second)
-		must(t, s.DeleteManifest(t.Context(), s.repo.UID, early.Digest, nil)) // for a reason of its own
+		// deleted by itself, not together with the index
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, early.Digest, nil))
 		for _, m := range []registry.Manifest{index, image, late, about} {
 			clock(s, time.Second)
 			must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
@@ -524,13 +525,13 @@ var trashPromises = map[string]func(t *testing.T, s shelf){
 	},
 }
 
-// clock moves the clock of a store on.
+// clock moves the clock of a store forward.
 func clock(s shelf, by time.Duration) {
 	now := s.Now().Add(by)
 	s.DB.Now = func() time.Time { return now }
 }
 
-// keepPromises checks promises about repos whose deleted images can be restored.
+// keepPromises runs tests on repos whose deleted images can be restored.
 func keepPromises(t *testing.T, promises map[string]func(*testing.T, shelf)) {
 	t.Parallel()
 	for name, promise := range promises {
@@ -549,14 +550,14 @@ func TestTrashPromises(t *testing.T) {
 	keepPromises(t, trashPromises)
 }
 
-// trashDuels are writes that oppose each other about the trash.
+// trashDuels contains pairs of conflicting writes to the trash.
 var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel{
 	"delete a manifest and push it": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		m := addImage(t, s, r, "t-"+word, word)
 		return duel{
 			func() error { return s.DeleteManifest(t.Context(), r.UID, m.Digest, nil) },
 			func() error { _, err := s.PutManifest(t.Context(), ref(r), m, []string{"t-" + word}); return err },
-			func(a, b error) error { // it is there, or it can be restored
+			func(a, b error) error { // the image exists, or it can be restored
 				if err := errors.Join(a, b); err != nil {
 					return err
 				}
@@ -596,8 +597,8 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Re
 	},
 	"restore a manifest and sweep the trash": func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel {
 		e := deleted(t, s, r, word)
-		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word))) // so that it is in the trash
-		addBlob(t, s, r, word)                                  // and in the repo, too
+		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word))) // moves the blob to the trash
+		addBlob(t, s, r, word)                                  // the blob is in the repo again, too
 		return duel{
 			func() error { _, err := s.Restore(t.Context(), e.UID, registrydb.Restoration{}); return err },
 			func() error { _, err := s.SweepTrashBlobs(t.Context(), 100); return err },
@@ -676,8 +677,8 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Re
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	// The history of a tag would lock the repo. Without a tag, only binOf prevents both from copying the manifest
-	// to the trash.
+	// Recording the history of a tag would lock the repo. Without a tag, only binOf prevents both writes from
+	// copying the manifest to the trash.
 	"delete a repo and a manifest of it that has no tag": func(t *testing.T, s *storetest.Store, r registry.Repo,
 		word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
@@ -723,7 +724,7 @@ var trashDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Re
 	},
 }
 
-// deleted pushes an image, deletes its manifest, and returns that entry.
+// deleted pushes an image, deletes its manifest, and returns the manifest's entry in the trash.
 func deleted(t *testing.T, s *storetest.Store, r registry.Repo, word string) registry.TrashEntry {
 	t.Helper()
 	m := addImage(t, s, r, "t-"+word, word)
@@ -731,14 +732,14 @@ func deleted(t *testing.T, s *storetest.Store, r registry.Repo, word string) reg
 	return trashed(t, s, r.UID)["manifest "+m.Digest]
 }
 
-// markIdle marks a blob as the collector does that finds nothing that needs it.
+// markIdle marks a blob as the collector does if nothing needs the blob.
 func markIdle(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
 	_, err := s.Exec(t.Context(), `UPDATE repo_blobs SET idle_ms = 1 WHERE repo = $1 AND digest = $2`,
 		store.Segment(r.UID), digest(word))
 	return err
 }
 
-// wholeAt returns an error unless the tag of a word names its image and the repo has the blob.
+// wholeAt returns an error unless the tag for a word names its image and the repo has the blob.
 func wholeAt(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
 	m, err := s.Manifest(t.Context(), r.UID, "t-"+word)
 	if err == nil && m.Digest != newImage(word).Digest {
@@ -748,7 +749,8 @@ func wholeAt(t *testing.T, s *storetest.Store, r registry.Repo, word string) err
 	return errors.Join(err, lost)
 }
 
-// thereOrRestored restores the image of a word if it is not there, and checks that it is whole.
+// thereOrRestored restores the image for a word if it does not exist, and checks that it is
+// complete.
 func thereOrRestored(t *testing.T, s *storetest.Store, r registry.Repo, word string) error {
 	unheld, err := s.UnheldBlobs(t.Context(), "", 1000)
 	must(t, err)

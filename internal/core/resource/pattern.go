@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// The cost of matching a pattern, in every exchange, is its size times the length of the value.
-// Whoever may create an identity chooses the pattern, so these limits bound that product. They
-// allow every list of values that fits in 1024 bytes.
+// These limits bound the cost of matching a pattern, which is its size times the length of the
+// value. Every exchange pays this cost, and anybody who may create an identity chooses the
+// pattern. The limits allow every list of values that fits in 1024 bytes.
 const (
 	// maxProgram bounds one pattern, in instructions.
 	maxProgram = 1200
 
-	// maxPrograms bounds the sum of the patterns of one identity.
+	// maxPrograms bounds the sum of the sizes of the patterns in one identity.
 	maxPrograms = 2 * maxProgram
 
 	// maxIssuerProgram and maxMatchedIssuer bound the work for a token whose signature is
@@ -25,22 +25,24 @@ const (
 	maxIssuerProgram = 500
 	maxMatchedIssuer = 256
 
-	// MaxMatched bounds the values that are matched. Subjects of known issuers have a few hundred bytes.
+	// MaxMatched is the greatest length, in bytes, of a value that is matched. Subjects of known
+	// issuers have a few hundred bytes.
 	MaxMatched = 1024
 
-	// wideSize is the size of a Unicode class or a range beyond ASCII, because parsing one
-	// is as expensive as parsing many instructions.
+	// wideSize is the size that a Unicode class, or a range beyond ASCII, counts for,
+	// because parsing one is as expensive as parsing many instructions.
 	wideSize = 50
 
-	// classRanges is how many characters of a class count as one more instruction.
+	// classRanges is the number of characters in a class that count as one more instruction.
 	classRanges = 64
 )
 
-// errTooLarge is returned for a pattern that is not compiled.
+// errTooLarge is returned if a pattern is too large to be compiled.
 var errTooLarge = errors.New("the pattern is too large")
 
-// Anchored compiles a pattern so that it must match a whole value. It fails for a text that is a pattern only
-// between our anchors, such as "a)|(?:b", and for a pattern whose program would be larger than maxProgram.
+// Anchored compiles a pattern so that it must match a whole value. It returns an error for a text that is a
+// valid pattern only between our anchors, such as "a)|(?:b", and for a pattern whose program would be larger
+// than maxProgram.
 func Anchored(pattern string) (*regexp.Regexp, error) {
 	re, _, err := compile(pattern)
 	return re, err
@@ -59,8 +61,9 @@ func compile(pattern string) (*regexp.Regexp, int, error) {
 	return re, size, err
 }
 
-// PatternsTooLarge reports whether a pattern of the relationship, or the sum of them, exceeds
-// the limits. Such a relationship was stored before there were limits, and matches nothing.
+// PatternsTooLarge reports whether a pattern in the relationship, or the sum of its patterns,
+// exceeds the limits. Such a relationship was stored before there were limits, and matches
+// nothing.
 func (r Relationship) PatternsTooLarge() bool {
 	switch c := r.ClaimMatch; {
 	case c != nil:
@@ -78,7 +81,7 @@ func (c ClaimMatch) patterns() []string {
 }
 
 // larger reports whether one of the patterns is larger than each, or their sum is larger than
-// total. Invalid patterns have the size 0.
+// total. Invalid patterns count as size 0.
 func larger(each, total int, patterns ...string) bool {
 	sum := 0
 	for _, pattern := range patterns {
@@ -91,8 +94,8 @@ func larger(each, total int, patterns ...string) bool {
 	return sum > total
 }
 
-// patternSize estimates the size of the program of a pattern, in instructions. The result is not smaller than
-// the true size, except for the anchors. It returns errTooLarge if the pattern is too expensive to parse.
+// patternSize estimates the size of a pattern's program, in instructions. The result is not smaller than the
+// true size, except for the anchors. It returns errTooLarge if the pattern is too expensive to parse.
 func patternSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, nil
@@ -108,8 +111,8 @@ func patternSize(pattern string) (int, error) {
 	return wide + treeSize(tree), nil
 }
 
-// wideParts counts Unicode classes and ranges beyond ASCII, which are expensive to parse: if
-// case is ignored, each of their characters is folded.
+// wideParts counts the Unicode classes and the ranges beyond ASCII in a pattern. They are
+// expensive to parse, because if case is ignored, each of their characters is folded.
 func wideParts(pattern string) int {
 	n := strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`) + strings.Count(pattern, `-\`)
 	for i := range len(pattern) - 1 {

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// Limits of texts. They bound the size of a row, and so of a page of a list.
+// These are the limits for texts. They bound the size of a row, and so the size of a page of a
+// list.
 const (
 	MaxName        = 1024
 	MaxPathName    = 128 // name of a group or repo, which is part of paths
@@ -24,17 +25,17 @@ var namePattern = regexp.MustCompile(`^[a-z0-9 ._-]{1,}$`)
 // clients limit to a few kilobytes.
 const maxProblems = 20
 
-// Problems collects the first maxProblems problems of a resource.
+// Problems collects the first maxProblems problems in a resource.
 type Problems []fault.Violation
 
-// Add adds a problem of a field, unless there are maxProblems already.
+// Add adds a problem with a field, unless there are maxProblems already.
 func (p *Problems) Add(field, text string) {
 	if len(*p) < maxProblems {
 		*p = append(*p, fault.Violation{Subject: field, Description: text})
 	}
 }
 
-// Err returns nil if there are no problems.
+// Err returns an error with all problems, or nil if there are none.
 func (p Problems) Err() error {
 	if len(p) == 0 {
 		return nil
@@ -90,7 +91,7 @@ func (p *Problems) RequiredText(field, s string) {
 	p.Text(field, s)
 }
 
-// Within checks a number of an enum, from low to high. text says what it is not.
+// Within checks that a value of an enum is between low and high. text is the message if it is not.
 func Within[T ~int32](p *Problems, field string, v, low, high T, text string) {
 	if v < low || v > high {
 		p.Add(field, text)

@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// Limits configure a Limiter. 0 means no limit, except for PerTenant, which must be
-// at least 1.
+// Limits configures a Limiter. 0 means no limit, except for PerTenant, which must
+// be at least 1.
 type Limits struct {
-	Total           int           // running tasks
-	PerTenant       int           // running tasks of one tenant
-	QueuedPerTenant int           // running and waiting tasks of one tenant
+	Total           int           // largest number of running tasks
+	PerTenant       int           // largest number of running tasks per tenant
+	QueuedPerTenant int           // largest number of running and waiting tasks per tenant
 	Wait            time.Duration // longest wait for admission
 
 	// Rest keeps the slot of a task empty afterwards for as long as the task took. With
@@ -40,7 +40,7 @@ func Busy(text string) *fault.Error {
 // for concurrent use.
 type Limiter struct {
 	limits Limits
-	slots  chan struct{} // shared by all tenants; nil without a limit
+	slots  chan struct{} // slots that all tenants share; nil without a limit
 
 	mu      sync.Mutex
 	tenants map[resource.UID]*tenantQueue
@@ -49,7 +49,7 @@ type Limiter struct {
 // A tenantQueue holds the slots of one tenant.
 type tenantQueue struct {
 	slots chan struct{}
-	tasks int // running or waiting
+	tasks int // number of running and waiting tasks
 }
 
 // New returns a Limiter on which no task is running.
@@ -64,16 +64,16 @@ func New(l Limits) *Limiter {
 // YieldToWriters returns a limiter for work that blocks SQLite writers. It admits one
 // task at a time, then stays idle for as long as the task took.
 func YieldToWriters() *Limiter {
-	const queued = 9 // per tenant
+	const queued = 9 // running and waiting tasks per tenant
 	return New(Limits{
 		Total: 1, PerTenant: 1, QueuedPerTenant: queued, Rest: true, Busy: Busy("too many of these at once"),
 	})
 }
 
-// Acquire waits until a task of a tenant may run. The caller calls release when the
-// task has ended. Acquire returns Limits.Busy if too many tasks of the tenant are
-// queued already or the wait takes longer than Limits.Wait, and the error of ctx if
-// it ends first.
+// Acquire waits until a task of a tenant may run. The caller must call release when
+// the task has ended. Acquire returns Limits.Busy if too many tasks of the tenant
+// are queued already, or if the wait takes longer than Limits.Wait. It returns the
+// error of ctx if ctx ends first.
 func (t *Limiter) Acquire(ctx context.Context, tenant resource.UID) (release func(), _ error) {
 	if t.limits.Wait > 0 {
 		var cancel context.CancelFunc
@@ -105,7 +105,7 @@ func (t *Limiter) Acquire(ctx context.Context, tenant resource.UID) (release fun
 	}, nil
 }
 
-// takeSlot waits for a slot. Nil slots have no limit.
+// takeSlot waits for a slot. If slots is nil, there is no limit.
 func takeSlot(ctx context.Context, slots chan struct{}) error {
 	if slots == nil {
 		return ctx.Err()

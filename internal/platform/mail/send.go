@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	sendTimeout = 15 * time.Second // for one step
-	lease       = 5 * time.Minute  // longer than all steps take
+	sendTimeout = 15 * time.Second // limit for one step
+	lease       = 5 * time.Minute  // longer than all steps together
 	firstPause  = 30 * time.Second
-	longest     = time.Hour // pause between attempts
+	longest     = time.Hour // the longest pause between attempts
 	idle        = time.Second
 	sweepEvery  = 10 * time.Minute
 )
 
-// The TLS modes of a mail server.
+// These are the TLS modes for a mail server.
 const (
-	StartTLS = "starttls" // required: without it nothing is sent
+	StartTLS = "starttls" // required: if the server does not offer it, nothing is sent
 	Implicit = "implicit"
 	NoTLS    = "none"
 )
@@ -42,10 +42,10 @@ type Server struct {
 	User     string // "" means no authentication
 	Password string
 	TLS      string
-	Roots    *x509.CertPool // nil: the system's
+	Roots    *x509.CertPool // trusted certificate authorities; nil means those of the system
 }
 
-// client returns a client of the server.
+// client returns an SMTP client for the server.
 func (s Server) client() (*gomail.Client, error) {
 	host, port, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s Server) client() (*gomail.Client, error) {
 	options := []gomail.Option{
 		gomail.WithPort(n), gomail.WithTimeout(sendTimeout), gomail.WithTLSPolicy(gomail.TLSMandatory),
 		gomail.WithTLSConfig(&tls.Config{ServerName: host, RootCAs: s.Roots, MinVersion: tls.VersionTLS12}),
-		gomail.WithoutNoop(), // not every server knows it
+		gomail.WithoutNoop(), // not every server supports NOOP
 	}
 	switch s.TLS {
 	case Implicit:
@@ -69,14 +69,14 @@ func (s Server) client() (*gomail.Client, error) {
 	if s.User != "" {
 		kind := gomail.SMTPAuthAutoDiscover
 		if s.TLS == NoTLS {
-			kind = gomail.SMTPAuthPlainNoEnc // on this machine alone
+			kind = gomail.SMTPAuthPlainNoEnc // a password without TLS, only to a server on this machine
 		}
 		options = append(options, gomail.WithSMTPAuth(kind), gomail.WithUsername(s.User), gomail.WithPassword(s.Password))
 	}
 	return gomail.NewClient(host, options...)
 }
 
-// Check connects to the server and signs in, without sending a message. Its error contains
+// Check connects to the server and signs in, without sending a message. The error contains
 // no secret.
 func (s Server) Check(ctx context.Context) error {
 	c, err := s.client()
@@ -89,7 +89,7 @@ func (s Server) Check(ctx context.Context) error {
 	return c.Close()
 }
 
-// send gives a message to the server.
+// send sends a message through the server.
 func (s Server) send(ctx context.Context, id string, m sealed, at time.Time) error {
 	if !isAddress(m.To) {
 		return errUnsendable
@@ -102,7 +102,8 @@ func (s Server) send(ctx context.Context, id string, m sealed, at time.Time) err
 		return errUnsendable
 	}
 	_, domain, _ := strings.Cut(strings.Trim(s.From, "<> "), "@")
-	msg.SetMessageIDWithValue(id + "@" + strings.TrimRight(domain, "> ")) // the same if it is sent twice
+	// the id is the same if the message is sent twice
+	msg.SetMessageIDWithValue(id + "@" + strings.TrimRight(domain, "> "))
 	msg.SetDateWithValue(at)
 	msg.SetGenHeader("Auto-Submitted", "auto-generated")
 	msg.Subject(strings.Join(strings.Fields(m.Subject), " "))
@@ -113,17 +114,17 @@ func (s Server) send(ctx context.Context, id string, m sealed, at time.Time) err
 	}
 	err = c.DialAndSendWithContext(ctx, msg)
 	if msg.IsDelivered() {
-		return nil // whatever went wrong afterwards
+		return nil // the server has accepted the message, so later errors do not matter
 	}
 	return err
 }
 
-// errUnsendable is the error of a message that no server would accept.
+// errUnsendable is returned for a message that no server would accept.
 var errUnsendable = errors.New("the message cannot be sent")
 
 // isFinal reports whether a server will never accept the message, because it refuses the
-// recipient or the text permanently. If it refuses our credentials, the operator can fix
-// that.
+// recipient or the text permanently. An error about our credentials is not final,
+// because the operator can correct them.
 func isFinal(err error) bool {
 	refused, ok := errors.AsType[*gomail.SendError](err)
 	if !ok || refused.IsTemp() || refused.ErrorCode() < 500 {
@@ -133,8 +134,8 @@ func isFinal(err error) bool {
 		refused.Reason == gomail.ErrSMTPDataClose
 }
 
-// reason returns the part of an error that may be logged: the code of the server. Its text
-// may repeat the address and the message.
+// reason returns the part of an error that may be logged: the code that the server
+// returned. The text of the server may repeat the address and the message.
 func reason(err error) string {
 	if refused, ok := errors.AsType[*gomail.SendError](err); ok && refused.ErrorCode() > 0 {
 		return fmt.Sprintf("the mail server answered %d %s", refused.ErrorCode(), refused.EnhancedStatusCode())
@@ -145,7 +146,7 @@ func reason(err error) string {
 	return "the mail server cannot be used: see holdfastd doctor"
 }
 
-// Run sends the messages of the queue until ctx ends.
+// Run sends the messages in the queue until ctx ends.
 func (q *Queue) Run(ctx context.Context) error {
 	swept := time.Time{}
 	for ctx.Err() == nil {
@@ -192,19 +193,19 @@ func (q *Queue) sendNext(ctx context.Context) (bool, error) {
 	}
 	switch {
 	case err != nil:
-		err = errUnsendable // it was sealed with a key that is lost
+		err = errUnsendable // the message was sealed with a key that is lost
 	case started.Before(m.ExpireTime):
 		err = q.cfg.Server.send(ctx, m.ID, text, m.CreateTime)
 	default:
 		err = errUnsendable
 	}
 	if ctx.Err() != nil && err != nil {
-		return true, nil // stopped; it is due again when the lease ends
+		return true, nil // the process is stopping; the message is due again when the lease ends
 	}
 	return true, q.settle(context.WithoutCancel(ctx), m, err, started)
 }
 
-// settle records the result of an attempt.
+// settle records the result of an attempt to send a message.
 func (q *Queue) settle(ctx context.Context, m maildb.Mail, err error, now time.Time) error {
 	log := q.cfg.Log.With("message", m.ID, "organization", m.Organization, "attempt", m.Attempts)
 	next := now.Add(pause(m.Attempts))
@@ -223,7 +224,7 @@ func (q *Queue) settle(ctx context.Context, m maildb.Mail, err error, now time.T
 	return q.store.Retry(ctx, m.ID, next)
 }
 
-// pause returns the wait after an attempt, by its number.
+// pause returns how long to wait after an attempt with that number.
 func pause(attempt int64) time.Duration {
 	return min(longest, firstPause<<min(attempt-1, 10))
 }

@@ -1,5 +1,5 @@
 // Package dump reads all rows of a database, and fills an empty database with them.
-// Package backup writes the rows to files and reads them back. Both directions know the
+// Package backup writes the rows to files and reads them back. The package knows the
 // tables only from the catalog of the database, so a new table or column needs no change
 // here.
 package dump
@@ -20,14 +20,14 @@ type Table struct {
 	Columns []Column `json:"columns"`
 }
 
-// A Column is a column of a table. Its type is one of the four types that the schema
-// uses, under its name in PostgreSQL.
+// A Column is a column of a table. Type is one of the four types that the schema
+// uses, by its PostgreSQL name.
 type Column struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
 }
 
-// The types of columns.
+// These are the types of columns.
 const (
 	Integer = "bigint"
 	Text    = "text"
@@ -35,8 +35,8 @@ const (
 	Flag    = "boolean"
 )
 
-// transient are the tables whose rows matter only to running processes, and the table of
-// goose, which the migrations write.
+// transient contains the tables whose rows matter only to running processes, and the
+// table that goose writes when it runs migrations.
 var transient = []string{"goose_db_version", "history", "leases", "replicas", "uploads"}
 
 // columnNames returns the names of the columns.
@@ -52,7 +52,7 @@ func (t Table) columnNames() []string {
 type Snapshot struct {
 	Schema    int64            // number of the last migration
 	Tables    []Table          // each after the tables that it refers to
-	Sequences map[string]int64 // the last number of each table whose rows are numbered
+	Sequences map[string]int64 // for each table whose rows are numbered, the last number
 	read      store.Reader
 }
 
@@ -61,7 +61,7 @@ type Snapshot struct {
 func Read(ctx context.Context, s *store.DB, f func(*Snapshot) error) error {
 	return s.Snapshot(ctx, func(read store.Reader) (err error) {
 		d := &Snapshot{read: read}
-		if s.Engine.Postgres { // each table is read completely, however long that takes
+		if s.Engine.Postgres { // each table is read completely, so no timeout applies
 			settings := [][2]string{
 				{"enable_seqscan", "on"}, {"statement_timeout", "0"}, {"idle_in_transaction_session_timeout", "0"},
 			}
@@ -99,11 +99,11 @@ func (d *Snapshot) Rows(ctx context.Context, t Table, f func(row []any) error) e
 		for i, c := range t.Columns {
 			switch v := row[i].(type) {
 			case int64:
-				if c.Type == Flag { // SQLite stores it as a number
+				if c.Type == Flag { // SQLite stores a flag as a number
 					row[i] = v != 0
 				}
 			case []byte:
-				if v == nil { // empty, not NULL
+				if v == nil { // SQLite returns nil for an empty value, which is not NULL
 					row[i] = []byte{}
 				}
 			}
@@ -154,13 +154,13 @@ func tables(ctx context.Context, s *store.DB, read store.Reader) (found []Table,
 	return inOrderOfReferences(found, refersTo), err
 }
 
-// columnTypes are the types of columns by their names in either database.
+// columnTypes contains the types of columns by their names in either database.
 var columnTypes = map[string]string{
 	"bigint": Integer, "integer": Integer, "text": Text, "bytea": Bytes, "blob": Bytes,
 	"boolean": Flag,
 }
 
-// readTriples calls f for each row of a query of three texts.
+// readTriples runs a query with three text columns and calls f for each row.
 func readTriples(ctx context.Context, read store.Reader, query string, f func(a, b, c string) error) error {
 	return read(ctx, query, nil, func(row store.Scanner) (bool, error) {
 		var a, b, c string
@@ -196,10 +196,10 @@ func inOrderOfReferences(all []Table, refersTo map[string][]string) []Table {
 	return sorted
 }
 
-// numbered is the column by which the database numbers rows.
+// numbered is the name of the column in which the database numbers rows.
 const numbered = "seq"
 
-// sequences returns the last number of each table whose rows the database numbers. It may
+// sequences returns the last number in each table whose rows the database numbers. It may
 // be greater than the number of any remaining row.
 func sequences(
 	ctx context.Context, s *store.DB, read store.Reader, tables []Table,

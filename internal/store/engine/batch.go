@@ -14,9 +14,9 @@ import (
 // the first of them waits for the last.
 const maxBatch = 64
 
-// A batcher is the committer of SQLite, which has one writer. Writes that arrive
-// during a commit share the next one. Each except the first has its own savepoint, so
-// that a write that fails is undone alone.
+// A batcher is the committer for SQLite, which has one writer. Writes that arrive
+// during a commit share the next commit. Each write except the first has its own
+// savepoint, so that a failed write can be undone alone.
 type batcher struct {
 	on        *writer
 	committed func(ctx context.Context, revision int64)
@@ -35,8 +35,8 @@ type queuedWrite struct {
 	waiting, committing *trace.Span
 }
 
-// newBatcher returns a batcher that writes on a connection. It calls committed after
-// every commit with the highest revision that its transactions wrote.
+// newBatcher returns a batcher that writes on a connection. After every commit it
+// calls committed with the highest revision that the transactions wrote.
 func newBatcher(on *sql.Conn, committed func(ctx context.Context, revision int64)) *batcher {
 	b := &batcher{
 		on: &writer{statementCache{on: on}}, committed: committed,
@@ -48,8 +48,8 @@ func newBatcher(on *sql.Conn, committed func(ctx context.Context, revision int64
 
 var errClosed = errors.New("the store is closed")
 
-// run queues a transaction. A queued transaction runs to its end even if ctx ends,
-// because it shares its commit with others.
+// run queues a transaction and waits for its result. A queued transaction runs to
+// its end even if ctx ends, because it shares its commit with others.
 func (b *batcher) run(ctx context.Context, t Transaction) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (b *batcher) loop() {
 	}
 }
 
-// fill returns a batch of first and the writes that are already waiting.
+// fill returns a batch that contains first and the writes that are already waiting.
 func (b *batcher) fill(first *queuedWrite) []*queuedWrite {
 	batch := []*queuedWrite{first}
 	for len(batch) < maxBatch {
@@ -109,8 +109,8 @@ func (b *batcher) fill(first *queuedWrite) []*queuedWrite {
 	return batch
 }
 
-// commitBatch commits a batch and wakes the callers. An error of the commit is the
-// error of every write.
+// commitBatch commits a batch and wakes the callers. If the commit fails, every
+// write gets the error.
 func (b *batcher) commitBatch(batch []*queuedWrite) {
 	ctx := context.Background()
 	revision, err := b.transact(ctx, batch)
@@ -145,16 +145,16 @@ func (b *batcher) transact(ctx context.Context, batch []*queuedWrite) (revision 
 	return revision, nil
 }
 
-// rollback ends the transaction if a failure has not ended it already.
+// rollback ends the transaction, unless a failure has already ended it.
 func (b *batcher) rollback(ctx context.Context) {
 	_, _ = b.on.Exec(ctx, `ROLLBACK`, nil)
 }
 
-// runOne runs a write. It returns an error that fails the whole batch; an error of
-// the write alone is in w.err. The first write of a batch has no savepoint, because
-// under a savepoint SQLite copies every page before it changes it. If the first write
-// fails, the transaction is rolled back, which contains nothing else, and a new one
-// begins.
+// runOne runs a write. The error that it returns makes the whole batch fail; an error
+// that concerns only the write is in w.err. The first write of a batch has no
+// savepoint, because with a savepoint SQLite copies every page before it changes the
+// page. If the first write fails, runOne rolls back the transaction, which contains
+// nothing else, and begins a new one.
 func (b *batcher) runOne(w *queuedWrite, saved bool) (revision int64, _ error) {
 	if saved {
 		if _, err := b.on.Exec(w.ctx, `SAVEPOINT job`, nil); err != nil {
@@ -205,9 +205,9 @@ func (b *batcher) runRecovering(w *queuedWrite) (err error) {
 	return w.tx.Run(w.ctx, b.on)
 }
 
-// A writer is the only connection of SQLite that writes. It ignores the end of a
-// context, because SQLite would roll back the transaction of an interrupted
-// statement, which several writes share.
+// A writer is the only SQLite connection that writes. It ignores the end of a
+// context: SQLite would roll back the transaction of an interrupted statement,
+// and several writes share that transaction.
 type writer struct{ prepared statementCache }
 
 // Exec implements Conn.

@@ -11,13 +11,13 @@ type Database struct {
 	Engine Engine
 	Pool   *sql.DB // connections for reads and, on PostgreSQL, writes
 
-	prepared  statementCache // on Pool; SQLite only, because pgx has its own cache
+	prepared  statementCache // statements prepared on Pool; only for SQLite, because pgx has its own cache
 	committer committer
 	close     []func() error
 }
 
-// A committer runs a transaction. It returns nil when its effects are on disk, and an
-// error when they are undone.
+// A committer runs a transaction. It returns nil when the transaction is on disk, and
+// an error when it is rolled back.
 type committer interface {
 	run(ctx context.Context, t Transaction) error
 }
@@ -25,17 +25,18 @@ type committer interface {
 // A Transaction is a write.
 type Transaction interface {
 	// Run runs the statements, including the last ones on SQLite. If it returns
-	// ErrDryRun, the database still checks all statements, and the effects are undone.
+	// ErrDryRun, the transaction is rolled back after the database has checked all
+	// statements.
 	Run(ctx context.Context, on Conn) error
 
-	// Closing returns the statements that PostgreSQL gets with the commit.
+	// Closing returns the statements that are sent to PostgreSQL together with the commit.
 	Closing() []Statement
 
 	// Revision returns the revision that the transaction has written, or 0.
 	Revision() int64
 }
 
-// ErrDryRun undoes a transaction that was only validated.
+// ErrDryRun makes a transaction roll back after it was validated.
 var ErrDryRun = errors.New("dry run")
 
 // A Conn runs the statements of a transaction.
@@ -44,11 +45,11 @@ type Conn interface {
 	Query(ctx context.Context, query string, args []any) (Rows, error)
 }
 
-// Write runs a transaction once. The error of a transaction that should be retried is
-// a Conflict.
+// Write runs a transaction once. If the transaction should be retried, Failure
+// returns Conflict for the error.
 func (d *Database) Write(ctx context.Context, t Transaction) error { return d.committer.run(ctx, t) }
 
-// Close waits for the running commit and releases the database.
+// Close waits until the running commit has ended, and closes the database.
 func (d *Database) Close() error {
 	var errs []error
 	for i := len(d.close) - 1; i >= 0; i-- {
@@ -93,23 +94,24 @@ func (s *Snapshot) Query(ctx context.Context, query string, args []any) (Rows, e
 		s.unprepared = append(s.unprepared, query)
 		return s.tx.QueryContext(ctx, query, args...)
 	}
-	return preparedStmt{s.tx.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
+	// the statement is closed with the transaction
+	return preparedStmt{s.tx.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...)
 }
 
-// End ends the transaction. It prepares the statements that were not prepared yet.
-// Query does not prepare them, because that needs another connection: as many
-// snapshots as the pool has connections would wait for each other.
+// End ends the transaction, and prepares the statements that were not prepared
+// yet. Query does not prepare them, because that needs another connection: if
+// there were as many snapshots as connections, they would wait for each other.
 func (s *Snapshot) End(ctx context.Context) {
-	_ = s.tx.Rollback() // nothing was written
+	_ = s.tx.Rollback() // a snapshot writes nothing
 	if s.db.Engine.Postgres {
 		return
 	}
 	for _, query := range s.unprepared {
-		_, _ = s.db.prepared.get(ctx, query) // a failure only means that it is not prepared
+		_, _ = s.db.prepared.get(ctx, query) // if this fails, the statement is only not prepared
 	}
 }
 
-// QueuedWrites returns how many writes are waiting for the writer of SQLite.
+// QueuedWrites returns how many writes are waiting for the SQLite writer.
 func (d *Database) QueuedWrites() int {
 	if b, ok := d.committer.(*batcher); ok {
 		return len(b.queue)

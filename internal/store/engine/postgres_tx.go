@@ -15,11 +15,11 @@ import (
 )
 
 // A PostgresTx runs the statements of a transaction on PostgreSQL. It sends BEGIN with
-// the first of them, and COMMIT with the last, because a round trip costs more than a
-// statement.
+// the first statement, and COMMIT with the last one, because a round trip costs more
+// than a statement.
 type PostgresTx struct {
 	on    *sql.Conn
-	pg    *pgx.Conn // the connection inside on; nobody else uses it until on is closed
+	pg    *pgx.Conn // the connection inside on; it is used only here until on is closed
 	shard int
 	begun bool
 }
@@ -37,9 +37,9 @@ func postgresConn(on *sql.Conn) (pg *pgx.Conn, _ error) {
 	return pg, err
 }
 
-// queryPostgres runs a query outside of transactions. Its rows hold a connection until
-// they are closed. If a connection was lost before anything was sent, queryPostgres
-// tries another one, as database/sql does.
+// queryPostgres runs a query outside of transactions. The returned rows hold a
+// connection until they are closed. If a connection was lost before anything was sent,
+// queryPostgres tries another one, as database/sql does.
 func queryPostgres(ctx context.Context, pool *sql.DB, query string, args []any) (Rows, error) {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -62,8 +62,8 @@ func queryPostgres(ctx context.Context, pool *sql.DB, query string, args []any) 
 	}
 }
 
-// Shard returns the shard of counters that the transaction should change, because no
-// other transaction of this process is likely to use it.
+// Shard returns the shard of the counters that the transaction should change. No
+// other transaction in this process is likely to use it.
 func (p *PostgresTx) Shard() int { return p.shard }
 
 // Exec implements Conn.
@@ -113,13 +113,13 @@ func (p *PostgresTx) send(ctx context.Context, statements ...Statement) (pgx.Bat
 	}
 	p.begun = true
 	if _, err := results.Exec(); err != nil {
-		_ = results.Close() // returns the same error
+		_ = results.Close() // Close returns the same error
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	return results, nil
 }
 
-// ExecAll runs statements in one round trip, and returns how many rows each touched.
+// ExecAll runs statements in one round trip, and returns how many rows each changed.
 func (p *PostgresTx) ExecAll(ctx context.Context, statements []Statement) ([]int64, error) {
 	results, err := p.send(ctx, statements...)
 	if err != nil && len(statements) > 0 {
@@ -132,14 +132,14 @@ func (p *PostgresTx) ExecAll(ctx context.Context, statements []Statement) ([]int
 	return touched, cmp.Or(err, results.Close())
 }
 
-// readResults reads the results of statements.
+// readResults reads the results of statements, and returns how many rows each changed.
 func readResults(results pgx.BatchResults, statements []Statement) (touched []int64, _ error) {
 	for _, s := range statements {
 		tag, err := results.Exec()
 		if err != nil {
 			return nil, WrapError("exec", s.Text, err)
 		}
-		if s.Text == `COMMIT` && tag.String() != `COMMIT` { // the answer for a transaction that has failed is ROLLBACK
+		if s.Text == `COMMIT` && tag.String() != `COMMIT` { // PostgreSQL answers ROLLBACK if the transaction has failed
 			return nil, fmt.Errorf("commit: the answer was %s", tag)
 		}
 		touched = append(touched, tag.RowsAffected())
@@ -189,7 +189,7 @@ func (p *PostgresTx) Copy(
 // postgresRows are the rows of a query.
 type postgresRows struct {
 	pgx.Rows
-	end func() error // releases the source of the rows, or nil
+	end func() error // releases what the rows were read from; may be nil
 }
 
 // Close reads the remaining rows, so that another statement can run.

@@ -12,9 +12,9 @@ import (
 // concurrent use.
 //
 // PostgreSQL numbers events when transactions write them, and shows them when the
-// transactions commit. So a number may appear after a later one, or never, if its
-// transaction is rolled back. If a number is missing, a tail waits until every
-// transaction that was running at that time has ended.
+// transactions commit. So an event may appear after one with a higher number, or
+// never, if its transaction is rolled back. If a number is missing, a tail waits
+// until every transaction that was running at that time has ended.
 type Tail struct {
 	db      *store.DB
 	at      int64 // every event up to this number has been returned, or is older than the tail
@@ -23,8 +23,8 @@ type Tail struct {
 	awaited int64 // highest id of the awaited transactions; 0 if none
 }
 
-// NewTail returns a Tail of the events after the one numbered after. It returns no
-// events until every event up to that one has appeared.
+// NewTail returns a Tail that starts after the event numbered after. It returns no
+// events until every event up to that number has appeared.
 func NewTail(ctx context.Context, db *store.DB, after int64) (*Tail, error) {
 	t := &Tail{db: db, at: after, final: after}
 	if !db.Engine.Postgres {
@@ -43,11 +43,11 @@ func (t *Tail) Complete(ctx context.Context) (bool, error) {
 	return t.awaited == 0 || t.pending > t.at, nil
 }
 
-// At returns the number up to which every event has been returned.
+// At returns the number up to which all events have been returned.
 func (t *Tail) At() int64 { return t.at }
 
-// Next returns up to n of the following events. It returns none if there are none yet,
-// or if an earlier event may still appear.
+// Next returns up to n of the following events. It returns no events if there are none
+// yet, or if an earlier event may still appear.
 func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 	if complete, err := t.Complete(ctx); err != nil || !complete {
 		return nil, err
@@ -91,7 +91,7 @@ func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skip
 	return skipped, true, nil
 }
 
-// contiguous returns how many of the events have no missing number before them.
+// contiguous returns how many of the first events have consecutive numbers.
 func (t *Tail) contiguous(events []resource.Event) int {
 	last := t.at
 	for i, e := range events {
@@ -104,14 +104,14 @@ func (t *Tail) contiguous(events []resource.Event) int {
 }
 
 // waitForTransactions makes the tail wait for the running transactions. Their ids are
-// lower than the id of a new transaction. The upper end of a snapshot cannot be used,
-// because it may be below the id of a running transaction.
+// lower than the id of a new transaction. The upper bound in a PostgreSQL snapshot
+// cannot be used, because it may be below the id of a running transaction.
 func (t *Tail) waitForTransactions(ctx context.Context, seen int64) error {
 	t.pending = seen
 	return t.db.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.awaited)
 }
 
-// checkTransactions ends the wait if the transactions have ended.
+// checkTransactions ends the wait if the awaited transactions have ended.
 func (t *Tail) checkTransactions(ctx context.Context) error {
 	var oldest int64
 	err := t.db.Row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)

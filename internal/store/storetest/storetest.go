@@ -1,4 +1,4 @@
-// Package storetest opens empty stores of every engine for anyone's tests.
+// Package storetest opens empty stores on both engines, for the tests of all packages.
 package storetest
 
 import (
@@ -34,23 +34,23 @@ import (
 
 var databases atomic.Int64
 
-// Each runs f against every engine: SQLite always, PostgreSQL when
-// HOLDFAST_TEST_POSTGRES names a server, as make test has it. Each f gets a
-// store of its own.
+// Each runs f against every engine: always SQLite, and PostgreSQL if
+// HOLDFAST_TEST_POSTGRES names a server, as in make test. Each call of f gets
+// its own store.
 func Each(t *testing.T, f func(t *testing.T, s *Store)) {
 	t.Helper()
 	EachURL(t, func(t *testing.T, url string) { f(t, Open(t, url)) })
 }
 
-// EachURL runs f with the address of a new database of every engine.
+// EachURL runs f with the address of a new database, once for every engine.
 func EachURL(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
 }
 
-// EachEmpty runs f with the address of a database of every engine that has
-// nothing in it, not even the schema.
+// EachEmpty runs f with the address of an empty database without a schema, once
+// for every engine.
 func EachEmpty(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, filepath.Join(t.TempDir(), "holdfast.db")) })
@@ -77,7 +77,7 @@ var sqliteModel = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // the system clears what is left
+	defer func() { _ = os.RemoveAll(folder) }() // if this fails, the system deletes the folder later
 	path := filepath.Join(folder, "holdfast.db")
 	if err := makeModel(path); err != nil {
 		return nil, err
@@ -90,12 +90,13 @@ func makeModel(address string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Exec(context.Background(), `DELETE FROM history`) // a copy begins one of its own
+	_, err = s.Exec(context.Background(), `DELETE FROM history`) // a copy of the database starts its own history
 	return errors.Join(err, s.Close())
 }
 
-// Postgres returns the address of a new database that has the schema already,
-// dropped after the test. It skips the test where there is no server.
+// Postgres returns the address of a new database that already has the schema.
+// The database is dropped after the test. Postgres skips the test if there is
+// no server.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	server := postgresServer(t)
@@ -108,7 +109,8 @@ func Postgres(t testing.TB) string {
 		}
 		template = " TEMPLATE " + name
 		if version(t, server) >= 150000 {
-			template += " STRATEGY file_copy" // takes half the time of the default, where nothing waits for a disk
+			// takes half the time of the default strategy if the server does not wait for its disk
+			template += " STRATEGY file_copy"
 		}
 	})
 	if template == "" {
@@ -117,10 +119,10 @@ func Postgres(t testing.TB) string {
 	return newDatabase(t, server, template)
 }
 
-// The model stays until the server goes, which with-postgres sees to.
+// The template database stays until the server ends, which the script with-postgres takes care of.
 var (
 	model    sync.Once
-	template string // how a database is made from it
+	template string // the clause that creates a database from the template
 )
 
 // version returns the version of a server as a number, such as 150004.
@@ -160,7 +162,7 @@ func newDatabase(t testing.TB, server, from string) string {
 	return on(t, server, name)
 }
 
-// on is the address of a database of a server.
+// on returns the address of a database on a server.
 func on(t testing.TB, server, name string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -173,7 +175,7 @@ func on(t testing.TB, server, name string) string {
 
 func admin(t testing.TB, server, statement string) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // it also runs as a cleanup
+	ctx := context.WithoutCancel(t.Context()) // t.Context() is canceled when this runs as a cleanup
 	c, err := pgx.Connect(ctx, server)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +186,8 @@ func admin(t testing.TB, server, statement string) {
 	}
 }
 
-// A Store has every domain of a database, so that a test can prepare what it needs.
+// A Store contains the stores of all domains for one database, so that a test can prepare the data
+// that it needs.
 type Store struct {
 	*store.DB
 	*iamStore
@@ -203,7 +206,7 @@ type Store struct {
 	*people
 }
 
-// The types that are embedded need names that differ.
+// These types are embedded in Store, so their names must differ.
 type (
 	iamStore       = iamdb.Store
 	grantLog       = grantlog.Store
