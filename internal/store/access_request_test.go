@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// addRequest adds a request of a new workload for a role on a group, with its rule.
+// addRequest adds a request by a new workload for a role on a group, and the rule that allows the
+// request.
 func addRequest(t *testing.T, s *storetest.Store, group, role resource.UID) resource.AccessRequest {
 	t.Helper()
 	rule := resource.AccessRule{UID: group.NewChild(), Role: role, MaxDuration: time.Hour, Approvers: 1,
@@ -28,7 +29,8 @@ func addRequest(t *testing.T, s *storetest.Store, group, role resource.UID) reso
 
 func anybody(resource.AccessRequest) error { return nil }
 
-// TestAccessRequestRaces approves a request while the rule or role that it needs is removed.
+// TestAccessRequestRaces approves a request while the rule or role that it needs is removed, and
+// checks that the result is consistent.
 func TestAccessRequestRaces(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -67,7 +69,8 @@ func TestAccessRequestRaces(t *testing.T) {
 	})
 }
 
-// TestApproverIsHeld: what an approval relies on is not taken away before it is committed.
+// TestApproverIsHeld checks that the approver's binding cannot be deleted before the approval is
+// committed.
 func TestApproverIsHeld(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -77,7 +80,7 @@ func TestApproverIsHeld(t *testing.T) {
 		r := addRequest(t, s, org.UID, role)
 		removed := make(chan error, 1)
 		_, err := s.ApproveAccess(t.Context(), r.UID, bob, func(resource.AccessRequest) error {
-			if s.Replicated() { // SQLite has one writer
+			if s.Replicated() { // not on SQLite, because it has only one writer
 				go func() { removed <- s.DeleteBinding(t.Context(), b.UID) }()
 				select {
 				case err := <-removed:

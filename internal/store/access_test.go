@@ -14,13 +14,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// subset is some of uids.
+// subset returns a random subset of uids.
 func subset(r *rand.Rand, uids []resource.UID) []resource.UID {
 	return slices.DeleteFunc(slices.Clone(uids), func(resource.UID) bool { return r.IntN(2) == 0 })
 }
 
-// holders compares random questions, and all the pages that follow, with the
-// brute-force answer.
+// holders checks random queries for the holders of roles, and all their
+// following pages, against a search through all bindings.
 func holders(t *testing.T, s *storetest.Store) {
 	const questions = 150
 	seed := rand.Uint64()
@@ -47,7 +47,7 @@ func holders(t *testing.T, s *storetest.Store) {
 	}
 	for range questions {
 		h := iamdb.HolderQuery{Groups: subset(r, groups), Roles: subset(r, roles)}
-		if r.IntN(3) == 0 { // where there is nothing
+		if r.IntN(3) == 0 { // a group that does not exist
 			h.Groups = append(h.Groups, groups[0]+groups[3][len(groups[3])-17:])
 		}
 		if r.IntN(3) == 0 {
@@ -66,7 +66,7 @@ func holders(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// checkHeldBy compares what one identity holds on groups.
+// checkHeldBy checks the roles that one identity holds on groups.
 func checkHeldBy(t *testing.T, s *storetest.Store, all []row, identity resource.UID, groups []resource.UID) {
 	t.Helper()
 	var got, want []resource.UID
@@ -86,7 +86,7 @@ func checkHeldBy(t *testing.T, s *storetest.Store, all []row, identity resource.
 	}
 }
 
-// walkHolders reads a page and those that follow, and compares each.
+// walkHolders reads a page and all following pages, and checks each.
 func walkHolders(t *testing.T, s *storetest.Store, all []row, h iamdb.HolderQuery, p page.Request) {
 	t.Helper()
 	held := &kind{name: "holders", rows: slices.DeleteFunc(slices.Clone(all), func(v row) bool {

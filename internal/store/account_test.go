@@ -41,7 +41,7 @@ func addAccount(t *testing.T, s *storetest.Store, org resource.UID, email string
 	return a
 }
 
-// accountPromises are what the comments about signing in say, a row for each.
+// accountPromises contains a test for each promise in the comments about signing in.
 var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"an account keeps what it was given, and is found by all its names": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")

@@ -20,7 +20,8 @@ import (
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-// anyAdvisory is one with values from small sets, so that filters match some.
+// anyAdvisory returns a random advisory with values from small sets, so that filters match some
+// advisories.
 func anyAdvisory(r *rand.Rand, i int) vuln.Advisory {
 	a := vuln.Advisory{
 		ID: fmt.Sprintf("A-%03d", i), Author: pick(r, "db", "ann"), ArtifactName: pick(r, "openssl", "curl", "Zlib"),
@@ -50,7 +51,7 @@ func anyAdvisory(r *rand.Rand, i int) vuln.Advisory {
 	return a
 }
 
-// anyFilter asks for a random combination, most often for one thing.
+// anyFilter returns a random filter. Most filters have only one condition.
 func anyFilter(r *rand.Rand) vuln.AdvisoryFilter {
 	var f vuln.AdvisoryFilter
 	some := func(all ...string) []string {
@@ -85,7 +86,7 @@ func anyFilter(r *rand.Rand) vuln.AdvisoryFilter {
 	return f
 }
 
-// matches says in so many words what a filter keeps.
+// matches reports whether a filter selects an advisory, without an index.
 func matches(a vuln.Advisory, f vuln.AdvisoryFilter) bool {
 	any := func(wanted []string, have ...string) bool {
 		return len(wanted) == 0 || slices.ContainsFunc(wanted, func(s string) bool { return slices.Contains(have, s) })
@@ -118,22 +119,22 @@ func matches(a vuln.Advisory, f vuln.AdvisoryFilter) bool {
 		strings.Contains(text, strings.ToLower(f.Query))
 }
 
-// A library is a tree of groups with advisories, and what is in it.
+// A library is a tree of groups with advisories, and a list of these advisories.
 type library struct {
 	*storetest.Store
 	org, a, b, deep resource.UID
 	all             map[resource.UID]vuln.Advisory
 }
 
-// newLibrary fills groups by imports and by hand, then changes, imports anew and
-// deletes some.
+// newLibrary adds advisories to groups by imports and by hand. Then it changes,
+// imports again and deletes some of them.
 func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 	t.Helper()
 	org, _ := addOrganization(t, s, "library", alice)
 	l := library{Store: s, org: org.UID, all: map[resource.UID]vuln.Advisory{}}
 	l.a, l.b = addGroup(t, s, l.org, "a").UID, addGroup(t, s, l.org, "b").UID
 	l.deep = addGroup(t, s, l.a, "deep").UID
-	s.GenerationSize = 9 // so that there are several
+	s.GenerationSize = 9 // so small that there are several generations
 	now := epoch
 	s.Now = func() time.Time { now = now.Add(time.Duration(r.IntN(3)) * time.Millisecond); return now }
 	for _, g := range []resource.UID{l.org, l.a, l.b, l.deep} {
@@ -183,7 +184,7 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 	return l
 }
 
-// read walks a whole list, page by page, and checks that the total is what there is.
+// read reads a whole list, page by page, and checks that the total equals the number of items.
 func (l library) read(t *testing.T, f vuln.AdvisoryFilter, o page.Order, size int,
 	under ...resource.UID) (all []vuln.Advisory) {
 	t.Helper()
@@ -211,7 +212,7 @@ func (l library) read(t *testing.T, f vuln.AdvisoryFilter, o page.Order, size in
 	return all
 }
 
-// want is what a list must have, in its order.
+// want returns the advisories that a list must contain, in its order.
 func (l library) want(f vuln.AdvisoryFilter, o page.Order, under []resource.UID) (uids []resource.UID) {
 	var all []vuln.Advisory
 	for uid, a := range l.all {
@@ -244,8 +245,8 @@ func (l library) want(f vuln.AdvisoryFilter, o page.Order, under []resource.UID)
 	return uids
 }
 
-// TestAdvisoryLists compares lists with any filter, order, scope and page size
-// with a search through every advisory.
+// TestAdvisoryLists checks lists with random filters, orders, scopes and page
+// sizes against a search through all advisories.
 func TestAdvisoryLists(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -281,7 +282,7 @@ func TestAdvisoryLists(t *testing.T) {
 	})
 }
 
-// TestAdvisorySkip checks that skip passes over what comes first, with and
+// TestAdvisorySkip checks that skip leaves out the first items, with and
 // without a cursor.
 func TestAdvisorySkip(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

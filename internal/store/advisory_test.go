@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// newAdvisory is one as a public database has it.
+// newAdvisory returns an advisory like the ones in a public database.
 func newAdvisory(id string) vuln.Advisory {
 	return vuln.Advisory{
 		ID: id, Author: "db", ArtifactName: "example.test/pkg", ArtifactType: "golang", Summary: "Reads past the end",
@@ -58,7 +58,7 @@ func addFeed(t *testing.T, s *storetest.Store, group resource.UID, name string) 
 	return f
 }
 
-// actsOnAdvisories are the methods that write advisories and feeds.
+// actsOnAdvisories returns calls of the methods that write advisories and feeds.
 func (st stage) actsOnAdvisories() map[string]act {
 	none, f := st.org.UID.NewChild(), newFeed(st.org.UID, "new")
 	insert := func(id string) func(context.Context) error {
@@ -146,7 +146,7 @@ func find(t *testing.T, s *storetest.Store, org resource.UID, id string) vuln.Ad
 	return p.Items[0]
 }
 
-// TestImport holds an import to what it promises of records it has seen.
+// TestImport checks what an import does with records that are new, changed or already imported.
 func TestImport(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -223,8 +223,8 @@ func TestImportKeepsWork(t *testing.T) {
 	})
 }
 
-// TestImportReopened imports that a vulnerability was found again after its fix: it affects every version then, even
-// those that the range of the version before leaves out.
+// TestImportReopened imports an advisory whose vulnerability was found again after its fix. It checks that the
+// advisory then affects every version, even the versions outside of the range that was imported before.
 func TestImportReopened(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -257,8 +257,8 @@ func TestImportReopened(t *testing.T) {
 	})
 }
 
-// TestImportRace has two imports bring the same records at the same time: each
-// is there once.
+// TestImportRace runs two imports of the same records concurrently, and checks
+// that each record is stored once.
 func TestImportRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -285,7 +285,7 @@ func TestImportRace(t *testing.T) {
 	})
 }
 
-// TestImportNowhere checks that a group that is not there gets nothing.
+// TestImportNowhere checks that an import into a group that does not exist stores nothing.
 func TestImportNowhere(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -296,8 +296,8 @@ func TestImportNowhere(t *testing.T) {
 	})
 }
 
-// TestAdvisoriesOf finds by any affected package's name, in reach alone, and
-// always the newest state.
+// TestAdvisoriesOf checks that AdvisoriesOf finds advisories by the name of any
+// affected package, only in the given groups, and always in their newest state.
 func TestAdvisoriesOf(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -344,8 +344,8 @@ func TestAdvisoriesOf(t *testing.T) {
 	})
 }
 
-// TestDueFeedsTakeTurns gives every organization its turn, however many feeds
-// another has, and nothing to one that is left out.
+// TestDueFeedsTakeTurns checks that every organization gets its turn, even if
+// another one has many feeds, and that an excluded organization gets none.
 func TestDueFeedsTakeTurns(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		now := epoch
@@ -392,8 +392,8 @@ func TestDueFeedsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestDueFeeds gives every due feed to one reader, and again when it is due
-// again or its reader has vanished.
+// TestDueFeeds checks that every due feed is given to only one reader, and to
+// another reader when it is due again or the first one has stopped.
 func TestDueFeeds(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		now := epoch
@@ -417,14 +417,14 @@ func TestDueFeeds(t *testing.T) {
 		}
 		take(false)
 		now = now.Add(2 * time.Hour)
-		got := take(true) // whoever had it is gone
+		got := take(true) // the lease of the previous reader has ended
 		last := vuln.FeedResult{Time: now, Took: time.Second, Import: vuln.ImportResult{Created: 3}}
 		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
 		take(false)
 		for _, uid := range []resource.UID{paused.UID, org.UID.NewChild(), feed.UID} {
 			must(t, s.SetFeedDue(t.Context(), uid, now))
 		}
-		if got := take(true); got.UID != feed.UID { // somebody has asked for it
+		if got := take(true); got.UID != feed.UID { // SetFeedDue has made the feed due
 			t.Fatalf("due is %s", got.Name)
 		}
 		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
@@ -448,8 +448,8 @@ func TestDueFeeds(t *testing.T) {
 	})
 }
 
-// TestOldestDueFeed returns the time since which the oldest due feed is due. It ignores
-// feeds that are paused or being read.
+// TestOldestDueFeed checks that OldestDueFeed returns when the oldest due feed became
+// due. It ignores feeds that are paused or being read.
 func TestOldestDueFeed(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		now := epoch
@@ -481,8 +481,8 @@ func TestOldestDueFeed(t *testing.T) {
 	})
 }
 
-// TestGroupKeepsAdvisories checks that a group with advisories or feeds stays,
-// and leaves nothing behind when it goes.
+// TestGroupKeepsAdvisories checks that a group with advisories or feeds cannot
+// be deleted, and that nothing is left of them after the group is deleted.
 func TestGroupKeepsAdvisories(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -509,7 +509,8 @@ func TestGroupKeepsAdvisories(t *testing.T) {
 }
 
 // TestAdvisoryRace runs imports, manual changes and deletes of the same advisories
-// concurrently. Counters and lists always agree with the remaining advisories.
+// concurrently. It checks that counters and lists agree with the remaining
+// advisories.
 func TestAdvisoryRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)

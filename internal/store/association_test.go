@@ -53,13 +53,13 @@ func associationOnce(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	g := addGroup(t, s, org.UID, "g")
 	addAssociation(t, s, org.UID, "a")
-	a := addAssociation(t, s, g.UID, "a") // another group, the same name
+	a := addAssociation(t, s, g.UID, "a") // another group may use the same name
 	taken := fault.Resource{Type: "account association", Name: string(g.UID)}
 	wantFault(t, s.InsertAssociation(t.Context(), newAssociation(g.UID, "b")), fault.AlreadyExists, taken)
 	wantSame(t, s.Association, g.UID, a)
 	wantFault(t, s.DeleteGroup(t.Context(), g.UID, ""), fault.FailedPrecondition, fault.Resource{})
 	must(t, s.DeleteAssociation(t.Context(), g.UID))
-	must(t, s.DeleteAssociation(t.Context(), g.UID)) // gone already
+	must(t, s.DeleteAssociation(t.Context(), g.UID)) // the association is already deleted
 	addAssociation(t, s, g.UID, "b")
 	must(t, s.DeleteAssociation(t.Context(), g.UID))
 	must(t, s.DeleteGroup(t.Context(), g.UID, ""))
@@ -70,7 +70,7 @@ func associationByGroup(t *testing.T, s *storetest.Store) {
 	want := []resource.AccountAssociation{addAssociation(t, s, org.UID, "z")}
 	want = append(want, addAssociation(t, s, addGroup(t, s, org.UID, "g").UID, "a"))
 	p := page.Request{Size: 1, Order: page.Order{Field: "group"}}
-	for _, a := range want { // a group's own is in reach of a grant on the group
+	for _, a := range want { // a grant on a group includes the association of the group itself
 		got, err := s.Associations(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, p)
 		must(t, err)
 		if diff := cmp.Diff([]resource.AccountAssociation{a}, got.Items); diff != "" || got.Total != 2 {
@@ -80,8 +80,8 @@ func associationByGroup(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// An association is in the group whose UID it has, and so a child of that group
-// for filters, though its UID is not.
+// associationInside checks that filters treat an association as a child of its
+// group, although it has the same UID as the group.
 func associationInside(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	above := addGroup(t, s, org.UID, "above")
@@ -89,7 +89,8 @@ func associationInside(t *testing.T, s *storetest.Store) {
 	for i, g := range []resource.Group{org, above, below} {
 		addAssociation(t, s, g.UID, string(rune('a'+i)))
 	}
-	astray := org.UID + "/" + below.UID[len(below.UID)-16:] // the segment of a group, not where that is
+	// the segment of the group below, at a path where no group is
+	astray := org.UID + "/" + below.UID[len(below.UID)-16:]
 	for name, tt := range map[string]struct {
 		reach resource.UID
 		f     resource.UIDFilter

@@ -28,14 +28,14 @@ func numbered(t *testing.T, s *storetest.Store, r registry.Repo, n int) (digests
 	return digests, numbers
 }
 
-// blastPromises are the promises about identities and places that many images concern.
+// blastPromises contains the tests for identities and places that many images concern.
 var blastPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"pulls of images are found from either side": func(t *testing.T, s *storetest.Store) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		org := addGroup(t, s, "", "org").UID
 		app, other := addRepo(t, s, org, "app"), addRepo(t, s, addGroup(t, s, "", "other").UID, "app")
 		digests, numbers := numbered(t, s, app, 12)
-		theirs, _ := numbered(t, s, other, 12) // the same, by digest
+		theirs, _ := numbered(t, s, other, 12) // images with the same digests in another organization
 		if digests[0] != theirs[0] {
 			t.Fatal("the digests differ")
 		}

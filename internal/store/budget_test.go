@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// setBudget gives a group a budget.
+// setBudget sets the budget of a group.
 func setBudget(t *testing.T, s *storetest.Store, group resource.UID, limits map[resource.Metric]int64) {
 	t.Helper()
 	_, err := store.Edit(t.Context(), group, s.Budget, s.UpdateBudget, func(b *resource.Budget) error {
@@ -29,7 +29,7 @@ func setBudget(t *testing.T, s *storetest.Store, group resource.UID, limits map[
 	must(t, err)
 }
 
-// usageOf returns what a group uses.
+// usageOf returns how much of a metric a group uses.
 func usageOf(t *testing.T, s *storetest.Store, group resource.UID, m resource.Metric) int64 {
 	t.Helper()
 	used, err := s.Usage(t.Context(), group)
@@ -37,7 +37,7 @@ func usageOf(t *testing.T, s *storetest.Store, group resource.UID, m resource.Me
 	return used[m]
 }
 
-// A pusher does random things to the repos of a few groups.
+// A pusher performs random writes on the repos of a few groups.
 type pusher struct {
 	s      *storetest.Store
 	groups []resource.UID
@@ -49,10 +49,11 @@ func (p *pusher) ref() registrydb.RepoRef {
 		Create: true}
 }
 
-// word names one of a few blobs, of different sizes.
+// word returns the name of one of a few blobs, which have different sizes.
 func (p *pusher) word() string { n := p.rand.IntN(12); return fmt.Sprint(n, strings.Repeat("x", n*n)) }
 
-// act does one thing. What cannot be done now is fine.
+// act performs one random write. It ignores the error of a write that is not possible at the
+// moment.
 func (p *pusher) act(ctx context.Context) error {
 	ref, word := p.ref(), p.word()
 	b := registry.Blob{Digest: digest(word), Size: int64(len(word)), Path: fmt.Sprint("/", p.rand.Uint64())}
@@ -129,8 +130,9 @@ func (p *pusher) upload(ctx context.Context, u registry.Upload, ref registrydb.R
 	return err
 }
 
-// TestUsage: after random pushes, mounts, deletes and collections at the same time,
-// what groups use is what a recount of the rows gives, and within their budgets.
+// TestUsage runs random pushes, mounts, deletes and garbage collections
+// concurrently. It checks that the usage of groups equals a recount of the rows,
+// and does not exceed their budgets.
 func TestUsage(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
@@ -183,7 +185,7 @@ func TestUsage(t *testing.T) {
 				at := url(t)
 				must(t, load(t.Context(), at, d, rows))
 				r := storetest.Open(t, at)
-				must(t, recount.CorrectBytes(t.Context(), r.DB)) // uploads are not in a back-up
+				must(t, recount.CorrectBytes(t.Context(), r.DB)) // the counters include uploads, which are not part of a back-up
 				wantExact(t, r)
 				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org,
 					resource.StoredBytes)-uploading; got != want {
@@ -197,7 +199,8 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// TestBudgets: the tightest budget on the path holds, for each metric.
+// TestBudgets checks that, for each metric, the tightest budget of the groups above limits
+// additions.
 func TestBudgets(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
@@ -252,7 +255,7 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
-// TestBudgetRace: writers at the same moment do not exceed a budget.
+// TestBudgetRace checks that concurrent writers do not exceed a budget.
 func TestBudgetRace(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
@@ -302,8 +305,9 @@ func TestOverBudget(t *testing.T) {
 	})
 }
 
-// TestUploadsGoWithTheirGroup: an upload keeps nobody from deleting its group, and its
-// bytes are gone then. An upload that began while its group was deleted can be deleted.
+// TestUploadsGoWithTheirGroup checks that a group with an upload can be deleted, and
+// that the bytes of the upload are then no longer counted. It also checks that an
+// upload that began while its group was deleted can be deleted.
 func TestUploadsGoWithTheirGroup(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
@@ -329,8 +333,9 @@ func TestUploadsGoWithTheirGroup(t *testing.T) {
 	})
 }
 
-// TestBudgetsAtOnce: many who find the cache empty read budgets at the same moment, and
-// none waits for a connection that another one holds.
+// TestBudgetsAtOnce: many goroutines find the cache empty and read the budgets
+// concurrently. The test checks that none of them waits forever for a connection that
+// another one holds.
 func TestBudgetsAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		setBudget(t, s, addGroup(t, s, "", "org").UID, map[resource.Metric]int64{resource.Webhooks: 1})

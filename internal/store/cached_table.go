@@ -8,19 +8,20 @@ import (
 )
 
 // A CachedTable keeps a small, often-read table in memory, such as the rules that
-// every pull needs. The copy is valid until the revision moves. Most moves do not
-// change the table. So after a move it compares the version of the table, and
-// reads the rows again only if the version differs. It is safe for concurrent use.
+// every pull needs. The copy is valid until the revision increases. Most new
+// revisions do not change the table. So for a new revision it compares the version
+// of the table, and reads the rows again only if the version differs. It is safe
+// for concurrent use.
 type CachedTable[T any] struct {
 	db   *DB
-	row  RevisionRow // counts the changes
+	row  RevisionRow // row in the table revision that counts the changes
 	read func(context.Context) (*T, error)
 
 	current atomic.Pointer[T] // nil if the content may be outdated
 
 	mu      sync.Mutex
 	last    *tableVersion[T]
-	cleared uint64 // number of calls of clear
+	cleared uint64 // number of calls of clear so far
 }
 
 // A tableVersion is the content of a table at one version.
@@ -45,8 +46,9 @@ func (c *CachedTable[T]) clear() {
 	c.current.Store(nil)
 }
 
-// Get returns the content of the table, from memory unless it may have changed. If
-// it has not changed, Get returns the same pointer as before.
+// Get returns the content of the table. It reads the database only if the table
+// may have changed. If the table has not changed, Get returns the same pointer as
+// before.
 func (c *CachedTable[T]) Get(ctx context.Context) (*T, error) {
 	if c.db.Current() { // checked before the cache is read, because the lease may end in between
 		if content := c.current.Load(); content != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// copying returns the copy of manifests to a repo. The last one is an image whose tag is the
-// same in both repos.
+// copying returns the parameters for a copy of manifests to a repo. The last manifest is an
+// image whose tag is the same in both repos.
 func copying(from, to registry.Repo, tag string, all ...registry.Manifest) registrydb.Copying {
 	last := all[len(all)-1]
 	return registrydb.Copying{From: from.UID, To: registrydb.RepoRef{Group: to.UID.Parent(), Name: to.Name,
@@ -49,7 +49,7 @@ var copyPromises = map[string]func(t *testing.T, s shelf){
 		if got := stored(t, s) - before; got != done.Bytes {
 			t.Errorf("%d bytes are stored more, of %d", got, done.Bytes)
 		}
-		must(t, s.DeleteRepo(t.Context(), s.repo.UID)) // the copy does not need the first
+		must(t, s.DeleteRepo(t.Context(), s.repo.UID)) // the copy does not need the first repo
 		collectAll(t, s.Store)
 		if !blobExists(t, s.Store, "one") {
 			t.Error("the blob of the copy is gone")
@@ -201,7 +201,8 @@ var copyDuels = map[string]func(t *testing.T, s *storetest.Store, r, to registry
 	},
 }
 
-// copiedOrGone says that a copy is whole, or was refused because the image had gone.
+// copiedOrGone returns a check that a copy is complete, or was refused because the image was
+// deleted before.
 func copiedOrGone(t *testing.T, s *storetest.Store, to registry.Repo, word string) func(a, b error) error {
 	return func(a, b error) error {
 		if b != nil {
@@ -218,7 +219,8 @@ func copiedOrGone(t *testing.T, s *storetest.Store, to registry.Repo, word strin
 	}
 }
 
-// TestCopyDuels runs copies while the copied images are deleted.
+// TestCopyDuels runs copies while the copied images are deleted, and checks that each copy is
+// complete or refused.
 func TestCopyDuels(t *testing.T) {
 	const rounds = 20
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -241,8 +243,8 @@ func TestCopyDuels(t *testing.T) {
 	})
 }
 
-// TestCopyManyAtOnce copies as much as fits into a transaction while concurrent writers record pulls. Each pull has
-// its own record.
+// TestCopyManyAtOnce copies as many images as fit into a transaction while concurrent writers record pulls. It
+// checks that each pull has its own record.
 func TestCopyManyAtOnce(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")
@@ -255,7 +257,7 @@ func TestCopyManyAtOnce(t *testing.T) {
 		c.Images = append(c.Images, registry.CopiedImage{Digest: m.Digest, Tag: tag, FromTag: tag})
 	}
 	c.Images = c.Images[1:]
-	org.UID.NewRisingChild(time.Now().Add(time.Hour)) // after which no number follows from the last
+	org.UID.NewRisingChild(time.Now().Add(time.Hour)) // now the following numbers are no longer consecutive
 	for range 5 {
 		must(t, ignore(s.CopyImages(t.Context(), c)))
 	}

@@ -20,20 +20,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// A stage is an organization with one of everything to write to.
+// A stage is an organization that has one resource of every kind, for tests of writes.
 type stage struct {
 	*storetest.Store
 	org, folder resource.Group // the folder is empty
 	i           resource.Identity
-	r, spare    resource.Role // nothing refers to the spare one
+	r, spare    resource.Role // nothing refers to spare
 	b           resource.RoleBinding
 	p, unused   resource.IdentityProvider
 	a           resource.AccountAssociation
 	v           resource.GroupInvite
 	sub         resource.Subscription
 	m           resource.ExternalGroupRoleMapping
-	repo        registry.Repo // it has one tag, v1, of manifest one, and blob one
-	deployed    registry.Repo // it has a deployment
+	repo        registry.Repo // has one tag, v1, for the manifest one, and the blob one
+	deployed    registry.Repo // a repo with a deployment
 	u           registry.Upload
 	adv         vuln.Advisory
 	feed        vuln.AdvisoryFeed
@@ -41,10 +41,10 @@ type stage struct {
 	exception   vuln.Exception
 	rule        vuln.PullRule
 	signer      registry.Signer
-	trash       registry.TrashEntry // a tag of the repo
+	trash       registry.TrashEntry // a deleted tag of the repo
 	upstream    registry.Upstream
-	follower    registry.Repo // follows the repo, and is due
-	equal       registry.Repo // follows the repo, and is not due
+	follower    registry.Repo // synced from the repo; its sync is due
+	equal       registry.Repo // synced from the repo; its sync is not due
 	asked       resource.AccessRequest
 }
 
@@ -82,11 +82,12 @@ func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	return st
 }
 
-// An act is two calls of one method: one that succeeds, and one that is refused
-// (nil where nothing is). Both are made more than once, with the same arguments.
+// An act contains two calls of one method: one that succeeds, and one that is
+// refused. refused is nil if the method refuses nothing. Both are called more
+// than once, with the same arguments.
 type act struct{ fine, refused func(context.Context) error }
 
-// acts are the methods that write, by name.
+// acts returns calls of all methods that write, by name.
 func (st stage) acts() map[string]act {
 	all := st.actsOnTheRest()
 	maps.Copy(all, st.actsOnTheRegistry())
@@ -183,7 +184,7 @@ func (st stage) acts() map[string]act {
 	return all
 }
 
-// describe changes the description of a group.
+// describe returns a function that changes the description of a group.
 func (st stage) describe(uid resource.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := store.Edit(ctx, uid, st.Group, st.UpdateGroup, func(g *resource.Group) error {
@@ -348,11 +349,12 @@ func (st stage) actsOnAccounts() map[string]act {
 	}
 }
 
-// TestDryRun tries everything that writes, and then does it: only then
-// is anything different, and what is refused is refused in the same words.
+// TestDryRun calls every method that writes, first as a dry run and then for
+// real. It checks that the dry run changes nothing, and that it refuses a call
+// with the same error as the real call.
 func TestDryRun(t *testing.T) {
 	acts := newStage(t, storetest.Open(t, storetest.SQLite(t)), "names").acts()
-	const most = 10 // acts with one store, because everything in it is compared for each
+	const most = 10 // number of acts per store, because the whole store is compared for each act
 	for names := range slices.Chunk(slices.Sorted(maps.Keys(acts)), most) {
 		storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 			heard := 0
@@ -365,7 +367,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// tryAct tries a method, and then calls it in earnest. heard counts the calls of a watcher.
+// tryAct calls a method as a dry run, and then for real. heard counts the calls of the function
+// given to OnGrantChange.
 func tryAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 	st := newStage(t, s, name)
 	act := st.acts()[name]
@@ -394,7 +397,7 @@ func everything(t *testing.T, s *storetest.Store) []string {
 	return all
 }
 
-// actsOnRequests are those on requests for roles, and on their rules.
+// actsOnRequests returns calls of the methods that write access requests and their rules.
 func (st stage) actsOnRequests() map[string]act {
 	none := st.org.UID.NewChild()
 	rule := func(group resource.UID) func(context.Context) error {
@@ -434,7 +437,7 @@ func (st stage) actsOnRequests() map[string]act {
 	}
 }
 
-// TestEveryWriteHasDryRun looks for methods that acts has forgotten.
+// TestEveryWriteHasDryRun checks that acts contains every method that writes.
 func TestEveryWriteHasDryRun(t *testing.T) {
 	acts := newStage(t, storetest.Open(t, storetest.SQLite(t)), "org").acts()
 	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|Init|First|Take|ClaimDue|Request)`)

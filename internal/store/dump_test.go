@@ -21,10 +21,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// A rowSet is what a database has: the rows of each table, as texts in order.
+// A rowSet contains the rows of each table, as sorted texts.
 type rowSet map[string][]string
 
-// dumped returns a snapshot of a database, its rows, and the rows as text.
+// dumped returns a snapshot of a database, and its rows as values and as texts.
 func dumped(t *testing.T, s *store.DB) (d *dump.Snapshot, rows map[string][][]any, texts rowSet) {
 	t.Helper()
 	rows, texts = map[string][][]any{}, rowSet{}
@@ -71,8 +71,8 @@ func load(ctx context.Context, url string, d *dump.Snapshot, rows map[string][][
 	})
 }
 
-// populate adds some of what refers to each other, and gets rows out of the order in
-// which they may be added.
+// populate adds resources that refer to each other, so that a snapshot contains rows
+// before the rows that they refer to.
 func populate(t *testing.T, s *storetest.Store) resource.UID {
 	t.Helper()
 	must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
@@ -92,7 +92,8 @@ func populate(t *testing.T, s *storetest.Store) resource.UID {
 		UpdateTime: epoch}))
 	addUpstream(t, s, parent)
 	mirrored := registrydb.RepoRef{Group: parent, Name: "app", Create: true}
-	must(t, ignore(s.MirrorManifest(t.Context(), mirrored, mirroredImage("layer"), "v1", nil))) // it awaits its layer
+	// the layer of the image is missing
+	must(t, ignore(s.MirrorManifest(t.Context(), mirrored, mirroredImage("layer"), "v1", nil)))
 	for _, e := range []vuln.Exploit{score(1, 10), exploited(1, 5)} {
 		_, err := replace(t.Context(), s, org, epoch, e)
 		must(t, err)
@@ -111,7 +112,7 @@ func TestDumpAndLoad(t *testing.T) {
 			t.Fatalf("%d groups, numbers %v", len(want["groups"]), d.Sequences)
 		}
 		storetest.EachEmpty(t, func(t *testing.T, to string) {
-			d.Sequences["outbox"] += 100 // as if the latest events were gone
+			d.Sequences["outbox"] += 100 // as if the newest events were deleted
 			must(t, load(t.Context(), to, d, rows))
 			copied := storetest.Open(t, to)
 			again, _, got := dumped(t, copied.DB)
@@ -130,7 +131,8 @@ func TestDumpAndLoad(t *testing.T) {
 	})
 }
 
-// TestLoadRefuses: whatever is wrong, nothing is written.
+// TestLoadRefuses checks that Load writes nothing if the snapshot or the database is not
+// acceptable.
 func TestLoadRefuses(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		source := storetest.Open(t, url)
@@ -167,13 +169,13 @@ func TestLoadRefuses(t *testing.T) {
 				if err := load(t.Context(), empty, &changed, part); err == nil {
 					t.Fatal("loaded")
 				}
-				must(t, load(t.Context(), empty, d, rows)) // nothing is left of the first attempt that would matter
+				must(t, load(t.Context(), empty, d, rows)) // the failed attempt has left nothing that prevents this one
 			})
 		}
 	})
 }
 
-// emptyOf returns an empty database of the engine of another.
+// emptyOf returns the address of an empty database on the same engine as s.
 func emptyOf(t *testing.T, s *storetest.Store) string {
 	t.Helper()
 	if s.Replicated() {
@@ -182,7 +184,8 @@ func emptyOf(t *testing.T, s *storetest.Store) string {
 	return t.TempDir() + "/new.db"
 }
 
-// TestOpenToRead reads while another process has the database open, and changes nothing.
+// TestOpenToRead checks that OpenToRead reads while another process has the database open, and
+// changes nothing.
 func TestOpenToRead(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s := storetest.Open(t, url)

@@ -30,7 +30,7 @@ func addSubscription(t *testing.T, s *storetest.Store, group resource.UID) resou
 	return v
 }
 
-// given are deliveries of a subscription, of events with these numbers.
+// given returns deliveries by a subscription, for the events with these numbers.
 func given(sub resource.UID, numbers ...int64) (all []resource.Delivery) {
 	for _, n := range numbers {
 		all = append(all, resource.Delivery{
@@ -167,7 +167,7 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 		all[0].Attempts, all[0].Error, all[0].UpdateTime = 9, "still no", epoch.Add(time.Hour)
 		must(t, s.FinishReplay(t.Context(), all[0], false))
 		must(t, s.FinishReplay(t.Context(), all[1], true))
-		must(t, s.FinishReplay(t.Context(), all[1], true)) // gone already
+		must(t, s.FinishReplay(t.Context(), all[1], true)) // the delivery is already deleted
 		wantReplays(t, s, v.UID)
 		wantSame(t, s.Delivery, all[0].UID, all[0])
 		_, err := s.Delivery(t.Context(), all[1].UID)
@@ -222,7 +222,7 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 				t.Errorf("step %d: %s has it: %v, %v", i, step.holder, has, err)
 			}
 		}
-		must(t, s.ReleaseLease(t.Context(), "work", "a")) // not a's to end
+		must(t, s.ReleaseLease(t.Context(), "work", "a")) // has no effect, because b has the lease
 		if has, err := s.AcquireLease(t.Context(), "work", "a", time.Hour); err != nil || has {
 			t.Errorf("a took what b has (%v)", err)
 		}
@@ -298,7 +298,7 @@ func eventsBackwards(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// tailOfMany reads a tail while many writers commit and fail.
+// tailOfMany checks that a tail returns every event in order while many writers commit and fail.
 func tailOfMany(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	tail, err := outbox.NewTail(t.Context(), s.DB, 0)
@@ -346,8 +346,8 @@ func tailOfMany(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// tailThatSkips passes over what nobody wants to see, and not over what somebody
-// does.
+// tailThatSkips checks that Skip passes over events, but not over an event that
+// the caller wants to see.
 func tailThatSkips(t *testing.T, s *storetest.Store) {
 	tail, err := outbox.NewTail(t.Context(), s.DB, 0)
 	must(t, err)
@@ -402,7 +402,7 @@ func wantNext(t *testing.T, tail *outbox.Tail, want ...string) {
 	}
 }
 
-// wantNothing checks that a tail returns nothing, however often it is asked.
+// wantNothing checks that several calls of a tail's Next return no event.
 func wantNothing(t *testing.T, tail *outbox.Tail) {
 	t.Helper()
 	for range 20 {
@@ -412,7 +412,8 @@ func wantNothing(t *testing.T, tail *outbox.Tail) {
 	}
 }
 
-// TestTailOfPostgres has transactions end in other orders than they began.
+// TestTailOfPostgres checks that a tail skips no event if transactions end in another order than
+// they began.
 func TestTailOfPostgres(t *testing.T) {
 	s := storetest.Open(t, storetest.Postgres(t))
 	tail, err := outbox.NewTail(t.Context(), s.DB, 0)
@@ -434,7 +435,7 @@ func TestTailOfPostgres(t *testing.T) {
 		first, second := s.OpenEvent(t), s.OpenEvent(t)
 		second.Record(t, "a")
 		first.Record(t, "b")
-		first.End(t, true) // no transaction from the second on has ended
+		first.End(t, true) // the second transaction is still running
 		wantNothing(t, tail)
 		second.End(t, true)
 		wantNext(t, tail, "a", "b")
@@ -484,7 +485,8 @@ func TestTailOfPostgres(t *testing.T) {
 	})
 }
 
-// TestSubscribeAndDelete races what opposes.
+// TestSubscribeAndDelete subscribes to a group and deletes the group concurrently, and checks that
+// the result is consistent.
 func TestSubscribeAndDelete(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")

@@ -39,7 +39,7 @@ func addRule(t *testing.T, s *storetest.Store, group resource.UID) vuln.PullRule
 	return r
 }
 
-// actsOnFindings are those about exceptions, rules and inventories.
+// actsOnFindings returns calls of the methods that write exceptions, rules and inventories.
 func (st stage) actsOnFindings() map[string]act {
 	none := st.org.UID.NewChild()
 	e, r := newException(st.org.UID, st.repo.UID), newRule(st.org.UID)
@@ -101,7 +101,7 @@ func (st stage) actsOnFindings() map[string]act {
 	}
 }
 
-// heldUIDs returns the exceptions on targets at a time.
+// heldUIDs returns the exceptions that are valid for targets at a time.
 func heldUIDs(t *testing.T, s *storetest.Store, at time.Time, targets ...resource.UID) (all []resource.UID) {
 	t.Helper()
 	held, err := s.ExceptionsOn(t.Context(), targets, at, at)
@@ -116,7 +116,7 @@ func heldUIDs(t *testing.T, s *storetest.Store, at time.Time, targets ...resourc
 	return all
 }
 
-// exceptionPromises are what the comments about exceptions and rules say, a row for each.
+// exceptionPromises contains a test for each promise in the comments about exceptions and rules.
 var exceptionPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"an exception needs its group and its target, the whole of it": func(t *testing.T, s *storetest.Store) {
 		org, rival := addGroup(t, s, "", "org").UID, addGroup(t, s, "", "rival").UID

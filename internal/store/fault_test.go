@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// fill inserts groups until one fails.
+// fill inserts groups until an insert fails, and returns how many it inserted.
 func fill(t *testing.T, s *storetest.Store, parent resource.UID) (n int, err error) {
 	t.Helper()
 	for n = range 100_000 {
@@ -55,13 +55,14 @@ func TestFullDisk(t *testing.T) {
 	wantExact(t, s)
 }
 
-// TestMovedFile: a file that is gone is an outage, not an empty database.
+// TestMovedFile checks that a missing SQLite file is reported as an outage, and that no empty
+// database is created in its place.
 func TestMovedFile(t *testing.T) {
 	path := storetest.SQLite(t)
 	s := storetest.Open(t, path)
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 	must(t, os.Rename(path, path+".away"))
-	_, err := s.Identity(t.Context(), i.UID) // over a new connection
+	_, err := s.Identity(t.Context(), i.UID) // this read needs a new connection
 	wantFault(t, err, fault.Unavailable, fault.Resource{})
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is another file: %v", err)
@@ -95,8 +96,9 @@ func TestLockedFile(t *testing.T) {
 	wantExact(t, s)
 }
 
-// TestOneOfABatch has writes share a commit with one that fails and one that
-// panics, each after it has changed something.
+// TestOneOfABatch runs several writes in one commit. One of them fails and one
+// panics, each after it has changed something. The test checks that the other
+// writes succeed.
 func TestOneOfABatch(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")
@@ -132,12 +134,12 @@ func TestOneOfABatch(t *testing.T) {
 	wantExact(t, s)
 }
 
-// TestPanic has a write panic after it has changed something.
+// TestPanic checks that a write that panics after it has changed something leaves nothing behind.
 func TestPanic(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		func() {
-			defer func() { _ = recover() }() // PostgreSQL lets it pass, the connection returned
+			defer func() { _ = recover() }() // on PostgreSQL the panic reaches the caller, after the connection was released
 			err := s.WriteThen(t.Context(), newGroup(org.UID, "a"), func() error { panic("oh") })
 			if err == nil {
 				t.Error("a write that panicked succeeded")
@@ -168,8 +170,8 @@ func TestCanceled(t *testing.T) {
 	})
 }
 
-// TestCanceledInTheQueue cancels a write that waits for its turn: it was
-// promised to run to its end, and its caller learns how that was.
+// TestCanceledInTheQueue cancels a write that waits in the queue. It checks
+// that the write still runs to its end, and that its caller gets the result.
 func TestCanceledInTheQueue(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")
@@ -186,7 +188,8 @@ func TestCanceledInTheQueue(t *testing.T) {
 	must(t, err)
 }
 
-// TestCanceledBeforeTheQueue cancels a write that has not found room yet.
+// TestCanceledBeforeTheQueue cancels a write that waits because the queue is full. It checks that
+// the write returns context.Canceled.
 func TestCanceledBeforeTheQueue(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")
@@ -212,11 +215,11 @@ func TestCanceledBeforeTheQueue(t *testing.T) {
 	wantExact(t, s)
 }
 
-// killed ends the other sessions, and counts them.
+// killed is a statement that ends the other sessions, and returns their number.
 const killed = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 	WHERE datname = current_database() AND pid <> pg_backend_pid()`
 
-// until asks until the answer is want.
+// until repeats a query until its result is want.
 func until(t *testing.T, on *pgx.Conn, query string, want int) {
 	t.Helper()
 	for got := -1; got != want; {
@@ -224,9 +227,9 @@ func until(t *testing.T, on *pgx.Conn, query string, want int) {
 	}
 }
 
-// TestKilledSessions ends every session of the server during traffic. Requests that fail
-// return Unavailable, acknowledged writes exist, and the store continues without being
-// opened again.
+// TestKilledSessions ends every session of the server while requests run. It checks that
+// failed requests return Unavailable, that acknowledged writes exist, and that the store
+// continues without being opened again.
 func TestKilledSessions(t *testing.T) {
 	const rounds = 5
 	address := storetest.Postgres(t)
@@ -271,7 +274,7 @@ func TestKilledSessions(t *testing.T) {
 	wg.Wait()
 	until(t, killer, killed, 0)
 	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID,
-		"notices")); err != nil { // the first since the last were killed
+		"notices")); err != nil { // the first write after the last sessions were killed
 		if !errors.Is(err, fault.Unavailable) {
 			t.Fatal(err)
 		}
@@ -287,8 +290,8 @@ func TestKilledSessions(t *testing.T) {
 	wantExact(t, s)
 }
 
-// TestDeadConnections has every idle connection killed: whoever comes first finds
-// out, for all of them.
+// TestDeadConnections kills every idle connection. It checks that only the first
+// request fails, because its failure drops all idle connections.
 func TestDeadConnections(t *testing.T) {
 	address := storetest.Postgres(t)
 	s := storetest.Open(t, address)
@@ -301,7 +304,7 @@ func TestDeadConnections(t *testing.T) {
 	_, err = locked.Exec(t.Context(), `LOCK TABLE groups`)
 	must(t, err)
 	var wg sync.WaitGroup
-	for range 10 { // concurrently, so that there are ten connections
+	for range 10 { // concurrent reads, so that there are ten connections
 		wg.Go(func() {
 			if _, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{},
 				byUID); err != nil {

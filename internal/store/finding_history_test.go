@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A past is an organization with a package and an advisory, and a clock.
+// A past is an organization with a package, an advisory, and a clock.
 type past struct {
 	*storetest.Store
 	org      resource.UID
@@ -37,12 +37,13 @@ func newPast(t *testing.T, s *storetest.Store) *past {
 	return p
 }
 
-// key returns the key of the match of the package and the advisory.
+// key returns the key for the match between the package and the advisory.
 func (p *past) key() findingdb.Match {
 	return findingdb.Match{Package: p.packages[0].ID, Root: store.Segment(p.org), Advisory: store.Segment(p.advisory)}
 }
 
-// match lets the advisory affect the package, with a score, or no longer if that is 0.
+// match makes the advisory affect the package with a score. If score is 0, the advisory no longer
+// affects it.
 func (p *past) match(t *testing.T, after time.Duration, score int64, source string) findingdb.Change {
 	t.Helper()
 	p.now = p.now.Add(after)
@@ -59,7 +60,7 @@ func (p *past) match(t *testing.T, after time.Duration, score int64, source stri
 	return c
 }
 
-// hits returns the matches of the package, those that last first.
+// hits returns the matches for the package. Current matches come before ended ones.
 func (p *past) hits(t *testing.T) []findingdb.Hit {
 	t.Helper()
 	ids, roots := []int64{p.packages[0].ID}, []resource.UID{p.org}
@@ -72,7 +73,7 @@ func (p *past) hits(t *testing.T) []findingdb.Hit {
 
 func ms(after time.Duration) int64 { return store.MS(epoch.Add(after)) }
 
-// historyPromises are the promises about matches that have ended.
+// historyPromises contains the tests for matches that have ended.
 var historyPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a match that ends is kept with its times and sources": func(t *testing.T, s *storetest.Store) {
 		p := newPast(t, s)
@@ -161,7 +162,7 @@ var historyPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 }
 
-// wantSource checks what brought the changes that wait, and removes them.
+// wantSource checks the source of the pending changes, and removes them.
 func wantSource(t *testing.T, s *storetest.Store, want string) {
 	t.Helper()
 	c, err := s.NextChanges(t.Context(), 0, 10)

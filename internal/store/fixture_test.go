@@ -22,7 +22,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// wantFault checks the code of an error, and what it says it is about.
+// wantFault checks the code of an error, and the resource that the error names.
 func wantFault(t *testing.T, err error, code fault.Code, about fault.Resource) {
 	t.Helper()
 	var f *fault.Error
@@ -34,7 +34,7 @@ func wantFault(t *testing.T, err error, code fault.Code, about fault.Resource) {
 	}
 }
 
-// addGroup inserts a group, under parent unless that is "".
+// addGroup inserts a group under parent, or an organization if parent is "".
 func addGroup(t *testing.T, s *storetest.Store, parent resource.UID, name string) resource.Group {
 	t.Helper()
 	g, err := s.InsertGroup(t.Context(), newGroup(parent, name))
@@ -149,7 +149,7 @@ func addMapping(t *testing.T, s *storetest.Store, provider, role resource.UID,
 	return m
 }
 
-// ownerRole is the managed role of owners, as a service sets it at its start.
+// ownerRole is the managed role of owners, as the service stores it when it starts.
 var ownerRole = resource.Role{UID: resource.OwnerRole, Name: "owner",
 	Capabilities: resource.CapabilitySet("groups.list", "groups.delete")}
 
@@ -165,8 +165,8 @@ func addOrganization(t *testing.T, s *storetest.Store, name string, owner resour
 	return g, b
 }
 
-// wantExact checks that every counter equals the number of its rows, and that no counter of
-// a deleted resource is left.
+// wantExact checks that every counter equals the number of its rows, and that deleted
+// resources have no counters.
 func wantExact(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	drifts, err := s.Drifts(t.Context())

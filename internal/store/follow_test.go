@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// newFollower is a repo that follows another.
+// newFollower returns a repo that is synced from another repo, source.
 func newFollower(group resource.UID, name string, source resource.UID) registry.Repo {
 	r := newRepo(group, name)
 	r.Sync = &registry.SyncConfig{Source: string(source), ExpirationTime: epoch}
@@ -34,7 +34,7 @@ func addFollower(t *testing.T, s *storetest.Store, group resource.UID, name stri
 	return r
 }
 
-// begin begins a run of a repo that is due.
+// begin begins a sync run for a repo that is due.
 func begin(t *testing.T, s *storetest.Store, repo resource.UID) sourcedb.FollowRun {
 	t.Helper()
 	run, ok, err := s.TakeFollow(t.Context(), repo, "me")
@@ -44,7 +44,7 @@ func begin(t *testing.T, s *storetest.Store, repo resource.UID) sourcedb.FollowR
 	return run
 }
 
-// copyOne copies a tag of the source of a run.
+// copyOne copies a tag from the source of a sync run.
 func copyOne(ctx context.Context, s *storetest.Store, run sourcedb.FollowRun, tag string, m registry.Manifest) error {
 	return ignore(s.CopyFollowed(ctx, run, registrydb.Copying{Manifests: []registry.Manifest{m},
 		Images: []registry.CopiedImage{{Digest: m.Digest, Tag: tag, FromTag: tag}}}))
@@ -61,7 +61,7 @@ func stands(t *testing.T, s *storetest.Store, repo resource.UID, want registry.F
 	return f
 }
 
-// shift moves the times of all followers by a duration.
+// shift moves the times in the given columns by a duration, for all synced repos.
 func shift(t *testing.T, s *storetest.Store, columns string, by time.Duration) {
 	t.Helper()
 	for column := range strings.FieldsSeq(columns) {
@@ -137,7 +137,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			t.Fatalf("take: %t, %v", ok, err)
 		}
 		wantFault(t, copyOne(t.Context(), s.Store, old, "v1", m), fault.Aborted, fault.Resource{})
-		must(t, s.EndFollow(t.Context(), old, sourcedb.FollowEnd{Error: "x"})) // which ends nothing
+		must(t, s.EndFollow(t.Context(), old, sourcedb.FollowEnd{Error: "x"})) // ending an old run does not end the new one
 		stands(t, s.Store, f.UID, registry.FollowRunning, "")
 		must(t, copyOne(t.Context(), s.Store, run, "v1", m))
 	},
@@ -240,7 +240,8 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		must(t, err)
 		after := s.repo
 		after.Sync = &registry.SyncConfig{Source: string(b.UID)}
-		must(t, ignore(s.UpdateFollower(t.Context(), s.repo, after, alice))) // a follows nothing any more
+		// possible, because a no longer follows any repo
+		must(t, ignore(s.UpdateFollower(t.Context(), s.repo, after, alice)))
 	},
 	"a repo that follows has no tags of its own, but what is attached": func(t *testing.T, s shelf) {
 		m := addImage(t, s.Store, s.repo, "v1", "one")
@@ -317,7 +318,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 			t.Errorf("wanted = %+v, %v", got, err)
 		}
 		a, b := push(t, s.Store, s.repo, referrer("a", one)), push(t, s.Store, s.repo, referrer("b", one))
-		push(t, s.Store, s.repo, referrer("c", two)) // which the repo does not have
+		push(t, s.Store, s.repo, referrer("c", two)) // a referrer of an image that the repo does not have
 		push(t, s.Store, f, a)
 		if got, err := s.FollowReferrers(t.Context(), run, "", 9); err != nil || !slices.Equal(got, []string{b.Digest}) {
 			t.Errorf("referrers = %v, %v", got, err)
@@ -366,7 +367,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 		must(t, s.InsertRepo(t.Context(), f))
 		stands(t, s.Store, f.UID, registry.FollowFailed, "set it again")
 		wantUnmet(t, s.RequestFollow(t.Context(), f.UID, 0), "SYNC_UNSET")
-		addImage(t, s.Store, f, "v1", "one") // callers may push to it
+		addImage(t, s.Store, f, "v1", "one") // callers may push to the repo, because it is not synced
 		after := f
 		after.Sync = &registry.SyncConfig{Source: f.Sync.Source, ExpirationTime: s.Time()}
 		must(t, ignore(s.UpdateFollower(t.Context(), f, after, alice)))
@@ -412,7 +413,7 @@ var followPromises = map[string]func(t *testing.T, s shelf){
 	},
 }
 
-// retainIn applies rules that keep nothing that there is.
+// retainIn sets rules for a repo that match none of its images, and applies them.
 func (s shelf) retainIn(t *testing.T, repo, planned resource.UID) (retentiondb.RetentionPlan, error) {
 	t.Helper()
 	must(t, ignore(s.SetRetention(t.Context(),
@@ -424,7 +425,8 @@ func TestFollowPromises(t *testing.T) {
 	keepPromises(t, followPromises)
 }
 
-// TestFollowDuels races what is done for a repo that follows against whatever ends it.
+// TestFollowDuels runs steps of a sync concurrently with changes that end the sync. It checks that
+// the results are consistent.
 func TestFollowDuels(t *testing.T) {
 	const rounds = 10
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -470,7 +472,7 @@ func TestFollowDuels(t *testing.T) {
 	})
 }
 
-// loop makes the source of a repo follow it, which must fail.
+// loop tries to make the source of a repo follow the repo, which must fail.
 func loop(t *testing.T, s *storetest.Store, source, f registry.Repo) error {
 	after := source
 	after.Sync = &registry.SyncConfig{Source: string(f.UID)}
@@ -480,7 +482,8 @@ func loop(t *testing.T, s *storetest.Store, source, f registry.Repo) error {
 	return nil
 }
 
-// TestFollowLoopDuel lets two repos follow one another at the same time: one of them does.
+// TestFollowLoopDuel lets two repos follow each other concurrently, and checks that only one of
+// them does.
 func TestFollowLoopDuel(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// lastChange returns when grants were changed last.
+// lastChange returns the time of the last change to grants.
 func lastChange(t *testing.T, s *storetest.Store) time.Time {
 	t.Helper()
 	var ms int64
@@ -23,7 +23,7 @@ func lastChange(t *testing.T, s *storetest.Store) time.Time {
 	return store.FromMS(ms)
 }
 
-// pastOn returns the bindings that counted on a group at a time.
+// pastOn returns the bindings that were valid on a group at a time.
 func pastOn(t *testing.T, s *storetest.Store, group resource.UID, at time.Time) []resource.BoundRole {
 	t.Helper()
 	got, err := s.PastBindings(t.Context(), grantlog.Query{At: at, Groups: []resource.UID{group}}, byUID)
@@ -31,14 +31,15 @@ func pastOn(t *testing.T, s *storetest.Store, group resource.UID, at time.Time) 
 	return got.Items
 }
 
-// rowsOf counts the rows of a table that a condition selects.
+// rowsOf counts the rows in a table that a condition selects.
 func rowsOf(t *testing.T, s *storetest.Store, table, where string) (n int) {
 	t.Helper()
 	must(t, s.Row(t.Context(), `SELECT count(*) FROM `+table+` WHERE `+where, nil, &n))
 	return n
 }
 
-// TestGrantHistory checks the recorded history of a binding, and of the names that it refers to.
+// TestGrantHistory checks the recorded history of a binding, and of the names of the resources that
+// it refers to.
 func TestGrantHistory(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -97,7 +98,8 @@ func TestGrantHistory(t *testing.T) {
 	})
 }
 
-// TestGrantHistoryOfVersionBefore: what a program writes that knows nothing of history is recorded, without an actor.
+// TestGrantHistoryOfVersionBefore checks that writes by a program that does not know the history
+// are recorded, without an actor.
 func TestGrantHistoryOfVersionBefore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -145,8 +147,8 @@ func TestGrantHistoryOfVersionBefore(t *testing.T) {
 	})
 }
 
-// TestGrantHistoryBegins: the history begins with the installation, and requests for an earlier or a future time are
-// refused.
+// TestGrantHistoryBegins checks that the history begins with the installation, and that requests for an earlier or
+// a future time are refused.
 func TestGrantHistoryBegins(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		addOrganization(t, s, "acme", alice)
@@ -165,7 +167,8 @@ func TestGrantHistoryBegins(t *testing.T) {
 	})
 }
 
-// TestPruneGrantHistory: what has ended is deleted after its time, in parts, and never what is valid.
+// TestPruneGrantHistory checks that ended records are deleted when they are old enough, in parts,
+// and that valid ones are never deleted.
 func TestPruneGrantHistory(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -194,7 +197,7 @@ func TestPruneGrantHistory(t *testing.T) {
 			t.Errorf("as of before history: %v", err)
 		}
 		later := time.Now().Add(time.Hour)
-		for i, want := range []int{3, 3, 0} { // five bindings and a group
+		for i, want := range []int{3, 3, 0} { // the ended records are those of five bindings and a group
 			if n, err = s.PruneHistory(t.Context(), later, 3); err != nil || n != want {
 				t.Errorf("part %d: deleted %d, %v, want %d", i, n, err, want)
 			}
@@ -238,7 +241,8 @@ func TestGrantHistoryAfterLoad(t *testing.T) {
 	})
 }
 
-// TestDiffGrants: what has begun and ended by itself, what was given and taken, and what comes to nothing.
+// TestDiffGrants checks the differences for bindings that began or ended by their time limits, that
+// were created or deleted, and that had no effect in the end.
 func TestDiffGrants(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -327,7 +331,8 @@ func TestDiffGrants(t *testing.T) {
 	})
 }
 
-// sameChanges compares changes whose times rise. Changes with equal times are in any order.
+// sameChanges compares two lists of changes that are sorted by time. Changes with equal times may
+// be in any order.
 func sameChanges[T comparable](got, want []T) bool {
 	if len(got) != len(want) {
 		return false
@@ -341,7 +346,8 @@ func sameChanges[T comparable](got, want []T) bool {
 	return true
 }
 
-// TestDiffRoles: roles that allow something else, of an organization and of the service.
+// TestDiffRoles checks the differences for roles whose capabilities changed, both in an
+// organization and in the service.
 func TestDiffRoles(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)

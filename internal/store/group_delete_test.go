@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// groupColumns are the names of columns that hold a group.
+// groupColumns contains the names of columns that refer to a group.
 var groupColumns = []string{"parent", "grp", "org", "organization", "root", "place"}
 
-// A catalogColumn is a column of a table, as the catalog of SQLite describes it.
+// A catalogColumn is a column as the catalog of SQLite describes it.
 type catalogColumn struct {
 	name, kind string
-	required   bool   // has neither a default nor NULL
-	refers     string // the table of its foreign key, or ""
+	required   bool   // the column has no default and must not be NULL
+	refers     string // the table that its foreign key refers to, or ""
 }
 
 // readCatalog returns the columns of every table.
@@ -43,7 +43,8 @@ func readCatalog(t *testing.T) map[string][]catalogColumn {
 	return tables
 }
 
-// TestGroupRulesAreComplete: a table with a column for a group declares what happens when the group is deleted.
+// TestGroupRulesAreComplete checks that every table with a column for a group declares what happens
+// when the group is deleted.
 func TestGroupRulesAreComplete(t *testing.T) {
 	tables, rules := readCatalog(t), map[string]store.GroupRule{}
 	for _, r := range admission.GroupRules() {
@@ -74,7 +75,8 @@ func TestGroupRulesAreComplete(t *testing.T) {
 	}
 }
 
-// TestGroupRules: for every table, the deletion of a group does what the table's package declares.
+// TestGroupRules checks, for every table, that deleting a group does what the table's package
+// declares.
 func TestGroupRules(t *testing.T) {
 	tables := readCatalog(t)
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -88,7 +90,8 @@ func TestGroupRules(t *testing.T) {
 	})
 }
 
-// checkGroupRule puts a row into the table of a rule and deletes its group.
+// checkGroupRule adds a row to the rule's table, deletes the row's group, and checks what happens
+// to the row.
 func checkGroupRule(t *testing.T, s *storetest.Store, r store.GroupRule, columns []catalogColumn) {
 	org := addGroup(t, s, "", "rule-"+strings.ReplaceAll(r.Table, "_", "-")).UID
 	where, key := addRow(t, s, r, columns, org)
@@ -145,7 +148,8 @@ func addRow(
 	return where, key
 }
 
-// rowValue returns the value of a column in a row with a uid in an organization. ok is false if the column needs none.
+// rowValue returns the value for a column in a new row that has a uid and belongs to an
+// organization. ok is false if the column needs no value.
 func rowValue(table string, c catalogColumn, org, uid resource.UID) (value any, ok bool) {
 	isGroup := c.refers == "groups" || c.refers == "" && slices.Contains(groupColumns, c.name) || c.name == "a1"
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// heldRoles has a person come through a provider and with an invite, and be given
-// roles by hand.
+// heldRoles checks the roles of a person who got them from a provider, from an
+// invite, and from other people.
 func heldRoles(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
@@ -25,7 +25,7 @@ func heldRoles(t *testing.T, s *storetest.Store) {
 	p := addProvider(t, s, org.UID, roles[0].UID, "okta")
 	addMapping(t, s, p.UID, roles[1].UID, "eng")
 	addMapping(t, s, p.UID, roles[2].UID, "ops")
-	addMapping(t, s, p.UID, roles[2].UID, "sre") // a second group for one role
+	addMapping(t, s, p.UID, roles[2].UID, "sre") // a second group that gives the same role
 	arrival := resource.SignIn{
 		Issuer: p.OIDC.Issuer, Subject: "ann", Realm: p.Realm, Voucher: p.Voucher(), UpdateRoles: true, Register: true,
 		Groups: []string{"eng", "ops"},
@@ -39,7 +39,7 @@ func heldRoles(t *testing.T, s *storetest.Store) {
 	_, err = s.SignIn(t.Context(), arrival)
 	must(t, err)
 	now = now.Add(time.Minute)
-	late := newMapping(p.UID, roles[1].UID, "late") // it has given nothing yet
+	late := newMapping(p.UID, roles[1].UID, "late") // this mapping has not given a role yet
 	late.CreateTime = now
 	must(t, s.InsertMapping(t.Context(), late))
 	byHand := newBinding(web.UID, ann, roles[4].UID)
@@ -84,8 +84,8 @@ func heldRoles(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// heldRolesOfStrangers has another organization give somebody more roles than are
-// shown.
+// heldRolesOfStrangers lets another organization give a person more roles than
+// are shown, and checks that the person's own roles are still shown.
 func heldRolesOfStrangers(t *testing.T, s *storetest.Store) {
 	rival := addGroup(t, s, "", "rival")
 	for i := range resource.HeldRolesShown + 1 {

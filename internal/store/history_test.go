@@ -15,17 +15,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// replace has the database begin another history, as a back-up does that is restored in
-// its place. The revision is the same.
+// replace gives the database another history, as if a back-up were restored in its
+// place. The revision stays the same.
 func (p pair) replace(t *testing.T) {
 	t.Helper()
 	p.exec(t, `ALTER TABLE revision RENAME TO old;
 		CREATE TABLE revision (LIKE old INCLUDING ALL); INSERT INTO revision SELECT * FROM old; DROP TABLE old`)
 }
 
-// TestAnotherHistory replaces the database by one that has the same revision with other
-// contents. What was cached is not believed any more, and until leases in the history
-// before have ended, nothing is read or written.
+// TestAnotherHistory replaces the database with one that has the same revision and
+// other contents. It checks that the caches are not used any more, and that nothing is
+// read or written until the leases in the previous history have ended.
 func TestAnotherHistory(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
@@ -37,9 +37,10 @@ func TestAnotherHistory(t *testing.T) {
 	must(t, err)
 	wantRepo(t, p.here, r.UID, "g", "app")
 	p.exec(t, `UPDATE repos SET name = 'other'`)
-	p.exec(t, `UPDATE budgets SET detail = replace(detail, '"repos":5', '"repos":7')`) // and the version of budgets stays
+	// the version of the budgets stays the same
+	p.exec(t, `UPDATE budgets SET detail = replace(detail, '"repos":5', '"repos":7')`)
 	p.replace(t)
-	wantRepo(t, p.here, r.UID, "g", "app") // its lease lasts
+	wantRepo(t, p.here, r.UID, "g", "app") // the lease has not ended yet
 	if _, err := p.here.Renew(t.Context(), before); !errors.Is(err, fault.Unavailable) {
 		t.Fatalf("the first heartbeat: %v, want Unavailable", err)
 	}
@@ -79,7 +80,7 @@ func wantLimit(t *testing.T, s *storetest.Store, group resource.UID, want int64)
 }
 
 // TestAnotherHistoryOnStart checks that opening a database whose history has changed takes
-// LeaseWait, because other replicas may still hold leases of the previous history.
+// LeaseWait, because other replicas may still hold leases in the previous history.
 func TestAnotherHistoryOnStart(t *testing.T) {
 	p := newPair(t)
 	open := func() {
@@ -96,13 +97,14 @@ func TestAnotherHistoryOnStart(t *testing.T) {
 	}
 }
 
-// TestSeveralServers connects with several addresses. The server at the first one does not
-// answer, refuses, or does not exist.
+// TestSeveralServers checks that Open connects if an address names several servers, and
+// the first one does not answer, refuses, or does not exist.
 func TestSeveralServers(t *testing.T) {
 	database, err := url.Parse(storetest.Postgres(t))
 	must(t, err)
 	folder := database.Query().Get("host")
-	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // it never accepts
+	// a listener that never accepts a connection
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer silent.Close()
 	_, port, err := net.SplitHostPort(silent.Addr().String())
@@ -119,7 +121,7 @@ func TestSeveralServers(t *testing.T) {
 			start := time.Now()
 			s := storetest.Open(t, address)
 			renew(t, s)
-			if took := time.Since(start); took > time.Minute { // without a limit it takes for ever
+			if took := time.Since(start); took > time.Minute { // without a limit, the attempt would never end
 				t.Errorf("it took %s", took)
 			}
 		})

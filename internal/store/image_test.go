@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// pushRunnable pushes an image that waits to be inspected then, and returns its digest.
+// pushRunnable pushes an image that waits for its inspection afterwards, and returns its digest.
 func pushRunnable(t *testing.T, s *storetest.Store, r registry.Repo, word string) string {
 	t.Helper()
 	addBlob(t, s, r, word)
@@ -60,7 +60,7 @@ func settleImage(ctx context.Context, s *storetest.Store, q imagedb.QueuedImage,
 	return number, err
 }
 
-// repoNamed returns the repo of the organization with a name.
+// repoNamed returns the repo with a name in the organization.
 func repoNamed(t *testing.T, s *storetest.Store, name string) (r registry.Repo) {
 	t.Helper()
 	var uid resource.UID
@@ -71,7 +71,7 @@ func repoNamed(t *testing.T, s *storetest.Store, name string) (r registry.Repo) 
 	return r
 }
 
-// imagePromises are what the queue of images, their numbers and their bitmaps promise.
+// imagePromises contains the tests for the queue of images, their numbers and their bitmaps.
 var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 	"the queue serves one organization after the other": func(t *testing.T, s *storetest.Store) {
 		var want []string
@@ -321,7 +321,7 @@ var imagePromises = map[string]func(t *testing.T, s *storetest.Store){
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(registry.Inspection{}, "UpdateTime")); !ok || diff != "" {
 			t.Errorf("found: %v, %s", ok, diff)
 		}
-		_, err = s.SweepChunks(t.Context()) // no image has the digest
+		_, err = s.SweepChunks(t.Context()) // removes the inspection, because no image has the digest
 		must(t, err)
 		if _, ok, err := s.Inspection(t.Context(), want.Digest); ok || err != nil {
 			t.Errorf("it is still there: %v, %v", ok, err)
@@ -345,8 +345,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestImagesAtOnce: several replicas number images of one chunk and delete others in it,
-// and no bit is lost.
+// TestImagesAtOnce: several replicas number images in one chunk while others are
+// deleted. The test checks that no bit is lost.
 func TestImagesAtOnce(t *testing.T) {
 	t.Parallel()
 	url := storetest.Postgres(t)

@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// newPlace returns a place of a group with what runs there, as of now and for a day.
+// newPlace returns a place in a group, and the images that run there. The inventory is from now and
+// valid for a day.
 func newPlace(s *storetest.Store, group resource.UID, name string, entries int) (vuln.InventoryPlace,
 	[]vuln.InventoryEntry) {
 	now := s.Time()
@@ -38,7 +39,8 @@ func pushPlace(t *testing.T, s *storetest.Store, group resource.UID, name string
 	must(t, s.ReplaceInventory(t.Context(), p, all))
 }
 
-// running returns what runs in a reach, page by page of three, each as its place and workload.
+// running returns what runs in a reach, as texts with the place and the workload. It reads pages
+// with three items.
 func running(t *testing.T, s *storetest.Store, reach []resource.UID, f findingdb.InventoryFilter,
 	desc bool) (all []string) {
 	t.Helper()
@@ -59,7 +61,7 @@ func running(t *testing.T, s *storetest.Store, reach []resource.UID, f findingdb
 	}
 }
 
-// inventoryPromises are the promises about the places where images run.
+// inventoryPromises contains the tests for the places where images run.
 var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a push replaces what was there, and nothing else": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
@@ -185,7 +187,7 @@ var inventoryPromises = map[string]func(t *testing.T, s *storetest.Store){
 			len(places) != vuln.MaxInventoryPlaces {
 			t.Errorf("%d refused, %d places, %v", refused, len(places), err)
 		}
-		pushPlace(t, s, org, "0", 2) // one that is there
+		pushPlace(t, s, org, "0", 2) // this place exists already, so it is accepted
 		pushPlace(t, s, addGroup(t, s, "", "other").UID, "a", 1)
 	},
 	"an inventory is deleted, alone or with its group": func(t *testing.T, s *storetest.Store) {

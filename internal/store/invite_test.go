@@ -74,7 +74,8 @@ func inviteChanges(t *testing.T, s *storetest.Store) {
 	}
 	got, err := edit(func(i *resource.GroupInvite) {
 		i.Role, i.Email, i.ExpirationTime = other.UID, "b@c.test", epoch.Add(time.Hour)
-		i.SingleUse, i.Digest, i.KeyID, i.CreateTime = false, []byte{3}, "changed", epoch // these must not change
+		// the store must ignore changes to these fields
+		i.SingleUse, i.Digest, i.KeyID, i.CreateTime = false, []byte{3}, "changed", epoch
 	})
 	must(t, err)
 	want := i
@@ -85,10 +86,10 @@ func inviteChanges(t *testing.T, s *storetest.Store) {
 		t.Errorf("changed at %v, after %v\n%s", got.UpdateTime, i.UpdateTime, diff)
 	}
 	wantSame(t, s.Invite, i.UID, want)
-	must(t, s.DeleteRole(t.Context(), r.UID)) // it is promised no more
+	must(t, s.DeleteRole(t.Context(), r.UID)) // possible, because the invite no longer refers to the role
 	_, err = edit(func(i *resource.GroupInvite) { i.Role = r.UID })
 	wantFault(t, err, fault.NotFound, fault.Resource{Type: "role", Name: string(r.UID)})
-	_, err = s.UpdateInvite(t.Context(), i, want) // with the version before the change
+	_, err = s.UpdateInvite(t.Context(), i, want) // i is the version before the change
 	if !errors.Is(err, store.ErrStale) {
 		t.Errorf("a change of what has changed: %v", err)
 	}
@@ -115,7 +116,7 @@ func inviteKey(t *testing.T, s *storetest.Store) {
 	}
 	want := keyed(org.UID, "one")
 	keyed(org.UID, "two")
-	keyed(other.UID, "one") // out of reach
+	keyed(other.UID, "one") // this group is not in the reach of the list
 	got, err := s.Invites(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{KeyID: "one"}, byUID)
 	must(t, err)
 	if got.Total != 1 || len(got.Items) != 1 || got.Items[0].UID != want {
@@ -123,8 +124,8 @@ func inviteKey(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// noDefaultOrder checks that the store chooses no order by itself, and takes
-// none that is not the kind's.
+// noDefaultOrder checks that the store has no default order, and refuses an
+// order that the kind does not have.
 func noDefaultOrder(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := store.Reach{Under: []resource.UID{org.UID}}

@@ -112,7 +112,8 @@ func seenQuietly(t *testing.T, s *storetest.Store) {
 	must(t, err)
 	at := epoch.Add(time.Minute)
 	must(t, s.RecordLastSeen(t.Context(), i.UID, at))
-	must(t, s.RecordLastSeen(t.Context(), i.UID, epoch)) // late, from a replica that was slow
+	// a report with an older time, from a slow replica, changes nothing
+	must(t, s.RecordLastSeen(t.Context(), i.UID, epoch))
 	must(t, s.RecordLastSeen(t.Context(), i.UID.Parent().NewChild(), at))
 	i.LastSeenTime = at
 	wantSame(t, s.Identity, i.UID, i)
@@ -172,7 +173,7 @@ func issuerStates(t *testing.T, s *storetest.Store) {
 	now = now.Add(time.Hour)
 	claim(now, true)
 	must(t, s.NoteIssuer(t.Context(), resource.IssuerState{Issuer: "https://a.test", CheckTime: now, Problem: "away"}))
-	good.CheckTime, good.Problem = now, "away" // the keys and the last success stay
+	good.CheckTime, good.Problem = now, "away" // the keys and the time of the last success are kept
 	if diff := cmp.Diff(good, state()); diff != "" {
 		t.Error(diff)
 	}
@@ -272,7 +273,7 @@ func signingKeysRotate(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// issuerDuels are opposites of sessions, denials and keys.
+// issuerDuels contains pairs of conflicting writes to sessions, denials and keys.
 var issuerDuels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) duel{
 	"refresh twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		n := liveSession(t, s, addIdentity(t, s, org, "i").UID)
@@ -369,8 +370,8 @@ var issuerDuels = map[string]func(t *testing.T, s *storetest.Store, org resource
 	},
 }
 
-// liveSession starts a session that is good now, whose id is its first refresh
-// token.
+// liveSession starts a session that is valid now. Its first refresh token is
+// equal to its id.
 func liveSession(t *testing.T, s *storetest.Store, identity resource.UID) resource.Session {
 	t.Helper()
 	n := newSession(identity, string(identity))
@@ -379,8 +380,8 @@ func liveSession(t *testing.T, s *storetest.Store, identity resource.UID) resour
 	return n
 }
 
-// overSession says that the second of the two went through, and the session is
-// over for good.
+// overSession returns a check that the second write succeeded, and that the
+// session has ended for good.
 func overSession(t *testing.T, s *storetest.Store, id string) func(a, b error) error {
 	return func(a, b error) error {
 		if b != nil || a != nil && !errors.Is(a, fault.Unauthenticated) {

@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln"
 )
 
-// A filler sets every field of a resource to something that is not its zero value.
+// A filler sets every field of a resource to a value that is not zero.
 type filler struct{ n, depth int }
 
 func (f *filler) fill(v reflect.Value) {
-	if f.depth == 6 { // an actor may act for another, and so on
+	if f.depth == 6 { // an actor can contain another actor, so the depth is limited
 		return
 	}
 	f.n++
@@ -32,7 +32,7 @@ func (f *filler) fill(v reflect.Value) {
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(int64(f.n) * int64(time.Millisecond)) // a whole number also as a length of time
+		v.SetInt(int64(f.n) * int64(time.Millisecond)) // also a whole number of milliseconds if it is a duration
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		f.fill(v.Elem())
@@ -97,8 +97,8 @@ func kept[T any](
 	}
 }
 
-// TestEveryFieldIsKept: whoever adds a field to a kind and forgets its column
-// hears of it here.
+// TestEveryFieldIsKept checks that every field of a kind is stored. It fails if
+// somebody adds a field without its column.
 func TestEveryFieldIsKept(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
@@ -113,7 +113,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 
 		t.Run("groups", kept(func(g *resource.Group) {
 			g.UID, g.Kind = org.NewChild(), resource.OrgUnspecified
-		}, // it has its organization's kind
+		}, // the group has the kind of its organization
 			func(ctx context.Context, g resource.Group) error {
 				_, err := s.InsertGroup(ctx, g)
 				return err
@@ -124,7 +124,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		}, s.InsertIdentity, s.Identity, s.Identities, org))
 		t.Run("identity providers", kept(func(p *resource.IdentityProvider) {
 			p.UID, p.DefaultRole, p.OIDC.ClientSecret.Plain = org.NewChild(), role.UID, ""
-			p.Trusted, p.Epoch = false, 0 // a new one is so
+			p.Trusted, p.Epoch = false, 0 // these are the values of a new provider
 			p.Realm = p.OwnRealm()
 		}, s.InsertProvider, s.Provider, s.Providers, org))
 		t.Run("account associations", kept(func(a *resource.AccountAssociation) {
@@ -145,13 +145,13 @@ func TestEveryFieldIsKept(t *testing.T) {
 			s.InsertMapping, s.Mapping, s.Mappings, org))
 		t.Run("group invites", kept(func(i *resource.GroupInvite) {
 			i.UID, i.Role, i.RoleInfo, i.Code = org.NewChild(), role.UID, resource.Role{UID: role.UID, Name: role.Name}, ""
-			i.TTL = nil // is only in changes
+			i.TTL = nil // TTL exists only in changes
 		}, func(ctx context.Context, i resource.GroupInvite) error {
 			_, err := s.InsertInvite(ctx, i)
 			return err
 		}, s.Invite, s.Invites, org))
 		t.Run("accounts", kept(func(a *resource.Account) {
-			// these have tables of their own
+			// Passkeys and recovery codes have tables of their own.
 			a.UID, a.Identity, a.Passkeys, a.RecoveryCodes = org.NewChild(), resource.NewRoot(), nil, 0
 		}, func(ctx context.Context, a resource.Account) error {
 			return s.InsertAccount(ctx, a, resource.Identity{UID: a.Identity, CreateTime: epoch, UpdateTime: epoch,
@@ -191,7 +191,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 	})
 }
 
-// asYAML returns a value, with everything that it points to, as YAML.
+// asYAML returns a value, and everything that it points to, as YAML.
 func asYAML(v any) string {
 	b, err := yaml.Marshal(v)
 	if err != nil {

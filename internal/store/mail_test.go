@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestMails has a row for each promise about messages.
+// TestMails contains a test for each promise about messages.
 func TestMails(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
@@ -46,16 +46,16 @@ func TestMails(t *testing.T) {
 		claim("", 0)
 		add("a", "ann", time.Hour)
 		claim("a", 1)
-		claim("", 0) // its lease runs
+		claim("", 0) // the lease has not ended
 		now = now.Add(time.Minute)
-		claim("a", 2) // whoever had it is gone
+		claim("a", 2) // the lease of the first claim has ended
 		must(t, mails.Retry(t.Context(), "a", now.Add(time.Second)))
 		claim("", 0)
 		now = now.Add(time.Second)
 		claim("a", 3)
 		waiting(1)
 		must(t, mails.Finish(t.Context(), "a"))
-		must(t, mails.Retry(t.Context(), "a", now)) // too late
+		must(t, mails.Retry(t.Context(), "a", now)) // no effect, because the message is finished
 		waiting(0)
 		claim("", 0)
 		add("b", "ann", time.Minute)
@@ -82,7 +82,7 @@ func TestMails(t *testing.T) {
 	})
 }
 
-// TestMailIsClaimedOnce: of many that ask at the same time, one gets a message.
+// TestMailIsClaimedOnce checks that only one of many concurrent callers gets a message.
 func TestMailIsClaimedOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		mails := maildb.New(s.DB)

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestManifestsTogether checks that concurrent reads return the same results as single reads.
+// TestManifestsTogether checks that concurrent reads of manifests return the same results as single
+// reads.
 func TestManifestsTogether(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

@@ -19,13 +19,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// inTx runs what needs a transaction about findings.
+// inTx runs do in a transaction that can change findings.
 func inTx(t *testing.T, s *storetest.Store, do func(context.Context, findingdb.Tx) error) {
 	t.Helper()
 	must(t, s.Write(t.Context(), func(tx *store.Tx) error { return do(t.Context(), findingdb.In(tx)) }))
 }
 
-// announced returns the numbers of the images that wait to be announced.
+// announced returns the numbers of the images whose changes wait to be announced.
 func announced(t *testing.T, s *storetest.Store) []int64 {
 	t.Helper()
 	all, err := s.NextChangedImages(t.Context(), 0, 100)
@@ -38,7 +38,7 @@ type bulletin struct {
 	*storetest.Store
 	org, folder resource.UID
 	packages    []int64
-	known       map[string]resource.UID // advisories
+	known       map[string]resource.UID // the advisories, by their first name and group
 }
 
 func newBulletin(t *testing.T, s *storetest.Store) *bulletin {
@@ -52,7 +52,7 @@ func newBulletin(t *testing.T, s *storetest.Store) *bulletin {
 	return l
 }
 
-// affect lets an advisory of a group affect packages, and returns what changes.
+// affect makes an advisory in a group affect packages, and returns the resulting change.
 func (l *bulletin) affect(t *testing.T, group resource.UID, names []string, packages ...int64) (c findingdb.Change) {
 	t.Helper()
 	uid, ok := l.known[names[0]+string(group)]
@@ -75,7 +75,7 @@ func (l *bulletin) affect(t *testing.T, group resource.UID, names []string, pack
 	return c
 }
 
-// set returns the alias set of an advisory.
+// set returns the number of the alias set that an advisory belongs to.
 func (l *bulletin) set(t *testing.T, group resource.UID, id string) (set int64) {
 	t.Helper()
 	must(t, l.Row(t.Context(), `SELECT alias_set FROM matched_advisories WHERE advisory = $1`,
@@ -92,7 +92,7 @@ func (l *bulletin) names(t *testing.T, set int64, n int) (all []string) {
 	return all
 }
 
-// aliasPromises are which advisories are about the same.
+// aliasPromises contains the tests for which advisories are about the same vulnerability.
 var aliasPromises = map[string]func(t *testing.T, l *bulletin){
 	"advisories of a group that share a name are one set": func(t *testing.T, l *bulletin) {
 		l.affect(t, l.org, []string{"CVE-1", "GHSA-1"}, l.packages[0])
@@ -191,7 +191,7 @@ func TestAliasSets(t *testing.T) {
 	}
 }
 
-// newsPromises are the promises about images whose events are not yet written.
+// newsPromises contains the tests for images whose events are not written yet.
 var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"an image that gets its number is news, the very first one, too": func(t *testing.T, s *storetest.Store) {
 		l := newBulletin(t, s)
@@ -247,7 +247,7 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 		inTx(t, s, func(ctx context.Context, tx findingdb.Tx) error {
 			got, err := tx.ChangedImagesOf(ctx, store.Segment(l.org))
 			want := []findingdb.ChangedImage{{Number: n, Root: store.Segment(l.org), Announced: []int64{1, 300, 70_000}}}
-			if diff := cmp.Diff(want, got); diff != "" { // and none of an image that does not exist
+			if diff := cmp.Diff(want, got); diff != "" { // the image that does not exist is not in the result
 				t.Error(diff)
 			}
 			return err
@@ -317,7 +317,7 @@ var newsPromises = map[string]func(t *testing.T, s *storetest.Store){
 				return err
 			})
 		}
-		content(nil, true) // it waits
+		content(nil, true) // the image is not inspected yet
 		_, err := settleImage(t.Context(), s, *take(t, s, nil), l.packages[:2]...)
 		must(t, err)
 		content(l.packages[:2], false)

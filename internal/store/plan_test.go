@@ -19,11 +19,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/findingdb"
 )
 
-// A tree is what the shapes are asked of: one folder of each depth, 1 to 4, and
-// a provider and a repo in each.
+// A tree contains the resources that the statements select: one folder at each
+// depth from 1 to 4, and a provider and a repo in each folder.
 type tree struct{ folders, providers, repos []resource.UID }
 
-// query starts a statement over a kind.
+// query returns a query for a list of a kind.
 func (tr tree) query(e engine.Engine, kind, col string, p page.Request) store.Query {
 	q := store.Query{Engine: e, Table: kind, Column: col, Page: p}
 	for _, k := range slices.Concat(iamdb.Kinds(), registrydb.Kinds(), sourcedb.Kinds(), signerdb.Kinds(),
@@ -39,7 +39,7 @@ func (tr tree) query(e engine.Engine, kind, col string, p page.Request) store.Qu
 	return q
 }
 
-// planned are the kinds with lists, and whether they have names.
+// planned contains the kinds that have lists, and whether their resources have names.
 var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false,
@@ -50,7 +50,7 @@ var planned = map[string]bool{
 	"role_requests": false, "signers": true,
 }
 
-// requests are the pages a list can be asked for.
+// requests returns the page requests that a list can get.
 func (tr tree) requests() map[string]page.Request {
 	at := &page.Cursor{Key: "g5", Number: 5, UID: string(tr.folders[3]) + "/8000000000000000"}
 	return map[string]page.Request{
@@ -104,7 +104,7 @@ func (tr tree) shapes(e engine.Engine) (all []plantest.Shape) {
 	}
 	tr.several(e, add)
 	tr.searched(e, add)
-	for table, index := range map[string]string{ // names that a path ends in
+	for table, index := range map[string]string{ // tables in which FindByPath looks up the last name of a path
 		"groups": "groups_parent_name", "identities": "identities_parent_name", "repos": "repos_parent_name",
 		"identity_providers": "identity_providers_parent_name",
 	} {
@@ -121,7 +121,7 @@ func (tr tree) shapes(e engine.Engine) (all []plantest.Shape) {
 	})
 }
 
-// filtered are the shapes of lists with filters.
+// filtered adds the shapes of lists with filters.
 func (tr tree) filtered(e engine.Engine, ask string, p page.Request,
 	add func(store.Query, string, string, bool, func(*store.Query) string)) {
 	for _, col := range []string{"name", "create_ms", "uid"} {
@@ -130,7 +130,7 @@ func (tr tree) filtered(e engine.Engine, ask string, p page.Request,
 		for d := 1; d <= 4; d++ {
 			sp := store.Below(tr.folders[d-1])
 			index := fmt.Sprintf("groups_a%d_name", min(d, 3))
-			if d == 4 { // small, and so either will do
+			if d == 4 { // this subtree is small, so either index is good
 				index += " groups_uid"
 			}
 			add(q, fmt.Sprintf("exact name below level %d by %s, %s", d, col, ask), index, true, func(q *store.Query) string {
@@ -170,7 +170,7 @@ func (tr tree) filtered(e engine.Engine, ask string, p page.Request,
 	}
 }
 
-// searched are the shapes of searches by name, of counts, and of the changes of a request.
+// searched adds the shapes of searches by name, of counts, and of the events that a request caused.
 func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
 	for _, kind := range []string{"groups", "repos", "identities", "accounts", "identity_providers",
 		"account_associations", "advisory_feeds", "tags"} {
@@ -186,7 +186,7 @@ func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, b
 				})
 			}
 		}
-		if kind != "tags" { // a small subtree, so that either will do
+		if kind != "tags" { // this subtree is small, so either index is good
 			deep, index := store.Below(tr.folders[3]), kind+"_a3_name "+kind+"_uid"
 			add(q, "search of "+kind+" below level 4", index, true, func(q *store.Query) string { return q.PlanPage(deep) })
 		}
@@ -218,7 +218,7 @@ func (tr tree) searched(e engine.Engine, add func(store.Query, string, string, b
 	})
 }
 
-// several are the shapes of lists over many grants, and of counters.
+// several adds the shapes of lists over many subtrees, and of counters.
 func (tr tree) several(e engine.Engine, add func(store.Query, string, string, bool, func(*store.Query) string)) {
 	var many []store.Span
 	for i := range 60 {
@@ -257,11 +257,11 @@ func (tr tree) several(e engine.Engine, add func(store.Query, string, string, bo
 	}
 }
 
-// plant loads n of each kind below folders of depth 1 to 4.
+// plant adds n resources of each kind below folders at depth 1 to 4.
 func plant(n int, row func(table string, values []any)) tree {
 	var tr tree
 	uid := resource.NewRoot()
-	role := resource.NewRoot() // a small table tempts a planner to start with it
+	role := resource.NewRoot() // the table roles is small, so a planner may want to start with it
 	row("roles", append(store.TreeColumns(role), "role", "", "[]", 0, 0))
 	for d := 1; d <= 4; d++ {
 		tr.folders = append(tr.folders, uid)
@@ -296,7 +296,7 @@ func plant(n int, row func(table string, values []any)) tree {
 			store.Segment(role), string(uid), i))
 		row("repos", append(store.TreeColumns(parent.NewChild()), fmt.Sprintf("r%d", i), "", "{}", "", i, i))
 		digest := fmt.Sprintf("d%d", i/8)
-		if i%8 < 4 { // every other tag has a manifest of its own
+		if i%8 < 4 { // half of the tags have their own manifest
 			row("manifests", []any{store.Segment(tr.repos[i%4]), digest, "", 0, "", "", "", 0, []byte{}})
 		}
 		row("tags", append(store.TreeColumns(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "",
@@ -316,7 +316,7 @@ func plant(n int, row func(table string, values []any)) tree {
 	return tr
 }
 
-// insertTree plants n of each kind into a database.
+// insertTree returns a function that adds n resources of each kind to a database.
 func insertTree(t *testing.T, n int, tr *tree) func(*store.DB) {
 	return func(db *store.DB) {
 		tables := map[string][][]any{}
@@ -331,7 +331,7 @@ func insertTree(t *testing.T, n int, tr *tree) func(*store.DB) {
 	}
 }
 
-// insertEvents adds n events of half as many requests.
+// insertEvents adds n events that half as many requests caused.
 func insertEvents(t *testing.T, db *store.DB, n int, group resource.UID) {
 	t.Helper()
 	err := db.Write(t.Context(), func(x *store.Tx) error {

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// wantUsers checks that a delete was refused, and for whose sake.
+// wantUsers checks that a delete was refused, and which kinds of resources the error names as
+// users.
 func wantUsers(t *testing.T, err error, want ...string) {
 	t.Helper()
 	wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
@@ -62,7 +63,7 @@ func providerKeeps(t *testing.T, s *storetest.Store) {
 	}
 	must(t, s.InsertProvider(t.Context(), p))
 	wantSame(t, s.Provider, p.UID, p)
-	addProvider(t, s, org.UID, r.UID, "p") // names need not differ
+	addProvider(t, s, org.UID, r.UID, "p") // several providers may have the same name
 	now := epoch.Add(time.Hour)
 	s.Now = func() time.Time { return now }
 	got, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error {
@@ -73,7 +74,7 @@ func providerKeeps(t *testing.T, s *storetest.Store) {
 	oidc := *p.OIDC
 	oidc.Issuer = "https://other.test"
 	p.Name, p.Description, p.DefaultRole, p.OIDC, p.UpdateTime = "x", "y", q.UID, &oidc, now
-	p.Epoch = 1 // it believes somebody else
+	p.Epoch = 1 // the issuer has changed
 	p.Realm = string(p.UID) + "#1"
 	if diff := cmp.Diff(p, got); diff != "" {
 		t.Error(diff)
@@ -146,7 +147,8 @@ func providerUsers(t *testing.T, s *storetest.Store) {
 	wantFault(t, err, fault.NotFound, fault.Resource{Type: "identity provider", Name: string(p.UID)})
 }
 
-// providerCounters leaves to wantExact to see that nothing is left.
+// providerCounters adds and deletes a provider and a mapping. The caller then checks the counters
+// with wantExact.
 func providerCounters(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := addRole(t, s, org.UID, "r")
@@ -164,7 +166,7 @@ func providerCounters(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// changed is a change of a provider that does not look at its mappings.
+// changed returns a change to a provider that ignores the provider's mappings.
 func changed(change func(*resource.IdentityProvider) error) iamdb.ProviderChange {
 	return func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
 		return nil, change(p)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/vuln/advisory/advisorydb"
 )
 
-// atOnce runs both and returns their errors.
+// atOnce runs both functions concurrently and returns their errors.
 func atOnce(f, g func() error) (a, b error) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -25,14 +25,15 @@ func atOnce(f, g func() error) (a, b error) {
 	return a, b
 }
 
-// A duel is two writes that oppose each other, and what must hold after. It is
-// made anew for each round.
+// A duel is two conflicting writes that run concurrently, and a check of their
+// errors and effects. Each round has a new duel.
 type duel struct {
 	a, b func() error
 	ok   func(a, b error) error
 }
 
-// oneOf says that exactly one of the two went through, and the other failed so.
+// oneOf returns a check that exactly one of the two writes succeeded, and that the other failed
+// with ifA or ifB.
 func oneOf(ifA, ifB fault.Code) func(a, b error) error {
 	return func(a, b error) error {
 		if a == nil && errors.Is(b, ifB) || b == nil && errors.Is(a, ifA) {
@@ -56,7 +57,7 @@ var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) 
 		return duel{
 			func() error { return s.InsertDeployment(t.Context(), newDeployment(r.UID)) },
 			func() error { return s.DeleteRepo(t.Context(), r.UID) },
-			func(a, b error) error { // either way nothing is left
+			func(a, b error) error { // in both orders, no deployment is left
 				_, err := s.Deployment(t.Context(), r.UID)
 				if b != nil || a != nil && !errors.Is(a, fault.NotFound) || !errors.Is(err, fault.NotFound) {
 					return fmt.Errorf("note: %v, delete: %v, then: %v", a, b, err)
@@ -81,7 +82,7 @@ var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) 
 				return err
 			},
 			func() error { return s.DeleteIdentity(t.Context(), i.UID) },
-			func(a, b error) error { // either way nothing is left
+			func(a, b error) error { // in both orders, nothing is left
 				grants, err := s.GrantsOf(t.Context(), i.UID)
 				if b != nil || err != nil || a != nil && !errors.Is(a, fault.NotFound) || len(grants) != 0 {
 					return fmt.Errorf("errors = %v, %v and %v; grants left: %v", a, b, err, grants)
@@ -272,7 +273,7 @@ var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) 
 	},
 }
 
-// TestDuels races opposites against each other.
+// TestDuels runs conflicting writes concurrently and checks their effects.
 func TestDuels(t *testing.T) {
 	const rounds = 40
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -296,8 +297,8 @@ func TestDuels(t *testing.T) {
 	})
 }
 
-// TestDriftsWhileWriting: a comparison of counters and rows sees one state, so
-// that an operator may make it at any time.
+// TestDriftsWhileWriting checks that Drifts sees one state of the database
+// while others write, so that an operator may call it at any time.
 func TestDriftsWhileWriting(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
@@ -334,8 +335,8 @@ func TestDriftsWhileWriting(t *testing.T) {
 	})
 }
 
-// TestNextChangesWhileDropped: NextChanges is never empty while one organization has changes, although the changes of
-// another organization come and go.
+// TestNextChangesWhileDropped checks that NextChanges is never empty while one organization has changes, although
+// the changes of another organization come and go.
 func TestNextChangesWhileDropped(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -344,7 +345,7 @@ func TestNextChangesWhileDropped(t *testing.T) {
 		must(t, err)
 		org := addGroup(t, s, "", "comes and goes").UID
 		goes := store.Segment(org)
-		last := goes - 1 // so that it is the next one whenever it has changes
+		last := goes - 1 // start before goes, so that goes is the next organization whenever it has changes
 		done := make(chan struct{})
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -381,7 +382,7 @@ func TestNextChangesWhileDropped(t *testing.T) {
 	})
 }
 
-// wantNoOrphans checks that everything below org has a parent.
+// wantNoOrphans checks that the parent of every resource below org exists.
 func wantNoOrphans(t *testing.T, s *storetest.Store, org resource.UID) {
 	t.Helper()
 	groups := walkAll(t, s, store.Reach{Under: []resource.UID{org}}, byUID)

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// withCodes is an account with an authenticator app, a passkey and recovery
-// codes of those digests.
+// withCodes adds an account with an authenticator app, a passkey, and recovery
+// codes that have these digests.
 func withCodes(t *testing.T, s *storetest.Store, email string, codes ...string) resource.Account {
 	t.Helper()
 	a := newAccount(addGroup(t, s, "", email[:len(email)-len("@example.test")]).UID, email)
@@ -31,7 +31,7 @@ func digests(codes ...string) (all [][]byte) {
 	return all
 }
 
-// wantCodes fails the test unless an account has so many codes left.
+// wantCodes checks how many unused recovery codes an account has.
 func wantCodes(t *testing.T, s *storetest.Store, uid resource.UID, want int) {
 	t.Helper()
 	a, err := s.Account(t.Context(), uid)
@@ -41,7 +41,7 @@ func wantCodes(t *testing.T, s *storetest.Store, uid resource.UID, want int) {
 	}
 }
 
-// use fails the test unless a code is as good as it should be.
+// use uses a recovery code and checks whether it was accepted.
 func use(t *testing.T, s *storetest.Store, uid resource.UID, code string, want bool) {
 	t.Helper()
 	if good, err := s.UseRecoveryCode(t.Context(), uid, []byte(code)); good != want || err != nil {
@@ -49,8 +49,8 @@ func use(t *testing.T, s *storetest.Store, uid resource.UID, code string, want b
 	}
 }
 
-// recoveryPromises are what the comments about recovery codes say, a row for
-// each.
+// recoveryPromises contains a test for each promise in the comments about
+// recovery codes.
 var recoveryPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"with a lost key go apps, their passwords and all codes": func(t *testing.T, s *storetest.Store) {
 		a, b := withCodes(t, s, "ann@example.test", "one"), withCodes(t, s, "bob@example.test", "two")
@@ -158,12 +158,12 @@ var recoveryPromises = map[string]func(t *testing.T, s *storetest.Store){
 		off := func(a *resource.Account) error { a.TOTP = nil; return nil }
 		_, err := s.UpdateAccount(t.Context(), a.UID, off)
 		must(t, err)
-		wantCodes(t, s, a.UID, 1) // there is the passkey
+		wantCodes(t, s, a.UID, 1) // the codes stay, because there is still the passkey
 		must(t, s.DropPasskey(t.Context(), a.UID, []byte(a.Email)))
 		wantCodes(t, s, a.UID, 0)
 		b := withCodes(t, s, "bob@example.test", "one")
 		must(t, s.DropPasskey(t.Context(), b.UID, []byte(b.Email)))
-		wantCodes(t, s, b.UID, 1) // there is the app
+		wantCodes(t, s, b.UID, 1) // the codes stay, because there is still the app
 		_, err = s.UpdateAccount(t.Context(), b.UID, off)
 		must(t, err)
 		wantCodes(t, s, b.UID, 0)
@@ -222,7 +222,7 @@ func TestRecoveryPromises(t *testing.T) {
 	}
 }
 
-// recoveryDuels run the use of codes and their removal concurrently.
+// recoveryDuels contains pairs of writes that use and remove recovery codes concurrently.
 var recoveryDuels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) duel{
 	"use a recovery code and make others": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		a := withCodes(t, s, lastSegment(org.NewChild())+"@example.test", "old")
@@ -230,7 +230,7 @@ var recoveryDuels = map[string]func(t *testing.T, s *storetest.Store, org resour
 		return duel{
 			func() (err error) { good, err = s.UseRecoveryCode(t.Context(), a.UID, []byte("old")); return err },
 			func() error { return s.SetRecoveryCodes(t.Context(), a.UID, digests("new", "newer")) },
-			func(a1, b error) error { // the old one may have been in time; then and now the new ones are whole
+			func(a1, b error) error { // the old code may have been used in time; in both cases both new codes exist
 				after, err := s.Account(t.Context(), a.UID)
 				if after.RecoveryCodes != 2 {
 					err = fmt.Errorf("%d codes are left, the old one was good: %v", after.RecoveryCodes, good)

@@ -19,7 +19,7 @@ func newRepo(group resource.UID, name string) registry.Repo {
 	return registry.Repo{UID: group.NewChild(), Name: name, CreateTime: epoch, UpdateTime: epoch}
 }
 
-// newDeployment is by one chart.
+// newDeployment returns a deployment by one Helm chart.
 func newDeployment(repo resource.UID) registry.Deployment {
 	chart := "app"
 	return registry.Deployment{
@@ -45,12 +45,12 @@ func addUpload(t *testing.T, s *storetest.Store, group resource.UID, repo string
 // digest returns the digest of a word.
 func digest(word string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word))) }
 
-// ref returns the reference to an existing repo: its group and its name.
+// ref returns a reference to an existing repo, by its group and name.
 func ref(r registry.Repo) registrydb.RepoRef {
 	return registrydb.RepoRef{Group: r.UID.Parent(), Name: r.Name}
 }
 
-// addBlob gives a repo a blob named by a word.
+// addBlob adds a blob whose content is a word to a repo, and returns its digest.
 func addBlob(t *testing.T, s *storetest.Store, r registry.Repo, word string) string {
 	t.Helper()
 	b := registry.Blob{Digest: digest(word), Size: int64(len(word)), Path: "/blobs/" + rand.Text()}
@@ -59,7 +59,7 @@ func addBlob(t *testing.T, s *storetest.Store, r registry.Repo, word string) str
 	return b.Digest
 }
 
-// newImage is a manifest of one blob named by a word.
+// newImage returns a manifest with one blob, whose content is word.
 func newImage(word string) registry.Manifest {
 	return registry.Manifest{
 		Digest: digest("manifest " + word), MediaType: "application/vnd.oci.image.manifest.v1+json", Size: int64(len(word)),
@@ -68,7 +68,7 @@ func newImage(word string) registry.Manifest {
 	}
 }
 
-// newIndex is a manifest of the images of words.
+// newIndex returns an index that lists the images for the given words.
 func newIndex(word string, images ...string) registry.Manifest {
 	m := registry.Manifest{Digest: digest("index " + word), MediaType: "application/vnd.oci.image.index.v1+json",
 		Body: []byte(word)}
@@ -78,7 +78,7 @@ func newIndex(word string, images ...string) registry.Manifest {
 	return m
 }
 
-// addImage pushes an image, with its blob, under a tag unless that is "".
+// addImage pushes an image and its blob. If tag is not "", it also tags the image.
 func addImage(t *testing.T, s *storetest.Store, r registry.Repo, tag, word string) registry.Manifest {
 	t.Helper()
 	addBlob(t, s, r, word)

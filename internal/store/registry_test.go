@@ -36,11 +36,11 @@ func newShelf(t *testing.T, s *storetest.Store) shelf {
 
 func (s shelf) everywhere() store.Reach { return store.Reach{Under: []resource.UID{s.org.UID}} }
 
-// names lists the tags that a filter keeps, and checks the total.
+// names returns the names of the tags that a filter selects, and checks the total.
 func (s shelf) names(t *testing.T, f resource.Filter, order string) []string {
 	t.Helper()
 	var names []string
-	p := page.Request{Size: 2, Order: page.Order{Field: order}} // small, so that there are cursors
+	p := page.Request{Size: 2, Order: page.Order{Field: order}} // small pages, so that the list needs cursors
 	for {
 		got, err := s.Tags(t.Context(), s.everywhere(), f, p)
 		must(t, err)
@@ -149,7 +149,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if n := len(events(t, s.Store)); n != before {
 			t.Errorf("%d events more", n-before)
 		}
-		_, err = s.UpdateRegistrySettings(ctx, s.folder.UID, open) // it inherits the same, and now has its own
+		// the folder inherits the same settings, and now has its own
+		_, err = s.UpdateRegistrySettings(ctx, s.folder.UID, open)
 		must(t, err)
 		if n := len(events(t, s.Store)); n != before+1 {
 			t.Errorf("%d events more for settings of its own", n-before)
@@ -166,7 +167,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			t.Errorf("tags = %v", got)
 		}
 		both := s.names(t, resource.Filter{Deprecated: true, Classes: []resource.TagClass{resource.DateTag}}, "update_time")
-		slices.Sort(both) // they may be of one millisecond
+		slices.Sort(both) // both tags may have the same update time
 		if !slices.Equal(both, []string{"old", "older-20200101"}) {
 			t.Errorf("tags = %v", both)
 		}
@@ -572,7 +573,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 				t.Errorf("marked: %v, %v", news, err)
 			}
 		}
-		mark(elsewhere, false) // it has other bytes by now
+		mark(elsewhere, false) // another file replaced this one, so the mark has no effect
 		mark(stored, true)
 		mark(stored, false)
 		_, err = s.Blob(ctx, s.repo.UID, digest("one"))
@@ -633,7 +634,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if interrupted {
 			t.Error("nobody was interrupted")
 		}
-		must(t, s.RenewUpload(t.Context(), u.ID, "a", s.Now().Add(-time.Second))) // its lease ends
+		must(t, s.RenewUpload(t.Context(), u.ID, "a", s.Now().Add(-time.Second))) // ends the lease of a
 		must(t, hold("b", time.Hour))
 		if !interrupted {
 			t.Error("a was interrupted")
@@ -924,7 +925,7 @@ func TestRegistryPromises(t *testing.T) {
 	}
 }
 
-// registryDuels are writes that oppose each other in a repo.
+// registryDuels contains pairs of conflicting writes to a repo.
 var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry.Repo, word string) duel{
 	"push what a blob is needed for and delete the blob": func(t *testing.T, s *storetest.Store, r registry.Repo,
 		word string) duel {
@@ -943,7 +944,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry
 		return duel{
 			pushing(t, s, r, newImage(word)),
 			func() error { _, _, err := s.UnlinkIdle(t.Context(), now, 1000); return err },
-			func(a, b error) error { // what was pushed has its blob
+			func(a, b error) error { // if the push succeeded, its blob exists
 				_, lacking := errors.AsType[*registrydb.MissingError](a)
 				_, err := s.Blob(t.Context(), r.UID, digest(word))
 				if b != nil || a == nil && err != nil || a != nil && !lacking {
@@ -967,7 +968,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry
 				return err
 			},
 			func() error { return s.DeleteManifest(t.Context(), r.UID, m.Digest, nil) },
-			func(a, b error) error { // the tag goes with its manifest, or finds none
+			func(a, b error) error { // the tag is deleted with its manifest, or there is no manifest to tag
 				_, err := s.TagNamed(t.Context(), r.UID, word)
 				if b != nil || a != nil && !errors.Is(a, fault.NotFound) || !errors.Is(err, fault.NotFound) {
 					return fmt.Errorf("errors = %v, %v and %v", a, b, err)
@@ -989,7 +990,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry
 				return err
 			},
 			func() (err error) { gone, err = s.PurgeUnheld(t.Context(), unheld); return err },
-			func(a, b error) error { // either way the repo has bytes that were not removed
+			func(a, b error) error { // in both orders, the repo has a file that was not removed
 				got, err := s.Blob(t.Context(), r.UID, digest(word))
 				removed := slices.ContainsFunc(gone, func(g registry.Blob) bool { return g.Path == got.Path })
 				if a != nil || b != nil || err != nil || removed {
@@ -1028,7 +1029,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r registry
 		return duel{
 			func() error { return s.SaveUpload(t.Context(), u, "") },
 			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },
-			func(a, b error) error { // whose bytes are not counted any more
+			func(a, b error) error { // in both orders, the bytes of the upload are no longer counted
 				if b != nil || a != nil && !errors.Is(a, fault.NotFound) {
 					return fmt.Errorf("errors = %v and %v", a, b)
 				}
@@ -1099,7 +1100,7 @@ func pushing(t *testing.T, s *storetest.Store, r registry.Repo, m registry.Manif
 func bothWell(a, b error) error { return errors.Join(a, b) }
 
 // oneOrLacking checks that either the push came first and its references stay, or its error
-// names the missing ones.
+// names the missing references.
 func oneOrLacking(a, b error) error {
 	_, lacking := errors.AsType[*registrydb.MissingError](a)
 	if a == nil && errors.Is(b, fault.FailedPrecondition) || b == nil && lacking {

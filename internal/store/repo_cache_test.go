@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// Whoever has changed a group, or knows of the change, reads it as changed.
+// TestNobodyReadsWhatWasBefore checks that after a change to a group has returned, a read returns
+// the changed group.
 func TestNobodyReadsWhatWasBefore(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		g := resource.Group{UID: resource.NewRoot(), Name: "g", CreateTime: s.Now(), UpdateTime: s.Now()}
@@ -58,7 +59,7 @@ func TestNobodyReadsWhatWasBefore(t *testing.T) {
 func raise(t *testing.T, through, back *storetest.Store, uid resource.UID) error {
 	var n int
 	_, err := store.Edit(t.Context(), uid, through.Group, through.UpdateGroup, func(g *resource.Group) error {
-		n, _ = strconv.Atoi(g.Description) // "" is 0
+		n, _ = strconv.Atoi(g.Description) // an empty description counts as 0
 		n++
 		g.Description = strconv.Itoa(n)
 		return nil
@@ -73,8 +74,9 @@ func raise(t *testing.T, through, back *storetest.Store, uid resource.UID) error
 	return err
 }
 
-// Where a repo is may be remembered, but no longer than until a name on the way
-// to it is another, or it is another repo.
+// TestNobodyFindsARepoWhereItWas checks the cache of repo paths. A cached path
+// must not be used after a name in the path has changed, or after it leads to
+// another repo.
 func TestNobodyFindsARepoWhereItWas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: s.Now(), UpdateTime: s.Now()}

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// previousSchema is the last migration of the version before this one, which has to
-// serve the schema of this one. PREVIOUS names it, with its commit.
+// previousSchema returns the number of the last migration in the previous version.
+// That version must be able to serve the current schema. The file PREVIOUS contains
+// the number, with the commit of the version.
 func previousSchema(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("../../PREVIOUS")
@@ -24,17 +25,17 @@ func previousSchema(t *testing.T) int64 {
 	return n
 }
 
-// tightens matches statements after which a program may fail that worked before.
+// tightens matches statements that may break a program that worked before.
 var tightens = regexp.MustCompile(`(?is)\b(DROP\s+(TABLE|COLUMN|CONSTRAINT)|RENAME|` +
 	`SET\s+NOT\s+NULL|ALTER\s+COLUMN|ADD\s+(CONSTRAINT|CHECK|FOREIGN|UNIQUE))\b`)
 
-// unused matches the comment that says since which schema nothing uses what a
-// statement takes away.
+// unused matches the comment that says since which schema nothing uses the
+// table or column that a statement removes.
 var unused = regexp.MustCompile(`-- unused since schema (\d+)`)
 
-// TestMigrationsExpand: what a migration takes away, or demands, must be unused since
-// the version before, because that version serves the same database during an upgrade
-// and after a step back.
+// TestMigrationsExpand checks that a migration removes or requires nothing that the
+// previous version uses, because the previous version serves the same database during
+// an upgrade and after a downgrade.
 func TestMigrationsExpand(t *testing.T) {
 	before := previousSchema(t)
 	files, err := filepath.Glob("schema/*.sql")
@@ -62,8 +63,8 @@ var (
 	raises      = regexp.MustCompile(`(?is)\bschema_needs\s+SET\s+version\s*=\s*(\d+)`)
 )
 
-// breaks returns why the version that knows the schema before cannot serve a
-// migration.
+// breaks returns the reasons why a version that knows only the schema before
+// cannot serve a database after a migration.
 func breaks(text string, before int64) (all []string) {
 	made := map[string]bool{}
 	for _, m := range newTable.FindAllStringSubmatch(text, -1) {
@@ -83,7 +84,7 @@ func breaks(text string, before int64) (all []string) {
 		}
 		index := uniqueIndex.FindStringSubmatch(statement)
 		if m := refusesLess.FindStringSubmatch(statement); m != nil && strings.Contains(text, "DROP INDEX "+m[1]+";") {
-			index = nil // it takes the place of another index
+			index = nil // the index replaces another one
 		}
 		if tightens.MatchString(statement) || addsColumn.MatchString(statement) && !hasDefault.MatchString(statement) ||
 			index != nil && !made[index[1]] {
@@ -93,7 +94,7 @@ func breaks(text string, before int64) (all []string) {
 	return all
 }
 
-// TestBreaks shows what TestMigrationsExpand finds.
+// TestBreaks checks which statements breaks finds.
 func TestBreaks(t *testing.T) {
 	for text, want := range map[string]int{
 		`CREATE TABLE a (b BIGINT NOT NULL); CREATE UNIQUE INDEX c ON a (b);`:    0,

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestSearch compares searches with what a look at all groups finds, for random trees, reaches and texts.
+// TestSearch checks searches against a scan of all groups, for random trees, reaches and texts.
 func TestSearch(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -58,7 +58,7 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// someOf returns the groups of a reach: sorted, and none below another.
+// someOf returns the groups for a random reach. They are sorted, and no group is below another.
 func someOf(random *rand.Rand, all []resource.Group) (under []resource.UID) {
 	if random.IntN(3) == 0 { // only groups of the same depth, so that many remain
 		all = all[2:32]
@@ -72,7 +72,7 @@ func someOf(random *rand.Rand, all []resource.Group) (under []resource.UID) {
 	})
 }
 
-// expected returns what a search for groups must return.
+// expected returns the groups that a search must return.
 func expected(all []resource.Group, r store.Reach, n store.NameSearch) []resource.UID {
 	all = slices.DeleteFunc(slices.Clone(all), func(g resource.Group) bool {
 		return !store.Covered(r.Under, g.UID) || n.In != "" && g.UID.Parent() != n.In ||
@@ -107,7 +107,7 @@ func TestAfterPrefix(t *testing.T) {
 	}
 }
 
-// TestCounts compares counts with the totals of lists.
+// TestCounts checks that counts equal the totals of lists.
 func TestCounts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
@@ -136,7 +136,8 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// TestSearchManifests finds images by their organization, and other manifests by their digest.
+// TestSearchManifests checks that images are found by their organization, and other manifests by
+// their digest.
 func TestSearchManifests(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, rival := addGroup(t, s, "", "org"), addGroup(t, s, "", "rival")
@@ -204,7 +205,8 @@ func TestSearchManifests(t *testing.T) {
 	})
 }
 
-// TestEventsOfRequest finds the changes of a request within one organization.
+// TestEventsOfRequest checks that EventsOfRequest returns the events of a request in one
+// organization only.
 func TestEventsOfRequest(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		ctx := resource.WithActor(t.Context(), resource.Actor{RequestID: "r-1"})

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// newSession is a session that can be kept alive for ten hours after epoch.
+// newSession returns a session that can be refreshed until ten hours after epoch.
 func newSession(identity resource.UID, id string) resource.Session {
 	return resource.Session{
 		ID: id, Identity: identity, Email: "i@b.test", Agent: "holdfast/1", Address: "192.0.2.1",
@@ -24,8 +24,8 @@ func newSession(identity resource.UID, id string) resource.Session {
 	}
 }
 
-// addSession starts a session whose first refresh token is called first and
-// ends an hour after epoch.
+// addSession starts a session. Its first refresh token is first, which expires
+// an hour after epoch.
 func addSession(t *testing.T, s *storetest.Store, identity resource.UID, id, first string) resource.Session {
 	t.Helper()
 	n := newSession(identity, id)
@@ -33,12 +33,12 @@ func addSession(t *testing.T, s *storetest.Store, identity resource.UID, id, fir
 	return n
 }
 
-// refresh uses a refresh token, for one that ends an hour later.
+// refresh exchanges the refresh token old for next, which expires in an hour.
 func refresh(t *testing.T, s *storetest.Store, old, next string) (resource.Session, time.Time, error) {
 	return s.UseRefresh(t.Context(), []byte(old), []byte(next), s.Now().Add(time.Hour))
 }
 
-// wantVoid checks which subjects have been revoked.
+// wantVoid checks that exactly these subjects have been revoked.
 func wantVoid(t *testing.T, s *storetest.Store, subjects ...resource.UID) {
 	t.Helper()
 	got, err := s.Revocations(t.Context(), epoch.Add(-time.Hour))
@@ -131,7 +131,7 @@ func refreshReplayed(t *testing.T, s *storetest.Store) {
 	_, err = s.Session(t.Context(), "one")
 	wantFault(t, err, fault.NotFound, fault.Resource{})
 	wantVoid(t, s, resource.SessionSubject("one"))
-	_, _, err = refresh(t, s, "q1", "q2") // the other sign-in of the same person continues
+	_, _, err = refresh(t, s, "q1", "q2") // the same person's other session continues
 	must(t, err)
 }
 
@@ -149,7 +149,7 @@ func sessionEnds(t *testing.T, s *storetest.Store) {
 	_, _, err = refresh(t, s, "r1", "r2")
 	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
 	last = "q2"
-	for n := range 12 { // until the session's own end
+	for n := range 12 { // refreshes until the session itself ends
 		now = epoch.Add(time.Hour + time.Duration(n+1)*44*time.Minute)
 		next := fmt.Sprint("k", n)
 		_, ends, err := refresh(t, s, last, next)
@@ -163,7 +163,7 @@ func sessionEnds(t *testing.T, s *storetest.Store) {
 	now = epoch.Add(10 * time.Hour)
 	_, _, err = refresh(t, s, last, "end")
 	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
-	wantVoid(t, s) // to be over is not to be stolen
+	wantVoid(t, s) // an expired session is not revoked, because its token was not stolen
 }
 
 func sessionEnded(t *testing.T, s *storetest.Store) {
@@ -182,7 +182,7 @@ func sessionEnded(t *testing.T, s *storetest.Store) {
 	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
 }
 
-// ends returns the events of sessions that were ended.
+// ends returns the events for sessions that were ended.
 func ends(t *testing.T, s *storetest.Store) (all []resource.Event) {
 	t.Helper()
 	for _, e := range events(t, s) {
@@ -193,8 +193,8 @@ func ends(t *testing.T, s *storetest.Store) (all []resource.Event) {
 	return all
 }
 
-// sessionEndsTold ends a session in every possible way. A session that expires ends
-// without an actor.
+// sessionEndsTold ends a session in every possible way and checks the event. A
+// session that has expired may have no event.
 func sessionEndsTold(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
@@ -239,7 +239,7 @@ func sessionEndsTold(t *testing.T, s *storetest.Store) {
 		n.Home = org.UID
 		must(t, s.StartSession(t.Context(), n, []byte(way.name), epoch.Add(time.Hour)))
 		must(t, way.end(n.ID))
-		must(t, end(n.ID)) // it is gone
+		must(t, end(n.ID)) // the session has already ended, so there is no second event
 		all := ends(t, s)[before:]
 		if way.why == resource.EndUnspecified && len(all) == 0 {
 			continue
@@ -259,8 +259,8 @@ func sessionEndsTold(t *testing.T, s *storetest.Store) {
 	}
 }
 
-// sessionEndsHeard ends sessions that belong to one group, or to none. Other groups that
-// know the person get no event.
+// sessionEndsHeard checks that the event for the end of a session is recorded in the
+// session's group, or in none, and not in other groups that know the person.
 func sessionEndsHeard(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
@@ -276,7 +276,7 @@ func sessionEndsHeard(t *testing.T, s *storetest.Store) {
 		must(t, err)
 		want := home
 		if want == "" {
-			want = "/" // no group
+			want = "/" // the event belongs to no group
 		}
 		if got := ends(t, s)[before:]; len(got) != 1 || got[0].Group != want {
 			t.Errorf("told to %v, want %s alone", got, want)

@@ -36,8 +36,8 @@ func (s *DB) InitSetting(ctx context.Context, name string, value []byte) (stored
 	return stored, err
 }
 
-// DeleteSettingIf deletes a setting if it still has a value, and reports whether it did. If
-// two callers do so concurrently, it returns true to one of them.
+// DeleteSettingIf deletes a setting if it still has the given value, and reports whether it
+// did. If two callers do so concurrently, it returns true to only one of them.
 func (s *DB) DeleteSettingIf(ctx context.Context, name string, value []byte) (deleted bool, err error) {
 	n, err := s.Exec(ctx, `DELETE FROM settings WHERE name = $1 AND value = $2`, name, value)
 	return n == 1, err

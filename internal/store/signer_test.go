@@ -25,7 +25,7 @@ func addSigner(t *testing.T, s *storetest.Store, group resource.UID, name string
 	return v
 }
 
-// actsOnSigners are those about signers.
+// actsOnSigners returns calls of the methods that write signers.
 func (st stage) actsOnSigners() map[string]act {
 	none := st.org.UID.NewChild()
 	v := newSigner(st.org.UID, "new")
@@ -41,7 +41,7 @@ func (st stage) actsOnSigners() map[string]act {
 	}
 }
 
-// signersOver returns the names of the signers that count in a group.
+// signersOver returns the names of the signers that are trusted in a group.
 func signersOver(t *testing.T, s *storetest.Store, group resource.UID) (names []string) {
 	t.Helper()
 	all, err := s.SignersOver(t.Context(), group)
@@ -52,7 +52,7 @@ func signersOver(t *testing.T, s *storetest.Store, group resource.UID) (names []
 	return names
 }
 
-// signerPromises are what the comments about signers and signatures say, a row for each.
+// signerPromises contains a test for each promise in the comments about signers and signatures.
 var signerPromises = map[string]func(t *testing.T, s *storetest.Store){
 	"a signer needs its group, and a name of its own": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID

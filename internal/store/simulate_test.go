@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// iamWrites are the writes that consequences are asked about.
+// iamWrites contains the writes whose consequences clients can ask for.
 var iamWrites = []string{
 	"InsertGroup", "UpdateGroup", "DeleteGroup", "InsertIdentity", "UpdateIdentity", "DeleteIdentity", "InsertRole",
 	"UpdateRole",
@@ -22,8 +22,8 @@ var iamWrites = []string{
 	"InsertAssociation", "UpdateAssociation", "DeleteAssociation",
 }
 
-// TestRehearse tries several writes in one transaction: a later one sees the earlier ones, nobody else sees any of
-// them, and nothing is left.
+// TestRehearse simulates several writes in one transaction. It checks that a later write sees the earlier ones,
+// that others see none of them, and that nothing is stored.
 func TestRehearse(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		heard := 0
@@ -78,7 +78,7 @@ func rehearseAct(t *testing.T, s *storetest.Store, name string, heard *int) {
 	must(t, act.fine(t.Context()))
 }
 
-// TestRehearseChanges asks which grants would be read again, which of several writes all are among.
+// TestRehearseChanges checks that a simulation reports the changes to grants of all its writes.
 func TestRehearseChanges(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		st := newStage(t, s, "org")

@@ -15,11 +15,11 @@ type Scanner interface{ Scan(...any) error }
 // A Reader runs a query and calls f for each row, until f returns true.
 type Reader func(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error
 
-// A Row is the result of a query of one row.
+// A Row is the result of a query that returns one row.
 type Row struct {
 	query string
 	rows  engine.Rows
-	err   error // why there are no rows
+	err   error // error of the query, if it returned no rows
 	db    *DB   // nil inside a transaction
 	span  *trace.Span
 
@@ -42,7 +42,7 @@ func (r Row) Scan(dest ...any) error {
 	return r.db.outcome(err)
 }
 
-// scanOne scans the first row, as sql.Row does.
+// scanOne scans the first row, like sql.Row.
 func scanOne(rows engine.Rows, dest []any) error {
 	defer rows.Close()
 	if !rows.Next() {
@@ -54,8 +54,8 @@ func scanOne(rows engine.Rows, dest []any) error {
 	return rows.Close()
 }
 
-// scan calls f for each row of a query, until f returns true. err is the error of the
-// query.
+// scan calls f for each row of a query, until f returns true. If err, the error of
+// the query, is not nil, it returns err.
 func scan(query string, rows engine.Rows, err error, f func(Scanner) (enough bool, err error)) error {
 	if err != nil {
 		return engine.WrapError("query", query, err)
@@ -69,7 +69,7 @@ func scan(query string, rows engine.Rows, err error, f func(Scanner) (enough boo
 	return engine.WrapError("query", query, rows.Err())
 }
 
-// ReadAll returns the rows of a query, each read by row.
+// ReadAll returns the rows of a query. It calls row to read each of them.
 func ReadAll[T any](
 	ctx context.Context, read Reader, row func(Scanner) (T, error), query string, args ...any,
 ) (values []T, _ error) {
@@ -81,7 +81,7 @@ func ReadAll[T any](
 	return values, err
 }
 
-// ReadColumn returns the rows of a query of one column.
+// ReadColumn returns the values in the only column of a query's result.
 func ReadColumn[T any](ctx context.Context, read Reader, query string, args ...any) ([]T, error) {
 	return ReadAll(ctx, read, func(row Scanner) (v T, err error) {
 		err = row.Scan(&v)
@@ -89,7 +89,7 @@ func ReadColumn[T any](ctx context.Context, read Reader, query string, args ...a
 	}, query, args...)
 }
 
-// ReadMap returns the rows of a query of two columns, a key and its value.
+// ReadMap returns the result of a query with two columns, which are a key and its value.
 func ReadMap[K comparable, V any](ctx context.Context, read Reader, query string, args ...any) (map[K]V, error) {
 	values := map[K]V{}
 	err := read(ctx, query, args, func(row Scanner) (bool, error) {

@@ -18,8 +18,8 @@ import (
 )
 
 // TestErrorsNameTheStatement checks that an error begins with the first words of
-// the statement that failed, has none of its values, and is still the error of
-// the driver.
+// the failed statement, contains none of its values, and still wraps the
+// driver's error.
 func TestErrorsNameTheStatement(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const text = "INSERT INTO\n\t\tno_such_table (name, value)\n\t\tVALUES ($1, $2)"
@@ -69,8 +69,8 @@ func TestErrorsNameTheStatement(t *testing.T) {
 	})
 }
 
-// TestSnapshotsAtOnce begins more snapshots than there are connections on SQLite, and lets each run statements that
-// are new. None waits for another's connection.
+// TestSnapshotsAtOnce begins more snapshots than there are SQLite connections, and lets each run new statements.
+// It checks that no snapshot waits for another's connection.
 func TestSnapshotsAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const connections = 8

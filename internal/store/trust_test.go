@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// arrival is the sign-in of a person with a provider.
+// arrival returns the sign-in of a person with a provider.
 func arrival(p resource.IdentityProvider, subject string) resource.SignIn {
 	return resource.SignIn{
 		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Name: subject, UpdateRoles: true,
@@ -25,7 +25,7 @@ func arrive(t *testing.T, s *storetest.Store, p resource.IdentityProvider, subje
 	return l.Identity
 }
 
-// TestPeople checks that the provider decides which identity a person gets.
+// TestPeople checks that the provider determines which identity a person gets.
 func TestPeople(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -79,8 +79,9 @@ func TestPeople(t *testing.T) {
 	})
 }
 
-// TestTrustedPeople has the operator trust a provider: its people are known by
-// issuer and subject, and a sub is no oid.
+// TestTrustedPeople checks that people at a provider that the operator trusts
+// are identified by issuer and subject, and that a sub and an oid with the same
+// value are different people.
 func TestTrustedPeople(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

@@ -18,13 +18,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestRefusedWithTheCommit has the database refuse what a write leaves for its
-// end: nothing of the write is left, and the next one goes through.
+// TestRefusedWithTheCommit: the database refuses a statement that a write has
+// queued for the commit. The test checks that nothing of the write is left, and
+// that the next write succeeds.
 func TestRefusedWithTheCommit(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		before := everything(t, s)
-		for range 100 { // more than there are connections
+		for range 100 { // more writes than connections
 			if err := s.WriteLater(t.Context(), newGroup(org.UID, "a")); err == nil {
 				t.Fatal("a write succeeded whose last statement was refused")
 			}
@@ -37,8 +38,9 @@ func TestRefusedWithTheCommit(t *testing.T) {
 	})
 }
 
-// TestCommitOfAFailedTransaction has a write take no notice of a refusal.
-// PostgreSQL answers its COMMIT with a ROLLBACK, and no error.
+// TestCommitOfAFailedTransaction: a write ignores that the database refused a
+// statement. PostgreSQL then answers COMMIT with ROLLBACK and without an error.
+// The test checks that the write returns an error.
 func TestCommitOfAFailedTransaction(t *testing.T) {
 	s := storetest.Open(t, storetest.Postgres(t))
 	org := addGroup(t, s, "", "org")
@@ -54,8 +56,8 @@ func TestCommitOfAFailedTransaction(t *testing.T) {
 }
 
 // TestCanceledBeforeTheCommit cancels writes that have changed something, and
-// one that waits for a lock. The connections are returned, and none of them
-// with a transaction open.
+// one that waits for a lock. It checks that the connections return to the pool
+// without an open transaction.
 func TestCanceledBeforeTheCommit(t *testing.T) {
 	address := storetest.Postgres(t)
 	s := storetest.Open(t, address)
@@ -63,7 +65,7 @@ func TestCanceledBeforeTheCommit(t *testing.T) {
 	before := everything(t, s)
 	backend, err := s.Backend(t.Context())
 	must(t, err)
-	for range 100 { // more than there are connections
+	for range 100 { // more writes than connections
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := s.WriteThen(ctx, newGroup(org.UID, "a"), func() error {
 			cancel()
@@ -92,7 +94,7 @@ func TestCanceledBeforeTheCommit(t *testing.T) {
 	wantExact(t, s)
 }
 
-// cancelWaiting has a write wait for another, and cancels both.
+// cancelWaiting makes a write wait for another one, and cancels both.
 func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid resource.UID) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,7 +118,7 @@ func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid reso
 		})
 		second <- err
 	}()
-	for sessions(t, watcher, `wait_event_type = 'Lock'`) == 0 { // until it waits
+	for sessions(t, watcher, `wait_event_type = 'Lock'`) == 0 { // until the write waits for the lock
 	}
 	cancel()
 	for _, err := range []error{<-first, <-second} {
@@ -126,7 +128,7 @@ func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid reso
 	}
 }
 
-// sessions counts the sessions of the database that a condition selects.
+// sessions returns the number of sessions of the database that a condition selects.
 func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 	t.Helper()
 	must(t,
@@ -140,7 +142,7 @@ func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 func TestManyCreateTogether(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
-		addGroup(t, s, org, "taken") // and the kind of the organization is known
+		addGroup(t, s, org, "taken") // the second group; the kind of the organization is stored now
 		gone := addGroup(t, s, org, "gone").UID
 		must(t, s.DeleteGroup(t.Context(), gone, ""))
 		before := len(events(t, s))
@@ -178,8 +180,8 @@ func TestManyCreateTogether(t *testing.T) {
 	})
 }
 
-// TestWhatIsCreatedTogetherIsWhole: groups that share a commit are each as they
-// would be alone, at whatever depth.
+// TestWhatIsCreatedTogetherIsWhole checks that groups that share a commit have
+// the same data as if each were created alone, at any depth.
 func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		parents := []resource.UID{addGroup(t, s, "", "org").UID}

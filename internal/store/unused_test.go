@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestInvitesExpire checks that there is one event for an expired invite, and another one if
-// its end was moved.
+// TestInvitesExpire checks that an expired invite has one event, and another one if its
+// expiry was moved and has passed again.
 func TestInvitesExpire(t *testing.T) {
 	t.Parallel()
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {

@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/schema"
 )
 
-// An OldDatabase is a database as an earlier version of the program left it.
+// An OldDatabase is a database in the state in which an earlier version of the program left it.
 type OldDatabase struct {
 	t  testing.TB
 	db *sql.DB
 }
 
-// MakeOldDatabase makes the schema up to a migration in an empty database.
+// MakeOldDatabase creates the schema in an empty database, up to the migration numbered last.
 func MakeOldDatabase(t testing.TB, url string, last int64) *OldDatabase {
 	t.Helper()
 	driver, dialect, e := "sqlite", goose.DialectSQLite3, schema.SQLite
@@ -59,5 +59,6 @@ func (o *OldDatabase) Close() {
 	}
 }
 
-// Place is where something is, as the first columns of every kind have it.
+// Place returns the values for the first columns of a resource's row, which say where it is in the
+// tree.
 func Place(uid resource.UID) []any { return TreeColumns(uid) }

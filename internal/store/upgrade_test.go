@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// TestUpgrade opens a database of the previous release: an account with a passkey and a
-// recovery code stays, and another organization can have an account with the same address.
+// TestUpgrade opens a database of the previous release. It checks that an account keeps
+// its passkey and its recovery code, and that another organization can have an account
+// with the same address.
 func TestUpgrade(t *testing.T) {
 	previous := previousSchema(t)
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
@@ -49,8 +50,8 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// TestUnreleasedSchema opens and restores databases of versions before v0.1.0. They are
-// refused with advice, and nothing in them changes.
+// TestUnreleasedSchema checks that databases and back-ups of versions before v0.1.0 are
+// refused with advice, and are not changed.
 func TestUnreleasedSchema(t *testing.T) {
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		driver := "sqlite"

@@ -1,4 +1,4 @@
-// Package testkit has what the tests of several packages need.
+// Package testkit contains helpers for the tests of several packages.
 package testkit
 
 import (
@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// FreeAddress returns an address of this machine on which nothing listens. Its port is below the range from which the
-// system takes the ports of outgoing connections, so that none of them takes it before the test does.
+// FreeAddress returns an address on this machine on which nothing listens. Its port is below the range from which
+// the system takes the ports of outgoing connections, so that no outgoing connection takes the port before the
+// test does.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	const lowest, highest = 10_000, 32_000

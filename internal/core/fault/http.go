@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// HTTPStatus returns the status of an HTTP answer with this code.
+// HTTPStatus returns the status of an HTTP response for this code.
 func (c Code) HTTPStatus() int {
 	switch c {
 	case InvalidArgument, FailedPrecondition:
@@ -34,5 +34,5 @@ func (c Code) HTTPStatus() int {
 // is logged with its cause.
 func (e *Error) ServerSide() bool { return e.Code == Internal || e.Code == Unavailable }
 
-// RetryAfter returns the value of a Retry-After header.
+// RetryAfter returns the value of a Retry-After header for a wait.
 func RetryAfter(wait time.Duration) string { return strconv.Itoa(int(math.Ceil(wait.Seconds()))) }

@@ -1,6 +1,6 @@
 // Package page implements paging for every list method. It turns the list
 // parameters of a call (page_size, page_token, order_by, skip) into a Request
-// that a store can run, and the last row of a page into the token of the next
+// that a store can run, and the last row of a page into the token for the next
 // page.
 package page
 
@@ -14,13 +14,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// The number of results on a page.
+// These are the limits for the number of results on a page.
 const (
 	DefaultSize = 50
 	MaxSize     = 200
 )
 
-// Params are the list parameters of a call, unchecked.
+// Params contains the list parameters of a call, before they are checked.
 type Params struct {
 	Size    int32
 	Token   string
@@ -34,8 +34,8 @@ type Order struct {
 	Desc  bool   `json:"d,omitempty"`
 }
 
-// aliases are other accepted names of sort fields: the names in the API's contract,
-// and the names of the fields in JSON.
+// aliases contains other accepted names for sort fields: the names in the API's
+// contract, and the names of the fields in JSON.
 var aliases = map[string]string{
 	"created_at": "create_time", "createdAt": "create_time", "createTime": "create_time",
 	"updated_at": "update_time", "updatedAt": "update_time", "updateTime": "update_time",
@@ -68,11 +68,12 @@ type Request struct {
 	After      *Cursor // nil on the first page
 	Expired    bool    // the token had expired, so the list starts again
 	binding    [16]byte
-	filter     []byte // as JSON
+	filter     []byte // the filter as JSON
 }
 
-// A Cursor is the position of a row in an order. Key is its name if the order is
-// by name, Number its milliseconds if the order is by a time. UID breaks ties.
+// A Cursor is the position of a row in a sorted list. Key is the row's name if
+// the list is sorted by name. Number is the time in milliseconds if the list is
+// sorted by a time. UID decides between equal rows.
 type Cursor struct {
 	Key    string `json:"k,omitempty"`
 	Number int64  `json:"n,omitempty"`
@@ -83,13 +84,13 @@ type Cursor struct {
 type Page[T any] struct {
 	Items   []T
 	Last    *Cursor // position of the last item; nil on the last page
-	Total   int64   // across all pages
-	Next    string  // the token of the next page; "" on the last page
-	Skipped int     // the skip of the request
+	Total   int64   // number of items on all pages
+	Next    string  // token for the next page; "" on the last page
+	Skipped int     // number of items that the request skips
 	Expired bool    // the request's token had expired
 }
 
-// With returns a page like p with other items, one for each item of p.
+// With returns the page p with other items, one for each item in p.
 func With[T, U any](p Page[T], items []U) Page[U] {
 	return Page[U]{Items: items, Last: p.Last, Total: p.Total, Next: p.Next, Skipped: p.Skipped, Expired: p.Expired}
 }
@@ -126,7 +127,7 @@ func Cut[T any](all []T, r Request, key func(T) string) (out Page[T]) {
 	return out
 }
 
-// maxKey is the length of a key, in bytes, that always fits into a token.
+// maxKey is the greatest length of a key, in bytes, that always fits into a token.
 const maxKey = 400
 
 // bounded returns a key that fits into a token. A digest replaces the end of a long key.

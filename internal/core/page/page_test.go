@@ -137,7 +137,8 @@ func flip(token string) string {
 	return string(b)
 }
 
-// A token alone continues its list. What is given with it must be as in the list.
+// TestTokenCarriesList checks that a token alone continues its list, and that parameters that are
+// sent with the token must be the same as in the list.
 func TestTokenCarriesList(t *testing.T) {
 	clock := time.Unix(1_800_000_000, 0)
 	tokens := page.NewTokens([]byte("key"), func() time.Time { return clock })
@@ -190,7 +191,7 @@ func TestTokenCarriesList(t *testing.T) {
 	}
 }
 
-// A filter that does not fit into a token must be sent again.
+// TestLongFilter checks that a filter that does not fit into a token must be sent again.
 func TestLongFilter(t *testing.T) {
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	long := filter{IDs: make([]string, 1000)}
@@ -271,13 +272,13 @@ func FuzzOrderBy(f *testing.F) {
 	})
 }
 
-// TestCut walks through items in memory in both orders, whatever their keys are.
+// TestCut checks pages of items in memory, in both orders and with unusual keys.
 func TestCut(t *testing.T) {
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	var keys []string
 	for i := range 23 {
 		key := fmt.Sprintf("%02d", i)
-		if i%3 == 0 { // longer than a token may be, and the same in the beginning as others
+		if i%3 == 0 { // the key is longer than a token may be, and begins like other keys
 			key = fmt.Sprintf("%02d", i/6) + strings.Repeat("\x00\xffé", 2000) + key
 		}
 		keys = append(keys, key)

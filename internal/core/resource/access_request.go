@@ -2,7 +2,7 @@ package resource
 
 import "time"
 
-// An AccessRule says that a role can be asked for on a group, which is the parent of the rule.
+// An AccessRule allows requests for a role on a group. The group is the parent of the rule.
 type AccessRule struct {
 	UID            UID           `json:"uid"`
 	Role           UID           `json:"roleUid"`
@@ -10,21 +10,21 @@ type AccessRule struct {
 	Approvers      int           `json:"approvers"`   // number of approvals needed; 0 if BreakGlass is set
 	ReasonRequired bool          `json:"reasonRequired,omitempty"`
 	BreakGlass     bool          `json:"breakGlass,omitempty"`   // the role can be taken without approval
-	Requester      UID           `json:"requesterUid,omitempty"` // role that the requester must hold; "" is any role
+	Requester      UID           `json:"requesterUid,omitempty"` // role that the requester must hold; "" means any role
 	CreateTime     time.Time     `json:"createTime"`
 	UpdateTime     time.Time     `json:"updateTime"`
 }
 
-// The limits of rules and requests.
+// These are the limits for rules and requests.
 const (
 	MinAccess       = time.Minute
 	MaxAccess       = 30 * 24 * time.Hour
-	MaxAccessRules  = 100                // per group
-	MaxOpenRequests = 20                 // per identity
+	MaxAccessRules  = 100                // largest number per group
+	MaxOpenRequests = 20                 // largest number per identity
 	RequestWaits    = 7 * 24 * time.Hour // how long a request waits for approvals
 )
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (r AccessRule) Validate() error {
 	var p Problems
 	p.RequiredUID("role_uid", r.Role)
@@ -47,20 +47,20 @@ func (p *Problems) accessLength(field string, d time.Duration) {
 	}
 }
 
-// An AccessRequest asks for a role on a group, its parent, for a limited time.
+// An AccessRequest is a request for a role on a group for a limited time. The group is its parent.
 type AccessRequest struct {
 	UID        UID              `json:"uid"`
 	Rule       UID              `json:"ruleUid"`
 	Role       UID              `json:"roleUid"`
 	Identity   UID              `json:"identityUid"`
-	Via        []UID            `json:"via,omitempty"` // identities that it was assumed through
+	Via        []UID            `json:"via,omitempty"` // identities through which the requester assumed its identity
 	Duration   time.Duration    `json:"duration"`
 	Reason     string           `json:"reason,omitempty"`
 	BreakGlass bool             `json:"breakGlass,omitempty"`
 	State      AccessState      `json:"state"`
 	Approvers  int              `json:"approvers"` // number of approvals needed
 	Approvals  []AccessApproval `json:"approvals,omitempty"`
-	Closer     UID              `json:"closerUid,omitempty"` // identity that denied it or returned the role
+	Closer     UID              `json:"closerUid,omitempty"` // identity that denied the request or returned the role
 	CloseTime  time.Time        `json:"closeTime,omitzero"`
 	Binding    UID              `json:"bindingUid,omitempty"` // the binding that grants the role
 	GrantTime  time.Time        `json:"grantTime,omitzero"`
@@ -69,23 +69,23 @@ type AccessRequest struct {
 	UpdateTime time.Time        `json:"updateTime"`
 }
 
-// An AccessApproval is the approval of a request by one identity.
+// An AccessApproval is one identity's approval of a request.
 type AccessApproval struct {
 	Identity UID       `json:"identityUid"`
 	Time     time.Time `json:"time"`
 }
 
-// An AccessState is the state of a request. Lapsed and over are never stored, because
-// they follow from the time.
+// An AccessState is the state of a request. AccessLapsed and AccessOver are never
+// stored, because they follow from the time.
 type AccessState int
 
-// The states of a request.
+// These are the states of a request.
 const (
 	AccessPending AccessState = iota + 1
 	AccessGranted
 	AccessDenied
 	AccessHandedBack
-	AccessClosed // its group was deleted
+	AccessClosed // the group of the request was deleted
 	AccessLapsed
 	AccessOver
 )
@@ -104,7 +104,7 @@ func (r AccessRequest) StateAt(now time.Time) AccessState {
 	return r.State
 }
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (r AccessRequest) Validate() error {
 	var p Problems
 	p.RequiredUID("role_uid", r.Role)

@@ -15,10 +15,10 @@ func HostOf(address string) string {
 	return host
 }
 
-// NetworkOf returns the network that a host is counted with where attempts,
-// calls or connections are limited by address: the /64 of an IPv6 address,
-// because a client that has one address of it can use all of them, and otherwise
-// the address alone.
+// NetworkOf returns the network that a host belongs to, for limits per address
+// on attempts, calls or connections. For an IPv6 address it is the /64, because
+// a client that has one address in it can use all of them. Otherwise it is the
+// address itself.
 func NetworkOf(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || ip.Is4() {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An AccountAssociation associates a group with accounts of other clouds. A group has at most
-// one, with the UID of the group.
+// An AccountAssociation associates a group with accounts at cloud providers. A group has at
+// most one, which has the UID of the group.
 type AccountAssociation struct {
 	UID             UID            `json:"uid"`
 	Name            string         `json:"name"`
@@ -20,7 +20,7 @@ type AccountAssociation struct {
 	Azure           *AzureTenant   `json:"azure,omitempty"`
 	GitHub          *GitHubAccount `json:"github,omitempty"`
 	ServiceBindings map[string]UID `json:"serviceBindings,omitempty"` // service principal → identity
-	HasBindings     bool           `json:"hasBindings,omitempty"`     // the bindings are set, though maybe empty
+	HasBindings     bool           `json:"hasBindings,omitempty"`     // whether the bindings are set; they may be empty
 	CreateTime      time.Time      `json:"createTime"`
 	UpdateTime      time.Time      `json:"updateTime"`
 }
@@ -42,12 +42,12 @@ type AzureTenant struct {
 	ClientIDs map[string]string `json:"clientIds,omitempty"`
 }
 
-// A GitHubAccount has the installations of GitHub apps, by the ID of the app.
+// A GitHubAccount contains the installations of GitHub apps, by the ID of the app.
 type GitHubAccount struct {
 	Installations map[int64][]GitHubInstallation `json:"installations,omitempty"`
 }
 
-// A GitHubInstallation is one installation. Its name is only for display.
+// A GitHubInstallation is one installation of an app. Its name is only for display.
 type GitHubInstallation struct {
 	ID   int64  `json:"installationId"`
 	Name string `json:"name,omitempty"`
@@ -60,7 +60,7 @@ const (
 
 var azureID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (a AccountAssociation) Validate() error {
 	var p Problems
 	p.Name(a.Name)
@@ -119,14 +119,15 @@ func (g *GitHubAccount) validate(p *Problems) {
 	p.AtMost("github.app_installations", n, maxInstallations, "installations")
 }
 
-// servicePrincipals are the service principals by number.
+// servicePrincipals contains the names of the service principals, by their number.
 var servicePrincipals = [...]string{
 	"", "COSIGNED", "INGESTER", "CATALOG_SYNCER", "APKO_BUILDER", "ENTITLEMENT_SYNCER", "TENANT_SCANNER",
 	"SEDIMENTOLOGY", "SKILLUP", "MATERIALIZER", "MICROFLOW", "GUARDENER", "MICROVM", "SKILLS",
 }
 
-// ParseServicePrincipal returns the number of a service principal. The name may have the
-// prefix of the API's enum, and its case is ignored.
+// ParseServicePrincipal returns the number of a service principal, and whether there is
+// one with the name. The name may have the prefix of the API's enum, and its case is
+// ignored.
 func ParseServicePrincipal(name string) (int32, bool) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "SERVICE_PRINCIPAL_")
 	i := slices.Index(servicePrincipals[:], name)
@@ -136,7 +137,7 @@ func ParseServicePrincipal(name string) (int32, bool) {
 // A ProviderType is a cloud that an association can be checked against. Its values are the same as in the API.
 type ProviderType int32
 
-// The clouds that can be checked.
+// These are the clouds that can be checked.
 const (
 	ProviderGoogle ProviderType = 1
 	ProviderAmazon ProviderType = 2
@@ -146,6 +147,6 @@ const (
 // A Readiness is the result of a check of an association.
 type Readiness struct {
 	Ready   bool
-	Reason  string // one word for programs
+	Reason  string // one-word reason, for programs
 	Message string
 }

@@ -10,23 +10,23 @@ import (
 // A Metric is a quantity that a budget limits.
 type Metric string
 
-// The metrics. Each is a sum over a group and everything below it.
+// These are the metrics. Each is a sum over a group and everything below it.
 const (
-	StoredBytes       Metric = "stored_bytes"        // blobs and manifests, each once for every repo that has it
+	StoredBytes       Metric = "stored_bytes"        // bytes of blobs and manifests, each once for every repo that has it
 	BudgetRepos       Metric = "repos"               //
 	BudgetIdentities  Metric = "identities"          // identities of workloads; people do not belong to a group
 	BudgetAdvisories  Metric = "advisories"          //
 	Webhooks          Metric = "webhooks"            // subscriptions to events
-	RequestsPerSecond Metric = "requests_per_second" // requests by identities of the group
-	PullsPerDay       Metric = "pulls_per_day"       // manifests pulled from repos, in a day of UTC
+	RequestsPerSecond Metric = "requests_per_second" // requests by identities in the group
+	PullsPerDay       Metric = "pulls_per_day"       // manifests pulled from repos in the group, per day in UTC
 )
 
-// Metrics are all metrics, in the order in which they are shown.
+// Metrics contains all metrics, in the order in which they are shown.
 var Metrics = []Metric{
 	StoredBytes, BudgetRepos, BudgetIdentities, BudgetAdvisories, Webhooks, RequestsPerSecond, PullsPerDay,
 }
 
-// Unit returns the plural noun for the things that are counted.
+// Unit returns the plural noun for what the metric counts.
 func (m Metric) Unit() string {
 	switch m {
 	case StoredBytes:
@@ -40,7 +40,7 @@ func (m Metric) Unit() string {
 }
 
 // A Budget limits what a group and everything below it may use. A metric without a limit
-// is unlimited. Each budget on the path from the root must be kept.
+// is unlimited. A write must keep the budgets of all groups above it.
 type Budget struct {
 	UID        UID              `json:"uid"` // UID of the group
 	Limits     map[Metric]int64 `json:"limits,omitempty"`
@@ -52,7 +52,7 @@ type Budget struct {
 // exactly. Sums of a few limits do not overflow.
 const MaxLimit = 1<<53 - 1
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (b Budget) Validate() error {
 	var p Problems
 	for _, m := range slices.Sorted(maps.Keys(b.Limits)) {

@@ -11,8 +11,8 @@ import (
 
 var errNoCredential = errors.New("no credential stands for this relationship")
 
-// maxNearMiss is the largest cost of a comparison, in steps of a program, for which near
-// misses are searched, because that takes dozens of comparisons.
+// maxNearMiss is the greatest cost of a comparison, in steps of a pattern's program, for
+// which cause looks for near misses, because that needs dozens of comparisons.
 const maxNearMiss = 1 << 17
 
 // cause returns the probable mistake in a claim that does not match. It tries common
@@ -49,7 +49,7 @@ func (w want) audienceCause(audience []string) string {
 	return "the token was made for another audience: ask its issuer for one for " + w.expected()
 }
 
-// folded reports whether a value matches if case is ignored.
+// folded reports whether a value matches the requirement if case is ignored.
 func (w want) folded(value string) bool {
 	if w.pattern != nil {
 		re := w.fold()
@@ -58,7 +58,7 @@ func (w want) folded(value string) bool {
 	return slices.ContainsFunc(w.exact, func(e string) bool { return strings.EqualFold(e, value) })
 }
 
-// repairs are common mistakes in claims, and how to correct them.
+// repairs contains common mistakes in claims, and functions that correct them.
 var repairs = []struct {
 	cause  string
 	change func(string) []string
@@ -78,8 +78,8 @@ var repairs = []struct {
 	{"the token is for a ref, an environment or a pull request other than the one expected", otherContexts},
 }
 
-// GitHub's subjects contain the repository, since 2026 with the IDs of owner and repository,
-// which are never reused.
+// GitHub's subjects contain the names of owner and repository. Since 2026 they also contain
+// the IDs of both, which are never reused.
 var (
 	githubNew = regexp.MustCompile(`^repo:([^@/:]+)@\d+/([^@/:]+)@\d+(:.*)$`)
 	githubOld = regexp.MustCompile(`^repo:([^@/:]+)/([^@/:]+)(:.*)$`)
@@ -104,7 +104,7 @@ func newSubjects(s string) []string {
 	return nil
 }
 
-// otherContexts returns the GitHub subjects of other events of the same repository.
+// otherContexts returns the subjects that GitHub uses for other events in the same repository.
 func otherContexts(s string) []string {
 	parts := strings.SplitN(s, ":", 3)
 	if len(parts) != 3 || parts[0] != "repo" {
@@ -122,7 +122,7 @@ func otherContexts(s string) []string {
 
 const githubIssuer = "https://token.actions.githubusercontent.com"
 
-// Warnings returns the settings that are valid, but probably not intended.
+// Warnings returns descriptions of settings that are valid, but probably not intended.
 func (i Identity) Warnings() []string {
 	c := i.Relationship.ClaimMatch
 	if c == nil || c.Issuer != githubIssuer {
@@ -147,7 +147,7 @@ func (i Identity) Warnings() []string {
 				continue
 			}
 			if subject != "" && githubNew.MatchString(s) != githubNew.MatchString(subject) {
-				return nil // it matches both forms
+				return nil // the pattern matches both forms
 			}
 			subject = s
 		}
@@ -155,7 +155,8 @@ func (i Identity) Warnings() []string {
 	return githubWarnings(w, subject)
 }
 
-// githubWarnings returns a warning if a relationship accepts subject, but not the other form of it.
+// githubWarnings returns a warning if a relationship accepts a subject, but not the other form of
+// the subject.
 func githubWarnings(w want, subject string) []string {
 	switch {
 	case githubNew.MatchString(subject) && !slices.ContainsFunc(oldSubjects(subject), w.accepts):
@@ -208,7 +209,7 @@ func sample(re *syntax.Regexp, filler string, pick int) string {
 	return b.String()
 }
 
-// readable returns a character of a class, if possible one that is common in names.
+// readable returns a character in a class, if possible one that is common in names.
 func readable(ranges []rune) rune {
 	for _, want := range "x1-" {
 		for i := 0; i+1 < len(ranges); i += 2 {

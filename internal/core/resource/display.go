@@ -12,18 +12,18 @@ import (
 // maxDisplayName is the greatest length of a display name in characters.
 const maxDisplayName = 128
 
-// NormalDisplayName returns a display name in the form that is stored, NFC: the same name typed on two
-// machines is the same text.
+// NormalDisplayName returns a display name in the form in which it is stored, NFC, so that the same
+// name typed on two machines is the same text.
 func NormalDisplayName(s string) string {
 	if !utf8.ValidString(s) {
-		return s // Validate refuses it
+		return s // Validate refuses this text
 	}
 	return norm.NFC.String(s)
 }
 
 // PersonDisplayName returns a valid display name for a person whose name is written as s, or "". It leaves out
-// the characters that a display name must not contain. It cannot refuse the name, because
-// the name comes from a provider.
+// the characters that a display name must not contain. It does not refuse the name, because the name comes
+// from a provider and not from the caller.
 func PersonDisplayName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -52,18 +52,19 @@ func (p *Problems) displayName(s string) {
 }
 
 // IsHidden reports whether a character is invisible but changes the visible text: a control
-// character, or one that reorders or formats text. Joiners are letters of some scripts.
+// character, or a character that reorders or formats text. Joiners are not hidden, because
+// some scripts need them.
 func IsHidden(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' ||
 		unicode.Is(unicode.Cf, r) && r != nonJoiner && r != joiner
 }
 
-// Title returns what people read: the display name, or the name if there is none.
+// Title returns the name that is shown to people: the display name, or the name if there is none.
 func (g Group) Title() string { return cmp.Or(g.DisplayName, g.Name) }
 
-// Label returns the title of a group for pages on which people decide whether they trust it. Display names are
-// not unique, so the name follows unless the title is only another spelling of it.
+// Label returns the title of a group for pages on which people decide whether they trust the group. Display
+// names are not unique. So the name follows the title, unless the title is only another spelling of the name.
 func (g Group) Label() string {
 	if g.DisplayName == "" || Identifier(g.DisplayName) == strings.ReplaceAll(g.Name, " ", "-") {
 		return g.Title()
@@ -71,7 +72,8 @@ func (g Group) Label() string {
 	return g.DisplayName + " (" + g.Name + ")"
 }
 
-// Titled returns the name of a group that people call typed, and its display name if that differs.
+// Titled returns the name for a group that a person calls typed, and the display name if it differs
+// from the name.
 func Titled(typed string) (name, display string) {
 	typed = strings.TrimSpace(typed)
 	if name = Identifier(typed); name == typed {
@@ -80,11 +82,11 @@ func Titled(typed string) (name, display string) {
 	return name, NormalDisplayName(typed)
 }
 
-// Title returns what people read: the display name, or the name if there is none.
+// Title returns the name that is shown to people: the display name, or the name if there is none.
 func (i Identity) Title() string { return cmp.Or(i.DisplayName, i.Name) }
 
-// Identifier returns a valid name of a group for what people call it: lower case, without accents, and with
-// hyphens for everything else. It returns "" if nothing is left.
+// Identifier returns a valid group name that is made from a title: in lower case, without accents, and with
+// hyphens in place of other characters. It returns "" if no usable character is left.
 func Identifier(title string) string {
 	if namePattern.MatchString(title) {
 		return title
@@ -107,7 +109,7 @@ func Identifier(title string) string {
 	return strings.TrimRight(name[:min(len(name), MaxPathName)], "-")
 }
 
-// unaccented returns s in lower case, with accents as characters of their own.
+// unaccented returns s in lower case, with accents as separate characters.
 func unaccented(s string) string {
 	return norm.NFKD.String(strings.ToLower(strings.ReplaceAll(s, "ß", "ss")))
 }

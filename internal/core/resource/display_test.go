@@ -10,7 +10,7 @@ import (
 func TestDisplayName(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text string
-		bad  string // what is wrong with it; "": nothing
+		bad  string // text that the error must contain; "" if the name is valid
 	}{
 		"none":                      {"", ""},
 		"capitals and accents":      {"Ærøskøbing Güteverwaltung GmbH", ""},
@@ -46,7 +46,7 @@ func TestDisplayName(t *testing.T) {
 	}
 }
 
-// Whatever a provider says, what is stored is valid.
+// TestPersonDisplayName checks that the result is valid whatever a provider sends.
 func TestPersonDisplayName(t *testing.T) {
 	for text, want := range map[string]string{
 		"Zoë Müller":                     "Zoë Müller",
@@ -84,14 +84,14 @@ func TestTitled(t *testing.T) {
 	}
 }
 
-// A display name that is not a spelling of the name does not stand alone where trust depends on it.
+// TestLabel checks that the name follows a display name that is not a spelling of the name.
 func TestLabel(t *testing.T) {
 	for g, want := range map[resource.Group]string{
 		{Name: "acme"}:                                "acme",
 		{Name: "acme", DisplayName: "Acme"}:           "Acme",
 		{Name: "acme gmbh", DisplayName: "Acme GmbH"}: "Acme GmbH",
 		{Name: "evil", DisplayName: "Acme"}:           "Acme (evil)",
-		{Name: "acme", DisplayName: "\u0410cme"}:      "\u0410cme (acme)", // a Cyrillic letter
+		{Name: "acme", DisplayName: "\u0410cme"}:      "\u0410cme (acme)", // the first letter is Cyrillic
 	} {
 		if got := g.Label(); got != want {
 			t.Errorf("%+v: %q, want %q", g, got, want)

@@ -5,16 +5,16 @@ import "time"
 // MaxIDs is the largest number of UIDs in a filter.
 const MaxIDs = 1000
 
-// A UIDFilter selects resources by their UIDs. All the fields that are set must match.
+// A UIDFilter selects resources by their UIDs. A resource must match all fields that are set.
 type UIDFilter struct {
 	AncestorsOf   UID   `json:"ancestorsOf,omitempty"`
 	DescendantsOf UID   `json:"descendantsOf,omitempty"`
 	ChildrenOf    UID   `json:"childrenOf,omitempty"`
-	InRoot        bool  `json:"inRoot,omitempty"` // without a parent
+	InRoot        bool  `json:"inRoot,omitempty"` // only resources without a parent
 	IDs           []UID `json:"ids,omitempty"`
 }
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (f UIDFilter) Validate() error {
 	var p Problems
 	p.UID("uidp.ancestors_of", f.AncestorsOf)
@@ -27,7 +27,7 @@ func (f UIDFilter) Validate() error {
 	return p.Err()
 }
 
-// A Filter selects the resources of a list. Each kind uses the fields that apply to it.
+// A Filter selects the resources in a list. Each kind uses the fields that apply to it.
 type Filter struct {
 	UIDs         UIDFilter        `json:"place,omitzero"`
 	Name         string           `json:"name,omitempty"`
@@ -43,7 +43,7 @@ type Filter struct {
 	Deprecated   bool             `json:"deprecated,omitempty"`   // only deprecated tags
 }
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (f Filter) Validate() error {
 	if err := f.UIDs.Validate(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (f Filter) Validate() error {
 // A Direction selects pulls or pushes. Its values are the same as in the API.
 type Direction int32
 
-// The directions.
+// These are the directions.
 const (
 	AnyDirection Direction = iota
 	Pulled

@@ -2,7 +2,7 @@ package resource
 
 import "time"
 
-// A Group is a folder of the hierarchy. A root group is an organization.
+// A Group is a folder in the hierarchy. A root group is an organization.
 type Group struct {
 	UID         UID       `json:"uid"`
 	Name        string    `json:"name"`
@@ -17,7 +17,7 @@ type Group struct {
 // An OrgKind is the kind of an organization. Its values are the same as in the API.
 type OrgKind int32
 
-// The kinds of organization that this service assigns itself.
+// These are the kinds of organizations that this service itself assigns.
 const (
 	OrgUnspecified OrgKind = 0
 	OrgDev         OrgKind = 3
@@ -25,7 +25,7 @@ const (
 	maxOrgKind = 5
 )
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (g Group) Validate() error {
 	var p Problems
 	p.PathName(g.Name)

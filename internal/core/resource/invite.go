@@ -9,27 +9,28 @@ import (
 type GroupInvite struct {
 	UID            UID       `json:"uid"`
 	Role           UID       `json:"roleUid"`
-	Email          string    `json:"email,omitempty"` // only this address may redeem it, if set
+	Email          string    `json:"email,omitempty"` // if set, only a person with this address may redeem the invite
 	ExpirationTime time.Time `json:"expirationTime"`
 	SingleUse      bool      `json:"singleUse,omitempty"`
 	KeyID          string    `json:"keyId"`
 	CreateTime     time.Time `json:"createTime"`
-	UpdateTime     time.Time `json:"updateTime,omitzero"` // before CreateTime if it was never changed
+	UpdateTime     time.Time `json:"updateTime,omitzero"` // time of the last change; before CreateTime if there was none
 
-	// The times and the reason of the binding that it gives. The code can be redeemed until ExpirationTime.
+	// These are the times and the reason of the binding that the invite gives. ExpirationTime is
+	// different: until then the code can be redeemed.
 	StartTime  time.Time `json:"startTime,omitzero"`
 	ExpireTime time.Time `json:"expireTime,omitzero"`
 	Reason     string    `json:"reason,omitempty"`
 
 	Digest   []byte `json:"-"` // digest of the code
-	Code     string `json:"-"` // only known when it is created
+	Code     string `json:"-"` // known only when the invite is created
 	RoleInfo Role   `json:"-"`
 
-	TTL *time.Duration `json:"-"` // in a change: the new lifetime, from now
+	TTL *time.Duration `json:"-"` // in a change: the new lifetime, counted from now
 }
 
-// Binding returns the binding of an identity that redeems the invite. It keeps an end that
-// has passed.
+// Binding returns the binding for an identity that redeems the invite. It keeps an expiry
+// that has passed.
 func (i GroupInvite) Binding(uid, identity UID, created time.Time) RoleBinding {
 	return RoleBinding{
 		UID: uid, Identity: identity, Role: i.Role, CreateTime: created,
@@ -37,21 +38,21 @@ func (i GroupInvite) Binding(uid, identity UID, created time.Time) RoleBinding {
 	}.WholeSeconds()
 }
 
-// The limits of the lifetime of an invite.
+// These are the limits for the lifetime of an invite.
 const (
 	MinInvite = time.Minute
 	MaxInvite = 30 * 24 * time.Hour
 )
 
-// Validate reports every field a caller must fix, including the lifetime ttl.
+// Validate reports every field that a caller must fix, including the lifetime ttl.
 func (i GroupInvite) Validate(ttl time.Duration) error {
 	p := i.promise()
 	p.lifetime("ttl", ttl)
 	return p.Err()
 }
 
-// ValidateChange reports every field a caller must fix in a change of an invite that expired
-// at before.
+// ValidateChange reports every field that a caller must fix in a change to an invite whose
+// expiry was before.
 func (i GroupInvite) ValidateChange(before, now time.Time) error {
 	p := i.promise()
 	moved := !i.ExpirationTime.Equal(before)
@@ -72,7 +73,7 @@ func (p *Problems) lifetime(field string, ttl time.Duration) {
 	}
 }
 
-// promise checks the fields that say who gets which role.
+// promise checks the fields that decide who gets which role.
 func (i GroupInvite) promise() (p Problems) {
 	p.RequiredUID("role_uid", i.Role)
 	p.Text("email", i.Email)

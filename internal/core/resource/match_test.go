@@ -9,7 +9,7 @@ import (
 
 var usual = []string{"https://auth.example", "auth.example"}
 
-// judge compares a verified credential, with the causes.
+// judge compares a verified credential and returns the checks with their causes.
 func judge(m *resource.Matcher, c resource.Credential) []resource.Check {
 	all := m.Compare(c, true)
 	for i := range all {
@@ -18,7 +18,7 @@ func judge(m *resource.Matcher, c resource.Credential) []resource.Check {
 	return all
 }
 
-// cred is the credential of a build.
+// cred returns the credential of a build job, changed by change.
 func cred(change func(*resource.Credential)) resource.Credential {
 	c := resource.Credential{
 		Issuer: "https://token.example", Subject: "repo:org/app:ref:refs/heads/main",
@@ -56,8 +56,8 @@ func TestMatcher(t *testing.T) {
 	for name, tt := range map[string]struct {
 		match    resource.ClaimMatch
 		change   func(*resource.Credential)
-		mismatch string // the claim, "" if all fit
-		cause    string // in its cause
+		mismatch string // the claim that does not match; "" if all match
+		cause    string // text that the cause must contain
 	}{
 		"exactly": {match: exact},
 		"another issuer": {exact, func(c *resource.Credential) { c.Issuer = "https://other.example" },
@@ -178,8 +178,9 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// FuzzMatcher holds credentials against rules. What fits is judged to fit in
-// every claim, and a pattern fits the whole of a claim.
+// FuzzMatcher compares random credentials with random relationships. It checks
+// that a credential that matches also matches in every single check, and that a
+// pattern matches a whole claim.
 func FuzzMatcher(f *testing.F) {
 	f.Add("https://token.example", "repo:org/app:.*", "repo:org/app:x", "https://auth.example")
 	f.Add("https://token.example", "a|b", "ab", "x")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// programOf returns how many instructions a pattern is really compiled to.
+// programOf returns the number of instructions to which a pattern is compiled.
 func programOf(t *testing.T, pattern string) int {
 	t.Helper()
 	tree, err := syntax.Parse(`\A(?:`+pattern+`)\z`, syntax.Perl)
@@ -64,8 +64,8 @@ func TestPatternSize(t *testing.T) {
 	}
 }
 
-// FuzzPatternSize validates patterns. An accepted pattern compiles, and is not larger than
-// estimated. A pattern above the limit is never accepted.
+// FuzzPatternSize checks that an accepted pattern compiles and is not larger than
+// estimated, and that a pattern above the limit is never accepted.
 func FuzzPatternSize(f *testing.F) {
 	for _, pattern := range []string{
 		".*", "repo:[a-z]+/x", "(?i)a|b|c", `(a{0,30}b?){0,30}`, `[^\pL]{7}`, "[a-z]{0,999}[a-z]{0,999}",
@@ -97,7 +97,7 @@ func FuzzPatternSize(f *testing.F) {
 	})
 }
 
-// BenchmarkWorstPatterns matches the worst that is allowed.
+// BenchmarkWorstPatterns matches the most expensive patterns and values that are allowed.
 func BenchmarkWorstPatterns(b *testing.B) {
 	for name, tt := range map[string]struct {
 		claim, pattern string

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// redactedQuery replaces the query of an address.
+// redactedQuery replaces the query in an address.
 const redactedQuery = "redacted"
 
-// Redact returns an address without what may be a secret: the user, the password and the
-// query. It returns paths of this machine unchanged.
+// Redact returns an address without the parts that may be secret: the user, the password
+// and the query. It returns file paths unchanged.
 func Redact(address string) string {
 	if !strings.Contains(address, "://") {
 		return address
@@ -25,7 +25,7 @@ func Redact(address string) string {
 	return u.String()
 }
 
-// Redacted returns the subscription without the query of its sink, which may be a secret.
+// Redacted returns the subscription without the query in its sink's address, which may be a secret.
 func (s Subscription) Redacted() Subscription {
 	s.Sink = Redact(s.Sink)
 	return s

@@ -21,7 +21,7 @@ const (
 
 var awsAccount = regexp.MustCompile(`^[0-9]{12}$`)
 
-// Validate reports every field a caller must fix. Static keys must expire after now.
+// Validate reports every field that a caller must fix. Static keys must expire after now.
 func (i Identity) Validate(now time.Time) error {
 	p := i.profile()
 	r := i.Relationship
@@ -42,7 +42,7 @@ func (i Identity) Validate(now time.Time) error {
 }
 
 // ValidateProfile is Validate without the relationship. It is for updates that do not change the
-// relationship, whose keys may have expired.
+// relationship, because its keys may have expired.
 func (i Identity) ValidateProfile() error { return i.profile().Err() }
 
 func (i Identity) profile() (p Problems) {
@@ -53,7 +53,7 @@ func (i Identity) profile() (p Problems) {
 	return p
 }
 
-// ValidateMetadata reports every field a person must fix in their metadata.
+// ValidateMetadata reports every field that a person must fix in their metadata.
 func (i Identity) ValidateMetadata() error {
 	var p Problems
 	p.Text("company", i.Company)
@@ -95,10 +95,11 @@ func (c ClaimMatch) validate(p *Problems) {
 	}
 }
 
-// validateSizes reports a pattern that is too large for an issuer, and patterns whose sum is too large.
+// validateSizes reports an issuer pattern that is too large, and patterns that are too large
+// together.
 func (c ClaimMatch) validateSizes(p *Problems) {
 	switch {
-	case larger(maxProgram, math.MaxInt, c.patterns()...): // is reported for its field
+	case larger(maxProgram, math.MaxInt, c.patterns()...): // this is already reported for the pattern's field
 	case larger(maxIssuerProgram, maxIssuerProgram, c.IssuerPattern):
 		p.Add("claim_match.issuer_pattern",
 			"is too large for an issuer, which is compared before the signature is: shorten it or repeat less")
@@ -117,7 +118,7 @@ func (k StaticKeys) validate(p *Problems, now time.Time) {
 	switch {
 	case k.ExpirationTime.Before(now):
 		p.Add("static_keys.expiration_time", "is in the past")
-	case k.ExpirationTime.After(now.Add(staticKeyLife + time.Minute)): // clocks differ
+	case k.ExpirationTime.After(now.Add(staticKeyLife + time.Minute)): // one minute more, because clocks differ
 		p.Add("static_keys.expiration_time", "is more than 365 days away")
 	}
 	if len(k.Audiences) > 1 {
@@ -147,7 +148,7 @@ func (a AWSIdentity) validate(p *Problems) {
 	}
 }
 
-// badKeySet returns the mistake in a JSON Web Key Set, or "".
+// badKeySet returns a description of the mistake in a JSON Web Key Set, or "".
 func badKeySet(text string) string {
 	if len(text) > maxKeySet {
 		return "must be at most 64 KiB"
@@ -167,7 +168,8 @@ func badKeySet(text string) string {
 	return ""
 }
 
-// publicParts are the required members of public keys by type. No public key has a member of privateParts.
+// publicParts contains the required members of a public key, by key type. No public key has a
+// member in privateParts.
 var (
 	publicParts  = map[string][]string{"RSA": {"n", "e"}, "EC": {"crv", "x", "y"}, "OKP": {"crv", "x"}}
 	privateParts = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
@@ -188,7 +190,7 @@ func badKey(key map[string]any) string {
 	return ""
 }
 
-// Either checks a value that is given exactly or as a pattern, but not both.
+// Either checks a field that may have an exact value or a pattern, but not both.
 func (p *Problems) Either(field, exact, pattern string, required bool) {
 	switch {
 	case exact != "" && pattern != "":
@@ -213,7 +215,7 @@ func (p *Problems) pattern(field, pattern string) {
 	}
 }
 
-// reason returns the mistake in a pattern, without our anchors.
+// reason returns the mistake in a pattern, without the anchors that we add.
 func reason(err error) string {
 	if e, ok := err.(*syntax.Error); ok {
 		return e.Code.String()
@@ -239,8 +241,9 @@ func (p *Problems) claim(field, key, value string) {
 	p.Text(field, value)
 }
 
-// matchesAnything reports whether a pattern matches all the words of one of the families, which
-// have only their length or their form in common. No specific pattern does.
+// matchesAnything reports whether a pattern matches all words in one of the families. The words
+// in a family have only their length or their form in common, so no specific pattern matches
+// all of them.
 func matchesAnything(pattern string, families ...[]string) bool {
 	re, err := Anchored(pattern)
 	if err != nil {
@@ -251,7 +254,8 @@ func matchesAnything(pattern string, families ...[]string) bool {
 	})
 }
 
-// Families of subjects, which are short, of usual length, and long, and of issuers, with and without a path.
+// These are families of subjects (short, of usual length, and long), and of issuers (with and
+// without a path).
 var (
 	anySubject = [][]string{
 		{"a", "Z9", "x/y", "p:q", "7@8", "u|v"},
@@ -269,7 +273,7 @@ var (
 	}
 )
 
-// anyARN and anyUserID are a user and a role of an account in AWS.
+// anyARN and anyUserID return examples for a user and a role in an AWS account.
 func anyARN(account string) []string {
 	return []string{"arn:aws:iam::" + account + ":user/a", "arn:aws:sts::" + account + ":assumed-role/b/c-9"}
 }

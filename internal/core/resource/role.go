@@ -2,8 +2,8 @@ package resource
 
 import "time"
 
-// A Role is a named set of capabilities. A managed role belongs to the service: it has the
-// UID of a root, and it cannot be changed.
+// A Role is a named set of capabilities. A managed role belongs to the service: its UID
+// has no parent, and it cannot be changed.
 type Role struct {
 	UID          UID          `json:"uid"`
 	Name         string       `json:"name"`
@@ -13,7 +13,7 @@ type Role struct {
 	UpdateTime   time.Time    `json:"updateTime"`
 }
 
-// Validate reports every field a caller must fix.
+// Validate reports every field that a caller must fix.
 func (r Role) Validate() error {
 	var p Problems
 	p.Name(r.Name)
@@ -27,9 +27,9 @@ func (r Role) Validate() error {
 	return p.Err()
 }
 
-// ManagedRoleUID returns the UID of the managed role of that name.
+// ManagedRoleUID returns the UID of the managed role with that name.
 func ManagedRoleUID(name string) UID { return DerivedUID("role", name) }
 
-// OwnerRole is the managed role that at least one identity of an organization must always
+// OwnerRole is the managed role that at least one identity in an organization must always
 // have.
 var OwnerRole = ManagedRoleUID("owner")

@@ -23,7 +23,8 @@ func (s Subscription) Wants(e *Event) bool {
 	return !e.Type.Internal() && (g.Covers(e.Group) || g.Covers(e.Subject))
 }
 
-// Validate reports every field a caller must fix. It does not check whether the operator allows the address.
+// Validate reports every field that a caller must fix. It does not check whether the operator
+// allows the address.
 func (s Subscription) Validate() error {
 	var p Problems
 	switch u, err := url.Parse(s.Sink); {
@@ -41,10 +42,11 @@ func (s Subscription) Validate() error {
 	return p.Err()
 }
 
-// A Delivery is an event that was abandoned, because a sink did not accept it in time. It
-// is stored until it is replayed, or too many newer ones exist.
+// A Delivery is an event whose delivery was abandoned, because the subscriber did not
+// accept it in time. It is stored until it is replayed, or until there are too many newer
+// deliveries.
 type Delivery struct {
-	UID        UID       `json:"uid"` // under the subscription
+	UID        UID       `json:"uid"` // UID below the subscription
 	Event      Event     `json:"event"`
 	Attempts   int       `json:"attempts"`
 	Error      string    `json:"error"`      // error of the last attempt

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// A TagClass distinguishes tags that people choose from those that tools make in large numbers.
+// A TagClass distinguishes tags that people choose from tags that tools create in large numbers.
 type TagClass int
 
-// The classes of tags. A list only has plain tags, unless it asks for others.
+// These are the classes of tags. A list contains only plain tags, unless the request asks for other
+// classes.
 const (
 	PlainTag    TagClass = iota
 	ReferrerTag          // sha256-…: the referrers tag of another manifest
@@ -21,7 +22,7 @@ var (
 	epochTag = regexp.MustCompile(`-r[0-9]+$`)
 )
 
-// ClassOf returns the class of a tag of that name.
+// ClassOf returns the class of a tag with that name.
 func ClassOf(tag string) TagClass {
 	switch {
 	case strings.HasPrefix(tag, "sha256-"), strings.HasPrefix(tag, "sha512-"):

@@ -81,7 +81,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Words that read alike when joined must not name the same person.
+// TestDerivedUID checks that two lists of words that are equal when joined have different UIDs.
 func TestDerivedUID(t *testing.T) {
 	a, b := resource.DerivedUID("a", "bc"), resource.DerivedUID("ab", "c")
 	if a == b {
@@ -114,5 +114,3 @@ func FuzzParseUID(f *testing.F) {
 		}
 	})
 }
-
-// TestRisingChildren checks that uids rise with time, and within a moment.

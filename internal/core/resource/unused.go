@@ -6,7 +6,7 @@ import "time"
 // API.
 type UnusedKind int32
 
-// The kinds of access that may be unused.
+// These are the kinds of access that may be unused.
 const (
 	UnusedBindings UnusedKind = iota + 1
 	UnusedIdentities
@@ -14,13 +14,13 @@ const (
 	UnusedAssociations
 )
 
-// An UnusedReport lists the access in a group and below it that is not used.
+// An UnusedReport lists the unused access in a group and below it.
 type UnusedReport struct {
 	Group         UID           `json:"group"`
-	Since         time.Duration `json:"since"`         // period without use
-	RecordedSince time.Time     `json:"recordedSince"` // start of the records about the use of role bindings
+	Since         time.Duration `json:"since"`         // length of the period without use
+	RecordedSince time.Time     `json:"recordedSince"` // time since which the use of role bindings is recorded
 	Totals        []UnusedTotal `json:"totals"`
-	First         []UnusedItem  `json:"first,omitempty"` // the first items, of any kind
+	First         []UnusedItem  `json:"first,omitempty"` // the first unused items, of any kind
 }
 
 // An UnusedTotal counts the unused access of one kind.
@@ -37,6 +37,6 @@ type UnusedItem struct {
 	UID          UID        `json:"uid"`
 	CreateTime   time.Time  `json:"createTime"`
 	LastUse      time.Time  `json:"lastUse,omitzero"`
-	Capabilities int        `json:"capabilities,omitempty"` // number of unused capabilities of a role binding
+	Capabilities int        `json:"capabilities,omitempty"` // for a role binding: number of its unused capabilities
 	PullToken    bool       `json:"pullToken,omitempty"`
 }

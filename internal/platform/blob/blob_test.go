@@ -23,10 +23,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// random returns n bytes that are always the same.
+// random returns n pseudo-random bytes, which are the same in every run.
 func random(n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(b) // never fails
+	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(b) // Read never returns an error
 	return b
 }
 
@@ -50,7 +50,7 @@ func wantFile(t testing.TB, s blob.Storage, path string, want []byte) {
 	}
 }
 
-// wantNothing fails if there is anything in the storage.
+// wantNothing checks that the storage is empty.
 func wantNothing(t testing.TB, s blob.Storage) {
 	t.Helper()
 	for _, walk := range []func(context.Context, string, func(blob.File) error) error{s.Walk, s.Unfinished} {
@@ -63,7 +63,7 @@ func wantNothing(t testing.TB, s blob.Storage) {
 
 const mib = 1 << 20
 
-// promises are what a Storage promises. Each begins with an empty one.
+// promises contains a test for each promise of a Storage. Each test begins with an empty Storage.
 var promises = map[string]func(t *testing.T, s blob.Storage){
 	"what is put is read": func(t *testing.T, s blob.Storage) {
 		for _, n := range []int{0, 1, 8 * mib, 17 * mib} {
@@ -117,7 +117,7 @@ var promises = map[string]func(t *testing.T, s blob.Storage){
 			for i, n := range steps {
 				w, err := s.Resume(t.Context(), path, int64(done))
 				must(t, err)
-				if n > 0 { // in two writes
+				if n > 0 { // the content is written in two calls
 					_, err = w.Write(content[done : done+n/2])
 					must(t, err)
 					_, err = w.Write(content[done+n/2 : done+n])
@@ -232,7 +232,7 @@ var promises = map[string]func(t *testing.T, s blob.Storage){
 	},
 }
 
-// failing is a reader that fails.
+// failing is a reader whose Read returns an error.
 type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, fmt.Errorf("it broke") }

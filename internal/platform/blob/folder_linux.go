@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beginWriting asks the kernel to begin writing a range of a file to disk. Only the sync at the end makes it durable.
+// beginWriting asks the kernel to begin writing a range of a file to disk. The range is durable
+// only after the sync at the end.
 func beginWriting(f *os.File, offset, n int64) {
 	conn, err := f.SyscallConn()
 	if err != nil {

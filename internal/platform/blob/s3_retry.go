@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	attempts   = 10 // per request
+	attempts   = 10 // attempts per request
 	firstPause = 100 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// upload calls f to send content, and again if the service is busy or a connection has broken. The client could repeat
-// a request by itself, but it would use the same reader again. If a service refuses a request before it has read all of
-// it, net/http continues to read for a while, and bytes would be mixed up. So each attempt has its own reader, which
-// returns no bytes after the end of the attempt. The caller may then reuse content.
+// upload calls f to send content. It calls f again if the service is busy or the connection broke. The client
+// could repeat a request by itself, but it would use the same reader again. If a service refuses a request before
+// it has read all of it, net/http continues to read for a while, and bytes would be mixed up. So each attempt has
+// its own reader, which returns no bytes after the end of the attempt. The caller may then reuse content.
 func upload(ctx context.Context, content []byte, f func(body io.Reader) error) error {
 	for n, pause := 1, firstPause; ; n, pause = n+1, min(2*pause, maxPause) {
 		body := &attemptBody{in: bytes.NewReader(content)}
@@ -42,7 +42,7 @@ func upload(ctx context.Context, content []byte, f func(body io.Reader) error) e
 // transient reports whether a request that failed may succeed if it is repeated.
 func transient(err error) bool {
 	refused, ok := errors.AsType[minio.ErrorResponse](err)
-	if !ok || refused.StatusCode == 0 { // there was no answer
+	if !ok || refused.StatusCode == 0 { // the service did not answer
 		return true
 	}
 	switch refused.StatusCode {
@@ -71,7 +71,7 @@ func (b *attemptBody) Read(p []byte) (int, error) {
 	return b.in.Read(p)
 }
 
-// end returns when no goroutine is reading the content.
+// end waits until no goroutine is reading the content.
 func (b *attemptBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

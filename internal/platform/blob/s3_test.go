@@ -22,7 +22,7 @@ import (
 )
 
 // TestS3Keys checks the keys of files. They are the same as in the versions that used the storage driver of the
-// distribution registry, so that objects need not be moved.
+// distribution registry, so objects need not be moved.
 func TestS3Keys(t *testing.T) {
 	server := blobtest.Start(t)
 	const path = "/blobs/0a/0a1b2c3d-1111-4222-8333-444455556666"
@@ -43,7 +43,7 @@ func TestS3Keys(t *testing.T) {
 	}
 }
 
-// raw returns a client of a server, for what a Storage does not do.
+// raw returns a client of a server, for requests that a Storage cannot make.
 func raw(t *testing.T, s blobtest.Server) minio.Core {
 	t.Helper()
 	c, err := minio.NewCore(strings.TrimPrefix(s.Endpoint, "http://"), &minio.Options{
@@ -53,8 +53,8 @@ func raw(t *testing.T, s blobtest.Server) minio.Core {
 	return *c
 }
 
-// TestS3OtherParts resumes uploads whose parts have other sizes than ours. If their size differs from the database,
-// they cannot be resumed.
+// TestS3OtherParts checks that uploads whose parts have other sizes than ours can be resumed, unless the sum of
+// the sizes differs from the size in the database.
 func TestS3OtherParts(t *testing.T) {
 	server := blobtest.Start(t)
 	core, s := raw(t, server), server.Storage(t)
@@ -64,7 +64,7 @@ func TestS3OtherParts(t *testing.T) {
 		"one part":        {10 * mib},
 		"several parts":   {10 * mib, 10 * mib, 6 * mib},
 		"a small last":    {10 * mib, 3},
-		"after a restart": {13 * mib, 5 * mib}, // the first was copied
+		"after a restart": {13 * mib, 5 * mib}, // the first part is a copy
 	} {
 		size := sum(parts)
 		content := random(size + 10)
@@ -91,8 +91,8 @@ func TestS3OtherParts(t *testing.T) {
 	}
 }
 
-// TestS3Pages lists more than one answer of the service has room for, and ends a file that has an upload of each server
-// that was killed.
+// TestS3Pages checks operations on more files and uploads than the service returns in one response. It also aborts
+// the uploads that several killed servers have left for one file.
 func TestS3Pages(t *testing.T) {
 	const files = 2100
 	server := blobtest.Start(t)
@@ -114,7 +114,8 @@ func TestS3Pages(t *testing.T) {
 	}
 }
 
-// TestS3Faults meets a service that is slow, breaks connections and loses answers.
+// TestS3Faults checks that a file is stored and read although the service is slow, breaks
+// connections and loses responses.
 func TestS3Faults(t *testing.T) {
 	server := blobtest.Start(t)
 	const slowDown = `<?xml version="1.0"?>
@@ -159,13 +160,15 @@ func TestS3Faults(t *testing.T) {
 	}
 }
 
-// lossy returns a meddler that sends on each request, and answers with an error the first time it is made.
+// lossy returns a handler for Behind that forwards each request, but answers it with an error the
+// first time.
 func lossy() func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
 	var seen sync.Map
 	return func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
 		_, again := seen.LoadOrStore(r.Method+r.URL.String(), true)
 		if again && r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
-			// So answers Amazon. The server of this test says that it was completed already.
+			// Amazon answers like this. The server in this test would say that the upload was
+			// completed already.
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w,
 				`<?xml version="1.0"?><Error><Code>NoSuchUpload</Code><Message>It has ended.</Message></Error>`)
@@ -193,7 +196,7 @@ func (c *cutWriter) Write(b []byte) (int, error) {
 	return c.ResponseWriter.Write(b)
 }
 
-// TestS3Mistakes checks the error messages for the operator.
+// TestS3Mistakes checks the error messages that an operator gets for a wrong configuration.
 func TestS3Mistakes(t *testing.T) {
 	server := blobtest.Start(t)
 	must(t, server.Storage(t).Put(t.Context(), "/blobs/a", strings.NewReader("a")))
@@ -220,7 +223,7 @@ func TestS3Mistakes(t *testing.T) {
 			_, open := s.Open(t.Context(), "/blobs/a")
 			_, names := s.Names(t.Context(), "/blobs")
 			n, size := s.Size(t.Context(), "/blobs/a")
-			if n == -1 { // 404 without a body can mean that there is no bucket, or no such key
+			if n == -1 { // a 404 without a body can mean that there is no bucket, or that there is no such key
 				size = names
 			}
 			for operation, err := range map[string]error{
@@ -241,7 +244,7 @@ func TestS3Mistakes(t *testing.T) {
 	}
 }
 
-// changed changes requests after they were signed.
+// changed is a RoundTripper that changes requests after they were signed.
 type changed struct{ change func(*http.Request) }
 
 func (c changed) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -250,7 +253,8 @@ func (c changed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestS3Address reads a file without credentials.
+// TestS3Address checks that a file can be read without credentials at the address that Address
+// returns.
 func TestS3Address(t *testing.T) {
 	server := blobtest.Start(t)
 	s := server.Storage(t)
@@ -278,7 +282,7 @@ func TestS3Address(t *testing.T) {
 	}
 }
 
-// TestS3Credentials finds the credentials where the documentation says.
+// TestS3Credentials checks that credentials are found in the places that the documentation lists.
 func TestS3Credentials(t *testing.T) {
 	server := blobtest.Start(t)
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE",

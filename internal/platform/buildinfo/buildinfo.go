@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// A release sets these, with -ldflags '-X …/buildinfo.version=v1.2.3'. It does not rely
-// on the information of the go command, because that depends on how the sources were
-// cloned.
+// A release sets these variables with -ldflags '-X …/buildinfo.version=v1.2.3'. It does
+// not rely on the information that the go command records, because that depends on how
+// the sources were cloned.
 var version, commit, date string
 
-// A Build describes the running program. What is not known is empty.
+// A Build describes the running program. Unknown fields are empty.
 type Build struct {
 	Version  string // a release, a pseudo-version of Go, or "devel"; never empty
 	Commit   string
-	Date     string // time of the commit, RFC 3339
-	Modified bool   // the sources differed from the commit
+	Date     string // time of the commit, in RFC 3339 format
+	Modified bool   // whether the sources differed from the commit
 	Go       string
-	Platform string // linux/amd64
+	Platform string // operating system and architecture, such as linux/amd64
 }
 
-// Read returns what the linker and the go command have written into the program.
-// `go build` in a checkout records the commit; `go install` of a version records
-// that version.
+// Read returns the information that the linker and the go command have written
+// into the program. `go build` in a checkout records the commit; `go install` of
+// a version records that version.
 func Read() Build {
 	info, _ := debug.ReadBuildInfo()
 	return describe(Build{Version: version, Commit: commit, Date: date}, info)
@@ -34,7 +34,7 @@ func Read() Build {
 // Version returns the version alone.
 func Version() string { return Read().Version }
 
-// describe adds the build information, which may be nil, to what a release has set.
+// describe adds info, which may be nil, to the values that a release has set.
 func describe(b Build, info *debug.BuildInfo) Build {
 	b.Go, b.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
 	if info != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-// TestYieldToWriters checks that no task runs after a task for as long as that took,
-// and that a tenant with too many tasks is refused.
+// TestYieldToWriters checks that after a task, no task runs for as long as that task
+// took, and that a tenant with too many tasks is refused.
 func TestYieldToWriters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestYieldToWriters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if took := time.Since(begun); took != 15*time.Second { // three tasks, and two rests between them
+		if took := time.Since(begun); took != 15*time.Second { // three tasks, and two pauses between them
 			t.Errorf("three tasks of 3 s took %s, want 15s", took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

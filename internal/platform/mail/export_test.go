@@ -2,7 +2,7 @@ package mail
 
 import "context"
 
-// SendDue sends every message that is due, and returns how many there were.
+// SendDue sends every message that is due, and returns their number.
 func (q *Queue) SendDue(ctx context.Context) (n int, _ error) {
 	for {
 		sent, err := q.sendNext(ctx)
@@ -13,8 +13,8 @@ func (q *Queue) SendDue(ctx context.Context) (n int, _ error) {
 	}
 }
 
-// PlainName is plainName.
+// PlainName exports plainName for tests.
 func PlainName(name string) string { return plainName(name) }
 
-// IsAddress is isAddress.
+// IsAddress exports isAddress for tests.
 func IsAddress(text string) bool { return isAddress(text) }

@@ -22,7 +22,7 @@ import (
 
 const secretLink = "https://holdfast.example.com/link?code=S3CRET"
 
-// A post is a queue whose clock the test moves.
+// A post is a mail queue with a clock that the test moves.
 type post struct {
 	*mail.Queue
 	db   *storetest.Store
@@ -65,7 +65,7 @@ func (p *post) link(to string) mail.Message {
 	return p.Link(p.org, to, "acme", secretLink, p.time().Add(24*time.Hour))
 }
 
-// add adds a message in a transaction, which fails if err is not nil.
+// add adds a message in a transaction that returns err.
 func (p *post) add(t *testing.T, m mail.Message, err error) {
 	t.Helper()
 	got := p.db.Write(t.Context(), func(tx *store.Tx) error {
@@ -95,7 +95,7 @@ func (p *post) waiting(t *testing.T) int {
 	return n
 }
 
-// stored returns the stored messages.
+// stored returns the encrypted messages in the database.
 func (p *post) stored(t *testing.T) (sealed []byte) {
 	t.Helper()
 	err := p.db.Rows(t.Context(), `SELECT id, organization, address, sealed FROM mails`, nil,
@@ -112,8 +112,8 @@ func (p *post) stored(t *testing.T) (sealed []byte) {
 	return sealed
 }
 
-// TestSend: a message goes to the server in each way of TLS, says what it should,
-// and leaves nothing behind that could be read.
+// TestSend checks that a message reaches the server in each TLS mode, has the
+// expected content, and leaves nothing readable in the database.
 func TestSend(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server mailtest.Config
@@ -168,8 +168,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestTLSIsRequired: nothing is sent, and nobody signs in, at a server without
-// TLS, or with a certificate that is not trusted.
+// TestTLSIsRequired checks that nothing is sent, and no credentials are used,
+// if the server has no TLS or an untrusted certificate.
 func TestTLSIsRequired(t *testing.T) {
 	for name, cfg := range map[string]mailtest.Config{"no tls": {}, "a stranger": {TLS: true},
 		"none here": {TLS: true, Implicit: true}} {
@@ -193,9 +193,9 @@ func TestTLSIsRequired(t *testing.T) {
 	}
 }
 
-// TestRetry: what a server does not take now is sent later; what it refuses for
-// good, and what has expired, is not, and is removed. What the server says is not
-// logged.
+// TestRetry checks that a message that the server refuses temporarily is sent
+// later. Messages that the server refuses permanently, and expired ones, are
+// removed. The responses of the server are not logged.
 func TestRetry(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		server := mailtest.Start(t, mailtest.Config{})
@@ -210,7 +210,7 @@ func TestRetry(t *testing.T) {
 		if n := p.waiting(t); n != 2 {
 			t.Errorf("%d are waiting, want the two that can be sent later", n)
 		}
-		p.send(t, 0) // not yet due
+		p.send(t, 0) // the message is not due yet
 		server.Refuse("later@example.test", 0, "")
 		p.move(31 * time.Second)
 		p.send(t, 2)
@@ -218,7 +218,7 @@ func TestRetry(t *testing.T) {
 			t.Errorf("sent %+v", got)
 		}
 		attempts := 0
-		for range 60 { // hours
+		for range 60 { // 60 hours
 			p.move(time.Hour + time.Second)
 			n, err := p.SendDue(t.Context())
 			if err != nil {
@@ -240,8 +240,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// TestWithItsTransaction: a message of a change that was undone, or only tried, is
-// not sent.
+// TestWithItsTransaction checks that the message for a change that was rolled
+// back, or was a dry run, is not sent.
 func TestWithItsTransaction(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})
@@ -260,8 +260,9 @@ func TestWithItsTransaction(t *testing.T) {
 	})
 }
 
-// TestBounds: an organization, and all of them together, can send an address only
-// so many messages in a day, and an organization only so many to everybody.
+// TestBounds checks the limits for a day: how many messages an organization can
+// send to one address, how many all organizations can send to one address, and
+// how many an organization can send in total.
 func TestBounds(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		p := open(t, s, mail.Server{Address: "127.0.0.1:1", TLS: mail.NoTLS})
@@ -304,7 +305,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestReplicas: several replicas send what is in the queue, each message once.
+// TestReplicas checks that several replicas together send each message in the queue once.
 func TestReplicas(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		server := mailtest.Start(t, mailtest.Config{})
@@ -335,7 +336,7 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// TestLostKey: what was sealed with a key that is lost is given up.
+// TestLostKey checks that messages that were sealed with a lost key are abandoned.
 func TestLostKey(t *testing.T) {
 	server := mailtest.Start(t, mailtest.Config{})
 	p := open(t, storetest.Open(t, storetest.SQLite(t)), plain(server))
@@ -347,8 +348,8 @@ func TestLostKey(t *testing.T) {
 	}
 }
 
-// TestHostileNames: names that tenants choose end no header, make no link, and
-// are short.
+// TestHostileNames checks that names that tenants choose cannot end a header or
+// become a link, and are shortened.
 func TestHostileNames(t *testing.T) {
 	server := mailtest.Start(t, mailtest.Config{})
 	p := open(t, storetest.Open(t, storetest.SQLite(t)), plain(server))

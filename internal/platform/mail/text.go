@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/resource"
 )
 
-const maxName = 80 // characters of a name in a message
+const maxName = 80 // most characters of a name in a message
 
 // plainName returns a name from a tenant in a form that is safe in a message: short, on one
 // line, and without anything that mail programs turn into a link.
@@ -23,10 +23,10 @@ func plainName(name string) string {
 			b.WriteString("…")
 			return b.String()
 		case r == '.':
-			r = '·' // example.com would become a link
+			r = '·' // otherwise mail programs would turn example.com into a link
 		case unicode.IsLetter(r), unicode.IsDigit(r), unicode.IsMark(r), r == ' ', strings.ContainsRune("-_'", r):
 		default:
-			r = '-' // also / and : and @
+			r = '-' // replaces other characters, such as / and : and @
 		}
 		b.WriteRune(r)
 		n++
@@ -41,8 +41,8 @@ func (q *Queue) footer() string {
 	return "\n-- \nSent by Holdfast at " + q.cfg.Issuer + ". If you did not expect this message, ignore it.\n"
 }
 
-// Invite returns the message with the link of an invite, for the address that it
-// names.
+// Invite returns a function that makes the message with the link to an invite,
+// for the address in the invite.
 func (q *Queue) Invite(i resource.GroupInvite, group, role, code string) func() Message {
 	uses := "It works until " + when(i.ExpirationTime)
 	if i.SingleUse {
@@ -65,7 +65,7 @@ To join, open this link:
 	}
 }
 
-// Link returns the message with a one-time link of an account.
+// Link returns the message with a one-time link to an account.
 func (q *Queue) Link(org resource.UID, to, name, link string, until time.Time) Message {
 	text := fmt.Sprintf(`Hello,
 

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/metric"
 )
 
-// TestZero: without a registry nothing is counted, and nothing fails.
+// TestZero checks that the zero value counts nothing and does not fail.
 func TestZero(t *testing.T) {
 	var m metric.Metrics
 	m.Exchanges.Add(1, "github", metric.OK)
@@ -37,7 +37,7 @@ func series(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// TestLabels: a value that is not known makes no series.
+// TestLabels checks that an unknown label value creates no new series.
 func TestLabels(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m := metric.New(r, []string{"groups.list"})

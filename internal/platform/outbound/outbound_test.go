@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound"
 )
 
-// hits is a server that counts the requests that reach it.
+// hits starts a server that counts the requests that reach it.
 func hits(t *testing.T, h http.HandlerFunc) (address string, n *atomic.Int32) {
 	n = new(atomic.Int32)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,7 @@ func TestReach(t *testing.T) {
 	private := func(cidr string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(cidr)} }
 	tests := map[string]struct {
 		cfg  outbound.Config
-		host string // in place of the server's, with its port
+		host string // replaces the host of the server's address; the port stays
 		err  error
 	}{
 		"this machine, in dev mode":         {outbound.Config{Loopback: true}, "", nil},
@@ -57,7 +57,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// The addresses are refused before anything is sent, so nobody need be there.
+// TestAddressesThatAreNotPublic checks that requests to these addresses are refused before anything
+// is sent, so no server is needed there.
 func TestAddressesThatAreNotPublic(t *testing.T) {
 	hosts := []string{
 		"127.0.0.1", "127.8.9.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",

@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound/outboundtest"
 )
 
-// TestAttackReasons tries to learn from the reasons of failures what our network
-// looks like: which names it knows, what they lead to, and where somebody
-// listens.
+// TestAttackReasons checks that the reasons for failures do not reveal our
+// network: which names it resolves, which addresses they have, and which ports
+// are open.
 func TestAttackReasons(t *testing.T) {
 	port := closedPort(t, "127.0.0.2")
 	silent, cas := silentPort(t, "127.0.0.2")
@@ -25,7 +25,7 @@ func TestAttackReasons(t *testing.T) {
 	const name = "https://example.com"
 	told := map[string]string{}
 	for what, tt := range map[string]struct {
-		answer  []string // from the name server
+		answer  []string // answer of the name server
 		address string
 	}{
 		"a name that does not exist":         {nil, name + "/"},
@@ -58,7 +58,7 @@ func TestAttackReasons(t *testing.T) {
 	}
 }
 
-// TestReasons checks that people can act on the reasons, and that the reasons reveal nothing.
+// TestReasons checks that the reasons tell people what to do, and reveal nothing about our network.
 func TestReasons(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
@@ -87,7 +87,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// closedPort returns a port at which nobody listens.
+// closedPort returns a port on which nothing listens.
 func closedPort(t *testing.T, host string) string {
 	t.Helper()
 	l := listen(t, host)
@@ -95,8 +95,8 @@ func closedPort(t *testing.T, host string) string {
 	return portOf(l)
 }
 
-// silentPort returns a port that accepts requests for example.com without answering them,
-// and the authority of its certificate.
+// silentPort returns a port that accepts requests for example.com and never answers, and
+// the certificate authority for its certificate.
 func silentPort(t *testing.T, host string) (string, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter,
@@ -112,7 +112,7 @@ func silentPort(t *testing.T, host string) (string, *x509.CertPool) {
 	return portOf(s.Listener), cas
 }
 
-// rudePort returns a port that ends every connection.
+// rudePort returns a port that closes every connection immediately.
 func rudePort(t *testing.T, host string) string {
 	t.Helper()
 	l := listen(t, host)

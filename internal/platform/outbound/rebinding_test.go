@@ -15,15 +15,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/outbound/outboundtest"
 )
 
-// counting starts a server that counts who comes.
+// counting starts a server that counts its requests.
 func counting(t *testing.T, address string) (*httptest.Server, *atomic.Int32) {
 	t.Helper()
 	n := new(atomic.Int32)
 	return outboundtest.Serve(t, address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1) })), n
 }
 
-// TestRebinding uses a name that first resolves to an allowed address, and then to one that
-// is not allowed. The client must check the address that it dials.
+// TestRebinding uses a name that first resolves to an allowed address, and then to a
+// forbidden one. It checks that the client checks the address to which it connects.
 func TestRebinding(t *testing.T) {
 	allowed, good := counting(t, "127.0.0.2:0")
 	port := allowed.Listener.Addr().(*net.TCPAddr).Port
@@ -32,7 +32,7 @@ func TestRebinding(t *testing.T) {
 	cas.AddCert(allowed.Certificate())
 	address := "https://example.com:" + strconv.Itoa(port) + "/"
 	tests := map[string]struct {
-		answers [][]string // to one request after the other
+		answers [][]string // answers of the name server, one for each request
 		errs    []error
 	}{
 		"one that stays": {[][]string{{"127.0.0.2"}, {"127.0.0.2"}}, []error{nil, nil}},
@@ -61,7 +61,7 @@ func TestRebinding(t *testing.T) {
 				if expected == nil {
 					want++
 				}
-				c.CloseIdleConnections() // or there would be no second question
+				c.CloseIdleConnections() // otherwise the client would not resolve the name again
 			}
 			if n := good.Load() - before; n != want {
 				t.Errorf("%d requests arrived, want %d", n, want)

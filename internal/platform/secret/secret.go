@@ -16,7 +16,7 @@ import (
 
 const keySize = 32
 
-// What secrets in the database are sealed for.
+// These are the purposes for which secrets in the database are encrypted.
 const (
 	ForSigningKeys      = "signing key"
 	ForClientSecrets    = "client secret"
@@ -25,14 +25,14 @@ const (
 	ForUpstreams        = "upstream"
 )
 
-// A Key is the master key of an installation. Whoever has it and the database can
-// act as the service.
+// A Key is the master key of an installation. Anyone who has it and the database
+// can act as the service.
 type Key struct{ master [keySize]byte }
 
 // NewKey returns a random key.
 func NewKey() Key {
 	var k Key
-	rand.Read(k.master[:]) // never fails
+	rand.Read(k.master[:]) // Read never returns an error
 	return k
 }
 
@@ -57,7 +57,7 @@ func (k Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(key)") }
 func (k Key) Derive(purpose string) []byte {
 	b, err := hkdf.Key(sha256.New, k.master[:], nil, "holdfast "+purpose, keySize)
 	if err != nil {
-		panic(err) // happens only for absurd lengths
+		panic(err) // only if the requested length is absurd
 	}
 	return b
 }
@@ -80,7 +80,7 @@ func (k Key) Open(purpose string, sealed []byte) ([]byte, error) {
 func (k Key) aead(purpose string) cipher.AEAD {
 	block, err := aes.NewCipher(k.Derive("seal " + purpose))
 	if err != nil {
-		panic(err) // happens only for keys of another size
+		panic(err) // only if the key has another size
 	}
 	a, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 func TestOpenReturnsWhatWasSealed(t *testing.T) {
 	k := secret.NewKey()
-	// one byte would be there by chance
+	// There is no text of one byte, because the sealed text could contain that byte by chance.
 	for _, plain := range []string{"", "a few words", strings.Repeat("long ", 10_000)} {
 		sealed := k.Seal("letters", []byte(plain))
 		if plain != "" && bytes.Contains(sealed, []byte(plain)) {

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	flushTime  = 3 * time.Second // for sending the remaining spans when the process ends
-	warnAgain  = time.Minute     // pause between warnings that spans could not be sent
+	flushTime  = 3 * time.Second // limit for sending the remaining spans when the process ends
+	warnAgain  = time.Minute     // shortest time between two warnings that spans could not be sent
 	library    = "github.com/holdfast-dev/holdfast/internal/platform/trace"
 	defaultFor = "http/protobuf"
 )
 
-// Enabled reports whether the environment names a collector.
+// Enabled reports whether the environment variables of OpenTelemetry name a collector.
 func Enabled() bool {
 	disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED"))
 	return !disabled && os.Getenv("OTEL_TRACES_EXPORTER") != "none" && endpoint() != ""
@@ -38,11 +38,11 @@ func endpoint() string {
 	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 }
 
-// Open begins to record spans and to send them, as the variables of OpenTelemetry
-// say. It does nothing unless Enabled. It returns the function that ends it, which
-// sends the remaining spans and takes at most three seconds. Spans wait in a queue of
-// limited length. When that is full, because the collector does not answer, further
-// ones are dropped: no request waits.
+// Open starts recording spans and sending them, as the environment variables of
+// OpenTelemetry say. It does nothing if Enabled returns false. It returns a function
+// that ends both: it sends the remaining spans and takes at most three seconds. Spans
+// wait in a queue of limited length. When the queue is full, because the collector
+// does not answer, further spans are dropped, so that no request waits.
 func Open(ctx context.Context, log *slog.Logger, version string) (end func(), _ error) {
 	if !Enabled() {
 		return func() {}, nil
@@ -57,7 +57,7 @@ func Open(ctx context.Context, log *slog.Logger, version string) (end func(), _ 
 	}
 	otel.SetErrorHandler(&warner{log: log})
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(process),
-		sdktrace.WithSampler(sdktrace.AlwaysSample())) // Begin has decided
+		sdktrace.WithSampler(sdktrace.AlwaysSample())) // Begin has already decided which requests are recorded
 	t := &tracer{provider.Tracer(library), ratio}
 	active.Store(t)
 	log.Info("sending traces", "ratio", ratio)
@@ -75,7 +75,7 @@ func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	if kind := cmp.Or(os.Getenv("OTEL_TRACES_EXPORTER"), "otlp"); kind != "otlp" {
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not otlp or none", kind)
 	}
-	// The exporters would log a malformed address and use another.
+	// The exporters would log a malformed address and use another one.
 	if u, err := url.Parse(endpoint()); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT is not an http:// or https:// address")
 	}
@@ -90,8 +90,8 @@ func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: %q is not http/protobuf or grpc", protocol)
 }
 
-// ratio returns the fraction of the requests that is recorded. Samplers that ask the
-// caller of a request do not do so here: see Begin.
+// ratio returns the fraction of requests that is recorded. Samplers that follow the
+// decision of a request's caller do not do so here: see Begin.
 func ratio() (float64, error) {
 	sampler := strings.TrimPrefix(os.Getenv("OTEL_TRACES_SAMPLER"), "parentbased_")
 	switch sampler {
@@ -110,7 +110,7 @@ func ratio() (float64, error) {
 		"after parentbased_", sampler)
 }
 
-// A warner logs errors of the exporter, but not all, because every batch may fail.
+// A warner logs errors of the exporter. It leaves out most of them, because every batch may fail.
 type warner struct {
 	log  *slog.Logger
 	last atomic.Int64

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/platform/trace"
 )
 
-// TestOff: without a collector there are no spans, and nothing is allocated.
+// TestOff checks that without a collector there are no spans, and nothing is allocated.
 func TestOff(t *testing.T) {
 	end, err := trace.Open(t.Context(), slog.Default(), "v1")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestOpen: what the variables of OpenTelemetry may say.
+// TestOpen checks which values of the OpenTelemetry variables are accepted.
 func TestOpen(t *testing.T) {
 	tests := map[string]struct {
 		env  string
@@ -87,8 +87,9 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestSampling: a request that is not recorded has the id of its client's trace, if
-// there is one, and no spans. One that is recorded has a limited number of them.
+// TestSampling checks that a request that is not recorded has the id of its
+// client's trace, if there is one, and no spans. A recorded request has a limited
+// number of spans.
 func TestSampling(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef"
 	for _, sampler := range []string{"always_off", "parentbased_always_off", "always_on", "parentbased_always_on"} {

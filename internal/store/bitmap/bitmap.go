@@ -1,5 +1,5 @@
-// Package bitmap has sets of numbers below 2,048, as they stand in a column of a
-// database.
+// Package bitmap implements sets of numbers below 2,048, in the form in which a
+// database column stores them.
 package bitmap
 
 import (
@@ -9,46 +9,46 @@ import (
 	"math/bits"
 )
 
-// Size is the number of numbers of a chunk.
+// Size is how many different numbers a chunk can contain.
 const Size = 2048
 
-// A Set has numbers from 0 to Size-1.
+// A Set is a set of numbers from 0 to Size-1.
 type Set [Size / 64]uint64
 
-// At returns the chunk of a number of any size, and its place in there.
+// At returns the chunk that a number of any size belongs to, and the number's place in the chunk.
 func At(number int64) (chunk int64, place int) { return number / Size, int(number % Size) }
 
-// Add adds a place.
+// Add adds a place to the set.
 func (s *Set) Add(place int) { s[place/64] |= 1 << (place % 64) }
 
-// Remove removes a place.
+// Remove removes a place from the set.
 func (s *Set) Remove(place int) { s[place/64] &^= 1 << (place % 64) }
 
 // Has reports whether a place is in the set.
 func (s *Set) Has(place int) bool { return s[place/64]&(1<<(place%64)) != 0 }
 
-// Or adds what another set has.
+// Or adds the places in another set.
 func (s *Set) Or(o *Set) {
 	for i := range s {
 		s[i] |= o[i]
 	}
 }
 
-// And removes what another set does not have.
+// And removes the places that are not in another set.
 func (s *Set) And(o *Set) {
 	for i := range s {
 		s[i] &= o[i]
 	}
 }
 
-// Minus removes what another set has.
+// Minus removes the places that are in another set.
 func (s *Set) Minus(o *Set) {
 	for i := range s {
 		s[i] &^= o[i]
 	}
 }
 
-// Len returns how many there are.
+// Len returns the number of places in the set.
 func (s *Set) Len() (n int) {
 	for _, w := range s {
 		n += bits.OnesCount64(w)
@@ -56,7 +56,7 @@ func (s *Set) Len() (n int) {
 	return n
 }
 
-// All returns the places in order.
+// All returns the places in the set, in order.
 func (s *Set) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i, w := range s {
@@ -69,8 +69,8 @@ func (s *Set) All() iter.Seq[int] {
 	}
 }
 
-// Encode returns the set as bytes: two for each place while there are few, otherwise
-// all bits.
+// Encode returns the set as bytes. A small set has two bytes for each place, and a
+// larger one has all bits.
 func (s *Set) Encode() []byte {
 	if n := s.Len(); 2*n < Size/8 {
 		out := make([]byte, 0, 2*n)
@@ -86,7 +86,7 @@ func (s *Set) Encode() []byte {
 	return out
 }
 
-// Decode returns the set that Encode has made bytes of.
+// Decode returns the set that Encode has encoded as b.
 func Decode(b []byte) (s Set, _ error) {
 	if len(b) == Size/8 {
 		for i := range s {

@@ -49,9 +49,8 @@ func Load(ctx context.Context, url string, d *Snapshot, f func(*Loader) error) (
 	})
 }
 
-// RequireEmpty returns fault.FailedPrecondition unless this program knows the schema with
-// this version, and the database at url is empty. The remains of an interrupted Load of the same schema count
-// as empty.
+// RequireEmpty returns fault.FailedPrecondition unless this program knows the schema with this version and
+// the database at url is empty. A database that an interrupted Load of the same schema left counts as empty.
 func RequireEmpty(ctx context.Context, url string, version int64) error {
 	knows, err := store.KnownSchema()
 	if err != nil {
@@ -75,10 +74,10 @@ func RequireEmpty(ctx context.Context, url string, version int64) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // nothing was written
+	defer func() { _ = s.Close() }() // nothing was written to the database
 	has, err := health.SchemaVersion(ctx, s.Rows)
 	if err != nil {
-		return nil // there is no table of versions
+		return nil // the table of migrations does not exist, so the database is empty
 	}
 	full := fault.New(fault.FailedPrecondition, "the database is not empty; restore into a new one")
 	if has == 0 {
@@ -96,8 +95,8 @@ func RequireEmpty(ctx context.Context, url string, version int64) error {
 	return err
 }
 
-// prepare deletes the rows that migrations have added, and allows rows to refer to rows that
-// are added later. It fails if the tables of the schema differ from the snapshot.
+// prepare deletes the rows that migrations have added, and lets rows refer to rows that are
+// added later. It returns an error if the tables of the schema differ from the snapshot.
 func (l *Loader) prepare(ctx context.Context, want []Table) error {
 	text := `PRAGMA defer_foreign_keys = 1`
 	if l.DB.Engine.Postgres {
@@ -126,9 +125,9 @@ func (l *Loader) prepare(ctx context.Context, want []Table) error {
 	return nil
 }
 
-// pauseTriggers keeps triggers from running until resume is called, because the rows that
-// they would write are in the snapshot. SQLite cannot pause a trigger, so it is dropped and
-// created again.
+// pauseTriggers keeps triggers from running until resume is called, because the snapshot
+// already contains the rows that they would write. SQLite cannot pause a trigger, so
+// pauseTriggers drops triggers there, and resume creates them again.
 func (l *Loader) pauseTriggers(ctx context.Context) (resume func() error, _ error) {
 	find, pause := `SELECT name, sql FROM sqlite_master WHERE type = 'trigger'`, `DROP TRIGGER %s`
 	if l.DB.Engine.Postgres {
@@ -171,7 +170,7 @@ func (l *Loader) Fill(ctx context.Context, t Table, next func() ([]any, error)) 
 // setSequences makes the database number new rows after the numbers in last.
 func (l *Loader) setSequences(ctx context.Context, last map[string]int64) error {
 	for table, n := range last {
-		if n == 0 { // nothing was ever added to it
+		if n == 0 { // no row was ever added to the table
 			continue
 		}
 		texts := []string{`SELECT setval(pg_get_serial_sequence($1, '` + numbered + `'), $2)`}

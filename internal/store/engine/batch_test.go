@@ -15,8 +15,9 @@ func (f testWrite) Run(ctx context.Context, on Conn) error { return f(ctx, on) }
 func (f testWrite) Closing() []Statement                   { return nil }
 func (f testWrite) Revision() int64                        { return 0 }
 
-// TestWritesShareACommit lets the writes of one commit fail in every combination. A
-// failed write leaves nothing behind, and every other write is complete.
+// TestWritesShareACommit lets the writes of one commit fail in every combination.
+// It checks that a failed write leaves nothing behind, and that every other write
+// is complete.
 func TestWritesShareACommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "holdfast.db")
 	d, err := OpenSQLite(t.Context(), path, 0, func(context.Context, int64) {})
@@ -46,7 +47,8 @@ func TestWritesShareACommit(t *testing.T) {
 			})
 			batch = append(batch, &queuedWrite{ctx: t.Context(), done: make(chan struct{}), tx: insert})
 		}
-		if _, err := d.committer.(*batcher).transact(t.Context(), batch); err != nil { // no other goroutine writes
+		// safe without the queue, because no other goroutine writes
+		if _, err := d.committer.(*batcher).transact(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
 		for i, w := range batch {

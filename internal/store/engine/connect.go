@@ -14,28 +14,28 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// serverDelay is the time before the next server of an address is tried although the
-// previous one has not answered. A machine that is off does not answer at all, and a
-// renewal of a lease has two seconds.
+// serverDelay is how long to wait for a server in an address before the next server
+// is tried, too. A machine that is off does not answer at all, and a renewal of a
+// lease has only two seconds.
 const serverDelay = 250 * time.Millisecond
 
-// A Connector opens sessions with the server that accepts writes, out of the servers
-// that an address names. It begins with the server that was used last.
+// A Connector opens sessions with the one server in an address that accepts writes.
+// It begins with the server that was used last.
 type Connector struct {
 	servers []driver.Connector
-	last    atomic.Int32 // index of the server that was connected to last
+	last    atomic.Int32 // index of the server that was last connected to
 
 	mu   sync.Mutex
 	open map[*trackedConn]bool
 }
 
-// NewConnector returns a Connector to the servers of cfg. validate decides whether a
-// session can be used.
+// NewConnector returns a Connector to the servers in cfg. validate returns an error
+// if a session must not be used.
 func NewConnector(cfg *pgx.ConnConfig, validate func(context.Context, *pgconn.PgConn) error) *Connector {
 	c := &Connector{open: map[*trackedConn]bool{}}
 	ways := append([]*pgconn.FallbackConfig{{Host: cfg.Host, Port: cfg.Port, TLSConfig: cfg.TLSConfig}}, cfg.Fallbacks...)
 	for len(ways) > 0 {
-		first, n := ways[0], 1 // more ways to the same server are those without TLS
+		first, n := ways[0], 1 // further entries for the same server are connections without TLS
 		for n < len(ways) && ways[n].Host == first.Host && ways[n].Port == first.Port {
 			n++
 		}
@@ -61,7 +61,7 @@ type session struct {
 // Connect implements driver.Connector.
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the attempts that are not needed
+	defer cancel() // ends the attempts that are still running
 	results := make(chan session, len(c.servers))
 	next, running := 0, 0
 	start := func() {
@@ -98,17 +98,17 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// closeSessions closes the sessions among the next n results, because another session
+// closeSessions closes the sessions in the next n results, because another session
 // was faster.
 func closeSessions(results <-chan session, n int) {
 	for range n {
 		if r := <-results; r.err == nil {
-			_ = r.conn.Close() // nobody has used it
+			_ = r.conn.Close() // the session was never used
 		}
 	}
 }
 
-// A trackedConn is a connection that its Connector can close while it is in use.
+// A trackedConn is a network connection that its Connector can close while it is in use.
 type trackedConn struct {
 	net.Conn
 	connector *Connector
@@ -137,7 +137,7 @@ func (c *Connector) dial(dial pgconn.DialFunc) pgconn.DialFunc {
 }
 
 // CloseAll closes all connections, including those on which a statement is running,
-// because a server that hangs would not answer it.
+// because a server that hangs would never answer the statement.
 func (c *Connector) CloseAll() {
 	c.mu.Lock()
 	open := make([]*trackedConn, 0, len(c.open))
@@ -146,6 +146,6 @@ func (c *Connector) CloseAll() {
 	}
 	c.mu.Unlock()
 	for _, conn := range open {
-		_ = conn.Close() // it is not used again
+		_ = conn.Close() // the connection is not used again
 	}
 }

@@ -23,14 +23,15 @@ const (
 	lockWait      = time.Second
 )
 
-// SQLite is the engine of SQLite.
+// SQLite is the Engine for SQLite.
 var SQLite = Engine{
 	name:    "sqlite",
 	failure: sqliteFailure,
-	Param:   func(int) string { return "?" }, // because the driver looks up every named parameter with a linear search
-	Clock:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
+	// without a number, because the driver finds a numbered parameter by a linear search
+	Param: func(int) string { return "?" },
+	Clock: `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
 	Unnest: func(q Args, values any) string {
-		b, _ := json.Marshal(values) // strings and numbers cannot fail
+		b, _ := json.Marshal(values) // Marshal cannot fail for strings and numbers
 		return `(SELECT key AS i, value AS v FROM json_each(` + q.Arg(string(b)) + `))`
 	},
 	Lookup: func(table, condition string) string { return ` CROSS JOIN ` + table + ` AS t ON ` + condition },
@@ -67,8 +68,8 @@ func (d *Database) openSQLite(
 	// instead of creating an empty database.
 	address := sqliteAddress(path) + "?mode=rw&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=temp_store(MEMORY)"
-	// An import changes many pages repeatedly. The writer keeps them in its cache, and
-	// merges the log only when it has grown.
+	// An import changes many pages repeatedly. The writer keeps these pages in its
+	// cache, and merges the log into the database only when the log has grown.
 	writer, err := sql.Open("sqlite",
 		address+"&_pragma=cache_size(-32768)&_pragma=wal_autocheckpoint(32768)&_txlock=immediate")
 	if err != nil {
@@ -103,7 +104,7 @@ func ReadSQLite(path string) (*Database, error) {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	pool, err := sql.Open("sqlite", sqliteAddress(path)+
-		"?mode=rw&_pragma=busy_timeout(5000)&_pragma=query_only(1)") // rw, because a reader of the log needs its index
+		"?mode=rw&_pragma=busy_timeout(5000)&_pragma=query_only(1)") // rw, because reading the log needs to write its index
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -130,15 +131,15 @@ func createPrivate(path string) error {
 }
 
 // lockFile holds a lock on the named file until the database is closed. The system
-// releases the lock when the process ends, however it ends.
+// releases the lock when the process ends, even after a crash.
 func (d *Database) lockFile(name string) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("lock the database: %w", err)
 	}
 	d.close = append(d.close, f.Close)
-	// A process that is ending holds the lock for a moment longer, and so does a child
-	// process that this one is starting.
+	// The lock may still be held for a moment by a process that is ending, or by a
+	// child process that this one is starting.
 	for end := time.Now().Add(lockWait); ; time.Sleep(lockWait / 50) {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 			return nil

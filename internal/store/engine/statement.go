@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/core/fault"
 )
 
-// A Statement changes rows.
+// A Statement is the text of a statement that changes rows, with its arguments.
 type Statement struct {
 	Text string
 	Args []any
@@ -26,7 +26,7 @@ type Rows interface {
 }
 
 // WrapError adds the beginning of a statement to its error, so that a log shows which
-// statement failed. The text has parameters only, no values.
+// statement failed. The text has placeholders instead of values.
 func WrapError(verb, query string, err error) error {
 	if err == nil {
 		return nil
@@ -47,7 +47,7 @@ func beginning(query string, size int) string {
 // A preparedStmt is a statement that stays prepared until the database is closed.
 type preparedStmt struct{ *sql.Stmt }
 
-// statementCache holds the prepared statements of a connection, or of a pool. They
+// A statementCache holds the prepared statements of a connection, or of a pool. They
 // stay prepared until the database is closed. There are few different texts, because
 // every value that a caller chooses freely is a parameter.
 type statementCache struct {
@@ -58,7 +58,7 @@ type statementCache struct {
 	byText map[string]preparedStmt
 }
 
-// cached returns a statement that is prepared already.
+// cached returns the prepared statement for a query, and whether there is one.
 func (s *statementCache) cached(query string) (preparedStmt, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -66,8 +66,8 @@ func (s *statementCache) cached(query string) (preparedStmt, bool) {
 	return st, ok
 }
 
-// get returns a statement, and prepares it if necessary. The caller must not hold a
-// connection of the pool, because preparing needs one.
+// get returns the prepared statement for a query, and prepares it if necessary. The
+// caller must not hold a connection of the pool, because preparing needs one.
 func (s *statementCache) get(ctx context.Context, query string) (preparedStmt, error) {
 	if st, ok := s.cached(query); ok {
 		return st, nil
@@ -88,8 +88,8 @@ func (s *statementCache) get(ctx context.Context, query string) (preparedStmt, e
 	return s.byText[query], nil
 }
 
-// close closes the statements. Closing a sql.Conn does not close its statements, and
-// as long as one is open, SQLite keeps a file open and does not merge its log.
+// close closes the statements. Closing a sql.Conn does not close them. While a
+// statement is open, SQLite keeps the file open and does not merge its log.
 func (s *statementCache) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ type Database struct {
 	Version  string        // SQLite or PostgreSQL, and its version
 	Schema   int64         // number of the last migration
 	Needs    int64         // lowest migration that a program must know to serve the database
-	Skew     time.Duration // how far the clock of the database is ahead of this process
+	Skew     time.Duration // how far the clock of the database is ahead of this process's clock
 	Latency  time.Duration // duration of one query
 	Replicas []Replica
 }
@@ -23,7 +23,7 @@ type Database struct {
 // A Replica is the last heartbeat of a replica.
 type Replica struct {
 	ID     string
-	Age    time.Duration // since the heartbeat
+	Age    time.Duration // time since the heartbeat
 	Behind int64         // revisions that the replica has not applied
 }
 
@@ -41,7 +41,7 @@ func Inspect(ctx context.Context, s *store.DB) (h Database, err error) {
 		return h, err
 	}
 	if err := s.Row(ctx, schema.NeedsQuery, nil, &h.Needs); err != nil {
-		h.Needs = h.Schema // the database is older than the table that is read
+		h.Needs = h.Schema // the database is so old that it does not have the table schema_needs
 	}
 	began := time.Now()
 	var clock int64

@@ -1,4 +1,4 @@
-// Package plantest checks that statements are served by the indexes they were
+// Package plantest checks that statements use the indexes that they were
 // written for, on both engines.
 package plantest
 
@@ -20,14 +20,14 @@ import (
 // A Shape is a statement, and the index that must serve it.
 type Shape struct {
 	Name  string
-	Index string // the one to walk; more than one where either is as good
-	Sort  bool   // may it sort? a few rows, found by their keys
+	Index string // the index that the plan must use; several names mean that any of them is good
+	Sort  bool   // whether the plan may sort: only if it finds a few rows by their keys
 	Text  string
 	Args  []any
 }
 
-// Insert adds rows to a table of db. A row has the first columns of the table; the
-// others, which came later, have their defaults.
+// Insert adds rows to a table in db. A row has values for the first columns of the
+// table. Columns that were added later get their defaults.
 func Insert(t *testing.T, db *store.DB, table string, rows ...[]any) {
 	t.Helper()
 	names := columns(t, db, table)[:len(rows[0])]
@@ -39,7 +39,7 @@ func Insert(t *testing.T, db *store.DB, table string, rows ...[]any) {
 	}
 }
 
-// columns returns the names of the columns of a table in their order.
+// columns returns the names of a table's columns, in order.
 func columns(t *testing.T, db *store.DB, table string) []string {
 	t.Helper()
 	text := `SELECT name FROM pragma_table_info($1) ORDER BY cid`
@@ -50,8 +50,8 @@ func columns(t *testing.T, db *store.DB, table string) []string {
 	return rows(t, db, text, []any{table}, 1)
 }
 
-// SQLite checks shapes against a database with rows, before and after the
-// statistics of the rows are known.
+// SQLite checks the plans of shapes in a database with rows, before and after
+// ANALYZE has collected statistics.
 func SQLite(t *testing.T, insert func(*store.DB), shapes func(*store.DB) []Shape) {
 	path := filepath.Join(t.TempDir(), "db")
 	for _, analyzed := range []bool{false, true} {
@@ -63,12 +63,12 @@ func SQLite(t *testing.T, insert func(*store.DB), shapes func(*store.DB) []Shape
 			for _, sh := range shapes(db) {
 				checkSQLite(t, sh, rows(t, db, "EXPLAIN QUERY PLAN "+sh.Text, sh.Args, 4))
 			}
-			exec(t, db, "ANALYZE") // connections that are opened later read the statistics
+			exec(t, db, "ANALYZE") // connections that are opened after this read the statistics
 		})
 	}
 }
 
-// Postgres checks shapes against a database with rows.
+// Postgres checks the plans of shapes in a database with rows.
 func Postgres(t *testing.T, insert func(*store.DB), shapes func(*store.DB) []Shape) {
 	server := os.Getenv("HOLDFAST_TEST_POSTGRES")
 	if server == "" {
@@ -82,8 +82,8 @@ func Postgres(t *testing.T, insert func(*store.DB), shapes func(*store.DB) []Sha
 	}
 }
 
-// Lookups checks on PostgreSQL that shapes look rows up one by one, while the planner has
-// no statistics: for a minute it has none of a table that grows fast.
+// Lookups checks on PostgreSQL that shapes look up rows one by one while the planner has
+// no statistics. A table that grows fast has none for a minute.
 func Lookups(t *testing.T, shapes func(*store.DB) []Shape) {
 	server := os.Getenv("HOLDFAST_TEST_POSTGRES")
 	if server == "" {
@@ -98,7 +98,7 @@ func Lookups(t *testing.T, shapes func(*store.DB) []Shape) {
 	}
 }
 
-// explain returns the plan a prepared statement is run with, whatever its values.
+// explain returns the plan with which a prepared statement runs, independently of its values.
 func explain(t *testing.T, db *store.DB, name string, sh Shape) (plan []string) {
 	t.Helper()
 	execute := "EXPLAIN (COSTS OFF) EXECUTE " + name
@@ -124,7 +124,7 @@ func checkSQLite(t *testing.T, sh Shape, plan []string) {
 	text := strings.Join(plan, "\n")
 	var wrong []string
 	for _, line := range plan {
-		fine := strings.Contains(line, "json_each") || line == "SCAN r LEFT-JOIN" // the one role there is, after t
+		fine := strings.Contains(line, "json_each") || line == "SCAN r LEFT-JOIN" // reads the only role, after t
 		if strings.HasPrefix(line, "SCAN ") && !fine {
 			wrong = append(wrong, "scans a table")
 		}
@@ -163,7 +163,7 @@ func checkPostgres(t *testing.T, sh Shape, plan []string) {
 	}
 }
 
-// rows returns the last of n columns of the rows of a query.
+// rows runs a query with n columns and returns the last column of each row.
 func rows(t *testing.T, db *store.DB, query string, args []any, n int) (all []string) {
 	t.Helper()
 	err := db.Rows(t.Context(), query, args, func(row store.Scanner) (bool, error) {
@@ -204,8 +204,9 @@ func open(t *testing.T, url string) *store.DB {
 	return db
 }
 
-// create makes a database at a server until the test ends. (storetest cannot be
-// used: it imports the domains, whose own tests use this package.)
+// create creates a database on a server and drops it after the test. It cannot
+// use storetest, because storetest imports the domain packages, whose own tests
+// use this package.
 func create(t *testing.T, server string) string {
 	t.Helper()
 	on, err := pgx.Connect(t.Context(), server)

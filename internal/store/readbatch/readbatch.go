@@ -1,4 +1,4 @@
-// Package readbatch answers concurrent reads with common statements.
+// Package readbatch answers several concurrent reads with one statement.
 package readbatch
 
 import (
@@ -12,19 +12,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// Limits of a Batcher.
+// These are the limits of a Batcher.
 const (
-	maxBatch     = 32                    // reads in one statement
-	batchTimeout = 30 * time.Second      // for a statement that serves several reads
-	startDelay   = 50 * time.Millisecond // before another statement starts although one is running: it may be stuck
-	maxRuns      = 8                     // statements that run at the same time
+	maxBatch     = 32               // most reads in one statement
+	batchTimeout = 30 * time.Second // limit for a statement that serves several reads
+	// after this delay another statement starts, because the running one may be stuck
+	startDelay = 50 * time.Millisecond
+	maxRuns    = 8 // most statements that run at the same time
 )
 
-// A Batcher answers several concurrent reads of one kind with one statement on
-// PostgreSQL, because a round trip costs more than the read. SQLite gets one
-// statement for each read. A read never waits for a batch to fill: if no statement
-// is running, it is sent immediately. Reads that arrive while a statement is
-// running are sent together when it has ended. It is safe for concurrent use.
+// A Batcher answers several concurrent reads with one statement on PostgreSQL,
+// because a round trip costs more than the read. On SQLite each read has its own
+// statement. A read never waits for a batch to fill: if no statement is running,
+// it is sent immediately. Reads that arrive while a statement is running are sent
+// together when it has ended. A Batcher is safe for concurrent use.
 type Batcher[Q, A any] struct {
 	db       *store.DB
 	readOne  func(context.Context, Q) (A, error)
@@ -45,7 +46,7 @@ func New[Q, A any](
 	return &Batcher[Q, A]{db: db, readOne: readOne, readMany: readMany, delay: startDelay}
 }
 
-// A Result is the result of one read of a batch.
+// A Result is the result of one read in a batch.
 type Result[A any] struct {
 	Value A
 	Err   error
@@ -58,8 +59,8 @@ type pendingRead[Q, A any] struct {
 	done   chan struct{}
 }
 
-// Read performs a read. Its result is as new as if it had a statement of its own,
-// because a batch never joins a statement that is already running.
+// Read performs a read. The result is as new as if the read had its own
+// statement, because a read never joins a statement that is already running.
 func (b *Batcher[Q, A]) Read(ctx context.Context, query Q) (A, error) {
 	if !b.db.Engine.Postgres || store.InSimulation(ctx) {
 		return b.readOne(ctx, query)
@@ -100,8 +101,9 @@ func (b *Batcher[Q, A]) startAnother() {
 	}
 }
 
-// finishOwn ends the statement of a read that did not wait. If reads are waiting,
-// another goroutine sends them, because the caller has its result already.
+// finishOwn is called when the statement of a read that did not wait has ended.
+// If reads are waiting, another goroutine sends them, because the caller already
+// has its result.
 func (b *Batcher[Q, A]) finishOwn() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,9 +132,9 @@ func (b *Batcher[Q, A]) runWaiting() {
 	}
 }
 
-// run performs a batch of reads. If their common statement fails although the
-// database is available, each read gets a statement of its own, because one bad
-// read must not fail the others.
+// run performs a batch of reads. If the statement for all reads fails although
+// the database is available, each read gets its own statement, because one bad
+// read must not make the others fail.
 func (b *Batcher[Q, A]) run(batch []*pendingRead[Q, A]) {
 	var queries []Q
 	for _, r := range batch {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/engine"
 )
 
-// batchingDB makes a Batcher batch its reads. It is not connected.
+// batchingDB makes a Batcher batch its reads. It is not connected to a database.
 var batchingDB = &store.DB{Engine: engine.Engine{Postgres: true}}
 
 // TestBatcher checks that reads that arrive while a statement is running share the next
@@ -113,5 +113,5 @@ func TestStuckStatement(t *testing.T) {
 		})
 		time.Sleep(10 * time.Millisecond)
 	}
-	wg.Wait() // does not return otherwise
+	wg.Wait() // returns only if the other reads do not wait for the stuck statement
 }

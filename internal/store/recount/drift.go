@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// SQL expressions for the stored bytes of a row t of repos, of trash_repos and, without its repos, of groups.
+// These are SQL expressions for the stored bytes of a row t in repos, in trash_repos, and in groups
+// (without the repos of the group).
 const (
 	repoBytes = `coalesce((SELECT sum(b.size) FROM repo_blobs AS l JOIN blobs AS b ON b.digest = l.digest
 			WHERE l.repo = t.seg), 0)
@@ -59,7 +60,7 @@ func Drifts(ctx context.Context, s *store.DB) (drifts []Drift, err error) {
 	return drifts, err
 }
 
-// countedRows selects the rows that a kind of counter counts.
+// countedRows returns the FROM clause that selects the rows that a counter counts.
 func countedRows(kind string) string {
 	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
 		if kind == store.TagCounter(c) {
@@ -109,8 +110,8 @@ func groupDrifts(ctx context.Context, read store.Reader, kind string) (drifts []
 	return drifts, err
 }
 
-// keyDrifts compares counters by key with the rows that have the key in a
-// column.
+// keyDrifts compares the counters of a kind that has a counter per key. column
+// contains the key.
 func keyDrifts(ctx context.Context, read store.Reader, kind, column string) (drifts []Drift, _ error) {
 	table, _, _ := strings.Cut(column, ".")
 	rows, err := store.ReadMap[int64, int64](ctx, read, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column)
@@ -134,7 +135,7 @@ func keyDrifts(ctx context.Context, read store.Reader, kind, column string) (dri
 	return drifts, nil
 }
 
-// byteDrifts compares the counters of stored bytes with the rows.
+// byteDrifts compares the counters for stored bytes with the rows.
 func byteDrifts(ctx context.Context, read store.Reader) (drifts []Drift, _ error) {
 	rows := map[resource.UID]int64{}
 	err := read(ctx, `SELECT t.uid, CAST(`+repoBytes+` AS BIGINT) FROM repos AS t

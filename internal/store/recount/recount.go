@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store"
 )
 
-// CorrectBytes corrects the counters of stored bytes in a database that was just
-// restored: they include the bytes of unfinished uploads, which are not part of a
+// CorrectBytes corrects the counters for stored bytes in a database that was just
+// restored. They include the bytes of unfinished uploads, which are not part of a
 // back-up. No other transaction may write at the same time.
 func CorrectBytes(ctx context.Context, s *store.DB) error {
 	return s.Write(ctx, func(t *store.Tx) error {

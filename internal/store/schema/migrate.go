@@ -23,7 +23,7 @@ type Dialect struct {
 	translate func(text string) string
 }
 
-// The dialects of the two engines.
+// These are the dialects of the two engines.
 var (
 	SQLite   = Dialect{goose.DialectSQLite3, toSQLite}
 	Postgres = Dialect{goose.DialectPostgres, toPostgres}
@@ -33,13 +33,13 @@ var (
 // Unreleased versions had migrations with lower numbers.
 const First = 100
 
-// NeedsQuery selects the number of the lowest migration that a program must know to
+// NeedsQuery selects the number of the oldest migration that a program must know to
 // serve the database.
 const NeedsQuery = `SELECT version FROM schema_needs WHERE id = 1`
 
 // Migrate runs the missing migrations up to the one numbered last, or all of them if
-// last is 0. If the database has migrations of a later program, Migrate accepts it
-// if those migrations allow this program to serve it, and returns an error
+// last is 0. If a later program has already run more migrations, Migrate accepts the
+// database if those migrations allow this program to serve it, and returns an error
 // otherwise. Migrate refuses the database of an unreleased version and does not change
 // it. asFault converts the errors of the driver.
 func Migrate(
@@ -86,9 +86,9 @@ func Migrate(
 	return nil
 }
 
-// CheckReleased returns an error that says what to do if a database or a back-up with
-// the last migration version was created by an unreleased version. The version of an
-// empty database is 0.
+// CheckReleased returns an error with advice if a database or a back-up was created
+// by an unreleased version. version is the number of its last migration, or 0 if the
+// database is empty.
 func CheckReleased(version int64) error {
 	if version <= 0 || version >= First {
 		return nil
@@ -121,7 +121,7 @@ func (d Dialect) Migrations() (migrations []*goose.Migration, _ error) {
 	return migrations, nil
 }
 
-// Last returns the number of the last migration that this program knows.
+// Last returns the number of the newest migration in this program.
 func Last() (int64, error) {
 	migrations, err := SQLite.Migrations()
 	if err != nil {
@@ -130,8 +130,8 @@ func Last() (int64, error) {
 	return migrations[len(migrations)-1].Version, nil
 }
 
-// toSQLite translates a migration to SQLite. The key of a row is its rowid, which is
-// the last column of every index anyway.
+// toSQLite translates a migration to SQLite. It makes the key of a row its rowid,
+// because SQLite appends the rowid to every index anyway.
 func toSQLite(text string) string {
 	text = linesFor("sqlite", text)
 	text = strings.NewReplacer(
@@ -153,8 +153,9 @@ func toSQLite(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// toPostgres translates a migration to PostgreSQL. Text is ordered by its bytes, as
-// in SQLite, and pages of counters leave room for updates in place.
+// toPostgres translates a migration to PostgreSQL. It makes text be ordered by its
+// bytes, as in SQLite, and leaves room in the pages of counters for updates in
+// place.
 func toPostgres(text string) string {
 	text = linesFor("postgresql", text)
 	text = strings.ReplaceAll(text, " TEXT ", ` TEXT COLLATE "C" `)
@@ -162,10 +163,10 @@ func toPostgres(text string) string {
 		"  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")
 }
 
-// linesFor returns the lines of a migration that an engine runs: the lines after a
-// line "-- on" with its name or with "both", and the lines before the first such
-// line. Statements that have no common syntax, such as triggers, are written once for
-// each engine.
+// linesFor returns the lines of a migration that an engine runs. They are the lines
+// after a line "-- on" with the name of the engine or with "both", and the lines
+// before the first such line. Statements that have no common syntax, such as
+// triggers, are written once for each engine.
 func linesFor(engine, text string) string {
 	var lines []string
 	skipped := false

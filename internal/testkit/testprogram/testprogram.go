@@ -34,7 +34,7 @@ func Path(t testing.TB, name string) string {
 func Installed(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
-	if err != nil { // Debian installs some in a folder that an ordinary user's PATH lacks
+	if err != nil { // Debian installs some programs in a folder that is not in the PATH of an ordinary user
 		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
 	}
 	if err != nil {
@@ -48,13 +48,13 @@ var (
 	holdfast  = sync.OnceValues(func() (string, error) { return own("holdfast") })
 )
 
-// Holdfastd returns the path of the server, built from this tree.
+// Holdfastd returns the path of the server program, built from this source tree.
 func Holdfastd(t testing.TB) string {
 	t.Helper()
 	return must(t)(holdfastd())
 }
 
-// Holdfast returns the path of the command, built from this tree.
+// Holdfast returns the path of the command-line program, built from this source tree.
 func Holdfast(t testing.TB) string {
 	t.Helper()
 	return must(t)(holdfast())
@@ -88,5 +88,5 @@ func own(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
-	return path, os.Rename(partial, path) // other tests may be running the old one
+	return path, os.Rename(partial, path) // the old file stays usable for tests that are running it
 }

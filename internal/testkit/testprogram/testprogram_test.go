@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testkit/testprogram"
 )
 
-// TestPrograms runs each prepared program, to see that it is whole and belongs to this machine.
+// TestPrograms checks that each prepared program runs on this machine.
 func TestPrograms(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string
-		says string // part of the output
+		says string // text that the output must contain
 	}{
 		"node/bin/node": {[]string{"--version"}, "v2"},
 		"versitygw":     {[]string{"--version"}, "Version"},
@@ -25,7 +25,8 @@ func TestPrograms(t *testing.T) {
 		"promtool":      {[]string{"--version"}, "promtool"},
 		"holdfastd":     {[]string{"--version"}, "holdfastd"},
 		"holdfast":      {[]string{"--version"}, "holdfast"},
-		// These two have no option that only prints: one that they do not know makes them say how they are used.
+		// These two programs have no option that only prints. An unknown option makes them print
+		// their usage.
 		"browser-dex": {[]string{"-help"}, "-listen"},
 		"conformance": {[]string{"-help"}, ""},
 	} {
@@ -52,8 +53,8 @@ func TestPrograms(t *testing.T) {
 // download matches Go code that runs a program which may download something.
 var download = regexp.MustCompile(`"(?:go", (?:"-C", \w+, )?"(?:tool|run|get|install|mod)|npm|npx|apt-get|apt)"`)
 
-// TestNothingIsDownloaded checks that no test, and no package for tests, installs or fetches anything. A new tool
-// belongs in scripts/prepare.
+// TestNothingIsDownloaded checks that no test, and no package for tests, installs or downloads anything. A new
+// tool belongs in scripts/prepare.
 func TestNothingIsDownloaded(t *testing.T) {
 	err := filepath.WalkDir(testprogram.Root(), func(path string, entry os.DirEntry, err error) error {
 		if err != nil {

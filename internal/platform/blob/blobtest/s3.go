@@ -20,7 +20,7 @@ import (
 // A Server is an S3 server with one bucket.
 type Server struct {
 	blob.Bucket
-	Folder string // that has the objects of the bucket as files
+	Folder string // the folder that contains the objects of the bucket as files
 }
 
 // Start runs an S3 server with an empty bucket until the test ends.
@@ -66,7 +66,7 @@ func Start(t testing.TB) Server {
 	}
 }
 
-// Storage returns the bucket as a storage.
+// Storage returns a Storage in the bucket.
 func (s Server) Storage(t testing.TB) *blob.S3 {
 	t.Helper()
 	storage, err := blob.NewS3(s.Bucket)
@@ -76,8 +76,8 @@ func (s Server) Storage(t testing.TB) *blob.S3 {
 	return storage
 }
 
-// Behind returns the server behind a proxy. For each request, meddle is called with a function that sends it on; if
-// meddle does not call it, the server does not get the request.
+// Behind returns the server behind a proxy. For each request, the proxy calls meddle with a handler that forwards
+// the request. If meddle does not call the handler, the server does not get the request.
 func (s Server) Behind(t testing.TB, meddle func(w http.ResponseWriter, r *http.Request, forward http.Handler)) Server {
 	t.Helper()
 	to, err := url.Parse(s.Endpoint)
@@ -86,7 +86,7 @@ func (s Server) Behind(t testing.TB, meddle func(w http.ResponseWriter, r *http.
 	}
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
-		r.Out.Host = r.In.Host // which is signed
+		r.Out.Host = r.In.Host // the signature covers the host
 	}}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { meddle(w, r, forward) }))
 	t.Cleanup(proxy.Close)

@@ -1,4 +1,4 @@
-// Package mailtest runs a real SMTP server for tests, which keeps what it is sent.
+// Package mailtest runs an SMTP server for tests. The server keeps the messages that it receives.
 package mailtest
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// A Server is an SMTP server that keeps messages.
+// A Server is an SMTP server that keeps the messages that it receives.
 type Server struct {
 	Address string
-	Roots   *x509.CertPool // that its certificate is signed by
+	Roots   *x509.CertPool // certificate authority that signed its certificate
 
 	mu     sync.Mutex
 	got    []Message
@@ -30,19 +30,19 @@ type Server struct {
 	refuse map[string]*smtp.SMTPError
 }
 
-// A Message is what the server was sent.
+// A Message is a message that the server has received.
 type Message struct {
 	From string
 	To   []string
 	Data string
 }
 
-// Config is how a server is set up.
+// Config configures a Server.
 type Config struct {
-	TLS      bool // it has a certificate
-	Implicit bool // TLS comes first
+	TLS      bool // whether the server has a certificate
+	Implicit bool // whether connections begin with TLS
 	User     string
-	Password string // who does not know it can send nothing; "" lets everybody
+	Password string // clients must sign in with this password; "" means that they need not sign in
 }
 
 // Start starts a server that runs until the test ends.
@@ -70,7 +70,7 @@ func Start(t testing.TB, cfg Config) *Server {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {
-		_ = server.Close() // what is open is a client's
+		_ = server.Close() // the connections that are still open belong to clients
 		if err := <-ended; err != nil && !errors.Is(err, smtp.ErrServerClosed) {
 			t.Errorf("the mail server ended: %v", err)
 		}
@@ -78,7 +78,7 @@ func Start(t testing.TB, cfg Config) *Server {
 	return s
 }
 
-// Refuse has the server answer recipients with a code; 0 lets them in again.
+// Refuse makes the server refuse a recipient with a code; 0 makes it accept the recipient again.
 func (s *Server) Refuse(recipient string, code int, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,22 +89,22 @@ func (s *Server) Refuse(recipient string, code int, text string) {
 	}
 }
 
-// Messages returns what the server was sent so far.
+// Messages returns the messages that the server has received so far.
 func (s *Server) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Message{}, s.got...)
 }
 
-// Users returns who has tried to sign in.
+// Users returns the names of the users that have tried to sign in.
 func (s *Server) Users() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string{}, s.users...)
 }
 
-// Await returns the messages once there are n, and fails the test if that takes
-// long.
+// Await returns the messages as soon as there are n, and fails the test if that
+// takes too long.
 func (s *Server) Await(t testing.TB, n int) []Message {
 	t.Helper()
 	for until := time.Now().Add(90 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {

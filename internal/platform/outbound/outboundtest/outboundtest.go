@@ -1,4 +1,5 @@
-// Package outboundtest has names that lead where a test wants, and servers there.
+// Package outboundtest provides host names that resolve to addresses that a test chooses, and
+// servers at these addresses.
 package outboundtest
 
 import (
@@ -12,8 +13,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// NameServer has this process ask a name server until the test ends. It answers
-// every question for an IPv4 address with what addresses returns.
+// NameServer makes this process use a test name server until the test ends. The
+// server answers every query for an IPv4 address with the result of addresses.
 func NameServer(t *testing.T, addresses func() []string) {
 	t.Helper()
 	conn, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
@@ -38,7 +39,7 @@ func NameServer(t *testing.T, addresses func() []string) {
 	}}
 	t.Cleanup(func() {
 		net.DefaultResolver = before
-		_ = conn.Close() // nobody asks any more
+		_ = conn.Close() // no more queries arrive
 	})
 }
 
@@ -62,8 +63,8 @@ func reply(query []byte, addresses func() []string) ([]byte, error) {
 	return m.Pack()
 }
 
-// Serve starts a server of example.com over TLS until the test ends. It skips the
-// test if it cannot listen on the address.
+// Serve starts a TLS server for example.com that runs until the test ends. It
+// skips the test if it cannot listen on the address.
 func Serve(t *testing.T, address string, h http.Handler) *httptest.Server {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
