@@ -9,9 +9,9 @@ import (
 
 // A CachedTable keeps a small, often-read table in memory, such as the rules that
 // every pull needs. The copy is valid until the revision increases. Most new
-// revisions do not change the table. So for a new revision it compares the version
-// of the table, and reads the rows again only if the version differs. It is safe
-// for concurrent use.
+// revisions do not change the table. So for a new revision it compares the
+// version of the table, and reads the rows again only if the version differs. It
+// is safe for concurrent use.
 type CachedTable[T any] struct {
 	db   *DB
 	row  RevisionRow // row in the table revision that counts the changes

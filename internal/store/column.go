@@ -25,7 +25,7 @@ type field interface {
 	value() (any, error)
 }
 
-// Order lets lists be sorted by the column. name is the order_by field.
+// Order allows sorting lists by the column. name is the order_by field.
 func (c Column) Order(name string) Column { c.order = name; return c }
 
 // Fixed excludes the column from updates.

@@ -243,8 +243,8 @@ func TestCopyDuels(t *testing.T) {
 	})
 }
 
-// TestCopyManyAtOnce copies as many images as fit into a transaction while concurrent writers record pulls. It
-// checks that each pull has its own record.
+// TestCopyManyAtOnce copies 400 tags in one transaction, several times. It checks that the UIDs of the recorded
+// pulls do not collide, even if they are not consecutive.
 func TestCopyManyAtOnce(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	org := addGroup(t, s, "", "org")
@@ -257,7 +257,8 @@ func TestCopyManyAtOnce(t *testing.T) {
 		c.Images = append(c.Images, registry.CopiedImage{Digest: m.Digest, Tag: tag, FromTag: tag})
 	}
 	c.Images = c.Images[1:]
-	org.UID.NewRisingChild(time.Now().Add(time.Hour)) // now the following numbers are no longer consecutive
+	// from now on, new UIDs are not consecutive but random within a millisecond
+	org.UID.NewRisingChild(time.Now().Add(time.Hour))
 	for range 5 {
 		must(t, ignore(s.CopyImages(t.Context(), c)))
 	}

@@ -197,7 +197,7 @@ func TestPruneGrantHistory(t *testing.T) {
 			t.Errorf("as of before history: %v", err)
 		}
 		later := time.Now().Add(time.Hour)
-		for i, want := range []int{3, 3, 0} { // the ended records are those of five bindings and a group
+		for i, want := range []int{3, 3, 0} { // five bindings and a group have ended
 			if n, err = s.PruneHistory(t.Context(), later, 3); err != nil || n != want {
 				t.Errorf("part %d: deleted %d, %v, want %d", i, n, err, want)
 			}

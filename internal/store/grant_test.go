@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/store/storetest"
 )
 
-// BenchmarkGrants measures how long a start takes: it reads a million bindings
-// for a hundred thousand identities.
+// BenchmarkGrants measures how long a start takes: it reads a million
+// bindings for a hundred thousand identities.
 func BenchmarkGrants(b *testing.B) {
 	const bindings, identities, groups = 1_000_000, 100_000, 1000
 	s := storetest.Open(b, storetest.SQLite(b))

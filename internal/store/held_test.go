@@ -85,7 +85,8 @@ func heldRoles(t *testing.T, s *storetest.Store) {
 }
 
 // heldRolesOfStrangers lets another organization give a person more roles than
-// are shown, and checks that the person's own roles are still shown.
+// are shown, and checks that the role in the person's own organization is still
+// shown, as the first one.
 func heldRolesOfStrangers(t *testing.T, s *storetest.Store) {
 	rival := addGroup(t, s, "", "rival")
 	for i := range resource.HeldRolesShown + 1 {

@@ -38,8 +38,8 @@ func (p pair) exec(t *testing.T, text string) {
 	must(t, err)
 }
 
-// renew makes a process write its heartbeat and apply new changes. If the history
-// of the database has changed, that takes as long as a lease.
+// renew makes a process write its heartbeat and apply new changes. If the
+// history of the database has changed, that takes as long as a lease.
 func renew(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	newest, err := s.Renew(t.Context(), replica.Position{})

@@ -189,8 +189,8 @@ func (s *DB) Renew(ctx context.Context, applied replica.Position) (newest replic
 }
 
 // ListenGrants calls f whenever a process has changed grants, or other data that
-// replicas cache. It returns when ctx or the connection ends, or when the history
-// of the database changes.
+// replicas cache. It returns when ctx or the connection ends, or when the
+// history of the database changes.
 func (s *DB) ListenGrants(ctx context.Context, f func()) error {
 	if !s.Engine.Postgres {
 		<-ctx.Done()

@@ -142,7 +142,7 @@ func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 func TestManyCreateTogether(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
-		addGroup(t, s, org, "taken") // the second group; the kind of the organization is stored now
+		addGroup(t, s, org, "taken") // so that the name is in use
 		gone := addGroup(t, s, org, "gone").UID
 		must(t, s.DeleteGroup(t.Context(), gone, ""))
 		before := len(events(t, s))

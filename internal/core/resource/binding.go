@@ -117,8 +117,8 @@ type IdentityInfo struct {
 // MaxBatch is the largest number of bindings that one request can create.
 const MaxBatch = 25
 
-// A HeldRole is a binding as it is shown to the person who has it: with the capabilities
-// of the role, and the origin of the binding.
+// A HeldRole is a binding as it is shown to the person who has it: with the
+// capabilities of the role, and the origin of the binding.
 type HeldRole struct {
 	RoleBinding
 	RoleInfo     Info

@@ -48,8 +48,8 @@ type EndedSession struct {
 	Reason EndReason `json:"reason"`
 }
 
-// SessionSubject returns the subject for the revocation of a session. Other subjects are the UIDs
-// of identities.
+// SessionSubject returns the subject for the revocation of a session. Other subjects are the
+// UIDs of identities.
 func SessionSubject(id string) UID { return UID("session:" + id) }
 
 // SigningKeysSubject is the subject that is published when the issuer's own keys have changed.

@@ -150,8 +150,8 @@ var segments struct {
 	last uint64
 }
 
-// NewRisingChild returns a new UID under u. It is greater than the UIDs that were returned before
-// for times up to t.
+// NewRisingChild returns a new UID under u. It is greater than the UIDs that were returned
+// before for times up to t.
 func (u UID) NewRisingChild(t time.Time) UID {
 	const spare = 20
 	next := uint64(t.UnixMilli())<<spare | mathrand.Uint64N(1<<(spare-1))

@@ -42,7 +42,7 @@ type Server struct {
 	User     string // "" means no authentication
 	Password string
 	TLS      string
-	Roots    *x509.CertPool // trusted certificate authorities; nil means those of the system
+	Roots    *x509.CertPool // trusted certificate authorities; nil means the system's
 }
 
 // client returns an SMTP client for the server.

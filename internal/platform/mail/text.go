@@ -41,8 +41,8 @@ func (q *Queue) footer() string {
 	return "\n-- \nSent by Holdfast at " + q.cfg.Issuer + ". If you did not expect this message, ignore it.\n"
 }
 
-// Invite returns a function that makes the message with the link to an invite,
-// for the address in the invite.
+// Invite returns a function that makes the message with the link to an
+// invite, for the address in the invite.
 func (q *Queue) Invite(i resource.GroupInvite, group, role, code string) func() Message {
 	uses := "It works until " + when(i.ExpirationTime)
 	if i.SingleUse {

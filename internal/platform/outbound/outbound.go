@@ -27,7 +27,7 @@ import (
 type Config struct {
 	Loopback bool           // also allows this machine, without TLS: for dev mode
 	Allow    []netip.Prefix // private addresses that are allowed too
-	CAs      *x509.CertPool // the only trusted certificate authorities; nil means those of the system
+	CAs      *x509.CertPool // the only trusted certificate authorities; nil means the system's
 	Timeout  time.Duration  // limit for a request and its response; 0 means 10 seconds
 	PerHost  int            // concurrent connections to one host; 0 means 8
 }

@@ -53,12 +53,12 @@ type spanKey struct{}
 // On reports whether spans are made.
 func On() bool { return active.Load() != nil }
 
-// Begin starts the first span of a request in this process. parent is the Header
-// of the request, or "". A valid parent contains the id of the trace and of the
-// span above this one, so that the caller's trace and ours are the same trace.
-// Only this process decides whether the request is recorded, and independently of
-// the id. So a stranger can neither force the recording of its requests nor
-// prevent it.
+// Begin starts the first span of a request in this process. parent is the
+// Header of the request, or "". A valid parent contains the id of the trace
+// and of the span above this one, so that the caller's trace and ours are the
+// same trace. Only this process decides whether the request is recorded, and
+// independently of the id. So a stranger can neither force the recording of its
+// requests nor prevent it.
 func Begin(ctx context.Context, name, parent string) (context.Context, *Span) {
 	t := active.Load()
 	if t == nil {

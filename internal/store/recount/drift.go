@@ -60,7 +60,8 @@ func Drifts(ctx context.Context, s *store.DB) (drifts []Drift, err error) {
 	return drifts, err
 }
 
-// countedRows returns the FROM clause that selects the rows that a counter counts.
+// countedRows returns the table, and the condition if there is one, of the rows that a counter
+// counts. It follows FROM in a query.
 func countedRows(kind string) string {
 	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
 		if kind == store.TagCounter(c) {

@@ -24,11 +24,11 @@ type Position struct {
 	Revision int64
 }
 
-// A history identifies a database and its past. It consists of the system identifier
-// of the PostgreSQL installation, the database in it, the table of the revision, and
-// the timeline. The timeline changes when a standby is promoted or an archive is
-// recovered. Two databases that have the same history have the same past up to the
-// moment at which one of them was replaced by a promoted standby.
+// A history identifies a database and its past. It consists of the system
+// identifier of the PostgreSQL installation, the database in it, the table of the
+// revision, and the timeline. The timeline changes when a standby is promoted or an
+// archive is recovered. Two databases that have the same history have the same past
+// up to the moment at which one of them was replaced by a promoted standby.
 type history string
 
 // historyName is an SQL expression for the history of the database. historyNameWithout
@@ -219,9 +219,9 @@ func (r *Replica) changeHistory(ctx context.Context, before history, found obser
 	return nil
 }
 
-// logChange logs, for the operator, which revisions and events are lost as far as
-// this process knows. began is the revision at which the new history was first
-// seen.
+// logChange logs, for the operator, which revisions and events are lost. It
+// compares the database with the newest ones that this process has read. began is
+// the revision at which the new history was first seen.
 func (r *Replica) logChange(ctx context.Context, before history, began int64, found observation) {
 	level, lost := slog.LevelWarn, "nothing that this replica knows of"
 	if h := &r.past; began < h.revision || found.event < h.event {

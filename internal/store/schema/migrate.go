@@ -86,9 +86,9 @@ func Migrate(
 	return nil
 }
 
-// CheckReleased returns an error with advice if a database or a back-up was created
-// by an unreleased version. version is the number of its last migration, or 0 if the
-// database is empty.
+// CheckReleased returns an error with advice if a database or a back-up was
+// created by an unreleased version. version is the number of its last migration, or 0
+// if the database is empty.
 func CheckReleased(version int64) error {
 	if version <= 0 || version >= First {
 		return nil

@@ -49,8 +49,8 @@ func EachURL(t *testing.T, f func(t *testing.T, url string)) {
 	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
 }
 
-// EachEmpty runs f with the address of an empty database without a schema, once
-// for every engine.
+// EachEmpty runs f with the address of an empty database without a schema,
+// once for every engine.
 func EachEmpty(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, filepath.Join(t.TempDir(), "holdfast.db")) })
