@@ -127,7 +127,7 @@ type SignIn struct {
 	Name            string
 	Email           string
 	EmailVerified   bool
-	UpdateRoles     bool     // whether to update the roles that the provider gives to new people and to its groups
+	UpdateRoles     bool     // whether to update the roles that the provider gives to new people and because of groups
 	Groups          []string // the person's groups according to the provider
 	Organization    UID      // organization of the account; "" if a provider authenticated the person
 	Invite          *Presented

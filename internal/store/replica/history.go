@@ -64,9 +64,9 @@ type historyWatch struct {
 	pool       *engine.Connector       // for reads and writes
 
 	// Replica.renewing guards the fields below.
-	since    time.Time // newest revision that this process has read
-	revision int64     // newest event that this process has read
-	event    int64     // newest event that this process knows
+	since    time.Time // when the newest history was first seen
+	revision int64     // newest revision that this process has read
+	event    int64     // newest event that this process has read
 }
 
 // noHistory is a history that no database has.
