@@ -55,7 +55,8 @@ func newRenewal(cfg Config, issuer *Issuer) *renewal {
 	return r
 }
 
-// token returns a token other than refused, unless there is no other. If ctx ends, token
+// token returns a token that differs from the token refused, or refused itself if there is
+// no other. If ctx ends, token
 // returns, but the renewal continues in the background, because it may already have used
 // the refresh token.
 func (r *renewal) token(ctx context.Context, refused string) (string, error) {

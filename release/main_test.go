@@ -47,7 +47,7 @@ var release = sync.OnceValues(func() (*made, error) {
 	return makeRelease(context.Background(), "..", filepath.Join(scratch, "first"))
 })
 
-// makeRelease makes a release of the sources in dir below the folder to.
+// makeRelease builds a release from the sources in dir and writes it to folders below to.
 func makeRelease(ctx context.Context, dir, to string) (*made, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 	// connection.
 	admitTime = 5 * time.Second
 
-	// maxAnonymousReading is the number of messages without a token that the server
-	// reads at the same time from one address, 8 MiB in all.
+	// maxAnonymousReading is the largest number of messages of callers without a token
+	// that the server reads at the same time from one address: 8 MiB in all.
 	maxAnonymousReading = 128
 
 	// Messages are small and follow their headers immediately. A message that takes

@@ -21,9 +21,9 @@ func Get[T any](
 	return read(ctx, uid)
 }
 
-// Delete calls remove with uid if the caller holds want on it, and otherwise returns the error of Require. It returns
-// when all replicas know that the resource is deleted, even if it did not exist, because the caller may be repeating a
-// deletion whose answer was lost with a replica that crashed.
+// Delete calls remove with uid if the caller holds want on it, and otherwise returns the error of Require. After remove
+// succeeds or returns fault.NotFound, Delete waits until all replicas know of the deletion. It also waits after
+// NotFound, because the caller may be repeating a deletion whose answer was lost when a replica crashed.
 func (c *Checker) Delete(
 	ctx context.Context, want resource.Capability, uid resource.UID, remove func(context.Context, resource.UID) error,
 ) error {

@@ -267,7 +267,7 @@ func (s *Store) PastBindings(
 	return out, s.describePast(ctx, p.At, out.Items, roles)
 }
 
-// scanPast reads a row of a binding's history, and the segment of its role.
+// scanPast reads a row of the binding history. role is the last segment of the role's UID: see store.Segment.
 func scanPast(row store.Scanner) (b resource.BoundRole, role int64, _ error) {
 	var created, start, expire int64
 	err := row.Scan(&b.UID, &b.Identity, &role, &created, &start, &expire)

@@ -27,7 +27,7 @@ import (
 type EventBodies struct {
 	encoder wire.Encoder
 
-	// Interop selects the names of messages in the public API.
+	// If Interop is true, bodies use the message names of the public API instead of Holdfast's own names.
 	Interop bool
 	// RepoPath returns the path of a repo in the registry.
 	RepoPath func(ctx context.Context, uid resource.UID) (string, error)

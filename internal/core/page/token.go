@@ -86,7 +86,7 @@ func Resume[F any](t *Tokens, l List, f F, p Params) (F, Request, error) {
 	return f, r, nil
 }
 
-// request returns the page that p requests, without the content of its token.
+// request returns the size, skip and order that p asks for. It does not read p.Token.
 func (p Params) request(l List) (Request, error) {
 	order, err := ParseOrder(p.OrderBy, l.Default, l.Fields)
 	if err != nil {

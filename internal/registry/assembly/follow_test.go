@@ -369,7 +369,7 @@ func TestFollowFails(t *testing.T) {
 	}
 }
 
-// rebind moves the role of the identity that set the source to another group.
+// rebind deletes the role bindings of the identity that set the source, and binds its role on the group to instead.
 func (r *followRig) rebind(t *testing.T, to resource.UID) {
 	t.Helper()
 	got, err := r.store.Bindings(t.Context(), store.Reach{Under: []resource.UID{r.org.UID}}, resource.Filter{

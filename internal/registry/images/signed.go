@@ -27,7 +27,7 @@ import (
 const (
 	maxSignatures    = 50      // signatures of the image; the indexes that list it have the same limit together
 	maxOfOne         = 25      // signatures in one manifest, so that one manifest cannot hide all other signatures
-	maxSignedIndexes = 10      // indexes listing the image whose signatures are read
+	maxSignedIndexes = 10      // indexes that list the image; signatures of further indexes are not read
 	maxLayers        = 8 << 20 // bytes of layers that onlyDocuments reads
 	maxProblem       = 200     // bytes of Verified.Problem
 

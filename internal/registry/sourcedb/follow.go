@@ -240,8 +240,9 @@ func (s *Store) RequestFollow(ctx context.Context, repo resource.UID, gap time.D
 	})
 }
 
-// markDue makes syncs of repos due now, or at the time from, in milliseconds, if that is later. If a repo is being
-// synced, it is due again after that sync. Repos whose sync has expired do not become due.
+// markDue makes syncs due at from (in milliseconds), or now if from is in the past. A sync that is due earlier keeps
+// its time. If a repo is being synced, it is synced again afterwards. Repos that no longer follow their source because
+// following has expired are skipped.
 func (t Tx) markDue(ctx context.Context, from int64, repos ...int64) error {
 	clock, err := t.Clock(ctx)
 	if err != nil {

@@ -88,8 +88,8 @@ func (s *Store) Subjects(ctx context.Context, names []string, after int64, n int
 	return packages[:min(n, len(packages))], nil
 }
 
-// LastMatched returns the n-th package after the given one that an advisory affects. It returns 0 if there are at most
-// n such packages. For several advisories the packages are in no particular order.
+// LastMatched returns the last package of a batch: the n-th match of the advisories with a package above after. It
+// returns 0 if no match follows the batch. With several advisories the matches are in no particular order.
 func (s *Store) LastMatched(ctx context.Context, advisories []int64, after int64, n int) (last int64, _ error) {
 	q := store.Query{Engine: s.Engine}
 	order := `` // no order for several advisories, because the database would sort all their matches

@@ -243,8 +243,8 @@ func (m *move) relationship() (r resource.Relationship, text string) {
 	}
 }
 
-// isStepping reports whether the honest side would let other identities trust this identity. It does so for workloads
-// that the attackers do not control yet.
+// isStepping reports whether an honest move may make another identity trust o, so that o becomes a stepping stone. Only
+// the honest side does this, for identities other than the root that the attackers do not control.
 func (m *move) isStepping(o *object) bool {
 	return m.side == good && !o.uid.IsRoot() && m.control(evil)[o.uid] == ""
 }

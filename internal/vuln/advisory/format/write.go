@@ -25,7 +25,8 @@ type Options struct {
 	Author string    // author in an OpenVEX document; "" means holdfast
 	ID     string    // IRI of an OpenVEX document; if "", it is derived from Time
 	Time   time.Time // timestamp in an OpenVEX document
-	// Zip makes OSV an archive with one file per advisory, instead of a text with one line per advisory.
+	// If Zip is true, OSV output is a zip archive with one file per advisory. Otherwise it is text with one advisory
+	// per line.
 	Zip bool
 
 	// Options of a secdb. Only packages of Distribution, an ecosystem such as Alpine:v3.20, are written. If it is "",

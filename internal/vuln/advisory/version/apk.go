@@ -25,8 +25,8 @@ var apkSuffixes = []string{"alpha", "beta", "pre", "rc", "cvs", "svn", "git", "h
 
 const apkPost = 4
 
-// readAPK parses number{.number}[letter]{_suffix[number]}[~hash][-rnumber]. Text that does not have this form sorts
-// before the end of a version.
+// readAPK parses number{.number}[letter]{_suffix[number]}[~hash][-rnumber]. The rest of
+// s that does not have this form gets the tag apkJunk, so 1.0junk sorts before 1.0.
 func readAPK(k key, s string) (key, error) {
 	n, s := run(s, digit)
 	if n == "" {
