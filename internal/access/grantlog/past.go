@@ -211,7 +211,7 @@ func (s *Store) GrantsAt(
 	return grants, allowed, err
 }
 
-// RolesHeldAt returns the roles of the bindings that a query selects, as they were at the time of the query and ordered
+// RolesHeldAt returns the roles of the bindings that a query selects, in the state of the time in the query and ordered
 // by UID, and the number of bindings of each role.
 func (s *Store) RolesHeldAt(ctx context.Context, p Query) ([]PastRole, map[resource.UID]int64, error) {
 	known, err := s.GroupNamesAt(ctx, p.At, p.Groups)

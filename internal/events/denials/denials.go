@@ -35,7 +35,7 @@ type Refusal struct {
 	Hidden    string // client address that appears only in the server's log, because the organization must not know it
 }
 
-// A key contains the fields that two refusals must have in common to be counted together.
+// A key contains the fields of a refusal. Refusals with equal keys are counted together.
 type key struct {
 	kind                                resource.EventType
 	group, subject, identity            resource.UID
